@@ -1,0 +1,72 @@
+# Every tool is a Go module pinned in tools.mod or lint.mod, or a program under
+# tools/: Go and git are all that has to be installed.
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
+
+.PHONY: build
+build: ## Build bin/team-server.
+	go build -trimpath -o bin/ ./cmd/team-server
+
+.PHONY: generate
+generate: bin/buf third_party ## Regenerate gen/ and api/ from proto/.
+	tools/generate
+
+.PHONY: check-generate
+check-generate: bin/buf third_party ## Fail if gen/ or api/ differ from what proto/ gives.
+	rm -rf bin/_generated
+	tools/generate bin/_generated
+	diff -r gen bin/_generated/gen
+	diff -r api bin/_generated/api
+
+.PHONY: lint
+lint: bin/buf bin/golangci-lint third_party ## Lint the Go code and the protos.
+	bin/buf lint
+	bin/golangci-lint run ./...
+
+.PHONY: test
+test: ## Run all tests.
+	go test ./...
+
+.PHONY: race
+race: ## Run all tests with the race detector, in random order.
+	go test -race -shuffle=on ./...
+
+.PHONY: bench
+bench: ## Run all benchmarks.
+	go test -run='^$$' -bench=. -benchmem ./...
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (default 10s).
+	.ci/fuzz $(FUZZTIME)
+
+.PHONY: interop
+interop: ## Run the tests against other implementations of the protocol.
+	cd tests/interop && go test ./...
+
+.PHONY: tidy-check
+tidy-check: ## Fail if go.mod is untidy or selects other versions than .ci/pins.
+	.ci/tidy-check
+
+.PHONY: trace
+trace: ## Show which tests cover which requirement.
+	go test -json ./... | go run ./tools/trace
+
+.PHONY: ci
+ci: ## Run everything that is run for each change.
+	.ci/run
+
+.PHONY: third_party
+third_party:
+	go run ./tools/protodeps
+
+bin/buf: tools.mod tools.sum
+	go build -modfile=tools.mod -o bin/ tool
+	@touch $@
+
+bin/golangci-lint: lint.mod lint.sum
+	go build -modfile=lint.mod -o bin/ tool
+	@touch $@

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// test is one test or subtest of one package.
+type test struct{ pkg, name string }
+
+// result is how a test, or all tests of an ID, ended.
+type result string
+
+const (
+	pass    result = "pass"
+	skip    result = "skip"
+	fail    result = "fail"
+	missing result = "MISSING"
+)
+
+// row is one line of the table.
+type row struct {
+	id     string
+	tests  []test
+	result result
+}
+
+func readIDs(name string) ([]string, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	ids := strings.Fields(string(b))
+	seen := map[string]bool{}
+	for _, id := range ids {
+		if seen[id] {
+			return nil, fmt.Errorf("%s: %s is there twice", name, id)
+		}
+		seen[id] = true
+	}
+	return ids, nil
+}
+
+// readResults adds the outcomes in a stream of `go test -json` events. Lines
+// that are not JSON (build output) are passed over. A test that began and
+// never ended, because its process died, counts as failed; one that ran more
+// than once has its worst outcome.
+func readResults(into map[test]result, r io.Reader) error {
+	running := map[test]bool{}
+	in := bufio.NewReader(r)
+	for {
+		line, err := in.ReadBytes('\n')
+		readEvent(into, running, bytes.TrimSpace(line))
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for t := range running {
+		into[t] = fail
+	}
+	return nil
+}
+
+func readEvent(into map[test]result, running map[test]bool, line []byte) {
+	var e struct{ Action, Package, Test string }
+	if len(line) == 0 || line[0] != '{' || json.Unmarshal(line, &e) != nil || e.Test == "" {
+		return
+	}
+	t := test{e.Package, e.Test}
+	switch e.Action {
+	case "run":
+		running[t] = true
+	case "pass", "fail", "skip":
+		delete(running, t)
+		into[t] = worse(into[t], result(e.Action))
+	}
+}
+
+// worse orders outcomes: nothing, pass, skip, fail.
+func worse(a, b result) result {
+	order := []result{"", pass, skip, fail}
+	if slices.Index(order, a) > slices.Index(order, b) {
+		return a
+	}
+	return b
+}
+
+// trace makes one row for each ID, in the order given.
+func trace(ids []string, results map[test]result) []row {
+	byID := map[string][]test{}
+	find := finder(ids)
+	for t := range results {
+		for _, id := range find(t.name) {
+			byID[id] = append(byID[id], t)
+		}
+	}
+	rows := make([]row, 0, len(ids))
+	for _, id := range ids {
+		rows = append(rows, row{id, innermost(byID[id]), outcome(byID[id], results)})
+	}
+	return rows
+}
+
+// outcome is pass when a test passed and none failed; a skipped test beside a
+// passing one does not count.
+func outcome(tests []test, results map[test]result) result {
+	out := missing
+	for _, t := range tests {
+		switch r := results[t]; {
+		case r == fail:
+			return fail
+		case r == pass, out == missing:
+			out = r
+		}
+	}
+	return out
+}
+
+// innermost drops the tests that are parents of another one listed, and sorts.
+func innermost(tests []test) []test {
+	out := slices.Clone(tests)
+	out = slices.DeleteFunc(out, func(t test) bool {
+		return slices.ContainsFunc(tests, func(o test) bool {
+			return o.pkg == t.pkg && strings.HasPrefix(o.name, t.name+"/")
+		})
+	})
+	slices.SortFunc(out, func(a, b test) int {
+		return strings.Compare(a.pkg+" "+a.name, b.pkg+" "+b.name)
+	})
+	return out
+}
+
+// finder returns a function that lists the IDs a test name carries, each once.
+// Where one ID begins with another the longer one is meant.
+func finder(ids []string) func(name string) []string {
+	byPattern := slices.Clone(ids)
+	slices.SortFunc(byPattern, func(a, b string) int { return len(b) - len(a) })
+	known := map[string]string{}
+	alternatives := make([]string, 0, len(ids))
+	for _, id := range byPattern {
+		key := normal(id)
+		if known[key] == "" {
+			known[key] = id
+			alternatives = append(alternatives, key)
+		}
+	}
+	if len(ids) == 0 {
+		return func(string) []string { return nil }
+	}
+	// A capital or digit right before would make it another word (TLS-15).
+	re := regexp.MustCompile(`(?:^|[^A-Z0-9])(` + strings.Join(alternatives, "|") + `)(?:[^0-9]|$)`)
+	return func(name string) []string {
+		var found []string
+		for rest := normal(name); ; {
+			m := re.FindStringSubmatchIndex(rest)
+			if m == nil {
+				return found
+			}
+			if id := known[rest[m[2]:m[3]]]; !slices.Contains(found, id) {
+				found = append(found, id)
+			}
+			rest = rest[m[3]:]
+		}
+	}
+}
+
+// normal writes an ID the way a Go identifier must.
+func normal(s string) string {
+	return strings.NewReplacer("-", "_", ".", "_").Replace(s)
+}
+
+// idPrefixes are IDs, or beginnings of IDs that end where a part of one does.
+type idPrefixes []string
+
+func prefixes(list string) idPrefixes {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+func (p idPrefixes) match(id string) bool {
+	return slices.ContainsFunc(p, func(prefix string) bool {
+		return id == prefix || strings.HasPrefix(id, strings.TrimSuffix(prefix, "-")+"-")
+	})
+}
+
+// unmet lists the wanted IDs that did not pass. A prefix that names no ID at
+// all is an error, as it is most likely misspelt.
+func unmet(rows []row, wanted idPrefixes) ([]string, error) {
+	for _, p := range wanted {
+		if !slices.ContainsFunc(rows, func(r row) bool { return idPrefixes{p}.match(r.id) }) {
+			return nil, fmt.Errorf("no ID begins with %q", p)
+		}
+	}
+	var ids []string
+	for _, r := range rows {
+		if wanted.match(r.id) && r.result != pass {
+			ids = append(ids, r.id+"("+string(r.result)+")")
+		}
+	}
+	return ids, nil
+}
+
+func printTable(out io.Writer, rows []row) error {
+	count := map[result]int{}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		count[r.result]++
+		if len(r.tests) == 0 {
+			_, _ = fmt.Fprintf(w, "%s\t%s\t\n", r.id, r.result)
+		}
+		for i, t := range r.tests {
+			id, res := r.id, string(r.result)
+			if i > 0 {
+				id, res = "", ""
+			}
+			_, _ = fmt.Fprintf(w, "%s\t%s\t%s %s\n", id, res, t.pkg, t.name)
+		}
+	}
+	_, _ = fmt.Fprintf(w, "\n%d IDs: %d pass, %d fail, %d skip, %d MISSING\n",
+		len(rows), count[pass], count[fail], count[skip], count[missing])
+	return w.Flush()
+}
