@@ -1,0 +1,557 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Runner drives runs: it is the one that appends to a claimed journal. Its
+// fields are set before use; safe for concurrent use.
+type Runner struct {
+	// Agent finds the agent of a run. Required.
+	Agent func(id string) (agent.Agent, error)
+	// Replica names this process in Claimed events.
+	Replica string
+	// Clock tells the time; unset is time.Now.
+	Clock func() time.Time
+	// Log gets what callers must not see; unset is none.
+	Log *zap.Logger
+}
+
+// Drive continues a claimed run from what is on record until it ends, waits for
+// people, or ctx ends; ctx's cause says why (agent.ErrShutdown, agent.ErrFenced),
+// and nothing terminal is written then. An error means that the journal could
+// not be read or written.
+func (r *Runner) Drive(ctx context.Context, c Claim) (Park, error) {
+	events, err := c.Journal.Load(ctx)
+	if err != nil {
+		return Park{}, fmt.Errorf("load the journal of %s: %w", c.Root, err)
+	}
+	if len(events) == 0 || events[0].GetAccepted() == nil {
+		return Park{}, fmt.Errorf("journal of %s does not begin with Accepted", c.Root)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	d := &drive{Runner: r, claim: c, accepted: events[0].GetAccepted(), cancel: cancel}
+	if d.Log == nil {
+		d.Runner = &Runner{Agent: r.Agent, Replica: r.Replica, Clock: r.Clock, Log: zap.NewNop()}
+	}
+	d.run = &agent.Run{Root: c.Root, Seed: d.accepted.GetSeed(), Committer: d.commit, Clock: r.Clock}
+	if d.replay(events) {
+		return Park{Done: true}, nil
+	}
+	return d.serve(ctx)
+}
+
+// drive is one claim of a run.
+type drive struct {
+	*Runner
+	claim    Claim
+	accepted *teamv1.Accepted
+	run      *agent.Run
+	cancel   context.CancelCauseFunc
+
+	recorded  []*teamv1.Event          // for the agent: without the driver's own
+	questions map[string]*openQuestion // by id
+	waiting   time.Time                // since when the run waits for people
+	waited    time.Duration            // how long it has waited in all
+	started   bool                     // the root's start is on record
+	canceled  bool                     // a cancel of the root is on record
+	reply     *teamv1.Reply            // that ended the agent's sequence
+
+	mu   sync.Mutex
+	seen map[int64]bool // inbox rows taken or handed over; guarded by mu
+}
+
+// openQuestion is a question without an answer.
+type openQuestion struct {
+	scope   string
+	expires time.Time
+}
+
+// replay takes over what is on record; true means that the run has ended.
+func (d *drive) replay(events []*teamv1.Event) bool {
+	for _, ev := range events {
+		if ev.GetScope() == "" && ev.GetEnded() != nil {
+			return true
+		}
+		d.note(ev)
+	}
+	return false
+}
+
+// note keeps what the driver needs to know of an event on record.
+func (d *drive) note(ev *teamv1.Event) {
+	root := ev.GetScope() == ""
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Delta, *teamv1.Event_Progress, *teamv1.Event_Claimed:
+		return
+	case *teamv1.Event_Accepted:
+		return
+	case *teamv1.Event_Started:
+		if root {
+			d.started = true
+			return
+		}
+	case *teamv1.Event_Waiting:
+		if root {
+			d.waiting = ev.GetTime().AsTime()
+			return
+		}
+	case *teamv1.Event_Commanded:
+		if k.Commanded.GetCommand() == teamv1.Commanded_COMMAND_CANCEL {
+			if root {
+				d.canceled = true
+				return
+			}
+			d.run.Cancel(ev.GetScope())
+		}
+	case *teamv1.Event_Asked:
+		if d.questions == nil {
+			d.questions = map[string]*openQuestion{}
+		}
+		d.questions[k.Asked.GetQuestion()] = &openQuestion{scope: ev.GetScope(), expires: k.Asked.GetExpires().AsTime()}
+	case *teamv1.Event_Answered:
+		delete(d.questions, k.Answered.GetQuestion())
+		if !d.waiting.IsZero() {
+			d.waited += ev.GetTime().AsTime().Sub(d.waiting)
+			d.waiting = time.Time{}
+		}
+	case *teamv1.Event_Ended:
+		d.forget(ev.GetScope())
+	default:
+	}
+	d.recorded = append(d.recorded, ev)
+}
+
+// forget drops the questions of a step that has ended.
+func (d *drive) forget(scope string) {
+	for id, q := range d.questions {
+		if agent.Within(q.scope, scope) {
+			delete(d.questions, id)
+		}
+	}
+}
+
+// serve drives the agent until there is nothing to do without people.
+func (d *drive) serve(ctx context.Context) (Park, error) {
+	if err := d.begin(ctx); err != nil {
+		return Park{}, err
+	}
+	for {
+		took, err := d.takeInputs(ctx)
+		if err != nil {
+			return Park{}, err
+		}
+		if !d.waiting.IsZero() && !took && !d.canceled {
+			return d.park(), nil
+		}
+		err = d.process(ctx)
+		if cause := context.Cause(ctx); errors.Is(cause, agent.ErrShutdown) || errors.Is(cause, agent.ErrFenced) {
+			return Park{}, cause
+		}
+		if errors.Is(err, errJournal) {
+			return Park{}, err
+		}
+		if d.reply != nil || err != nil || len(d.questions) == 0 {
+			return Park{Done: true}, d.finish(ctx, err)
+		}
+		if err := d.wait(ctx); err != nil {
+			return Park{}, err
+		}
+	}
+}
+
+// errJournal marks errors of the journal.
+var errJournal = errors.New("journal")
+
+// begin records the claim, and the start where it is the first.
+func (d *drive) begin(ctx context.Context) error {
+	events := []*teamv1.Event{d.event("", &teamv1.Event{Kind: &teamv1.Event_Claimed{Claimed: &teamv1.Claimed{Epoch: d.claim.Epoch, Replica: d.Replica}}})}
+	if !d.started {
+		events = append(events, d.event("", &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{
+			Attempt: 1, Deadline: d.accepted.GetDeadline(), Revision: d.accepted.GetPins().GetRevisions()[d.accepted.GetAgent()],
+		}}}))
+	}
+	return d.append(ctx, events...)
+}
+
+func (d *drive) event(scope string, ev *teamv1.Event) *teamv1.Event {
+	ev.Scope, ev.Agent = scope, d.accepted.GetAgent()
+	return ev
+}
+
+// append puts events on record and takes note of them.
+func (d *drive) append(ctx context.Context, events ...*teamv1.Event) error {
+	if err := d.claim.Journal.Append(ctx, events...); err != nil {
+		return d.journalError(err)
+	}
+	for _, ev := range events {
+		d.note(ev)
+	}
+	return nil
+}
+
+// journalError stops everything that works for the run: nothing more can be recorded.
+func (d *drive) journalError(err error) error {
+	if errors.Is(err, ErrLimit) {
+		return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonJournalLimit, "the run has put more on record than it may").Because(err)
+	}
+	d.cancel(agent.ErrFenced)
+	return fmt.Errorf("%w of %s: %w", errJournal, d.claim.Root, err)
+}
+
+// commit is the run's barrier before effects.
+func (d *drive) commit(ctx context.Context) error {
+	if err := d.claim.Journal.Commit(ctx); err != nil {
+		return d.journalError(err)
+	}
+	return nil
+}
+
+// takeInputs records what waits in the inbox while no agent runs. It reports
+// whether there was something for the agent.
+func (d *drive) takeInputs(ctx context.Context) (bool, error) {
+	rows, err := d.claim.Journal.Inbound(ctx)
+	if err != nil {
+		return false, d.journalError(err)
+	}
+	took := false
+	for _, in := range rows {
+		ev := d.inboundEvent(in)
+		if ev == nil {
+			continue
+		}
+		d.markSeen(in.GetN())
+		if err := d.append(ctx, ev); err != nil {
+			return took, err
+		}
+		took = took || ev.GetReceived() == nil || d.waiting.IsZero()
+	}
+	expired, err := d.expire(ctx)
+	return took || expired, err
+}
+
+// inboundEvent is the event that consumes an inbox row.
+func (d *drive) inboundEvent(in *teamv1.Inbound) *teamv1.Event {
+	ev := d.event(in.GetScope(), &teamv1.Event{})
+	switch k := in.GetKind().(type) {
+	case *teamv1.Inbound_Received:
+		k.Received.Inbound = in.GetN()
+		ev.Kind = &teamv1.Event_Received{Received: k.Received}
+	case *teamv1.Inbound_Answered:
+		k.Answered.Inbound = in.GetN()
+		if d.questions[k.Answered.GetQuestion()] == nil { // answered or lapsed meanwhile
+			ev.Kind = &teamv1.Event_Received{Received: &teamv1.Received{Message: k.Answered.GetMessage(), TooLate: true, Inbound: in.GetN()}}
+			return ev
+		}
+		if !d.waiting.IsZero() {
+			k.Answered.Waited = durationpb.New(d.run.Now().Sub(d.waiting))
+		}
+		ev.Kind = &teamv1.Event_Answered{Answered: k.Answered}
+	case *teamv1.Inbound_Commanded:
+		k.Commanded.Inbound = in.GetN()
+		ev.Kind = &teamv1.Event_Commanded{Commanded: k.Commanded}
+	default:
+		return nil
+	}
+	return ev
+}
+
+// expire ends questions whose time ran out.
+func (d *drive) expire(ctx context.Context) (bool, error) {
+	now := d.run.Now()
+	expired := false
+	for id, q := range d.questions {
+		if q.expires.IsZero() || q.expires.Unix() == 0 || q.expires.After(now) {
+			continue
+		}
+		delete(d.questions, id)
+		expired = true
+		ev := d.event(q.scope, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: "question"}}})
+		if err := d.append(ctx, ev); err != nil {
+			return expired, err
+		}
+	}
+	return expired, nil
+}
+
+// process calls the agent once with what is on record and appends what it
+// yields. The error is how the agent failed, or the journal's.
+func (d *drive) process(ctx context.Context) error {
+	d.waiting = time.Time{}
+	if d.canceled {
+		d.cancel(agent.ErrCanceled)
+	}
+	a, err := d.Agent(d.accepted.GetAgent())
+	if err != nil {
+		return agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable,
+			"agent %q is no longer served here", d.accepted.GetAgent()).Because(err)
+	}
+	ctx, stop := d.bounded(ctx)
+	defer stop()
+	watch, stopWatch := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { d.watch(watch) })
+	defer wg.Wait()
+	defer stopWatch()
+	err = d.drain(ctx, a)
+	if cause := context.Cause(ctx); errors.Is(cause, agent.ErrCanceled) {
+		d.reply = nil // what came after the cancel does not count
+		return cause
+	}
+	if err == nil && d.reply == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// bounded applies the caller's deadline, which stands while the run waits for people.
+func (d *drive) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx = agent.WithDepth(agent.With(ctx, d.run), int(d.accepted.GetDepth()))
+	if d.accepted.GetDeadline() == nil {
+		return context.WithCancel(ctx)
+	}
+	left := d.accepted.GetDeadline().AsTime().Add(d.waited).Sub(d.run.Now())
+	return context.WithTimeoutCause(ctx, left, agent.ErrTimeout)
+}
+
+// drain appends every event of the agent's sequence before it asks for the next.
+func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
+	appending := false
+	defer func() {
+		if appending {
+			return // a panic of the journal is not the agent's
+		}
+		if p := recover(); p != nil {
+			err = agent.Panicked(d.Log, d.accepted.GetAgent(), p)
+		}
+	}()
+	for ev, aerr := range a.Process(ctx, d.request()) {
+		if aerr != nil {
+			return aerr
+		}
+		if r := ev.GetReply(); r != nil && ev.GetScope() == "" {
+			d.reply = r
+			continue
+		}
+		appending = true
+		aerr = d.append(ctx, ev)
+		appending = false
+		if aerr != nil {
+			return aerr
+		}
+	}
+	return nil
+}
+
+// request is the call as it is on record.
+func (d *drive) request() *teamv1.ProcessRequest {
+	acc := d.accepted
+	return &teamv1.ProcessRequest{
+		AgentId: acc.GetAgent(), Message: acc.GetMessage(), ContextId: acc.GetMessage().GetContextId(),
+		Key: d.run.ID("", "key", 1), Depth: acc.GetDepth(), Deadline: acc.GetDeadline(), Recorded: d.recorded,
+	}
+}
+
+// watch hands over what arrives while the agent runs, until ctx ends.
+func (d *drive) watch(ctx context.Context) {
+	for {
+		rows, err := d.claim.Journal.Inbound(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				d.Log.Warn("inbox cannot be read", zap.String("task", d.claim.Root), zap.Error(err))
+			}
+			rows = nil
+		}
+		for _, in := range rows {
+			d.hand(ctx, in)
+		}
+		select {
+		case <-d.claim.Journal.Wake():
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// hand gives one input to whoever can take it now: a cancel acts at once, the
+// rest goes to the live loop it is for, or stays until the sequence ends.
+func (d *drive) hand(ctx context.Context, in *teamv1.Inbound) {
+	if d.wasSeen(in.GetN()) {
+		return
+	}
+	if in.GetCommanded().GetCommand() != teamv1.Commanded_COMMAND_CANCEL {
+		if d.run.Deliver(in) {
+			d.markSeen(in.GetN())
+		}
+		return
+	}
+	d.markSeen(in.GetN())
+	if err := d.claim.Journal.Append(ctx, d.inboundEvent(in)); err != nil {
+		_ = d.journalError(err) // the agent's next event meets the same error
+		return
+	}
+	if in.GetScope() == "" {
+		d.cancel(agent.ErrCanceled)
+		return
+	}
+	d.run.Cancel(in.GetScope())
+}
+
+func (d *drive) wasSeen(n int64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.seen[n]
+}
+
+func (d *drive) markSeen(n int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.seen == nil {
+		d.seen = map[int64]bool{}
+	}
+	d.seen[n] = true
+}
+
+// wait records that the run waits for people.
+func (d *drive) wait(ctx context.Context) error {
+	d.mu.Lock()
+	d.seen = nil // what was handed over and not recorded is still in the inbox
+	d.mu.Unlock()
+	w := &teamv1.Waiting{}
+	for _, ev := range d.recorded {
+		if q := ev.GetAsked().GetQuestion(); q != "" && d.questions[q] != nil {
+			w.Questions = append(w.Questions, q)
+		}
+	}
+	if err := d.append(ctx, d.event("", &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: w}})); err != nil {
+		return err
+	}
+	return d.commit(ctx)
+}
+
+// park says until when the run waits: the earliest lapse of a question.
+func (d *drive) park() Park {
+	var p Park
+	for _, q := range d.questions {
+		if q.expires.Unix() > 0 && (p.Until.IsZero() || q.expires.Before(p.Until)) {
+			p.Until = q.expires
+		}
+	}
+	return p
+}
+
+// finish records the end of the run.
+func (d *drive) finish(ctx context.Context, err error) error {
+	ctx = context.WithoutCancel(ctx)
+	if jerr := d.tooLate(ctx); jerr != nil {
+		return jerr
+	}
+	e := d.ended(err)
+	ev := d.event("", &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: e}})
+	if jerr := d.claim.Journal.Append(ctx, ev); jerr != nil {
+		return d.journalError(jerr)
+	}
+	return d.commit(ctx)
+}
+
+// tooLate shows in the history what arrived and nobody took.
+func (d *drive) tooLate(ctx context.Context) error {
+	rows, err := d.claim.Journal.Inbound(ctx)
+	if err != nil {
+		return d.journalError(err)
+	}
+	for _, in := range rows {
+		ev := d.inboundEvent(in)
+		if m := in.GetAnswered().GetMessage(); m != nil {
+			ev.Kind = &teamv1.Event_Received{Received: &teamv1.Received{Message: m, TooLate: true, Inbound: in.GetN()}}
+		} else if r := ev.GetReceived(); r != nil {
+			r.TooLate = true
+		}
+		if err := d.append(ctx, ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ended is the root's end: the agent's reply, or why there is none.
+func (d *drive) ended(err error) *teamv1.Ended {
+	if err == nil && d.reply == nil {
+		err = agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse, "agent %q ended without an answer", d.accepted.GetAgent())
+	}
+	if err != nil {
+		e := agent.AsError(err)
+		d.Log.Info("run failed", zap.String("task", d.claim.Root), zap.Error(err))
+		outcome := teamv1.Outcome_OUTCOME_FAILED
+		switch {
+		case errors.Is(err, agent.ErrCanceled):
+			outcome = teamv1.Outcome_OUTCOME_CANCELED
+		case e.Reason == agent.ReasonTimeout:
+			outcome = teamv1.Outcome_OUTCOME_TIMED_OUT
+		}
+		return &teamv1.Ended{Outcome: outcome, Error: e.Proto(), Spent: d.spent()}
+	}
+	return d.succeeded()
+}
+
+// succeeded is the end of a run whose agent replied.
+func (d *drive) succeeded() *teamv1.Ended {
+	r := d.reply
+	e := &teamv1.Ended{
+		Outcome: r.GetOutcome(), Spent: r.GetSpent(), Evidence: r.GetEvidence(), Warnings: r.GetWarnings(),
+		Direct: r.GetDirect() && d.accepted.GetMayReplyDirectly(),
+	}
+	if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
+		e.Outcome = teamv1.Outcome_OUTCOME_SUCCEEDED
+	}
+	switch {
+	case r.GetRef() > 0:
+		e.Result = &teamv1.Ended_ReplyRef{ReplyRef: r.GetRef()}
+	case r.GetTransfer() != nil:
+		e.Result = &teamv1.Ended_Transfer{Transfer: r.GetTransfer()}
+	default:
+		e.Result = &teamv1.Ended_Reply{Reply: d.complete(r.GetMessage())}
+	}
+	return e
+}
+
+// complete derives what an agent left out of its reply.
+func (d *drive) complete(m *a2av1.Message) *a2av1.Message {
+	id := m.GetMessageId()
+	if id == "" {
+		id = d.run.ID("", "reply", 1)
+	}
+	return &a2av1.Message{
+		MessageId: id, ContextId: m.GetContextId(), TaskId: m.GetTaskId(), Role: a2av1.Role_ROLE_AGENT, Parts: m.GetParts(),
+		Metadata: m.GetMetadata(), Extensions: m.GetExtensions(), ReferenceTaskIds: m.GetReferenceTaskIds(),
+	}
+}
+
+// spent adds up the leaves of a run that did not get to its own sum.
+func (d *drive) spent() *teamv1.Spent {
+	sum := &teamv1.Spent{}
+	for _, ev := range d.recorded {
+		e := ev.GetEnded()
+		if e.GetTurn() == nil && e.GetTool() == nil {
+			continue
+		}
+		sum.InputTokens += e.GetSpent().GetInputTokens()
+		sum.OutputTokens += e.GetSpent().GetOutputTokens()
+		sum.CostMicros += e.GetSpent().GetCostMicros()
+		sum.ModelCalls += e.GetSpent().GetModelCalls()
+		sum.ToolCalls += e.GetSpent().GetToolCalls()
+	}
+	return sum
+}

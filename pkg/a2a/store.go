@@ -1,0 +1,121 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
+
+// Errors of a Store.
+var (
+	// ErrNotFound: no such task for this owner. A foreign task is not found either.
+	ErrNotFound = errors.New("not found")
+	// ErrReused: the message id is known with other content.
+	ErrReused = errors.New("message id reused with other content")
+	// ErrTerminal: the task has ended; nothing more is taken.
+	ErrTerminal = errors.New("task has ended")
+	// ErrLimit: the journal is full.
+	ErrLimit = errors.New("journal limit reached")
+	// ErrStorage: the store cannot record. Latched: this process acknowledges nothing more.
+	ErrStorage = errors.New("store cannot record")
+)
+
+// Key names a task of an owner. There is no access by id alone.
+type Key struct {
+	// Owner is account/principal.
+	Owner string
+	// ID is a root's id, or a child's: root~scope.
+	ID string
+}
+
+// New is a task to create.
+type New struct {
+	Owner string
+	// Accepted is the first event; its task_id is the root's id.
+	Accepted *teamv1.Accepted
+	// MessageID makes the creation unique for its owner for 24 h.
+	MessageID string
+	// Digest of the message and the agent: the same id with another digest is ErrReused.
+	Digest []byte
+}
+
+// Record is a committed event and where it stands.
+type Record struct {
+	Seq   int64
+	Event *teamv1.Event // shared: read only
+}
+
+// Filter selects tasks of an owner; the zero value selects all.
+type Filter struct {
+	Agent       string
+	ContextID   string
+	State       a2av1.TaskState
+	StatusAfter time.Time // inclusive
+	PageSize    int
+	PageToken   string // of the page before; ErrPageToken when it is none
+}
+
+// ErrPageToken: the page token is none of this owner and filter.
+var ErrPageToken = errors.New("page token is not valid for this request")
+
+// Page is a page of tasks, newest status first, then by id.
+type Page struct {
+	Tasks     []*a2av1.Task // whole tasks, own copies: the handler cuts them to what was asked for
+	NextToken string        // empty on the last page
+	Total     int           // before paging
+}
+
+// Store keeps tasks, their journals and their inboxes. Every method that serves
+// a caller takes the owner. Safe for concurrent use.
+type Store interface {
+	// Create makes a task with its first event, due to run. existed reports that
+	// the owner has sent the message before: root is then the task made from it.
+	Create(ctx context.Context, n New) (root string, existed bool, err error)
+	// Put leaves an input in the inbox of a task and makes it due. existed
+	// reports that the input's key is known. ErrNotFound, ErrTerminal, ErrReused.
+	Put(ctx context.Context, k Key, in *teamv1.Inbound, digest []byte) (n int64, existed bool, err error)
+	// Task returns the A2A task and the sequence it shows, from one read. The
+	// task is the caller's own copy.
+	Task(ctx context.Context, k Key) (t *a2av1.Task, seq int64, err error)
+	// Events returns committed events after a sequence, in order, of the key's
+	// scope and below; at most max.
+	Events(ctx context.Context, k Key, after int64, max int) ([]Record, error)
+	// List returns a page of the owner's root tasks.
+	List(ctx context.Context, owner string, f Filter) (Page, error)
+	// Watch returns a channel that receives when a root may have new events. A
+	// hint: losing one costs time, never an event. stop must be called.
+	Watch(root string) (wake <-chan struct{}, stop func())
+}
+
+// Journal is what the owner of one claimed run holds. Safe for concurrent use.
+type Journal interface {
+	// Load returns the events on record that a replay needs, in order.
+	Load(ctx context.Context) ([]*teamv1.Event, error)
+	// Append gives each event its place: it sets Seq and Time. It blocks only
+	// while the queue is full. ErrFenced, ErrLimit.
+	Append(ctx context.Context, e ...*teamv1.Event) error
+	// Commit returns when everything appended is durable and can be read. ErrFenced, ErrStorage.
+	Commit(ctx context.Context) error
+	// Inbound returns the inbox rows that no event has named yet, in order.
+	Inbound(ctx context.Context) ([]*teamv1.Inbound, error)
+	// Wake receives when the inbox may have changed.
+	Wake() <-chan struct{}
+}
+
+// Claim is the right to run a root task, fenced by its epoch.
+type Claim struct {
+	Root    string
+	Owner   string
+	Epoch   int64
+	Journal Journal
+}
+
+// Park says how a drive ended: Done, or until when it waits; the zero Until
+// waits for an input.
+type Park struct {
+	Done  bool
+	Until time.Time
+}

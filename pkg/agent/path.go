@@ -1,0 +1,41 @@
+package agent
+
+import "context"
+
+// MaxDepth bounds how deep agents nest, counted across servers, where a team
+// sets no other limit (C-07).
+const MaxDepth = 5
+
+// Composite is an agent with members of its own.
+type Composite interface {
+	Agent
+	// Members returns the ids of its members.
+	Members() []string
+}
+
+type depthKey struct{}
+
+// Depth returns how many levels of nesting lie above the work of ctx.
+func Depth(ctx context.Context) int {
+	n, _ := ctx.Value(depthKey{}).(int)
+	return n
+}
+
+// WithDepth returns a context whose work has n levels above it: a server puts
+// there what a caller sent along.
+func WithDepth(ctx context.Context, n int) context.Context {
+	return context.WithValue(ctx, depthKey{}, n)
+}
+
+// Enter returns a context one level deeper, for asking the members of id. It
+// ends what asks in circles, on this server and across servers, with
+// MAX_DEPTH_EXCEEDED (R-000-36). Ids of other servers are no identity, so it is
+// the depth that counts.
+func Enter(ctx context.Context, id string) (context.Context, error) {
+	n := Depth(ctx) + 1
+	if n > MaxDepth {
+		return nil, Errorf(CodeFailedPrecondition, ReasonMaxDepth,
+			"agent %q is nested deeper than %d levels; teams probably contain each other: break the circle by removing one member", id, MaxDepth)
+	}
+	return WithDepth(ctx, n), nil
+}

@@ -1,0 +1,273 @@
+package team
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// work is a step as call sees it: copies, so that it never reads the state.
+type work struct {
+	step      *teamv1.Step
+	index     int
+	scope     string
+	input     *a2av1.Message
+	prompt    *agent.ModelRequest
+	arguments string
+	recorded  []*teamv1.Event
+	attempts  int32
+	failures  int64
+	open      bool
+	deadline  time.Time
+	notBefore time.Time
+}
+
+// emitter yields an event of a step's scope or below; errStopped ends the step.
+type emitter func(ev *teamv1.Event) error
+
+// result is how an attempt ended: with a reply, parked, or with an error.
+type result struct {
+	reply  *teamv1.Reply
+	parked bool
+	err    error
+}
+
+// errStepTimeout: the time of a step ran out.
+var errStepTimeout = agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "the step's time ran out")
+
+// call is the one place that starts effects: members, model turns and tools
+// alike. It records the start, makes it durable, makes one attempt after the
+// other, and records the end. A returned error other than errStopped is the
+// journal's: nothing more may be done.
+func (p *process) call(ctx context.Context, w *work, emit emitter) error {
+	ex, err := p.executor(ctx, w, emit)
+	if err != nil {
+		return p.emitEnd(w, emit, endedWith(err, teamv1.Outcome_OUTCOME_REJECTED))
+	}
+	if w.deadline.IsZero() && ex.timeout > 0 {
+		w.deadline = p.run.Now().Add(ex.timeout)
+	}
+	sctx, stop := p.stepContext(ctx, w)
+	defer stop()
+	for {
+		if err := sleepUntil(sctx, w.notBefore, p.run.Now); err != nil {
+			return p.fail(ctx, w, emit, err)
+		}
+		if !w.open {
+			if err := p.start(w, ex, emit); err != nil {
+				return err
+			}
+		}
+		if err := agent.Commit(ctx); err != nil {
+			if ctx.Err() != nil {
+				return p.fail(ctx, w, emit, context.Cause(ctx))
+			}
+			return err
+		}
+		res := ex.attempt(sctx, p.run.ID(w.scope, "key", w.failures+1))
+		switch {
+		case errors.Is(res.err, errStopped):
+			return errStopped
+		case res.err == nil && res.parked:
+			return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: openQuestions(w.recorded)}}}))
+		case res.err == nil:
+			return p.emitEnd(w, emit, p.endOf(w, res.reply))
+		case sctx.Err() == nil && p.mayRetry(w, ex, res.err):
+			if err := p.retry(w, ex, emit, res.err); err != nil {
+				return err
+			}
+		default:
+			if sctx.Err() != nil {
+				res.err = context.Cause(sctx)
+			}
+			return p.fail(ctx, w, emit, res.err)
+		}
+	}
+}
+
+// stepContext is the context a step works in: its time, and its cancel by id.
+func (p *process) stepContext(ctx context.Context, w *work) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	release := p.run.Cancellable(w.scope, cancel)
+	stop := func() { release(); cancel(nil) }
+	if w.deadline.IsZero() {
+		return ctx, stop
+	}
+	left := w.deadline.Sub(p.run.Now())
+	tctx, tstop := context.WithTimeoutCause(ctx, left, errStepTimeout)
+	return tctx, func() { tstop(); stop() }
+}
+
+// start records that an attempt begins.
+func (p *process) start(w *work, ex *executor, emit emitter) error {
+	w.attempts++
+	started := &teamv1.Started{Attempt: w.attempts, Model: ex.model, Key: p.run.ID(w.scope, "key", w.failures+1)}
+	if !w.deadline.IsZero() {
+		started.Deadline = timestamppb.New(w.deadline)
+	}
+	w.open = true
+	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Started{Started: started}}))
+}
+
+// mayRetry reports whether an attempt is repeated: only leaves are, under the
+// policy of the delegation they work for.
+func (p *process) mayRetry(w *work, ex *executor, err error) bool {
+	e := agent.AsError(err)
+	return ex.leaf && e.Retry && w.attempts < ex.retry.attempts
+}
+
+// retry records that the attempt failed and when the next one starts.
+func (p *process) retry(w *work, ex *executor, emit emitter, err error) error {
+	e := agent.AsError(err)
+	w.notBefore = p.run.Now().Add(p.backoff(w, ex.retry.backoff, e.RetryAfter))
+	w.open = false
+	if e.Fresh {
+		w.failures++
+		w.recorded = nil
+	}
+	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Retried{Retried: &teamv1.Retried{
+		Attempt: w.attempts, Error: e.Proto(), Fresh: e.Fresh, NotBefore: timestamppb.New(w.notBefore),
+	}}}))
+}
+
+// backoff is the pause after a failed attempt: doubled each time, with up to a
+// quarter more at random, and no shorter than the callee asked for.
+func (p *process) backoff(w *work, base, atLeast time.Duration) time.Duration {
+	d := base << min(w.attempts-1, 20)
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(w.scope))
+	random := rand.New(rand.NewPCG(uint64(p.run.Seed), h.Sum64()+uint64(w.attempts))) //nolint:gosec // jitter, not a secret
+	d += time.Duration(random.Int64N(int64(d)/4 + 1))
+	return max(d, atLeast)
+}
+
+func sleepUntil(ctx context.Context, t time.Time, now func() time.Time) error {
+	d := time.Duration(0)
+	if !t.IsZero() {
+		d = t.Sub(now())
+	}
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// fail records that a step did not succeed. ctx is the run's context: when that
+// one ended, the step was ended from above.
+func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) error {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, agent.ErrShutdown), errors.Is(cause, agent.ErrFenced), errors.Is(cause, errStopped), errors.Is(err, errStopped):
+		return errStopped
+	case ctx.Err() == nil && errors.Is(err, errStepTimeout):
+		if err := emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: "member_timeout"}}})); err != nil {
+			return err
+		}
+		err = agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time", w.step.GetMember())
+		return p.emitEnd(w, emit, endedWith(err, teamv1.Outcome_OUTCOME_TIMED_OUT))
+	}
+	outcome := teamv1.Outcome_OUTCOME_FAILED
+	e := agent.AsError(err)
+	switch e.Reason {
+	case agent.ReasonCanceled:
+		outcome = teamv1.Outcome_OUTCOME_CANCELED
+	case agent.ReasonTimeout:
+		outcome = teamv1.Outcome_OUTCOME_TIMED_OUT
+	}
+	return p.emitEnd(w, emit, endedWith(e, outcome))
+}
+
+// endedWith is the end of a step that did not succeed.
+func endedWith(err error, outcome teamv1.Outcome) *teamv1.Ended {
+	return &teamv1.Ended{Outcome: outcome, Error: agent.AsError(err).Proto()}
+}
+
+// endOf is the end of a step that replied.
+func (p *process) endOf(w *work, r *teamv1.Reply) *teamv1.Ended {
+	e := &teamv1.Ended{Outcome: r.GetOutcome(), Spent: r.GetSpent(), Evidence: r.GetEvidence(), Warnings: r.GetWarnings()}
+	switch k := r.GetResult().(type) {
+	case *teamv1.Reply_Message:
+		if r.GetRef() > 0 {
+			e.Result = &teamv1.Ended_ReplyRef{ReplyRef: r.GetRef()}
+		} else {
+			e.Result = &teamv1.Ended_Reply{Reply: p.ownMessage(w, k.Message)}
+		}
+		if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED && agent.Text(k.Message) == "" && onlyText(k.Message) {
+			e.Outcome = teamv1.Outcome_OUTCOME_EMPTY
+		}
+	case *teamv1.Reply_Turn:
+		e.Result = &teamv1.Ended_Turn{Turn: k.Turn}
+	case *teamv1.Reply_Tool:
+		e.Result = &teamv1.Ended_Tool{Tool: k.Tool}
+	case *teamv1.Reply_Transfer:
+		e.Result = &teamv1.Ended_Transfer{Transfer: k.Transfer}
+	}
+	if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
+		e.Outcome = teamv1.Outcome_OUTCOME_SUCCEEDED
+	}
+	return e
+}
+
+// ownMessage completes a member's reply: what it left out is derived.
+func (p *process) ownMessage(w *work, m *a2av1.Message) *a2av1.Message {
+	if m.GetMessageId() != "" && m.GetRole() == a2av1.Role_ROLE_AGENT {
+		return m
+	}
+	id := m.GetMessageId()
+	if id == "" {
+		id = p.run.ID(w.scope, "reply", 1)
+	}
+	return &a2av1.Message{
+		MessageId: id, ContextId: m.GetContextId(), TaskId: m.GetTaskId(), Role: a2av1.Role_ROLE_AGENT, Parts: m.GetParts(),
+		Metadata: m.GetMetadata(), Extensions: m.GetExtensions(), ReferenceTaskIds: m.GetReferenceTaskIds(),
+	}
+}
+
+// emitEnd records the end of a step.
+func (p *process) emitEnd(w *work, emit emitter, e *teamv1.Ended) error {
+	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: e}}))
+}
+
+// stepEvent completes an event of a step. Its path ends with the member.
+func (p *process) stepEvent(w *work, ev *teamv1.Event) *teamv1.Event {
+	ev.Scope, ev.Agent = w.scope, p.Path
+	if memberKind(w.step.GetKind()) {
+		ev.Agent += "/" + w.step.GetMember()
+	}
+	return ev
+}
+
+// openQuestions returns the questions on record that nobody has answered.
+func openQuestions(recorded []*teamv1.Event) []string {
+	var open []string
+	for _, ev := range recorded {
+		switch k := ev.GetKind().(type) {
+		case *teamv1.Event_Asked:
+			open = append(open, k.Asked.GetQuestion())
+		case *teamv1.Event_Answered:
+			for i, q := range open {
+				if q == k.Answered.GetQuestion() {
+					open = append(open[:i], open[i+1:]...)
+					break
+				}
+			}
+		default:
+		}
+	}
+	return open
+}

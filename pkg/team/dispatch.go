@@ -1,0 +1,261 @@
+package team
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// stepMsg is what a goroutine of a step tells the loop: an event that wants its
+// place, or that the step is done.
+type stepMsg struct {
+	index int
+	ev    *teamv1.Event
+	ack   chan<- error
+	done  bool
+	err   error
+}
+
+// dispatch starts what can start. It reports whether it has put something on
+// record itself, so that there may be something new to decide.
+func (p *process) dispatch(ctx context.Context) (progressed bool, err error) {
+	var ready []*StepState
+	parked := false
+	for _, st := range p.Open() {
+		if _, busy := p.running[p.index(st)]; busy {
+			continue
+		}
+		settled, err := p.settleAlone(st)
+		switch {
+		case err != nil:
+			return false, err
+		case settled:
+			return true, nil
+		case st.parked():
+			parked = true
+		case ctx.Err() == nil:
+			ready = append(ready, st)
+		}
+	}
+	// A lone step runs right here: no goroutine, and nothing to merge with.
+	if len(ready) == 1 && len(p.running) == 0 && !parked {
+		w := p.workOf(ready[0])
+		p.waits = false
+		return true, p.call(ctx, w, p.pass)
+	}
+	for _, st := range ready {
+		if len(p.running) >= p.limits.maxParallel {
+			break
+		}
+		p.spawn(ctx, st)
+	}
+	return false, nil
+}
+
+func (p *process) index(st *StepState) int {
+	for i := p.done; i < len(p.Steps); i++ {
+		if p.Steps[i] == st {
+			return i
+		}
+	}
+	return -1
+}
+
+// settleAlone does for a step what needs no work: a refusal, a question to
+// people, the end of a question.
+func (p *process) settleAlone(st *StepState) (bool, error) {
+	w := &work{step: st.Step, scope: p.prefix + st.Step.GetId()}
+	switch {
+	case st.refusal != nil:
+		outcome := teamv1.Outcome_OUTCOME_REJECTED
+		if r := st.Step.GetRefusal(); r != nil {
+			outcome = r.GetOutcome()
+		}
+		return true, p.emitEnd(w, p.pass, endedWith(st.refusal, outcome))
+	case st.expired:
+		err := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question in time")
+		return true, p.emitEnd(w, p.pass, endedWith(err, teamv1.Outcome_OUTCOME_TIMED_OUT))
+	case st.blocked() && st.waiting.IsZero():
+		return true, p.emitWaiting(w, st)
+	case st.Step.GetKind() != teamv1.Step_KIND_HUMAN || st.parked():
+		return false, nil
+	case st.Message != nil:
+		return true, p.emitEnd(w, p.pass, &teamv1.Ended{
+			Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Result: &teamv1.Ended_ReplyRef{ReplyRef: st.seq},
+		})
+	}
+	return true, p.askPeople(w, st)
+}
+
+func (p *process) emitWaiting(w *work, st *StepState) error {
+	return p.pass(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: openQuestions(st.recorded)}}}))
+}
+
+// askPeople puts a human step's question on record.
+func (p *process) askPeople(w *work, st *StepState) error {
+	if !st.open {
+		if err := p.pass(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})); err != nil {
+			return err
+		}
+	}
+	ask := st.Step.GetAsk()
+	kind := teamv1.Asked_KIND_INPUT
+	if len(ask.GetOptions()) > 0 {
+		kind = teamv1.Asked_KIND_APPROVAL
+	}
+	id := p.run.ID(w.scope, "question", 1)
+	q := &teamv1.Asked{
+		Question: id, Kind: kind, Roles: ask.GetRoles(),
+		Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: questionParts(ask)},
+		Expires: timestamppb.New(p.run.Now().Add(defaultQuestion)),
+	}
+	return p.pass(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}}))
+}
+
+// spawn runs a step in a goroutine of its own.
+func (p *process) spawn(ctx context.Context, st *StepState) {
+	if p.running == nil {
+		p.running = map[int]*StepState{}
+		p.msgs = make(chan stepMsg)
+	}
+	w, child := p.workOf(st), p.child()
+	p.running[w.index] = st
+	p.waits = false
+	p.wg.Go(func() {
+		ack := make(chan error, 1)
+		err := child.call(ctx, w, func(ev *teamv1.Event) error {
+			select {
+			case p.msgs <- stepMsg{index: w.index, ev: ev, ack: ack}:
+			case <-p.quit:
+				return errStopped
+			}
+			select {
+			case err := <-ack:
+				return err
+			case <-p.quit:
+				return errStopped
+			}
+		})
+		select {
+		case p.msgs <- stepMsg{index: w.index, done: true, err: err}:
+		case <-p.quit:
+		}
+	})
+}
+
+// child is what a goroutine of a step may read of the process: nothing of it changes.
+func (p *process) child() *process {
+	return &process{
+		loop: p.loop, req: p.req, run: p.run,
+		fold: &fold{State: State{Team: p.Team, Scope: p.Scope, Path: p.Path}, prefix: p.prefix},
+	}
+}
+
+// receive takes one thing from outside the loop: an event of a running step, its
+// end, or the word that the inbox holds something.
+func (p *process) receive() error {
+	select {
+	case m := <-p.msgs:
+		if !m.done {
+			err := p.pass(m.ev)
+			m.ack <- err
+			return err
+		}
+		delete(p.running, m.index)
+		p.waits = false
+		if m.err != nil && !errors.Is(m.err, errStopped) {
+			return m.err
+		}
+	case <-p.listener.Wake():
+	}
+	return nil
+}
+
+// closeSteps ends what is open when the run ends, so that every start has its end.
+func (p *process) closeSteps(ctx context.Context) error {
+	if len(p.Open()) == 0 {
+		return nil
+	}
+	p.cancel(agent.ErrCanceled)
+	for len(p.running) > 0 {
+		if err := p.receive(); err != nil {
+			return err
+		}
+	}
+	for _, st := range p.Open() {
+		if err := p.abandon(ctx, st); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// abandon ends an open step that nothing works on. A member with something open
+// of its own, steps or a task of a remote peer, is called once more with the
+// ended context, so that it closes that.
+func (p *process) abandon(ctx context.Context, st *StepState) error {
+	if !st.open {
+		return nil
+	}
+	w := p.workOf(st)
+	if st.member() && slices.ContainsFunc(st.recorded, func(ev *teamv1.Event) bool { return ev.GetBound() != nil || ev.GetStarted() != nil }) {
+		if ex, err := p.executor(ctx, w, p.pass); err == nil {
+			if res := ex.attempt(ctx, p.run.ID(w.scope, "key", w.failures+1)); errors.Is(res.err, errStopped) {
+				return errStopped
+			}
+		}
+	}
+	return p.emitEnd(w, p.pass, endedWith(agent.ErrCanceled, teamv1.Outcome_OUTCOME_CANCELED))
+}
+
+// workOf copies what call needs of a step.
+func (p *process) workOf(st *StepState) *work {
+	w := &work{
+		step: st.Step, index: p.index(st), scope: p.prefix + st.Step.GetId(), input: st.input,
+		recorded: st.recorded, attempts: st.attempts, failures: st.failures, open: st.open,
+		deadline: st.deadline, notBefore: st.notBefore,
+	}
+	switch st.Step.GetKind() {
+	case teamv1.Step_KIND_MODEL:
+		if pr, ok := p.cfg.Scheduler.(Prompter); ok {
+			w.prompt = pr.Prompt(&p.State, st.Step)
+		}
+	case teamv1.Step_KIND_TOOL:
+		w.arguments = p.argumentsOf(st.Step.GetCallId())
+	default:
+	}
+	return w
+}
+
+// argumentsOf finds the arguments of a tool call in the turn that made it.
+func (p *process) argumentsOf(callID string) string {
+	for i := len(p.Steps) - 1; i >= 0; i-- {
+		for _, c := range p.Steps[i].Turn.GetToolCalls() {
+			if c.GetId() == callID {
+				return c.GetArguments()
+			}
+		}
+	}
+	return ""
+}
+
+// questionParts words a question: its text, and its options as data for forms.
+func questionParts(ask *teamv1.Ask) []*a2av1.Part {
+	parts := agent.TextParts(ask.GetQuestion())
+	if len(ask.GetOptions()) == 0 {
+		return parts
+	}
+	options := make([]*structpb.Value, len(ask.GetOptions()))
+	for i, o := range ask.GetOptions() {
+		options[i] = structpb.NewStringValue(o)
+	}
+	data := &structpb.Struct{Fields: map[string]*structpb.Value{"options": structpb.NewListValue(&structpb.ListValue{Values: options})}}
+	return append(parts, &a2av1.Part{Content: &a2av1.Part_Data{Data: structpb.NewStructValue(data)}})
+}

@@ -1,0 +1,275 @@
+package team
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// executor knows how to make one attempt of a step.
+type executor struct {
+	attempt func(ctx context.Context, key string) result
+	leaf    bool          // has an effect of its own, so it is what retries repeat
+	timeout time.Duration // of the step with its retries; 0 is none of its own
+	retry   retry
+	model   string
+}
+
+type retryKey struct{}
+
+// executor looks the step's worker up, at the last moment. An error refuses the step.
+func (p *process) executor(ctx context.Context, w *work, emit emitter) (*executor, error) {
+	ex := &executor{leaf: true, retry: p.limits.retry}
+	if r, ok := ctx.Value(retryKey{}).(retry); ok {
+		ex.retry = r
+	}
+	switch w.step.GetKind() {
+	case teamv1.Step_KIND_DELEGATE, teamv1.Step_KIND_STEP, teamv1.Step_KIND_TRANSFER:
+		return ex, p.memberExecutor(ex, w, emit)
+	case teamv1.Step_KIND_MODEL:
+		if p.cfg.Model == nil {
+			return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError, "%q has no model", p.cfg.ID)
+		}
+		ex.model = p.cfg.Model.Name()
+		ex.attempt = func(ctx context.Context, key string) result { return p.generate(ctx, w, emit, key) }
+	case teamv1.Step_KIND_TOOL:
+		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, key) }
+	case teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_UNSPECIFIED:
+		return nil, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
+			"the scheduler of team %q asked for a step of kind %s, which this server cannot run", p.cfg.ID, w.step.GetKind())
+	}
+	return ex, nil
+}
+
+// memberExecutor prepares the work of a member.
+func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
+	id := w.step.GetMember()
+	i := slices.IndexFunc(p.cfg.Members, func(m Member) bool { return m.ID == id })
+	if i < 0 {
+		return agent.Errorf(agent.CodeInternal, agent.ReasonMemberNotFound,
+			"team %q has no member %q; its members are %s", p.cfg.ID, id, p.memberIDs()).With("member", id)
+	}
+	m := &p.cfg.Members[i]
+	if m.Disabled {
+		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "member %q of team %q is disabled", id, p.cfg.ID).With("member", id)
+	}
+	a, err := p.cfg.Registry.Agent(m.Agent)
+	if err != nil {
+		return agent.Errorf(agent.CodeInternal, agent.ReasonMemberNotFound,
+			"member %q of team %q is agent %q, which is not registered", id, p.cfg.ID, m.Agent).With("member", id).Because(err)
+	}
+	_, isLoop := a.(interface{ steps() })
+	_, isTeam := a.(agent.Composite)
+	ex.leaf = !isLoop
+	ex.retry = p.limits.retry.with(m.Retry)
+	switch {
+	case w.step.GetTimeout() != nil:
+		ex.timeout = w.step.GetTimeout().AsDuration()
+	case m.Timeout > 0:
+		ex.timeout = m.Timeout
+	case !isTeam: // a team bounds itself (C-07)
+		ex.timeout = p.limits.memberTimeout
+	}
+	ex.attempt = func(ctx context.Context, key string) result {
+		return p.delegate(context.WithValue(ctx, retryKey{}, ex.retry), w, a, emit, key)
+	}
+	return nil
+}
+
+func (p *process) memberIDs() string {
+	ids := make([]string, len(p.cfg.Members))
+	for i, m := range p.cfg.Members {
+		ids[i] = m.ID
+	}
+	return strings.Join(ids, ", ")
+}
+
+// delegate gives a member its message and passes on what it yields.
+func (p *process) delegate(ctx context.Context, w *work, a agent.Agent, emit emitter, key string) (res result) {
+	req := p.request(w, key)
+	ctx = agent.WithDepth(ctx, int(req.GetDepth()))
+	defer p.recovered(w.step.GetMember(), &res)
+	for ev, err := range a.Process(ctx, req) {
+		if err != nil {
+			return result{err: err}
+		}
+		if r := ev.GetReply(); r != nil && ev.GetScope() == w.scope {
+			res.reply = r
+			continue
+		}
+		if err := emit(ev); err != nil {
+			return result{err: errStopped}
+		}
+		keep(w, ev)
+	}
+	switch {
+	case res.reply != nil:
+		return res
+	case ctx.Err() != nil:
+		return result{err: context.Cause(ctx)}
+	case len(openQuestions(w.recorded)) > 0:
+		return result{parked: true}
+	}
+	return result{err: agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
+		"member %q ended without an answer", w.step.GetMember())}
+}
+
+// keep adds what the next attempt of the same effect needs to know, and what
+// tells whether the member has parked.
+func keep(w *work, ev *teamv1.Event) {
+	switch ev.GetKind().(type) {
+	case *teamv1.Event_Asked, *teamv1.Event_Answered, *teamv1.Event_Bound:
+		w.recorded = append(slices.Clip(w.recorded), ev)
+	default:
+	}
+}
+
+// request is what a member is given: the message alone (C-14, LAST_RESULT).
+func (p *process) request(w *work, key string) *teamv1.ProcessRequest {
+	req := &teamv1.ProcessRequest{
+		AgentId: w.step.GetMember(),
+		Message: &a2av1.Message{
+			MessageId: key, ContextId: w.input.GetContextId(), Role: a2av1.Role_ROLE_USER,
+			Parts: w.input.GetParts(), Metadata: w.input.GetMetadata(),
+		},
+		ContextId: p.req.GetContextId(), Key: key,
+		Path: append(slices.Clip(p.req.GetPath()), p.req.GetAgentId()), Depth: p.req.GetDepth() + 1,
+		Scope: w.scope, Recorded: w.recorded,
+	}
+	if !w.deadline.IsZero() {
+		req.Deadline = timestamppb.New(w.deadline)
+	}
+	return req
+}
+
+// recovered turns a panic of a member into its error. A panic of our own
+// consumer, which passes through the member's frames, is none of the member's.
+func (p *process) recovered(member string, res *result) {
+	if p.inYield {
+		return
+	}
+	if r := recover(); r != nil {
+		*res = result{err: agent.Panicked(p.cfg.Log, member, r)}
+	}
+}
+
+// Streamed text is put on record at once for the first piece, then in pieces of
+// this size or age.
+const (
+	deltaBytes = 4 << 10
+	deltaAge   = 100 * time.Millisecond
+)
+
+// generate makes one turn of the model.
+func (p *process) generate(ctx context.Context, w *work, emit emitter, key string) (res result) {
+	defer p.recovered(p.cfg.ID, &res)
+	req := *w.prompt
+	req.Key = key
+	d := deltas{p: p, w: w, emit: emit, artifact: p.run.ID(p.Scope, "artifact", 1)}
+	for chunk, err := range p.cfg.Model.Generate(ctx, &req) {
+		switch {
+		case err != nil:
+			return result{err: err}
+		case chunk.Turn != nil:
+			if err := d.flush(); err != nil {
+				return result{err: errStopped}
+			}
+			spent := chunk.Spent
+			if spent == nil {
+				spent = &teamv1.Spent{}
+			}
+			spent.ModelCalls = 1
+			res.reply = &teamv1.Reply{Result: &teamv1.Reply_Turn{Turn: chunk.Turn}, Spent: spent}
+		case d.add(chunk.Text) != nil:
+			return result{err: errStopped}
+		}
+	}
+	switch {
+	case res.reply != nil:
+		return res
+	case ctx.Err() != nil:
+		return result{err: context.Cause(ctx)}
+	}
+	return result{err: agent.Errorf(agent.CodeInternal, agent.ReasonUnavailable, "the model of %q ended without an answer", p.cfg.ID)}
+}
+
+// deltas gathers streamed text into events.
+type deltas struct {
+	p        *process
+	w        *work
+	emit     emitter
+	artifact string
+	text     strings.Builder
+	last     time.Time // of the last event; zero before the first
+}
+
+func (d *deltas) add(text string) error {
+	d.text.WriteString(text)
+	if d.last.IsZero() || d.text.Len() >= deltaBytes || d.p.run.Now().Sub(d.last) >= deltaAge {
+		return d.flush()
+	}
+	return nil
+}
+
+func (d *deltas) flush() error {
+	if d.text.Len() == 0 {
+		return nil
+	}
+	delta := &teamv1.Delta{ArtifactId: d.artifact, Text: d.text.String(), Restart: d.last.IsZero()}
+	d.text.Reset()
+	d.last = d.p.run.Now()
+	return d.emit(d.p.stepEvent(d.w, &teamv1.Event{Kind: &teamv1.Event_Delta{Delta: delta}}))
+}
+
+// useTool calls a tool. What goes wrong is the tool's result: the model decides
+// what to make of it.
+func (p *process) useTool(ctx context.Context, w *work, key string) (res result) {
+	defer p.recovered(w.step.GetName(), &res)
+	tool, ok := p.tools[w.step.GetName()]
+	if !ok {
+		return toolFailed("there is no tool %q; the tools are %s", w.step.GetName(), strings.Join(p.toolNames(), ", "))
+	}
+	arguments := strings.TrimSpace(w.arguments)
+	if arguments == "" {
+		arguments = "{}"
+	}
+	if !json.Valid([]byte(arguments)) {
+		return toolFailed("the arguments of %s are no JSON", w.step.GetName())
+	}
+	r, err := tool.Call(ctx, json.RawMessage(arguments), key)
+	if ctx.Err() != nil {
+		return result{err: context.Cause(ctx)}
+	}
+	if err != nil {
+		e := agent.AsError(err)
+		if e.Retry && w.attempts < p.limits.retry.attempts {
+			return result{err: e}
+		}
+		return toolFailed("%s failed: %s", w.step.GetName(), e.Message)
+	}
+	return result{reply: &teamv1.Reply{Result: &teamv1.Reply_Tool{Tool: r}, Spent: &teamv1.Spent{ToolCalls: 1}}}
+}
+
+func toolFailed(format string, args ...any) result {
+	return result{reply: &teamv1.Reply{
+		Result: &teamv1.Reply_Tool{Tool: &teamv1.ToolResult{Text: agent.Errorf(0, "", format, args...).Message, IsError: true}},
+		Spent:  &teamv1.Spent{ToolCalls: 1},
+	}}
+}
+
+func (l *loop) toolNames() []string {
+	names := make([]string, 0, len(l.tools))
+	for name := range l.tools {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,93 @@
+package team
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// limits are the effective limits of a run: what is set, else the defaults of
+// requirements 2.1.
+type limits struct {
+	maxSteps, maxTurns, maxParallel, maxDepth int
+	timeout, memberTimeout                    time.Duration
+	retry                                     retry
+}
+
+// retry is how a failing leaf is repeated.
+type retry struct {
+	attempts int32
+	backoff  time.Duration
+}
+
+const (
+	defaultTimeout       = 300 * time.Second
+	defaultMemberTimeout = 60 * time.Second
+	defaultQuestion      = 7 * 24 * time.Hour
+)
+
+func effective(l *teamv1.Limits) limits {
+	e := limits{
+		maxSteps: 100, maxTurns: 100, maxParallel: 3, maxDepth: agent.MaxDepth,
+		timeout: defaultTimeout, memberTimeout: defaultMemberTimeout,
+		retry: retry{attempts: 3, backoff: time.Second},
+	}
+	set(&e.maxSteps, l.GetMaxSteps())
+	set(&e.maxTurns, l.GetMaxTurns())
+	set(&e.maxParallel, l.GetMaxParallel())
+	set(&e.maxDepth, l.GetMaxDepth())
+	setDuration(&e.timeout, l.GetTimeout())
+	setDuration(&e.memberTimeout, l.GetMemberTimeout())
+	e.memberTimeout = min(e.memberTimeout, e.timeout) // R-002-5.1
+	e.retry = e.retry.with(l.GetRetry())
+	return e
+}
+
+func (r retry) with(p *teamv1.Retry) retry {
+	if p.GetAttempts() > 0 {
+		r.attempts = p.GetAttempts()
+	}
+	setDuration(&r.backoff, p.GetBackoff())
+	return r
+}
+
+func set(to *int, v int32) {
+	if v > 0 {
+		*to = int(v)
+	}
+}
+
+func setDuration(to *time.Duration, d *durationpb.Duration) {
+	if v := d.AsDuration(); v > 0 {
+		*to = v
+	}
+}
+
+// checkLimits returns the faults of limits: negatives always, and an explicit 0
+// where it would switch nothing off (C-10).
+func checkLimits(id string, l *teamv1.Limits) []error {
+	if l == nil {
+		return nil
+	}
+	var faults []error
+	positive := func(name string, v int64, isSet bool) {
+		if isSet && v <= 0 {
+			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
+				"team %q: limits.%s is %d; it must be at least 1, or left out for the default", id, name, v))
+		}
+	}
+	positive("max_steps", int64(l.GetMaxSteps()), l.MaxSteps != nil)
+	positive("max_turns", int64(l.GetMaxTurns()), l.MaxTurns != nil)
+	positive("max_parallel", int64(l.GetMaxParallel()), l.MaxParallel != nil)
+	positive("max_depth", int64(l.GetMaxDepth()), l.MaxDepth != nil)
+	positive("timeout", int64(l.GetTimeout().AsDuration()), l.Timeout != nil)
+	positive("member_timeout", int64(l.GetMemberTimeout().AsDuration()), l.MemberTimeout != nil)
+	if r := l.GetRetry(); r != nil {
+		positive("retry.attempts", int64(r.GetAttempts()), r.Attempts != nil)
+		positive("retry.backoff", int64(r.GetBackoff().AsDuration()), r.Backoff != nil)
+	}
+	return faults
+}

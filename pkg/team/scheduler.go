@@ -1,0 +1,154 @@
+package team
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Scheduler answers "who is next?" (R-000-17). Next is a pure function: the
+// same state gives the same decision, it calls nobody, reads no clock but
+// State.Now and no randomness, and walks no map unsorted. What needs a model is
+// a step of kind MODEL whose result is in the next state. It must not change
+// the state. Safe for concurrent use by many runs.
+//
+// An error ends the run: an *agent.Error as it is, any other as SCHEDULER_ERROR
+// with its text (R-000-25).
+type Scheduler interface {
+	Next(s *State) (Decision, error)
+}
+
+// Prompter is a Scheduler that decides with a model: it words the requests of
+// its MODEL steps. As pure as Next.
+type Prompter interface {
+	Scheduler
+	Prompt(s *State, step *teamv1.Step) *agent.ModelRequest
+}
+
+// Decision is a scheduler's answer. With neither steps, Reply nor Ask it waits
+// for the steps that run; where none runs it is the error NO_RESPONSE (R-000-19).
+type Decision struct {
+	// Steps to run; more than one run at the same time, at most max_parallel.
+	// A step without an input gets the last of the current messages (R-000-21).
+	Steps []*teamv1.Step
+	// Updates of the run's context, applied when the steps have ended (R-000-23).
+	Updates map[string]*structpb.Value
+	// Reply ends the run with this message.
+	Reply *a2av1.Message
+	// Ask asks the user; the answer becomes the current message.
+	Ask *a2av1.Message
+	// Plan that is frozen from here on.
+	Plan *structpb.Struct
+	// Reason in words: always recorded.
+	Reason string
+	// Rule is the id of the rule that matched.
+	Rule string
+	// Values that the rule saw.
+	Values *structpb.Struct
+}
+
+// State is what a scheduler knows: the fold of what is on record. Read only.
+type State struct {
+	// Team is the team's configuration.
+	Team *Config
+	// Scope of the run within its root, and the path of its agent.
+	Scope, Path string
+	// Input is the message the run began with.
+	Input *a2av1.Message
+	// History of the conversation, oldest first.
+	History []*a2av1.Message
+	// Roster: the members' info and health as recorded, in the order of Team.Members.
+	Roster []*teamv1.Observed_Member
+	// Messages are the current messages: the input, then the last response (R-000-16, R-000-24).
+	Messages []*a2av1.Message
+	// Last is the last response: the result of the last batch of members; nil before.
+	Last *Result
+	// Context is the run's key/value map; empty at the start (R-000-15).
+	Context map[string]*structpb.Value
+	// Steps are all steps of the run in the order they were decided.
+	Steps []*StepState
+	// Rounds counts the decisions that dispatched members (C-07).
+	Rounds int
+	// Received are the follow-up messages of the user, oldest first.
+	Received []*a2av1.Message
+	// Now is the time of the last event.
+	Now time.Time
+
+	done int // the first steps, all of them ended: where to look for open ones
+}
+
+// Result is what a member answered.
+type Result struct {
+	// Member that answered; several of one batch are joined by ", ".
+	Member string
+	// Message it answered with; nil when it failed.
+	Message *a2av1.Message
+	// Outcome of its step.
+	Outcome teamv1.Outcome
+}
+
+// StepState is a step and what became of it.
+type StepState struct {
+	// Step as decided.
+	Step *teamv1.Step
+	// Round is the decision it belongs to, from 0.
+	Round int
+	// Done: it has ended, with the outcome and result below.
+	Done    bool
+	Outcome teamv1.Outcome
+	Message *a2av1.Message
+	Turn    *teamv1.Turn
+	Tool    *teamv1.ToolResult
+	Err     *agent.Error
+	Spent   *teamv1.Spent
+
+	seq       int64           // of the event that holds the message
+	input     *a2av1.Message  // resolved
+	refusal   *agent.Error    // it must not start
+	attempts  int32           // started so far
+	failures  int64           // attempts whose outcome is known
+	open      bool            // an attempt has started and not ended
+	deadline  time.Time       // of the step; zero is none
+	notBefore time.Time       // of the next attempt
+	waiting   time.Time       // since when it waits for people
+	asked     map[string]bool // questions of the step and below: true = its own
+	expired   bool            // its own question lapsed
+	recorded  []*teamv1.Event // of its scope and below
+}
+
+// member reports whether the step is work of a member.
+func (s *StepState) member() bool { return memberKind(s.Step.GetKind()) }
+
+func memberKind(k teamv1.Step_Kind) bool {
+	switch k {
+	case teamv1.Step_KIND_DELEGATE, teamv1.Step_KIND_TRANSFER, teamv1.Step_KIND_STEP:
+		return true
+	case teamv1.Step_KIND_MODEL, teamv1.Step_KIND_TOOL, teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_UNSPECIFIED:
+	}
+	return false
+}
+
+// Open returns the steps that have not ended.
+func (s *State) Open() []*StepState {
+	var open []*StepState
+	for _, st := range s.Steps[s.done:] {
+		if !st.Done {
+			open = append(open, st)
+		}
+	}
+	return open
+}
+
+// LastOf returns the last ended step of a member, or nil.
+func (s *State) LastOf(member string) *StepState {
+	for i := len(s.Steps) - 1; i >= 0; i-- {
+		if st := s.Steps[i]; st.Done && st.member() && st.Step.GetMember() == member {
+			return st
+		}
+	}
+	return nil
+}

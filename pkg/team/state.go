@@ -1,0 +1,394 @@
+package team
+
+import (
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// fold keeps the State of one scope. Only the goroutine of the scope's loop
+// touches it; every event is applied in the order of the journal, live and on
+// replay alike.
+type fold struct {
+	State
+	root     string                   // id of the root task
+	prefix   string                   // scope and ".", or "" for the root
+	maxSteps int                      // limit of Rounds
+	visited  map[visit]bool           // handed over so far (R-000-29)
+	batches  []batch                  // decisions whose steps have not all ended
+	started  time.Time                // time of the scope's first event
+	waited   time.Duration            // how long the scope waited for people
+	asked    string                   // own open question
+	recorded []*teamv1.Event          // what the call began with, to resolve references
+	texts    map[int64]*a2av1.Message // by sequence; what this scope has seen live
+	places   map[*a2av1.Message]int64 // the same, by message
+	failed   *agent.Error             // the first failure of a member
+}
+
+// batch is a decision and its steps.
+type batch struct {
+	decided *teamv1.Decided
+	steps   []*StepState
+}
+
+// visit is what cycle detection compares (C-23): the member and the text handed
+// over, in a workflow with the step.
+type visit struct{ step, member, text string }
+
+func newFold(c *Config, req *teamv1.ProcessRequest, root string, maxSteps int) *fold {
+	f := &fold{root: root, maxSteps: maxSteps, recorded: req.GetRecorded()}
+	f.Team = c
+	f.Scope = req.GetScope()
+	f.Path = agent.Path(req)
+	f.Input = req.GetMessage()
+	f.History = req.GetHistory()
+	f.Messages = []*a2av1.Message{f.Input}
+	if f.Scope != "" {
+		f.prefix = f.Scope + "."
+	}
+	return f
+}
+
+// apply folds one event of the scope or below it.
+func (f *fold) apply(ev *teamv1.Event) {
+	if t := ev.GetTime(); t != nil {
+		f.Now = t.AsTime()
+		if f.started.IsZero() {
+			f.started = f.Now
+		}
+	}
+	if ev.GetScope() == f.Scope {
+		f.applyOwn(ev)
+		return
+	}
+	rest, ok := strings.CutPrefix(ev.GetScope(), f.prefix)
+	if !ok {
+		return
+	}
+	id, deeper, _ := strings.Cut(rest, ".")
+	if st := f.step(id); st != nil {
+		f.applyStep(st, ev, deeper == "")
+	}
+}
+
+// step returns the step with that id: its place among all steps, from 1.
+func (f *fold) step(id string) *StepState {
+	n := 0
+	for _, c := range []byte(id) {
+		if c < '0' || c > '9' || n > len(f.Steps) {
+			return nil
+		}
+		n = n*10 + int(c-'0')
+	}
+	if n < 1 || n > len(f.Steps) {
+		return nil
+	}
+	return f.Steps[n-1]
+}
+
+// applyOwn folds an event of the scope itself.
+func (f *fold) applyOwn(ev *teamv1.Event) {
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Decided:
+		f.decide(k.Decided)
+	case *teamv1.Event_Observed:
+		f.observe(k.Observed)
+	case *teamv1.Event_Received:
+		f.saw(ev.GetSeq(), k.Received.GetMessage())
+		if m := k.Received.GetMessage(); m != nil && !k.Received.GetTooLate() {
+			f.Received = append(f.Received, m)
+		}
+	case *teamv1.Event_Asked:
+		f.asked = k.Asked.GetQuestion()
+	case *teamv1.Event_Answered:
+		f.wait(k.Answered)
+		if k.Answered.GetQuestion() == f.asked {
+			f.asked = ""
+			f.Messages = []*a2av1.Message{k.Answered.GetMessage()}
+		}
+	default: // notes, texts and what is for readers only
+	}
+}
+
+// wait adds what the scope has waited: an answer that a loop above took says
+// which scope had stood still.
+func (f *fold) wait(a *teamv1.Answered) {
+	if a.GetWaited() != nil && agent.Within(f.Scope, a.GetWaiter()) {
+		f.waited += a.GetWaited().AsDuration()
+	}
+}
+
+// observe keeps what is known of the members.
+func (f *fold) observe(o *teamv1.Observed) {
+	for _, m := range o.GetMembers() {
+		i := slices.IndexFunc(f.Roster, func(r *teamv1.Observed_Member) bool { return r.GetId() == m.GetId() })
+		if i >= 0 {
+			f.Roster[i] = m
+		} else {
+			f.Roster = append(f.Roster, m)
+		}
+	}
+}
+
+// decide adds the steps of a decision and settles which of them may not start.
+func (f *fold) decide(d *teamv1.Decided) {
+	first := len(f.Steps)
+	dispatches := false
+	for _, step := range d.GetSteps() {
+		st := &StepState{Step: step, Round: f.Rounds, input: f.resolve(step.GetInput())}
+		if r := step.GetRefusal(); r != nil {
+			st.refusal = agent.FromProto(r.GetError())
+		} else if st.member() {
+			dispatches = true
+			st.refusal = f.admit(st)
+		}
+		f.Steps = append(f.Steps, st)
+	}
+	if dispatches {
+		f.Rounds++
+	}
+	if len(d.GetSteps()) > 0 {
+		f.batches = append(f.batches, batch{d, f.Steps[first:len(f.Steps):len(f.Steps)]})
+	}
+}
+
+// admit refuses a step beyond the step limit (R-000-28), and one that hands a
+// member what it has been handed before in this run (R-000-29).
+func (f *fold) admit(st *StepState) *agent.Error {
+	if f.Rounds >= f.maxSteps {
+		return agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
+			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible", f.Team.ID, f.maxSteps)
+	}
+	v := visit{member: st.Step.GetMember(), text: handedOver(st.input)}
+	if st.Step.GetKind() == teamv1.Step_KIND_STEP {
+		v.step = st.Step.GetName()
+	}
+	if f.visited[v] {
+		return agent.Errorf(agent.CodeInternal, agent.ReasonCycleDetected,
+			"team %q: member %q is given the same message a second time in this run", f.Team.ID, v.member).With("member", v.member)
+	}
+	if f.visited == nil {
+		f.visited = map[visit]bool{}
+	}
+	f.visited[v] = true
+	return nil
+}
+
+// handedOver is the text that cycle detection compares; other content counts by
+// its bytes.
+func handedOver(m *a2av1.Message) string {
+	for _, p := range m.GetParts() {
+		if _, ok := p.GetContent().(*a2av1.Part_Text); !ok {
+			b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&a2av1.Message{Parts: m.GetParts()})
+			if err == nil {
+				return string(b)
+			}
+		}
+	}
+	return strings.TrimSpace(agent.Text(m))
+}
+
+// applyStep folds an event of a step or below it; own says that it is the step's.
+func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Started:
+		if own {
+			st.attempts = k.Started.GetAttempt()
+			st.open = true
+			if d := k.Started.GetDeadline(); d != nil && st.deadline.IsZero() {
+				st.deadline = d.AsTime()
+			}
+			return
+		}
+	case *teamv1.Event_Retried:
+		if own {
+			st.retried(k.Retried)
+			return
+		}
+	case *teamv1.Event_Ended:
+		if own {
+			f.end(st, ev)
+			return
+		}
+		f.saw(ev.GetSeq(), agent.MessageOf(f.root, ev))
+	case *teamv1.Event_Waiting:
+		if own {
+			st.waiting = ev.GetTime().AsTime()
+			return
+		}
+	case *teamv1.Event_Asked:
+		if st.asked == nil {
+			st.asked = map[string]bool{}
+		}
+		st.asked[k.Asked.GetQuestion()] = own
+	case *teamv1.Event_Answered:
+		delete(st.asked, k.Answered.GetQuestion())
+		st.resume(ev.GetTime().AsTime())
+		f.saw(ev.GetSeq(), k.Answered.GetMessage())
+		if st.Step.GetKind() == teamv1.Step_KIND_HUMAN {
+			st.Message, st.seq = k.Answered.GetMessage(), ev.GetSeq()
+		}
+	case *teamv1.Event_Expired:
+		if own && k.Expired.GetLimit() == "question" {
+			st.expired = true
+		}
+	case *teamv1.Event_Delta, *teamv1.Event_Progress, *teamv1.Event_Claimed:
+		return // for readers only: never needed to resume
+	default:
+	}
+	st.recorded = append(st.recorded, ev)
+}
+
+// saw keeps a message that later events may refer to. On replay the record has it.
+func (f *fold) saw(seq int64, m *a2av1.Message) {
+	if seq == 0 || m == nil {
+		return
+	}
+	if f.texts == nil {
+		f.texts = map[int64]*a2av1.Message{}
+		f.places = map[*a2av1.Message]int64{}
+	}
+	f.texts[seq] = m
+	f.places[m] = seq
+}
+
+// retried closes an attempt. A known failure begins a new effect.
+func (st *StepState) retried(r *teamv1.Retried) {
+	st.open = false
+	if r.GetFresh() {
+		st.failures++
+		st.recorded = nil
+		st.asked = nil
+	}
+	if t := r.GetNotBefore(); t != nil {
+		st.notBefore = t.AsTime()
+	}
+}
+
+// resume ends the waiting of a step: its clock goes on.
+func (st *StepState) resume(now time.Time) {
+	if st.waiting.IsZero() {
+		return
+	}
+	if !st.deadline.IsZero() {
+		st.deadline = st.deadline.Add(now.Sub(st.waiting))
+	}
+	st.waiting = time.Time{}
+}
+
+// end closes a step.
+func (f *fold) end(st *StepState, ev *teamv1.Event) {
+	e := ev.GetEnded()
+	st.Done, st.open = true, false
+	st.Outcome, st.Turn, st.Tool, st.Spent = e.GetOutcome(), e.GetTurn(), e.GetTool(), e.GetSpent()
+	st.Err = agent.FromProto(e.GetError())
+	if ref := e.GetReplyRef(); ref != 0 {
+		st.Message, st.seq = f.message(ref), ref
+	} else if m := agent.MessageOf(f.root, ev); m != nil {
+		st.Message, st.seq = m, ev.GetSeq()
+	}
+	if st.Message != nil {
+		f.saw(st.seq, st.Message)
+	}
+	st.recorded, st.asked, st.waiting = nil, nil, time.Time{}
+	if f.failed == nil {
+		f.failed = st.failure()
+	}
+	for f.done < len(f.Steps) && f.Steps[f.done].Done {
+		f.done++
+	}
+	f.settle()
+}
+
+// settle applies what decisions proposed once their steps have ended: the
+// context updates, the last response, the current messages (R-000-22 to R-000-24).
+func (f *fold) settle() {
+	f.batches = slices.DeleteFunc(f.batches, func(b batch) bool {
+		for _, st := range b.steps {
+			if !st.Done {
+				return false
+			}
+		}
+		for k, v := range b.decided.GetUpdates() {
+			if f.Context == nil {
+				f.Context = map[string]*structpb.Value{}
+			}
+			f.Context[k] = v
+		}
+		f.respond(b.steps)
+		return true
+	})
+}
+
+// respond makes the results of a batch of members the last response.
+func (f *fold) respond(batch []*StepState) {
+	var members []string
+	var answered []*StepState
+	var last *StepState
+	for _, st := range batch {
+		if !st.member() {
+			continue
+		}
+		last = st
+		members = append(members, st.Step.GetMember())
+		if st.Message != nil {
+			answered = append(answered, st)
+		}
+	}
+	if last == nil {
+		return
+	}
+	f.Last = &Result{Member: strings.Join(members, ", "), Outcome: last.Outcome}
+	switch len(answered) {
+	case 0:
+		return
+	case 1:
+		f.Last.Message = answered[0].Message
+	default:
+		f.Last.Message = joinResults(answered)
+	}
+	f.Messages = []*a2av1.Message{f.Last.Message}
+}
+
+// resolve returns the message that an input names.
+func (f *fold) resolve(in *teamv1.Input) *a2av1.Message {
+	if in.GetMessage() != nil {
+		return in.GetMessage()
+	}
+	if in.GetRef() == 0 {
+		return f.Input
+	}
+	return f.message(in.GetRef())
+}
+
+// message returns the message that the event with that sequence holds.
+func (f *fold) message(seq int64) *a2av1.Message {
+	if m, ok := f.texts[seq]; ok {
+		return m
+	}
+	i := sort.Search(len(f.recorded), func(i int) bool { return f.recorded[i].GetSeq() >= seq })
+	if i == len(f.recorded) || f.recorded[i].GetSeq() != seq {
+		return nil
+	}
+	return agent.MessageOf(f.root, f.recorded[i])
+}
+
+// refer returns an input that names a message by its place on record where it
+// has one, so that a text is recorded once.
+func (f *fold) refer(m *a2av1.Message) *teamv1.Input {
+	if m == nil || m == f.Input {
+		return &teamv1.Input{}
+	}
+	if seq, ok := f.places[m]; ok {
+		return &teamv1.Input{Ref: seq}
+	}
+	return &teamv1.Input{Message: m}
+}

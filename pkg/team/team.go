@@ -1,0 +1,271 @@
+// Package team composes agents: a Team is a loop that asks a Scheduler who is
+// next and dispatches the answer, and is an agent itself (R-000-04). A
+// model-backed agent is the same loop over model turns and tool calls.
+package team
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Members finds agents by id; the agent manager is one.
+type Members interface {
+	// Agent returns the agent registered under id, or an *agent.Error.
+	Agent(id string) (agent.Agent, error)
+	// Health returns what is known of the agent's health, at most 5 s old. It never blocks.
+	Health(id string) *teamv1.Health
+}
+
+// Member is an agent's place in a team.
+type Member struct {
+	// ID of the member in the team; default: Agent.
+	ID string
+	// Agent is its id in Members. Required.
+	Agent string
+	// Role it plays, for people and models.
+	Role string
+	// Description overrides the agent's own for this team.
+	Description string
+	// Priority orders the roster, highest first.
+	Priority int32
+	// Disabled members get no work and do not count for health.
+	Disabled bool
+	// Timeout of one delegation with its retries; 0 is the team's member_timeout.
+	Timeout time.Duration
+	// Retry overrides the team's.
+	Retry *teamv1.Retry
+}
+
+// Config is what a Team is made of.
+type Config struct {
+	// ID of the team. Required.
+	ID string
+	// Name for people; default: the ID.
+	Name string
+	// Description says what the team does.
+	Description string
+	// Mode is shown in the team's metadata: supervisor, workflow, or a name of your own.
+	Mode string
+	// Scheduler decides. Required.
+	Scheduler Scheduler
+	// Members of the team, each id once.
+	Members []Member
+	// Registry finds the members' agents at dispatch. Required with members.
+	Registry Members
+	// Model answers the MODEL steps of a scheduler that has some.
+	Model agent.Model
+	// Limits of a run; unset ones take their defaults.
+	Limits *teamv1.Limits
+	// Revision of the definition, for the record.
+	Revision string
+	// ReportErrors leaves failed members to the scheduler. Not set: the first
+	// failure ends the run with the member's own error (R-000-27, C-06).
+	ReportErrors bool
+	// Log gets warnings; nil is none.
+	Log *zap.Logger
+}
+
+// infoTimeout bounds how long a member is waited for when it is asked for its
+// info or health (R-000-07).
+const infoTimeout = 2 * time.Second
+
+// Team is an agent made of agents. Safe for concurrent use; runs share nothing (R-000-41).
+type Team struct {
+	loop
+	name, description, mode string
+}
+
+var _ agent.Composite = (*Team)(nil)
+
+// New returns a team. The error lists every fault of the configuration.
+func New(c Config) (*Team, error) {
+	c.Members = slices.Clone(c.Members)
+	for i := range c.Members {
+		if c.Members[i].ID == "" {
+			c.Members[i].ID = c.Members[i].Agent
+		}
+	}
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(c.Members, func(a, b Member) int { return int(b.Priority) - int(a.Priority) })
+	if c.Name == "" {
+		c.Name = c.ID
+	}
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	t := &Team{name: c.Name, description: c.Description, mode: c.Mode}
+	t.loop = newLoop(&c, nil)
+	return t, nil
+}
+
+// validate returns every fault of the configuration.
+func (c *Config) validate() error {
+	var faults []error
+	fault := func(format string, args ...any) {
+		faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, format, args...))
+	}
+	if !agent.ValidID(c.ID) {
+		fault("team id %q: must match %s and be no reserved word", c.ID, agent.IDPattern)
+	}
+	if c.Scheduler == nil {
+		fault("team %q has no scheduler", c.ID)
+	}
+	if len(c.Members) > 0 && c.Registry == nil {
+		fault("team %q has members and no registry to find them in", c.ID)
+	}
+	seen := map[string]bool{}
+	for i, m := range c.Members {
+		switch {
+		case m.Agent == "":
+			fault("team %q: members[%d] names no agent", c.ID, i)
+		case seen[m.ID]:
+			fault("team %q: member id %q is used twice; give one of them an id of its own", c.ID, m.ID)
+		}
+		seen[m.ID] = true
+	}
+	faults = append(faults, checkLimits(c.ID, c.Limits)...)
+	return errors.Join(faults...)
+}
+
+// Members returns the ids of the members' agents.
+func (t *Team) Members() []string {
+	ids := make([]string, len(t.cfg.Members))
+	for i, m := range t.cfg.Members {
+		ids[i] = m.Agent
+	}
+	return ids
+}
+
+// Info describes the team: configured id, name and description, and what its
+// members can do, asked anew each time (R-000-05 to R-000-13). A member that
+// cannot be asked is logged and left out.
+func (t *Team) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
+	ctx, err := agent.Enter(ctx, t.cfg.ID)
+	if err != nil {
+		return nil, err
+	}
+	info := &teamv1.AgentInfo{
+		Id: t.cfg.ID, Name: t.name, Description: t.description,
+		Metadata: map[string]string{
+			"type": "team", "mode": t.mode, "member_count": strconv.Itoa(len(t.cfg.Members)),
+		},
+	}
+	seen := map[string]bool{}
+	for _, m := range t.askInfo(ctx) {
+		for _, s := range m.GetInfo().GetSkills() {
+			if !seen[s.GetId()] {
+				seen[s.GetId()] = true
+				info.Capabilities = append(info.Capabilities, s.GetId())
+				info.Skills = append(info.Skills, s)
+			}
+		}
+	}
+	return info, nil
+}
+
+// HealthCheck asks every enabled member. The team is healthy when it can
+// describe itself and all of them are registered and healthy, usable when one
+// is (R-000-33 to R-000-36, C-25).
+func (t *Team) HealthCheck(ctx context.Context) (*teamv1.Health, error) {
+	ctx, err := agent.Enter(ctx, t.cfg.ID)
+	if err != nil {
+		return nil, err
+	}
+	h := &teamv1.Health{Healthy: true, Members: make([]*teamv1.MemberHealth, len(t.cfg.Members))}
+	t.each(ctx, func(ctx context.Context, i int, m *Member) {
+		h.Members[i] = t.memberHealth(ctx, m)
+	})
+	for _, m := range h.Members {
+		switch {
+		case m.GetDisabled():
+		case m.GetHealthy():
+			h.Usable = true
+		default:
+			h.Healthy = false
+			if h.Detail == "" {
+				h.Detail = fmt.Sprintf("member %s: %s", m.GetId(), m.GetDetail())
+			}
+		}
+	}
+	if len(t.cfg.Members) == 0 {
+		h.Usable = true
+	}
+	return h, nil
+}
+
+// memberHealth asks one member how it is.
+func (t *Team) memberHealth(ctx context.Context, m *Member) *teamv1.MemberHealth {
+	mh := &teamv1.MemberHealth{Id: m.ID, Disabled: m.Disabled}
+	if m.Disabled {
+		mh.Detail = "disabled"
+		return mh
+	}
+	a, err := t.cfg.Registry.Agent(m.Agent)
+	if err != nil {
+		mh.Detail = "not registered"
+		return mh
+	}
+	h, err := a.HealthCheck(ctx)
+	if err != nil {
+		mh.Detail = agent.AsError(err).Message
+		return mh
+	}
+	mh.Healthy, mh.Detail = h.GetHealthy(), h.GetDetail()
+	if !mh.Healthy && mh.Detail == "" {
+		mh.Detail = "unhealthy"
+	}
+	return mh
+}
+
+// askInfo asks all enabled members for their info at the same time.
+func (l *loop) askInfo(ctx context.Context) []*teamv1.Observed_Member {
+	roster := make([]*teamv1.Observed_Member, len(l.cfg.Members))
+	l.each(ctx, func(ctx context.Context, i int, m *Member) {
+		roster[i] = &teamv1.Observed_Member{Id: m.ID}
+		if m.Disabled {
+			return
+		}
+		info, err := l.memberInfo(ctx, m)
+		if err != nil {
+			l.cfg.Log.Warn("member unavailable", zap.String("team", l.cfg.ID), zap.String("member", m.ID), zap.Error(err))
+			return
+		}
+		roster[i].Info = info
+	})
+	return roster
+}
+
+func (l *loop) memberInfo(ctx context.Context, m *Member) (*teamv1.AgentInfo, error) {
+	a, err := l.cfg.Registry.Agent(m.Agent)
+	if err != nil {
+		return nil, err
+	}
+	return a.Info(ctx)
+}
+
+// each calls f for every member at the same time, for at most infoTimeout; f
+// must end with its context.
+func (l *loop) each(ctx context.Context, f func(ctx context.Context, i int, m *Member)) {
+	if len(l.cfg.Members) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, infoTimeout, agent.ErrTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range l.cfg.Members {
+		wg.Go(func() { f(ctx, i, &l.cfg.Members[i]) })
+	}
+	wg.Wait()
+}
