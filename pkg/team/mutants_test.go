@@ -1,0 +1,77 @@
+package team
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// mutants are faults that the crash tests must notice: each removes one of the
+// rules that make a restart a replay (events.md 4).
+var mutants = []struct{ name, file, from, to string }{
+	{"no commit before an effect", "call.go", "if err := agent.Commit(ctx); err != nil {", "if err := error(nil); err != nil {"},
+	{"the record is ignored", "loop.go", "for _, ev := range p.req.GetRecorded() {", "for _, ev := range p.req.GetRecorded()[:0] {"},
+	{"a member's record is ignored", "execute.go", "Scope: w.scope, Recorded: w.recorded,", "Scope: w.scope,"},
+	{"a panic of the consumer is taken for the member's", "execute.go", "	if p.inYield {\n		return\n	}\n", ""},
+	{"the owed ack is not paid", "dispatch.go", "case err := <-ack:\n				return err\n			case <-p.quit:\n				return errStopped\n", "case err := <-ack:\n				return err\n"},
+	{"an answer does not unpark", "state.go", "st.resume(ev.GetTime().AsTime())", "_ = st.resume"},
+	{"a known failure keeps its key", "call.go", "		w.failures++\n", ""},
+	{"a decision is made anew", "state.go", "		f.decide(k.Decided)", "		f.decide(&teamv1.Decided{})"},
+}
+
+// TestCrash_Mutants runs the crash tests on sources with one fault each; a
+// mutant that passes them is a hole in the tests.
+func TestCrash_Mutants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles the package once a mutant; run without -short")
+	}
+	_, here, _, _ := runtime.Caller(0)
+	dir := filepath.Dir(here)
+	for _, m := range mutants {
+		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			out, err := runMutant(t, dir, m.file, m.from, m.to)
+			if err == nil {
+				t.Fatalf("the crash tests pass although %s", m.name)
+			}
+			if strings.Contains(out, "[build failed]") {
+				t.Fatalf("the mutant does not compile:\n%s", out)
+			}
+		})
+	}
+}
+
+// runMutant runs the crash tests with one file of the package replaced.
+func runMutant(t *testing.T, dir, file, from, to string) (string, error) {
+	t.Helper()
+	path := filepath.Join(dir, file)
+	src, err := os.ReadFile(path) //nolint:gosec // a file of this package
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(string(src), from) != 1 {
+		t.Fatalf("%s does not hold exactly once:\n%s", file, from)
+	}
+	tmp := t.TempDir()
+	mutant := filepath.Join(tmp, file)
+	if err := os.WriteFile(mutant, []byte(strings.Replace(string(src), from, to, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {path: mutant}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(tmp, "overlay.json")
+	if err := os.WriteFile(list, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", list, "-run", "^TestCrash_(AtEveryEvent|PanickingConsumer|Break|Cancel)$", //nolint:gosec // our own arguments
+		"-count=1", "-vet=off", "-timeout=20s", ".")
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
