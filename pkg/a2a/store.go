@@ -74,6 +74,9 @@ type Store interface {
 	// Create makes a task with its first event, due to run. existed reports that
 	// the owner has sent the message before: root is then the task made from it.
 	Create(ctx context.Context, n New) (root string, existed bool, err error)
+	// Sent returns the root that a message id of the owner began or was left for,
+	// within 24 h. ErrNotFound.
+	Sent(ctx context.Context, owner, messageID string) (root string, err error)
 	// Put leaves an input in the inbox of a task and makes it due. existed
 	// reports that the input's key is known. ErrNotFound, ErrTerminal, ErrReused.
 	Put(ctx context.Context, k Key, in *teamv1.Inbound, digest []byte) (n int64, existed bool, err error)

@@ -37,6 +37,7 @@ func (p *process) dispatch(ctx context.Context) (progressed bool, err error) {
 		case err != nil:
 			return false, err
 		case settled:
+			p.waits = false
 			return true, nil
 		case st.parked():
 			parked = true

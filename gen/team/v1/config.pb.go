@@ -670,7 +670,7 @@ type AgentConfig struct {
 	Tools []string `protobuf:"bytes,6,rep,name=tools,proto3" json:"tools,omitempty"`
 	// Schema file that replies must fit.
 	OutputSchema string `protobuf:"bytes,7,opt,name=output_schema,json=outputSchema,proto3" json:"output_schema,omitempty"`
-	// Limits of an agent with a model: max_turns, retry.
+	// Limits of an agent with a model: max_turns, timeout, retry.
 	Limits *Limits `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
 	// A script of steps: no model, no key.
 	Scripted *ScriptedAgent `protobuf:"bytes,9,opt,name=scripted,proto3" json:"scripted,omitempty"`
@@ -792,7 +792,8 @@ func (x *AgentConfig) GetA2A() *A2AAgent {
 // ScriptedAgent does its steps in order, each time it is called.
 type ScriptedAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The steps. The texts of text, echo, chunks and call together are the reply.
+	// The steps. The texts of text, echo and call are the reply, a line each; without any it
+	// is the last answer, else the input.
 	Steps         []*ScriptedStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -969,7 +970,7 @@ type ScriptedStep_Fail struct {
 }
 
 type ScriptedStep_Chunks struct {
-	// Streams the input back in so many pieces.
+	// Streams the reply in so many pieces.
 	Chunks int32 `protobuf:"varint,3,opt,name=chunks,proto3,oneof"`
 }
 
@@ -1010,7 +1011,7 @@ func (*ScriptedStep_Text) isScriptedStep_Do() {}
 // GrpcAgent is an agent that implements team.v1.AgentService.
 type GrpcAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it is reached: host:port, or a gRPC name such as dns:///host:port. Required.
+	// Where it is reached: HOST:PORT or dns:///HOST:PORT. Required.
 	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
 	// Its id there; unset is the default agent.
 	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
@@ -1682,8 +1683,10 @@ type RuleConfig struct {
 	When string `protobuf:"bytes,2,opt,name=when,proto3" json:"when,omitempty"`
 	// Members that work next, several at the same time.
 	Next []string `protobuf:"bytes,3,rep,name=next,proto3" json:"next,omitempty"`
-	// Or: the run ends with this member's last reply.
-	Finish        string `protobuf:"bytes,4,opt,name=finish,proto3" json:"finish,omitempty"`
+	// Or: the run ends with this member's last reply; last is the last response.
+	Finish string `protobuf:"bytes,4,opt,name=finish,proto3" json:"finish,omitempty"`
+	// What the next members are given instead of the last response.
+	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1742,6 +1745,13 @@ func (x *RuleConfig) GetNext() []string {
 func (x *RuleConfig) GetFinish() string {
 	if x != nil {
 		return x.Finish
+	}
+	return ""
+}
+
+func (x *RuleConfig) GetMessage() string {
+	if x != nil {
+		return x.Message
 	}
 	return ""
 }
@@ -2705,11 +2715,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04text\x18\a \x01(\tB@\xbaH=\xba\x01:\n" +
 	"\rscripted.text\x12\x1dtext is empty; give it a text\x1a\n" +
 	"this != ''H\x00R\x04textB\v\n" +
-	"\x02do\x12\x05\xbaH\x02\b\x01\"\xdf\x01\n" +
-	"\tGrpcAgent\x12i\n" +
-	"\aaddress\x18\x01 \x01(\tBO\xbaHL\xba\x01I\n" +
-	"\fgrpc.address\x12-grpc needs an address; add address: host:port\x1a\n" +
-	"this != ''R\aaddress\x12\x19\n" +
+	"\x02do\x12\x05\xbaH\x02\b\x01\"\x83\x02\n" +
+	"\tGrpcAgent\x12\x8c\x01\n" +
+	"\aaddress\x18\x01 \x01(\tBr\xbaHo\xba\x01l\n" +
+	"\fgrpc.address\x12-grpc needs an address; add address: HOST:PORT\x1a-this.matches('^(dns:///)?[^/ ]+:[0-9]{1,5}$')R\aaddress\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12$\n" +
 	"\x03tls\x18\x03 \x01(\v2\x12.team.v1.TlsConfigR\x03tls\x12&\n" +
 	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\"\xb2\x03\n" +
@@ -2800,7 +2809,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10SupervisorConfig\x12)\n" +
 	"\x05rules\x18\x01 \x03(\v2\x13.team.v1.RuleConfigR\x05rules\x12-\n" +
 	"\x06router\x18\x02 \x01(\v2\x15.team.v1.RouterConfigR\x06router:x\xbaHu\x1as\n" +
-	"\x10supervisor.empty\x125a supervisor needs rules or a router; add one of them\x1a(size(this.rules) > 0 || has(this.router)\"\xd0\x03\n" +
+	"\x10supervisor.empty\x125a supervisor needs rules or a router; add one of them\x1a(size(this.rules) > 0 || has(this.router)\"\xea\x03\n" +
 	"\n" +
 	"RuleConfig\x12\x83\x01\n" +
 	"\x02id\x18\x01 \x01(\tBs\xbaHp\xba\x01m\n" +
@@ -2809,7 +2818,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\trule.when\x12Ha rule needs a condition; add when: a CEL expression, \"true\" fits always\x1a\n" +
 	"this != ''R\x04when\x12\x12\n" +
 	"\x04next\x18\x03 \x03(\tR\x04next\x12\x16\n" +
-	"\x06finish\x18\x04 \x01(\tR\x06finish:\x92\x01\xbaH\x8e\x01\x1a\x8b\x01\n" +
+	"\x06finish\x18\x04 \x01(\tR\x06finish\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage:\x92\x01\xbaH\x8e\x01\x1a\x8b\x01\n" +
 	"\trule.does\x12Pa rule either goes on or ends; give it one of next: [members] and finish: member\x1a,(size(this.next) > 0) != (this.finish != '')\"\xab\x01\n" +
 	"\fRouterConfig\x12w\n" +
 	"\x05model\x18\x01 \x01(\tBa\xbaH^\xba\x01[\n" +

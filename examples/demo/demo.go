@@ -1,0 +1,9 @@
+// Package demo holds the teams that `team-server dev` serves without a file.
+package demo
+
+import "embed"
+
+// Files are team.yaml and its script.
+//
+//go:embed team.yaml team.script.yaml
+var Files embed.FS

@@ -1,0 +1,168 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/agentteams/team-server/examples/demo"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config"
+)
+
+// Dev serves a file on this machine and reloads it when it changes; without a
+// file the demo.
+type Dev struct {
+	// Path of the file or folder; empty is the demo.
+	Path string
+	// Env are the variables.
+	Env Env
+	// HTTP and GRPC are the addresses; empty takes those of the file.
+	HTTP, GRPC string
+	// Log of the server.
+	Log *zap.Logger
+	// Say tells the user something, in a line.
+	Say func(format string, args ...any)
+}
+
+// Demo is the definition that is served without a file.
+func Demo() (*config.Config, error) {
+	return config.Loader{Files: demo.Files}.Load("team.yaml")
+}
+
+func (d *Dev) load() (*config.Config, error) {
+	if d.Path == "" {
+		return Demo()
+	}
+	return config.Loader{Env: d.Env.Lookup}.Load(d.Path)
+}
+
+// Start starts the server; it runs until ctx ends.
+func (d *Dev) Start(ctx context.Context) (*Running, error) {
+	def, err := d.load()
+	if err != nil {
+		return nil, err
+	}
+	settings := def.Server.GetServer()
+	h, err := d.listen(ctx, "http", first(d.HTTP, settings.GetHttp(), DefaultHTTP))
+	if err != nil {
+		return nil, err
+	}
+	g, err := d.listen(ctx, "grpc", first(d.GRPC, settings.GetGrpc(), DefaultGRPC))
+	if err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return startWith(ctx, def, serving{http: h, grpc: g, reflection: true, log: d.Log})
+}
+
+func (d *Dev) listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	if !Loopback(address) {
+		return nil, fmt.Errorf("dev listens on loopback only, not on %s.  Use --%s 127.0.0.1:0, or team-server serve with API keys", address, flag)
+	}
+	l, taken, err := ListenNear(ctx, flag, address)
+	if err == nil && taken != "" {
+		d.Say("%s is in use by another program; %s listens on %s instead", taken, flag, l.Addr())
+	}
+	return l, err
+}
+
+// Run reloads the file when it changes, until the server has stopped.
+func (d *Dev) Run(ctx context.Context, r *Running) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	if d.Path != "" {
+		wg.Go(func() {
+			if err := Watch(ctx, d.folders(r.Live.Definition()), func() { d.reload(r.Live) }); err != nil {
+				d.Say("changes are not noticed: %v", err)
+			}
+		})
+	}
+	err := r.Wait(ctx)
+	cancel()
+	wg.Wait()
+	return err
+}
+
+// folders are those of the file and of the scripts it names.
+func (d *Dev) folders(def *config.Config) []string {
+	files := []string{def.File}
+	for _, m := range def.Server.GetModels() {
+		if m.GetFile() != "" {
+			files = append(files, def.Path(m.GetFile()))
+		}
+	}
+	return Folders(files...)
+}
+
+// reload takes the file as it is now, unless there are faults in it.
+func (d *Dev) reload(live *Live) {
+	def, err := d.load()
+	if err != nil {
+		d.Say("not reloaded; the agents stay as they were:\n%v", err)
+		return
+	}
+	before := live.Definition()
+	if def.Same(before) {
+		return
+	}
+	if err := live.Swap(def); err != nil {
+		d.Say("not reloaded; the agents stay as they were: %v", err)
+		return
+	}
+	d.Say("reloaded %s: %s", def.File, strings.Join(live.IDs(), ", "))
+	if !proto.Equal(before.Server.GetServer(), def.Server.GetServer()) {
+		d.Say("changes under server: take effect at the next start")
+	}
+}
+
+// Banner is what a newcomer wants to know.
+func (d *Dev) Banner(r *Running) string {
+	teams, id := r.Live.Teams(), r.Live.Default()
+	if id == "" && len(teams) > 0 {
+		id = teams[0]
+	}
+	var b strings.Builder
+	what := d.Path
+	if what == "" {
+		what = "demo (scripted model: no API key needed)"
+	}
+	fmt.Fprintf(&b, "\n  team-server dev   %s\n\n", what)
+	for _, team := range teams {
+		fmt.Fprintf(&b, "  %-9s %s\n", "Team", describe(team, r.Live.Definition().Server.GetTeams()[team]))
+	}
+	fmt.Fprintf(&b, "  %-9s gRPC %s (tenant %q)   REST http://%s/%s   JSON-RPC http://%s/%s/rpc\n", "A2A", r.GRPC, id, r.HTTP, id, r.HTTP, id)
+	if r.Live.Default() != "" {
+		fmt.Fprintf(&b, "  %-9s http://%s/.well-known/agent-card.json   (each team also under /%s/.well-known/agent-card.json)\n", "Card", r.HTTP, id)
+	} else {
+		fmt.Fprintf(&b, "  %-9s http://%s/%s/.well-known/agent-card.json\n", "Card", r.HTTP, id)
+	}
+	fmt.Fprintf(&b, "\n  %-9s team-server run --server http://%s %s \"Write about tides\"\n", "Try", r.HTTP, id)
+	if d.Path == "" {
+		fmt.Fprintf(&b, "  %-9s copy examples/demo, change it, and: team-server dev FOLDER\n", "Own team")
+	}
+	fmt.Fprintf(&b, "\n  Development mode: no authentication, loopback only, tasks are kept in memory.\n\n")
+	return b.String()
+}
+
+// describe is a team in a line.
+func describe(id string, t *teamv1.TeamConfig) string {
+	if t == nil {
+		return id
+	}
+	var members []string
+	for _, m := range config.Members(t) {
+		members = append(members, first(m.ID, m.Agent))
+	}
+	mode := "workflow"
+	if t.GetSupervisor() != nil {
+		mode = "supervisor"
+	}
+	return fmt.Sprintf("%-12s %-11s %s", id, mode, strings.Join(slices.Compact(members), ", "))
+}

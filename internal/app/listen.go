@@ -1,0 +1,75 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+)
+
+// Addresses that are listened on where nothing else is said.
+const (
+	DefaultHTTP = "127.0.0.1:8080"
+	DefaultGRPC = "127.0.0.1:50051"
+)
+
+// Listen listens on an address. The error says what to do where the port is taken.
+func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err == nil {
+		return l, nil
+	}
+	return nil, cannotListen(flag, address, err)
+}
+
+func cannotListen(flag, address string, err error) error {
+	var why string
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		why = "in use by another program"
+	case errors.Is(err, syscall.EACCES):
+		why = "not permitted for this user"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		why = "this machine has no such address"
+	default:
+		why = "not an address to listen on"
+	}
+	return fmt.Errorf("cannot listen on %s: %s.  Use --%s 127.0.0.1:0 to take any free port: %w", address, why, flag, err)
+}
+
+// ListenNear is Listen, but takes the next free port where the one named is taken.
+// taken is the address that was not to be had.
+func ListenNear(ctx context.Context, flag, address string) (l net.Listener, taken string, err error) {
+	l, err = Listen(ctx, flag, address)
+	if err == nil || !errors.Is(err, syscall.EADDRINUSE) {
+		return l, "", err
+	}
+	host, port, splitErr := net.SplitHostPort(address)
+	n, numErr := strconv.Atoi(port)
+	if splitErr != nil || numErr != nil {
+		return nil, "", err
+	}
+	const tries = 20
+	for next := n + 1; next <= n+tries && next <= 65535; next++ {
+		if l, nextErr := Listen(ctx, flag, net.JoinHostPort(host, strconv.Itoa(next))); nextErr == nil {
+			return l, address, nil
+		}
+	}
+	l, err = Listen(ctx, flag, net.JoinHostPort(host, "0"))
+	return l, address, err
+}
+
+// Loopback reports whether an address can be reached from this machine only.
+func Loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,254 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Transcript tells a run as it happens: who works, who was chosen and why, and
+// how it ended. It is used by one goroutine.
+type Transcript struct {
+	// Talk gets the lines about the run.
+	Talk io.Writer
+	// Zone of the times shown; nil is the local one.
+	Zone *time.Location
+
+	// TaskID of the run.
+	TaskID string
+	// Answer of the run, once it has ended well.
+	Answer string
+	// Outcome of the run; unset while it goes on.
+	Outcome teamv1.Outcome
+	// Err is why it did not succeed.
+	Err *teamv1.Error
+	// Questions that are open: the run waits for people.
+	Questions []*teamv1.Asked
+	// Waiting: the run goes no further without an answer.
+	Waiting bool
+
+	root        string
+	turns       int
+	spent       *teamv1.Spent
+	first, last time.Time
+	messages    map[int64]string // texts by the sequence of their event
+}
+
+// Event tells one event.
+func (t *Transcript) Event(taskID string, ev *teamv1.Event) {
+	t.begin(taskID, ev)
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Decided:
+		t.decided(ev, k.Decided)
+	case *teamv1.Event_Started:
+		t.started(ev, k.Started)
+	case *teamv1.Event_Retried:
+		t.line(ev, t.who(ev), "failed    attempt %d: %s; trying again", k.Retried.GetAttempt(), k.Retried.GetError().GetMessage())
+	case *teamv1.Event_Ended:
+		t.ended(ev, k.Ended)
+	case *teamv1.Event_Asked:
+		t.Questions = append(t.Questions, k.Asked)
+		t.line(ev, t.who(ev), "asks      %s", agent.Text(k.Asked.GetMessage()))
+	case *teamv1.Event_Answered:
+		t.answered(ev, k.Answered)
+	case *teamv1.Event_Waiting:
+		t.Waiting = t.Waiting || ev.GetScope() == ""
+	case *teamv1.Event_Noted:
+		if k.Noted.GetCode() == "MEMBER_UNAVAILABLE" {
+			t.line(ev, t.who(ev), "warning   %s", k.Noted.GetText())
+		}
+	default: // texts and what only machines need
+	}
+}
+
+func (t *Transcript) begin(taskID string, ev *teamv1.Event) {
+	if taskID != "" {
+		t.TaskID = taskID
+	}
+	if at := ev.GetTime(); at != nil {
+		if t.first.IsZero() {
+			t.first = at.AsTime()
+		}
+		t.last = at.AsTime()
+	}
+	if ev.GetScope() == "" && ev.GetAgent() != "" {
+		t.root = ev.GetAgent()
+	}
+}
+
+// who is the path below the root; the root itself is its own name.
+func (t *Transcript) who(ev *teamv1.Event) string {
+	path := strings.TrimPrefix(ev.GetAgent(), t.root+"/")
+	if path == "" {
+		return "run"
+	}
+	return path
+}
+
+// scheduler is who decides in the scope of an event.
+func (t *Transcript) scheduler(ev *teamv1.Event) string {
+	if who := t.who(ev); who != t.root {
+		return who + "/scheduler"
+	}
+	return "scheduler"
+}
+
+func (t *Transcript) line(ev *teamv1.Event, who, format string, args ...any) {
+	zone := t.Zone
+	if zone == nil {
+		zone = time.Local
+	}
+	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")
+	fmt.Fprintf(t.Talk, "%s %-18s %s\n", ev.GetTime().AsTime().In(zone).Format("15:04:05"), who, text)
+}
+
+// decided tells a choice of members, a call of a tool, the end. Turns of a
+// model are told by what they cost.
+func (t *Transcript) decided(ev *teamv1.Event, d *teamv1.Decided) {
+	var next []string
+	for _, s := range d.GetSteps() {
+		switch s.GetKind() {
+		case teamv1.Step_KIND_DELEGATE, teamv1.Step_KIND_TRANSFER, teamv1.Step_KIND_STEP:
+			if s.GetRefusal() == nil {
+				next = append(next, s.GetMember())
+			}
+		case teamv1.Step_KIND_TOOL:
+			next = append(next, "tool "+s.GetName())
+		case teamv1.Step_KIND_HUMAN:
+			next = append(next, "people")
+		case teamv1.Step_KIND_MODEL, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_UNSPECIFIED:
+		}
+	}
+	switch {
+	case len(next) > 0:
+		if ev.GetScope() == "" {
+			t.turns++
+		}
+		t.line(ev, t.scheduler(ev), "%s", choice(d, strings.Join(next, ", ")))
+	case d.GetReply() != nil && d.GetRule() != "":
+		t.line(ev, t.scheduler(ev), "%s", choice(d, "return to the user"))
+	case d.GetReply() == nil && len(d.GetSteps()) > 0 && allSkipped(d.GetSteps()):
+		t.line(ev, t.scheduler(ev), "%s", d.GetReason())
+	}
+}
+
+func allSkipped(steps []*teamv1.Step) bool {
+	for _, s := range steps {
+		if s.GetRefusal() == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// choice is who was chosen and why: the rule that matched, or the reason in words.
+func choice(d *teamv1.Decided, next string) string {
+	if d.GetRule() != "" {
+		return fmt.Sprintf("rule %q -> %s", d.GetRule(), next)
+	}
+	return fmt.Sprintf("-> %s   %q", next, d.GetReason())
+}
+
+func (t *Transcript) started(ev *teamv1.Event, s *teamv1.Started) {
+	if ev.GetScope() == "" || s.GetModel() != "" || s.GetAttempt() > 1 {
+		return
+	}
+	t.line(ev, t.who(ev), "working")
+}
+
+func (t *Transcript) ended(ev *teamv1.Event, e *teamv1.Ended) {
+	if t.messages == nil {
+		t.messages = map[int64]string{}
+	}
+	text := t.text(e)
+	t.messages[ev.GetSeq()] = text
+	if ev.GetScope() == "" {
+		t.Outcome, t.Err, t.spent, t.Answer = e.GetOutcome(), e.GetError(), e.GetSpent(), text
+		return
+	}
+	switch {
+	case e.GetTurn() != nil || e.GetTool() != nil || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED:
+		return
+	case e.GetError() != nil:
+		t.line(ev, t.who(ev), "%-9s %s", word(e.GetOutcome()), e.GetError().GetMessage())
+	case tokens(e.GetSpent()) > 0:
+		t.line(ev, t.who(ev), "%-9s %d tokens", word(e.GetOutcome()), tokens(e.GetSpent()))
+	default:
+		t.line(ev, t.who(ev), "%s", word(e.GetOutcome()))
+	}
+}
+
+// text is the result of an end: in place, or where it refers to.
+func (t *Transcript) text(e *teamv1.Ended) string {
+	switch k := e.GetResult().(type) {
+	case *teamv1.Ended_Reply:
+		return agent.Text(k.Reply)
+	case *teamv1.Ended_ReplyRef:
+		return t.messages[k.ReplyRef]
+	case *teamv1.Ended_Turn:
+		return k.Turn.GetText()
+	}
+	return ""
+}
+
+func (t *Transcript) answered(ev *teamv1.Event, a *teamv1.Answered) {
+	for i, q := range t.Questions {
+		if q.GetQuestion() == a.GetQuestion() {
+			t.Questions = append(t.Questions[:i:i], t.Questions[i+1:]...)
+			break
+		}
+	}
+	t.Waiting = false
+	if t.messages == nil {
+		t.messages = map[int64]string{}
+	}
+	t.messages[ev.GetSeq()] = agent.Text(a.GetMessage())
+	t.line(ev, t.who(ev), "answered  %s", agent.Text(a.GetMessage()))
+}
+
+// Summary is the last line.
+func (t *Transcript) Summary() string {
+	state := word(t.Outcome)
+	switch {
+	case t.Waiting && t.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED:
+		state = "waits for an answer"
+	case t.Outcome == teamv1.Outcome_OUTCOME_SUCCEEDED || t.Outcome == teamv1.Outcome_OUTCOME_EMPTY:
+		state = "completed"
+	}
+	s := fmt.Sprintf("task %s  %s  %d %s", t.TaskID, state, t.turns, plural(t.turns, "turn"))
+	if n := tokens(t.spent); n > 0 {
+		s += fmt.Sprintf("  %d tokens", n)
+	}
+	return s + fmt.Sprintf("  %.1fs", t.last.Sub(t.first).Seconds())
+}
+
+// Failed reports whether the run has ended without success.
+func (t *Transcript) Failed() bool {
+	return t.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED && t.Outcome != teamv1.Outcome_OUTCOME_EMPTY
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
+}
+
+func tokens(s *teamv1.Spent) int64 { return s.GetInputTokens() + s.GetOutputTokens() }
+
+// word is an outcome in a word.
+func word(o teamv1.Outcome) string {
+	switch o {
+	case teamv1.Outcome_OUTCOME_SUCCEEDED:
+		return "done"
+	case teamv1.Outcome_OUTCOME_TIMED_OUT:
+		return "timed out"
+	case teamv1.Outcome_OUTCOME_EMPTY, teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_REJECTED,
+		teamv1.Outcome_OUTCOME_CANCELED, teamv1.Outcome_OUTCOME_SKIPPED, teamv1.Outcome_OUTCOME_UNSPECIFIED:
+	}
+	return strings.ToLower(strings.TrimPrefix(o.String(), "OUTCOME_"))
+}

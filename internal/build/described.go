@@ -1,0 +1,47 @@
+package build
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// override is a remote agent that the file describes in its own words.
+type override struct {
+	agent.Agent
+	name, description string
+	skills            []*teamv1.Skill
+}
+
+// described returns the agent with what the file says of it.
+func described(a agent.Agent, c *teamv1.AgentConfig) agent.Agent {
+	if c.GetName() == "" && c.GetDescription() == "" && len(c.GetSkills()) == 0 {
+		return a
+	}
+	return &override{Agent: a, name: c.GetName(), description: c.GetDescription(), skills: c.GetSkills()}
+}
+
+// Info implements agent.Agent.
+func (o *override) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
+	info, err := o.Agent.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	info = proto.CloneOf(info)
+	if o.name != "" {
+		info.Name = o.name
+	}
+	if o.description != "" {
+		info.Description = o.description
+	}
+	if len(o.skills) > 0 {
+		info.Skills, info.Capabilities = o.skills, nil
+		for _, s := range o.skills {
+			info.Capabilities = append(info.Capabilities, s.GetId())
+		}
+	}
+	return info, nil
+}

@@ -1,0 +1,64 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/wire"
+)
+
+// Team calls a team-server by its own Agent service, over REST. Safe for
+// concurrent use.
+type Team struct {
+	web  *web
+	base string
+}
+
+// NewTeam returns a client of the team-server at a base address, such as
+// http://127.0.0.1:8080.
+func NewTeam(base string, cfg Config) (*Team, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, fmt.Errorf("%q is no address of a server; expected http://HOST:PORT", base)
+	}
+	return &Team{web: newWeb(cfg), base: strings.TrimSuffix(base, "/")}, nil
+}
+
+// Process gives an agent a message and yields the events of its run until it
+// has ended or waits for people.
+func (t *Team) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.ProcessStreamResponse, error] {
+	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
+		body, err := wire.Marshal(&teamv1.ProcessStreamRequest{Request: req})
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		target := t.base + "/team/v1/agents/" + url.PathEscape(req.GetAgentId()) + ":processStream"
+		t.web.follow(ctx, target, body, func(data []byte) bool {
+			out := &teamv1.ProcessStreamResponse{}
+			err := decode(data, out)
+			return yield(out, err) && err == nil
+		}, func(err error) { yield(nil, err) })
+	}
+}
+
+// Ready reports whether the server answers.
+func (t *Team) Ready(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.base+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := t.web.do(req, nil)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
+// Close closes idle connections.
+func (t *Team) Close() { _ = t.web.close() }

@@ -1,0 +1,207 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// checker finds what the rules of the definition cannot see: names that lead
+// nowhere, circles, expressions, what a used part needs from outside.
+type checker struct {
+	*document
+	*Config
+	env  func(string) (string, bool)
+	gaps []missing
+	// presumed are members that a team does not name but probably means.
+	presumed map[string][]string
+}
+
+func (k *checker) check() {
+	k.ids()
+	for _, id := range sorted(k.Server.GetAgents()) {
+		k.agent(id, k.Server.GetAgents()[id])
+	}
+	for _, id := range sorted(k.Server.GetTeams()) {
+		k.team(id, k.Server.GetTeams()[id])
+	}
+	if id := k.Server.GetServer().GetDefaultAgent(); id != "" {
+		k.known(id, "default_agent is", "server", "default_agent")
+	}
+	k.nesting()
+	k.use()
+	k.needs()
+	k.scripts()
+}
+
+// ids finds reserved words, and ids that an agent and a team share.
+func (k *checker) ids() {
+	for id := range k.Server.GetAgents() {
+		k.reserved(id, "agents", id)
+	}
+	for id := range k.Server.GetTeams() {
+		k.reserved(id, "teams", id)
+		if k.Server.GetAgents()[id] != nil {
+			k.fault(k.keyAt("teams", id), fmt.Sprintf("team %q has the id of an agent", id),
+				fmt.Sprintf("agents and teams share one id space; the agent is in line %d", k.keyAt("agents", id).Line))
+		}
+	}
+}
+
+func (k *checker) reserved(id string, path ...any) {
+	if plainID.MatchString(id) && !agent.ValidID(id) {
+		k.fault(k.keyAt(path...), fmt.Sprintf("%q is a reserved word", id), "choose another id; this one names a path of the server")
+	}
+}
+
+// known reports whether id names an agent or a team, and where it does not.
+func (k *checker) known(id, subject string, path ...any) bool {
+	if k.Server.GetAgents()[id] != nil || k.Server.GetTeams()[id] != nil {
+		return true
+	}
+	if k.hurt("agents") || k.hurt("teams") || k.hurt(path...) {
+		return false
+	}
+	n, _ := k.at(path...)
+	k.fault(n, fmt.Sprintf("%s %q, which is not defined", subject, id), k.meant(id))
+	return false
+}
+
+// meant suggests an agent or team, with its line.
+func (k *checker) meant(id string) string {
+	all := slices.Concat(sorted(k.Server.GetAgents()), sorted(k.Server.GetTeams()))
+	near := nearest(id, all)
+	if near == "" {
+		return suggest(id, all)
+	}
+	section := "agents"
+	if k.Server.GetTeams()[near] != nil {
+		section = "teams"
+	}
+	return fmt.Sprintf("did you mean %q (line %d)?", near, k.keyAt(section, near).Line)
+}
+
+// model reports a name that no model has.
+func (k *checker) model(name, subject string, path ...any) {
+	if name == "" || k.Server.GetModels()[name] != nil || k.hurt("models") || k.hurt(path...) {
+		return
+	}
+	n, _ := k.at(path...)
+	k.fault(n, fmt.Sprintf("%s uses model %q, which is not defined", subject, name), suggest(name, sorted(k.Server.GetModels())))
+}
+
+func (k *checker) agent(id string, a *teamv1.AgentConfig) {
+	subject := fmt.Sprintf("agent %q", id)
+	k.model(a.GetModel(), subject, "agents", id, "model")
+	for i, tool := range a.GetTools() {
+		if k.Server.GetTools()[tool] == nil && !k.hurt("tools") {
+			n, _ := k.at("agents", id, "tools", i)
+			k.fault(n, fmt.Sprintf("%s uses tool %q, which is not defined", subject, tool), suggest(tool, sorted(k.Server.GetTools())))
+		}
+	}
+	for i, s := range a.GetScripted().GetSteps() {
+		if call := s.GetCall(); call != "" {
+			k.known(call, subject+" calls", "agents", id, "scripted", "steps", i, "call")
+		}
+	}
+	k.limits(a.GetLimits(), agentLimits, "agents", id, "limits")
+}
+
+// sorted returns the keys of a map in order.
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// nesting finds teams that contain themselves, through others or not.
+func (k *checker) nesting() {
+	done := map[string]bool{}
+	for _, id := range sorted(k.Server.GetTeams()) {
+		k.descend(id, nil, done)
+	}
+	for _, id := range sorted(k.Server.GetAgents()) {
+		k.descend(id, nil, done)
+	}
+}
+
+func (k *checker) descend(id string, trail []edge, done map[string]bool) {
+	for i, e := range trail {
+		if e.from == id {
+			k.circle(trail[i:])
+			return
+		}
+	}
+	if done[id] {
+		return
+	}
+	for _, e := range k.edges(id) {
+		k.descend(e.to, append(trail, e), done)
+	}
+	done[id] = true
+}
+
+// edge is a place where one agent names another.
+type edge struct {
+	from, to string
+	path     []any
+}
+
+func (k *checker) circle(trail []edge) {
+	var names, places []string
+	for _, e := range trail {
+		n, _ := k.at(e.path...)
+		names = append(names, e.from)
+		places = append(places, fmt.Sprintf("%s:%d", k.file, n.Line))
+	}
+	names = append(names, trail[0].from)
+	n, _ := k.at(trail[0].path...)
+	k.fault(n, "teams form a cycle: "+strings.Join(names, " -> "),
+		strings.Join(places, " -> ")+"   break it by removing one member")
+}
+
+// edges returns the agents and teams that id works with.
+func (k *checker) edges(id string) []edge {
+	var out []edge
+	if a := k.Server.GetAgents()[id]; a != nil {
+		for i, s := range a.GetScripted().GetSteps() {
+			if s.GetCall() != "" {
+				out = append(out, edge{id, s.GetCall(), []any{"agents", id, "scripted", "steps", i, "call"}})
+			}
+		}
+		return out
+	}
+	t := k.Server.GetTeams()[id]
+	for i, m := range t.GetMembers() {
+		out = append(out, edge{id, m.GetAgent(), []any{"teams", id, "members", i, "agent"}})
+	}
+	members := memberIDs(t.GetMembers())
+	walk(t.GetWorkflow().GetSteps(), []any{"teams", id, "workflow", "steps"}, func(s *teamv1.WorkflowStep, at []any) {
+		if s.GetAgent() != "" && !slices.Contains(members, s.GetAgent()) {
+			out = append(out, edge{id, s.GetAgent(), append(at, "agent")})
+		}
+	})
+	return out
+}
+
+// use marks what is served: every team and what it reaches, or all agents.
+func (k *checker) use() {
+	roots := sorted(k.Server.GetTeams())
+	if id := k.Server.GetServer().GetDefaultAgent(); id != "" {
+		roots = append(roots, id)
+	}
+	if len(k.Server.GetTeams()) == 0 {
+		roots = sorted(k.Server.GetAgents())
+	}
+	for len(roots) > 0 {
+		id := roots[0]
+		roots = roots[1:]
+		if k.Used[id] {
+			continue
+		}
+		k.Used[id] = true
+		for _, e := range k.edges(id) {
+			roots = append(roots, e.to)
+		}
+	}
+}

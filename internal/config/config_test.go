@@ -1,0 +1,258 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// noEnv is an environment with nothing in it.
+func noEnv(string) (string, bool) { return "", false }
+
+func env(vars map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
+}
+
+// faultsOf parses a text and returns what is wrong with it.
+func faultsOf(t *testing.T, text string) Faults {
+	t.Helper()
+	_, err := Loader{Env: noEnv}.Parse("team.yaml", []byte(text))
+	if err == nil {
+		return nil
+	}
+	var fs Faults
+	if !errors.As(err, &fs) {
+		t.Fatalf("error is no Faults: %v", err)
+	}
+	return fs
+}
+
+// TestBroken compares what is printed for examples/broken with the golden file.
+func TestBroken(t *testing.T) {
+	files, err := filepath.Glob("../../examples/broken/*.yaml")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("found %d broken files: %v", len(files), err)
+	}
+	var out bytes.Buffer
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Loader{Env: noEnv}.Parse(filepath.Base(file), data)
+		var fs Faults
+		if !errors.As(err, &fs) {
+			t.Errorf("%s: no faults, but %v", file, err)
+			continue
+		}
+		for _, f := range fs {
+			if f.Line == 0 || f.Col == 0 || f.Hint == "" {
+				t.Errorf("%s: fault without place or hint: %v", file, f)
+			}
+		}
+		fs.Print(&out)
+		fmt.Fprintln(&out)
+	}
+	golden := "testdata/broken.golden"
+	if *update {
+		if err := os.WriteFile(golden, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+const desk = `version: v1
+agents:
+  writer: {scripted: {steps: [{echo: true}]}}
+teams:
+  desk:
+    members: [{agent: writer}]
+    supervisor: {rules: [{id: only, when: "turn == 1", next: [writer]}, {id: done, when: "true", finish: writer}]}
+`
+
+func TestFaults(t *testing.T) {
+	for _, tt := range []struct{ name, text, want string }{
+		{"a good file", desk, ""},
+		{"more than one fault, by line", desk + "server: {http: nowhere, default_agent: dsk}\nextra: 1\n",
+			`team.yaml:8:16 http must be HOST:PORT; team.yaml:8:40 default_agent is "dsk", which is not defined; team.yaml:9:1 unknown key "extra"`},
+		{"a typo at the top hides what follows", strings.Replace(desk, "agents:", "agnets:", 1), `team.yaml:2:1 unknown key "agnets"`},
+		{"a typo in a team hides what follows", strings.Replace(desk, "members:", "membres:", 1), `team.yaml:6:5 unknown key "membres"`},
+		{"a wrong type hides its rule", desk + "server: {http: [a]}\n", `team.yaml:8:16 expected a single value, got a list`},
+		{"no value", desk + "server:\n", `team.yaml:8:8 a value is missing`},
+		{"numbers of fields are no keys", strings.Replace(desk, "version:", "1:", 1), `team.yaml:1:1 unknown key "1"`},
+		{"camel case is no key", desk + "server: {defaultAgent: desk}\n", `team.yaml:8:10 unknown key "defaultAgent"`},
+		{"other word for a mode", strings.Replace(desk, "supervisor: {rules: [{id: only, when: \"turn == 1\", next: [writer]}, {id: done, when: \"true\", finish: writer}]}",
+			"team_lead: {leader: {model: fast}}", 1), `team.yaml:7:16 coordinator teams are not supported yet`},
+		{"id of an agent and a team", desk + "  writer:\n    members: [{agent: desk}]\n    supervisor: {rules: [{id: a, when: \"true\", next: [desk]}]}\n",
+			`team.yaml:8:3 team "writer" has the id of an agent`},
+		{"only a comment", "# nothing\n", "team.yaml:1:1 the file is empty"},
+		{"a list at the top", "- a\n", "team.yaml:1:1 expected keys such as version, agents and teams, got a list"},
+		{"not UTF-8", "version: v1\nagents: \xff\n", "team.yaml:2:9 the file is not UTF-8 text"},
+		{"an open quote", "version: \"v1\nagents: {}\n", "team.yaml:1:10 this \" is never closed"},
+		{"brackets in plain text are text", strings.Replace(desk, "echo: true", "text: see [1", 1) + "x: [\n", "team.yaml:8:4 this [ is never closed"},
+		{"plain scalar in block", "version: v1\nagents:\n  a:\n    description: mind the [gap\n    scripted: {steps: [{echo: true}]}\n", ""},
+		{"bad variable", desk + "server: {http: \"${1}\"}\n", `team.yaml:8:16 ${1} is no variable`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for _, f := range faultsOf(t, tt.text) {
+				got = append(got, f.place()+" "+f.Message)
+			}
+			if diff := cmp.Diff(tt.want, strings.Join(got, "; ")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestManyFaultsAreCut(t *testing.T) {
+	text := "version: v1\nagents:\n"
+	for i := range 30 {
+		text += fmt.Sprintf("  a%d: {modle: x}\n", i)
+	}
+	fs := faultsOf(t, text)
+	if len(fs) != 30 {
+		t.Fatalf("%d faults, want 30", len(fs))
+	}
+	if !strings.HasSuffix(fs.Error(), "... and 10 more") {
+		t.Errorf("the last line is no count: %s", fs.Error())
+	}
+}
+
+func TestSecretsAreNotShown(t *testing.T) {
+	fs := faultsOf(t, "version: v1\nmodels: {m: {provider: opnai, api_key: sk-secret}}\nagents: {a: {model: m}}\n")
+	if len(fs) == 0 || strings.Contains(fs.Error(), "sk-secret") {
+		t.Errorf("no fault, or the key is shown: %s", fs.Error())
+	}
+}
+
+func TestFaultsAsJSON(t *testing.T) {
+	b, err := json.Marshal(faultsOf(t, "version: v2\nagents: {a: {scripted: {steps: [{echo: true}]}}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"file":"team.yaml","line":1,"col":10,"message":"version \"v2\" is unknown","hint":"write version: v1","source":"version: v2"}]`
+	if string(b) != want {
+		t.Errorf("got %s", b)
+	}
+}
+
+const hosted = `version: v1
+models:
+  fast: {provider: openai, name: small}
+  far: {provider: openai, name: big, api_key: "${FAR_KEY}"}
+agents:
+  writer: {model: fast}
+  idle: {model: far}
+teams:
+  desk:
+    members: [{agent: writer}]
+    supervisor: {rules: [{id: only, when: "true", next: [writer]}]}
+`
+
+func TestVariables(t *testing.T) {
+	t.Run("a key is demanded only where a used agent needs it", func(t *testing.T) {
+		fs := faultsOf(t, hosted)
+		if len(fs) != 1 || fs[0].Message != `agent "writer" needs OPENAI_API_KEY, which is not set` || fs[0].Line != 3 {
+			t.Errorf("got %v", fs)
+		}
+	})
+	t.Run("the environment fills in", func(t *testing.T) {
+		c, err := Loader{Env: env(map[string]string{"OPENAI_API_KEY": "k"})}.Parse("team.yaml", []byte(hosted))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Server.GetModels()["fast"].GetApiKey(); got != "k" {
+			t.Errorf("key is %q", got)
+		}
+		if diff := cmp.Diff(map[string]bool{"desk": true, "writer": true}, maps.Clone(c.Used)); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("an endpoint of one's own needs no key and gets none", func(t *testing.T) {
+		text := strings.Replace(hosted, "name: small", `name: small, base_url: "http://127.0.0.1:11434/v1"`, 1)
+		c, err := Loader{Env: env(map[string]string{"OPENAI_API_KEY": "k"})}.Parse("team.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Server.GetModels()["fast"].GetApiKey(); got != "" {
+			t.Errorf("the key went to another address: %q", got)
+		}
+	})
+	t.Run("defaults, files and what is written out", func(t *testing.T) {
+		files := fstest.MapFS{
+			"d/team.yaml": {Data: []byte(`version: v1
+agents:
+  a: {description: "${NAME:-nobody} $${NAME} ${file:secret.txt}", scripted: {steps: [{delay_ms: "${MS:-7}"}, {echo: "${ECHO:-true}"}]}}
+`)},
+			"d/secret.txt": {Data: []byte("hush\n")},
+		}
+		c, err := Loader{Env: noEnv, Files: files}.Load("d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := c.Server.GetAgents()["a"]
+		if got := a.GetDescription(); got != "nobody ${NAME} hush" {
+			t.Errorf("description is %q", got)
+		}
+		if got := a.GetScripted().GetSteps()[0].GetDelayMs(); got != 7 {
+			t.Errorf("delay is %d", got)
+		}
+	})
+}
+
+func TestUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	for path, want := range map[string]string{
+		filepath.Join(dir, "none.yaml"): "there is no such file",
+		dir:                             "the folder holds no team.yaml",
+	} {
+		_, err := Loader{}.Load(path)
+		var fs Faults
+		if !errors.As(err, &fs) || len(fs) != 1 || fs[0].Message != want || fs[0].Hint == "" {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(desk))
+	f.Add([]byte(hosted))
+	files, _ := filepath.Glob("../../examples/broken/*.yaml")
+	for _, file := range files {
+		if data, err := os.ReadFile(file); err == nil {
+			f.Add(data)
+		}
+	}
+	l := Loader{Env: noEnv, Files: fstest.MapFS{}}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := l.Parse("team.yaml", data)
+		var fs Faults
+		if err != nil && !errors.As(err, &fs) {
+			t.Fatalf("error is no Faults: %v", err)
+		}
+		if err == nil && c.Server.GetVersion() != "v1" {
+			t.Fatal("accepted without a version")
+		}
+		_ = fs.Error()
+	})
+}

@@ -1,0 +1,70 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
+
+// Limits that hold for teams and for agents with a model. The others belong to
+// modes and budgets that are not built yet.
+var (
+	teamLimits  = []string{"max_steps", "max_turns", "max_parallel", "max_depth", "timeout", "member_timeout", "retry"}
+	agentLimits = []string{"max_turns", "timeout", "retry"}
+)
+
+// limits finds limits that do not work here, and values that limit nothing:
+// negatives, and 0 where it switches nothing off (C-10).
+func (k *checker) limits(l *teamv1.Limits, supported []string, path ...any) {
+	if l == nil {
+		return
+	}
+	l.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		name := f.TextName()
+		at := append(slices.Clone(path), name)
+		switch {
+		case !slices.Contains(supported, name):
+			k.fault(k.keyAt(at...), fmt.Sprintf("limit %s is not supported yet here", name), "use "+strings.Join(supported, ", "))
+		case name == "retry":
+			k.retry(l.GetRetry(), at...)
+		case !positive(f, v):
+			k.unlimited(name, at...)
+		}
+		return true
+	})
+}
+
+// retry checks how failures are repeated.
+func (k *checker) retry(r *teamv1.Retry, path ...any) {
+	if r.GetAttempts() < 1 && r != nil && r.Attempts != nil { //nolint:protogetter // set or not matters
+		k.unlimited("attempts", append(slices.Clone(path), "attempts")...)
+	}
+	if r.GetBackoff().AsDuration() < 0 {
+		k.unlimited("backoff", append(slices.Clone(path), "backoff")...)
+	}
+}
+
+func (k *checker) unlimited(name string, path ...any) {
+	n, _ := k.at(path...)
+	if !k.damaged[n] {
+		k.fault(n, name+" must be more than 0", "remove it to take the default")
+	}
+}
+
+// positive reports whether the value of a limit is more than 0.
+func positive(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	switch f.Kind() {
+	case protoreflect.MessageKind:
+		d, ok := v.Message().Interface().(*durationpb.Duration)
+		return !ok || d.AsDuration() > 0
+	case protoreflect.DoubleKind:
+		return v.Float() > 0
+	default:
+		return v.Int() > 0
+	}
+}

@@ -1,0 +1,43 @@
+package config
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/agentteams/team-server/pkg/model/scripted"
+)
+
+// scripts reads the scripts of scripted models. Their faults are reported with
+// those of the file.
+func (k *checker) scripts() {
+	for _, name := range sorted(k.Server.GetModels()) {
+		if m := k.Server.GetModels()[name]; m.GetProvider() == "scripted" && m.GetFile() != "" {
+			k.script(name, m.GetFile())
+		}
+	}
+}
+
+func (k *checker) script(model, file string) {
+	n, _ := k.at("models", model, "file")
+	data, err := k.ReadFile(file)
+	if err != nil {
+		f := unreadable(file, err)
+		k.fault(n, "script "+quote(file)+": "+f[0].Message, "the path is relative to this file")
+		return
+	}
+	s, err := scripted.Parse(k.Path(file), data)
+	var faults scripted.Faults
+	switch {
+	case errors.As(err, &faults):
+		lines := strings.Split(string(data), "\n")
+		for _, f := range faults {
+			k.faults = append(k.faults, Fault{
+				File: f.File, Line: f.Line, Col: f.Col, Message: f.Message, Hint: f.Hint, Source: shown(lines, f.Line),
+			})
+		}
+	case err != nil:
+		k.fault(n, "script "+quote(file)+": "+err.Error(), "correct the script")
+	default:
+		k.Scripts[model], k.Config.scripts[model] = s, data
+	}
+}

@@ -1,0 +1,159 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// aliases of keys of a team: other words for its mode (C-01).
+var aliases = map[string]string{
+	"orchestrator_agent": "coordinator", "ai_employee": "coordinator", "team_lead": "coordinator",
+}
+
+// shape walks the nodes along the definition of the file and reports what the
+// decoder would accept silently or word badly: duplicate and unknown keys,
+// aliases, merge keys, empty and misplaced values. What it reports it takes out.
+func (d *document) shape(n *yaml.Node, m protoreflect.MessageDescriptor) {
+	if m.Name() == "TeamConfig" {
+		rename(n)
+	}
+	known := fieldNames(m)
+	d.entries(n, func(key, value *yaml.Node) bool {
+		f := m.Fields().ByTextName(key.Value)
+		if f == nil {
+			d.fault(key, "unknown key "+quote(key.Value), suggest(key.Value, known))
+			d.damage(n)
+			return false
+		}
+		return d.value(n, key, value, f)
+	})
+}
+
+// entries calls keep for each entry of a mapping and takes out those it refuses.
+func (d *document) entries(n *yaml.Node, keep func(key, value *yaml.Node) bool) {
+	seen := map[string]*yaml.Node{}
+	var kept []*yaml.Node
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		first := seen[key.Value]
+		switch {
+		case key.Kind != yaml.ScalarNode:
+			d.fault(key, "a key must be text, got "+kindOf(key), "put a word before the colon")
+		case key.Tag == "!!merge":
+			d.fault(key, "merge keys (<<) are not supported", "repeat the keys, or give the shared part a name of its own")
+			d.damage(n)
+		case first != nil:
+			d.fault(key, "key "+quote(key.Value)+" is here twice", "the first one is in line "+itoa(first.Line)+"; remove one of them")
+		default:
+			seen[key.Value] = key
+			if keep(key, value) {
+				kept = append(kept, key, value)
+			}
+		}
+	}
+	n.Content = kept
+}
+
+// value checks what a key holds and reports whether it can be decoded.
+func (d *document) value(parent, key, value *yaml.Node, f protoreflect.FieldDescriptor) bool {
+	if !d.fits(value, f) {
+		d.damage(parent, value)
+		return false
+	}
+	switch {
+	case f.IsMap():
+		d.entries(value, func(k, v *yaml.Node) bool { return d.item(value, k, v, f.MapValue()) })
+	case f.IsList():
+		for _, item := range slices.Clone(value.Content) {
+			if !d.item(value, key, item, f) {
+				value.Content = slices.DeleteFunc(value.Content, func(n *yaml.Node) bool { return n == item })
+			}
+		}
+	default:
+		d.inside(value, f)
+	}
+	return true
+}
+
+// item checks an entry of a list or map.
+func (d *document) item(parent, _, value *yaml.Node, f protoreflect.FieldDescriptor) bool {
+	if !d.kind(value, single(f)) {
+		d.damage(parent, value)
+		return false
+	}
+	d.inside(value, f)
+	return true
+}
+
+func (d *document) inside(value *yaml.Node, f protoreflect.FieldDescriptor) {
+	if value.Kind == yaml.MappingNode && f.Message() != nil {
+		d.shape(value, f.Message())
+	}
+}
+
+// fits reports whether a value has the kind of its field.
+func (d *document) fits(value *yaml.Node, f protoreflect.FieldDescriptor) bool {
+	want := single(f)
+	switch {
+	case f.IsMap():
+		want = yaml.MappingNode
+	case f.IsList():
+		want = yaml.SequenceNode
+	}
+	return d.kind(value, want)
+}
+
+func (d *document) kind(value *yaml.Node, want yaml.Kind) bool {
+	switch {
+	case value.Kind == yaml.AliasNode:
+		d.fault(value, "aliases (*"+value.Value+") are not supported", "write the value out")
+	case value.Tag == "!!null":
+		d.fault(value, "a value is missing", "give it one, or remove the key")
+	case value.Kind != want:
+		what, hint := wanted(want)
+		d.fault(value, "expected "+what+", got "+kindOf(value), hint)
+	default:
+		return true
+	}
+	return false
+}
+
+// single is the kind of one value of a field.
+func single(f protoreflect.FieldDescriptor) yaml.Kind {
+	if f.Message() != nil && f.Message().FullName() != "google.protobuf.Duration" {
+		return yaml.MappingNode
+	}
+	return yaml.ScalarNode
+}
+
+// wanted names a kind, and how it is written.
+func wanted(k yaml.Kind) (what, hint string) {
+	switch k {
+	case yaml.MappingNode:
+		return "keys and values", "write {key: value}, or the keys indented below"
+	case yaml.SequenceNode:
+		return "a list", "write [one, two], or - one, - two in lines of their own"
+	default:
+		return "a single value", "write it behind the key"
+	}
+}
+
+func fieldNames(m protoreflect.MessageDescriptor) []string {
+	var names []string
+	for i := range m.Fields().Len() {
+		names = append(names, m.Fields().Get(i).TextName())
+	}
+	return names
+}
+
+// rename replaces other words for a mode by ours.
+func rename(team *yaml.Node) {
+	for i := 0; i+1 < len(team.Content); i += 2 {
+		if ours, ok := aliases[strings.ToLower(team.Content[i].Value)]; ok {
+			team.Content[i].Value = ours
+		}
+	}
+}

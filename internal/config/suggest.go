@@ -1,0 +1,60 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// suggest words a hint for a name that is not among the known ones: the one
+// that was probably meant, or all of them.
+func suggest(name string, known []string) string {
+	known = slices.Sorted(slices.Values(known))
+	if near := nearest(name, known); near != "" {
+		return "did you mean " + quote(near) + "?"
+	}
+	if len(known) == 0 {
+		return ""
+	}
+	const most = 12
+	if len(known) > most {
+		return "known here: " + strings.Join(known[:most], ", ") + ", …"
+	}
+	return "known here: " + strings.Join(known, ", ")
+}
+
+// nearest returns the known name with the fewest edits, if they are few.
+func nearest(name string, known []string) string {
+	best, least := "", max(1, len(name)/3)+1
+	for _, k := range known {
+		if d := edits(strings.ToLower(name), strings.ToLower(k)); d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// edits counts insertions, deletions, replacements and swaps of neighbours.
+func edits(a, b string) int {
+	ra, rb := []rune(a), []rune(b)
+	rows := make([][]int, len(ra)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(rb)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(ra); i++ {
+		for j := 1; j <= len(rb); j++ {
+			cost := 1
+			if ra[i-1] == rb[j-1] {
+				cost = 0
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
+			if i > 1 && j > 1 && ra[i-1] == rb[j-2] && ra[i-2] == rb[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(ra)][len(rb)]
+}

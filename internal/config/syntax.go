@@ -1,0 +1,173 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// parse reads a file into its nodes. A document without a root has faults only.
+func parse(file string, data []byte) *document {
+	d := &document{file: file, lines: strings.Split(string(data), "\n"), damaged: map[*yaml.Node]bool{}}
+	if line, col, ok := badText(data); !ok {
+		d.faultAt(line, col, "the file is not UTF-8 text", "save it as UTF-8")
+		return d
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var first, second yaml.Node
+	if err := dec.Decode(&first); err != nil {
+		if errors.Is(err, io.EOF) {
+			d.faultAt(1, 1, "the file is empty", "a file starts with: version: v1")
+			return d
+		}
+		d.syntax(err)
+		return d
+	}
+	err := dec.Decode(&second)
+	switch {
+	case err == nil:
+		d.fault(&second, "a second document begins here; a file holds one", "remove the line --- and what follows, or put it into a file of its own")
+	case !errors.Is(err, io.EOF):
+		d.syntax(err)
+		return d
+	}
+	d.accept(first.Content[0])
+	return d
+}
+
+// accept takes the root, unless it is nothing or no mapping.
+func (d *document) accept(root *yaml.Node) {
+	switch {
+	case root.Kind == yaml.ScalarNode && root.Tag == "!!null":
+		d.faultAt(1, 1, "the file is empty", "a file starts with: version: v1")
+	case root.Kind != yaml.MappingNode:
+		d.fault(root, "expected keys such as version, agents and teams, got "+kindOf(root), "a file starts with: version: v1")
+	default:
+		d.root = root
+	}
+}
+
+var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+
+// syntax reports what the YAML parser stopped at. It knows the line only, and
+// of an open bracket not even that.
+func (d *document) syntax(err error) {
+	if line, col, what := d.unclosed(); line > 0 {
+		d.faultAt(line, col, "this "+what+" is never closed", "close it with "+closing[what])
+		return
+	}
+	line, message := 1, err.Error()
+	if m := yamlError.FindStringSubmatch(message); m != nil {
+		if m[1] != "" {
+			line, _ = strconv.Atoi(m[1])
+		}
+		message = m[2]
+	}
+	line = min(max(line, 1), len(d.lines))
+	text := d.lines[line-1]
+	col := len(text) - len(strings.TrimLeft(text, " ")) + 1
+	hint := "check the indentation and the quotes of this line and the one above"
+	if tab := strings.IndexByte(text, '\t'); tab >= 0 && strings.TrimLeft(text[:tab], " ") == "" {
+		col, hint = tab+1, "indent with spaces; YAML allows no tabs there"
+	}
+	d.faultAt(line, col, "not YAML: "+message, hint)
+}
+
+// closing is what closes an open bracket or quote.
+var closing = map[string]string{"[": "]", "{": "}", `"`: `"`, "'": "'"}
+
+// unclosed finds the innermost bracket or the quote that is open at the end of
+// the file. Text in plain and block scalars may hold brackets: they count only
+// where a value begins.
+func (d *document) unclosed() (line, col int, what string) {
+	type open struct {
+		line, col int
+		what      string
+	}
+	var stack []open
+	var quoted *open
+	for i, text := range d.lines {
+		r := []rune(text)
+		for j := 0; j < len(r); j++ {
+			c := string(r[j])
+			switch {
+			case quoted != nil:
+				if c == `\` && quoted.what == `"` {
+					j++
+				} else if c == quoted.what {
+					quoted = nil
+				}
+			case c == "#" && (j == 0 || r[j-1] == ' '):
+				j = len(r)
+			case (c == `"` || c == "'") && starts(r[:j]):
+				quoted = &open{i + 1, j + 1, c}
+			case (c == "[" || c == "{") && starts(r[:j]):
+				stack = append(stack, open{i + 1, j + 1, c})
+			case (c == "]" || c == "}") && len(stack) > 0 && closing[stack[len(stack)-1].what] == c:
+				stack = stack[:len(stack)-1]
+			}
+		}
+	}
+	if quoted != nil {
+		return quoted.line, quoted.col, quoted.what
+	}
+	if len(stack) > 0 {
+		last := stack[len(stack)-1]
+		return last.line, last.col, last.what
+	}
+	return 0, 0, ""
+}
+
+// starts reports whether a value can begin after what stands before it in a line.
+func starts(before []rune) bool {
+	s := strings.TrimRight(string(before), " ")
+	return s == "" || strings.HasSuffix(s, ":") || strings.HasSuffix(s, ",") || strings.HasSuffix(s, "[") ||
+		strings.HasSuffix(s, "{") || strings.TrimLeft(s, " -") == ""
+}
+
+// badText finds the first byte that is no UTF-8.
+func badText(data []byte) (line, col int, ok bool) {
+	if utf8.Valid(data) {
+		return 0, 0, true
+	}
+	line, col = 1, 1
+	for len(data) > 0 {
+		r, n := utf8.DecodeRune(data)
+		if r == utf8.RuneError && n == 1 {
+			break
+		}
+		col++
+		if r == '\n' {
+			line, col = line+1, 1
+		}
+		data = data[n:]
+	}
+	return line, col, false
+}
+
+// kindOf names what a node is.
+func kindOf(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "keys and values"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return "an alias"
+	}
+	switch n.Tag {
+	case "!!null":
+		return "nothing"
+	case "!!int", "!!float":
+		return "a number"
+	case "!!bool":
+		return n.Value
+	}
+	return "text"
+}

@@ -1,0 +1,161 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
+)
+
+var plainID = regexp.MustCompile(`^` + agent.IDPattern + `$`)
+
+// team checks what a team names.
+func (k *checker) team(id string, t *teamv1.TeamConfig) {
+	k.members(id, t)
+	k.limits(t.GetLimits(), teamLimits, "teams", id, "limits")
+	if t.GetSupervisor() != nil {
+		k.supervisor(id, t)
+	}
+	if t.GetWorkflow() != nil {
+		k.workflow(id, t)
+	}
+}
+
+func (k *checker) members(id string, t *teamv1.TeamConfig) {
+	seen := map[string]int{}
+	for i, m := range t.GetMembers() {
+		path := []any{"teams", id, "members", i}
+		if m.GetAgent() != "" {
+			k.place(id, m, append(path, "agent"))
+		}
+		n, _ := k.at(path...)
+		if first, ok := seen[memberID(m)]; ok {
+			k.fault(n, fmt.Sprintf("team %q has member %q twice", id, memberID(m)),
+				fmt.Sprintf("the first one is in line %d; give one of them an id of its own", first))
+		}
+		seen[memberID(m)] = n.Line
+		k.retry(m.GetRetry(), append(path, "retry")...)
+	}
+}
+
+// place checks a member's agent. Where another one was probably meant, the team
+// is taken to have that one too: what its rules say of it is no fault.
+func (k *checker) place(team string, m *teamv1.MemberConfig, path []any) {
+	if k.known(m.GetAgent(), fmt.Sprintf("team %q has member", team), path...) {
+		return
+	}
+	near := nearest(m.GetAgent(), slices.Concat(sorted(k.Server.GetAgents()), sorted(k.Server.GetTeams())))
+	k.presumed[team] = append(k.presumed[team], near)
+}
+
+func memberID(m *teamv1.MemberConfig) string {
+	if m.GetId() != "" {
+		return m.GetId()
+	}
+	return m.GetAgent()
+}
+
+func memberIDs(members []*teamv1.MemberConfig) []string {
+	ids := make([]string, len(members))
+	for i, m := range members {
+		ids[i] = memberID(m)
+	}
+	return ids
+}
+
+func (k *checker) supervisor(id string, t *teamv1.TeamConfig) {
+	path := []any{"teams", id, "supervisor"}
+	k.model(t.GetSupervisor().GetRouter().GetModel(), fmt.Sprintf("the router of team %q", id), append(path, "router", "model")...)
+	c := Supervisor(t)
+	for _, m := range k.presumed[id] {
+		c.Members = append(c.Members, team.Member{ID: m, Agent: m})
+	}
+	_, err := team.NewSupervisor(c)
+	k.scheduler(err, !k.hurt("teams", id, "members"), path...)
+}
+
+// Supervisor is what the scheduler of a supervisor team is made of.
+func Supervisor(t *teamv1.TeamConfig) team.SupervisorConfig {
+	s := t.GetSupervisor()
+	c := team.SupervisorConfig{Members: Members(t)}
+	if s.GetRouter() != nil {
+		c.Router = &team.Router{Instructions: s.GetRouter().GetInstructions()}
+	}
+	for _, r := range s.GetRules() {
+		c.Rules = append(c.Rules, team.Rule{ID: r.GetId(), When: r.GetWhen(), Next: r.GetNext(), Finish: r.GetFinish(), Message: r.GetMessage()})
+	}
+	return c
+}
+
+// Members are the members of a team: those it lists, and in a workflow the
+// agents that its steps name besides.
+func Members(t *teamv1.TeamConfig) []team.Member {
+	var out []team.Member
+	seen := map[string]bool{}
+	for _, m := range t.GetMembers() {
+		seen[memberID(m)] = true
+		out = append(out, team.Member{
+			ID: memberID(m), Agent: m.GetAgent(), Role: m.GetRole(), Description: m.GetDescription(), Priority: m.GetPriority(),
+			Disabled: m.Enabled != nil && !m.GetEnabled(), //nolint:protogetter // unset is enabled
+			Timeout:  m.GetMemberTimeout().AsDuration(), Retry: m.GetRetry(),
+		})
+	}
+	walk(t.GetWorkflow().GetSteps(), nil, func(s *teamv1.WorkflowStep, _ []any) {
+		if id := s.GetAgent(); id != "" && !seen[id] {
+			seen[id] = true
+			out = append(out, team.Member{Agent: id})
+		}
+	})
+	return out
+}
+
+// workflow checks the agents that the steps name, and the steps.
+func (k *checker) workflow(id string, t *teamv1.TeamConfig) {
+	path := []any{"teams", id, "workflow"}
+	members := memberIDs(t.GetMembers())
+	walk(t.GetWorkflow().GetSteps(), append(path, "steps"), func(s *teamv1.WorkflowStep, at []any) {
+		if s.GetAgent() != "" && !slices.Contains(members, s.GetAgent()) {
+			k.known(s.GetAgent(), fmt.Sprintf("step %q uses agent", s.GetId()), append(at, "agent")...)
+		}
+	})
+	_, err := team.NewWorkflow(Workflow(t))
+	k.scheduler(err, !k.hurt(append(path, "steps")...), path...)
+}
+
+// walk visits all steps, also those side by side, with their paths.
+func walk(steps []*teamv1.WorkflowStep, path []any, visit func(*teamv1.WorkflowStep, []any)) {
+	for i, s := range steps {
+		at := slices.Clip(append(slices.Clone(path), i))
+		visit(s, at)
+		walk(s.GetParallel(), append(at, "parallel"), visit)
+	}
+}
+
+// Workflow is what the scheduler of a workflow team is made of.
+func Workflow(t *teamv1.TeamConfig) team.WorkflowConfig {
+	return team.WorkflowConfig{Steps: workflowSteps(t.GetWorkflow().GetSteps())}
+}
+
+func workflowSteps(steps []*teamv1.WorkflowStep) []team.WorkflowStep {
+	var out []team.WorkflowStep
+	for _, s := range steps {
+		step := team.WorkflowStep{
+			ID: s.GetId(), Member: s.GetAgent(), Task: s.GetTask(), After: s.GetAfter(), When: s.GetWhen(),
+			Parallel: workflowSteps(s.GetParallel()),
+		}
+		if s.GetJoin() != teamv1.Join_DEFAULT_JOIN {
+			step.Join = team.Join(s.GetJoin().String())
+		}
+		if r := s.GetRepeat(); r != nil {
+			step.Repeat = &team.Repeat{Until: r.GetUntil(), Max: int(r.GetMax())}
+		}
+		if h := s.GetHuman(); h != nil {
+			step.Human = &team.Human{Question: h.GetQuestion(), Options: h.GetOptions()}
+		}
+		out = append(out, step)
+	}
+	return out
+}

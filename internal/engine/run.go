@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"go.uber.org/zap"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+const (
+	// maxFailures is how many drives in a row may go wrong before the run is ended.
+	maxFailures = 3
+	// backoff is how long a run rests after a drive that went wrong.
+	backoff = time.Second
+	// settleTimeout bounds giving up a run: a store that hangs must not keep the process.
+	settleTimeout = 10 * time.Second
+)
+
+// run drives one claim and settles what became of it.
+func (e *Engine) run(ctx context.Context, c a2a.Claim, drive Drive) {
+	park, err := e.safely(ctx, c, drive)
+	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	if err == nil {
+		err = e.Leases.Park(settle, c, park)
+	}
+	switch {
+	case err == nil:
+		e.forget(c.Root)
+		if !park.Done {
+			e.signal() // due again, perhaps at once
+		}
+	case errors.Is(err, agent.ErrFenced):
+		e.forget(c.Root)
+		e.Log.Warn("run was lost", zap.String("task", c.Root), zap.Int64("epoch", c.Epoch), zap.Error(err))
+		e.release(settle, c, e.Clock().Add(backoff)) // refused where somebody else has it
+		e.signal()
+	case errors.Is(context.Cause(ctx), agent.ErrShutdown):
+		e.release(settle, c, time.Time{})
+	default:
+		e.failed(settle, c, err)
+	}
+}
+
+// safely drives; a panic is an error, and logged with its stack here.
+func (e *Engine) safely(ctx context.Context, c a2a.Claim, drive Drive) (park a2a.Park, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.Log.Error("drive panicked", zap.String("task", c.Root), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+			err = fmt.Errorf("drive %s: panic: %v", c.Root, p)
+		}
+	}()
+	return drive(ctx, c)
+}
+
+// failed gives the run another try later, or ends it: nothing works for ever.
+func (e *Engine) failed(ctx context.Context, c a2a.Claim, err error) {
+	n := e.count(c.Root)
+	e.Log.Error("drive went wrong", zap.String("task", c.Root), zap.Int("times", n), zap.Error(err))
+	if n > maxFailures && e.end(ctx, c, err) {
+		e.forget(c.Root)
+		return
+	}
+	e.release(ctx, c, e.Clock().Add(backoff))
+	e.signal()
+}
+
+// end puts the end of a run on record that cannot be driven.
+func (e *Engine) end(ctx context.Context, c a2a.Claim, cause error) bool {
+	ended := &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_FAILED, Error: agent.AsError(cause).Proto()}
+	err := c.Journal.Append(ctx, &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: ended}})
+	if errors.Is(err, a2a.ErrTerminal) {
+		err = nil // it ended before it went wrong
+	}
+	if err == nil {
+		err = c.Journal.Commit(ctx)
+	}
+	if err == nil {
+		err = e.Leases.Park(ctx, c, a2a.Park{Done: true})
+	}
+	if err != nil {
+		e.Log.Error("run cannot be ended", zap.String("task", c.Root), zap.Error(err))
+	}
+	return err == nil
+}
+
+func (e *Engine) release(ctx context.Context, c a2a.Claim, at time.Time) {
+	if err := e.Leases.Release(ctx, c, at); err != nil && !errors.Is(err, agent.ErrFenced) {
+		e.Log.Error("run cannot be released", zap.String("task", c.Root), zap.Error(err))
+	}
+}
+
+// count adds a drive of root that went wrong.
+func (e *Engine) count(root string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failures[root]++
+	return e.failures[root]
+}
+
+func (e *Engine) forget(root string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.failures, root)
+}

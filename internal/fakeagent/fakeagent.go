@@ -1,0 +1,295 @@
+// Package fakeagent is a scripted remote agent for tests: on 127.0.0.1, over
+// A2A by gRPC, JSON-RPC and REST with a card, and over our Agent service. It
+// does what its script says and records what it is asked.
+package fakeagent
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Config is what the agent is; the zero value is one that echoes.
+type Config struct {
+	// Turns are played in order, one a message; after the last one it goes on
+	// with Default.
+	Turns   []Turn
+	Default Turn
+	// Skills of the card and the Info.
+	Skills []*teamv1.Skill
+	// Agent answers Info and HealthCheck instead, with the depth that came along.
+	Agent agent.Agent
+	// Bindings of the card, in order; default GRPC, JSONRPC, HTTP+JSON.
+	Bindings []string
+	// Version of the protocol in the card; default 1.0.
+	Version string
+	// Tenant of the interfaces.
+	Tenant string
+	// Token that calls must bring; empty wants none. The card wants none.
+	Token string
+	// Extensions that the card declares.
+	Extensions []*a2av1.AgentExtension
+	// Card changes the card before it is shown.
+	Card func(*a2av1.AgentCard)
+	// NoStream: streams are not supported. NoCancel: cancels are not. NoHealth:
+	// the Agent service's HealthCheck is not.
+	NoStream, NoCancel, NoHealth bool
+	// TLS of both servers; nil is plaintext.
+	TLS *tls.Config
+	// Forgetful: a message that comes again is a new one.
+	Forgetful bool
+}
+
+// Request is one call that the agent got.
+type Request struct {
+	Method string // the name of the RPC, whatever the binding; "Card" for the card
+	Body   proto.Message
+	Header map[string][]string // names in lower case
+}
+
+// Agent is a running fake. Its methods are safe for concurrent use.
+type Agent struct {
+	cfg Config
+
+	mu       sync.Mutex
+	requests []Request        // guarded by mu
+	changed  chan struct{}    // closed at each request; guarded by mu
+	tasks    map[string]*task // by id; guarded by mu
+	keys     map[string]*task // by key; guarded by mu
+	played   int              // turns so far; guarded by mu
+	server   *server          // nil while down; guarded by mu
+
+	grpcAddr, httpAddr string
+}
+
+// server is what a running Agent holds.
+type server struct {
+	grpc *grpc.Server
+	http *http.Server
+	stop context.CancelCauseFunc
+	ctx  context.Context //nolint:containedctx // the life of the tasks
+	work sync.WaitGroup
+}
+
+// New starts an agent that ends with the test.
+func New(t testing.TB, cfg Config) *Agent {
+	t.Helper()
+	a := &Agent{cfg: cfg, changed: make(chan struct{}), tasks: map[string]*task{}, keys: map[string]*task{}}
+	if err := a.Up(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Down)
+	return a
+}
+
+// GRPC is the address of the gRPC services; URL the base of HTTP.
+func (a *Agent) GRPC() string { return a.grpcAddr }
+
+// URL is the base of what is served over HTTP; the card is at its well-known path.
+func (a *Agent) URL() string {
+	if a.cfg.TLS != nil {
+		return "https://" + a.httpAddr
+	}
+	return "http://" + a.httpAddr
+}
+
+// Up starts the agent, at the address it had.
+func (a *Agent) Up() error {
+	grpcListener, err := listen(a.grpcAddr)
+	if err != nil {
+		return err
+	}
+	httpListener, err := listen(a.httpAddr)
+	if err != nil {
+		return errors.Join(err, grpcListener.Close())
+	}
+	a.grpcAddr, a.httpAddr = grpcListener.Addr().String(), httpListener.Addr().String()
+	var options []grpc.ServerOption
+	if a.cfg.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(a.cfg.TLS)))
+		httpListener = tls.NewListener(httpListener, a.cfg.TLS)
+	}
+	s := &server{grpc: grpc.NewServer(options...), http: &http.Server{Handler: a.handler(), ReadHeaderTimeout: 10 * time.Second}}
+	s.ctx, s.stop = context.WithCancelCause(context.Background())
+	a2av1.RegisterA2AServiceServer(s.grpc, a2aService{agent: a})
+	teamv1.RegisterAgentServiceServer(s.grpc, agentService{agent: a})
+	healthpb.RegisterHealthServer(s.grpc, health.NewServer())
+	s.work.Go(func() { _ = s.grpc.Serve(grpcListener) })
+	s.work.Go(func() { _ = s.http.Serve(httpListener) })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.server = s
+	return nil
+}
+
+func listen(addr string) (net.Listener, error) {
+	if addr == "" {
+		addr = "127.0.0.1:0"
+	}
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listening: %w", err)
+	}
+	return l, nil
+}
+
+// Down stops the agent and waits for everything it runs. Its tasks are lost.
+func (a *Agent) Down() {
+	a.mu.Lock()
+	s := a.server
+	a.server = nil
+	a.tasks, a.keys = map[string]*task{}, map[string]*task{}
+	a.mu.Unlock()
+	if s == nil {
+		return
+	}
+	s.stop(errors.New("the agent is down"))
+	s.grpc.Stop()
+	_ = s.http.Close()
+	s.work.Wait()
+}
+
+// Requests returns the calls of a method so far; "" is all.
+func (a *Agent) Requests(method string) []Request {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.of(method)
+}
+
+func (a *Agent) of(method string) []Request {
+	return slices.DeleteFunc(slices.Clone(a.requests), func(r Request) bool { return method != "" && r.Method != method })
+}
+
+// Await waits until a method has been called n times.
+func (a *Agent) Await(t testing.TB, method string, n int) []Request {
+	t.Helper()
+	timeout := time.NewTimer(10 * time.Second)
+	defer timeout.Stop()
+	for {
+		a.mu.Lock()
+		got, changed := a.of(method), a.changed
+		a.mu.Unlock()
+		if len(got) >= n {
+			return got
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			t.Fatalf("%d calls of %s, want %d", len(got), method, n)
+		}
+	}
+}
+
+// Played returns how many turns were played: the effects of the agent.
+func (a *Agent) Played() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.played
+}
+
+func (a *Agent) record(method string, body proto.Message, header map[string][]string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.requests = append(a.requests, Request{method, body, header})
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// called records a gRPC call and checks its token.
+func (a *Agent) called(ctx context.Context, method string, body proto.Message) error {
+	md, _ := metadata.FromIncomingContext(ctx)
+	a.record(method, body, md)
+	return a.authorize(md.Get("authorization"))
+}
+
+func (a *Agent) authorize(got []string) error {
+	if a.cfg.Token != "" && !slices.Equal(got, []string{"Bearer " + a.cfg.Token}) {
+		return status.Error(codes.Unauthenticated, "no or wrong token")
+	}
+	return nil
+}
+
+// take gives a message to its task: a new one, the one that has got it before,
+// or the one that it answers.
+func (a *Agent) take(key, taskID string, m *a2av1.Message) (*task, Turn, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if t := a.keys[key]; t != nil && !a.cfg.Forgetful {
+		return t, Turn{}, nil
+	}
+	if a.server == nil {
+		return nil, Turn{}, status.Error(codes.Unavailable, "down")
+	}
+	t := a.tasks[taskID]
+	if taskID != "" && t == nil {
+		return nil, Turn{}, status.Error(codes.NotFound, "no such task")
+	}
+	turn := a.next()
+	if turn.Refuse != nil {
+		return nil, turn, turn.Refuse
+	}
+	if t == nil {
+		t = newTask(key)
+		t.breaks = turn.Break
+		a.tasks[t.id] = t
+	} else {
+		t.append(&teamv1.Event{Kind: &teamv1.Event_Answered{Answered: &teamv1.Answered{Question: t.asking, Message: m}}})
+	}
+	a.keys[key] = t
+	if turn.Direct {
+		t.direct = turn.reply(m)
+		return t, turn, nil
+	}
+	ctx := a.server.ctx
+	a.server.work.Go(func() { t.play(ctx, turn, m) })
+	return t, turn, nil
+}
+
+func (a *Agent) next() Turn {
+	n := a.played
+	a.played++
+	if n < len(a.cfg.Turns) {
+		return a.cfg.Turns[n]
+	}
+	return a.cfg.Default
+}
+
+func (a *Agent) find(id string) (*task, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if t := a.tasks[id]; t != nil {
+		return t, nil
+	}
+	return nil, notFound()
+}
+
+// stopTask cancels a task and waits a little for its end.
+func (a *Agent) stopTask(ctx context.Context, t *task) {
+	t.cancel()
+	if t.asks() {
+		t.append(ended(teamv1.Outcome_OUTCOME_CANCELED, &teamv1.Ended{}))
+	}
+	ctx, stop := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer stop()
+	_ = t.rest(ctx)
+}

@@ -1,0 +1,231 @@
+package fakellm
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Request is the record of one request.
+type Request struct {
+	// N is its place among all requests of the server, from 1, as they arrived.
+	N int
+	// Model that was asked for.
+	Model string
+	// Path of the URL, Auth the Authorization header, Header all of them.
+	Path   string
+	Auth   string
+	Header http.Header
+	// Body as it was sent.
+	Body []byte
+	// System is the system text, System messages joined by newlines.
+	System string
+	// Messages are the conversation without the system's.
+	Messages []Message
+	// Tools are the names on offer; ToolChoice is the name of the one that must
+	// be called, or the word that was sent.
+	Tools      []string
+	ToolChoice string
+	// Stream: the answer was to be streamed; IncludeUsage: with its cost.
+	Stream, IncludeUsage bool
+
+	// Arrived and Finished tell when; Finished is zero while it is answered.
+	Arrived, Finished time.Time
+	// Status that was answered; 0 is none yet.
+	Status int
+	// Gone: the client went away, or the server was closed, before the answer was whole.
+	Gone bool
+}
+
+// Message is an entry of the conversation.
+type Message struct {
+	Role       string
+	Text       string
+	Calls      []Call
+	ToolCallID string
+}
+
+// Last returns the text of the last message.
+func (r *Request) Last() string {
+	if len(r.Messages) == 0 {
+		return ""
+	}
+	return r.Messages[len(r.Messages)-1].Text
+}
+
+// completion is a request as it is on the wire.
+type completion struct {
+	Model    string `json:"model"`
+	Messages []struct {
+		Role       string          `json:"role"`
+		Content    json.RawMessage `json:"content"`
+		ToolCallID string          `json:"tool_call_id"`
+		ToolCalls  []struct {
+			ID       string   `json:"id"`
+			Type     string   `json:"type"`
+			Function function `json:"function"`
+		} `json:"tool_calls"`
+	} `json:"messages"`
+	Tools []struct {
+		Type     string `json:"type"`
+		Function struct {
+			Name       string          `json:"name"`
+			Parameters json.RawMessage `json:"parameters"`
+		} `json:"function"`
+	} `json:"tools"`
+	ToolChoice    json.RawMessage `json:"tool_choice"`
+	Stream        bool            `json:"stream"`
+	StreamOptions struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+}
+
+type function struct {
+	Name      string `json:"name,omitempty"`
+	Arguments string `json:"arguments"`
+}
+
+// decode reads what a client sent into r. An error is what the provider would
+// refuse too.
+func (r *Request) decode(body []byte) error {
+	r.Body = body
+	var c completion
+	if err := json.Unmarshal(body, &c); err != nil {
+		return fmt.Errorf("the body is no request: %w", err)
+	}
+	r.Model, r.Stream, r.IncludeUsage = c.Model, c.Stream, c.StreamOptions.IncludeUsage
+	for i := range c.Messages {
+		if err := r.message(&c, i); err != nil {
+			return err
+		}
+	}
+	for i, t := range c.Tools {
+		if t.Type != "function" || t.Function.Name == "" {
+			return fmt.Errorf("tools[%d] is no function with a name", i)
+		}
+		if p := t.Function.Parameters; len(p) > 0 && p[0] != '{' {
+			return fmt.Errorf("tools[%d].function.parameters is no object", i)
+		}
+		r.Tools = append(r.Tools, t.Function.Name)
+	}
+	if len(c.Messages) == 0 {
+		return fmt.Errorf("messages is empty")
+	}
+	return r.choose(c.ToolChoice)
+}
+
+func (r *Request) message(c *completion, i int) error {
+	m := &c.Messages[i]
+	text, ok := content(m.Content)
+	out := Message{Role: m.Role, Text: text, ToolCallID: m.ToolCallID}
+	for _, call := range m.ToolCalls {
+		out.Calls = append(out.Calls, Call{ID: call.ID, Name: call.Function.Name, Arguments: call.Function.Arguments})
+	}
+	switch {
+	case !ok && (m.Role != "assistant" || len(out.Calls) == 0):
+		return fmt.Errorf("messages[%d].content is missing", i)
+	case m.Role == "system", m.Role == "developer":
+		r.System = strings.TrimPrefix(r.System+"\n"+text, "\n")
+		return nil
+	case m.Role == "tool" && !r.called(m.ToolCallID):
+		return fmt.Errorf("messages[%d] answers no tool call of the message before it", i)
+	case m.Role != "user" && m.Role != "assistant" && m.Role != "tool":
+		return fmt.Errorf("messages[%d].role %q is unknown", i, m.Role)
+	case m.Role != "tool" && r.unanswered() != "":
+		return fmt.Errorf("messages[%d]: tool call %s has no answer", i, r.unanswered())
+	}
+	r.Messages = append(r.Messages, out)
+	return nil
+}
+
+// called reports whether the last turn made the call.
+func (r *Request) called(id string) bool {
+	for _, m := range slices.Backward(r.Messages) {
+		if m.Role != "tool" {
+			return slices.ContainsFunc(m.Calls, func(c Call) bool { return c.ID == id })
+		}
+	}
+	return false
+}
+
+// unanswered returns a call of the last turn that no message answers.
+func (r *Request) unanswered() string {
+	answered := map[string]bool{}
+	for _, m := range slices.Backward(r.Messages) {
+		if m.Role == "tool" {
+			answered[m.ToolCallID] = true
+			continue
+		}
+		for _, c := range m.Calls {
+			if !answered[c.ID] {
+				return c.ID
+			}
+		}
+		break
+	}
+	return ""
+}
+
+func (r *Request) choose(raw json.RawMessage) error {
+	if len(raw) == 0 || json.Unmarshal(raw, &r.ToolChoice) == nil {
+		return nil
+	}
+	var choice struct {
+		Function function `json:"function"`
+	}
+	if err := json.Unmarshal(raw, &choice); err != nil || !slices.Contains(r.Tools, choice.Function.Name) {
+		return fmt.Errorf("tool_choice names none of the tools")
+	}
+	r.ToolChoice = choice.Function.Name
+	return nil
+}
+
+// content is a text, or the texts of a list of parts.
+func content(raw json.RawMessage) (string, bool) {
+	var s *string
+	if json.Unmarshal(raw, &s) == nil {
+		if s == nil {
+			return "", false
+		}
+		return *s, true
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	if json.Unmarshal(raw, &parts) != nil {
+		return "", false
+	}
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(p.Text)
+	}
+	return b.String(), true
+}
+
+// asked is the request as a script sees it: the model's name for the agent's id.
+func (r *Request) asked() *agent.ModelRequest {
+	req := &agent.ModelRequest{Agent: r.Model, Instructions: r.System}
+	for _, m := range r.Messages {
+		req.Messages = append(req.Messages, agent.ModelMessage{
+			Role: agent.ModelRole(m.Role), Text: m.Text, ToolCalls: toolCalls(m.Calls), CallID: m.ToolCallID,
+		})
+	}
+	for _, t := range r.Tools {
+		req.Tools = append(req.Tools, agent.ToolSpec{Name: t})
+	}
+	return req
+}
+
+func toolCalls(calls []Call) []*teamv1.ToolCall {
+	var out []*teamv1.ToolCall
+	for _, c := range calls {
+		out = append(out, &teamv1.ToolCall{Id: c.ID, Name: c.Name, Arguments: c.Arguments})
+	}
+	return out
+}

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"context"
+	"iter"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// The A2A service. gRPC and the gateway call these methods, JSON-RPC and the
+// streams of REST their inner halves.
+
+// SendMessage hands a message to an agent.
+func (s *Server) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
+	return unary(ctx, s, "SendMessage", true, req, s.h.SendMessage)
+}
+
+// SendStreamingMessage hands a message to an agent and streams what happens.
+func (s *Server) SendStreamingMessage(req *a2av1.SendMessageRequest, to grpc.ServerStreamingServer[a2av1.StreamResponse]) error {
+	return s.sendStreaming(to.Context(), req, func(u a2a.Update) error { return to.Send(u.Response) })
+}
+
+func (s *Server) sendStreaming(ctx context.Context, req *a2av1.SendMessageRequest, send func(a2a.Update) error) error {
+	return stream(ctx, s, "SendStreamingMessage", req, s.h.SendStreamingMessage, send)
+}
+
+// SubscribeToTask streams what happens to a task.
+func (s *Server) SubscribeToTask(req *a2av1.SubscribeToTaskRequest, to grpc.ServerStreamingServer[a2av1.StreamResponse]) error {
+	return s.subscribe(to.Context(), req, func(u a2a.Update) error { return to.Send(u.Response) })
+}
+
+func (s *Server) subscribe(ctx context.Context, req *a2av1.SubscribeToTaskRequest, send func(a2a.Update) error) error {
+	open := func(ctx context.Context, req *a2av1.SubscribeToTaskRequest) (iter.Seq2[a2a.Update, error], error) {
+		after, err := inboundOf(ctx).after()
+		if err != nil {
+			return nil, err
+		}
+		return s.h.SubscribeToTask(ctx, req, after)
+	}
+	return stream(ctx, s, "SubscribeToTask", req, open, send)
+}
+
+// GetTask returns a task.
+func (s *Server) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av1.Task, error) {
+	return unary(ctx, s, "GetTask", false, req, s.h.GetTask)
+}
+
+// ListTasks returns a page of tasks.
+func (s *Server) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
+	return unary(ctx, s, "ListTasks", false, req, s.h.ListTasks)
+}
+
+// CancelTask ends a task; it waits until the task has ended.
+func (s *Server) CancelTask(ctx context.Context, req *a2av1.CancelTaskRequest) (*a2av1.Task, error) {
+	return unary(ctx, s, "CancelTask", true, req, s.h.CancelTask)
+}
+
+// CreateTaskPushNotificationConfig registers a webhook.
+func (s *Server) CreateTaskPushNotificationConfig(ctx context.Context, req *a2av1.TaskPushNotificationConfig) (*a2av1.TaskPushNotificationConfig, error) {
+	return unary(ctx, s, "CreateTaskPushNotificationConfig", false, req, s.h.CreateTaskPushNotificationConfig)
+}
+
+// GetTaskPushNotificationConfig returns a webhook.
+func (s *Server) GetTaskPushNotificationConfig(ctx context.Context, req *a2av1.GetTaskPushNotificationConfigRequest) (*a2av1.TaskPushNotificationConfig, error) {
+	return unary(ctx, s, "GetTaskPushNotificationConfig", false, req, s.h.GetTaskPushNotificationConfig)
+}
+
+// ListTaskPushNotificationConfigs returns the webhooks of a task.
+func (s *Server) ListTaskPushNotificationConfigs(ctx context.Context, req *a2av1.ListTaskPushNotificationConfigsRequest) (*a2av1.ListTaskPushNotificationConfigsResponse, error) {
+	return unary(ctx, s, "ListTaskPushNotificationConfigs", false, req, s.h.ListTaskPushNotificationConfigs)
+}
+
+// DeleteTaskPushNotificationConfig removes a webhook.
+func (s *Server) DeleteTaskPushNotificationConfig(ctx context.Context, req *a2av1.DeleteTaskPushNotificationConfigRequest) (*emptypb.Empty, error) {
+	return unary(ctx, s, "DeleteTaskPushNotificationConfig", false, req, s.h.DeleteTaskPushNotificationConfig)
+}
+
+// GetExtendedAgentCard returns what only authenticated callers may see of an agent.
+func (s *Server) GetExtendedAgentCard(ctx context.Context, req *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error) {
+	return unary(ctx, s, "GetExtendedAgentCard", false, req, s.h.GetExtendedAgentCard)
+}

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// APIKey is a key that callers present as a bearer token.
+type APIKey struct {
+	// Name is the principal; required and unique in its account.
+	Name string
+	// Account is the security boundary; empty is "default".
+	Account string
+	// SHA256 of the key, in hex. The key itself is kept nowhere.
+	SHA256 string
+}
+
+// maxToken bounds what is hashed for a caller nobody knows yet, in bytes.
+const maxToken = 8 << 10
+
+type keyEntry struct {
+	sum    []byte
+	caller a2a.Caller
+}
+
+// keyring knows the callers. It is in memory only: it is asked before a body is
+// read, under the lock of a connection.
+type keyring struct{ entries []keyEntry }
+
+func newKeyring(keys []APIKey) (*keyring, error) {
+	k := &keyring{}
+	for i, key := range keys {
+		sum, err := hex.DecodeString(key.SHA256)
+		switch {
+		case err != nil || len(sum) != sha256.Size:
+			return nil, fmt.Errorf("key %d (%q): sha256 must be 64 hex digits", i, key.Name)
+		case key.Name == "" || strings.Contains(key.Name+key.Account, "/"):
+			return nil, fmt.Errorf("key %d: name must be set, and name and account hold no \"/\"", i)
+		}
+		account := key.Account
+		if account == "" {
+			account = "default"
+		}
+		k.entries = append(k.entries, keyEntry{sum, a2a.Caller{Account: account, Principal: key.Name}})
+	}
+	return k, nil
+}
+
+func (k *keyring) enabled() bool { return len(k.entries) > 0 }
+
+// identify returns who presents these authorization headers.
+func (k *keyring) identify(authorization []string) (a2a.Caller, error) {
+	if len(authorization) > 1 {
+		return a2a.Caller{}, unauthenticated("more than one authorization header")
+	}
+	if !k.enabled() {
+		return a2a.Caller{Account: "local", Principal: "local"}, nil
+	}
+	if len(authorization) == 0 {
+		return a2a.Caller{}, unauthenticated("send an API key: authorization: Bearer <key>")
+	}
+	scheme, token, _ := strings.Cut(authorization[0], " ")
+	if !strings.EqualFold(scheme, "bearer") || len(token) > maxToken {
+		return a2a.Caller{}, unauthenticated("only API keys are taken: authorization: Bearer <key>")
+	}
+	return k.find(strings.TrimSpace(token))
+}
+
+// find compares with every key, in the same time whichever it is.
+func (k *keyring) find(token string) (a2a.Caller, error) {
+	sum := sha256.Sum256([]byte(token))
+	found := -1
+	for i, e := range k.entries {
+		if subtle.ConstantTimeCompare(sum[:], e.sum) == 1 {
+			found = i
+		}
+	}
+	if found < 0 {
+		return a2a.Caller{}, unauthenticated("the API key is not known here")
+	}
+	return k.entries[found].caller, nil
+}
+
+func unauthenticated(text string) error {
+	return agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "%s", text)
+}

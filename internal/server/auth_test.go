@@ -1,0 +1,223 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/tests/rig"
+)
+
+func key(name, account, secret string) APIKey {
+	sum := sha256.Sum256([]byte(secret))
+	return APIKey{Name: name, Account: account, SHA256: hex.EncodeToString(sum[:])}
+}
+
+func TestA_21_AuthMatrix(t *testing.T) {
+	var owner string
+	p := &probe{get: func(ctx context.Context, _ *a2av1.GetTaskRequest) (*a2av1.Task, error) {
+		caller, _ := a2a.CallerOf(ctx)
+		owner = caller.Owner()
+		return task(ctx, &a2av1.GetTaskRequest{Id: "t1"})
+	}}
+	target := start(t, Config{Handler: p, Keys: []APIKey{key("ann", "", "secret-a"), key("bob", "acme", "secret-b")}})
+	for _, c := range []struct{ name, key, owner string }{
+		{"first key", "secret-a", "default/ann"},
+		{"second key", "secret-b", "acme/bob"},
+		{"no key", "", ""},
+		{"unknown key", "secret-c", ""},
+		{"prefix of a key", "secret-", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			with := target
+			with.Key = c.key
+			rig.Each(t, with, func(t *testing.T, client rig.Client) {
+				owner = ""
+				_, err := client.Get(t.Context(), &a2av1.GetTaskRequest{Id: "t1"})
+				if owner != c.owner {
+					t.Errorf("owner %q, want %q", owner, c.owner)
+				}
+				f := rig.Fault(err)
+				if c.owner == "" && (f == nil || f.Code != "Unauthenticated" || f.Reason != "UNAUTHENTICATED") {
+					t.Errorf("got %v", f)
+				}
+				if c.owner == "" && client.Binding() != "grpc" && f.HTTP != http.StatusUnauthorized {
+					t.Errorf("status %d", f.HTTP)
+				}
+			})
+		})
+	}
+	t.Run("401 says how", func(t *testing.T) {
+		resp, _ := request(t, http.MethodGet, target.HTTP+"/tasks/t1", "", nil)
+		if got := resp.Header.Get("WWW-Authenticate"); !strings.HasPrefix(got, "Bearer") {
+			t.Errorf("WWW-Authenticate %q", got)
+		}
+	})
+	t.Run("two authorization headers are refused", func(t *testing.T) {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, target.HTTP+"/tasks/t1", http.NoBody)
+		req.Header["Authorization"] = []string{"Bearer secret-a", "Bearer secret-a"}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("status %d", resp.StatusCode)
+		}
+		g, _ := rig.NewGRPC(target)
+		defer g.Close()
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret-a", "authorization", "Bearer secret-a")
+		_, err = a2av1.NewA2AServiceClient(g.Conn).GetTask(ctx, &a2av1.GetTaskRequest{Id: "t1"})
+		if f := rig.Fault(rig.FromGRPC(err)); f == nil || f.Code != "Unauthenticated" {
+			t.Errorf("got %v", f)
+		}
+	})
+	t.Run("unknown paths are not told to strangers", func(t *testing.T) {
+		if resp, _ := request(t, http.MethodGet, target.HTTP+"/x/y/z", "", nil); resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("status %d", resp.StatusCode)
+		}
+	})
+}
+
+func TestA_21_RefusedBeforeTheBody(t *testing.T) {
+	target := start(t, Config{Handler: &probe{}, Keys: []APIKey{key("ann", "", "secret")}})
+	for _, path := range []string{"/message:send", "/rpc", "/message:stream", "/team/v1/agents/a:process"} {
+		t.Run(path, func(t *testing.T) {
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(target.HTTP, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"a\":\r\n", path)
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatalf("no answer while the body goes on: %v", err)
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != http.StatusUnauthorized {
+				t.Errorf("status %d", resp.StatusCode)
+			}
+		})
+	}
+	t.Run("grpc", func(t *testing.T) {
+		g, err := rig.NewGRPC(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
+		desc := &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}
+		stream, err := g.Conn.NewStream(t.Context(), desc, "/lf.a2a.v1.A2AService/SendMessage")
+		if err == nil { // nothing is ever sent
+			err = stream.RecvMsg(&a2av1.SendMessageResponse{})
+		}
+		if f := rig.Fault(rig.FromGRPC(err)); f == nil || f.Code != "Unauthenticated" || f.Reason != "UNAUTHENTICATED" {
+			t.Errorf("got %v", f)
+		}
+	})
+}
+
+func TestA_21_OnlyLoopbackWithoutKeys(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s, err := New(Config{Handler: &probe{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Serve(t.Context(), Listeners{HTTP: l})
+	if err == nil || !strings.Contains(err.Error(), "refusing to serve on 0.0.0.0 without authentication.  Add server.auth, or listen on loopback behind a proxy that authenticates") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestA_21_BadKeys(t *testing.T) {
+	for name, k := range map[string]APIKey{
+		"short":    {Name: "a", SHA256: "00"},
+		"no hex":   {Name: "a", SHA256: strings.Repeat("x", 64)},
+		"no name":  {SHA256: strings.Repeat("0", 64)},
+		"a slash":  {Name: "a/b", SHA256: strings.Repeat("0", 64)},
+		"no value": {Name: "a"},
+	} {
+		if _, err := New(Config{Handler: &probe{}, Keys: []APIKey{k}}); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestA_03_Version(t *testing.T) {
+	p := &probe{get: task}
+	target := start(t, Config{Handler: p})
+	strict := start(t, Config{Handler: p, StrictVersion: true})
+	for _, c := range []struct {
+		name, version string
+		target        rig.Target
+		ok            bool
+	}{
+		{"1.0", "1.0", target, true},
+		{"a patch says nothing", "1.0.1", target, true},
+		{"missing", "-", target, true},
+		{"missing, strict", "-", strict, false},
+		{"0.3", "0.3", target, false},
+		{"0.5", "0.5", target, false},
+		{"99.0", "99.0", target, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			with := c.target
+			with.Version = c.version
+			rig.Each(t, with, func(t *testing.T, client rig.Client) {
+				_, err := client.Get(t.Context(), &a2av1.GetTaskRequest{Id: "t1"})
+				f := rig.Fault(err)
+				switch {
+				case c.ok && f != nil:
+					t.Errorf("got %v", f)
+				case !c.ok && (f == nil || f.Reason != "VERSION_NOT_SUPPORTED" || f.Domain != "a2a-protocol.org" || f.Details["supported"] != "1.0"):
+					t.Errorf("got %+v", f)
+				}
+			})
+		})
+	}
+	t.Run("as query parameter", func(t *testing.T) {
+		if resp, _ := request(t, http.MethodGet, target.HTTP+"/tasks/t1?A2A-Version=0.5", "", nil); resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("0.5: status %d", resp.StatusCode)
+		}
+		if resp, _ := request(t, http.MethodGet, strict.HTTP+"/tasks/t1?A2A-Version=1.0", "", nil); resp.StatusCode != http.StatusOK {
+			t.Errorf("1.0: status %d", resp.StatusCode)
+		}
+	})
+}
+
+func TestA_01_SlowBodyIsCut(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes five seconds")
+	}
+	target := start(t, Config{Handler: &probe{send: echo}})
+	r, w := io.Pipe()
+	defer w.Close()
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, target.HTTP+"/message:send", r)
+	req.Header.Set("Content-Type", "application/json")
+	go func() { _, _ = io.WriteString(w, "{") }()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusGatewayTimeout {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+}

@@ -1,0 +1,89 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// body is a request body that was read, and what was wrong with it: the gateway
+// keeps only the text of a decoding error.
+type body struct {
+	*bytes.Reader
+	fault error
+}
+
+func (*body) Close() error { return nil }
+
+// readBody is what every route runs first: the body has a known type, a limit,
+// and a least speed.
+func (s *Server) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+		b, err := read(w, r)
+		var media *mediaError
+		switch {
+		case errors.As(err, &media):
+			s.failWith(w, r, status.New(codes.Unimplemented, media.Error()), http.StatusUnsupportedMediaType)
+		case err != nil:
+			s.fail(w, r, wire.Status(err))
+		default:
+			r.Body = &body{Reader: bytes.NewReader(b)}
+			next(w, r, params)
+		}
+	}
+}
+
+type mediaError struct{ sent string }
+
+func (e *mediaError) Error() string {
+	return fmt.Sprintf("content type %q is not taken; send %s or %s", e.sent, wire.TypeA2A, wire.TypeJSON)
+}
+
+func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength > wire.MaxBody {
+		return nil, wire.TooLarge()
+	}
+	if r.ContentLength == 0 || r.Body == nil {
+		return nil, nil
+	}
+	sent := r.Header.Get("Content-Type")
+	media, _, err := mime.ParseMediaType(sent)
+	if err != nil || media != wire.TypeA2A && media != wire.TypeJSON || r.Header.Get("Content-Encoding") != "" {
+		return nil, &mediaError{sent: strings.TrimSpace(sent + " " + r.Header.Get("Content-Encoding"))}
+	}
+	return readSlowly(http.NewResponseController(w), r.Body)
+}
+
+// readSlowly reads all, as long as it comes with at least 1 KiB/s after 5 s.
+func readSlowly(control *http.ResponseController, from io.Reader) ([]byte, error) {
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }() // not every connection has one
+	var all bytes.Buffer
+	start := time.Now()
+	for {
+		_ = control.SetReadDeadline(start.Add(5*time.Second + time.Duration(all.Len()>>10)*time.Second))
+		n, err := io.CopyN(&all, from, 32<<10)
+		switch {
+		case all.Len() > wire.MaxBody:
+			return nil, wire.TooLarge()
+		case errors.Is(err, io.EOF):
+			return all.Bytes(), nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "the body came slower than 1 KiB/s")
+		case err != nil:
+			return nil, wire.Invalid("", fmt.Sprintf("ended early, after %d bytes", n))
+		}
+	}
+}

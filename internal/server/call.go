@@ -1,0 +1,174 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+const (
+	// quickTime bounds a call that waits for nobody.
+	quickTime = 30 * time.Second
+	// maxTime bounds every call that is not a stream, whatever its caller allows.
+	maxTime = time.Hour
+)
+
+// call is one call on its way through what holds for all of them, on every
+// binding: panics, log, identity, version, limits, and what errors look like.
+type call struct {
+	server *Server
+	method string
+	in     *inbound
+	start  time.Time
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	stop   func() bool // ends the watch for the server's end
+}
+
+// unary answers a call that has one answer. One that lasts waits for work to be
+// done; it is told when the server stops.
+func unary[Req, Resp proto.Message](ctx context.Context, s *Server, method string, lasts bool, req Req,
+	do func(context.Context, Req) (Resp, error),
+) (resp Resp, err error) {
+	c := s.begin(ctx, method, lasts)
+	defer c.end(&err)
+	wait := quickTime
+	if lasts {
+		wait = maxTime
+	}
+	bounded, cancel := context.WithTimeout(c.ctx, wait)
+	defer cancel()
+	if bounded, err = c.check(bounded, req); err != nil {
+		return resp, err
+	}
+	return do(bounded, req)
+}
+
+// stream answers a call with what open returns, one send after the other. An
+// error of open comes before anything is sent.
+func stream[Req proto.Message, U any](ctx context.Context, s *Server, method string, req Req,
+	open func(context.Context, Req) (iter.Seq2[U, error], error), send func(U) error,
+) (err error) {
+	c := s.begin(ctx, method, true)
+	defer c.end(&err)
+	checked, err := c.check(c.ctx, req)
+	if err != nil {
+		return err
+	}
+	updates, err := open(checked, req)
+	if err != nil {
+		return err
+	}
+	for u, err := range updates {
+		if err != nil {
+			return err
+		}
+		if err := send(u); err != nil {
+			return err
+		}
+	}
+	return context.Cause(c.ctx)
+}
+
+func (s *Server) begin(ctx context.Context, method string, lasts bool) *call {
+	c := &call{server: s, method: method, in: inboundOf(ctx), start: time.Now()}
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	c.stop = func() bool { return true }
+	if lasts {
+		c.stop = context.AfterFunc(s.closing, func() { c.cancel(context.Cause(s.closing)) })
+	}
+	return c
+}
+
+// check runs what comes before the work, cheapest first.
+func (c *call) check(ctx context.Context, req proto.Message) (context.Context, error) {
+	if c.in.caller == nil && !c.in.open {
+		return nil, unauthenticated("who calls is not known")
+	}
+	if err := c.server.version(c.in.version); err != nil {
+		return nil, err
+	}
+	levels, err := c.in.levels()
+	if err != nil {
+		return nil, err
+	}
+	if err := wire.Check(req); err != nil {
+		return nil, err
+	}
+	if c.in.caller != nil {
+		ctx = a2a.WithCaller(ctx, *c.in.caller)
+	}
+	if len(c.in.trace) == 1 {
+		ctx = a2a.WithTrace(ctx, map[string]string{"traceparent": c.in.trace[0]})
+	}
+	ctx = a2a.WithExtensions(ctx, c.in.extensions...)
+	return agent.WithDepth(ctx, levels), nil
+}
+
+// end turns whatever happened into an error for the caller and a line in the log.
+func (c *call) end(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+	}
+	if *err != nil && c.ctx.Err() != nil && isContext(*err) {
+		*err = context.Cause(c.ctx)
+	}
+	c.stop()
+	c.cancel(nil)
+	c.log(*err)
+	*err = wire.Status(*err).Err()
+}
+
+// isContext reports whether err is the end of a context, whose cause says more.
+func isContext(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+func (c *call) log(err error) {
+	st := wire.Status(err)
+	fields := []zap.Field{
+		zap.String("method", c.method), zap.String("binding", c.in.binding), zap.String("request_id", c.in.id),
+		zap.Stringer("code", st.Code()), zap.Duration("took", time.Since(c.start)),
+	}
+	if c.in.caller != nil {
+		fields = append(fields, zap.String("owner", c.in.caller.Owner()))
+	}
+	if err != nil {
+		fields = append(fields, zap.String("reason", wire.InfoOf(st).GetReason()), zap.Error(err))
+	}
+	if st.Code() == codes.Internal || st.Code() == codes.DataLoss {
+		c.server.log.Error("call", fields...)
+		return
+	}
+	c.server.log.Info("call", fields...)
+}
+
+var versionPattern = regexp.MustCompile(`^1\.0(\.[0-9]+)?$`)
+
+// version accepts 1.0; its patch says nothing. A call without one is taken for
+// 1.0 unless the server is strict: the protocol would call it 0.3.
+func (s *Server) version(values []string) error {
+	switch {
+	case len(values) == 0 || len(values) == 1 && values[0] == "":
+		if !s.config.StrictVersion {
+			return nil
+		}
+		return a2a.VersionNotSupported("")
+	case len(values) > 1 || !versionPattern.MatchString(values[0]):
+		return a2a.VersionNotSupported(strings.Join(values, ", "))
+	}
+	return nil
+}

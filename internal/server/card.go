@@ -1,0 +1,104 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/wire"
+)
+
+// cards remembers when the card of an agent was last seen to change.
+type cards struct {
+	mu   sync.Mutex
+	seen map[string]cardVersion // by tenant; guarded by mu
+}
+
+type cardVersion struct {
+	tag   string
+	since time.Time
+}
+
+// version returns the tag of a card and since when it is that.
+func (c *cards) version(tenant string, b []byte) cardVersion {
+	sum := sha256.Sum256(b)
+	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v, ok := c.seen[tenant]; ok && v.tag == tag {
+		return v
+	}
+	if c.seen == nil {
+		c.seen = map[string]cardVersion{}
+	}
+	c.seen[tenant] = cardVersion{tag, time.Now().UTC()}
+	return c.seen[tenant]
+}
+
+// serveCard answers with the public card of an agent: to everybody, from every
+// origin, of any protocol version.
+func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, params map[string]string) {
+	in := *inboundOf(r.Context())
+	in.open, in.version = true, nil
+	req := &a2av1.GetExtendedAgentCardRequest{Tenant: params["tenant"]}
+	publicCard := func(ctx context.Context, req *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error) {
+		return s.h.Card(ctx, req.GetTenant())
+	}
+	card, err := unary(withInbound(r.Context(), &in), s, "AgentCard", false, req, publicCard)
+	h := w.Header()
+	crossOrigin(h)
+	if err != nil {
+		s.fail(w, r, wire.Status(err))
+		return
+	}
+	b, err := wire.Marshal(card)
+	if err != nil {
+		s.fail(w, r, wire.Status(err))
+		return
+	}
+	v := s.cards.version(req.GetTenant(), b)
+	h.Set("Cache-Control", "public, max-age=60")
+	h.Set("ETag", v.tag)
+	h.Set("Last-Modified", v.since.Format(http.TimeFormat))
+	h.Set("Vary", "Accept")
+	if unchanged(r, v) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	h.Set("Content-Type", wire.TypeJSON)
+	_, _ = w.Write(b) // the caller may have left
+}
+
+// unchanged reports whether the caller has this version; a tag counts more than
+// a time.
+func unchanged(r *http.Request, v cardVersion) bool {
+	if tags := r.Header.Get("If-None-Match"); tags != "" {
+		for tag := range strings.SplitSeq(tags, ",") {
+			if tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/"); tag == v.tag || tag == "*" {
+				return true
+			}
+		}
+		return false
+	}
+	since, err := http.ParseTime(r.Header.Get("If-Modified-Since"))
+	return err == nil && !v.since.Truncate(time.Second).After(since)
+}
+
+func crossOrigin(h http.Header) {
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Expose-Headers", "ETag, Last-Modified")
+}
+
+func preflight(w http.ResponseWriter, _ *http.Request, _ map[string]string) {
+	h := w.Header()
+	crossOrigin(h)
+	h.Set("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
+	h.Set("Access-Control-Allow-Headers", "A2A-Version, A2A-Extensions, Content-Type, If-None-Match")
+	h.Set("Access-Control-Max-Age", "86400")
+	w.WriteHeader(http.StatusNoContent)
+}

@@ -1,0 +1,198 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/wire"
+)
+
+// newGateway returns the routes: the generated ones for what has one answer,
+// ours for streams, JSON-RPC, cards and health. A later registration wins.
+func (s *Server) newGateway() (*runtime.ServeMux, error) {
+	nothing := func(string) (string, bool) { return "", false } // headers are read in inbound.go only
+	mux := runtime.NewServeMux(
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, marshaler{wire.TypeJSON}),
+		runtime.WithMarshalerOption(wire.TypeJSON, marshaler{wire.TypeJSON}),
+		runtime.WithMarshalerOption(wire.TypeA2A, marshaler{wire.TypeA2A}),
+		runtime.WithIncomingHeaderMatcher(nothing),
+		runtime.WithOutgoingHeaderMatcher(nothing),
+		runtime.WithOutgoingTrailerMatcher(nothing),
+		runtime.WithErrorHandler(s.gatewayError),
+		runtime.WithRoutingErrorHandler(s.routingError),
+		runtime.WithDisableHTTPMethodOverride(),
+		runtime.WithDisablePathLengthFallback(),
+		runtime.WithUnescapingMode(runtime.UnescapingModeAllExceptReserved),
+		runtime.WithMiddlewares(s.readBody),
+		runtime.WithForwardResponseOption(private),
+	)
+	if err := a2av1.RegisterA2AServiceHandlerServer(context.Background(), mux, s); err != nil {
+		return nil, fmt.Errorf("registering the A2A service: %w", err)
+	}
+	if err := teamv1.RegisterAgentServiceHandlerServer(context.Background(), mux, s); err != nil {
+		return nil, fmt.Errorf("registering the Agent service: %w", err)
+	}
+	for _, r := range s.routes() {
+		for method := range strings.FieldsSeq(r.methods) {
+			if err := mux.HandlePath(method, r.path, r.handle); err != nil {
+				return nil, fmt.Errorf("registering %s: %w", r.path, err)
+			}
+		}
+	}
+	return mux, nil
+}
+
+type route struct {
+	methods string
+	path    string
+	handle  runtime.HandlerFunc
+}
+
+func (s *Server) routes() []route {
+	var routes []route
+	for _, tenant := range []string{"", "/{tenant}"} {
+		routes = append(routes,
+			route{"POST", tenant + "/message:stream", s.serveSendStreaming},
+			route{"GET POST", tenant + "/tasks/{id=*}:subscribe", s.serveSubscribe},
+			route{"GET", tenant + "/tasks/{id=*}:cancel", s.wrongMethod},
+			route{"POST", tenant + "/rpc", s.serveRPC},
+			route{"GET HEAD", tenant + cardPath, s.serveCard},
+			route{"OPTIONS", tenant + cardPath, preflight},
+		)
+	}
+	const agents = "/team/v1/agents/{agent_id}"
+	return append(routes,
+		route{"POST", agents + ":processStream", s.serveProcessStream},
+		route{"GET", agents + ":process", s.wrongMethod},
+		route{"GET", agents + ":processStream", s.wrongMethod},
+		route{"GET", agents + ":cancel", s.wrongMethod},
+		route{"GET HEAD", "/healthz", s.serveHealthz},
+		route{"GET HEAD", "/readyz", s.serveReadyz},
+	)
+}
+
+// wrongMethod answers where the generated routes would take the verb of a path
+// for a part of an id.
+func (s *Server) wrongMethod(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+	s.routingError(r.Context(), nil, nil, w, r, http.StatusMethodNotAllowed)
+}
+
+// routingError answers what no route takes.
+func (s *Server) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, httpStatus int) {
+	var st *status.Status
+	switch httpStatus {
+	case http.StatusBadRequest:
+		st = wire.Status(wire.Invalid("", "has a malformed path"))
+	case http.StatusMethodNotAllowed:
+		st = status.Newf(codes.Unimplemented, "%s is not possible here", r.Method)
+	default:
+		st = status.Newf(codes.Unimplemented, "nothing is served here; there are %s, /message:send, /message:stream, /tasks, "+
+			"each also below /{tenant}, /rpc and /team/v1/agents/{agent_id}", cardPath)
+	}
+	s.failWith(w, r, st, httpStatus)
+}
+
+// gatewayError answers with the error of a call, or of reading its parameters.
+func (s *Server) gatewayError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+	if b, ok := r.Body.(*body); ok && b.fault != nil {
+		err = b.fault
+	}
+	var malformed *runtime.HTTPStatusError
+	if errors.As(err, &malformed) {
+		err = wire.Invalid("", "has a malformed path")
+	}
+	st := wire.Status(err)
+	if st.Code() == codes.InvalidArgument && wire.InfoOf(st) == nil {
+		st = wire.Status(parameterError(st.Message()))
+	}
+	s.fail(w, r, st)
+}
+
+var parameterName = regexp.MustCompile(`(?:field|list|parameter:?|map key|map value) "?(\w+)`)
+
+// parameterError is the gateway's complaint about a parameter of the path or the
+// query, with the name of its field as JSON has it.
+func parameterError(text string) error {
+	m := parameterName.FindStringSubmatch(text)
+	if m == nil {
+		return wire.Invalid("", "has a parameter that is not valid")
+	}
+	return wire.Invalid(camel(m[1]), "is not a valid value")
+}
+
+func camel(snake string) string {
+	words := strings.Split(snake, "_")
+	for i, w := range words[1:] {
+		if w != "" {
+			words[i+1] = strings.ToUpper(w[:1]) + w[1:]
+		}
+	}
+	return strings.Join(words, "")
+}
+
+// private keeps what an authenticated caller alone may see out of caches.
+func private(_ context.Context, w http.ResponseWriter, _ proto.Message) error {
+	w.Header().Set("Cache-Control", "private, no-store")
+	w.Header().Set("Vary", "Authorization, Accept")
+	return nil
+}
+
+// marshaler is our JSON for the gateway.
+type marshaler struct{ media string }
+
+func (m marshaler) ContentType(any) string { return m.media }
+
+func (m marshaler) Marshal(v any) ([]byte, error) {
+	message, ok := v.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("rendering %T", v)
+	}
+	return wire.Marshal(message)
+}
+
+func (m marshaler) Unmarshal(b []byte, v any) error {
+	message, ok := v.(proto.Message)
+	if !ok {
+		return fmt.Errorf("decoding into %T", v)
+	}
+	return wire.Unmarshal(b, message)
+}
+
+func (m marshaler) NewDecoder(r io.Reader) runtime.Decoder {
+	return runtime.DecoderFunc(func(v any) error {
+		b, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		if len(b) == 0 {
+			return io.EOF
+		}
+		err = m.Unmarshal(b, v)
+		if from, ok := r.(*body); ok {
+			from.fault = err
+		}
+		return err
+	})
+}
+
+func (m marshaler) NewEncoder(w io.Writer) runtime.Encoder {
+	return runtime.EncoderFunc(func(v any) error {
+		b, err := m.Marshal(v)
+		if err == nil {
+			_, err = w.Write(b)
+		}
+		return err
+	})
+}

@@ -1,0 +1,155 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	grpcproto "google.golang.org/grpc/encoding/proto"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/wire"
+)
+
+// maxHeader bounds the headers of a request, in bytes.
+const maxHeader = 16 << 10
+
+func (s *Server) newGRPC() *grpc.Server {
+	g := grpc.NewServer(
+		grpc.InTapHandle(s.tap),
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(grpcproto.Name)}),
+		grpc.UnaryInterceptor(s.aroundUnary),
+		grpc.StreamInterceptor(s.aroundStream),
+		grpc.MaxRecvMsgSize(wire.MaxBody),
+		grpc.MaxSendMsgSize(wire.MaxEvent),
+		grpc.MaxHeaderListSize(maxHeader),
+		grpc.MaxConcurrentStreams(128),
+		grpc.ConnectionTimeout(10*time.Second),
+		grpc.WaitForHandlers(true),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: time.Minute, Timeout: 10 * time.Second,
+			MaxConnectionIdle: 2 * time.Minute, MaxConnectionAge: 10 * time.Minute, MaxConnectionAgeGrace: 70 * time.Second,
+		}),
+	)
+	g.RegisterService(readable(&a2av1.A2AService_ServiceDesc), s)
+	g.RegisterService(readable(&teamv1.AgentService_ServiceDesc), s)
+	healthpb.RegisterHealthServer(g, &health{server: s})
+	if !s.config.NoReflection {
+		reflection.Register(g)
+	}
+	return g
+}
+
+// tap finds out who calls before a message is read or decoded. It runs under
+// the lock of the connection, so it only looks at what is in memory.
+func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	in := newInbound(bindingGRPC, info.Header.Get)
+	caller, err := s.keys.identify(info.Header.Get("authorization"))
+	if err == nil {
+		in.caller = &caller
+	} else if !strings.HasPrefix(info.FullMethodName, "/grpc.health.v1.Health/") {
+		return nil, wire.Status(err).Err()
+	}
+	return withInbound(ctx, in), nil
+}
+
+// codec is the usual one, except that it leaves a frame as it came: an error
+// here would be answered by the transport, in its own words.
+type codec struct{ encoding.CodecV2 }
+
+type frame struct{ data []byte }
+
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if f, ok := v.(*frame); ok {
+		f.data = data.Materialize()
+		return nil
+	}
+	return c.CodecV2.Unmarshal(data, v)
+}
+
+// readable returns the service with methods that look at the bytes before a
+// message is built of them, and answer what cannot be read with
+// INVALID_ARGUMENT as the other bindings do.
+func readable(d *grpc.ServiceDesc) *grpc.ServiceDesc {
+	c := *d
+	c.Methods = slices.Clone(d.Methods)
+	for i, m := range d.Methods {
+		c.Methods[i].Handler = func(srv any, ctx context.Context, dec func(any) error, next grpc.UnaryServerInterceptor) (any, error) {
+			return m.Handler(srv, ctx, func(v any) error { return receive(dec, v) }, next)
+		}
+	}
+	c.Streams = slices.Clone(d.Streams)
+	for i, m := range d.Streams {
+		c.Streams[i].Handler = func(srv any, stream grpc.ServerStream) error {
+			return m.Handler(srv, readStream{stream})
+		}
+	}
+	return &c
+}
+
+type readStream struct{ grpc.ServerStream }
+
+func (s readStream) RecvMsg(m any) error { return receive(s.ServerStream.RecvMsg, m) }
+
+func receive(next func(any) error, v any) error {
+	m, ok := v.(proto.Message)
+	if !ok {
+		return fmt.Errorf("receiving %T", v)
+	}
+	f := &frame{}
+	if err := next(f); err != nil {
+		return err
+	}
+	if err := wire.UnmarshalProto(f.data, m); err != nil {
+		return wire.Status(err).Err()
+	}
+	return nil
+}
+
+func (s *Server) aroundUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+	defer s.recovered(info.FullMethod, &err)
+	if err := grpc.SetHeader(ctx, headers(ctx)); err != nil {
+		return nil, err
+	}
+	return next(ctx, req)
+}
+
+func (s *Server) aroundStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	defer s.recovered(info.FullMethod, &err)
+	if err := stream.SetHeader(headers(stream.Context())); err != nil {
+		return err
+	}
+	return next(srv, stream)
+}
+
+// headers are what every answer carries, as those over HTTP do.
+func headers(ctx context.Context) metadata.MD {
+	in := inboundOf(ctx)
+	md := metadata.Pairs("x-request-id", in.id)
+	if uris := in.activated(); uris != "" {
+		md.Set("a2a-extensions", uris)
+	}
+	return md
+}
+
+// recovered catches what panics outside the calls, which catch their own.
+func (s *Server) recovered(method string, err *error) {
+	if p := recover(); p != nil {
+		s.logPanic(method, p)
+		*err = wire.Status(errors.New("panic")).Err()
+	}
+}

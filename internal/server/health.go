@@ -1,0 +1,113 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/wire"
+)
+
+// teamService is what the services of agents and teams begin with; "" is the
+// server itself, which depends on none of them.
+const teamService = "team/"
+
+// health is gRPC's health service. Everybody may ask for the server's own;
+// that of a team tells who exists.
+type health struct {
+	healthpb.UnimplementedHealthServer
+	server *Server
+}
+
+// Check says how the server or a team is.
+func (h *health) Check(ctx context.Context, req *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	st, err := h.status(ctx, req.GetService())
+	if err != nil {
+		return nil, err
+	}
+	return &healthpb.HealthCheckResponse{Status: st}, nil
+}
+
+// Watch sends how the server or a team is, now and whenever it changes.
+func (h *health) Watch(req *healthpb.HealthCheckRequest, to grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
+	tick := time.NewTicker(h.server.config.HealthInterval)
+	defer tick.Stop()
+	last := healthpb.HealthCheckResponse_UNKNOWN
+	for {
+		st, err := h.status(to.Context(), req.GetService())
+		switch {
+		case status.Code(err) == codes.NotFound:
+			st = healthpb.HealthCheckResponse_SERVICE_UNKNOWN
+		case err != nil:
+			return err
+		}
+		if st != last {
+			if err := to.Send(&healthpb.HealthCheckResponse{Status: st}); err != nil {
+				return err
+			}
+			last = st
+		}
+		select {
+		case <-tick.C:
+		case <-to.Context().Done():
+			return context.Cause(to.Context())
+		case <-h.server.closing.Done():
+			return to.Send(&healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_NOT_SERVING})
+		}
+	}
+}
+
+func (h *health) status(ctx context.Context, service string) (healthpb.HealthCheckResponse_ServingStatus, error) {
+	if service == "" {
+		return serving(h.server.Ready() == nil), nil
+	}
+	if inboundOf(ctx).caller == nil {
+		return 0, wire.Status(unauthenticated("send an API key: authorization: Bearer <key>")).Err()
+	}
+	id, ok := strings.CutPrefix(service, teamService)
+	if !ok {
+		return 0, status.Errorf(codes.NotFound, "no service %.64q; there are \"\" and %s<id>", service, teamService)
+	}
+	resp, err := h.server.HealthCheck(ctx, &teamv1.HealthCheckRequest{AgentId: id})
+	return serving(resp.GetHealthy()), err
+}
+
+func serving(ok bool) healthpb.HealthCheckResponse_ServingStatus {
+	if ok {
+		return healthpb.HealthCheckResponse_SERVING
+	}
+	return healthpb.HealthCheckResponse_NOT_SERVING
+}
+
+// serveHealthz says that the process answers.
+func (s *Server) serveHealthz(w http.ResponseWriter, _ *http.Request, _ map[string]string) {
+	plain(w, http.StatusOK, nil)
+}
+
+// serveReadyz says whether the server should get calls.
+func (s *Server) serveReadyz(w http.ResponseWriter, _ *http.Request, _ map[string]string) {
+	if err := s.Ready(); err != nil {
+		plain(w, http.StatusServiceUnavailable, errors.New("not ready"))
+		return
+	}
+	plain(w, http.StatusOK, nil)
+}
+
+func plain(w http.ResponseWriter, httpStatus int, err error) {
+	text := "ok\n"
+	if err != nil {
+		text = err.Error() + "\n"
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(httpStatus)
+	_, _ = w.Write([]byte(text)) // the prober may have left
+}

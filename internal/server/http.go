@@ -1,0 +1,177 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"mime"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/status"
+
+	"github.com/agentteams/team-server/internal/wire"
+)
+
+const cardPath = "/.well-known/agent-card.json"
+
+func (s *Server) newHTTP() (*http.Server, error) {
+	mux, err := s.newGateway()
+	if err != nil {
+		return nil, err
+	}
+	return &http.Server{
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.front(mux, w, r) }),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          zap.NewStdLog(s.log),
+	}, nil
+}
+
+// front comes before routing and before a body is read: panics, request id,
+// identity, and the time that the caller allows.
+func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request) {
+	in := newInbound(bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
+	w.Header().Set("X-Request-Id", in.id)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if uris := in.activated(); uris != "" {
+		w.Header().Set("A2A-Extensions", uris)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			s.logPanic(r.URL.Path, p)
+			s.fail(w, r, wire.Status(errors.New("panic")))
+		}
+	}()
+	caller, err := s.keys.identify(r.Header.Values("Authorization"))
+	if err != nil && !public(r.URL.Path) {
+		s.fail(w, r, wire.Status(err))
+		return
+	}
+	if err == nil {
+		in.caller = &caller
+	}
+	ctx, cancel, err := bounded(r)
+	if err != nil {
+		s.fail(w, r, wire.Status(err))
+		return
+	}
+	defer cancel()
+	r.Header["Accept"] = []string{replyType(r)}
+	next.ServeHTTP(w, r.WithContext(withInbound(ctx, in)))
+}
+
+func (s *Server) logPanic(where string, p any) {
+	s.log.Error("panic", zap.String("in", where), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+}
+
+// public paths are served to everybody.
+func public(path string) bool {
+	return path == "/healthz" || path == "/readyz" || strings.HasSuffix(path, cardPath)
+}
+
+func bindingOf(r *http.Request) string {
+	if r.URL.Path == "/rpc" || strings.HasSuffix(r.URL.Path, "/rpc") {
+		return bindingRPC
+	}
+	return bindingREST
+}
+
+// serviceParameter returns the values of a header. The version may also come in
+// the query.
+func serviceParameter(r *http.Request, name string) []string {
+	values := r.Header.Values(name)
+	if name != "a2a-version" || len(values) > 0 {
+		return values
+	}
+	for k, v := range r.URL.Query() {
+		if strings.EqualFold(k, name) {
+			return v
+		}
+	}
+	return nil
+}
+
+// bounded returns the context of a request with the time its caller allows: a
+// Grpc-Timeout, at most an hour. The header is taken away from the gateway,
+// which knows no bound.
+func bounded(r *http.Request) (context.Context, context.CancelFunc, error) {
+	text := r.Header.Get("Grpc-Timeout")
+	if text == "" {
+		return r.Context(), func() {}, nil
+	}
+	r.Header.Del("Grpc-Timeout")
+	units := map[byte]time.Duration{
+		'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': 1,
+	}
+	unit, known := units[text[len(text)-1]]
+	n, err := strconv.ParseUint(text[:len(text)-1], 10, 32)
+	if err != nil || !known || len(text) > 9 {
+		return nil, nil, wire.Invalid("Grpc-Timeout", "must be up to eight digits and one of H, M, S, m, u, n")
+	}
+	wait := maxTime
+	if n < uint64(maxTime/unit) {
+		wait = time.Duration(n) * unit //nolint:gosec // below an hour
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	return ctx, cancel, nil
+}
+
+// replyType is the media type of the answer: what the caller accepts, else what
+// it sent, else what its path says.
+func replyType(r *http.Request) string {
+	accept := strings.Join(r.Header.Values("Accept"), ",")
+	sent, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // judged with the body
+	switch {
+	case strings.Contains(accept, wire.TypeA2A):
+		return wire.TypeA2A
+	case strings.Contains(accept, wire.TypeJSON):
+		return wire.TypeJSON
+	case sent == wire.TypeA2A, sent == wire.TypeJSON:
+		return sent
+	case strings.HasPrefix(r.URL.Path, "/team/v1/"):
+		return wire.TypeJSON
+	}
+	return wire.TypeA2A
+}
+
+// fail answers with an error.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, st *status.Status) {
+	s.failWith(w, r, st, wire.HTTPStatus(st))
+}
+
+// failWith answers with an error and a status of HTTP's own: routing knows more
+// of them than the table.
+func (s *Server) failWith(w http.ResponseWriter, r *http.Request, st *status.Status, httpStatus int) {
+	s.log.Debug("refused", zap.String("path", r.URL.Path), zap.Int("status", httpStatus), zap.String("message", st.Message()))
+	if _, read := r.Body.(*body); !read && r.ContentLength != 0 {
+		w.Header().Set("Connection", "close") // what was not read is not waited for
+	}
+	render, media := wire.RESTError, replyType(r)
+	if bindingOf(r) == bindingRPC {
+		render, media = rpcRefusal, wire.TypeJSON
+	}
+	b, err := render(st, httpStatus)
+	if err != nil {
+		s.log.Error("rendering an error", zap.Error(err))
+	}
+	writeError(w, st, httpStatus, media, b)
+}
+
+func writeError(w http.ResponseWriter, st *status.Status, httpStatus int, media string, b []byte) {
+	h := w.Header()
+	h.Set("Content-Type", media)
+	h.Set("Cache-Control", "no-store")
+	if httpStatus == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="team-server"`)
+	}
+	if wait := wire.RetryAfter(st); wait > 0 {
+		h.Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
+	}
+	w.WriteHeader(httpStatus)
+	_, _ = w.Write(b) // the caller may have left
+}

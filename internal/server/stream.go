@@ -1,0 +1,144 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// framing is how a binding puts results and errors into events.
+type framing struct {
+	result  func(proto.Message) ([]byte, error)
+	failure func(*status.Status) ([]byte, error)
+	kind    string // of the event that carries an error
+	refuse  func(*status.Status)
+}
+
+// serveEvents answers with server-sent events. What fails before the first one
+// is refused as any other call is.
+func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, f framing,
+	run func(ctx context.Context, send func(int64, proto.Message) error) error,
+) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	var events *wire.EventWriter
+	defer func() {
+		if events != nil {
+			events.Close()
+		}
+	}()
+	err := run(ctx, func(id int64, m proto.Message) error {
+		data, err := f.result(m)
+		if err != nil {
+			return err
+		}
+		if events == nil {
+			events = wire.NewEventWriter(w, cancel)
+		}
+		return events.Event(id, "", data)
+	})
+	switch {
+	case err == nil && events == nil:
+		events = wire.NewEventWriter(w, cancel)
+	case err != nil && events == nil:
+		f.refuse(wire.Status(err))
+	case err != nil:
+		s.failEvent(events, f, wire.Status(err))
+	}
+}
+
+// failEvent ends a stream that has begun with its error; the reader may be gone.
+func (s *Server) failEvent(events *wire.EventWriter, f framing, st *status.Status) {
+	data, err := f.failure(st)
+	if err == nil {
+		err = events.Event(0, f.kind, data)
+	}
+	if err != nil {
+		s.log.Debug("ending a stream", zap.Error(err))
+	}
+}
+
+// restFraming sends bare messages, and an error as an event of its own kind.
+func (s *Server) restFraming(w http.ResponseWriter, r *http.Request) framing {
+	return framing{
+		result:  wire.Marshal,
+		failure: func(st *status.Status) ([]byte, error) { return wire.RESTError(st, wire.HTTPStatus(st)) },
+		kind:    "error",
+		refuse:  func(st *status.Status) { s.fail(w, r, st) },
+	}
+}
+
+func (s *Server) serveSendStreaming(w http.ResponseWriter, r *http.Request, params map[string]string) {
+	req := &a2av1.SendMessageRequest{}
+	if !s.decode(w, r, req) {
+		return
+	}
+	setTenant(req, params)
+	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, send func(int64, proto.Message) error) error {
+		return s.sendStreaming(ctx, req, updates(send))
+	})
+}
+
+func (s *Server) serveSubscribe(w http.ResponseWriter, r *http.Request, params map[string]string) {
+	req := &a2av1.SubscribeToTaskRequest{}
+	if !s.decode(w, r, req) {
+		return
+	}
+	setTenant(req, params)
+	req.Id = params["id"]
+	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, send func(int64, proto.Message) error) error {
+		return s.subscribe(ctx, req, updates(send))
+	})
+}
+
+func (s *Server) serveProcessStream(w http.ResponseWriter, r *http.Request, params map[string]string) {
+	req := &teamv1.ProcessStreamRequest{}
+	if !s.decode(w, r, req) {
+		return
+	}
+	if req.GetRequest() == nil {
+		req.Request = &teamv1.ProcessRequest{}
+	}
+	req.Request.AgentId = params["agent_id"]
+	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, send func(int64, proto.Message) error) error {
+		return s.processStream(ctx, req, func(p *teamv1.ProcessStreamResponse) error {
+			return send(p.GetEvent().GetSeq(), p)
+		})
+	})
+}
+
+func updates(send func(int64, proto.Message) error) func(a2a.Update) error {
+	return func(u a2a.Update) error { return send(u.Seq, u.Response) }
+}
+
+// decode reads the body into req, where there is one, and answers what is wrong
+// with it.
+func (s *Server) decode(w http.ResponseWriter, r *http.Request, req proto.Message) bool {
+	b, err := io.ReadAll(r.Body) // it is in memory
+	if err == nil && len(b) > 0 {
+		err = wire.Unmarshal(b, req)
+	}
+	if err != nil {
+		s.fail(w, r, wire.Status(err))
+	}
+	return err == nil
+}
+
+// setTenant gives a request the tenant of its path, which wins over the body's.
+func setTenant(req proto.Message, params map[string]string) {
+	m := req.ProtoReflect()
+	fd := m.Descriptor().Fields().ByName("tenant")
+	if tenant, ok := params["tenant"]; ok && fd != nil {
+		m.Set(fd, protoreflect.ValueOfString(tenant))
+	}
+}

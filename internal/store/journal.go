@@ -1,0 +1,94 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// journal is one claim's access to its run. Once the claim is given up, or
+// another one made, it refuses everything with agent.ErrFenced.
+type journal struct {
+	store *Memory
+	run   *run
+	epoch int64
+	wake  chan struct{}
+}
+
+// held refuses a claim that is over. The caller holds run.mu.
+func (j *journal) held() error {
+	if !j.run.claimed || j.run.epoch != j.epoch {
+		return fmt.Errorf("epoch %d of %s: %w", j.epoch, j.run.root, agent.ErrFenced)
+	}
+	return nil
+}
+
+// Load returns the events on record, without streamed text, which no replay needs.
+func (j *journal) Load(context.Context) ([]*teamv1.Event, error) {
+	j.run.mu.Lock()
+	defer j.run.mu.Unlock()
+	if err := j.held(); err != nil {
+		return nil, err
+	}
+	events := make([]*teamv1.Event, 0, len(j.run.events))
+	for _, ev := range j.run.events {
+		if ev.GetDelta() == nil {
+			events = append(events, ev)
+		}
+	}
+	return events, nil
+}
+
+// Append puts events on record, all or none. They can be read at once; the
+// store keeps them, so nobody changes them afterwards.
+func (j *journal) Append(_ context.Context, events ...*teamv1.Event) error {
+	ended, err := j.append(events)
+	if ended {
+		j.store.retire(j.run)
+	}
+	return err
+}
+
+// append reports whether the events ended the run.
+func (j *journal) append(events []*teamv1.Event) (ended bool, err error) {
+	r := j.run
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := j.held(); err != nil {
+		return false, err
+	}
+	if err := r.admits(events); err != nil {
+		return false, err
+	}
+	r.extend(j.store.clock(), events)
+	j.store.relist(r)
+	return r.ended, nil
+}
+
+// Commit confirms that the claim still holds: what was appended is as durable as memory is.
+func (j *journal) Commit(context.Context) error {
+	j.run.mu.Lock()
+	defer j.run.mu.Unlock()
+	return j.held()
+}
+
+// Inbound returns copies of the inbox rows that no event has named yet, in order.
+func (j *journal) Inbound(context.Context) ([]*teamv1.Inbound, error) {
+	j.run.mu.Lock()
+	defer j.run.mu.Unlock()
+	if err := j.held(); err != nil {
+		return nil, err
+	}
+	var rows []*teamv1.Inbound
+	for _, in := range j.run.inbox {
+		rows = append(rows, proto.CloneOf(in))
+	}
+	return rows, nil
+}
+
+// Wake receives when the inbox may have changed.
+func (j *journal) Wake() <-chan struct{} { return j.wake }

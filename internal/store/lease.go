@@ -1,0 +1,162 @@
+package store
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// Claim takes up to limit due runs. A claim needs no lease that runs out: its
+// owner is this process, which takes the store with it when it goes.
+func (s *Memory) Claim(_ context.Context, _ string, limit int) (claims []a2a.Claim, next time.Time, err error) {
+	now := s.clock()
+	for len(claims) < limit {
+		r := s.due.pop(now)
+		if r == nil {
+			break
+		}
+		if c, ok := s.claim(r); ok {
+			claims = append(claims, c)
+		}
+	}
+	return claims, s.due.next(), nil
+}
+
+// claim opens a new epoch of a run unless it is driven or has ended.
+func (s *Memory) claim(r *run) (a2a.Claim, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.due.remove(r) // an input may have put it back since it was popped
+	if r.claimed || r.ended {
+		return a2a.Claim{}, false
+	}
+	r.claimed = true
+	r.epoch++
+	r.wake = make(chan struct{}, 1)
+	j := &journal{store: s, run: r, epoch: r.epoch, wake: r.wake}
+	return a2a.Claim{Root: r.root, Owner: r.owner, Epoch: r.epoch, Journal: j}, true
+}
+
+// Park gives up a run as its drive left it.
+func (s *Memory) Park(_ context.Context, c a2a.Claim, p a2a.Park) error {
+	return s.giveUp(c, func(r *run) error {
+		if p.Done && !r.ended {
+			return fmt.Errorf("park %s as done: its end is not on record", c.Root)
+		}
+		switch {
+		case r.ended:
+		case len(r.inbox) > 0:
+			s.due.set(r, s.clock())
+		case !p.Until.IsZero():
+			s.due.set(r, p.Until)
+		}
+		return nil
+	})
+}
+
+// Release gives up a run that has not come to a stop.
+func (s *Memory) Release(_ context.Context, c a2a.Claim, at time.Time) error {
+	return s.giveUp(c, func(r *run) error {
+		if !r.ended {
+			s.due.set(r, at)
+		}
+		return nil
+	})
+}
+
+// giveUp ends a claim unless settle refuses.
+func (s *Memory) giveUp(c a2a.Claim, settle func(*run) error) error {
+	j, ok := c.Journal.(*journal)
+	if !ok || j.store != s {
+		return fmt.Errorf("give up %s: no claim of this store", c.Root)
+	}
+	j.run.mu.Lock()
+	defer j.run.mu.Unlock()
+	if err := j.held(); err != nil {
+		return err
+	}
+	if err := settle(j.run); err != nil {
+		return err
+	}
+	j.run.claimed = false
+	return nil
+}
+
+// dueQueue holds the runs to be claimed, by time. Its lock is taken last.
+type dueQueue struct {
+	mu   sync.Mutex
+	runs dueHeap // guarded by mu
+}
+
+// set makes a run due at a time, whatever it was before.
+func (q *dueQueue) set(r *run, at time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r.dueAt = at
+	if r.place > 0 {
+		heap.Fix(&q.runs, r.place-1)
+		return
+	}
+	heap.Push(&q.runs, r)
+}
+
+// remove makes a run not due.
+func (q *dueQueue) remove(r *run) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if r.place > 0 {
+		heap.Remove(&q.runs, r.place-1)
+	}
+}
+
+// pop takes the run that has been due longest, or nil.
+func (q *dueQueue) pop(now time.Time) *run {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.runs) == 0 || q.runs[0].dueAt.After(now) {
+		return nil
+	}
+	return heap.Pop(&q.runs).(*run)
+}
+
+// next returns when the first run is due; zero is never.
+func (q *dueQueue) next() time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.runs) == 0 {
+		return time.Time{}
+	}
+	return q.runs[0].dueAt
+}
+
+// dueHeap is a container/heap that keeps each run's place in it.
+type dueHeap []*run
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].dueAt.Before(h[j].dueAt) }
+
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i+1, j+1
+}
+
+// Push adds a *run at the end.
+func (h *dueHeap) Push(x any) {
+	r := x.(*run)
+	*h = append(*h, r)
+	r.place = len(*h)
+}
+
+// Pop takes the last.
+func (h *dueHeap) Pop() any {
+	last := len(*h) - 1
+	r := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	r.place = 0
+	return r
+}

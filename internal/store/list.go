@@ -1,0 +1,83 @@
+package store
+
+import (
+	"context"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// defaultPageSize is that of A2A.
+const defaultPageSize = 50
+
+// List returns a page of the owner's root tasks. A task whose status changes
+// between two pages moves to the front of the order.
+func (s *Memory) List(_ context.Context, owner string, f a2a.Filter) (a2a.Page, error) {
+	now := s.clock()
+	c, err := s.tokens.open(owner, f, now)
+	if err != nil {
+		return a2a.Page{}, err
+	}
+	size := f.PageSize
+	if size <= 0 {
+		size = defaultPageSize
+	}
+	entries, c := s.page(owner, f, size, c)
+	page := a2a.Page{Total: c.total}
+	if len(entries) > size {
+		entries = entries[:size]
+		c.after = entries[size-1]
+		page.NextToken = s.tokens.seal(owner, f, c, now)
+	}
+	for _, e := range entries {
+		t, _ := e.run.snapshot(true)
+		if f.State == a2av1.TaskState_TASK_STATE_UNSPECIFIED || t.GetStatus().GetState() == f.State {
+			page.Tasks = append(page.Tasks, t)
+		}
+	}
+	return page, nil
+}
+
+// page returns up to one entry more than a page holds, and counts on the first page.
+func (s *Memory) page(owner string, f a2a.Filter, size int, c cursor) ([]*entry, cursor) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	o := s.owners[owner]
+	if o == nil {
+		return nil, c
+	}
+	if c.after == nil {
+		c.total = o.listed.count(f)
+	}
+	entries := make([]*entry, 0, min(size, 1000)+1)
+	o.listed.scan(f, c.after, func(e *entry) bool {
+		entries = append(entries, e)
+		return len(entries) <= size
+	})
+	return entries, c
+}
+
+// relist moves a run in its owner's index when its status has changed. The
+// caller holds r.mu.
+func (s *Memory) relist(r *run) {
+	if !r.fold.Visible() || r.entry != nil && r.entry.at == r.fold.StatusAt().UnixNano() && r.entry.state == r.fold.State() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list(r)
+}
+
+// list puts a visible run into its owner's index. The caller holds mu, and r.mu
+// or the only reference to r.
+func (s *Memory) list(r *run) {
+	if !r.fold.Visible() {
+		return
+	}
+	o := s.ownerOf(r.owner)
+	if r.entry != nil {
+		o.listed.remove(r.entry)
+	}
+	r.entry = &entry{at: r.fold.StatusAt().UnixNano(), id: r.root, state: r.fold.State(), run: r}
+	o.listed.add(r.entry)
+}

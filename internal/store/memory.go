@@ -1,0 +1,277 @@
+// Package store keeps tasks, their journals and their inboxes.
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// DefaultMaxFinished is how many finished runs are kept where nothing else is set.
+const DefaultMaxFinished = 10_000
+
+// Fold computes the A2A task of one scope from its root's events.
+type Fold interface {
+	// Apply takes the root's next event.
+	Apply(ev *teamv1.Event)
+	// Task returns the task; the copy is the caller's own.
+	Task() *a2av1.Task
+	// State is the status of the task.
+	State() a2av1.TaskState
+	// StatusAt is when the status last changed.
+	StatusAt() time.Time
+	// Visible reports whether callers may see the task; what was visible stays so.
+	Visible() bool
+	// Terminal reports whether the task has ended.
+	Terminal() bool
+}
+
+// FoldFunc returns the fold of a scope of a root before the first event.
+type FoldFunc func(root, scope string) Fold
+
+// MemoryConfig sets up a Memory.
+type MemoryConfig struct {
+	// Clock tells the time; unset is time.Now.
+	Clock func() time.Time
+	// MaxFinished bounds the finished runs that are kept, of all owners
+	// together; the ones that finished first go first. 0 is DefaultMaxFinished.
+	MaxFinished int
+	// Fold computes tasks; unset is a2a.NewFold.
+	Fold FoldFunc
+}
+
+// Memory keeps everything in the memory of this process, and loses it with it.
+// It implements a2a.Store and engine.Leases. Safe for concurrent use.
+type Memory struct {
+	clock       func() time.Time
+	maxFinished int
+	fold        FoldFunc
+	tokens      sealer
+	due         dueQueue
+
+	// mu is taken after a run's own lock, never before.
+	mu       sync.RWMutex
+	runs     map[string]*run   // by root; guarded by mu
+	owners   map[string]*owner // guarded by mu
+	finished []*run            // oldest first; guarded by mu
+	expiries []expiry          // of requests, oldest first; guarded by mu
+}
+
+// owner is what the store keeps for one owner.
+type owner struct {
+	runs     int
+	listed   index
+	requests map[requestKey]request
+}
+
+// NewMemory returns an empty store.
+func NewMemory(cfg MemoryConfig) *Memory {
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	if cfg.MaxFinished <= 0 {
+		cfg.MaxFinished = DefaultMaxFinished
+	}
+	if cfg.Fold == nil {
+		cfg.Fold = func(root, scope string) Fold { return a2a.NewFold(root, scope) }
+	}
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails
+	return &Memory{
+		clock: cfg.Clock, maxFinished: cfg.MaxFinished, fold: cfg.Fold, tokens: newSealer(key),
+		runs: map[string]*run{}, owners: map[string]*owner{},
+	}
+}
+
+// Create makes a task with its first event, due to run.
+func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool, err error) {
+	root = n.Accepted.GetTaskId()
+	if root == "" || n.Owner == "" {
+		return "", false, errors.New("create a task: it needs an id and an owner")
+	}
+	now := s.clock()
+	r := s.newRun(n, now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.ownerOf(n.Owner)
+	key := requestKey{id: n.MessageID}
+	if q, known := s.request(o, key, now); known {
+		root, _, err = q.again("", n.Digest)
+		return root, err == nil, err
+	}
+	if _, taken := s.runs[root]; taken {
+		return "", false, fmt.Errorf("create task %s: the id is taken", root)
+	}
+	s.runs[root] = r
+	o.runs++
+	s.remember(r, key, request{root: root, digest: n.Digest}, now)
+	s.list(r)
+	s.due.set(r, now)
+	return root, false, nil
+}
+
+// ownerOf returns what is kept for an owner. The caller holds mu.
+func (s *Memory) ownerOf(name string) *owner {
+	o := s.owners[name]
+	if o == nil {
+		o = &owner{listed: index{}, requests: map[requestKey]request{}}
+		s.owners[name] = o
+	}
+	return o
+}
+
+// find returns the run of a key, and the scope that the key names.
+func (s *Memory) find(k a2a.Key) (*run, string, error) {
+	root, scope := agent.SplitTask(k.ID)
+	s.mu.RLock()
+	r := s.runs[root]
+	s.mu.RUnlock()
+	if r == nil || r.owner != k.Owner {
+		return nil, "", a2a.ErrNotFound
+	}
+	return r, scope, nil
+}
+
+// Put leaves an input in the inbox of a task and makes it due.
+func (s *Memory) Put(_ context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte) (n int64, existed bool, err error) {
+	if in.GetKind() == nil {
+		return 0, false, errors.New("put an input: it has no kind")
+	}
+	r, scope, err := s.find(k)
+	if err != nil {
+		return 0, false, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := s.clock()
+	key := putKey(r, in, digest)
+	if n, existed, err = s.known(r, key, digest, now); existed || err != nil {
+		return n, existed, err
+	}
+	if err := s.open(r, scope); err != nil {
+		return 0, false, err
+	}
+	n = r.leave(proto.CloneOf(in))
+	s.mu.Lock()
+	s.remember(r, key, request{root: r.root, n: n, digest: digest}, now)
+	s.mu.Unlock()
+	if r.claimed {
+		poke(r.wake)
+	} else {
+		s.due.set(r, now)
+	}
+	return n, false, nil
+}
+
+// open refuses what has ended, and children that are not there. The caller holds r.mu.
+func (s *Memory) open(r *run, scope string) error {
+	if r.ended {
+		return a2a.ErrTerminal
+	}
+	if scope == "" {
+		return nil
+	}
+	f := s.child(r.root, scope, r.events)
+	switch {
+	case !f.Visible():
+		return a2a.ErrNotFound
+	case f.Terminal():
+		return a2a.ErrTerminal
+	}
+	return nil
+}
+
+// child computes the task of a scope.
+func (s *Memory) child(root, scope string, events []*teamv1.Event) Fold {
+	f := s.fold(root, scope)
+	for _, ev := range events {
+		f.Apply(ev)
+	}
+	return f
+}
+
+// Task returns the A2A task and the sequence it shows.
+func (s *Memory) Task(_ context.Context, k a2a.Key) (*a2av1.Task, int64, error) {
+	r, scope, err := s.find(k)
+	if err != nil {
+		return nil, 0, err
+	}
+	t, events := r.snapshot(scope == "")
+	if events == nil {
+		return nil, 0, a2a.ErrNotFound
+	}
+	if scope != "" {
+		f := s.child(r.root, scope, events)
+		if !f.Visible() {
+			return nil, 0, a2a.ErrNotFound
+		}
+		t = f.Task()
+	}
+	return t, int64(len(events)), nil
+}
+
+// Events returns events after a sequence, of the key's scope and below. Those
+// of a task that is not visible yet are returned too: its sender waits for them.
+func (s *Memory) Events(_ context.Context, k a2a.Key, after int64, maxEvents int) ([]a2a.Record, error) {
+	r, scope, err := s.find(k)
+	if err != nil {
+		return nil, err
+	}
+	events := r.since(after)
+	records := make([]a2a.Record, 0, max(min(len(events), maxEvents), 0))
+	for _, ev := range events {
+		if len(records) >= maxEvents {
+			break
+		}
+		if agent.Within(ev.GetScope(), scope) {
+			records = append(records, a2a.Record{Seq: ev.GetSeq(), Event: ev})
+		}
+	}
+	return records, nil
+}
+
+// Watch returns a channel that receives when a root may have new events; a
+// child's id stands for its root. Of a root that is not there it never does.
+func (s *Memory) Watch(id string) (wake <-chan struct{}, stop func()) {
+	root, _ := agent.SplitTask(id)
+	s.mu.RLock()
+	r := s.runs[root]
+	s.mu.RUnlock()
+	if r == nil {
+		return make(chan struct{}), func() {}
+	}
+	return r.watch()
+}
+
+// poke leaves one signal in a channel that holds one.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Sent implements a2a.Store.
+func (s *Memory) Sent(_ context.Context, owner, messageID string) (string, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	o := s.owners[owner]
+	if o == nil {
+		return "", a2a.ErrNotFound
+	}
+	q, known := s.request(o, requestKey{id: messageID}, s.clock())
+	if !known {
+		return "", a2a.ErrNotFound
+	}
+	return q.root, nil
+}

@@ -1,0 +1,128 @@
+package store
+
+import (
+	"bytes"
+	"time"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// requestWindow is how long a request is known again.
+const requestWindow = 24 * time.Hour
+
+// requestKey names what was asked for once: a message of an owner, or an input
+// that only one root knows.
+type requestKey struct{ root, id string }
+
+// request is what became of it.
+type request struct {
+	root   string
+	n      int64 // inbox row; 0 for a task
+	digest []byte
+	at     time.Time
+}
+
+// expiry is when a request is forgotten.
+type expiry struct {
+	owner string
+	key   requestKey
+	at    time.Time
+}
+
+// putKey is the key of an input. One with a digest is a message, whose id is
+// the owner's; a command's is the root's.
+func putKey(r *run, in *teamv1.Inbound, digest []byte) requestKey {
+	if digest == nil && in.GetKey() != "" {
+		return requestKey{root: r.root, id: in.GetKey()}
+	}
+	return requestKey{id: in.GetKey()}
+}
+
+// again returns what became of a request that is made again; root, where set,
+// is the task that it must have been made of.
+func (q request) again(root string, digest []byte) (string, int64, error) {
+	if !bytes.Equal(q.digest, digest) || root != "" && q.root != root {
+		return "", 0, a2a.ErrReused
+	}
+	return q.root, q.n, nil
+}
+
+// known returns what became of an input that was put before.
+func (s *Memory) known(r *run, key requestKey, digest []byte, now time.Time) (n int64, existed bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.owners[r.owner]
+	if o == nil {
+		return 0, false, nil
+	}
+	q, known := s.request(o, key, now)
+	if !known {
+		return 0, false, nil
+	}
+	_, n, err = q.again(r.root, digest)
+	return n, err == nil, err
+}
+
+// request finds a request within its window. The caller holds mu.
+func (s *Memory) request(o *owner, key requestKey, now time.Time) (request, bool) {
+	q, ok := o.requests[key]
+	return q, ok && key.id != "" && now.Sub(q.at) < requestWindow
+}
+
+// remember keeps a request for its window, and forgets those whose is over. The
+// caller holds mu.
+func (s *Memory) remember(r *run, key requestKey, q request, now time.Time) {
+	for len(s.expiries) > 0 && now.Sub(s.expiries[0].at) >= requestWindow {
+		s.expire(s.expiries[0])
+		s.expiries[0] = expiry{}
+		s.expiries = s.expiries[1:]
+	}
+	if key.id == "" || s.runs[r.root] != r { // dropped meanwhile
+		return
+	}
+	q.at = now
+	s.ownerOf(r.owner).requests[key] = q
+	r.requests = append(r.requests, key)
+	s.expiries = append(s.expiries, expiry{owner: r.owner, key: key, at: now})
+}
+
+// expire forgets a request unless it was made anew since. The caller holds mu.
+func (s *Memory) expire(e expiry) {
+	o := s.owners[e.owner]
+	if o == nil {
+		return
+	}
+	if q, ok := o.requests[e.key]; ok && q.at.Equal(e.at) {
+		delete(o.requests, e.key)
+	}
+}
+
+// retire counts a run as finished, and drops the oldest beyond what is kept.
+func (s *Memory) retire(r *run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finished = append(s.finished, r)
+	for len(s.finished) > s.maxFinished {
+		s.drop(s.finished[0])
+		s.finished[0] = nil
+		s.finished = s.finished[1:]
+	}
+}
+
+// drop forgets a finished run with everything. The caller holds mu.
+func (s *Memory) drop(r *run) {
+	delete(s.runs, r.root)
+	o := s.owners[r.owner]
+	if r.entry != nil {
+		o.listed.remove(r.entry)
+	}
+	for _, key := range r.requests {
+		if o.requests[key].root == r.root {
+			delete(o.requests, key)
+		}
+	}
+	if o.runs--; o.runs == 0 {
+		delete(s.owners, r.owner)
+	}
+}

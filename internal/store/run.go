@@ -1,0 +1,191 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// Limits of one journal. What ends a run is taken beyond them.
+const (
+	MaxEvents = 51_200
+	MaxBytes  = 50 << 20 // as encoded
+)
+
+// run is one root task: its journal, its inbox, who drives it and who watches it.
+type run struct {
+	root, owner, agent, context string // never change
+
+	mu       sync.Mutex
+	events   []*teamv1.Event // append-only, so that a reader may keep a prefix; guarded by mu
+	bytes    int             // of events, encoded; guarded by mu
+	last     time.Time       // of the last event; guarded by mu
+	fold     Fold            // of the root; guarded by mu
+	ended    bool            // the root's end is on record; guarded by mu
+	inbox    []*teamv1.Inbound
+	inboxN   int64                      // of the last row; guarded by mu, like inbox
+	watchers map[chan struct{}]struct{} // guarded by mu
+	epoch    int64                      // of the last claim; guarded by mu
+	claimed  bool                       // somebody drives it; guarded by mu
+	wake     chan struct{}              // of the last claim; guarded by mu
+
+	entry    *entry       // in the owner's index; written under mu and Memory.mu
+	requests []requestKey // guarded by Memory.mu
+
+	dueAt time.Time // guarded by dueQueue.mu
+	place int       // in the queue, from 1; 0 is not there; guarded by dueQueue.mu
+}
+
+// newRun returns a run with its first event.
+func (s *Memory) newRun(n a2a.New, now time.Time) *run {
+	acc := n.Accepted
+	r := &run{
+		root: acc.GetTaskId(), owner: n.Owner, agent: acc.GetAgent(), context: acc.GetMessage().GetContextId(),
+		fold: s.fold(acc.GetTaskId(), ""),
+	}
+	r.record(timestamp(now), &teamv1.Event{Agent: acc.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}})
+	return r
+}
+
+// timestamp is t without a zone and a monotonic clock.
+func timestamp(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }
+
+// extend appends events that were found to fit. The caller holds mu.
+func (r *run) extend(now time.Time, events []*teamv1.Event) {
+	if now.Before(r.last) {
+		now = r.last
+	}
+	at := timestamp(now)
+	for _, ev := range events {
+		if rootEnd(ev) {
+			r.closeInbox(at, ev)
+		}
+		r.record(at, ev)
+	}
+	r.last = now
+	for w := range r.watchers {
+		poke(w)
+	}
+}
+
+// record gives an event its place. The caller holds mu.
+func (r *run) record(at *timestamppb.Timestamp, ev *teamv1.Event) {
+	ev.Seq, ev.Time = int64(len(r.events))+1, at
+	r.events = append(r.events, ev)
+	r.bytes += proto.Size(ev)
+	r.fold.Apply(ev)
+	r.ended = r.ended || rootEnd(ev)
+	if n := consumes(ev); n > 0 {
+		r.inbox = slices.DeleteFunc(r.inbox, func(in *teamv1.Inbound) bool { return in.GetN() == n })
+	}
+}
+
+// closeInbox puts on record what was acknowledged and nobody took before the
+// end: messages came too late, commands have nothing left to act on.
+func (r *run) closeInbox(at *timestamppb.Timestamp, end *teamv1.Event) {
+	rows := r.inbox
+	r.inbox = nil
+	for _, in := range rows {
+		late := &teamv1.Received{TooLate: true, Inbound: in.GetN()}
+		switch k := in.GetKind().(type) {
+		case *teamv1.Inbound_Received:
+			late.Message, late.TaskId = k.Received.GetMessage(), k.Received.GetTaskId()
+		case *teamv1.Inbound_Answered:
+			late.Message = k.Answered.GetMessage()
+		default:
+			continue
+		}
+		r.record(at, &teamv1.Event{Scope: in.GetScope(), Agent: end.GetAgent(), Kind: &teamv1.Event_Received{Received: late}})
+	}
+}
+
+// admits reports why events cannot be appended, all or none. The caller holds mu.
+func (r *run) admits(events []*teamv1.Event) error {
+	ended := r.ended
+	bytes, closing := r.bytes, true
+	for _, ev := range events {
+		if ended {
+			return fmt.Errorf("append to %s: %w", r.root, a2a.ErrTerminal)
+		}
+		ended = rootEnd(ev)
+		closing = closing && closes(ev)
+		bytes += proto.Size(ev)
+	}
+	if !closing && (len(r.events)+len(events) > MaxEvents || bytes > MaxBytes) {
+		return fmt.Errorf("append to %s: %w", r.root, a2a.ErrLimit)
+	}
+	return nil
+}
+
+// leave adds a row to the inbox. The caller holds mu.
+func (r *run) leave(in *teamv1.Inbound) int64 {
+	r.inboxN++
+	in.N = r.inboxN
+	r.inbox = append(r.inbox, in)
+	return in.N
+}
+
+// snapshot returns the events on record, none while the task is invisible, and
+// on request the root's task as they make it.
+func (r *run) snapshot(task bool) (*a2av1.Task, []*teamv1.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.fold.Visible() {
+		return nil, nil
+	}
+	if !task {
+		return nil, r.events
+	}
+	return r.fold.Task(), r.events
+}
+
+// since returns the events after a sequence.
+func (r *run) since(after int64) []*teamv1.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.events[min(max(after, 0), int64(len(r.events))):]
+}
+
+// watch adds a watcher until stop is called.
+func (r *run) watch() (wake <-chan struct{}, stop func()) {
+	c := make(chan struct{}, 1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.watchers == nil {
+		r.watchers = map[chan struct{}]struct{}{}
+	}
+	r.watchers[c] = struct{}{}
+	return c, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.watchers, c)
+	}
+}
+
+// rootEnd reports whether an event ends its run.
+func rootEnd(ev *teamv1.Event) bool { return ev.GetScope() == "" && ev.GetEnded() != nil }
+
+// closes reports whether an event belongs to the end of a run or a step, which
+// a full journal still takes.
+func closes(ev *teamv1.Event) bool { return ev.GetEnded() != nil || ev.GetReceived().GetTooLate() }
+
+// consumes returns the inbox row that an event names, or 0.
+func consumes(ev *teamv1.Event) int64 {
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Received:
+		return k.Received.GetInbound()
+	case *teamv1.Event_Answered:
+		return k.Answered.GetInbound()
+	case *teamv1.Event_Commanded:
+		return k.Commanded.GetInbound()
+	}
+	return 0
+}

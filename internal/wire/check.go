@@ -1,0 +1,170 @@
+package wire
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Check refuses what one encoding can carry and another cannot: unknown enum
+// numbers, numbers that are none, values without a kind, times out of range,
+// deep nesting. What passes can be rendered by every binding and be stored. The
+// error is INVALID_REQUEST and names the field as JSON does.
+func Check(m proto.Message) error {
+	c := &checker{}
+	if f := c.message(m.ProtoReflect(), 1); f != nil {
+		return Invalid(strings.TrimPrefix(f.path, "."), f.problem)
+	}
+	return nil
+}
+
+// Invalid is an INVALID_REQUEST that names a field; an empty field names none.
+func Invalid(field, problem string) error {
+	if field == "" {
+		return &a2a.Error{Reason: agent.ReasonInvalidRequest, Code: agent.CodeInvalidArgument, Message: "the request " + problem}
+	}
+	return a2a.Invalid(a2a.Violation{Field: field, Description: problem})
+}
+
+// fault is a problem and where it is; the path grows while returning.
+type fault struct{ path, problem string }
+
+func (f *fault) in(prefix string) *fault {
+	if f != nil {
+		f.path = prefix + f.path
+	}
+	return f
+}
+
+type checker struct{ values int }
+
+func (c *checker) message(m protoreflect.Message, depth int) *fault {
+	if depth > MaxDepth {
+		return &fault{problem: errDeep.Error()}
+	}
+	switch v := m.Interface().(type) {
+	case *structpb.Value:
+		return c.value(v, depth)
+	case *structpb.Struct:
+		return c.object(v, depth)
+	case *structpb.ListValue:
+		return c.array(v, depth)
+	case *timestamppb.Timestamp:
+		if !v.IsValid() {
+			return &fault{problem: "is not a time between the years 1 and 9999"}
+		}
+	case *durationpb.Duration:
+		if !v.IsValid() {
+			return &fault{problem: "is not a valid duration"}
+		}
+	default:
+		return c.fields(m, depth)
+	}
+	return nil
+}
+
+func (c *checker) fields(m protoreflect.Message, depth int) (f *fault) {
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		f = c.field(fd, v, depth).in("." + fd.JSONName())
+		return f == nil
+	})
+	return f
+}
+
+func (c *checker) field(fd protoreflect.FieldDescriptor, v protoreflect.Value, depth int) (f *fault) {
+	switch {
+	case fd.IsMap():
+		v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+			f = c.single(fd.MapValue(), v, depth+2).in("." + k.String())
+			return f == nil
+		})
+		return f
+	case fd.IsList():
+		for i := range v.List().Len() {
+			if f := c.single(fd, v.List().Get(i), depth+2); f != nil {
+				return f.in(fmt.Sprintf("[%d]", i))
+			}
+		}
+		return nil
+	}
+	return c.single(fd, v, depth+1)
+}
+
+func (c *checker) single(fd protoreflect.FieldDescriptor, v protoreflect.Value, depth int) *fault {
+	switch fd.Kind() {
+	case protoreflect.EnumKind:
+		if fd.Enum().Values().ByNumber(v.Enum()) == nil {
+			return &fault{problem: fmt.Sprintf("must be one of %s, not %d", enumNames(fd.Enum()), v.Enum())}
+		}
+	case protoreflect.DoubleKind, protoreflect.FloatKind:
+		return finite(v.Float())
+	case protoreflect.MessageKind, protoreflect.GroupKind:
+		return c.message(v.Message(), depth)
+	}
+	return nil
+}
+
+func (c *checker) value(v *structpb.Value, depth int) *fault {
+	if depth > MaxDepth {
+		return &fault{problem: errDeep.Error()}
+	}
+	if c.values++; c.values > MaxValues {
+		return &fault{problem: errWide.Error()}
+	}
+	switch k := v.GetKind().(type) {
+	case nil:
+		return &fault{problem: "is a value without a kind"}
+	case *structpb.Value_NumberValue:
+		return finite(k.NumberValue)
+	case *structpb.Value_StructValue:
+		return c.object(k.StructValue, depth)
+	case *structpb.Value_ListValue:
+		return c.array(k.ListValue, depth)
+	}
+	return nil
+}
+
+func (c *checker) object(s *structpb.Struct, depth int) *fault {
+	for k, v := range s.GetFields() {
+		if f := c.value(v, depth+1); f != nil {
+			return f.in("." + k)
+		}
+	}
+	return nil
+}
+
+func (c *checker) array(l *structpb.ListValue, depth int) *fault {
+	for i, v := range l.GetValues() {
+		if f := c.value(v, depth+1); f != nil {
+			return f.in(fmt.Sprintf("[%d]", i))
+		}
+	}
+	return nil
+}
+
+func finite(n float64) *fault {
+	if math.IsNaN(n) || math.IsInf(n, 0) {
+		return &fault{problem: "is not a finite number"}
+	}
+	return nil
+}
+
+// enumNames lists the values of an enum that can be sent.
+func enumNames(e protoreflect.EnumDescriptor) string {
+	var names []string
+	for i := range e.Values().Len() {
+		if v := e.Values().Get(i); v.Number() != 0 {
+			names = append(names, string(v.Name()))
+		}
+	}
+	return strings.Join(names, ", ")
+}

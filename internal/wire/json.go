@@ -1,0 +1,157 @@
+// Package wire holds the forms in which requests, answers, events and errors
+// cross the border, shared by the server and by the clients of other servers:
+// JSON, server-sent events, the JSON-RPC envelope, and the table of errors.
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+)
+
+// Media types of JSON bodies.
+const (
+	TypeA2A  = "application/a2a+json"
+	TypeJSON = "application/json"
+)
+
+// Marshal renders m as ProtoJSON: fields that are not set are left out, except
+// where the protocol wants them: the fields of a ListTasksResponse and the
+// required ones of a card. The output is one line.
+func Marshal(m proto.Message) ([]byte, error) {
+	b, err := protojson.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("rendering %s: %w", m.ProtoReflect().Descriptor().FullName(), err)
+	}
+	switch m.(type) {
+	case *a2av1.ListTasksResponse:
+		return complete(b, m.ProtoReflect().Descriptor(), false)
+	case *a2av1.AgentCard:
+		return complete(b, m.ProtoReflect().Descriptor(), true)
+	}
+	return b, nil
+}
+
+// complete adds the required fields that ProtoJSON leaves out, in m itself or
+// also, when deep, in what it holds. Keys come out sorted.
+func complete(raw json.RawMessage, d protoreflect.MessageDescriptor, deep bool) (json.RawMessage, error) {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", d.FullName(), err)
+	}
+	for i := range d.Fields().Len() {
+		fd := d.Fields().Get(i)
+		v, ok := object[fd.JSONName()]
+		if !ok && !required(fd) {
+			continue
+		}
+		if !ok {
+			v = zero(fd)
+		}
+		if deep {
+			var err error
+			if v, err = completeField(v, fd); err != nil {
+				return nil, err
+			}
+		}
+		object[fd.JSONName()] = v
+	}
+	return json.Marshal(object)
+}
+
+func completeField(raw json.RawMessage, fd protoreflect.FieldDescriptor) (json.RawMessage, error) {
+	value := fd
+	if fd.IsMap() {
+		value = fd.MapValue()
+	}
+	d := value.Message()
+	switch {
+	case d == nil || d.ParentFile().Package() == "google.protobuf":
+		return raw, nil
+	case fd.IsMap():
+		return each(raw, map[string]json.RawMessage{}, d)
+	case fd.IsList():
+		var list []json.RawMessage
+		if err := json.Unmarshal(raw, &list); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", fd.FullName(), err)
+		}
+		for i := range list {
+			var err error
+			if list[i], err = complete(list[i], d, true); err != nil {
+				return nil, err
+			}
+		}
+		return json.Marshal(list)
+	}
+	return complete(raw, d, true)
+}
+
+func each(raw json.RawMessage, m map[string]json.RawMessage, d protoreflect.MessageDescriptor) (json.RawMessage, error) {
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, fmt.Errorf("reading a map of %s: %w", d.FullName(), err)
+	}
+	for k := range m {
+		var err error
+		if m[k], err = complete(m[k], d, true); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(m)
+}
+
+// required reports whether the definition says that a field must be there.
+func required(fd protoreflect.FieldDescriptor) bool {
+	behaviors, _ := proto.GetExtension(fd.Options(), annotations.E_FieldBehavior).([]annotations.FieldBehavior)
+	return slices.Contains(behaviors, annotations.FieldBehavior_REQUIRED)
+}
+
+func zero(fd protoreflect.FieldDescriptor) json.RawMessage {
+	switch {
+	case fd.IsList():
+		return json.RawMessage(`[]`)
+	case fd.IsMap(), fd.Message() != nil:
+		return json.RawMessage(`{}`)
+	case fd.Kind() == protoreflect.StringKind, fd.Kind() == protoreflect.BytesKind:
+		return json.RawMessage(`""`)
+	case fd.Kind() == protoreflect.BoolKind:
+		return json.RawMessage(`false`)
+	}
+	return json.RawMessage(`0`)
+}
+
+// Unmarshal reads ProtoJSON into m: names in camelCase or snake_case, unknown
+// fields ignored, unknown enum values refused. The error is INVALID_REQUEST.
+func Unmarshal(b []byte, m proto.Message) error {
+	if err := ScanJSON(b); err != nil {
+		return Invalid("", err.Error())
+	}
+	strict := protojson.UnmarshalOptions{RecursionLimit: scanWireDepth}
+	if strict.Unmarshal(b, m) == nil {
+		return nil
+	}
+	// An unknown name or a real fault. Lenient decoding drops unknown enum
+	// values too, so these are looked for first.
+	if f := unknownEnum(b, m.ProtoReflect().Descriptor()); f != nil {
+		return Invalid(strings.TrimPrefix(f.path, "."), f.problem)
+	}
+	lenient := strict
+	lenient.DiscardUnknown = true
+	if err := lenient.Unmarshal(b, m); err != nil {
+		return Invalid("", "cannot be read: "+plain(err))
+	}
+	return nil
+}
+
+// plain is a decoding error without its prefix, whose spaces vary.
+func plain(err error) string {
+	text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
+	return strings.TrimSpace(strings.TrimPrefix(text, "proto:"))
+}

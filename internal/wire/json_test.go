@@ -1,0 +1,203 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+	"pgregory.net/rapid"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares with a file in testdata, as indented JSON.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, got, "", "  "); err != nil {
+		t.Fatalf("%v: %s", err, got)
+	}
+	indented.WriteByte('\n')
+	path := filepath.Join("testdata", name+".json")
+	if *update {
+		if err := os.WriteFile(path, indented.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), indented.String()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+func TestA_01_Marshal(t *testing.T) {
+	for name, m := range map[string]proto.Message{
+		"list_empty": &a2av1.ListTasksResponse{},
+		"list":       &a2av1.ListTasksResponse{Tasks: []*a2av1.Task{{Id: "t", Status: &a2av1.TaskStatus{State: 1}}}, PageSize: 50, TotalSize: 1},
+		"card_empty": &a2av1.AgentCard{},
+		"card": &a2av1.AgentCard{
+			Name: "n", Capabilities: &a2av1.AgentCapabilities{Streaming: proto.Bool(false)},
+			SupportedInterfaces: []*a2av1.AgentInterface{{Url: "u"}}, Skills: []*a2av1.AgentSkill{{Id: "s"}}, DocumentationUrl: proto.String(""),
+			SecuritySchemes: map[string]*a2av1.SecurityScheme{"k": {Scheme: &a2av1.SecurityScheme_HttpAuthSecurityScheme{
+				HttpAuthSecurityScheme: &a2av1.HTTPAuthSecurityScheme{Description: "d"},
+			}}},
+		},
+		"task": &a2av1.Task{Id: "t"},
+	} {
+		b, err := Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, b)
+		if bytes.ContainsAny(b, "\r\n") {
+			t.Errorf("%s has more than one line", name)
+		}
+	}
+}
+
+func TestA_04_Unmarshal(t *testing.T) {
+	for _, c := range []struct{ name, in, field string }{
+		{"fields of later versions", `{"later":{"role":"user"},"message":{"role":"ROLE_USER","kind":"message"}}`, "-"},
+		{"snake case", `{"message":{"message_id":"m"}}`, "-"},
+		{"null", `{"message":null}`, "-"},
+		{"an enum of another version", `{"message":{"role":"user"},"later":1}`, "message.role"},
+		{"a known field of another type", `{"message":"x"}`, ""},
+		{"twice the same field", `{"tenant":"a","tenant":"b"}`, ""},
+		{"text behind", `{} {}`, ""},
+	} {
+		err := Unmarshal([]byte(c.in), &a2av1.SendMessageRequest{})
+		var e *a2a.Error
+		switch {
+		case c.field == "-" && err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		case c.field != "-" && (!errors.As(err, &e) || e.Reason != agent.ReasonInvalidRequest || named(e) != c.field):
+			t.Errorf("%s: %v", c.name, err)
+		case e != nil && strings.Contains(e.Message, "proto:"):
+			t.Errorf("%s: %s", c.name, e.Message)
+		}
+	}
+}
+
+func named(e *a2a.Error) string {
+	if len(e.Violations) == 0 {
+		return ""
+	}
+	return e.Violations[0].Field
+}
+
+// TestA_01_DepthIsTheSame: what JSON may nest, the binary form may, and not more.
+
+func TestA_01_DepthIsTheSame(t *testing.T) {
+	nested := func(n int, object bool) *a2av1.SendMessageRequest {
+		v := structpb.NewStringValue("x")
+		for range n {
+			if object {
+				v = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"k": v}})
+			} else {
+				v = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{v}})
+			}
+		}
+		return &a2av1.SendMessageRequest{Message: &a2av1.Message{Parts: []*a2av1.Part{{Content: &a2av1.Part_Data{Data: v}}}}}
+	}
+	for _, object := range []bool{false, true} {
+		for n := 1; n < 80; n++ {
+			m := nested(n, object)
+			asJSON, _ := Marshal(m)
+			asProto, _ := proto.Marshal(m)
+			ok := Check(m) == nil
+			j := Unmarshal(asJSON, &a2av1.SendMessageRequest{})
+			p := UnmarshalProto(asProto, &a2av1.SendMessageRequest{})
+			if ok && (j != nil || p != nil) {
+				t.Fatalf("%d levels pass the check, but: %v, %v", n, j, p)
+			}
+			// message, parts, part and data stand above the value
+			if want := n+5 <= MaxDepth; ok != want {
+				t.Fatalf("%d levels: %v, want %v", n, ok, want)
+			}
+		}
+	}
+}
+
+// TestT33_AcceptedRoundTrips: what passes the check survives all encodings.
+
+func TestT33_AcceptedRoundTrips(t *testing.T) {
+	value := rapid.Custom(func(t *rapid.T) *structpb.Value {
+		switch rapid.IntRange(0, 5).Draw(t, "kind") {
+		case 0:
+			return &structpb.Value{}
+		case 1:
+			return structpb.NewNullValue()
+		case 2:
+			n := rapid.OneOf(rapid.Float64(), rapid.Just(math.NaN()), rapid.Just(math.Inf(-1))).Draw(t, "number")
+			return structpb.NewNumberValue(n)
+		case 3:
+			return structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{rapid.String().Draw(t, "key"): structpb.NewBoolValue(true)}})
+		}
+		return structpb.NewStringValue(rapid.String().Draw(t, "text"))
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		m := &a2av1.Message{
+			Role:  a2av1.Role(rapid.Int32Range(-1, 4).Draw(t, "role")),
+			Parts: []*a2av1.Part{{Content: &a2av1.Part_Data{Data: value.Draw(t, "value")}}},
+		}
+		if Check(m) != nil {
+			return
+		}
+		asJSON, err := Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asProto, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := &a2av1.Message{}, &a2av1.Message{}
+		if err := errors.Join(Unmarshal(asJSON, a), UnmarshalProto(asProto, b)); err != nil {
+			t.Fatal(err)
+		}
+		if !proto.Equal(m, a) || !proto.Equal(m, b) {
+			t.Fatalf("%v became %v and %v", m, a, b)
+		}
+	})
+}
+
+func BenchmarkScanJSON(b *testing.B) {
+	text := []byte(`{"message":{"parts":[{"text":"` + strings.Repeat("x", 4<<20-64) + `"}]}}`)
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := ScanJSON(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkUnmarshal(b *testing.B) {
+	text := []byte(`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"Write about tides"}]}}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		m := &a2av1.SendMessageRequest{}
+		if err := Unmarshal(text, m); err != nil {
+			b.Fatal(err)
+		}
+		if err := Check(m); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

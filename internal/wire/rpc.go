@@ -1,0 +1,117 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/status"
+)
+
+// Codes of JSON-RPC itself.
+const (
+	RPCParse          = -32700
+	RPCInvalidRequest = -32600
+	RPCMethodNotFound = -32601
+	RPCInvalidParams  = -32602
+	RPCInternal       = -32603
+)
+
+// maxRPCID bounds an id: it is sent back with every event of a stream.
+const maxRPCID = 256
+
+// RPCRequest is a JSON-RPC 2.0 request.
+type RPCRequest struct {
+	ID     json.RawMessage `json:"id,omitempty"` // a string, a number or null, as it came
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params,omitempty"`
+}
+
+// RPCError is the error of a JSON-RPC response.
+type RPCError struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"` // an array of objects with "@type"
+}
+
+// RPCResponse is a JSON-RPC 2.0 response: a result or an error.
+type RPCResponse struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   *RPCError       `json:"error,omitempty"`
+}
+
+// ParseRPC reads a request. The id of the result is set as far as it could be
+// read, so that an error can carry it; missing is null. The error is the one to
+// answer with; batches are refused.
+func ParseRPC(b []byte) (RPCRequest, *RPCError) {
+	req := RPCRequest{ID: json.RawMessage("null")}
+	if err := ScanJSON(b); err != nil {
+		return req, rpcErrorf(RPCInvalidRequest, "the request %v", err)
+	}
+	var members map[string]json.RawMessage
+	switch err := json.Unmarshal(b, &members); {
+	case errors.As(err, new(*json.SyntaxError)):
+		return req, rpcErrorf(RPCParse, "the request is not JSON: %v", err)
+	case err != nil || members == nil:
+		return req, rpcErrorf(RPCInvalidRequest, "the request must be one JSON object; batches are not taken")
+	}
+	if id, ok := members["id"]; ok {
+		if !validID(id) {
+			return req, rpcErrorf(RPCInvalidRequest, "id must be a string, a number or null of at most %d bytes", maxRPCID)
+		}
+		req.ID = id
+	}
+	if string(members["jsonrpc"]) != `"2.0"` {
+		return req, rpcErrorf(RPCInvalidRequest, `jsonrpc must be "2.0"`)
+	}
+	if json.Unmarshal(members["method"], &req.Method) != nil || req.Method == "" {
+		return req, rpcErrorf(RPCInvalidRequest, "method must be a string")
+	}
+	req.Params = members["params"]
+	if len(req.Params) == 0 || string(req.Params) == "null" {
+		req.Params = json.RawMessage("{}")
+	}
+	if bytes.TrimLeft(req.Params, " \t\r\n")[0] != '{' {
+		return req, rpcErrorf(RPCInvalidParams, "params must be an object")
+	}
+	return req, nil
+}
+
+func validID(id json.RawMessage) bool {
+	if len(id) == 0 || len(id) > maxRPCID {
+		return false
+	}
+	return id[0] == '"' || id[0] == '-' || id[0] >= '0' && id[0] <= '9' || string(id) == "null"
+}
+
+func rpcErrorf(code int, format string, args ...any) *RPCError {
+	return &RPCError{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// RPCErrorOf is the JSON-RPC form of a status.
+func RPCErrorOf(st *status.Status) *RPCError {
+	return &RPCError{Code: classOf(st).rpc, Message: st.Message(), Data: encodeDetails(st)}
+}
+
+// RPCResult renders a response with a result.
+func RPCResult(id, result json.RawMessage) ([]byte, error) {
+	return json.Marshal(RPCResponse{JSONRPC: "2.0", ID: id, Result: result})
+}
+
+// RPCFailure renders a response with an error.
+func RPCFailure(id json.RawMessage, e *RPCError) ([]byte, error) {
+	return json.Marshal(RPCResponse{JSONRPC: "2.0", ID: id, Error: e})
+}
+
+// RPCStatus is the HTTP status that carries a JSON-RPC error: 200, except where
+// clients and proxies act on the status alone.
+func RPCStatus(st *status.Status) int {
+	switch code := HTTPStatus(st); code {
+	case 401, 403, 413, 415, 429, 503:
+		return code
+	}
+	return 200
+}

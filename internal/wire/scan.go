@@ -1,0 +1,113 @@
+package wire
+
+import (
+	"errors"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// Limits of what is decoded. The exact ones are those of Check; the scans only
+// keep small inputs from becoming big objects, and leave room for an envelope.
+const (
+	// MaxBody is the size of a request, in bytes.
+	MaxBody = 4 << 20
+	// MaxDepth is how deep a message nests as JSON.
+	MaxDepth = 64
+	// MaxValues is how many google.protobuf.Value a message holds.
+	MaxValues = 20_000
+
+	scanDepth     = MaxDepth + 2
+	scanNodes     = 5 * MaxValues
+	scanWireDepth = 3*MaxDepth + 16 // a level of JSON is up to three of protobuf: value, struct, entry
+)
+
+var (
+	errDeep  = errors.New("is nested deeper than 64 levels")
+	errWide  = errors.New("holds too many values")
+	errBytes = errors.New("is malformed")
+)
+
+// ScanJSON checks the nesting and the number of values of a JSON text before
+// anything is built of it. It does not check the syntax.
+func ScanJSON(b []byte) error {
+	depth, nodes := 0, 1
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			i = endOfString(b, i)
+		case '{', '[':
+			depth++
+			nodes++
+		case '}', ']':
+			depth--
+		case ',':
+			nodes++
+		}
+		if depth > scanDepth {
+			return errDeep
+		}
+		if nodes > scanNodes {
+			return errWide
+		}
+	}
+	return nil
+}
+
+// endOfString returns the index of the quote that ends the string that begins
+// at i, or the length of b.
+func endOfString(b []byte, i int) int {
+	for i++; i < len(b); i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return len(b)
+}
+
+// UnmarshalProto reads the binary form of a message into m, after the look that
+// ScanJSON has at JSON. The error is INVALID_REQUEST.
+func UnmarshalProto(b []byte, m proto.Message) error {
+	nodes := 0
+	err := scanProto(b, m.ProtoReflect().Descriptor(), 0, &nodes)
+	if err == nil && proto.Unmarshal(b, m) != nil {
+		err = errBytes
+	}
+	if err != nil {
+		return Invalid("", err.Error())
+	}
+	return nil
+}
+
+func scanProto(b []byte, d protoreflect.MessageDescriptor, depth int, nodes *int) error {
+	if depth > scanWireDepth {
+		return errDeep
+	}
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return errBytes
+		}
+		b = b[n:]
+		size := protowire.ConsumeFieldValue(num, typ, b)
+		if size < 0 {
+			return errBytes
+		}
+		if *nodes++; *nodes > scanNodes {
+			return errWide
+		}
+		fd := d.Fields().ByNumber(num)
+		if fd != nil && fd.Message() != nil && typ == protowire.BytesType {
+			inner, _ := protowire.ConsumeBytes(b)
+			if err := scanProto(inner, fd.Message(), depth+1, nodes); err != nil {
+				return err
+			}
+		}
+		b = b[size:]
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package a2a
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// ProtocolVersion is the version of A2A that is spoken.
+const ProtocolVersion = "1.0"
+
+// Card returns the public card of an agent, of the default one for an empty
+// tenant. Errors: AGENT_NOT_FOUND, also when there is no default.
+func (h *Handler) Card(ctx context.Context, tenant string) (*a2av1.AgentCard, error) {
+	id, a, err := h.resolve(tenant)
+	if err != nil {
+		if tenant == "" {
+			return nil, agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound,
+				"there is no default agent; ask for /{agent}/.well-known/agent-card.json")
+		}
+		return nil, err
+	}
+	info, err := a.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return h.card(id, info), nil
+}
+
+// card makes a card of an agent's info. Id and name are where the agent is
+// served, not what it calls itself.
+func (h *Handler) card(id string, info *teamv1.AgentInfo) *a2av1.AgentCard {
+	card := &a2av1.AgentCard{
+		Name: info.GetName(), Description: info.GetDescription(), Version: h.c.Version,
+		SupportedInterfaces: h.interfaces(id),
+		Capabilities: &a2av1.AgentCapabilities{
+			Streaming: yes(true), PushNotifications: yes(false), ExtendedAgentCard: yes(false),
+			Extensions: []*a2av1.AgentExtension{{
+				Uri: TeamRunURI, Description: "Decisions, delegations and questions of a run as metadata.", Params: facts(info),
+			}},
+		},
+		DefaultInputModes: []string{"text/plain", "application/json"}, DefaultOutputModes: []string{"text/plain", "application/json"},
+		SecuritySchemes: h.c.Security, Skills: skills(id, info),
+	}
+	for name := range h.c.Security {
+		card.SecurityRequirements = append(card.SecurityRequirements, &a2av1.SecurityRequirement{
+			Schemes: map[string]*a2av1.StringList{name: {}},
+		})
+	}
+	if card.GetName() == "" {
+		card.Name = id
+	}
+	if card.GetDescription() == "" {
+		card.Description = card.GetName()
+	}
+	return card
+}
+
+func yes(b bool) *bool { return &b }
+
+// interfaces are the three bindings of an agent; gRPC first.
+func (h *Handler) interfaces(id string) []*a2av1.AgentInterface {
+	var list []*a2av1.AgentInterface
+	add := func(url, binding string) {
+		list = append(list, &a2av1.AgentInterface{Url: url, ProtocolBinding: binding, Tenant: id, ProtocolVersion: ProtocolVersion})
+	}
+	if at := h.c.Interfaces.HTTP; at != "" {
+		add(at+"/"+id+"/rpc", "JSONRPC")
+		add(at, "HTTP+JSON")
+	}
+	if at := h.c.Interfaces.GRPC; at != "" {
+		add(at, "GRPC")
+	}
+	return list
+}
+
+// skills are the agent's own and its members'. A card must name at least one:
+// an agent without any is one itself (R-000-12).
+func skills(id string, info *teamv1.AgentInfo) []*a2av1.AgentSkill {
+	var list []*a2av1.AgentSkill
+	for _, s := range info.GetSkills() {
+		skill := &a2av1.AgentSkill{Id: s.GetId(), Name: s.GetName(), Description: s.GetDescription(), Tags: s.GetTags()}
+		if skill.GetName() == "" {
+			skill.Name = s.GetId()
+		}
+		if skill.GetDescription() == "" {
+			skill.Description = skill.GetName()
+		}
+		if len(skill.GetTags()) == 0 {
+			skill.Tags = []string{s.GetId()}
+		}
+		list = append(list, skill)
+	}
+	if len(list) > 0 {
+		return list
+	}
+	tag := info.GetMetadata()["mode"]
+	if tag == "" {
+		tag = "agent"
+	}
+	name := info.GetName()
+	if name == "" {
+		name = id
+	}
+	description := info.GetDescription()
+	if description == "" {
+		description = name
+	}
+	return []*a2av1.AgentSkill{{Id: id, Name: name, Description: description, Tags: []string{tag}}}
+}
+
+// facts are an agent's metadata as the extension's parameters: for a team type,
+// mode and member_count (R-000-08 to R-000-10).
+func facts(info *teamv1.AgentInfo) *structpb.Struct {
+	if len(info.GetMetadata()) == 0 {
+		return nil
+	}
+	s := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	for k, v := range info.GetMetadata() {
+		s.Fields[k] = structpb.NewStringValue(v)
+	}
+	return s
+}
+
+// GetExtendedAgentCard refuses: the public card says all there is.
+func (h *Handler) GetExtendedAgentCard(_ context.Context, req *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error) {
+	if _, _, err := h.resolve(req.GetTenant()); err != nil {
+		return nil, err
+	}
+	return nil, UnsupportedOperation("the agent has no extended card; its public card says all there is")
+}

@@ -1,0 +1,186 @@
+package a2a
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Reasons of the protocol's own errors (A2A 1.0.1). Wire texts; never change one.
+const (
+	ReasonTaskNotFound                 = "TASK_NOT_FOUND"
+	ReasonTaskNotCancelable            = "TASK_NOT_CANCELABLE"
+	ReasonPushNotificationNotSupported = "PUSH_NOTIFICATION_NOT_SUPPORTED"
+	ReasonUnsupportedOperation         = "UNSUPPORTED_OPERATION"
+	ReasonContentTypeNotSupported      = "CONTENT_TYPE_NOT_SUPPORTED"
+	ReasonInvalidAgentResponse         = "INVALID_AGENT_RESPONSE"
+	ReasonExtendedCardNotConfigured    = "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
+	ReasonExtensionSupportRequired     = "EXTENSION_SUPPORT_REQUIRED"
+	ReasonVersionNotSupported          = "VERSION_NOT_SUPPORTED"
+)
+
+// Error is an error of the protocol, or a bad request with every fault in it.
+// Reason, Message, Violations and Details cross every border; Err stays inside.
+type Error struct {
+	// Reason is one of the constants above, or agent.ReasonInvalidRequest.
+	Reason string
+	// Code is its class.
+	Code agent.Code
+	// Message is for the caller.
+	Message string
+	// Violations name what is wrong with the request, field by field.
+	Violations []Violation
+	// Details are data for the caller.
+	Details map[string]string
+	// RetryAfter is how long to wait at least before the call is repeated; 0 says nothing.
+	RetryAfter time.Duration
+	// Err is the cause; never shown to a caller.
+	Err error
+}
+
+// Violation is one fault of a request.
+type Violation struct {
+	// Field is the path of the field as JSON names it: message.parts[0].text.
+	Field string
+	// Description says what was expected.
+	Description string
+}
+
+// Error returns the reason, the message and the cause: for logs, not for callers.
+func (e *Error) Error() string {
+	s := e.Reason + ": " + e.Message
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether target is an Error with the same reason.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error) //nolint:errorlint // errors.Is unwraps
+	return ok && t.Reason == e.Reason
+}
+
+// Protocol reports whether the error is one of the protocol's own, so that its
+// domain is a2a-protocol.org.
+func (e *Error) Protocol() bool { return e.JSONRPC() != 0 }
+
+// JSONRPC is the protocol's JSON-RPC code of the error; 0 for any other.
+func (e *Error) JSONRPC() int {
+	switch e.Reason {
+	case ReasonTaskNotFound:
+		return -32001
+	case ReasonTaskNotCancelable:
+		return -32002
+	case ReasonPushNotificationNotSupported:
+		return -32003
+	case ReasonUnsupportedOperation:
+		return -32004
+	case ReasonContentTypeNotSupported:
+		return -32005
+	case ReasonInvalidAgentResponse:
+		return -32006
+	case ReasonExtendedCardNotConfigured:
+		return -32007
+	case ReasonExtensionSupportRequired:
+		return -32008
+	case ReasonVersionNotSupported:
+		return -32009
+	}
+	return 0
+}
+
+// TaskNotFound is the error for a task that does not exist, or is not the caller's.
+func TaskNotFound(id string) *Error {
+	return &Error{Reason: ReasonTaskNotFound, Code: agent.CodeNotFound, Message: fmt.Sprintf("there is no task %q", clip(id))}
+}
+
+// TaskNotCancelable is the error for the cancel of a task that has ended.
+func TaskNotCancelable(id string, state a2av1.TaskState) *Error {
+	return &Error{
+		Reason: ReasonTaskNotCancelable, Code: agent.CodeFailedPrecondition,
+		Message: fmt.Sprintf("task %q has ended: it is %s", clip(id), stateName(state)),
+	}
+}
+
+// PushNotificationNotSupported is the error of every call about webhooks.
+func PushNotificationNotSupported() *Error {
+	return &Error{
+		Reason: ReasonPushNotificationNotSupported, Code: agent.CodeFailedPrecondition,
+		Message: "push notifications are not supported; subscribe to the task instead",
+	}
+}
+
+// UnsupportedOperation is the error for what cannot be done to this task or agent.
+func UnsupportedOperation(format string, args ...any) *Error {
+	return &Error{Reason: ReasonUnsupportedOperation, Code: agent.CodeFailedPrecondition, Message: fmt.Sprintf(format, args...)}
+}
+
+// ContentTypeNotSupported is the error for a media type that the agent does not take.
+func ContentTypeNotSupported(mediaType string) *Error {
+	return &Error{
+		Reason: ReasonContentTypeNotSupported, Code: agent.CodeInvalidArgument,
+		Message: fmt.Sprintf("media type %q is not accepted", clip(mediaType)),
+	}
+}
+
+// InvalidAgentResponse is the error for an answer of an agent that breaks the protocol.
+func InvalidAgentResponse(format string, args ...any) *Error {
+	return &Error{Reason: ReasonInvalidAgentResponse, Code: agent.CodeInternal, Message: fmt.Sprintf(format, args...)}
+}
+
+// ExtendedAgentCardNotConfigured is the error where an extended card is promised and there is none.
+func ExtendedAgentCardNotConfigured() *Error {
+	return &Error{
+		Reason: ReasonExtendedCardNotConfigured, Code: agent.CodeFailedPrecondition,
+		Message: "the agent has no extended card",
+	}
+}
+
+// ExtensionSupportRequired is the error for a call without an extension that the agent requires.
+func ExtensionSupportRequired(uri string) *Error {
+	return &Error{
+		Reason: ReasonExtensionSupportRequired, Code: agent.CodeFailedPrecondition,
+		Message: fmt.Sprintf("the agent requires the extension %s; activate it with A2A-Extensions", uri),
+	}
+}
+
+// VersionNotSupported is the error for a call in another version of the protocol.
+func VersionNotSupported(version string) *Error {
+	return &Error{
+		Reason: ReasonVersionNotSupported, Code: agent.CodeFailedPrecondition,
+		Message: fmt.Sprintf("version %q of the protocol is not supported; use %s", clip(version), ProtocolVersion),
+		Details: map[string]string{"supported": ProtocolVersion},
+	}
+}
+
+// Invalid is the error for a request with faults: all of them, in order.
+func Invalid(faults ...Violation) *Error {
+	texts := make([]string, len(faults))
+	for i, f := range faults {
+		texts[i] = f.Field + " " + f.Description
+	}
+	return &Error{
+		Reason: agent.ReasonInvalidRequest, Code: agent.CodeInvalidArgument,
+		Message: strings.Join(texts, "; "), Violations: faults,
+	}
+}
+
+// clip bounds what an error repeats of a request.
+func clip(s string) string {
+	const most = 128
+	if len(s) <= most {
+		return strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return strings.ToValidUTF8(s[:most], "\uFFFD") + "…"
+}
+
+func stateName(s a2av1.TaskState) string {
+	return strings.TrimPrefix(s.String(), "TASK_STATE_")
+}

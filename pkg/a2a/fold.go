@@ -1,0 +1,376 @@
+package a2a
+
+import (
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Fold computes the A2A task of a scope from the events of its root, applied in
+// order from the first (events.md 2). One goroutine at a time. Project returns,
+// besides, what a reader of the task is told about each event: folding what it
+// is told gives the same task.
+type Fold struct {
+	root, scope string
+
+	accepted  *teamv1.Accepted
+	contextID string
+	state     a2av1.TaskState
+	statusAt  time.Time
+	status    *a2av1.Message
+	artifacts []*a2av1.Artifact
+	history   []*a2av1.Message
+	visible   bool
+	ended     *teamv1.Ended
+	answer    *a2av1.Message // of ended, references resolved
+	seq       int64          // of the last event of the scope
+
+	questions []*teamv1.Question
+	failed    []*teamv1.Delegation
+	paths     map[string]string           // agents by scope of the steps that started
+	kinds     map[string]teamv1.Step_Kind // of steps, by scope
+	texts     map[int64]*a2av1.Message    // messages on record, by sequence
+	cancel    bool
+}
+
+// NewFold returns the fold of a scope of a root task, before its first event.
+func NewFold(root, scope string) *Fold {
+	return &Fold{root: root, scope: scope, texts: map[int64]*a2av1.Message{}, kinds: map[string]teamv1.Step_Kind{}}
+}
+
+// Apply folds one event. The event is kept, not changed.
+func (f *Fold) Apply(ev *teamv1.Event) {
+	if m := agent.MessageOf(f.root, ev); m != nil {
+		f.texts[ev.GetSeq()] = m
+	}
+	if d := ev.GetDecided(); d != nil {
+		f.decided(ev.GetScope(), ev, d)
+	}
+	if f.accepted == nil && ev.GetAccepted() != nil {
+		f.accept(ev)
+		return
+	}
+	if !agent.Within(ev.GetScope(), f.scope) {
+		return
+	}
+	f.seq = ev.GetSeq()
+	f.reveal(ev)
+	if ev.GetScope() == f.scope {
+		f.own(ev)
+		return
+	}
+	f.below(ev)
+}
+
+// accept begins the task of the root. A child begins with its parent's decision.
+func (f *Fold) accept(ev *teamv1.Event) {
+	f.accepted = ev.GetAccepted()
+	f.contextID = f.accepted.GetMessage().GetContextId()
+	if f.scope != "" {
+		return
+	}
+	f.seq = ev.GetSeq()
+	f.visible = !f.accepted.GetMayReplyDirectly()
+	f.say(f.accepted.GetMessage())
+	f.turn(a2av1.TaskState_TASK_STATE_SUBMITTED, ev, nil)
+}
+
+// reveal makes a run visible that might have been answered by a plain message.
+func (f *Fold) reveal(ev *teamv1.Event) {
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Claimed, *teamv1.Event_Started:
+	case *teamv1.Event_Ended:
+		f.visible = f.visible || !k.Ended.GetDirect()
+	default:
+		f.visible = true
+	}
+}
+
+// decided keeps what the fold needs of a decision: the kinds of steps, and the
+// beginning of the child that this fold is about.
+func (f *Fold) decided(scope string, ev *teamv1.Event, d *teamv1.Decided) {
+	for _, s := range d.GetSteps() {
+		child := agent.Scope(scope, s.GetId())
+		f.kinds[child] = s.GetKind()
+		if child != f.scope {
+			continue
+		}
+		f.visible = true
+		f.seq = ev.GetSeq()
+		m := s.GetInput().GetMessage()
+		if m == nil {
+			m = f.texts[s.GetInput().GetRef()]
+		}
+		if m == nil {
+			m = f.accepted.GetMessage()
+		}
+		f.say(m)
+		f.turn(a2av1.TaskState_TASK_STATE_SUBMITTED, ev, nil)
+	}
+}
+
+// own folds an event of the scope itself.
+func (f *Fold) own(ev *teamv1.Event) {
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Started:
+		f.turn(a2av1.TaskState_TASK_STATE_WORKING, ev, nil)
+	case *teamv1.Event_Asked:
+		f.ask(ev, k.Asked)
+	case *teamv1.Event_Answered:
+		f.answered(ev, k.Answered)
+	case *teamv1.Event_Received:
+		f.say(k.Received.GetMessage())
+	case *teamv1.Event_Commanded:
+		f.cancel = f.cancel || k.Commanded.GetCommand() == teamv1.Commanded_COMMAND_CANCEL
+	case *teamv1.Event_Waiting:
+		f.turn(f.waitingState(), ev, f.questionText())
+	case *teamv1.Event_Progress:
+		f.turn(f.state, ev, k.Progress.GetMessage())
+	case *teamv1.Event_Artifact:
+		f.put(k.Artifact.GetArtifact(), k.Artifact.GetAppend())
+	case *teamv1.Event_Delta:
+		f.put(deltaArtifact(k.Delta), !k.Delta.GetRestart())
+	case *teamv1.Event_Ended:
+		f.end(ev, k.Ended)
+	default:
+	}
+}
+
+// below folds an event of a step of the scope, or deeper.
+func (f *Fold) below(ev *teamv1.Event) {
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Started:
+		if f.paths == nil {
+			f.paths = map[string]string{}
+		}
+		f.paths[ev.GetScope()] = ev.GetAgent()
+	case *teamv1.Event_Asked:
+		f.ask(ev, k.Asked)
+	case *teamv1.Event_Answered:
+		f.answered(ev, k.Answered)
+	case *teamv1.Event_Delta:
+		if f.speaks(ev.GetScope()) {
+			f.put(deltaArtifact(k.Delta), !k.Delta.GetRestart())
+		}
+	case *teamv1.Event_Ended:
+		f.stepEnded(ev, k.Ended)
+	default:
+	}
+}
+
+// speaks reports whether streamed text of a step is the scope's own: a turn of
+// its own model.
+func (f *Fold) speaks(scope string) bool {
+	return agent.Parent(scope) == f.scope && f.kinds[scope] == teamv1.Step_KIND_MODEL
+}
+
+// stepEnded keeps a delegation that did not succeed, whatever the answer claims.
+func (f *Fold) stepEnded(ev *teamv1.Event, e *teamv1.Ended) {
+	f.questions = slices.DeleteFunc(f.questions, func(q *teamv1.Question) bool {
+		_, scope := agent.SplitTask(q.GetDelegationId())
+		return agent.Within(scope, ev.GetScope())
+	})
+	switch e.GetOutcome() {
+	case teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_TIMED_OUT, teamv1.Outcome_OUTCOME_REJECTED, teamv1.Outcome_OUTCOME_CANCELED:
+	case teamv1.Outcome_OUTCOME_UNSPECIFIED, teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY, teamv1.Outcome_OUTCOME_SKIPPED:
+		return
+	}
+	if !delegation(f.kinds[ev.GetScope()]) {
+		return
+	}
+	f.failed = append(f.failed, &teamv1.Delegation{
+		Id: agent.ChildTask(f.root, ev.GetScope()), Path: ev.GetAgent(), Kind: f.kinds[ev.GetScope()],
+		Outcome: e.GetOutcome(), Error: e.GetError(), Spent: e.GetSpent(),
+	})
+}
+
+func delegation(k teamv1.Step_Kind) bool {
+	return k == teamv1.Step_KIND_DELEGATE || k == teamv1.Step_KIND_TRANSFER || k == teamv1.Step_KIND_STEP
+}
+
+// ask adds an open question.
+func (f *Fold) ask(ev *teamv1.Event, a *teamv1.Asked) {
+	f.questions = append(f.questions, &teamv1.Question{
+		Question: a.GetQuestion(), DelegationId: agent.ChildTask(f.root, ev.GetScope()), Path: ev.GetAgent(),
+		Kind: a.GetKind(), Message: a.GetMessage(), Roles: a.GetRoles(), Expires: a.GetExpires(),
+	})
+}
+
+// answered closes a question; the question and its answer become history.
+func (f *Fold) answered(ev *teamv1.Event, a *teamv1.Answered) {
+	f.questions = slices.DeleteFunc(f.questions, func(q *teamv1.Question) bool {
+		if q.GetQuestion() == a.GetQuestion() {
+			f.say(q.GetMessage())
+			return true
+		}
+		return false
+	})
+	f.say(a.GetMessage())
+	if f.state == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED || f.state == a2av1.TaskState_TASK_STATE_AUTH_REQUIRED {
+		f.turn(a2av1.TaskState_TASK_STATE_WORKING, ev, nil)
+	}
+}
+
+// waitingState is input required, or auth required where nothing else is asked for.
+func (f *Fold) waitingState() a2av1.TaskState {
+	auth := len(f.questions) > 0
+	for _, q := range f.questions {
+		auth = auth && q.GetKind() == teamv1.Asked_KIND_AUTH
+	}
+	if auth {
+		return a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
+	}
+	return a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
+}
+
+// questionText is the status message of a task that waits: what is asked.
+func (f *Fold) questionText() *a2av1.Message {
+	if len(f.questions) == 0 {
+		return nil
+	}
+	m := &a2av1.Message{MessageId: f.questions[0].GetQuestion(), Role: a2av1.Role_ROLE_AGENT}
+	for _, q := range f.questions {
+		m.Parts = append(m.Parts, q.GetMessage().GetParts()...)
+	}
+	return m
+}
+
+// end closes the task.
+func (f *Fold) end(ev *teamv1.Event, e *teamv1.Ended) {
+	f.ended = e
+	f.questions = nil
+	f.answer = e.GetReply()
+	if ref := e.GetReplyRef(); ref > 0 {
+		f.answer = f.texts[ref]
+	}
+	if f.answer != nil && len(f.answer.GetParts()) > 0 && e.GetOutcome() != teamv1.Outcome_OUTCOME_EMPTY {
+		f.put(f.result(), false)
+	}
+	f.turn(terminalState(e.GetOutcome()), ev, f.endMessage(e))
+}
+
+// result is the answer as an artifact; streamed text of it has the same id.
+func (f *Fold) result() *a2av1.Artifact {
+	return &a2av1.Artifact{
+		ArtifactId: (&agent.Run{Root: f.root}).ID(f.scope, "artifact", 1), Name: "result",
+		Parts: f.answer.GetParts(), Metadata: f.answer.GetMetadata(), Extensions: f.answer.GetExtensions(),
+	}
+}
+
+// endMessage says why a task did not succeed.
+func (f *Fold) endMessage(e *teamv1.Ended) *a2av1.Message {
+	if e.GetError() == nil {
+		return nil
+	}
+	m := agent.NewMessage(e.GetError().GetReason() + ": " + e.GetError().GetMessage())
+	m.MessageId = (&agent.Run{Root: f.root}).ID(f.scope, "error", 1)
+	return m
+}
+
+func terminalState(o teamv1.Outcome) a2av1.TaskState {
+	switch o {
+	case teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY, teamv1.Outcome_OUTCOME_UNSPECIFIED:
+		return a2av1.TaskState_TASK_STATE_COMPLETED
+	case teamv1.Outcome_OUTCOME_REJECTED:
+		return a2av1.TaskState_TASK_STATE_REJECTED
+	case teamv1.Outcome_OUTCOME_CANCELED, teamv1.Outcome_OUTCOME_SKIPPED:
+		return a2av1.TaskState_TASK_STATE_CANCELED
+	case teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_TIMED_OUT:
+	}
+	return a2av1.TaskState_TASK_STATE_FAILED
+}
+
+// turn changes the status.
+func (f *Fold) turn(state a2av1.TaskState, ev *teamv1.Event, m *a2av1.Message) {
+	f.state, f.status = state, f.placed(m)
+	f.statusAt = ev.GetTime().AsTime().Truncate(time.Millisecond)
+}
+
+// say adds a message to the history.
+func (f *Fold) say(m *a2av1.Message) {
+	if m != nil {
+		f.history = append(f.history, f.placed(m))
+	}
+}
+
+// placed returns a message with the task's ids.
+func (f *Fold) placed(m *a2av1.Message) *a2av1.Message {
+	if m == nil {
+		return nil
+	}
+	return &a2av1.Message{
+		MessageId: m.GetMessageId(), ContextId: f.contextID, TaskId: f.id(), Role: m.GetRole(), Parts: m.GetParts(),
+		Metadata: m.GetMetadata(), Extensions: m.GetExtensions(), ReferenceTaskIds: m.GetReferenceTaskIds(),
+	}
+}
+
+// put stores an artifact, or adds parts to one.
+func (f *Fold) put(a *a2av1.Artifact, add bool) {
+	i := slices.IndexFunc(f.artifacts, func(have *a2av1.Artifact) bool { return have.GetArtifactId() == a.GetArtifactId() })
+	switch {
+	case i < 0:
+		f.artifacts = append(f.artifacts, a)
+	case add:
+		have := proto.CloneOf(f.artifacts[i])
+		have.Parts = append(have.Parts, a.GetParts()...)
+		f.artifacts[i] = have
+	default:
+		f.artifacts[i] = a
+	}
+}
+
+func deltaArtifact(d *teamv1.Delta) *a2av1.Artifact {
+	return &a2av1.Artifact{ArtifactId: d.GetArtifactId(), Name: "result", Parts: agent.TextParts(d.GetText())}
+}
+
+func (f *Fold) id() string { return agent.ChildTask(f.root, f.scope) }
+
+// Task returns the task, the caller's own.
+func (f *Fold) Task() *a2av1.Task {
+	t := &a2av1.Task{
+		Id: f.id(), ContextId: f.contextID, Status: f.taskStatus(), Metadata: f.metadata(nil, nil),
+		Artifacts: make([]*a2av1.Artifact, len(f.artifacts)), History: make([]*a2av1.Message, len(f.history)),
+	}
+	for i, a := range f.artifacts {
+		t.Artifacts[i] = proto.CloneOf(a)
+	}
+	for i, m := range f.history {
+		t.History[i] = proto.CloneOf(m)
+	}
+	return t
+}
+
+func (f *Fold) taskStatus() *a2av1.TaskStatus {
+	return &a2av1.TaskStatus{State: f.state, Message: proto.CloneOf(f.status), Timestamp: timestamppb.New(f.statusAt)}
+}
+
+// Exists reports whether the scope is on record.
+func (f *Fold) Exists() bool { return f.state != a2av1.TaskState_TASK_STATE_UNSPECIFIED }
+
+// Visible reports whether the run is a task to its owner: not while it may
+// still be answered by a plain message.
+func (f *Fold) Visible() bool { return f.Exists() && f.visible }
+
+// State returns the task's state.
+func (f *Fold) State() a2av1.TaskState { return f.state }
+
+// StatusAt returns when the status last changed, in milliseconds.
+func (f *Fold) StatusAt() time.Time { return f.statusAt }
+
+// Terminal reports whether the task has ended.
+func (f *Fold) Terminal() bool { return f.ended != nil }
+
+// last returns the sequence of the last event that the fold has seen of its scope.
+func (f *Fold) last() int64 { return f.seq }
+
+// ContextID returns the task's context.
+func (f *Fold) ContextID() string { return f.contextID }
+
+// Agent returns the id of the root's agent.
+func (f *Fold) Agent() string { return f.accepted.GetAgent() }

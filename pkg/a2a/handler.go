@@ -1,0 +1,157 @@
+// Package a2a is the task handler: what A2A means, over any agent. It creates
+// tasks, leaves inputs for their owners, drives runs, and reads journals; it
+// knows neither teams nor bindings.
+package a2a
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Agents are the agents that a handler serves; the agent manager is one.
+type Agents interface {
+	// Get returns an agent, or an *agent.Error with the reason AGENT_NOT_FOUND.
+	Get(id string) (agent.Agent, error)
+	// IDs returns all ids, sorted.
+	IDs() []string
+}
+
+// Config of a Handler. Agents and Store are required.
+type Config struct {
+	Agents Agents
+	Store  Store
+	// Wake tells the engine that a run is due.
+	Wake func(root string)
+	// DefaultAgent answers calls without a tenant; empty: the only agent there
+	// is, or none.
+	DefaultAgent string
+	// Interfaces are where the agents are reached, for their cards.
+	Interfaces Interfaces
+	// Version of the program, for cards and records.
+	Version string
+	// Security is what cards say about how to authenticate; nil is nothing.
+	Security map[string]*a2av1.SecurityScheme
+	// Clock tells the time; unset is time.Now.
+	Clock func() time.Time
+	// CancelWait is how long CancelTask waits for the end; 0 is 10 s.
+	CancelWait time.Duration
+}
+
+// Interfaces are addresses for cards.
+type Interfaces struct {
+	// HTTP is the base URL of REST and JSON-RPC, without a slash at the end.
+	HTTP string
+	// GRPC is host:port.
+	GRPC string
+}
+
+// Handler answers the calls of A2A and of the Agent service, for all bindings.
+// Every call has a Caller in its context. Errors are *Error and *agent.Error;
+// any other is internal. Safe for concurrent use.
+type Handler struct{ c Config }
+
+// NewHandler returns a handler.
+func NewHandler(c Config) *Handler {
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Wake == nil {
+		c.Wake = func(string) {}
+	}
+	if c.CancelWait == 0 {
+		c.CancelWait = 10 * time.Second
+	}
+	if c.Version == "" {
+		c.Version = "dev"
+	}
+	return &Handler{c: c}
+}
+
+// caller returns who calls.
+func caller(ctx context.Context) (Caller, error) {
+	c, ok := CallerOf(ctx)
+	if !ok {
+		return c, agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "who calls is not known")
+	}
+	return c, nil
+}
+
+// resolve returns the agent that a tenant names; an empty one the default agent.
+func (h *Handler) resolve(tenant string) (string, agent.Agent, error) {
+	id := tenant
+	if id == "" {
+		id = h.c.DefaultAgent
+	}
+	if ids := h.c.Agents.IDs(); id == "" {
+		if len(ids) != 1 {
+			return "", nil, Invalid(Violation{"tenant", "must name an agent or team, since there is no default; known are " + strings.Join(ids, ", ")})
+		}
+		id = ids[0]
+	}
+	a, err := h.c.Agents.Get(id)
+	if err != nil {
+		return "", nil, err
+	}
+	return id, a, nil
+}
+
+// storeError is a store's error for the caller.
+func storeError(id string, err error) error {
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return TaskNotFound(id)
+	case errors.Is(err, ErrReused):
+		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonMessageIDReused,
+			"message.messageId was used before with other content; use a new id for a new message")
+	case errors.Is(err, ErrTerminal):
+		return UnsupportedOperation("task %q has ended; send a new message without a task id, and refer to the task in referenceTaskIds", id)
+	case errors.Is(err, ErrPageToken):
+		return Invalid(Violation{"pageToken", "is not a token of this list; begin again without one"})
+	case errors.Is(err, ErrStorage):
+		return &agent.Error{Reason: agent.ReasonStoreUnavailable, Code: agent.CodeUnavailable, Retry: true,
+			Message: "the store cannot record the task; try again", RetryAfter: time.Second, Err: err}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	return fmt.Errorf("store: %w", err)
+}
+
+// newID returns a fresh task, context or message id.
+func newID() string {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return uuid.NewString()
+	}
+	return id.String()
+}
+
+// The push notification calls: not supported, and the cards say so.
+
+// CreateTaskPushNotificationConfig refuses.
+func (h *Handler) CreateTaskPushNotificationConfig(context.Context, *a2av1.TaskPushNotificationConfig) (*a2av1.TaskPushNotificationConfig, error) {
+	return nil, PushNotificationNotSupported()
+}
+
+// GetTaskPushNotificationConfig refuses.
+func (h *Handler) GetTaskPushNotificationConfig(context.Context, *a2av1.GetTaskPushNotificationConfigRequest) (*a2av1.TaskPushNotificationConfig, error) {
+	return nil, PushNotificationNotSupported()
+}
+
+// ListTaskPushNotificationConfigs refuses.
+func (h *Handler) ListTaskPushNotificationConfigs(context.Context, *a2av1.ListTaskPushNotificationConfigsRequest) (*a2av1.ListTaskPushNotificationConfigsResponse, error) {
+	return nil, PushNotificationNotSupported()
+}
+
+// DeleteTaskPushNotificationConfig refuses.
+func (h *Handler) DeleteTaskPushNotificationConfig(context.Context, *a2av1.DeleteTaskPushNotificationConfigRequest) (*emptypb.Empty, error) {
+	return nil, PushNotificationNotSupported()
+}

@@ -1,0 +1,162 @@
+package a2a
+
+import (
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// TeamRunURI names the extension under which tasks and their updates carry a
+// team.v1.TeamRun as metadata.
+const TeamRunURI = "https://github.com/agentteams/team-server/ext/team-run/v1"
+
+// Project folds an event and returns what a reader of the task is told: state
+// changes, artifacts, questions; with details also each decision and the start
+// and end of every step, for readers that activated the extension.
+func (f *Fold) Project(ev *teamv1.Event, details bool) []*a2av1.StreamResponse {
+	before := f.state
+	f.Apply(ev)
+	if !agent.Within(ev.GetScope(), f.scope) {
+		return nil
+	}
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Delta:
+		if ev.GetScope() != f.scope && !f.speaks(ev.GetScope()) {
+			return nil
+		}
+		return []*a2av1.StreamResponse{f.artifactUpdate(ev, deltaArtifact(k.Delta), !k.Delta.GetRestart(), false)}
+	case *teamv1.Event_Artifact:
+		if ev.GetScope() != f.scope {
+			return nil
+		}
+		return []*a2av1.StreamResponse{f.artifactUpdate(ev, k.Artifact.GetArtifact(), k.Artifact.GetAppend(), k.Artifact.GetLastChunk())}
+	case *teamv1.Event_Ended:
+		if ev.GetScope() == f.scope {
+			return f.endUpdates(ev)
+		}
+	case *teamv1.Event_Progress:
+		return []*a2av1.StreamResponse{f.progressUpdate(ev, k.Progress.GetMessage())}
+	case *teamv1.Event_Asked, *teamv1.Event_Commanded:
+		return []*a2av1.StreamResponse{f.statusUpdate(ev, details)}
+	case *teamv1.Event_Claimed, *teamv1.Event_Accepted:
+		return nil
+	}
+	if f.state != before || details || ev.GetWaiting() != nil && ev.GetScope() == f.scope {
+		return []*a2av1.StreamResponse{f.statusUpdate(ev, details)}
+	}
+	return nil
+}
+
+// endUpdates are the artifact of the answer and the final status.
+func (f *Fold) endUpdates(ev *teamv1.Event) []*a2av1.StreamResponse {
+	var out []*a2av1.StreamResponse
+	if f.answer != nil && len(f.answer.GetParts()) > 0 && f.ended.GetOutcome() != teamv1.Outcome_OUTCOME_EMPTY {
+		out = append(out, f.artifactUpdate(ev, f.result(), false, true))
+	}
+	return append(out, f.statusUpdate(ev, false))
+}
+
+func (f *Fold) artifactUpdate(ev *teamv1.Event, a *a2av1.Artifact, add, last bool) *a2av1.StreamResponse {
+	return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_ArtifactUpdate{ArtifactUpdate: &a2av1.TaskArtifactUpdateEvent{
+		TaskId: f.id(), ContextId: f.contextID, Artifact: a, Append: add, LastChunk: last,
+		Metadata: wrap(&teamv1.TeamRun{Seq: ev.GetSeq(), Path: ev.GetAgent()}),
+	}}}
+}
+
+func (f *Fold) statusUpdate(ev *teamv1.Event, details bool) *a2av1.StreamResponse {
+	var detail *teamv1.Event
+	if details {
+		detail = ev
+	}
+	return f.update(&a2av1.TaskStatusUpdateEvent{
+		TaskId: f.id(), ContextId: f.contextID, Status: f.taskStatus(), Metadata: f.metadata(ev, detail),
+	})
+}
+
+// progressUpdate shows a status text; one from below does not become the task's own.
+func (f *Fold) progressUpdate(ev *teamv1.Event, m *a2av1.Message) *a2av1.StreamResponse {
+	s := f.taskStatus()
+	s.Message = f.placed(m)
+	return f.update(&a2av1.TaskStatusUpdateEvent{TaskId: f.id(), ContextId: f.contextID, Status: s, Metadata: f.metadata(ev, nil)})
+}
+
+func (f *Fold) update(u *a2av1.TaskStatusUpdateEvent) *a2av1.StreamResponse {
+	return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_StatusUpdate{StatusUpdate: u}}
+}
+
+// metadata is the task's TeamRun, told with ev; detail adds what that event is.
+func (f *Fold) metadata(ev, detail *teamv1.Event) *structpb.Struct {
+	r := &teamv1.TeamRun{
+		Seq: f.seq, Questions: f.questions, FailedDelegations: f.failed, CancelRequested: f.cancel && f.ended == nil,
+		Receipt: f.ended.GetReceipt(), Error: f.ended.GetError(), Spent: f.ended.GetSpent(),
+	}
+	if ev != nil {
+		r.Seq = ev.GetSeq()
+	}
+	if detail != nil {
+		describe(r, f.root, detail)
+	}
+	return wrap(r)
+}
+
+// describe adds what an event is: where it comes from, and what was decided or
+// became of a delegation.
+func describe(r *teamv1.TeamRun, root string, ev *teamv1.Event) {
+	r.Path = ev.GetAgent()
+	r.DelegationId = agent.ChildTask(root, ev.GetScope())
+	if ev.GetScope() != "" {
+		r.Parent = agent.ChildTask(root, agent.Parent(ev.GetScope()))
+	}
+	r.Kind = kindOf(ev)
+	r.Decision = ev.GetDecided()
+	if e := ev.GetEnded(); e != nil {
+		r.Delegations = []*teamv1.Delegation{{
+			Id: r.GetDelegationId(), Path: ev.GetAgent(), Outcome: e.GetOutcome(), Error: e.GetError(), Spent: e.GetSpent(),
+		}}
+	}
+	if s := ev.GetStarted(); s != nil {
+		r.Delegations = []*teamv1.Delegation{{Id: r.GetDelegationId(), Path: ev.GetAgent(), Attempts: s.GetAttempt()}}
+	}
+}
+
+// kindOf is the name of the event's kind, as its field is called.
+func kindOf(ev *teamv1.Event) string {
+	m := ev.ProtoReflect()
+	if fd := m.WhichOneof(m.Descriptor().Oneofs().ByName("kind")); fd != nil {
+		return string(fd.Name())
+	}
+	return ""
+}
+
+// wrap puts a TeamRun under its URI, in the protocol's JSON form.
+func wrap(r *teamv1.TeamRun) *structpb.Struct {
+	b, err := protojson.Marshal(r)
+	if err != nil {
+		return nil
+	}
+	s := &structpb.Struct{}
+	if err := protojson.Unmarshal(b, s); err != nil {
+		return nil
+	}
+	return &structpb.Struct{Fields: map[string]*structpb.Value{TeamRunURI: structpb.NewStructValue(s)}}
+}
+
+// RunOf returns the TeamRun that metadata carries; nil when there is none.
+func RunOf(metadata *structpb.Struct) *teamv1.TeamRun {
+	v := metadata.GetFields()[TeamRunURI].GetStructValue()
+	if v == nil {
+		return nil
+	}
+	b, err := protojson.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	r := &teamv1.TeamRun{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, r); err != nil {
+		return nil
+	}
+	return r
+}

@@ -1,0 +1,250 @@
+package a2a
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"math/rand/v2"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// sent is a message on record: the task it began or was left for.
+type sent struct {
+	key Key
+	// inbound is the inbox row of a follow-up; 0 for a task that began with the message.
+	inbound int64
+}
+
+// send is a message on its way to a task.
+type send struct {
+	tenant   string
+	message  *a2av1.Message
+	metadata *structpb.Struct
+	key      string // makes it unique for its owner
+	question string // of the task, that is answered
+	accepted *teamv1.Accepted
+}
+
+// SendMessage gives an agent a message. It waits until the task has ended or
+// asks for something, unless return_immediately is set; the caller going away
+// does not end the task. An agent that may reply directly can answer with a
+// message. Errors: INVALID_REQUEST, AGENT_NOT_FOUND, TASK_NOT_FOUND,
+// UNSUPPORTED_OPERATION for a task that has ended, MESSAGE_ID_REUSED,
+// WAIT_TIMEOUT when ctx's deadline comes first.
+func (h *Handler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
+	s, err := h.accept(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	conf := req.GetConfiguration()
+	f, err := h.follow(ctx, s, conf.GetReturnImmediately())
+	if err != nil {
+		return nil, err
+	}
+	if f.ended.GetDirect() && !f.Visible() {
+		return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Message{Message: f.direct()}}, nil
+	}
+	return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: shown(f.Task(), historyOf(conf))}}, nil
+}
+
+func historyOf(conf *a2av1.SendMessageConfiguration) *int32 {
+	if conf == nil {
+		return nil
+	}
+	return conf.HistoryLength
+}
+
+// direct is the answer of a run that was no task.
+func (f *Fold) direct() *a2av1.Message {
+	m := f.placed(f.answer)
+	m.TaskId = ""
+	return m
+}
+
+// accept checks a message and puts it on record.
+func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (sent, error) {
+	var c checker
+	c.send(req)
+	if err := c.err(); err != nil {
+		return sent{}, err
+	}
+	if req.GetConfiguration().GetTaskPushNotificationConfig() != nil {
+		return sent{}, PushNotificationNotSupported()
+	}
+	who, err := caller(ctx)
+	if err != nil {
+		return sent{}, err
+	}
+	run := RunOf(req.GetMetadata())
+	if run == nil {
+		run = RunOf(req.GetMessage().GetMetadata())
+	}
+	s := &send{
+		tenant: req.GetTenant(), message: req.GetMessage(), metadata: req.GetMetadata(), key: req.GetMessage().GetMessageId(),
+		question: run.GetQuestion(),
+		accepted: &teamv1.Accepted{
+			Metadata: req.GetMetadata(), Extensions: ExtensionsOf(ctx), Trace: traceOf(ctx), AcceptedOutputModes: req.GetConfiguration().GetAcceptedOutputModes(),
+			Depth: max(run.GetDepth(), int32(min(agent.Depth(ctx), 1<<20))), Deadline: run.GetDeadline(), Limits: run.GetEnvelope(), //nolint:gosec // bounded
+		},
+	}
+	if run.GetDelegationId() != "" && s.question == "" {
+		s.question = run.GetDelegationId()
+	}
+	s.accepted.MayReplyDirectly = !req.GetConfiguration().GetReturnImmediately()
+	return h.put(ctx, who, s)
+}
+
+// put begins a task with the message, or leaves it for the task it names.
+func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
+	if s.message.GetTaskId() != "" {
+		return h.followUp(ctx, who, s)
+	}
+	for i, id := range s.message.GetReferenceTaskIds() {
+		if _, _, err := h.c.Store.Task(ctx, Key{who.Owner(), id}); err != nil {
+			if errors.Is(err, ErrNotFound) {
+				return sent{}, TaskNotFound(s.message.GetReferenceTaskIds()[i])
+			}
+			return sent{}, storeError(id, err)
+		}
+	}
+	id, a, err := h.resolve(s.tenant)
+	if err != nil {
+		return sent{}, err
+	}
+	acc := s.accepted
+	acc.TaskId, acc.Agent, acc.Owner, acc.Seed = newID(), id, who.Owner(), rand.Int64() //nolint:gosec // jitter, not a secret
+	acc.Pins = &teamv1.Pins{Code: h.c.Version}
+	acc.MayReplyDirectly = acc.MayReplyDirectly && mayReplyDirectly(ctx, a)
+	digest := digestOf(id, s.message)
+	acc.Message = proto.CloneOf(s.message)
+	if acc.Message.GetContextId() == "" {
+		acc.Message.ContextId = newID()
+	}
+	root, existed, err := h.c.Store.Create(ctx, New{Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest})
+	if err != nil {
+		return sent{}, storeError(root, err)
+	}
+	if !existed {
+		h.c.Wake(root)
+	}
+	return sent{key: Key{acc.Owner, root}}, nil
+}
+
+// mayReplyDirectly asks an agent that is no team whether a message may do.
+func mayReplyDirectly(ctx context.Context, a agent.Agent) bool {
+	if _, team := a.(agent.Composite); team {
+		return false
+	}
+	info, err := a.Info(ctx)
+	return err == nil && info.GetMayReplyDirectly()
+}
+
+// digestOf tells a repetition from another message: the binding does not count.
+func digestOf(id string, m *a2av1.Message) []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		b = nil
+	}
+	sum := sha256.Sum256(append([]byte(id+"\x00"), b...))
+	return sum[:]
+}
+
+// followUp leaves a message for a task: the answer to a question, or something
+// its agent sees at its next decision.
+func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, error) {
+	id := s.message.GetTaskId()
+	root, scope := agent.SplitTask(id)
+	f, err := h.fold(ctx, Key{who.Owner(), root}, "")
+	if err != nil {
+		return sent{}, err
+	}
+	if scope != "" {
+		if child, err := h.fold(ctx, Key{who.Owner(), root}, scope); err != nil || !child.Exists() {
+			return sent{}, TaskNotFound(id)
+		}
+	}
+	if !h.serves(f, s.tenant, scope) {
+		return sent{}, TaskNotFound(id)
+	}
+	if c := s.message.GetContextId(); c != "" && c != f.ContextID() {
+		return sent{}, Invalid(Violation{"message.contextId", "is not the context of the task; leave it out, or send " + f.ContextID()})
+	}
+	if f.Terminal() {
+		return sent{}, storeError(id, ErrTerminal)
+	}
+	in, err := f.inbound(who, s, scope)
+	if err != nil {
+		return sent{}, err
+	}
+	n, _, err := h.c.Store.Put(ctx, Key{who.Owner(), root}, in, digestOf(id, s.message))
+	if err != nil {
+		return sent{}, storeError(id, err)
+	}
+	h.c.Wake(root)
+	return sent{key: Key{who.Owner(), id}, inbound: n}, nil
+}
+
+// serves reports whether a tenant fits a task: none, the root's agent, or the
+// child's own.
+func (h *Handler) serves(f *Fold, tenant, scope string) bool {
+	if tenant == "" || tenant == f.Agent() {
+		return true
+	}
+	path := f.paths[scope]
+	return scope != "" && path[strings.LastIndexByte(path, '/')+1:] == tenant
+}
+
+// inbound is a follow-up as the inbox takes it: an answer when something was
+// asked, else a message.
+func (f *Fold) inbound(who Caller, s *send, scope string) (*teamv1.Inbound, error) {
+	m := f.placed(s.message)
+	in := &teamv1.Inbound{Key: s.key}
+	q, err := f.question(s.question, scope)
+	switch {
+	case err != nil:
+		return nil, err
+	case q != nil:
+		_, in.Scope = agent.SplitTask(q.GetDelegationId())
+		in.Kind = &teamv1.Inbound_Answered{Answered: &teamv1.Answered{Question: q.GetQuestion(), Message: m, By: who.Owner()}}
+	default:
+		in.Kind = &teamv1.Inbound_Received{Received: &teamv1.Received{Message: m}}
+	}
+	return in, nil
+}
+
+// question finds the open question that a message answers: the one it names, by
+// its id or its delegation's; one of the child task it is sent to; the only one.
+func (f *Fold) question(named, scope string) (*teamv1.Question, error) {
+	var fit []*teamv1.Question
+	for _, q := range f.questions {
+		_, asker := agent.SplitTask(q.GetDelegationId())
+		switch {
+		case named != "" && named != q.GetQuestion() && named != q.GetDelegationId():
+		case !agent.Within(asker, scope):
+		default:
+			fit = append(fit, q)
+		}
+	}
+	switch {
+	case len(fit) == 1:
+		return fit[0], nil
+	case len(fit) == 0 && named == "":
+		return nil, nil
+	}
+	ids := make([]string, len(f.questions))
+	for i, q := range f.questions {
+		ids[i] = q.GetQuestion() + " (" + q.GetPath() + ": " + agent.Text(q.GetMessage()) + ")"
+	}
+	problem := "is needed, since several questions are open: "
+	if len(fit) == 0 {
+		problem = "names no open question; open are: "
+	}
+	return nil, Invalid(Violation{`metadata["` + TeamRunURI + `"].question`, problem + strings.Join(ids, ", ")})
+}

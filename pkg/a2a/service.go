@@ -1,0 +1,217 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// The Agent service over the same tasks: Process enters where SendMessage does.
+
+// Info describes an agent. Errors: AGENT_NOT_FOUND.
+func (h *Handler) Info(ctx context.Context, req *teamv1.InfoRequest) (*teamv1.InfoResponse, error) {
+	id, a, err := h.resolve(req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	info, err := a.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if info.GetId() != id {
+		info = proto.CloneOf(info)
+		info.Id = id
+	}
+	return &teamv1.InfoResponse{Info: info}, nil
+}
+
+// HealthCheck says how an agent is. Errors: AGENT_NOT_FOUND.
+func (h *Handler) HealthCheck(ctx context.Context, req *teamv1.HealthCheckRequest) (*teamv1.HealthCheckResponse, error) {
+	_, a, err := h.resolve(req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	health, err := a.HealthCheck(ctx)
+	if err != nil {
+		health = agent.Unhealthy(agent.AsError(err).Message)
+	}
+	return &teamv1.HealthCheckResponse{
+		Healthy: health.GetHealthy(), Usable: health.GetUsable(), Members: health.GetMembers(), Detail: health.GetDetail(),
+	}, nil
+}
+
+// Process gives an agent one message and waits for its answer. A run that did
+// not succeed is an error with the run's reason; one that asks is
+// INPUT_REQUIRED with the task's id and the question.
+func (h *Handler) Process(ctx context.Context, req *teamv1.ProcessRequest) (*teamv1.ProcessResponse, error) {
+	s, err := h.acceptProcess(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	f, err := h.follow(ctx, s, false)
+	if err != nil {
+		return nil, err
+	}
+	return f.processed()
+}
+
+// processed is the outcome of a run as Process answers it.
+func (f *Fold) processed() (*teamv1.ProcessResponse, error) {
+	if !f.Terminal() {
+		q := f.questions[0]
+		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "the agent asks: %s", agent.Text(q.GetMessage())).
+			With("task_id", f.id()).With("question", q.GetQuestion())
+	}
+	if e := f.ended.GetError(); e != nil {
+		return nil, agent.FromProto(e).With("task_id", f.id())
+	}
+	resp := &teamv1.ProcessResponse{Spent: f.ended.GetSpent(), Transfer: f.ended.GetTransfer()}
+	if f.answer != nil {
+		resp.Message = f.placed(f.answer)
+	}
+	return resp, nil
+}
+
+// acceptProcess checks a call of the Agent service and puts it on record.
+func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest) (sent, error) {
+	var c checker
+	c.id("agentId", req.GetAgentId())
+	c.message(req.GetMessage())
+	c.id("contextId", req.GetContextId())
+	c.id("key", req.GetKey())
+	c.id("taskId", req.GetTaskId())
+	if len(req.GetRecorded()) > 0 || req.GetScope() != "" {
+		c.fault("recorded", "and scope are set by the server alone; leave both out")
+	}
+	for field, isSet := range map[string]bool{
+		"history": len(req.GetHistory()) > 0, "state": len(req.GetState()) > 0, "transfers": len(req.GetTransfers()) > 0,
+	} {
+		if isSet {
+			c.fault(field, "is not supported yet; leave it out")
+		}
+	}
+	if err := c.err(); err != nil {
+		return sent{}, err
+	}
+	who, err := caller(ctx)
+	if err != nil {
+		return sent{}, err
+	}
+	m := proto.CloneOf(req.GetMessage())
+	if req.GetContextId() != "" {
+		m.ContextId = req.GetContextId()
+	}
+	if req.GetTaskId() != "" {
+		m.TaskId = req.GetTaskId()
+	}
+	s := &send{
+		tenant: req.GetAgentId(), message: m, key: req.GetKey(), question: req.GetQuestion(),
+		accepted: &teamv1.Accepted{
+			Path: req.GetPath(), Depth: max(req.GetDepth(), int32(min(agent.Depth(ctx), 1<<20))), //nolint:gosec // bounded
+			Deadline: req.GetDeadline(), Limits: req.GetEnvelope(),
+		},
+	}
+	if s.key == "" {
+		s.key = m.GetMessageId()
+	}
+	return h.put(ctx, who, s)
+}
+
+// ProcessStream is Process with the events of the run as they are recorded,
+// until it ends or waits for people. Owner, pins and claims are left out. It
+// goes on behind req.After.
+func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRequest) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
+	if req.GetRequest() == nil {
+		return nil, Invalid(Violation{"request", "is required"})
+	}
+	s, err := h.acceptProcess(ctx, req.GetRequest())
+	if err != nil {
+		return nil, err
+	}
+	root, scope := agent.SplitTask(s.key.ID)
+	p := &progress{fold: NewFold(root, scope), inbound: s.inbound}
+	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
+		r := h.read(Key{s.key.Owner, root}, 0)
+		defer r.stop()
+		for ev, err := range r.events(ctx) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			over := p.take(ev)
+			public := p.fold.public(ev)
+			if public != nil && ev.GetSeq() > req.GetAfter() && !yield(&teamv1.ProcessStreamResponse{Event: public, TaskId: s.key.ID}, nil) {
+				return
+			}
+			if over {
+				return
+			}
+		}
+	}, nil
+}
+
+// public is an event as another server may see it; nil for one that is not.
+func (f *Fold) public(ev *teamv1.Event) *teamv1.Event {
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Claimed:
+		return nil
+	case *teamv1.Event_Accepted:
+		acc := proto.CloneOf(k.Accepted)
+		acc.Owner, acc.Pins, acc.Seed, acc.Trace = "", nil, 0, nil
+		return &teamv1.Event{Seq: ev.GetSeq(), Time: ev.GetTime(), Scope: ev.GetScope(), Agent: ev.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}}
+	case *teamv1.Event_Ended:
+		if ev.GetScope() != f.scope || k.Ended.GetReplyRef() == 0 {
+			return ev
+		}
+		ended := proto.CloneOf(k.Ended)
+		ended.Result = &teamv1.Ended_Reply{Reply: f.answer}
+		return &teamv1.Event{Seq: ev.GetSeq(), Time: ev.GetTime(), Scope: ev.GetScope(), Agent: ev.GetAgent(), Kind: &teamv1.Event_Ended{Ended: ended}}
+	}
+	return ev
+}
+
+// Cancel ends a task that Process began, named by its id or its key. Errors:
+// TASK_NOT_FOUND.
+func (h *Handler) Cancel(ctx context.Context, req *teamv1.CancelRequest) (*teamv1.CancelResponse, error) {
+	id := req.GetTaskId()
+	if id == "" {
+		var err error
+		if id, err = h.byKey(ctx, req); err != nil {
+			return nil, err
+		}
+	}
+	f, err := h.owned(ctx, req.GetAgentId(), id)
+	if err != nil {
+		return nil, err
+	}
+	if !f.Terminal() {
+		if f, err = h.cancel(ctx, f); err != nil {
+			return nil, err
+		}
+	}
+	return &teamv1.CancelResponse{State: f.State(), Spent: f.ended.GetSpent()}, nil
+}
+
+// byKey finds the task that began with a key.
+func (h *Handler) byKey(ctx context.Context, req *teamv1.CancelRequest) (string, error) {
+	who, err := caller(ctx)
+	if err != nil {
+		return "", err
+	}
+	if req.GetKey() == "" {
+		return "", Invalid(Violation{"taskId", "or key is required"})
+	}
+	id, err := h.c.Store.Sent(ctx, who.Owner(), req.GetKey())
+	if errors.Is(err, ErrNotFound) {
+		return "", TaskNotFound(req.GetKey())
+	}
+	if err != nil {
+		return "", storeError(req.GetKey(), err)
+	}
+	return id, nil
+}

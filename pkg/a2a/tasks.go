@@ -1,0 +1,201 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// GetTask returns a task of the caller: a root, or a delegation by its id
+// root~scope. Errors: TASK_NOT_FOUND, also for a foreign task.
+func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av1.Task, error) {
+	var c checker
+	c.historyLength("historyLength", req.HistoryLength)
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	f, err := h.owned(ctx, req.GetTenant(), req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	return shown(f.Task(), req.HistoryLength), nil
+}
+
+// owned returns the fold of a task of the caller.
+func (h *Handler) owned(ctx context.Context, tenant, id string) (*Fold, error) {
+	var c checker
+	c.needID("id", id)
+	c.id("tenant", tenant)
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	who, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	root, scope := agent.SplitTask(id)
+	f, err := h.fold(ctx, Key{who.Owner(), root}, scope)
+	if err != nil {
+		return nil, notFoundAs(err, id)
+	}
+	if !f.Visible() || !h.serves(f, tenant, scope) && !h.servesChild(ctx, who, f, tenant) {
+		return nil, TaskNotFound(id)
+	}
+	return f, nil
+}
+
+// servesChild reports whether the tenant is the agent of a child task.
+func (h *Handler) servesChild(ctx context.Context, who Caller, f *Fold, tenant string) bool {
+	if f.scope == "" {
+		return false
+	}
+	whole, err := h.fold(ctx, Key{who.Owner(), f.root}, "")
+	return err == nil && h.serves(whole, tenant, f.scope)
+}
+
+// notFoundAs names the id the caller asked for, not its root.
+func notFoundAs(err error, id string) error {
+	var e *Error
+	if errors.As(err, &e) && e.Reason == ReasonTaskNotFound {
+		return TaskNotFound(id)
+	}
+	return err
+}
+
+// shown cuts a task's history to what was asked for: unset is everything up to
+// maxHistory, 0 is none.
+func shown(t *a2av1.Task, history *int32) *a2av1.Task {
+	n := maxHistory
+	if history != nil {
+		n = min(int(*history), maxHistory)
+	}
+	if extra := len(t.GetHistory()) - n; extra > 0 {
+		t.History = t.GetHistory()[extra:]
+	}
+	if n == 0 {
+		t.History = nil
+	}
+	return t
+}
+
+// ListTasks returns a page of the caller's root tasks, newest status first.
+// Errors: INVALID_REQUEST, AGENT_NOT_FOUND for an unknown tenant.
+func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
+	size := defaultPage
+	var c checker
+	c.id("tenant", req.GetTenant())
+	c.id("contextId", req.GetContextId())
+	c.historyLength("historyLength", req.HistoryLength)
+	if req.PageSize != nil {
+		size = int(req.GetPageSize())
+		if size < 1 || size > maxPage {
+			c.fault("pageSize", "is %d; it must be 1 to %d, or left out for %d", size, maxPage, defaultPage)
+		}
+	}
+	if _, known := a2av1.TaskState_name[int32(req.GetStatus())]; !known {
+		c.fault("status", "%d is unknown", req.GetStatus())
+	}
+	if req.GetStatusTimestampAfter() != nil && !req.GetStatusTimestampAfter().IsValid() {
+		c.fault("statusTimestampAfter", "is not a time between the years 1 and 9999")
+	}
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	who, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if req.GetTenant() != "" {
+		if _, err := h.c.Agents.Get(req.GetTenant()); err != nil {
+			return nil, err
+		}
+	}
+	f := Filter{Agent: req.GetTenant(), ContextID: req.GetContextId(), State: req.GetStatus(), PageSize: size, PageToken: req.GetPageToken()}
+	if t := req.GetStatusTimestampAfter(); t != nil {
+		f.StatusAfter = t.AsTime()
+	}
+	page, err := h.c.Store.List(ctx, who.Owner(), f)
+	if err != nil {
+		return nil, storeError("", err)
+	}
+	return listed(page, req, size), nil
+}
+
+// listed is a page as the caller asked for it.
+func listed(page Page, req *a2av1.ListTasksRequest, size int) *a2av1.ListTasksResponse {
+	resp := &a2av1.ListTasksResponse{
+		Tasks: page.Tasks, NextPageToken: page.NextToken, PageSize: int32(size), TotalSize: int32(min(page.Total, 1<<30)), //nolint:gosec // bounded
+	}
+	if resp.Tasks == nil {
+		resp.Tasks = []*a2av1.Task{}
+	}
+	for _, t := range resp.GetTasks() {
+		shown(t, req.HistoryLength)
+		if !req.GetIncludeArtifacts() {
+			t.Artifacts = nil
+		}
+	}
+	return resp
+}
+
+// CancelTask ends a task of the caller and everything below it. It waits for the
+// end up to CancelWait, then answers with the task as it is, cancel_requested in
+// its metadata. A task that is canceled already is returned again. Errors:
+// TASK_NOT_FOUND, TASK_NOT_CANCELABLE.
+func (h *Handler) CancelTask(ctx context.Context, req *a2av1.CancelTaskRequest) (*a2av1.Task, error) {
+	f, err := h.owned(ctx, req.GetTenant(), req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	if f.Terminal() {
+		return canceledBefore(f, req.GetId())
+	}
+	if f, err = h.cancel(ctx, f); err != nil {
+		return nil, err
+	}
+	if f.Terminal() {
+		return canceledBefore(f, req.GetId())
+	}
+	return shown(f.Task(), nil), nil
+}
+
+func canceledBefore(f *Fold, id string) (*a2av1.Task, error) {
+	if f.State() != a2av1.TaskState_TASK_STATE_CANCELED {
+		return nil, TaskNotCancelable(id, f.State())
+	}
+	return shown(f.Task(), nil), nil
+}
+
+// cancel leaves the command for the task's owner and waits for its effect.
+func (h *Handler) cancel(ctx context.Context, f *Fold) (*Fold, error) {
+	who, _ := CallerOf(ctx)
+	root := Key{who.Owner(), f.root}
+	in := &teamv1.Inbound{Scope: f.scope, Key: "cancel/" + f.scope, Kind: &teamv1.Inbound_Commanded{
+		Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL, By: who.Owner()},
+	}}
+	if _, _, err := h.c.Store.Put(ctx, root, in, nil); err != nil && !errors.Is(err, ErrTerminal) {
+		return nil, storeError(f.id(), err)
+	}
+	h.c.Wake(f.root)
+	wait, stop := context.WithTimeout(ctx, h.c.CancelWait)
+	defer stop()
+	r := h.read(root, 0)
+	defer r.stop()
+	now := NewFold(f.root, f.scope)
+	for ev, err := range r.events(wait) {
+		if err != nil {
+			if wait.Err() != nil && ctx.Err() == nil {
+				return now, nil
+			}
+			return nil, err
+		}
+		now.Apply(ev)
+		if now.Terminal() {
+			break
+		}
+	}
+	return now, nil
+}

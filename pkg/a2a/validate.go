@@ -1,0 +1,139 @@
+package a2a
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+)
+
+// Limits of what is accepted. Each is answered with a violation that names it.
+const (
+	maxParts    = 100
+	maxList     = 32       // reference task ids, extensions, output modes
+	maxMetadata = 64 << 10 // bytes
+	maxKeys     = 256      // of metadata
+	maxPage     = 100
+	defaultPage = 50
+	maxHistory  = 100
+)
+
+// idPattern is what ids of callers may look like.
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,128}$`)
+
+// checker gathers violations, so that a caller sees all of them at once.
+type checker struct{ violations []Violation }
+
+func (c *checker) fault(field, format string, args ...any) {
+	c.violations = append(c.violations, Violation{field, fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) err() error {
+	if len(c.violations) == 0 {
+		return nil
+	}
+	return Invalid(c.violations...)
+}
+
+// id checks an id that may be empty.
+func (c *checker) id(field, id string) {
+	if id != "" && !idPattern.MatchString(id) {
+		c.fault(field, "must have 1 to 128 of the characters A-Z a-z 0-9 . _ ~ -")
+	}
+}
+
+// needID checks an id that must be there.
+func (c *checker) needID(field, id string) {
+	if id == "" {
+		c.fault(field, "is required")
+		return
+	}
+	c.id(field, id)
+}
+
+func (c *checker) list(field string, values []string) {
+	if len(values) > maxList {
+		c.fault(field, "has %d entries; at most %d are taken", len(values), maxList)
+	}
+}
+
+func (c *checker) historyLength(field string, n *int32) {
+	if n != nil && *n < 0 {
+		c.fault(field, "is %d; it must be 0 or more, or left out", *n)
+	}
+}
+
+// message checks the message of a send.
+func (c *checker) message(m *a2av1.Message) {
+	if m == nil {
+		c.fault("message", "is required")
+		return
+	}
+	c.needID("message.messageId", m.GetMessageId())
+	c.id("message.contextId", m.GetContextId())
+	c.id("message.taskId", m.GetTaskId())
+	switch m.GetRole() {
+	case a2av1.Role_ROLE_USER:
+	case a2av1.Role_ROLE_UNSPECIFIED:
+		c.fault("message.role", "is required; a client sends ROLE_USER")
+	case a2av1.Role_ROLE_AGENT:
+		c.fault("message.role", "is ROLE_AGENT; a client sends ROLE_USER")
+	default:
+		c.fault("message.role", "%d is unknown; a client sends ROLE_USER", m.GetRole())
+	}
+	c.parts(m.GetParts())
+	c.metadata("message.metadata", m)
+	c.list("message.extensions", m.GetExtensions())
+	c.list("message.referenceTaskIds", m.GetReferenceTaskIds())
+	for i, id := range m.GetReferenceTaskIds() {
+		c.needID("message.referenceTaskIds["+strconv.Itoa(i)+"]", id)
+	}
+}
+
+func (c *checker) parts(parts []*a2av1.Part) {
+	switch {
+	case len(parts) == 0:
+		c.fault("message.parts", "is required; send at least one part, such as {\"text\": \"…\"}")
+	case len(parts) > maxParts:
+		c.fault("message.parts", "has %d entries; at most %d are taken", len(parts), maxParts)
+	}
+	empty := true
+	for i, p := range parts {
+		switch k := p.GetContent().(type) {
+		case nil:
+			c.fault("message.parts["+strconv.Itoa(i)+"]", "has no content; set one of text, raw, url, data")
+			empty = false
+		case *a2av1.Part_Text:
+			empty = empty && k.Text == ""
+		default:
+			empty = false
+		}
+	}
+	if len(parts) > 0 && empty {
+		c.fault("message.parts", "are all empty; send some text or data")
+	}
+}
+
+func (c *checker) metadata(field string, m *a2av1.Message) {
+	s := m.GetMetadata()
+	if len(s.GetFields()) > maxKeys {
+		c.fault(field, "has %d keys; at most %d are taken", len(s.GetFields()), maxKeys)
+	}
+	if n := proto.Size(s); n > maxMetadata {
+		c.fault(field, "has %d bytes; at most %d are taken", n, maxMetadata)
+	}
+}
+
+// send checks a SendMessageRequest.
+func (c *checker) send(req *a2av1.SendMessageRequest) {
+	c.id("tenant", req.GetTenant())
+	c.message(req.GetMessage())
+	conf := req.GetConfiguration()
+	if conf != nil {
+		c.historyLength("configuration.historyLength", conf.HistoryLength)
+	}
+	c.list("configuration.acceptedOutputModes", conf.GetAcceptedOutputModes())
+}

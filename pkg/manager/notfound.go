@@ -1,0 +1,62 @@
+package manager
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// maxSuggest bounds the registry in which a similar id is looked for.
+const maxSuggest = 1000
+
+// notFound names the id and, where it costs little, the id that may be meant.
+func (m *Manager) notFound(id string) error {
+	hint := "see the list of agents for the ids there are"
+	if near := m.nearest(id); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "agent %q not found; %s", clip(id), hint).With("agent", clip(id))
+}
+
+// clip keeps what a caller sent from making an error long.
+func clip(id string) string {
+	const most = 80
+	if len(id) <= most {
+		return strings.ToValidUTF8(id, "?")
+	}
+	return strings.ToValidUTF8(id[:most], "") + "…"
+}
+
+func (m *Manager) nearest(id string) string {
+	if id == "" || len(id) > 63 || m.Len() > maxSuggest {
+		return ""
+	}
+	best, distance := "", 3
+	for _, known := range m.IDs() {
+		if d := editDistance(id, known); d < distance && d < len(known) {
+			best, distance = known, d
+		}
+	}
+	return best
+}
+
+// editDistance is the number of bytes to insert, delete or change.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}

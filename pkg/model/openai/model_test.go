@@ -1,0 +1,246 @@
+package openai_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/fakellm"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/model/modeltest"
+	"github.com/agentteams/team-server/pkg/model/openai"
+	"github.com/agentteams/team-server/pkg/model/scripted"
+)
+
+const key = "sk-test-0123456789"
+
+// client returns a client of its own whose connections end with the test.
+func client(t *testing.T) *http.Client {
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// serve returns a fake with turns for the model that is returned too.
+func serve(t *testing.T, turns ...fakellm.Turn) (*fakellm.Server, *openai.Model) {
+	t.Helper()
+	llm := fakellm.New(t)
+	llm.Script(modeltest.Agent, turns...)
+	return llm, connect(t, openai.Config{BaseURL: llm.URL, Name: modeltest.Agent, APIKey: key, HTTPClient: client(t)})
+}
+
+func connect(t *testing.T, c openai.Config) *openai.Model {
+	t.Helper()
+	m, err := openai.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func collect(t *testing.T, m agent.Model) modeltest.Answer {
+	t.Helper()
+	return modeltest.Collect(t.Context(), t, m, modeltest.Ask("tides"))
+}
+
+func turn(t *testing.T, m agent.Model) *teamv1.Turn {
+	t.Helper()
+	a := collect(t, m)
+	if a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	return a.Turn
+}
+
+func failure(t *testing.T, m agent.Model) *agent.Error {
+	t.Helper()
+	var e *agent.Error
+	if a := collect(t, m); !errors.As(a.Err, &e) {
+		t.Fatalf("error = %v, turn = %v, want an *agent.Error", a.Err, a.Turn)
+	}
+	return e
+}
+
+func TestModel(t *testing.T) {
+	modeltest.Run(t, func(t *testing.T, script string) modeltest.Subject {
+		s, err := scripted.Parse("test.script.yaml", []byte(script))
+		if err != nil {
+			t.Fatal(err)
+		}
+		llm, m := serve(t)
+		llm.Play(s)
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			if err := llm.Quiet(ctx); err != nil {
+				t.Error("the model left a request at work")
+			}
+		})
+		return modeltest.Subject{Model: m, Arrived: func(ctx context.Context, n int) error {
+			return llm.WaitFor(ctx, func(rs []fakellm.Request) bool { return len(rs) >= n })
+		}}
+	})
+}
+
+func TestNewListsEveryFault(t *testing.T) {
+	_, err := openai.New(openai.Config{BaseURL: "http://user:secret@host/v1?key=1", APIKey: "with space", Price: openai.Price{Input: -1}})
+	for _, want := range []string{"name is missing", "base_url", "api_key", "price"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not speak of %s", err, want)
+		}
+	}
+	if strings.Contains(fmt.Sprint(err), "secret") || strings.Contains(fmt.Sprint(err), "with space") {
+		t.Errorf("%v shows a secret", err)
+	}
+	if _, err := openai.New(openai.Config{Name: "x", BaseURL: "ftp://host"}); err == nil {
+		t.Error("ftp is accepted")
+	}
+}
+
+func TestRequest(t *testing.T) {
+	llm := fakellm.New(t)
+	const name = "Qwen/Qwen3-8B:latest@q4"
+	llm.Script(name, fakellm.Turn{Text: "ok", Forever: true})
+	m := connect(t, openai.Config{BaseURL: strings.Replace(llm.URL, "/v1", "/proxy/team%20a/v1/", 1), Name: name, APIKey: key, HTTPClient: client(t)})
+	req := &agent.ModelRequest{
+		Agent: "a", Instructions: "Be brief.", Key: "the-key", Force: "look",
+		Messages: []agent.ModelMessage{
+			{Role: agent.RoleUser, Text: "Hi"},
+			{Role: agent.RoleAssistant, ToolCalls: []*teamv1.ToolCall{{Id: "c1", Name: "look", Arguments: "{bad"}, {Id: "c2", Name: "look"}}},
+			{Role: agent.RoleTool, CallID: "c1", Text: "no JSON"},
+			{Role: agent.RoleTool, CallID: "c2"},
+			{Role: agent.RoleAssistant},
+			{Role: agent.RoleUser},
+		},
+		Tools: []agent.ToolSpec{{Name: "look", Description: "Looks.", Parameters: json.RawMessage(`{"type":"object"}`)}, {Name: "clock"}},
+	}
+	if a := modeltest.Collect(t.Context(), t, m, req); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	r := llm.Requests()[0]
+	t.Run("R-001-59 the name reaches the endpoint unchanged", func(t *testing.T) {
+		if r.Model != name {
+			t.Errorf("model = %q", r.Model)
+		}
+	})
+	if want := "/proxy/team a/v1/chat/completions"; r.Path != want {
+		t.Errorf("path = %q, want %q", r.Path, want)
+	}
+	if r.Auth != "Bearer "+key || r.Header.Get("Idempotency-Key") != "the-key" {
+		t.Errorf("auth %q, idempotency key %q", r.Auth, r.Header.Get("Idempotency-Key"))
+	}
+	if !r.Stream || !r.IncludeUsage || r.System != "Be brief." || r.ToolChoice != "look" {
+		t.Errorf("request = %+v", r)
+	}
+	want := []fakellm.Message{
+		{Role: "user", Text: "Hi"},
+		{Role: "assistant", Calls: []fakellm.Call{{ID: "c1", Name: "look", Arguments: "{bad"}, {ID: "c2", Name: "look", Arguments: "{}"}}},
+		{Role: "tool", Text: "no JSON", ToolCallID: "c1"},
+		{Role: "tool", Text: "(empty)", ToolCallID: "c2"},
+		{Role: "assistant", Text: "(empty)"},
+		{Role: "user", Text: "(empty)"},
+	}
+	if diff := cmp.Diff(want, r.Messages); diff != "" {
+		t.Errorf("messages:\n%s", diff)
+	}
+	if !strings.Contains(string(r.Body), `{"name":"clock","parameters":{"type":"object","properties":{}}}`) {
+		t.Errorf("body = %s", r.Body)
+	}
+}
+
+func TestNoKeyIsSent(t *testing.T) {
+	llm := fakellm.New(t)
+	llm.Script("local", fakellm.Turn{Text: "ok"})
+	turn(t, connect(t, openai.Config{BaseURL: llm.URL, Name: "local", HTTPClient: client(t)}))
+	if auth, ok := llm.Requests()[0].Header["Authorization"]; ok {
+		t.Errorf("authorization %q is sent without a key", auth)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	llm := fakellm.New(t)
+	llm.Script("m", fakellm.Turn{Text: "a", Usage: &fakellm.Usage{PromptTokens: 1200, CompletionTokens: 300}}, fakellm.Turn{Text: "b", NoUsage: true})
+	m := connect(t, openai.Config{BaseURL: llm.URL, Name: "m", HTTPClient: client(t), Price: openai.Price{Input: 0.25, Output: 2}})
+	for _, want := range []*teamv1.Spent{
+		{InputTokens: 1200, OutputTokens: 300, CostMicros: 900, ModelCalls: 1},
+		{ModelCalls: 1},
+	} {
+		a := collect(t, m)
+		if diff := cmp.Diff(want, a.Spent, protocmp.Transform()); diff != "" || a.Err != nil {
+			t.Errorf("%v\n%s", a.Err, diff)
+		}
+	}
+}
+
+func TestReasoningIsLeftOut(t *testing.T) {
+	_, m := serve(t, fakellm.Turn{Reasoning: "Hmm, tides.", Text: "The Moon."})
+	if got := turn(t, m).GetText(); got != "The Moon." {
+		t.Errorf("text = %q", got)
+	}
+}
+
+// A complete answer leaves its connection for the next one.
+func TestConnectionIsUsedAgain(t *testing.T) {
+	llm, m := serve(t, fakellm.Turn{Text: "ok", Forever: true})
+	for range 5 {
+		turn(t, m)
+	}
+	if err := llm.Quiet(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if busy, idle := llm.Connections(); busy != 0 || idle != 1 {
+		t.Errorf("%d busy and %d idle connections, want one idle", busy, idle)
+	}
+}
+
+func TestBreakClosesTheConnection(t *testing.T) {
+	gate := fakellm.NewGate()
+	llm, m := serve(t, fakellm.Turn{Text: "one two", Chunks: 2, Gate: gate, GateAfter: 1})
+	for chunk, err := range m.Generate(t.Context(), modeltest.Ask("x")) {
+		if err != nil || chunk.Text != "one" {
+			t.Fatalf("got %v, %v", chunk, err)
+		}
+		break
+	}
+	if err := llm.Quiet(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := llm.Requests()[0]; !r.Gone {
+		t.Error("the endpoint was not left")
+	}
+	if busy, idle := llm.Connections(); busy+idle != 0 {
+		t.Errorf("%d busy and %d idle connections, want none", busy, idle)
+	}
+}
+
+func TestOneAttempt(t *testing.T) {
+	llm, m := serve(t, fakellm.Turn{Text: "ok"}, fakellm.Turn{Broken: true, Forever: true})
+	turn(t, m)
+	failure(t, m) // on the same connection, which net/http would use as a reason to try again
+	if n := len(llm.Requests()); n != 2 {
+		t.Errorf("%d requests, want 2", n)
+	}
+}
+
+// answer makes a client whose every request is answered with a body.
+func answer(contentType, body string) *http.Client {
+	return &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+		return &http.Response{
+			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(strings.NewReader(body)),
+		}, nil
+	})}
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

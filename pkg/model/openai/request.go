@@ -1,0 +1,65 @@
+package openai
+
+import (
+	"encoding/json"
+
+	openai "github.com/sashabaranov/go-openai"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// nothing stands for an empty message: endpoints refuse one without content.
+const nothing = "(empty)"
+
+func (m *Model) request(req *agent.ModelRequest) openai.ChatCompletionRequest {
+	r := openai.ChatCompletionRequest{
+		Model: m.name, Stream: true, StreamOptions: &openai.StreamOptions{IncludeUsage: true},
+		Messages: make([]openai.ChatCompletionMessage, 0, len(req.Messages)+1),
+	}
+	if req.Instructions != "" {
+		r.Messages = append(r.Messages, openai.ChatCompletionMessage{Role: openai.ChatMessageRoleSystem, Content: req.Instructions})
+	}
+	for _, msg := range req.Messages {
+		r.Messages = append(r.Messages, message(msg))
+	}
+	for _, t := range req.Tools {
+		r.Tools = append(r.Tools, tool(t))
+	}
+	if req.Force != "" {
+		r.ToolChoice = openai.ToolChoice{Type: openai.ToolTypeFunction, Function: openai.ToolFunction{Name: req.Force}}
+	}
+	return r
+}
+
+func message(m agent.ModelMessage) openai.ChatCompletionMessage {
+	out := openai.ChatCompletionMessage{Role: string(m.Role), Content: m.Text, ToolCallID: m.CallID}
+	for _, c := range m.ToolCalls {
+		out.ToolCalls = append(out.ToolCalls, toolCall(c))
+	}
+	if out.Content == "" && len(out.ToolCalls) == 0 {
+		out.Content = nothing
+	}
+	return out
+}
+
+func toolCall(c *teamv1.ToolCall) openai.ToolCall {
+	arguments := c.GetArguments()
+	if arguments == "" {
+		arguments = "{}"
+	}
+	return openai.ToolCall{
+		ID: c.GetId(), Type: openai.ToolTypeFunction,
+		Function: openai.FunctionCall{Name: c.GetName(), Arguments: arguments},
+	}
+}
+
+func tool(t agent.ToolSpec) openai.Tool {
+	parameters := t.Parameters
+	if len(parameters) == 0 {
+		parameters = json.RawMessage(`{"type":"object","properties":{}}`)
+	}
+	return openai.Tool{Type: openai.ToolTypeFunction, Function: &openai.FunctionDefinition{
+		Name: t.Name, Description: t.Description, Parameters: parameters,
+	}}
+}

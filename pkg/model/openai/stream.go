@@ -1,0 +1,198 @@
+package openai
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	openai "github.com/sashabaranov/go-openai"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// errStopped: the caller wants no more.
+var errStopped = errors.New("stopped")
+
+// turn makes the request and puts the answer together, handing on each piece of
+// text. The connection is closed when it returns.
+func (m *Model) turn(ctx context.Context, req *agent.ModelRequest, text func(string) bool) (*answer, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	rctx, cancel := context.WithCancel(ctx)
+	c := &call{http: m.client, key: req.Key, cancel: cancel}
+	whole := false
+	defer func() { c.close(whole) }()
+	a, err := m.receive(rctx, c, req, text)
+	switch {
+	case errors.Is(err, errStopped):
+		return nil, err
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, m.failure(c, err)
+	}
+	whole = true
+	return a, nil
+}
+
+// receive reads the stream to its end. The library makes the request; its reader
+// is not used: it loses what an endpoint reports within the stream once a
+// comment came before it.
+func (m *Model) receive(ctx context.Context, c *call, req *agent.ModelRequest, text func(string) bool) (*answer, error) {
+	config := m.config
+	config.HTTPClient = c
+	if _, err := openai.NewClientWithConfig(config).CreateChatCompletionStream(ctx, m.request(req)); err != nil {
+		return nil, err
+	}
+	if t, no := c.noStream(); no {
+		return nil, &notStream{t}
+	}
+	a := &answer{}
+	lines := bufio.NewScanner(c.res.Body)
+	lines.Buffer(nil, maxLine)
+	for {
+		data, err := next(lines)
+		if err != nil {
+			return a, a.end(err)
+		}
+		piece, err := a.add(data)
+		if err != nil {
+			return nil, err
+		}
+		if piece != "" && !text(piece) {
+			return nil, errStopped
+		}
+	}
+}
+
+// next returns the data of the next event, or io.EOF after the last one.
+func next(lines *bufio.Scanner) ([]byte, error) {
+	for lines.Scan() && lines.Err() == nil { // with an error it is half a line
+		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
+		data = bytes.TrimSpace(data)
+		switch {
+		case !ok, len(data) == 0:
+			continue
+		case string(data) == "[DONE]":
+			return nil, io.EOF
+		}
+		return data, nil
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	return nil, io.EOF
+}
+
+// chunk is one message of the stream; gateways report what fails behind them in it.
+type chunk struct {
+	openai.ChatCompletionStreamResponse
+	Error *openai.APIError `json:"error"`
+}
+
+// answer is put together from chunks.
+type answer struct {
+	text   strings.Builder
+	calls  []*teamv1.ToolCall
+	places map[int]int // index of a call in the stream, place in calls
+	finish string
+	model  string
+	usage  *openai.Usage
+}
+
+// add takes a chunk and returns the text it adds.
+func (a *answer) add(data []byte) (string, error) {
+	var c chunk
+	if err := json.Unmarshal(data, &c); err != nil {
+		return "", fmt.Errorf("reading the stream: %w", err)
+	}
+	if c.Error != nil {
+		return "", c.Error
+	}
+	if c.Model != "" {
+		a.model = c.Model
+	}
+	if c.Usage != nil {
+		a.usage = c.Usage
+	}
+	text := ""
+	for _, choice := range c.Choices {
+		if choice.Index != 0 {
+			continue
+		}
+		text += choice.Delta.Content + choice.Delta.Refusal
+		for _, call := range choice.Delta.ToolCalls {
+			a.call(call)
+		}
+		if f := choice.FinishReason; f != "" && f != openai.FinishReasonNull {
+			a.finish = string(f)
+		}
+	}
+	a.text.WriteString(text)
+	return text, nil
+}
+
+// call adds a piece of a tool call. Pieces belong together by their index;
+// endpoints that send none, or the same for all, begin each call with an id.
+func (a *answer) call(d openai.ToolCall) {
+	at := len(a.calls) - 1
+	if d.Index != nil {
+		var known bool
+		if at, known = a.places[*d.Index]; !known {
+			at = -1
+		}
+	}
+	if at < 0 || d.ID != "" && a.calls[at].GetId() != "" && d.ID != a.calls[at].GetId() {
+		at = len(a.calls)
+		a.calls = append(a.calls, &teamv1.ToolCall{})
+	}
+	if d.Index != nil {
+		if a.places == nil {
+			a.places = map[int]int{}
+		}
+		a.places[*d.Index] = at
+	}
+	c := a.calls[at]
+	if d.ID != "" {
+		c.Id = d.ID
+	}
+	if c.Name != d.Function.Name { // some repeat it with every piece
+		c.Name += d.Function.Name
+	}
+	c.Arguments += d.Function.Arguments
+}
+
+// end judges how the stream ended. An answer is whole once its finish reason is
+// there, whatever becomes of the connection then.
+func (a *answer) end(err error) error {
+	switch {
+	case a.finish == "error":
+		return errBroken
+	case a.finish != "" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
+		return nil
+	case errors.Is(err, io.EOF):
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// turn is the whole answer.
+func (a *answer) turn(name string) *teamv1.Turn {
+	t := &teamv1.Turn{Text: a.text.String(), ToolCalls: a.calls, FinishReason: a.finish, Model: a.model}
+	if t.Model == "" {
+		t.Model = name
+	}
+	for i, c := range t.ToolCalls {
+		if c.Id == "" { // its result must name one
+			c.Id = fmt.Sprintf("call_%d", i+1)
+		}
+	}
+	return t
+}

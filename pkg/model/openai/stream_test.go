@@ -1,0 +1,100 @@
+package openai_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/fakellm"
+	"github.com/agentteams/team-server/pkg/model/modeltest"
+	"github.com/agentteams/team-server/pkg/model/openai"
+)
+
+// events are the body of a stream with these messages.
+func events(data ...string) string {
+	var b strings.Builder
+	for _, d := range data {
+		b.WriteString("data: " + d + "\n\n")
+	}
+	return b.String()
+}
+
+func delta(d string) string { return `{"choices":[{"index":0,"delta":` + d + `}]}` }
+
+const stop = `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
+
+// What endpoints are known to send.
+func TestDialects(t *testing.T) {
+	for name, c := range map[string]struct {
+		raw  string
+		want *teamv1.Turn
+	}{
+		"no [DONE]":           {events(delta(`{"content":"a"}`), stop), &teamv1.Turn{Text: "a"}},
+		"no space after data": {"data:" + delta(`{"content":"a"}`) + "\n\ndata:" + stop + "\n\ndata:[DONE]\n\n", &teamv1.Turn{Text: "a"}},
+		"CRLF":                {strings.ReplaceAll(events(delta(`{"content":"a"}`), stop, "[DONE]"), "\n", "\r\n"), &teamv1.Turn{Text: "a"}},
+		"keep-alive comments": {strings.Repeat(": processing\n\n", 1000) + events(delta(`{"content":"a"}`), stop), &teamv1.Turn{Text: "a"}},
+		"error null":          {events(`{"error":null,"choices":[{"delta":{"content":"a"}}]}`, stop), &teamv1.Turn{Text: "a"}},
+		"no last newline":     {strings.TrimSpace(events(delta(`{"content":"a"}`), stop)), &teamv1.Turn{Text: "a"}},
+		"null content":        {events(delta(`{"role":"assistant","content":null}`), delta(`{"content":"a"}`), stop), &teamv1.Turn{Text: "a"}},
+		"usage with choices":  {events(`{"usage":{"prompt_tokens":1},"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`), &teamv1.Turn{Text: "a"}},
+		"a second choice":     {events(delta(`{"content":"a"}`), `{"choices":[{"index":1,"delta":{"content":"z"},"finish_reason":"stop"}]}`, stop), &teamv1.Turn{Text: "a"}},
+		"refusal":             {events(delta(`{"refusal":"I cannot."}`), stop), &teamv1.Turn{Text: "I cannot."}},
+		"cut off by length":   {events(`{"choices":[{"delta":{"content":"a"},"finish_reason":"length"}]}`), &teamv1.Turn{Text: "a", FinishReason: "length"}},
+		"its own model name":  {events(`{"model":"m-2026","choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`), &teamv1.Turn{Text: "a", Model: "m-2026"}},
+		"calls without index": {
+			events(delta(`{"tool_calls":[{"id":"1","function":{"name":"f","arguments":"{}"}},{"id":"2","function":{"name":"g","arguments":"{"}}]}`),
+				delta(`{"tool_calls":[{"function":{"arguments":"}"}}]}`), stop),
+			&teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: "1", Name: "f", Arguments: "{}"}, {Id: "2", Name: "g", Arguments: "{}"}}},
+		},
+		"calls with the same index": {
+			events(delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"f","arguments":"{}"}}]}`),
+				delta(`{"tool_calls":[{"index":0,"id":"2","function":{"name":"g","arguments":"{}"}}]}`), stop),
+			&teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: "1", Name: "f", Arguments: "{}"}, {Id: "2", Name: "g", Arguments: "{}"}}},
+		},
+		"id and name in every piece": {
+			events(delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"f","arguments":"{\"a\""}}]}`),
+				delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"f","arguments":":1}"}}]}`), stop),
+			&teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: "1", Name: "f", Arguments: `{"a":1}`}}},
+		},
+		"calls without ids": {
+			events(delta(`{"tool_calls":[{"index":0,"function":{"name":"f"}},{"index":1,"function":{"name":"g"}}]}`), stop),
+			&teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: "call_1", Name: "f"}, {Id: "call_2", Name: "g"}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, m := serve(t, fakellm.Turn{Raw: c.raw})
+			if c.want.FinishReason == "" {
+				c.want.FinishReason = "stop"
+			}
+			if c.want.Model == "" {
+				c.want.Model = modeltest.Agent
+			}
+			if diff := cmp.Diff(c.want, turn(t, m), protocmp.Transform()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// FuzzStream: whatever an endpoint sends, there is a turn or an error that a
+// caller may see.
+func FuzzStream(f *testing.F) {
+	f.Add(events(delta(`{"content":"a"}`), stop, "[DONE]"))
+	f.Add(events(delta(`{"tool_calls":[{"index":-1,"id":"1"},{"id":"2","function":{"name":"f","arguments":"{"}}]}`), stop))
+	f.Add(events(`{"error":{"message":"x","code":502}}`, "[DONE]"))
+	f.Add(events(`{"choices":null,"error":null}`))
+	f.Add(": comment\n\nevent: error\ndata: {\"error\": \"x\"}\n\n")
+	f.Fuzz(func(t *testing.T, body string) {
+		m := connect(t, openai.Config{Name: "m", BaseURL: "http://model.invalid/v1", HTTPClient: answer("text/event-stream", body)})
+		a := collect(t, m)
+		if a.Err == nil && strings.Join(a.Pieces, "") != a.Turn.GetText() {
+			t.Fatalf("the pieces are %q, the turn is %q", a.Pieces, a.Turn.GetText())
+		}
+		if a.Err != nil {
+			failure(t, m)
+		}
+	})
+}

@@ -1,0 +1,88 @@
+package scripted
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/interpreter"
+)
+
+// What an expression may cost: reading an input of a megabyte, not more.
+const (
+	maxExpression = 4096
+	maxCost       = 1_000_000
+)
+
+// words are the variables of a condition.
+func words() []cel.EnvOption {
+	return []cel.EnvOption{
+		cel.Variable("input", cel.StringType),
+		cel.Variable("turn", cel.IntType),
+		cel.Variable("tools", cel.ListType(cel.StringType)),
+		cel.Variable("results", cel.ListType(cel.StringType)),
+	}
+}
+
+func newEnv() (*cel.Env, error) {
+	env, err := cel.NewEnv(append(words(), cel.ParserExpressionSizeLimit(maxExpression), cel.ParserRecursionLimit(50))...)
+	if err != nil {
+		return nil, fmt.Errorf("setting up expressions: %w", err)
+	}
+	return env, nil
+}
+
+// problem is what is wrong with an expression, and where in its text: both
+// count from 0.
+type problem struct {
+	line, col     int
+	message, hint string
+}
+
+// compile checks an expression; all its problems at once.
+func compile(env *cel.Env, text string) (cel.Program, []problem) {
+	ast, issues := env.Compile(text)
+	if issues.Err() != nil {
+		var ps []problem
+		for _, e := range issues.Errors() {
+			ps = append(ps, explain(e))
+		}
+		return nil, ps
+	}
+	if t := ast.OutputType(); !t.IsExactType(cel.BoolType) {
+		return nil, []problem{{message: fmt.Sprintf("when is %s, it must be true or false", t), hint: "for example: turn == 1"}}
+	}
+	program, err := env.Program(ast, cel.CostLimit(maxCost))
+	if err != nil {
+		return nil, []problem{{message: err.Error()}}
+	}
+	return program, nil
+}
+
+var undeclared = regexp.MustCompile(`^undeclared reference to '([^']+)'`)
+
+func explain(e *common.Error) problem {
+	p := problem{line: max(e.Location.Line()-1, 0), col: max(e.Location.Column(), 0), message: strings.Join(strings.Fields(e.Message), " ")}
+	if m := undeclared.FindStringSubmatch(p.message); m != nil {
+		p.message = fmt.Sprintf("no such variable or function %q", m[1])
+		p.hint = meant(m[1], "input", "turn", "tools", "results")
+	}
+	return p
+}
+
+var errCost = errors.New("the condition costs too much to evaluate")
+
+// holds reports whether the condition is true. What reads something that is not
+// there (results[0] before there is one) is not.
+func holds(p cel.Program, v map[string]any) (bool, error) {
+	out, _, err := p.Eval(v)
+	var stopped interpreter.EvalCancelledError
+	if errors.As(err, &stopped) {
+		return false, errCost
+	}
+	return err == nil && out == types.True, nil
+}

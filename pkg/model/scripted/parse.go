@@ -1,0 +1,270 @@
+package scripted
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"cel.dev/cel-go/cel"
+	"go.yaml.in/yaml/v3"
+)
+
+// What a script may hold.
+const (
+	maxFile   = 1 << 20 // bytes
+	maxDelay  = 10 * time.Minute
+	maxChunks = 10_000
+)
+
+// Parse reads a script; file is its name in faults. The error is Faults: all of
+// them at once, except that nothing is looked for behind broken YAML.
+func Parse(file string, data []byte) (*Script, error) {
+	env, err := newEnv()
+	if err != nil {
+		return nil, err
+	}
+	p := &parser{file: file, env: env}
+	s := &Script{file: file, agents: map[string][]*entry{}}
+	if root := p.root(data); root != nil {
+		p.script(root, s)
+	}
+	if len(p.faults) > 0 {
+		p.faults.sort()
+		return nil, p.faults
+	}
+	return s, nil
+}
+
+// parser walks the nodes of a file and collects what is wrong.
+type parser struct {
+	file   string
+	lines  []string
+	env    *cel.Env
+	faults Faults
+}
+
+func (p *parser) faultAt(line, col int, hint, format string, args ...any) {
+	p.faults = append(p.faults, Fault{File: p.file, Line: line, Col: col, Message: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+func (p *parser) fault(n *yaml.Node, hint, format string, args ...any) {
+	p.faultAt(n.Line, n.Column, hint, format, args...)
+}
+
+// root returns the one document of the file.
+func (p *parser) root(data []byte) *yaml.Node {
+	switch {
+	case len(data) > maxFile:
+		p.faultAt(1, 1, "", "the file has %d bytes, a script has at most %d", len(data), maxFile)
+		return nil
+	case !utf8.Valid(data):
+		p.faultAt(1, 1, "save it as UTF-8", "the file is not UTF-8 text")
+		return nil
+	}
+	p.lines = strings.Split(string(data), "\n")
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var first, second yaml.Node
+	if err := dec.Decode(&first); errors.Is(err, io.EOF) {
+		p.faultAt(1, 1, "a script starts with: agents:", "the file is empty")
+		return nil
+	} else if err != nil {
+		p.syntax(err)
+		return nil
+	}
+	if err := dec.Decode(&second); err == nil {
+		p.fault(&second, "", "a second document begins here; a script is one")
+	} else if !errors.Is(err, io.EOF) {
+		p.syntax(err)
+	}
+	return first.Content[0]
+}
+
+var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+
+// syntax reports where the YAML parser stopped; it knows the line only.
+func (p *parser) syntax(err error) {
+	line, message := 1, err.Error()
+	if m := yamlLine.FindStringSubmatch(message); m != nil {
+		message = m[2]
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			line = min(max(n, 1), len(p.lines))
+		}
+	}
+	p.faultAt(line, indent(p.lines[line-1])+1, "check the indentation, brackets and quotes here and in the line above", "not YAML: %s", message)
+}
+
+// script reads the root: agents, and for each a list of entries.
+func (p *parser) script(root *yaml.Node, s *Script) {
+	agents := p.fields(root, "a script", "agents")["agents"]
+	switch {
+	case agents == nil:
+		if len(p.faults) == 0 {
+			p.fault(root, "a script starts with: agents:", "agents are missing")
+		}
+	case p.is(agents, yaml.MappingNode, "agents", "ids, each with a list of entries"):
+		if len(agents.Content) == 0 {
+			p.fault(agents, "for example: writer: [{text: Hello}]", "agents are empty")
+		}
+		for id, list := range p.pairs(agents) {
+			s.agents[id] = p.entries(id, list)
+		}
+	}
+}
+
+func (p *parser) entries(id string, list *yaml.Node) []*entry {
+	what := fmt.Sprintf("agent %q", id)
+	if !p.is(list, yaml.SequenceNode, what, "a list of entries") {
+		return nil
+	}
+	if len(list.Content) == 0 {
+		p.fault(list, "for example: [{text: Hello}]", "%s has no entries", what)
+	}
+	var entries []*entry
+	always := 0
+	for _, n := range list.Content {
+		if always > 0 {
+			p.fault(n, "give that one a when, or put it last", "this entry is never played: the one in line %d always matches", always)
+		}
+		before := len(p.faults)
+		e := p.entry(n)
+		if e.when == nil && len(p.faults) == before {
+			always = n.Line
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// entry reads one entry. What is wrong with it is a fault, so that it is never played.
+func (p *parser) entry(n *yaml.Node) *entry {
+	e := &entry{line: n.Line, chunks: 1}
+	before := len(p.faults)
+	f := p.fields(n, "an entry", "when", "text", "tool_calls", "error", "delay_ms", "chunks")
+	if v := f["when"]; v != nil {
+		e.when = p.condition(v)
+	}
+	if v := f["text"]; v != nil {
+		e.text = p.template(v, "text")
+	}
+	if v := f["tool_calls"]; v != nil {
+		e.calls = p.calls(v)
+	}
+	if v := f["error"]; v != nil {
+		e.fail = p.failure(v)
+	}
+	if v := f["delay_ms"]; v != nil {
+		e.delay = p.millis(v, "delay_ms")
+	}
+	if v := f["chunks"]; v != nil {
+		e.chunks = p.number(v, "chunks", 1, maxChunks)
+	}
+	p.combination(n, f, len(p.faults) == before)
+	return e
+}
+
+// combination refuses keys that mean nothing together.
+func (p *parser) combination(n *yaml.Node, f map[string]*yaml.Node, sound bool) {
+	switch {
+	case f["error"] != nil:
+		for _, k := range []string{"text", "tool_calls", "chunks"} {
+			if f[k] != nil {
+				p.fault(f[k], "make it an entry of its own", "an entry with an error has no %s", k)
+			}
+		}
+	case f["chunks"] != nil && f["text"] == nil:
+		p.fault(f["chunks"], "", "chunks without a text")
+	case f["text"] == nil && f["tool_calls"] == nil && sound:
+		p.fault(n, "", "an entry needs a text, tool_calls or an error")
+	}
+}
+
+func (p *parser) condition(n *yaml.Node) cel.Program {
+	if !p.is(n, yaml.ScalarNode, "when", "an expression") {
+		return nil
+	}
+	program, problems := compile(p.env, n.Value)
+	for _, pr := range problems {
+		line, col := p.inside(n, pr)
+		p.faultAt(line, col, pr.hint, "%s", pr.message)
+	}
+	return program
+}
+
+// inside finds the place of a problem in the file, as far as the quoting lets
+// it be known; else it is where the expression begins.
+func (p *parser) inside(n *yaml.Node, pr problem) (line, col int) {
+	if n.Style&yaml.LiteralStyle != 0 {
+		if line = n.Line + 1 + pr.line; line <= len(p.lines) {
+			return line, indent(p.lines[line-1]) + 1 + pr.col
+		}
+	}
+	simple := pr.line == 0 && n.Style&yaml.FoldedStyle == 0 && !strings.Contains(n.Value, "\n")
+	switch quoted := n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0; {
+	case !simple, quoted && strings.ContainsAny(n.Value, `'"\`) && !p.verbatim(n):
+		return n.Line, n.Column
+	case quoted:
+		return n.Line, n.Column + 1 + pr.col
+	}
+	return n.Line, n.Column + pr.col
+}
+
+// verbatim reports whether a quoted value stands in its line as it is.
+func (p *parser) verbatim(n *yaml.Node) bool {
+	line := []rune(p.lines[n.Line-1])
+	return n.Column <= len(line) && strings.HasPrefix(string(line[n.Column:]), n.Value)
+}
+
+func (p *parser) calls(n *yaml.Node) []call {
+	if !p.is(n, yaml.SequenceNode, "tool_calls", "a list of calls") {
+		return nil
+	}
+	if len(n.Content) == 0 {
+		p.fault(n, "for example: [{name: search, arguments: {query: tides}}]", "tool_calls are empty")
+	}
+	calls := make([]call, len(n.Content))
+	for i, c := range n.Content {
+		f := p.fields(c, "a tool call", "name", "arguments")
+		if f == nil {
+			continue
+		}
+		if f["name"] == nil {
+			p.fault(c, "for example: {name: search}", "a tool call needs a name")
+		} else if calls[i].name = p.text(f["name"], "name"); calls[i].name == "" {
+			p.fault(f["name"], "", "the name is empty")
+		}
+		calls[i].raw, calls[i].value = p.arguments(f["arguments"])
+	}
+	return calls
+}
+
+func (p *parser) failure(n *yaml.Node) *Failure {
+	f := p.fields(n, "error", "status", "reason", "message", "retry_after_ms")
+	e := &Failure{}
+	if v := f["status"]; v != nil {
+		e.Status = p.number(v, "status", 400, 599)
+	} else if f != nil {
+		p.fault(n, "for example: {status: 429}", "an error needs a status, 400 to 599")
+	}
+	if v := f["reason"]; v != nil {
+		if e.Reason = p.text(v, "reason"); !reason.MatchString(e.Reason) {
+			p.fault(v, "for example: UNAVAILABLE", "a reason is a word in capitals")
+		}
+	}
+	if v := f["message"]; v != nil {
+		e.Message = p.text(v, "message")
+	}
+	if v := f["retry_after_ms"]; v != nil {
+		e.RetryAfter = p.millis(v, "retry_after_ms")
+	}
+	return e
+}
+
+var reason = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,62}$`)
+
+func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }

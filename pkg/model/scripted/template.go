@@ -1,0 +1,53 @@
+package scripted
+
+import (
+	"regexp"
+	"strings"
+)
+
+// placeholder is {{name}}.
+var placeholder = regexp.MustCompile(`\{\{\s*([^{}]*?)\s*\}\}`)
+
+// unknownPlaceholder returns the first placeholder of a text that has no meaning.
+func unknownPlaceholder(text string) (string, bool) {
+	for _, m := range placeholder.FindAllStringSubmatch(text, -1) {
+		if m[1] != "input" && m[1] != "results" {
+			return m[1], true
+		}
+	}
+	return "", false
+}
+
+// fill puts what was said into a text.
+func (s *said) fill(text string) string {
+	if !strings.Contains(text, "{{") {
+		return text
+	}
+	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
+		if placeholder.FindStringSubmatch(m)[1] == "input" {
+			return s.input
+		}
+		return strings.Join(s.results, "\n")
+	})
+}
+
+// fillAll does so in every text of a JSON value, and leaves the value as it is.
+func (s *said) fillAll(v any) any {
+	switch v := v.(type) {
+	case string:
+		return s.fill(v)
+	case []any:
+		filled := make([]any, len(v))
+		for i, e := range v {
+			filled[i] = s.fillAll(e)
+		}
+		return filled
+	case map[string]any:
+		filled := make(map[string]any, len(v))
+		for k, e := range v {
+			filled[k] = s.fillAll(e)
+		}
+		return filled
+	}
+	return v
+}

@@ -1,0 +1,217 @@
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"iter"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// The bindings of A2A, as cards name them.
+const (
+	BindingGRPC    = "GRPC"
+	BindingREST    = "HTTP+JSON"
+	BindingJSONRPC = "JSONRPC"
+)
+
+// A2AConfig configures an A2A agent. Card is required.
+type A2AConfig struct {
+	// ID is the agent's id here; it names the agent in errors and in its Info.
+	ID string
+	// Card is the URL of the agent's card, ending in .json, or the base URL
+	// below which it is at /.well-known/agent-card.json.
+	Card string
+	// Token is sent as bearer token to the origin of Card and to Origins. What
+	// the card offers elsewhere is not used then.
+	Token string
+	// Origins that get the token too: https://host:port, or host:port.
+	Origins []string
+	// Prefer orders the bindings; others are not used. Empty is the card's order.
+	Prefer []string
+	// TLS of HTTPS and gRPC connections; nil is Egress's own.
+	TLS *tls.Config
+	// Egress makes the connections; nil is a dialer that allows every address.
+	Egress *egress.Dialer
+	// InfoTTL is how long the card is kept; 0 is 60 s (R-000-07). That there is
+	// none is kept half as long.
+	InfoTTL time.Duration
+	// Idle is after how long without an event the task is looked at; 0 is 60 s.
+	Idle time.Duration
+	// CancelWait bounds the wait for the end of a cancelled task; 0 is 30 s.
+	CancelWait time.Duration
+	// PollEvery is the pause before the task is looked at for the second time,
+	// where it is not streamed; it doubles up to PollMost. 0 is 1 s and 10 s.
+	PollEvery, PollMost time.Duration
+	// Log may be nil.
+	Log *zap.Logger
+}
+
+func (c A2AConfig) withDefaults() A2AConfig {
+	setDefault(&c.ID, "remote")
+	setDefault(&c.InfoTTL, time.Minute)
+	setDefault(&c.Idle, time.Minute)
+	setDefault(&c.CancelWait, 30*time.Second)
+	setDefault(&c.PollEvery, time.Second)
+	setDefault(&c.PollMost, max(10*time.Second, c.PollEvery))
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	return c
+}
+
+// A2A is an agent on an A2A 1.0 server, found by its card. Safe for concurrent use.
+type A2A struct {
+	cfg   A2AConfig
+	peer  peer
+	out   *egress.Dialer
+	http  *http.Client
+	cards *cache[*a2av1.AgentCard]
+
+	mu   sync.Mutex
+	link *link // to the interface in use; guarded by mu
+}
+
+var _ agent.Agent = (*A2A)(nil)
+
+// NewA2A returns the agent. It reads the card at the first call.
+func NewA2A(cfg A2AConfig) (*A2A, error) {
+	cfg = cfg.withDefaults()
+	p, err := newPeer(cfg)
+	if err != nil {
+		return nil, err
+	}
+	out, err := newEgress(cfg.Egress)
+	if err != nil {
+		return nil, err
+	}
+	a := &A2A{cfg: cfg, peer: p, out: out, http: out.HTTPClient(), cards: newCache[*a2av1.AgentCard](cfg.InfoTTL, cfg.InfoTTL/2)}
+	if cfg.TLS != nil {
+		a.http = withTLS(a.http, cfg.TLS)
+	}
+	return a, nil
+}
+
+func withTLS(c *http.Client, cfg *tls.Config) *http.Client {
+	t, ok := c.Transport.(*http.Transport)
+	if !ok {
+		return c
+	}
+	own := t.Clone()
+	own.TLSClientConfig = cfg.Clone()
+	return &http.Client{Transport: own, CheckRedirect: c.CheckRedirect}
+}
+
+// Close closes the agent's connections. Calls under way fail.
+func (a *A2A) Close() error {
+	a.http.CloseIdleConnections()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.link == nil {
+		return nil
+	}
+	l := a.link
+	a.link = nil
+	return l.transport.close()
+}
+
+// Info implements agent.Agent: what the card says, at most Config.InfoTTL old,
+// under the id that the agent has here.
+func (a *A2A) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
+	card, err := a.cards.get(ctx, a.fetchCard)
+	if err != nil {
+		return nil, err
+	}
+	return infoOf(a.cfg.ID, card), nil
+}
+
+// HealthCheck implements agent.Agent: healthy is who shows a card with an
+// interface that can be used, and over gRPC says nothing else of itself.
+func (a *A2A) HealthCheck(ctx context.Context) (*teamv1.Health, error) {
+	if _, err := a.cards.renew(ctx, a.fetchCard); err != nil {
+		return nil, err
+	}
+	l, err := a.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if g, ok := l.transport.(*grpcTransport); ok {
+		return g.health(ctx, a.cfg.ID, l.tenant)
+	}
+	return agent.Healthy(), nil
+}
+
+// Process implements agent.Agent. Details of an error CANCELED: remote_task_id,
+// and confirmed, "true" when the peer has ended the task.
+func (a *A2A) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+	return func(yield func(*teamv1.Event, error) bool) {
+		x := newExchange(a, newCall(ctx, req, yield))
+		x.finish(x.work())
+	}
+}
+
+// link is the way to a peer that its card offers.
+type link struct {
+	binding, url, tenant string
+	streaming            bool
+	routing              bool // it takes part in hand-offs
+	transport            transport
+}
+
+// connect returns the link to the interface that the card offers now.
+func (a *A2A) connect(ctx context.Context) (*link, error) {
+	card, err := a.cards.get(ctx, a.fetchCard)
+	if err != nil {
+		return nil, err
+	}
+	i, err := a.peer.choose(card)
+	if err != nil {
+		return nil, err
+	}
+	l := &link{
+		binding: i.GetProtocolBinding(), url: i.GetUrl(), tenant: i.GetTenant(),
+		streaming: card.GetCapabilities().GetStreaming(), routing: declares(card, routingURI),
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if old := a.link; old != nil && old.binding == l.binding && old.url == l.url {
+		l.transport = old.transport
+	} else if l.transport, err = a.newTransport(l); err != nil {
+		return nil, err
+	} else if old != nil {
+		_ = old.transport.close() // the agent has moved: calls under way reattach
+	}
+	a.link = l
+	return l, nil
+}
+
+func (a *A2A) newTransport(l *link) (transport, error) {
+	token := a.cfg.Token
+	switch l.binding {
+	case BindingREST:
+		return &restTransport{http: a.http, base: restBase(l), token: token}, nil
+	case BindingJSONRPC:
+		return &rpcTransport{http: a.http, url: l.url, token: token}, nil
+	}
+	address, secure := a.peer.grpcAddress(l.url)
+	var tlsConfig *tls.Config
+	if secure {
+		tlsConfig = a.out.TLS()
+		if a.cfg.TLS != nil {
+			tlsConfig = a.cfg.TLS.Clone()
+		}
+	}
+	conn, err := dial(address, a.out, tlsConfig)
+	if err != nil {
+		return nil, senseless(a.cfg.ID, "has a card with an address that cannot be used", err)
+	}
+	return &grpcTransport{conn: conn, client: a2av1.NewA2AServiceClient(conn), token: token}, nil
+}

@@ -1,0 +1,325 @@
+package remote_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/fakeagent"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/remote"
+)
+
+const infoTime = 10 * time.Second
+
+func TestA2AInfoComesFromTheCard(t *testing.T) {
+	params, err := structpb.NewStruct(map[string]any{"type": "team", "mode": "workflow", "member_count": "3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fakeagent.New(t, fakeagent.Config{
+		Skills:     []*teamv1.Skill{{Id: "a", Tags: []string{"x"}}, {Id: "b"}, {Id: "a"}},
+		Extensions: []*a2av1.AgentExtension{{Uri: "https://github.com/agentteams/team-server/ext/team-run/v1", Params: params}},
+		Card:       func(c *a2av1.AgentCard) { c.Description = strings.Repeat("long ", 10_000) },
+	})
+	a := newA2A(t, f)
+	for range 3 {
+		info, err := a.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(info.GetCapabilities(), []string{"a", "b"}) || info.GetId() != "far" || info.GetMetadata()["mode"] != "workflow" {
+			t.Errorf("info %v", info)
+		}
+		if n := len(info.GetDescription()); n > 5000 {
+			t.Errorf("a description of %d bytes was taken", n)
+		}
+	}
+	if n := len(f.Requests("Card")); n != 1 {
+		t.Errorf("R-000-07: the card was read %d times, want 1", n)
+	}
+}
+
+func TestA2AChoosesAnInterface(t *testing.T) {
+	tests := []struct {
+		name   string
+		cfg    fakeagent.Config
+		prefer []string
+		method string // header that only this binding has
+		fail   string
+	}{
+		{name: "the card's first", cfg: fakeagent.Config{Bindings: []string{"JSONRPC", "GRPC"}}},
+		{name: "the preferred", cfg: fakeagent.Config{}, prefer: []string{"HTTP+JSON", "GRPC"}},
+		{name: "only another protocol", cfg: fakeagent.Config{Version: "0.3", Bindings: []string{"JSONRPC"}},
+			fail: `agent "far": card read, but it offers only protocol 0.3 over JSONRPC; this server speaks 1.0`},
+		{name: "none preferred", cfg: fakeagent.Config{Bindings: []string{"GRPC"}}, prefer: []string{"JSONRPC"}, fail: "no interface that is preferred"},
+		{name: "an unknown binding", cfg: fakeagent.Config{Bindings: []string{"PIGEON"}}, fail: `only the binding "PIGEON"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := fakeagent.New(t, tt.cfg)
+			a := newA2A(t, f, func(c *remote.A2AConfig) { c.Prefer = tt.prefer })
+			err := newJournal("hello").play(t.Context(), a)
+			if tt.fail == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if e := asError(t, err); !strings.Contains(e.Message, tt.fail) || e.Retry {
+				t.Errorf("error %+v, want %q", e, tt.fail)
+			}
+		})
+	}
+}
+
+// serveCard serves one body as a card.
+func serveCard(t *testing.T, h http.HandlerFunc) *remote.A2A {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	a, err := remote.NewA2A(remote.A2AConfig{ID: "legal", Card: srv.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	return a
+}
+
+func TestCardsThatCannotBeUsed(t *testing.T) {
+	tests := []struct {
+		name, body string
+		status     int
+		want       string
+		retry      bool
+	}{
+		{"of protocol 0.3", `{"name":"x","protocolVersion":"0.3.0","url":"https://x","preferredTransport":"JSONRPC"}`, 200, "it offers only protocol 0.3.0; this server speaks 1.0", false},
+		{"no JSON", `<html>`, 200, "has a card that cannot be read", false},
+		{"too large", `{"name":"` + strings.Repeat("x", 300<<10) + `"}`, 200, "has a card that cannot be read", false},
+		{"not there", ``, 404, "shows no card (HTTP status 404)", false},
+		{"not now", ``, 503, "shows no card (HTTP status 503)", true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a := serveCard(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(tt.status)
+				_, _ = fmt.Fprint(w, tt.body)
+			})
+			_, err := a.Info(t.Context())
+			if e := asError(t, err); !strings.Contains(e.Message, tt.want) || e.Retry != tt.retry || !strings.Contains(e.Message, `"legal"`) {
+				t.Errorf("error %+v, want %q", e, tt.want)
+			}
+		})
+	}
+}
+
+func TestT16_RedirectsOfACard(t *testing.T) {
+	var canary atomic.Int64
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { canary.Add(1) }))
+	defer elsewhere.Close()
+	f := fakeagent.New(t, fakeagent.Config{})
+	t.Run("to another origin", func(t *testing.T) {
+		a := serveCard(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) })
+		if _, err := a.Info(t.Context()); err == nil || canary.Load() != 0 {
+			t.Errorf("error %v, %d calls", err, canary.Load())
+		}
+	})
+	for hops, ok := range map[int]bool{3: true, 4: false} {
+		t.Run(fmt.Sprintf("%d within its origin", hops), func(t *testing.T) {
+			left := hops
+			a := serveCard(t, func(w http.ResponseWriter, r *http.Request) {
+				if left--; left >= 0 {
+					http.Redirect(w, r, fmt.Sprintf("/%d", left), http.StatusFound)
+					return
+				}
+				_, _ = fmt.Fprintf(w, `{"name":"x","supportedInterfaces":[{"url":%q,"protocolBinding":"GRPC","protocolVersion":"1.0"}]}`, f.GRPC())
+			})
+			if _, err := a.Info(t.Context()); (err == nil) != ok {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+// TestT22_TokenIsBoundToItsOrigin: an evil card does not get it sent elsewhere.
+func TestT22_TokenIsBoundToItsOrigin(t *testing.T) {
+	other := fakeagent.New(t, fakeagent.Config{})
+	f := fakeagent.New(t, fakeagent.Config{Token: "secret", Card: func(c *a2av1.AgentCard) {
+		for _, i := range c.GetSupportedInterfaces() {
+			if i.GetProtocolBinding() == remote.BindingREST {
+				i.Url = other.URL() + "/rest"
+			}
+		}
+	}})
+	with := func(origins, prefer []string) *remote.A2A {
+		return newA2A(t, f, func(c *remote.A2AConfig) { c.Token, c.Origins, c.Prefer = "secret", origins, prefer })
+	}
+	err := newJournal("hello").play(t.Context(), with(nil, []string{remote.BindingREST, remote.BindingGRPC}))
+	if e := asError(t, err); !strings.Contains(e.Message, "must not see the token") {
+		t.Errorf("error %+v", e)
+	}
+	if n := len(other.Requests("")); n != 0 {
+		t.Errorf("the other host got %d calls", n)
+	}
+	if err := newJournal("hello").play(t.Context(), with(nil, nil)); err != nil {
+		t.Errorf("JSON-RPC at the card's own origin: %v", err)
+	}
+	if err := newJournal("hello").play(t.Context(), with([]string{f.GRPC()}, []string{remote.BindingGRPC})); err != nil {
+		t.Errorf("gRPC at an origin that was named: %v", err)
+	}
+}
+
+func TestA2ADirectReply(t *testing.T) {
+	for _, w := range ways() {
+		if !w.a2a {
+			continue
+		}
+		t.Run(w.name, func(t *testing.T) {
+			_, a := w.start(t, func(c *fakeagent.Config) { c.Default = fakeagent.Turn{Direct: true, Text: "at once"} })
+			j := newJournal("hello")
+			if err := j.play(t.Context(), a); err != nil {
+				t.Fatal(err)
+			}
+			if agent.Text(j.reply.GetMessage()) != "at once" || len(j.recorded) != 0 {
+				t.Errorf("reply %v, events %v", j.reply, j.recorded)
+			}
+		})
+	}
+}
+
+func TestA2APartsThatAreNoText(t *testing.T) {
+	data := &a2av1.Part{Content: &a2av1.Part_Data{Data: structpb.NewNumberValue(42)}}
+	for _, w := range ways() {
+		if !w.a2a {
+			continue
+		}
+		t.Run(w.name, func(t *testing.T) {
+			_, a := w.start(t, func(c *fakeagent.Config) { c.Default = fakeagent.Turn{Text: "the answer", Parts: []*a2av1.Part{data}} })
+			j := newJournal("hello")
+			if err := j.play(t.Context(), a); err != nil {
+				t.Fatal(err)
+			}
+			parts := j.reply.GetMessage().GetParts()
+			if len(parts) != 2 || parts[0].GetText() != "the answer" || parts[1].GetData().GetNumberValue() != 42 {
+				t.Errorf("parts %v", parts)
+			}
+			if u := last(j, (*teamv1.Event).GetArtifact); len(u.GetArtifact().GetParts()) != 1 || u.GetArtifact().GetArtifactId() == "answer" {
+				t.Errorf("artifact %v", u)
+			}
+		})
+	}
+}
+
+func TestA2AAuthRequired(t *testing.T) {
+	f := fakeagent.New(t, fakeagent.Config{Turns: []fakeagent.Turn{{Auth: "sign in at the desk"}, {Text: "welcome"}}})
+	a := newA2A(t, f)
+	j := newJournal("hello")
+	if err := j.play(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	q := last(j, (*teamv1.Event).GetAsked)
+	if q.GetKind() != teamv1.Asked_KIND_AUTH || agent.Text(q.GetMessage()) != "sign in at the desk" {
+		t.Errorf("asked %v", q)
+	}
+	j.answer("done")
+	if err := j.play(t.Context(), a); err != nil || agent.Text(j.reply.GetMessage()) != "welcome" {
+		t.Errorf("reply %v, error %v", j.reply, err)
+	}
+}
+
+// TestA2APeerThatLostTheTask: only a new effect helps.
+func TestA2APeerThatLostTheTask(t *testing.T) {
+	for _, w := range ways() {
+		if !w.a2a {
+			continue
+		}
+		t.Run(w.name, func(t *testing.T) {
+			f, a := w.start(t, func(c *fakeagent.Config) { c.Default = fakeagent.Turn{Ask: "which?"} })
+			j := newJournal("hello")
+			if err := j.play(t.Context(), a); err != nil {
+				t.Fatal(err)
+			}
+			j.answer("this")
+			f.Down()
+			if err := f.Up(); err != nil {
+				t.Fatal(err)
+			}
+			err := j.play(t.Context(), a)
+			for range 50 { // until the connection is made anew
+				if e := asError(t, err); e.Fresh {
+					break
+				}
+				err = j.play(t.Context(), a)
+			}
+			if e := asError(t, err); !e.Retry || !e.Fresh || !strings.Contains(e.Message, "lost the task") {
+				t.Errorf("error %+v", e)
+			}
+		})
+	}
+}
+
+// TestA2AHandOver: agents that know the extension get the targets and hand over.
+func TestA2AHandOver(t *testing.T) {
+	const uri = "https://github.com/agentteams/team-server/ext/routing/v1"
+	transfer, err := structpb.NewStruct(map[string]any{uri: map[string]any{"transferTo": "legal", "message": "please check"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, declared := range []bool{true, false} {
+		cfg := fakeagent.Config{Default: fakeagent.Turn{Direct: true, Text: "x"}}
+		if declared {
+			cfg.Extensions = []*a2av1.AgentExtension{{Uri: uri}}
+		}
+		f := fakeagent.New(t, cfg)
+		j := newJournal("hello")
+		j.req.Transfers = []*teamv1.TransferTarget{{Id: "legal", Description: "checks"}}
+		if err := j.play(t.Context(), newA2A(t, f)); err != nil {
+			t.Fatal(err)
+		}
+		r := f.Requests("SendStreamingMessage")[0]
+		m := r.Body.(*a2av1.SendMessageRequest).GetMessage() //nolint:forcetypeassert // the fake's
+		if sent := m.GetMetadata().GetFields()[uri] != nil; sent != declared || (len(r.Header["a2a-extensions"]) == 1) != declared {
+			t.Errorf("declared %v: metadata %v, header %v", declared, m.GetMetadata(), r.Header["a2a-extensions"])
+		}
+	}
+	got := remote.TransferOf(transfer)
+	if got.GetTo() != "legal" || got.GetMessage() != "please check" {
+		t.Errorf("transfer %v", got)
+	}
+}
+
+// TestA2ASilentStreamIsLookedAt: a stream that shows nothing is no end of the call.
+func TestA2ASilentStreamIsLookedAt(t *testing.T) {
+	gate := make(chan struct{})
+	f := fakeagent.New(t, fakeagent.Config{Default: fakeagent.Turn{Progress: "working", Gate: gate, Text: "done"}})
+	a := newA2A(t, f, func(c *remote.A2AConfig) { c.Idle = 10 * time.Millisecond })
+	j := newJournal("hello")
+	ended := make(chan error)
+	go func() { ended <- j.play(context.WithoutCancel(t.Context()), a) }()
+	f.Await(t, "GetTask", 2)
+	close(gate)
+	if err := <-ended; err != nil || agent.Text(j.reply.GetMessage()) != "done" {
+		t.Errorf("reply %v, error %v", j.reply, err)
+	}
+}
+
+func TestA2AConfigIsChecked(t *testing.T) {
+	for _, cfg := range []remote.A2AConfig{
+		{}, {Card: "legal.example"}, {Card: "ftp://legal.example"}, {Card: "https://user:pw@legal.example"},
+		{Card: "https://legal.example", Prefer: []string{"PIGEON"}},
+	} {
+		if _, err := remote.NewA2A(cfg); err == nil {
+			t.Errorf("%+v was taken", cfg)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package remote
+
+import (
+	"errors"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+)
+
+// Limits of what a peer's task may hold.
+const (
+	maxArtifacts    = 1000
+	maxArtifactSize = 16 << 20 // bytes, of all artifacts
+)
+
+// artifacts are the artifacts of a peer's task, in the order they came.
+type artifacts struct {
+	order []*artifact
+	size  int
+}
+
+type artifact struct {
+	id       string
+	text     strings.Builder
+	rest     []*a2av1.Part // what is no text
+	size     int
+	metadata *structpb.Struct
+}
+
+// piece is what is new of an artifact's text.
+type piece struct {
+	text  string
+	anew  bool // what was there before does not count
+	first bool // nothing was there before
+}
+
+var errTooMuch = errors.New("sends more than is taken")
+
+// fold adds an update and returns what is new: text, and the other parts.
+func (s *artifacts) fold(u *a2av1.Artifact, add bool) (piece, []*a2av1.Part, error) {
+	a := s.find(u.GetArtifactId())
+	size := proto.Size(u)
+	if !add {
+		s.size -= a.size
+		a.size = 0
+	}
+	s.size += size
+	a.size += size
+	if s.size > maxArtifactSize || len(s.order) > maxArtifacts {
+		return piece{}, nil, errTooMuch
+	}
+	if u.GetMetadata() != nil {
+		a.metadata = u.GetMetadata()
+	}
+	text, rest := split(u.GetParts())
+	if add {
+		p := piece{text: text, first: a.text.Len() == 0}
+		a.text.WriteString(text)
+		a.rest = append(a.rest, rest...)
+		return p, rest, nil
+	}
+	return a.replace(text), a.replaceRest(rest), nil
+}
+
+func (s *artifacts) find(id string) *artifact {
+	for _, a := range s.order {
+		if a.id == id {
+			return a
+		}
+	}
+	a := &artifact{id: id}
+	s.order = append(s.order, a)
+	return a
+}
+
+// replace takes a whole text; where it only grew, the new end is what is new.
+func (a *artifact) replace(text string) piece {
+	old := a.text.String()
+	p := piece{first: old == ""}
+	if added, grew := strings.CutPrefix(text, old); grew {
+		a.text.WriteString(added)
+		p.text = added
+		return p
+	}
+	a.text.Reset()
+	a.text.WriteString(text)
+	p.text, p.anew = text, true
+	return p
+}
+
+// replaceRest returns the parts, or none when they are what was there.
+func (a *artifact) replaceRest(rest []*a2av1.Part) []*a2av1.Part {
+	same := len(rest) == len(a.rest)
+	for i := range rest {
+		same = same && proto.Equal(rest[i], a.rest[i])
+	}
+	if same {
+		return nil
+	}
+	a.rest = rest
+	return rest
+}
+
+// parts is the content of all artifacts: one text, and everything else as it is.
+func (s *artifacts) parts() []*a2av1.Part {
+	var texts []string
+	var rest []*a2av1.Part
+	for _, a := range s.order {
+		if a.text.Len() > 0 {
+			texts = append(texts, a.text.String())
+		}
+		rest = append(rest, a.rest...)
+	}
+	if len(texts) == 0 {
+		return rest
+	}
+	text := &a2av1.Part{Content: &a2av1.Part_Text{Text: strings.Join(texts, "\n\n")}}
+	return append([]*a2av1.Part{text}, rest...)
+}
+
+func (s *artifacts) metadata() []*structpb.Struct {
+	var all []*structpb.Struct
+	for _, a := range s.order {
+		all = append(all, a.metadata)
+	}
+	return all
+}
+
+// split parts into text and everything else.
+func split(parts []*a2av1.Part) (text string, rest []*a2av1.Part) {
+	var b strings.Builder
+	for _, p := range parts {
+		if t, ok := p.GetContent().(*a2av1.Part_Text); ok {
+			b.WriteString(t.Text)
+			continue
+		}
+		rest = append(rest, p)
+	}
+	return b.String(), rest
+}

@@ -1,0 +1,74 @@
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Metadata keys, and headers, of calls to peers.
+const (
+	pathKey          = "team-path" // levels of nesting above the callee (R-000-36)
+	authorizationKey = "authorization"
+	versionKey       = "a2a-version"
+	extensionsKey    = "a2a-extensions"
+
+	// a2aVersion is the protocol that is spoken.
+	a2aVersion = "1.0"
+)
+
+// dial returns a connection that is made at its first use, by out alone.
+func dial(address string, out *egress.Dialer, tlsConfig *tls.Config) (*grpc.ClientConn, error) {
+	creds := insecure.NewCredentials()
+	if tlsConfig != nil {
+		creds = credentials.NewTLS(tlsConfig)
+	}
+	return grpc.NewClient("passthrough:///"+address,
+		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return out.DialContext(ctx, "tcp", addr) }),
+		grpc.WithNoProxy(),
+		grpc.WithTransportCredentials(creds),
+		grpc.WithDisableRetry(), // repeating is the team's business
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxBody)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+			MinConnectTimeout: 3 * time.Second,
+		}),
+		// Pings more often than every 5 minutes make many servers hang up.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Minute, Timeout: 20 * time.Second}),
+	)
+}
+
+// maxBody bounds one message of a peer, in bytes.
+const maxBody = 16 << 20
+
+// outgoing adds the metadata that every call to a peer carries.
+func outgoing(ctx context.Context, token string, depth int) context.Context {
+	kv := []string{pathKey, strconv.Itoa(depth)}
+	if token != "" {
+		kv = append(kv, authorizationKey, "Bearer "+token)
+	}
+	return metadata.AppendToOutgoingContext(ctx, kv...)
+}
+
+// newEgress returns out, or a dialer of its own without limits of its own.
+func newEgress(out *egress.Dialer) (*egress.Dialer, error) {
+	if out != nil {
+		return out, nil
+	}
+	return egress.New(egress.Config{})
+}
+
+// depthOf is how many levels lie above the peer.
+func depthOf(ctx context.Context, sent int32) int { return max(agent.Depth(ctx), int(sent)) }

@@ -1,0 +1,141 @@
+package remote
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// maxText bounds what a peer's text adds to an error, in bytes.
+const maxText = 1024
+
+// failure is a peer's error for our caller: reason, code and text are kept
+// (R-000-27), addresses are not shown. Whether the outcome is known decides over
+// the key of a repetition. Any other error is returned as it is.
+func failure(id string, err error) error {
+	st, ok := status.FromError(err)
+	if !ok || st.Code() == codes.OK {
+		return err
+	}
+	switch st.Code() {
+	case codes.Unavailable, codes.Canceled:
+		if wire.InfoOf(st) == nil {
+			return unreachable(id, err)
+		}
+		return peerError(st, true, false)
+	case codes.DeadlineExceeded:
+		return peerError(st, true, false)
+	case codes.ResourceExhausted:
+		return peerError(st, true, true)
+	case codes.Unauthenticated, codes.PermissionDenied:
+		e := peerError(st, false, true)
+		e.Message = "agent " + strconv.Quote(id) + " refused our credentials; check its auth setting"
+		return e
+	case codes.Internal, codes.Unknown:
+		if wire.InfoOf(st) == nil {
+			return peerError(st, true, false) // as likely the connection's as the agent's
+		}
+	}
+	return peerError(st, false, true)
+}
+
+// peerError is the peer's own error. Errors of the protocol keep their reason.
+func peerError(st *status.Status, retry, fresh bool) *agent.Error {
+	bare := agent.AsError(wire.Error(status.New(st.Code(), st.Message())))
+	e := &agent.Error{Reason: bare.Reason, Code: bare.Code, Message: clip(st.Message()), Retry: retry, Fresh: fresh, Err: st.Err()}
+	if info := wire.InfoOf(st); info != nil {
+		e.Reason, e.Details = clip(info.GetReason()), maps.Clone(info.GetMetadata())
+	}
+	return e
+}
+
+func unreachable(id string, err error) *agent.Error {
+	return &agent.Error{
+		Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Retry: true, Err: err,
+		Message: "agent " + strconv.Quote(id) + " cannot be reached; try again later",
+	}
+}
+
+// broken is the error of a stream that ended without a result.
+func broken(id string) error {
+	return &agent.Error{
+		Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Retry: true,
+		Message: "the connection to agent " + strconv.Quote(id) + " ended before its answer",
+	}
+}
+
+// lost is the error of a task that the peer no longer knows: only a new one helps.
+func lost(id string, err error) error {
+	return &agent.Error{
+		Reason: agent.ReasonUnavailable, Code: agent.CodeAborted, Retry: true, Fresh: true, Err: err,
+		Message: "agent " + strconv.Quote(id) + " has lost the task",
+	}
+}
+
+// isLost reports whether a peer's error says that it does not know a task.
+func isLost(err error) bool {
+	return codeOf(err) == codes.NotFound && reasonOf(err) != agent.ReasonAgentNotFound
+}
+
+// senseless is the error of a peer that breaks the protocol.
+func senseless(id, what string, err error) error {
+	e := agent.Errorf(agent.CodeInternal, reasonInvalidResponse, "agent %q %s", id, what)
+	e.Fresh, e.Err = true, err
+	return e
+}
+
+// reasonInvalidResponse is A2A's word for an answer that follows no rule.
+const reasonInvalidResponse = "INVALID_AGENT_RESPONSE"
+
+// canceled is how a call ends that was cancelled: its details say which task of
+// the peer was to end, and whether the peer confirmed in time.
+func canceled(id, task string, confirmed bool) error {
+	e := &agent.Error{Reason: agent.ReasonCanceled, Code: agent.CodeAborted, Err: agent.ErrCanceled, Fresh: confirmed, Message: "canceled"}
+	if !confirmed {
+		e.Message = "canceled; agent " + strconv.Quote(id) + " has not confirmed it"
+	}
+	if task == "" {
+		return e
+	}
+	return e.With("remote_task_id", task).With("confirmed", strconv.FormatBool(confirmed))
+}
+
+// clip bounds a peer's text and drops what could deceive a terminal.
+func clip(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, s)
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText], "") + "…"
+}
+
+// reasonOf is the reason of a peer's error, by A2A's or our own list.
+func reasonOf(err error) string {
+	st, ok := status.FromError(err)
+	if !ok {
+		return ""
+	}
+	return wire.InfoOf(st).GetReason()
+}
+
+// codeOf is the code of a peer's error; codes.OK where err is none.
+func codeOf(err error) codes.Code {
+	st, ok := status.FromError(err)
+	if !ok {
+		return codes.OK
+	}
+	return st.Code()
+}

@@ -1,0 +1,350 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"slices"
+	"strconv"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// updates is what a peer says of its task.
+type updates = source[*a2av1.StreamResponse]
+
+// exchange is one call of an A2A agent.
+type exchange struct {
+	*call
+	agent    *A2A
+	link     *link
+	bound    *teamv1.Bound // nil until the peer's task is known
+	resumed  bool          // the task was known before this call: its text comes again
+	answered bool          // this call has sent an answer, nothing has come back yet
+	output   artifacts
+}
+
+func newExchange(a *A2A, c *call) *exchange {
+	return &exchange{call: c, agent: a, bound: c.past.bound, resumed: c.past.bound != nil}
+}
+
+func (x *exchange) work() error {
+	ctx := agent.WithDepth(x.ctx, depthOf(x.ctx, x.req.GetDepth()))
+	if x.ctx.Err() != nil {
+		return x.ended(nil)
+	}
+	if err := agent.Commit(x.ctx); err != nil {
+		return err
+	}
+	var err error
+	if x.link, err = x.agent.connect(ctx); err != nil {
+		return x.interrupted(err)
+	}
+	err = x.begin()
+	if err != nil && codeOf(err) != codes.OK && x.ctx.Err() != nil {
+		return context.Cause(x.ctx)
+	}
+	if isLost(err) && x.bound != nil {
+		return lost(x.agent.cfg.ID, err)
+	}
+	return failure(x.agent.cfg.ID, err)
+}
+
+// begin sends what was not sent yet, and follows the task.
+func (x *exchange) begin() error {
+	question, answer := x.pending()
+	switch {
+	case x.bound == nil:
+		return x.converse(x.first())
+	case answer != nil:
+		return x.carryOn(question, answer)
+	}
+	return x.reattach()
+}
+
+// pending returns the newest question, if it has an answer.
+func (x *exchange) pending() (*teamv1.Asked, *teamv1.Answered) {
+	if len(x.past.asked) == 0 {
+		return nil, nil
+	}
+	q := x.past.asked[len(x.past.asked)-1]
+	return q, x.past.answered[q.GetQuestion()]
+}
+
+// carryOn answers the peer's question, unless it has the answer already.
+func (x *exchange) carryOn(question *teamv1.Asked, answer *teamv1.Answered) error {
+	t, err := x.link.transport.task(x.calling(x.ctx), &a2av1.GetTaskRequest{Tenant: x.link.tenant, Id: x.bound.GetTaskId()})
+	if err != nil {
+		return x.interrupted(err)
+	}
+	key := x.answerKey(answer.GetQuestion())
+	if waits(t.GetStatus().GetState()) && !knows(t, key, question) {
+		x.answered = true
+		return x.converse(x.answer(key, answer))
+	}
+	done, err := x.take(&a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: t}})
+	if done || err != nil {
+		return err
+	}
+	return x.reattach()
+}
+
+// knows reports whether a waiting task waits for something else than the answer
+// with a key: it has that, or asks another question.
+func knows(t *a2av1.Task, key string, question *teamv1.Asked) bool {
+	if slices.ContainsFunc(t.GetHistory(), func(m *a2av1.Message) bool { return m.GetMessageId() == key }) {
+		return true
+	}
+	asks := t.GetStatus().GetMessage().GetMessageId()
+	return asks != "" && asks != question.GetMessage().GetMessageId()
+}
+
+func waits(s a2av1.TaskState) bool {
+	return s == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED || s == a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
+}
+
+// first is the message as the peer gets it: the step's key is its id.
+func (x *exchange) first() *a2av1.SendMessageRequest {
+	m := foreign(x.req.GetMessage(), x.key)
+	if x.link.routing && len(x.req.GetTransfers()) > 0 {
+		addRouting(m, x.req.GetTransfers())
+	}
+	return x.request(m)
+}
+
+func (x *exchange) answer(key string, a *teamv1.Answered) *a2av1.SendMessageRequest {
+	m := foreign(a.GetMessage(), key)
+	m.TaskId, m.ContextId = x.bound.GetTaskId(), x.bound.GetContextId()
+	return x.request(m)
+}
+
+func (x *exchange) request(m *a2av1.Message) *a2av1.SendMessageRequest {
+	run := &teamv1.TeamRun{
+		Depth:    int32(depthOf(x.ctx, x.req.GetDepth())), //nolint:gosec // bounded by MaxDepth
+		Deadline: x.req.GetDeadline(), Envelope: x.req.GetEnvelope(),
+	}
+	if t, ok := x.ctx.Deadline(); ok && run.GetDeadline() == nil {
+		run.Deadline = timestamppb.New(t)
+	}
+	return &a2av1.SendMessageRequest{
+		Tenant: x.link.tenant, Message: m, Metadata: teamRunMetadata(run),
+		Configuration: &a2av1.SendMessageConfiguration{HistoryLength: proto.Int32(0), ReturnImmediately: !x.link.streaming},
+	}
+}
+
+// converse sends a message and follows what comes of it.
+func (x *exchange) converse(req *a2av1.SendMessageRequest) error {
+	open := once(func(ctx context.Context) (*a2av1.StreamResponse, error) {
+		resp, err := x.link.transport.send(x.calling(ctx), req)
+		return streamed(resp), err
+	})
+	if x.link.streaming {
+		open = func(ctx context.Context) iter.Seq2[*a2av1.StreamResponse, error] {
+			return x.link.transport.stream(x.calling(ctx), req)
+		}
+	}
+	src := read(x.ctx, open)
+	defer src.close()
+	return x.follow(src)
+}
+
+// calling is the context of a call to the peer.
+func (x *exchange) calling(ctx context.Context) context.Context {
+	ctx = agent.WithDepth(ctx, depthOf(x.ctx, x.req.GetDepth()))
+	if x.link.routing && len(x.req.GetTransfers()) > 0 {
+		ctx = withExtensions(ctx, routingURI)
+	}
+	return ctx
+}
+
+// streamed is an answer as the first response of a stream.
+func streamed(resp *a2av1.SendMessageResponse) *a2av1.StreamResponse {
+	if m := resp.GetMessage(); m != nil {
+		return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Message{Message: m}}
+	}
+	return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: resp.GetTask()}}
+}
+
+// reattach follows the task that is on record. Whoever cannot be subscribed to
+// is looked at: the task may have ended.
+func (x *exchange) reattach() error {
+	if !x.link.streaming {
+		return x.poll(0)
+	}
+	src := read(x.ctx, func(ctx context.Context) iter.Seq2[*a2av1.StreamResponse, error] {
+		return x.link.transport.subscribe(x.calling(ctx), &a2av1.SubscribeToTaskRequest{Tenant: x.link.tenant, Id: x.bound.GetTaskId()})
+	})
+	defer src.close()
+	err := x.follow(src)
+	switch codeOf(err) {
+	case codes.FailedPrecondition, codes.Unimplemented, codes.InvalidArgument:
+		return x.poll(0)
+	}
+	return err
+}
+
+// follow reads until the result or a question. While a stream is silent the task
+// is looked at, and where it ends early from then on.
+func (x *exchange) follow(src *updates) error {
+	for {
+		idle := x.agent.cfg.Idle
+		if x.bound == nil {
+			idle = 0 // giving up could only send again
+		}
+		r, err := src.next(x.ctx, idle)
+		switch {
+		case x.ctx.Err() != nil:
+			return x.ended(src)
+		case errors.Is(err, io.EOF) && x.bound == nil:
+			return broken(x.agent.cfg.ID)
+		case errors.Is(err, io.EOF):
+			return x.poll(1)
+		case errors.Is(err, errIdle):
+			if r, err = x.glance(); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		}
+		done, err := x.take(r)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// poll looks at the task until it ends or asks, after a pause from the round
+// given on.
+func (x *exchange) poll(round int) error {
+	every := x.agent.cfg.PollEvery
+	for ; ; round++ {
+		if round > 0 {
+			_ = pause(x.ctx, every) // the end of ctx is seen below
+			every = min(2*every, x.agent.cfg.PollMost)
+		}
+		if x.ctx.Err() != nil {
+			return x.ended(nil)
+		}
+		r, err := x.glance()
+		if err != nil {
+			return err
+		}
+		done, err := x.take(r)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// glance is a look at the task as a response of a stream.
+func (x *exchange) glance() (*a2av1.StreamResponse, error) {
+	t, err := x.look(x.ctx)
+	if err != nil {
+		return nil, x.interrupted(err)
+	}
+	return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: t}}, nil
+}
+
+func (x *exchange) look(ctx context.Context) (*a2av1.Task, error) {
+	return x.link.transport.task(x.calling(ctx), &a2av1.GetTaskRequest{
+		Tenant: x.link.tenant, Id: x.bound.GetTaskId(), HistoryLength: proto.Int32(0),
+	})
+}
+
+// interrupted is the error of a look at the task, or of the call's end meanwhile.
+func (x *exchange) interrupted(err error) error {
+	if x.ctx.Err() != nil {
+		return x.ended(nil)
+	}
+	return err
+}
+
+// ended ends the call with its context: a cancel goes on to the peer.
+func (x *exchange) ended(src *updates) error {
+	if !x.canceled() {
+		return context.Cause(x.ctx)
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(x.ctx), x.agent.cfg.CancelWait)
+	defer stop()
+	id := x.agent.cfg.ID
+	if x.bound == nil && src == nil {
+		return canceled(id, "", true) // nothing was sent
+	}
+	if x.bound == nil && !x.await(ctx, src) {
+		return canceled(id, "", ctx.Err() == nil) // answered without a task, or refused
+	}
+	return canceled(id, x.bound.GetTaskId(), x.cancelPeer(ctx))
+}
+
+// await reads until the task is known that is to be cancelled.
+func (x *exchange) await(ctx context.Context, src *updates) bool {
+	r, err := src.next(ctx, 0)
+	if err != nil {
+		return false
+	}
+	id, contextID := taskOf(r)
+	if id == "" {
+		return false
+	}
+	x.bound = &teamv1.Bound{Peer: x.peer(), TaskId: id, ContextId: contextID}
+	return true
+}
+
+// cancelPeer ends the peer's task and reports whether that was seen.
+func (x *exchange) cancelPeer(ctx context.Context) bool {
+	if x.link == nil {
+		var err error
+		if x.link, err = x.agent.connect(ctx); err != nil {
+			return false
+		}
+	}
+	req := &a2av1.CancelTaskRequest{Tenant: x.link.tenant, Id: x.bound.GetTaskId()}
+	accepted := false
+	for every := x.agent.cfg.PollEvery; ; every = min(2*every, x.agent.cfg.PollMost) {
+		ask := x.look
+		if !accepted {
+			ask = func(ctx context.Context) (*a2av1.Task, error) { return x.link.transport.cancel(x.calling(ctx), req) }
+		}
+		t, err := ask(ctx)
+		switch code := codeOf(err); {
+		case terminal(t.GetStatus().GetState()), code == codes.NotFound:
+			return true
+		case code == codes.Unimplemented, code == codes.PermissionDenied, code == codes.Unauthenticated:
+			x.agent.cfg.Log.Warn("remote agent does not cancel", zap.String("agent", x.agent.cfg.ID), zap.Error(err))
+			return false
+		case code == codes.FailedPrecondition && !accepted: // it may have ended before
+			accepted = true
+			continue
+		case err == nil:
+			accepted = true
+		}
+		if pause(ctx, every) != nil {
+			return false
+		}
+	}
+}
+
+func (x *exchange) peer() string { return x.agent.peer.card.String() }
+
+// taskOf is the task that a response speaks of.
+func taskOf(r *a2av1.StreamResponse) (id, contextID string) {
+	switch k := r.GetPayload().(type) {
+	case *a2av1.StreamResponse_Task:
+		return k.Task.GetId(), k.Task.GetContextId()
+	case *a2av1.StreamResponse_StatusUpdate:
+		return k.StatusUpdate.GetTaskId(), k.StatusUpdate.GetContextId()
+	case *a2av1.StreamResponse_ArtifactUpdate:
+		return k.ArtifactUpdate.GetTaskId(), k.ArtifactUpdate.GetContextId()
+	}
+	return "", ""
+}
+
+func questionID(n int) string { return "question-" + strconv.Itoa(n) }

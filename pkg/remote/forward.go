@@ -1,0 +1,267 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// take makes of an event of the peer what our record holds of it: output as it
+// is, in our scope; questions as ours; what it decided, started and ended as
+// progress; its result as our reply. It reports true at the end of the call.
+func (p *process) take(resp *teamv1.ProcessStreamResponse) (done bool, err error) {
+	if ours, err := p.meet(resp.GetTaskId()); err != nil || !ours {
+		return false, err
+	}
+	e := resp.GetEvent()
+	if e.GetSeq() != 0 {
+		if e.GetSeq() <= p.cursor {
+			return false, nil
+		}
+		p.cursor = e.GetSeq()
+	}
+	switch k := e.GetKind().(type) {
+	case *teamv1.Event_Delta:
+		return false, p.delta(e, k.Delta)
+	case *teamv1.Event_Artifact:
+		return false, p.artifact(e)
+	case *teamv1.Event_Progress:
+		return false, p.forward(e, e)
+	case *teamv1.Event_Asked:
+		p.asked[k.Asked.GetQuestion()] = k.Asked
+	case *teamv1.Event_Answered:
+		p.replies[e.GetSeq()] = k.Answered.GetMessage()
+	case *teamv1.Event_Received:
+		p.replies[e.GetSeq()] = k.Received.GetMessage()
+	case *teamv1.Event_Waiting:
+		if e.GetScope() == "" && !k.Waiting.GetPaused() {
+			return p.park(k.Waiting)
+		}
+	case *teamv1.Event_Decided, *teamv1.Event_Started:
+		return false, p.narrate(e)
+	case *teamv1.Event_Ended:
+		if e.GetScope() == "" {
+			return true, p.result(k.Ended)
+		}
+		p.replies[e.GetSeq()] = k.Ended.GetReply()
+		return false, p.narrate(e)
+	case *teamv1.Event_Reply: // of a peer that keeps no journal
+		if e.GetScope() == "" {
+			return true, p.replied(k.Reply)
+		}
+	}
+	return false, nil
+}
+
+// forward yields an event in our scope.
+func (p *process) forward(theirs, e *teamv1.Event) error {
+	out := proto.CloneOf(e)
+	out.Seq, out.Time, out.Agent = 0, nil, p.pathOf(theirs)
+	if err := p.emit(out); err != nil {
+		return err
+	}
+	if p.since++; p.since >= markEvery {
+		return p.mark()
+	}
+	return nil
+}
+
+// artifact yields a piece of an artifact, unless it is on record from before: a
+// piece that is appended twice would be wrong.
+func (p *process) artifact(e *teamv1.Event) error {
+	if p.skip > 0 {
+		p.skip--
+		return nil
+	}
+	if err := p.forward(e, e); err != nil {
+		return err
+	}
+	return p.mark()
+}
+
+// delta yields streamed text. Text that comes again after a reattachment begins anew.
+func (p *process) delta(theirs *teamv1.Event, d *teamv1.Delta) error {
+	d = proto.CloneOf(d)
+	if p.texts != nil && !p.texts[d.GetArtifactId()] {
+		p.texts[d.GetArtifactId()] = true
+		d.Restart = true
+	}
+	return p.emit(&teamv1.Event{Agent: p.pathOf(theirs), Kind: &teamv1.Event_Delta{Delta: d}})
+}
+
+// pathOf is ours, then theirs.
+func (p *process) pathOf(e *teamv1.Event) string {
+	if e.GetAgent() == "" {
+		return agent.Path(p.req)
+	}
+	return agent.Path(p.req) + "/" + e.GetAgent()
+}
+
+// narrate yields a step of the peer as progress.
+func (p *process) narrate(e *teamv1.Event) error {
+	m := agent.NewMessage(narration(e))
+	m.MessageId = p.run.ID(p.req.GetScope(), "narration/"+p.bound.GetTaskId(), e.GetSeq())
+	return p.forward(e, &teamv1.Event{Kind: &teamv1.Event_Progress{Progress: &teamv1.Progress{Message: m}}})
+}
+
+func narration(e *teamv1.Event) string {
+	switch k := e.GetKind().(type) {
+	case *teamv1.Event_Decided:
+		text := "decided: " + plan(k.Decided)
+		if k.Decided.GetReason() != "" {
+			text += " (" + clip(k.Decided.GetReason()) + ")"
+		}
+		return text
+	case *teamv1.Event_Started:
+		return fmt.Sprintf("started, attempt %d", max(1, k.Started.GetAttempt()))
+	case *teamv1.Event_Ended:
+		return "ended: " + outcomeWord(k.Ended.GetOutcome())
+	}
+	return ""
+}
+
+func plan(d *teamv1.Decided) string {
+	var names []string
+	for _, s := range d.GetSteps() {
+		switch {
+		case s.GetMember() != "":
+			names = append(names, s.GetMember())
+		case s.GetName() != "":
+			names = append(names, s.GetName())
+		default:
+			names = append(names, strings.ToLower(strings.TrimPrefix(s.GetKind().String(), "KIND_")))
+		}
+	}
+	switch {
+	case names != nil:
+		return strings.Join(names, ", ")
+	case d.GetAsk() != nil:
+		return "to ask"
+	}
+	return "finished"
+}
+
+func outcomeWord(o teamv1.Outcome) string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(o.String(), "OUTCOME_")), "_", " ")
+}
+
+// park yields the questions that hold the peer up, and how far was read. A
+// Waiting that lists a question with an answer on record is older than the
+// answer: the peer goes on.
+func (p *process) park(w *teamv1.Waiting) (done bool, err error) {
+	for _, q := range w.GetQuestions() {
+		if p.past.answered[p.question(q)] != nil {
+			return false, nil
+		}
+	}
+	open := false
+	for _, q := range w.GetQuestions() {
+		known, err := p.ask(q)
+		if err != nil {
+			return false, err
+		}
+		open = open || known
+	}
+	if !open {
+		return false, senseless(p.agent.cfg.ID, "waits for an answer and shows no question", nil)
+	}
+	return true, p.mark()
+}
+
+// ask yields a question of the peer as ours, and reports whether it is known.
+func (p *process) ask(theirs string) (known bool, err error) {
+	ours := p.question(theirs)
+	if p.past.wasAsked(ours) {
+		return true, nil
+	}
+	q := p.asked[theirs]
+	if q == nil {
+		return false, nil
+	}
+	q = proto.CloneOf(q)
+	q.Question, q.Message = ours, own(q.GetMessage())
+	return true, p.call.asked(q)
+}
+
+// theirs is the peer's id of one of our questions; empty where the peer gave none.
+func (p *process) theirs(ours string) string {
+	theirs := strings.TrimPrefix(ours, agent.Scope(p.req.GetScope(), ""))
+	if strings.HasPrefix(theirs, unnamed) {
+		return ""
+	}
+	return theirs
+}
+
+// unnamed begins the id of a question that the peer gave none.
+const unnamed = "open-"
+
+// result makes our reply of the peer's.
+func (p *process) result(e *teamv1.Ended) error {
+	switch e.GetOutcome() {
+	case teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY, teamv1.Outcome_OUTCOME_UNSPECIFIED:
+	case teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_TIMED_OUT, teamv1.Outcome_OUTCOME_REJECTED,
+		teamv1.Outcome_OUTCOME_CANCELED, teamv1.Outcome_OUTCOME_SKIPPED:
+		return p.unsuccessful(e)
+	}
+	r := &teamv1.Reply{Outcome: e.GetOutcome(), Spent: e.GetSpent(), Evidence: e.GetEvidence(), Warnings: e.GetWarnings()}
+	if t := e.GetTransfer(); t != nil {
+		r.Result = &teamv1.Reply_Transfer{Transfer: t}
+		return p.reply(r)
+	}
+	m, err := p.final(e)
+	if err != nil {
+		return err
+	}
+	if m != nil {
+		r.Result = &teamv1.Reply_Message{Message: own(m)}
+	}
+	return p.reply(r)
+}
+
+func (p *process) replied(r *teamv1.Reply) error {
+	r = proto.CloneOf(r)
+	r.Ref, r.Direct = 0, false
+	if m := r.GetMessage(); m != nil {
+		r.Result = &teamv1.Reply_Message{Message: own(m)}
+	}
+	return p.reply(r)
+}
+
+// final is the message of a result, which may be one that came before; one that
+// came before our cursor is asked for.
+func (p *process) final(e *teamv1.Ended) (*a2av1.Message, error) {
+	ref, ok := e.GetResult().(*teamv1.Ended_ReplyRef)
+	if !ok {
+		return e.GetReply(), nil
+	}
+	if m := p.replies[ref.ReplyRef]; m != nil {
+		return m, nil
+	}
+	ctx, stop := context.WithTimeout(p.ctx, p.agent.cfg.Idle)
+	defer stop()
+	resp, err := p.agent.client.Process(p.agent.outgoing(ctx, p.req.GetDepth()), p.message())
+	return resp.GetMessage(), err
+}
+
+// unsuccessful is the peer's own error (R-000-27). Its outcome is known.
+func (p *process) unsuccessful(e *teamv1.Ended) error {
+	err := agent.FromProto(e.GetError())
+	if err == nil {
+		err = agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed, "agent %q ended: %s", p.agent.cfg.ID, outcomeWord(e.GetOutcome()))
+		switch e.GetOutcome() {
+		case teamv1.Outcome_OUTCOME_TIMED_OUT:
+			err.Code, err.Reason = agent.CodeDeadlineExceeded, agent.ReasonTimeout
+		case teamv1.Outcome_OUTCOME_CANCELED:
+			err.Code, err.Reason = agent.CodeAborted, agent.ReasonCanceled
+		default:
+		}
+	}
+	err.Message, err.Fresh = clip(err.Message), true
+	return err
+}

@@ -1,0 +1,278 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// events is the stream of a peer's task.
+type events = source[*teamv1.ProcessStreamResponse]
+
+// process is one call of an Agent.
+type process struct {
+	*call
+	agent   *Agent
+	bound   *teamv1.Bound // nil until the peer's task is known
+	met     bool          // an event of that task was read
+	cursor  int64         // the last event of the peer that was read
+	skip    int           // pieces of artifacts that are on record already
+	since   int           // events forwarded since the cursor was recorded
+	answers []*teamv1.Answered
+
+	asked   map[string]*teamv1.Asked // by the peer's id
+	replies map[int64]*a2av1.Message // by the peer's sequence
+	texts   map[string]bool          // artifacts whose text streams; kept while catching up
+}
+
+// errOther: the peer works on another task than the one on record.
+var errOther = errors.New("the peer has lost the task")
+
+func newProcess(a *Agent, c *call) *process {
+	p := &process{
+		call: c, agent: a, answers: c.past.answers,
+		asked: map[string]*teamv1.Asked{}, replies: map[int64]*a2av1.Message{},
+	}
+	if b := c.past.bound; b != nil {
+		p.bound, p.cursor, p.skip, p.texts = proto.CloneOf(b), b.GetCursor(), c.past.artifacts, map[string]bool{}
+	}
+	return p
+}
+
+func (p *process) work() error {
+	if p.ctx.Err() != nil {
+		return p.ended(nil)
+	}
+	if err := agent.Commit(p.ctx); err != nil {
+		return err
+	}
+	for {
+		err := p.attend()
+		switch {
+		case errors.Is(err, errIdle):
+			p.agent.cfg.Log.Debug("stream of a remote agent is silent; opening it anew", zap.String("agent", p.agent.cfg.ID))
+		case errors.Is(err, errOther):
+			p.forget()
+		case codeOf(err) == codes.Unimplemented && !p.met:
+			return p.unary()
+		default:
+			return p.failed(err)
+		}
+	}
+}
+
+// failed makes a peer's error one for our caller.
+func (p *process) failed(err error) error {
+	if err != nil && codeOf(err) != codes.OK && p.ctx.Err() != nil {
+		return context.Cause(p.ctx)
+	}
+	if isLost(err) && p.bound != nil {
+		return lost(p.agent.cfg.ID, err)
+	}
+	return failure(p.agent.cfg.ID, err)
+}
+
+// forget starts over with the task that the peer has made of the same key.
+func (p *process) forget() {
+	p.bound, p.cursor, p.skip, p.answers, p.met = nil, 0, 0, nil, false
+}
+
+// attend opens the stream and follows it.
+func (p *process) attend() error {
+	for len(p.answers) > 1 {
+		if err := p.deliver(); err != nil {
+			return err
+		}
+	}
+	src := p.open()
+	defer src.close()
+	return p.follow(src)
+}
+
+// deliver sends the first of several answers: it has arrived when something comes back.
+func (p *process) deliver() error {
+	src := p.open()
+	defer src.close()
+	_, err := src.next(p.ctx, p.agent.cfg.Idle)
+	if p.ctx.Err() != nil {
+		return p.ended(src)
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// open sends the next answer, or the message itself: under the same key it
+// reaches the same task.
+func (p *process) open() *events {
+	req := p.message()
+	if len(p.answers) > 0 {
+		req = p.answer(p.answers[0])
+		p.answers = p.answers[1:]
+	}
+	depth, after := req.GetDepth(), p.cursor
+	return read(p.ctx, received(func(ctx context.Context) (grpc.ServerStreamingClient[teamv1.ProcessStreamResponse], error) {
+		return p.agent.client.ProcessStream(p.agent.outgoing(ctx, depth), &teamv1.ProcessStreamRequest{Request: req, After: after})
+	}))
+}
+
+// message is the call as it crosses the wire: what was on record before stays here.
+func (p *process) message() *teamv1.ProcessRequest {
+	req := &teamv1.ProcessRequest{
+		AgentId:   p.agent.cfg.AgentID,
+		Message:   foreign(p.req.GetMessage(), p.key),
+		ContextId: p.req.GetContextId(),
+		Key:       p.key,
+		TaskId:    p.req.GetTaskId(),
+		Question:  p.req.GetQuestion(),
+		History:   foreignAll(p.req.GetHistory()),
+		State:     p.req.GetState(),
+		Transfers: p.req.GetTransfers(),
+		Path:      p.req.GetPath(),
+		Depth:     int32(depthOf(p.ctx, p.req.GetDepth())), //nolint:gosec // bounded by MaxDepth
+		Envelope:  p.req.GetEnvelope(),
+		Deadline:  p.req.GetDeadline(),
+	}
+	if t, ok := p.ctx.Deadline(); ok && req.GetDeadline() == nil {
+		req.Deadline = timestamppb.New(t)
+	}
+	return req
+}
+
+// answer continues the peer's task with the answer to one of its questions.
+func (p *process) answer(a *teamv1.Answered) *teamv1.ProcessRequest {
+	req := p.message()
+	key := p.answerKey(a.GetQuestion())
+	req.Key, req.Message = key, foreign(a.GetMessage(), key)
+	req.TaskId, req.Question = p.bound.GetTaskId(), p.theirs(a.GetQuestion())
+	req.History, req.State = nil, nil
+	return req
+}
+
+// follow reads until the result, a question, or the end of the stream.
+func (p *process) follow(src *events) error {
+	for {
+		resp, err := src.next(p.ctx, p.agent.cfg.Idle)
+		switch {
+		case p.ctx.Err() != nil:
+			return p.ended(src)
+		case errors.Is(err, io.EOF):
+			return broken(p.agent.cfg.ID)
+		case err != nil:
+			return err
+		}
+		done, err := p.take(resp)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// meet notes the peer's task; of the first response it makes the Bound. Events
+// of any other task are not ours.
+func (p *process) meet(task string) (ours bool, err error) {
+	first := !p.met
+	p.met = true
+	switch {
+	case p.bound == nil && task == "":
+		return false, senseless(p.agent.cfg.ID, "names no task", nil)
+	case p.bound == nil:
+		p.bound = &teamv1.Bound{Peer: p.peer(), TaskId: task}
+		return true, p.bind(proto.CloneOf(p.bound))
+	case task == "" || task == p.bound.GetTaskId():
+		return true, nil
+	case first:
+		return false, errOther
+	}
+	return false, nil
+}
+
+// mark records how far the peer's events have been read, so that what is on
+// record does not come again. Nobody waits for it: what comes again is skipped
+// or only shown twice.
+func (p *process) mark() error {
+	p.since = 0
+	p.bound.Cursor = p.cursor
+	return p.emit(&teamv1.Event{Kind: &teamv1.Event_Bound{Bound: proto.CloneOf(p.bound)}})
+}
+
+// markEvery is how many events are forwarded before the cursor is recorded.
+const markEvery = 32
+
+func (p *process) peer() string {
+	if p.agent.cfg.Address != "" {
+		return p.agent.cfg.Address
+	}
+	return p.agent.cfg.ID
+}
+
+// ended ends the call with its context: a cancel goes on to the peer.
+func (p *process) ended(src *events) error {
+	if !p.canceled() {
+		return context.Cause(p.ctx)
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(p.ctx), p.agent.cfg.CancelWait)
+	defer stop()
+	if p.bound == nil && src != nil {
+		p.await(ctx, src)
+	}
+	if p.bound == nil && src == nil {
+		return canceled(p.agent.cfg.ID, "", true) // nothing was sent
+	}
+	return canceled(p.agent.cfg.ID, p.bound.GetTaskId(), p.cancelPeer(ctx))
+}
+
+// await reads until the task is known that is to be cancelled.
+func (p *process) await(ctx context.Context, src *events) {
+	resp, err := src.next(ctx, 0)
+	if err == nil && resp.GetTaskId() != "" {
+		p.bound = &teamv1.Bound{Peer: p.peer(), TaskId: resp.GetTaskId()}
+	}
+}
+
+// cancelPeer asks the peer to end the task, until it has: by its id or, as long
+// as that is not known, by the key. It reports whether the peer confirmed.
+func (p *process) cancelPeer(ctx context.Context) bool {
+	req := &teamv1.CancelRequest{AgentId: p.agent.cfg.AgentID, TaskId: p.bound.GetTaskId()}
+	if p.bound == nil {
+		req.Key = p.key
+	}
+	for {
+		resp, err := p.agent.client.Cancel(p.agent.outgoing(ctx, p.req.GetDepth()), req)
+		switch code := codeOf(err); {
+		case terminal(resp.GetState()), code == codes.FailedPrecondition:
+			return true
+		case code == codes.NotFound && p.bound != nil:
+			return true
+		case err != nil && code != codes.Unavailable && code != codes.NotFound:
+			p.agent.cfg.Log.Warn("remote agent does not cancel", zap.String("agent", p.agent.cfg.ID), zap.Error(err))
+			return false
+		}
+		if pause(ctx, p.agent.cfg.CancelEvery) != nil {
+			return false
+		}
+	}
+}
+
+// terminal reports whether a task in a state has ended.
+func terminal(s a2av1.TaskState) bool {
+	switch s {
+	case a2av1.TaskState_TASK_STATE_COMPLETED, a2av1.TaskState_TASK_STATE_FAILED,
+		a2av1.TaskState_TASK_STATE_CANCELED, a2av1.TaskState_TASK_STATE_REJECTED:
+		return true
+	case a2av1.TaskState_TASK_STATE_UNSPECIFIED, a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING,
+		a2av1.TaskState_TASK_STATE_INPUT_REQUIRED, a2av1.TaskState_TASK_STATE_AUTH_REQUIRED:
+	}
+	return false
+}

@@ -1,0 +1,98 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+
+	"google.golang.org/grpc/status"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// unary works with a peer that has no ProcessStream: its task becomes known
+// with its answer or its question only.
+func (p *process) unary() error {
+	p.answers = p.past.answers
+	for {
+		resp, err := p.once()
+		switch {
+		case p.ctx.Err() != nil:
+			return err
+		case err == nil && len(p.answers) > 0: // there is another answer to send
+		case err == nil:
+			return p.unaryResult(resp)
+		case reasonOf(err) == agent.ReasonWaitTimeout: // the task goes on: the same key waits on
+		case reasonOf(err) == agent.ReasonInputRequired && len(p.answers) == 0:
+			return p.unaryPark(err)
+		case reasonOf(err) == agent.ReasonInputRequired:
+		default:
+			return p.failed(err)
+		}
+	}
+}
+
+// once makes one call; while it waits a cancel goes to the peer by key.
+func (p *process) once() (*teamv1.ProcessResponse, error) {
+	req := p.message()
+	if len(p.answers) > 0 {
+		req = p.answer(p.answers[0])
+		p.answers = p.answers[1:]
+	}
+	src := read(p.ctx, once(func(ctx context.Context) (*teamv1.ProcessResponse, error) {
+		return p.agent.client.Process(p.agent.outgoing(ctx, req.GetDepth()), req)
+	}))
+	defer src.close()
+	resp, err := src.next(p.ctx, 0)
+	if p.ctx.Err() != nil {
+		return nil, p.unaryEnded()
+	}
+	if errors.Is(err, io.EOF) {
+		return nil, broken(p.agent.cfg.ID)
+	}
+	return resp, err
+}
+
+func (p *process) unaryEnded() error {
+	if !p.canceled() {
+		return context.Cause(p.ctx)
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(p.ctx), p.agent.cfg.CancelWait)
+	defer stop()
+	return canceled(p.agent.cfg.ID, p.bound.GetTaskId(), p.cancelPeer(ctx))
+}
+
+func (p *process) unaryResult(resp *teamv1.ProcessResponse) error {
+	r := &teamv1.Reply{Spent: resp.GetSpent()}
+	switch {
+	case resp.GetTransfer() != nil:
+		r.Result = &teamv1.Reply_Transfer{Transfer: resp.GetTransfer()}
+	case resp.GetMessage() != nil:
+		r.Result = &teamv1.Reply_Message{Message: own(resp.GetMessage())}
+	}
+	return p.reply(r)
+}
+
+// unaryPark yields the question that an error carries.
+func (p *process) unaryPark(err error) error {
+	st, _ := status.FromError(err)
+	details := wire.InfoOf(st).GetMetadata()
+	if _, err := p.meet(details["task_id"]); err != nil {
+		return err
+	}
+	theirs := details["question"]
+	if theirs == "" {
+		theirs = unnamed + strconv.Itoa(len(p.past.asked)+1)
+	}
+	if p.past.wasAsked(p.question(theirs)) {
+		return p.mark()
+	}
+	p.asked[theirs] = &teamv1.Asked{Question: theirs, Kind: teamv1.Asked_KIND_INPUT, Message: agent.NewMessage(clip(st.Message()))}
+	if _, err := p.ask(theirs); err != nil {
+		return err
+	}
+	return p.mark()
+}

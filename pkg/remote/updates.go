@@ -1,0 +1,225 @@
+package remote
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// take makes of a response what our record holds of it, and reports true at the
+// end of the call. What speaks of another task is dropped.
+func (x *exchange) take(r *a2av1.StreamResponse) (done bool, err error) {
+	fresh := !x.answered // of an answer the first response may still show its question
+	x.answered = false
+	if m := r.GetMessage(); m != nil {
+		return true, x.direct(m)
+	}
+	if ours, err := x.meet(taskOf(r)); err != nil || !ours {
+		return false, err
+	}
+	switch k := r.GetPayload().(type) {
+	case *a2av1.StreamResponse_Task:
+		for _, a := range k.Task.GetArtifacts() {
+			if err := x.artifact(a, false, false); err != nil {
+				return false, err
+			}
+		}
+		if !fresh && waits(k.Task.GetStatus().GetState()) {
+			return false, nil
+		}
+		return x.status(k.Task.GetStatus(), k.Task.GetMetadata())
+	case *a2av1.StreamResponse_StatusUpdate:
+		return x.status(k.StatusUpdate.GetStatus(), k.StatusUpdate.GetMetadata())
+	case *a2av1.StreamResponse_ArtifactUpdate:
+		u := k.ArtifactUpdate
+		return false, x.artifact(u.GetArtifact(), u.GetAppend(), u.GetLastChunk())
+	}
+	return false, nil
+}
+
+// meet notes the peer's task; of the first response it makes the Bound.
+func (x *exchange) meet(id, contextID string) (ours bool, err error) {
+	switch {
+	case x.bound != nil:
+		return id == x.bound.GetTaskId(), nil
+	case id == "":
+		return false, senseless(x.agent.cfg.ID, "answers with neither a task nor a message", nil)
+	}
+	x.bound = &teamv1.Bound{Peer: x.peer(), TaskId: id, ContextId: contextID}
+	return true, x.bind(proto.CloneOf(x.bound))
+}
+
+// direct replies with a message that came without a task.
+func (x *exchange) direct(m *a2av1.Message) error {
+	if to := transferOf(m.GetMetadata()); to != nil {
+		return x.reply(&teamv1.Reply{Result: &teamv1.Reply_Transfer{Transfer: to}})
+	}
+	return x.reply(&teamv1.Reply{Result: &teamv1.Reply_Message{Message: own(m)}})
+}
+
+// status handles a state of the task.
+func (x *exchange) status(s *a2av1.TaskStatus, metadata *structpb.Struct) (done bool, err error) {
+	switch s.GetState() {
+	case a2av1.TaskState_TASK_STATE_COMPLETED:
+		return true, x.complete(s, metadata)
+	case a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_REJECTED, a2av1.TaskState_TASK_STATE_CANCELED:
+		return true, x.unsuccessful(s, metadata)
+	case a2av1.TaskState_TASK_STATE_INPUT_REQUIRED:
+		return true, x.ask(teamv1.Asked_KIND_INPUT, s)
+	case a2av1.TaskState_TASK_STATE_AUTH_REQUIRED:
+		return true, x.ask(teamv1.Asked_KIND_AUTH, s)
+	case a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING, a2av1.TaskState_TASK_STATE_UNSPECIFIED:
+	}
+	return false, x.progress(s.GetMessage())
+}
+
+// progress yields a status text, unless it is on record.
+func (x *exchange) progress(m *a2av1.Message) error {
+	if len(m.GetParts()) == 0 {
+		return nil
+	}
+	if id := m.GetMessageId(); id != "" {
+		if x.past.progress[id] {
+			return nil
+		}
+		x.past.progress[id] = true
+	}
+	return x.emit(&teamv1.Event{Kind: &teamv1.Event_Progress{Progress: &teamv1.Progress{Message: own(m)}}})
+}
+
+// ask yields the peer's question as ours.
+func (x *exchange) ask(kind teamv1.Asked_Kind, s *a2av1.TaskStatus) error {
+	m := own(s.GetMessage())
+	if len(m.GetParts()) == 0 {
+		m = agent.NewMessage("more input is needed")
+		if kind == teamv1.Asked_KIND_AUTH {
+			m = agent.NewMessage("authentication is needed")
+		}
+	}
+	return x.asked(&teamv1.Asked{Question: x.question(questionID(len(x.past.asked) + 1)), Kind: kind, Message: m})
+}
+
+// complete replies with the artifacts, or where there are none with the last
+// status text.
+func (x *exchange) complete(s *a2av1.TaskStatus, metadata *structpb.Struct) error {
+	r := &teamv1.Reply{Spent: teamRunOf(metadata).GetSpent()}
+	if to := transferOf(append(x.output.metadata(), metadata, s.GetMessage().GetMetadata())...); to != nil {
+		r.Result = &teamv1.Reply_Transfer{Transfer: to}
+		return x.reply(r)
+	}
+	m := &a2av1.Message{
+		MessageId: x.run.ID(x.req.GetScope(), "reply/"+x.bound.GetTaskId(), 1),
+		Role:      a2av1.Role_ROLE_AGENT, Parts: x.output.parts(),
+	}
+	if len(m.GetParts()) == 0 && s.GetMessage() != nil {
+		m = own(s.GetMessage())
+	}
+	r.Result = &teamv1.Reply_Message{Message: m}
+	return x.reply(r)
+}
+
+// unsuccessful is the peer's own error where it tells it, else its status text.
+// The outcome is known.
+func (x *exchange) unsuccessful(s *a2av1.TaskStatus, metadata *structpb.Struct) error {
+	if e := agent.FromProto(teamRunOf(metadata).GetError()); e != nil {
+		e.Message, e.Fresh = clip(e.Message), true
+		return e
+	}
+	state := strings.ToLower(strings.TrimPrefix(s.GetState().String(), "TASK_STATE_"))
+	e := agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed, "agent %q ended: %s", x.agent.cfg.ID, state)
+	if text := clip(agent.Text(s.GetMessage())); text != "" {
+		e.Message = text
+	}
+	if s.GetState() == a2av1.TaskState_TASK_STATE_CANCELED {
+		e.Reason, e.Code = agent.ReasonCanceled, agent.CodeAborted
+	}
+	e.Fresh, e.Retry = true, s.GetState() == a2av1.TaskState_TASK_STATE_FAILED
+	return e.With("remote_task_id", x.bound.GetTaskId()).With("state", state)
+}
+
+// artifact yields what is new of an artifact: text as it streams, everything
+// else as artifacts of ours.
+func (x *exchange) artifact(a *a2av1.Artifact, add, last bool) error {
+	d, rest, err := x.output.fold(a, add)
+	if err != nil {
+		return senseless(x.agent.cfg.ID, err.Error(), nil)
+	}
+	id := x.run.ID(x.req.GetScope(), "artifact/"+x.bound.GetTaskId()+"/"+a.GetArtifactId(), 1)
+	if d.text != "" || d.anew {
+		delta := &teamv1.Delta{ArtifactId: id, Text: d.text, Restart: d.anew || d.first && x.resumed}
+		if err := x.emit(&teamv1.Event{Kind: &teamv1.Event_Delta{Delta: delta}}); err != nil {
+			return err
+		}
+	}
+	if len(rest) == 0 {
+		return nil
+	}
+	ours := &a2av1.Artifact{ArtifactId: id, Name: a.GetName(), Description: a.GetDescription(), Parts: rest, Metadata: a.GetMetadata()}
+	return x.emit(&teamv1.Event{Kind: &teamv1.Event_Artifact{Artifact: &teamv1.ArtifactUpdate{Artifact: ours, Append: add, LastChunk: last}}})
+}
+
+// teamRunMetadata is what a team-server among the peers wants to know.
+func teamRunMetadata(run *teamv1.TeamRun) *structpb.Struct {
+	b, err := protojson.Marshal(run)
+	if err != nil {
+		return nil
+	}
+	s := &structpb.Struct{}
+	if protojson.Unmarshal(b, s) != nil {
+		return nil
+	}
+	return &structpb.Struct{Fields: map[string]*structpb.Value{teamRunURI: structpb.NewStructValue(s)}}
+}
+
+// teamRunOf is what a team-server among the peers says of its run; nil of any other.
+func teamRunOf(metadata *structpb.Struct) *teamv1.TeamRun {
+	run := &teamv1.TeamRun{}
+	if !extension(metadata, teamRunURI, run) {
+		return nil
+	}
+	return run
+}
+
+// addRouting tells an agent that knows the extension whom it can hand over to.
+func addRouting(m *a2av1.Message, transfers []*teamv1.TransferTarget) {
+	var targets []any
+	for _, t := range transfers {
+		targets = append(targets, map[string]any{"id": t.GetId(), "description": t.GetDescription()})
+	}
+	s, err := structpb.NewStruct(map[string]any{"transfers": targets})
+	if err != nil {
+		return
+	}
+	if m.GetMetadata().GetFields() == nil {
+		m.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	}
+	m.Metadata.Fields[routingURI] = structpb.NewStructValue(s)
+	m.Extensions = append(m.Extensions, routingURI)
+}
+
+// transferOf is the hand-over that one of a reply's metadata asks for, if any does.
+func transferOf(metadata ...*structpb.Struct) *teamv1.Transfer {
+	for _, m := range metadata {
+		r := &teamv1.RoutingReply{}
+		if extension(m, routingURI, r) && r.GetTransferTo() != "" {
+			return &teamv1.Transfer{To: r.GetTransferTo(), Message: r.GetMessage()}
+		}
+	}
+	return nil
+}
+
+// extension reads an extension's metadata into m, and reports whether it is there.
+func extension(metadata *structpb.Struct, uri string, m proto.Message) bool {
+	s := metadata.GetFields()[uri].GetStructValue()
+	if s == nil {
+		return false
+	}
+	b, err := protojson.Marshal(s)
+	return err == nil && protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, m) == nil
+}

@@ -1,0 +1,342 @@
+// Package scripted holds an agent that does what a list of steps says: for
+// demos, tests and trying out. It needs no model and no key.
+package scripted
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Members finds the agents that are called; the agent manager is one.
+type Members interface {
+	// Agent returns the agent registered under id, or an *agent.Error.
+	Agent(id string) (agent.Agent, error)
+}
+
+// Config is what a scripted agent is made of.
+type Config struct {
+	// ID of the agent. Required.
+	ID string
+	// Name for people; default: the ID.
+	Name string
+	// Description says what the agent does.
+	Description string
+	// Skills it offers.
+	Skills []*teamv1.Skill
+	// Steps are done in order on every call. The texts of text, echo and call
+	// are the reply, a line each; without any it is the last answer, else the
+	// input. Required.
+	Steps []*teamv1.ScriptedStep
+	// Members finds what call names. Required with such a step.
+	Members Members
+}
+
+// questionLife is how long a question stays open.
+const questionLife = 7 * 24 * time.Hour
+
+// maxFailing bounds the calls whose failures are counted at the same time.
+const maxFailing = 10_000
+
+// Agent does its steps. Safe for concurrent use.
+//
+// Failures are counted in memory by the call's key: after a crash a step
+// `fail: k` fails k times anew.
+type Agent struct {
+	cfg  Config
+	info *teamv1.AgentInfo
+
+	mu       sync.Mutex
+	failures map[string]int32 // by key of the call and step; guarded by mu
+}
+
+// caller is an Agent that calls others, and so has members.
+type caller struct{ *Agent }
+
+var _ agent.Composite = caller{}
+
+// Members returns the ids of the agents that the steps call.
+func (c caller) Members() []string { return c.calls() }
+
+// New returns a scripted agent. The error names the first fault.
+func New(cfg Config) (agent.Agent, error) {
+	if len(cfg.Steps) == 0 {
+		return nil, invalid("agent %q has no steps", cfg.ID)
+	}
+	for i, s := range cfg.Steps {
+		if s.GetDo() == nil {
+			return nil, invalid("agent %q: steps[%d] says nothing", cfg.ID, i)
+		}
+	}
+	if cfg.Name == "" {
+		cfg.Name = cfg.ID
+	}
+	a := &Agent{cfg: cfg, info: infoOf(cfg), failures: map[string]int32{}}
+	if len(a.calls()) == 0 {
+		return a, nil
+	}
+	if cfg.Members == nil {
+		return nil, invalid("agent %q calls others and has nothing to find them in", cfg.ID)
+	}
+	return caller{a}, nil
+}
+
+func invalid(format string, args ...any) error {
+	return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, format, args...)
+}
+
+func infoOf(cfg Config) *teamv1.AgentInfo {
+	info := &teamv1.AgentInfo{
+		Id: cfg.ID, Name: cfg.Name, Description: cfg.Description, Skills: cfg.Skills,
+		Metadata: map[string]string{"type": "scripted"},
+	}
+	for _, s := range cfg.Skills {
+		info.Capabilities = append(info.Capabilities, s.GetId())
+	}
+	return info
+}
+
+func (a *Agent) calls() []string {
+	var ids []string
+	for _, s := range a.cfg.Steps {
+		if id := s.GetCall(); id != "" && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Info implements agent.Agent.
+func (a *Agent) Info(context.Context) (*teamv1.AgentInfo, error) { return a.info, nil }
+
+// HealthCheck implements agent.Agent: it is healthy (R-000-03).
+func (a *Agent) HealthCheck(context.Context) (*teamv1.Health, error) { return agent.Healthy(), nil }
+
+// Process implements agent.Agent.
+func (a *Agent) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+	return func(yield func(*teamv1.Event, error) bool) {
+		p := &play{agent: a, run: agent.From(ctx), req: req, yield: yield}
+		for i, step := range a.cfg.Steps {
+			if ctx.Err() != nil {
+				yield(nil, context.Cause(ctx))
+				return
+			}
+			if more, err := p.do(ctx, i, step); err != nil {
+				yield(nil, err)
+				return
+			} else if !more {
+				return
+			}
+		}
+		p.reply()
+	}
+}
+
+// play is one call of an agent.
+type play struct {
+	agent  *Agent
+	run    *agent.Run
+	req    *teamv1.ProcessRequest
+	yield  func(*teamv1.Event, error) bool
+	texts  []string
+	answer string
+	chunks int
+	asked  int64
+}
+
+// do makes one step. It reports whether the next one follows: not after a
+// question that is open, and not after the caller left.
+func (p *play) do(ctx context.Context, i int, step *teamv1.ScriptedStep) (more bool, err error) {
+	switch s := step.GetDo().(type) {
+	case *teamv1.ScriptedStep_DelayMs:
+		return true, sleep(ctx, time.Duration(s.DelayMs)*time.Millisecond)
+	case *teamv1.ScriptedStep_Fail:
+		return true, p.fail(i, s.Fail)
+	case *teamv1.ScriptedStep_Chunks:
+		p.chunks = int(s.Chunks)
+	case *teamv1.ScriptedStep_Ask:
+		return p.ask(s.Ask), nil
+	case *teamv1.ScriptedStep_Call:
+		return p.call(ctx, i, s.Call)
+	case *teamv1.ScriptedStep_Echo:
+		p.texts = append(p.texts, agent.Text(p.req.GetMessage()))
+	case *teamv1.ScriptedStep_Text:
+		p.texts = append(p.texts, p.fill(s.Text))
+	}
+	return true, nil
+}
+
+// fill inserts the input and the last answer.
+func (p *play) fill(text string) string {
+	return strings.NewReplacer("{{input}}", agent.Text(p.req.GetMessage()), "{{answer}}", p.answer).Replace(text)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// fail fails the first times of a call.
+func (p *play) fail(i int, times int32) error {
+	key := p.req.GetKey()
+	if key == "" {
+		key = p.req.GetMessage().GetMessageId()
+	}
+	n, failing := p.agent.count(fmt.Sprintf("%s/%d", key, i), times)
+	if !failing {
+		return nil
+	}
+	e := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "agent %q fails as its script says, %d of %d times", p.agent.cfg.ID, n, times)
+	e.Retry = true
+	return e
+}
+
+// count adds a failure of a call, unless it has had all of them.
+func (a *Agent) count(key string, times int32) (n int32, failing bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failures[key] >= times {
+		delete(a.failures, key)
+		return 0, false
+	}
+	if len(a.failures) >= maxFailing {
+		clear(a.failures)
+	}
+	a.failures[key]++
+	return a.failures[key], true
+}
+
+// ask asks people, unless the answer is on record.
+func (p *play) ask(question string) (more bool) {
+	p.asked++
+	id := p.run.ID(p.req.GetScope(), "question", p.asked)
+	open := false
+	for _, ev := range p.req.GetRecorded() {
+		if ev.GetScope() != p.req.GetScope() {
+			continue
+		}
+		if ev.GetAsked().GetQuestion() == id {
+			open = true
+		}
+		if a := ev.GetAnswered(); a.GetQuestion() == id {
+			p.answer = agent.Text(a.GetMessage())
+			return true
+		}
+	}
+	if !open {
+		p.emit(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{
+			Question: id, Kind: teamv1.Asked_KIND_INPUT,
+			Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: agent.TextParts(p.fill(question))},
+			Expires: timestamppb.New(p.run.Now().Add(questionLife)),
+		}}})
+	}
+	return false
+}
+
+// emit yields an event of the call's own scope.
+func (p *play) emit(ev *teamv1.Event) bool {
+	ev.Scope, ev.Agent = p.req.GetScope(), agent.Path(p.req)
+	return p.yield(ev, nil)
+}
+
+// called is the code of the note that keeps what a peer replied.
+const called = "CALLED"
+
+// call gives the input to another agent. The peer works in a run of its own
+// that keeps nothing; its reply is put on record, so that it is not called
+// again once it has answered.
+func (p *play) call(ctx context.Context, i int, id string) (more bool, err error) {
+	if text, ok := p.replied(i); ok {
+		p.texts = append(p.texts, text)
+		return true, nil
+	}
+	if int(p.req.GetDepth()) >= agent.MaxDepth {
+		return false, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonMaxDepth,
+			"agent %q cannot call %q: it is nested %d levels deep", p.agent.cfg.ID, id, agent.MaxDepth)
+	}
+	peer, err := p.agent.cfg.Members.Agent(id)
+	if err != nil {
+		return false, err
+	}
+	if err := agent.Commit(ctx); err != nil {
+		return false, err
+	}
+	key := p.run.ID(p.req.GetScope(), "call", int64(i))
+	m, err := agent.ReplyTo(agent.With(ctx, &agent.Run{Root: key, Seed: p.run.Seed, Clock: p.run.Clock}), peer, &teamv1.ProcessRequest{
+		AgentId: id, Key: key, ContextId: p.req.GetContextId(), Deadline: p.req.GetDeadline(),
+		Message: &a2av1.Message{MessageId: key, Role: a2av1.Role_ROLE_USER, Parts: p.req.GetMessage().GetParts()},
+		Path:    append(slices.Clip(p.req.GetPath()), p.req.GetAgentId()), Depth: p.req.GetDepth() + 1,
+	})
+	if err != nil {
+		return false, err
+	}
+	p.texts = append(p.texts, agent.Text(m))
+	return p.emit(&teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{
+		Code: called, Text: fmt.Sprintf("%s replied", id),
+		Details: &structpb.Struct{Fields: map[string]*structpb.Value{
+			"step": structpb.NewNumberValue(float64(i)), "text": structpb.NewStringValue(agent.Text(m)),
+		}},
+	}}}), nil
+}
+
+// replied returns what is on record of a call.
+func (p *play) replied(i int) (string, bool) {
+	for _, ev := range p.req.GetRecorded() {
+		n := ev.GetNoted()
+		if n.GetCode() == called && ev.GetScope() == p.req.GetScope() && int(n.GetDetails().GetFields()["step"].GetNumberValue()) == i {
+			return n.GetDetails().GetFields()["text"].GetStringValue(), true
+		}
+	}
+	return "", false
+}
+
+// reply ends the call with all texts, streamed first where the script says so.
+func (p *play) reply() {
+	text := strings.Join(p.texts, "\n")
+	switch {
+	case len(p.texts) > 0:
+	case p.asked > 0:
+		text = p.answer
+	default:
+		text = agent.Text(p.req.GetMessage())
+	}
+	artifact := p.run.ID(p.req.GetScope(), "artifact", 1)
+	for i, piece := range pieces(text, p.chunks) {
+		delta := &teamv1.Delta{ArtifactId: artifact, Text: piece, Restart: i == 0}
+		if !p.emit(&teamv1.Event{Kind: &teamv1.Event_Delta{Delta: delta}}) {
+			return
+		}
+	}
+	m := agent.NewMessage(text)
+	m.MessageId = p.run.ID(p.req.GetScope(), "reply", 1)
+	p.yield(agent.ReplyEvent(p.req, &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}}), nil)
+}
+
+// pieces cuts a text into n pieces of about the same length, or as many as it
+// has characters.
+func pieces(text string, n int) []string {
+	r := []rune(text)
+	n = min(n, len(r))
+	var out []string
+	for i := range n {
+		out = append(out, string(r[i*len(r)/n:(i+1)*len(r)/n]))
+	}
+	return out
+}

@@ -1,0 +1,251 @@
+// Package server serves teams and agents over A2A and the Agent service, on
+// gRPC, REST and JSON-RPC: a TeamServer wraps a team, or everything that an
+// agent manager holds, in a task handler with a store and an engine (R-000-40).
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Addresses that are listened on where nothing else is set.
+const (
+	DefaultGRPC = "127.0.0.1:50051"
+	DefaultHTTP = "127.0.0.1:8080"
+)
+
+// NoListener as an address leaves that listener out.
+const NoListener = "-"
+
+// APIKey is a key that callers present as a bearer token.
+type APIKey = server.APIKey
+
+// Store keeps tasks and hands out the runs that are due.
+type Store interface {
+	a2a.Store
+	engine.Leases
+}
+
+// Config of a TeamServer. Agent or Agents is required.
+type Config struct {
+	// Agent is served alone, under the id of its info: a team, or any agent.
+	Agent agent.Agent
+	// Agents are served, each under its id; the agent manager is one.
+	Agents a2a.Agents
+	// DefaultAgent answers calls that name no agent; default: the only one there is.
+	DefaultAgent string
+	// GRPC is the address for gRPC, host:port; default DefaultGRPC. Port 0 takes
+	// a free one.
+	GRPC string
+	// HTTP is the address for REST, JSON-RPC and cards; default DefaultHTTP.
+	HTTP string
+	// PublicURL is the base URL by which others reach HTTP, for cards; default:
+	// the address that is listened on.
+	PublicURL string
+	// PublicGRPC is the host:port by which others reach gRPC, for cards.
+	PublicGRPC string
+	// Keys are the API keys that callers may present. Without any, everybody is
+	// local/local, and only loopback addresses are served.
+	Keys []APIKey
+	// StrictVersion refuses calls that name no A2A-Version.
+	StrictVersion bool
+	// NoReflection leaves gRPC reflection out.
+	NoReflection bool
+	// Store keeps the tasks; default: the memory of this process.
+	Store Store
+	// Slots is how many runs are driven at the same time; default 256.
+	Slots int
+	// Version of the program, for cards and records.
+	Version string
+	// Ready says why the server should get no calls; nil: it should.
+	Ready func() error
+	// DrainDelay is how long a stopping server still takes calls, so that load
+	// balancers see that it is not ready; default 0.
+	DrainDelay time.Duration
+	// DrainTime is how long calls may take to end when it stops; default 20 s.
+	DrainTime time.Duration
+	// Log gets one line a call, and what callers must not see; nil logs nothing.
+	Log *zap.Logger
+}
+
+// Addrs are where a TeamServer is reached.
+type Addrs struct {
+	// GRPC is host:port; empty without a listener.
+	GRPC string
+	// URL is the base of REST, JSON-RPC and cards: http://host:port; empty
+	// without a listener.
+	URL string
+}
+
+// TeamServer serves agents. It is used once: New, then Serve or Close.
+type TeamServer struct {
+	listeners server.Listeners
+	server    *server.Server
+	engine    *engine.Engine
+	runner    *a2a.Runner
+}
+
+// New returns a server that listens; it answers once Serve is called. Errors: a
+// configuration that makes no sense, an address that cannot be listened on, an
+// address beyond the loopback without keys.
+func New(c Config) (*TeamServer, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	l, err := listen(c.GRPC, c.HTTP)
+	if err != nil {
+		return nil, err
+	}
+	s, err := build(c, l)
+	if err == nil {
+		err = s.server.Admit(l)
+	}
+	if err != nil {
+		return nil, errors.Join(err, closeAll(l))
+	}
+	return s, nil
+}
+
+// complete puts defaults in place.
+func (c *Config) complete() error {
+	if (c.Agent == nil) == (c.Agents == nil) {
+		return errors.New("server.Config needs Agent or Agents, and not both")
+	}
+	if c.Agent != nil {
+		one, err := single(c.Agent)
+		if err != nil {
+			return err
+		}
+		c.Agents = one
+	}
+	c.GRPC = cmp.Or(c.GRPC, DefaultGRPC)
+	c.HTTP = cmp.Or(c.HTTP, DefaultHTTP)
+	if c.Store == nil {
+		c.Store = store.NewMemory(store.MemoryConfig{})
+	}
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	return nil
+}
+
+// build puts the parts together.
+func build(c Config, l server.Listeners) (*TeamServer, error) {
+	at := addrs(l)
+	replica := rand.Text()
+	e := engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Replica: replica, Log: c.Log.Named("engine")})
+	h := a2a.NewHandler(a2a.Config{
+		Agents: c.Agents, Store: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
+		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: cmp.Or(c.PublicGRPC, at.GRPC)},
+		Security:   security(c.Keys),
+	})
+	s, err := server.New(server.Config{
+		Handler: h, Keys: c.Keys, StrictVersion: c.StrictVersion, NoReflection: c.NoReflection,
+		Ready: c.Ready, DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, Log: c.Log.Named("server"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &TeamServer{
+		listeners: l, server: s, engine: e,
+		runner: &a2a.Runner{Agent: c.Agents.Get, Replica: replica, Log: c.Log.Named("run")},
+	}, nil
+}
+
+// security is what cards say about how to authenticate.
+func security(keys []APIKey) map[string]*a2av1.SecurityScheme {
+	if len(keys) == 0 {
+		return nil
+	}
+	bearer := &a2av1.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: "An API key of this server."}
+	return map[string]*a2av1.SecurityScheme{
+		"apiKey": {Scheme: &a2av1.SecurityScheme_HttpAuthSecurityScheme{HttpAuthSecurityScheme: bearer}},
+	}
+}
+
+// Serve answers calls and drives tasks until ctx ends, which is no error. Then
+// it takes no new calls, tells streams and waiting calls that it goes, and
+// leaves tasks that are not done to whoever opens the store next; with the
+// default store they are lost.
+func (s *TeamServer) Serve(ctx context.Context) error {
+	runs, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	serving, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var driving sync.WaitGroup
+	var driven error
+	driving.Go(func() {
+		defer cancel()
+		driven = s.engine.Serve(runs, s.runner.Drive)
+	})
+	err := s.server.Serve(serving, s.listeners)
+	stop()
+	driving.Wait()
+	return errors.Join(err, driven)
+}
+
+// Addrs returns where the server is reached, with the ports that were chosen.
+func (s *TeamServer) Addrs() Addrs { return addrs(s.listeners) }
+
+// Close gives the addresses of a server back that was never served.
+func (s *TeamServer) Close() error { return closeAll(s.listeners) }
+
+func addrs(l server.Listeners) Addrs {
+	var a Addrs
+	if l.GRPC != nil {
+		a.GRPC = l.GRPC.Addr().String()
+	}
+	if l.HTTP != nil {
+		a.URL = "http://" + l.HTTP.Addr().String()
+	}
+	return a
+}
+
+func listen(grpc, http string) (l server.Listeners, err error) {
+	if l.GRPC, err = listenOn(grpc); err != nil {
+		return l, err
+	}
+	if l.HTTP, err = listenOn(http); err != nil {
+		return l, errors.Join(err, closeAll(l))
+	}
+	return l, nil
+}
+
+func listenOn(address string) (net.Listener, error) {
+	if address == NoListener {
+		return nil, nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", address, err)
+	}
+	return l, nil
+}
+
+func closeAll(l server.Listeners) error {
+	var errs []error
+	for _, l := range []net.Listener{l.GRPC, l.HTTP} {
+		if l == nil {
+			continue
+		}
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

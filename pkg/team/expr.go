@@ -1,0 +1,191 @@
+package team
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/interpreter"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// maxExprCost bounds the work of one evaluation, in CEL's units: far beyond any
+// honest rule, and a fraction of a second.
+const maxExprCost = 1_000_000
+
+// maxExprLength bounds an expression, in characters.
+const maxExprLength = 16 << 10
+
+// Expr is a compiled condition in CEL: a rule's or a step's `when`, or a
+// repeat's `until`. Safe for concurrent use.
+//
+// In rules it reads input (text), last {member, text, data, outcome}, turn (1
+// before the first choice), context, results[member], and every member under
+// its id where that is an identifier. In steps it reads input, context and
+// steps[id]. A result is {text, data, outcome}: data is the reply's JSON where
+// there is one, outcome is one of succeeded, empty, failed, timed_out,
+// rejected, canceled, skipped. Reading what is not there is not true;
+// has(critic.data) asks whether it is.
+type Expr struct {
+	source  string
+	lang    *language
+	program cel.Program
+	reads   []read
+	names   []nameAt
+}
+
+// read is a place where an expression reads a value.
+type read struct {
+	id   int64
+	text string
+}
+
+// nameAt is a member or step that an expression names.
+type nameAt struct {
+	name   string
+	offset int
+}
+
+// CompileRule compiles a supervisor's `when`. The error is an *ExprError.
+func CompileRule(expr string, memberIDs []string) (*Expr, error) {
+	lang, err := ruleLanguage(memberIDs)
+	if err != nil {
+		return nil, err
+	}
+	return lang.compile(expr)
+}
+
+// CompileStep compiles a workflow's `when` or `until`. The error is an *ExprError.
+func CompileStep(expr string, stepIDs []string) (*Expr, error) {
+	lang, err := stepLanguage(stepIDs)
+	if err != nil {
+		return nil, err
+	}
+	return lang.compile(expr)
+}
+
+// Eval reports whether the expression is true for a state, and the values that
+// it read. It fails only for an expression that takes too much work.
+func (e *Expr) Eval(s *State) (matched bool, values *structpb.Struct, err error) {
+	return e.eval(newFacts(e.lang, s))
+}
+
+func (e *Expr) eval(f *facts) (bool, *structpb.Struct, error) {
+	out, details, err := e.program.Eval(f)
+	var cancelled interpreter.EvalCancelledError
+	if errors.As(err, &cancelled) {
+		return false, nil, fmt.Errorf("the expression %q takes too much work on this input; make it simpler", shorten(e.source))
+	}
+	return err == nil && out == types.True, e.values(details), nil
+}
+
+// language is what expressions of one kind may name.
+type language struct {
+	env  *cel.Env
+	vars []string            // names of variables, sorted
+	keys map[string][]string // of a variable: the ids it holds, sorted
+}
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// ruleVars are the variables of rules, next to the members. They hide members
+// of the same name, which results[...] still reaches.
+var ruleVars = map[string]*cel.Type{
+	"input": cel.StringType, "turn": cel.IntType, "last": lastType,
+	"context": cel.MapType(cel.StringType, cel.DynType),
+	"results": cel.MapType(cel.StringType, resultType),
+}
+
+var stepVars = map[string]*cel.Type{
+	"input":   cel.StringType,
+	"context": cel.MapType(cel.StringType, cel.DynType),
+	"steps":   cel.MapType(cel.StringType, resultType),
+}
+
+func ruleLanguage(members []string) (*language, error) {
+	vars := map[string]*cel.Type{}
+	for _, id := range members {
+		if identifier.MatchString(id) && !reservedWord(id) {
+			vars[id] = resultType
+		}
+	}
+	for name, t := range ruleVars {
+		vars[name] = t
+	}
+	return newLanguage(vars, "results", members)
+}
+
+func stepLanguage(steps []string) (*language, error) {
+	return newLanguage(stepVars, "steps", steps)
+}
+
+func newLanguage(vars map[string]*cel.Type, holder string, ids []string) (*language, error) {
+	l := &language{keys: map[string][]string{holder: slices.Sorted(slices.Values(ids))}}
+	registry, err := types.NewRegistry()
+	if err != nil {
+		return nil, fmt.Errorf("set up expressions: %w", err)
+	}
+	options := []cel.EnvOption{
+		cel.CustomTypeAdapter(adapter{registry}), cel.CustomTypeProvider(provider{registry}),
+		cel.CrossTypeNumericComparisons(true), cel.ParserExpressionSizeLimit(maxExprLength),
+	}
+	for name, t := range vars {
+		l.vars = append(l.vars, name)
+		options = append(options, cel.Variable(name, t))
+	}
+	slices.Sort(l.vars)
+	if l.env, err = cel.NewEnv(options...); err != nil {
+		return nil, fmt.Errorf("set up expressions: %w", err)
+	}
+	return l, nil
+}
+
+func (l *language) declares(name string) bool {
+	_, ok := slices.BinarySearch(l.vars, name)
+	return ok
+}
+
+// compile returns the expression ready to run, or an *ExprError.
+func (l *language) compile(source string) (*Expr, error) {
+	checked, issues := l.env.Compile(source)
+	if issues.Err() != nil {
+		return nil, l.explain(source, issues)
+	}
+	if t := checked.OutputType(); t.Kind() != types.BoolKind && t.Kind() != types.DynKind {
+		return nil, &ExprError{Message: fmt.Sprintf("must be true or false, but is of type %s", t)}
+	}
+	e := &Expr{source: source, lang: l}
+	if err := e.inspect(checked.NativeRep()); err != nil {
+		return nil, err
+	}
+	var err error
+	e.program, err = l.env.Program(checked, cel.EvalOptions(cel.OptOptimize, cel.OptTrackState), cel.CostLimit(maxExprCost))
+	if err != nil {
+		return nil, &ExprError{Message: tidy(err.Error())}
+	}
+	return e, nil
+}
+
+// inspect notes what the expression reads and checks the ids it names.
+func (e *Expr) inspect(checked *ast.AST) error {
+	in := &inspector{Expr: e, info: checked.SourceInfo()}
+	in.walk(checked.Expr(), false)
+	if in.literal != nil {
+		return &ExprError{Message: "a condition cannot build a map or a message", Offset: in.offset(in.literal)}
+	}
+	for _, n := range e.names {
+		for holder, ids := range e.lang.keys {
+			if _, ok := slices.BinarySearch(ids, n.name); !ok {
+				return unknownName(n.offset, n.name, ids, "no such %s %q", kindOf[holder], n.name)
+			}
+		}
+	}
+	return nil
+}
+
+// kindOf says what the ids of a variable are.
+var kindOf = map[string]string{"results": "member", "steps": "step"}

@@ -1,0 +1,125 @@
+package team
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+)
+
+// The types of results. They exist for the checker only: values are maps, in
+// which what is not there is missing.
+var (
+	resultType = cel.ObjectType("team.Result")
+	lastType   = cel.ObjectType("team.Last")
+)
+
+var resultFields = map[string]map[string]*cel.Type{
+	"team.Result": {"text": cel.StringType, "data": cel.DynType, "outcome": cel.StringType},
+	"team.Last":   {"text": cel.StringType, "data": cel.DynType, "outcome": cel.StringType, "member": cel.StringType},
+}
+
+// provider adds the types of results to a registry.
+type provider struct{ *types.Registry }
+
+// FindStructType implements types.Provider.
+func (p provider) FindStructType(name string) (*types.Type, bool) {
+	if _, ok := resultFields[name]; ok {
+		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
+	}
+	return p.Registry.FindStructType(name)
+}
+
+// FindStructFieldNames implements types.Provider.
+func (p provider) FindStructFieldNames(name string) ([]string, bool) {
+	if fields, ok := resultFields[name]; ok {
+		return sortedKeys(fields), true
+	}
+	return p.Registry.FindStructFieldNames(name)
+}
+
+// FindStructFieldType implements types.Provider.
+func (p provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
+	if fields, ok := resultFields[name]; ok {
+		t, ok := fields[field]
+		return &types.FieldType{Type: t}, ok
+	}
+	return p.Registry.FindStructFieldType(name, field)
+}
+
+// reservedWord reports whether CEL keeps a word for itself.
+func reservedWord(word string) bool {
+	return slices.Contains(strings.Fields("as bool break bytes const continue double else false for function if import in int "+
+		"let list loop map namespace null null_type package return string true type uint var void while"), word)
+}
+
+var (
+	undeclared     = regexp.MustCompile(`^undeclared reference to '([^']+)'`)
+	undefinedField = regexp.MustCompile(`^undefined field '([^']+)'`)
+	operatorName   = regexp.MustCompile(`'(@?[_!?:\[\]&|=<>+\-*/%in]+)' applied`)
+)
+
+// explain turns the first issue of the compiler into an ExprError.
+func (l *language) explain(source string, issues *cel.Issues) *ExprError {
+	all := issues.Errors()
+	if len(all) == 0 {
+		return &ExprError{Message: tidy(issues.Err().Error())}
+	}
+	first := slices.MinFunc(all, func(a, b *cel.Error) int {
+		return cmp.Or(cmp.Compare(a.Location.Line(), b.Location.Line()), cmp.Compare(a.Location.Column(), b.Location.Column()))
+	})
+	at := byteOffset(source, first.Location.Line(), first.Location.Column())
+	if m := undeclared.FindStringSubmatch(first.Message); m != nil {
+		return l.undeclared(source, at, m[1])
+	}
+	if m := undefinedField.FindStringSubmatch(first.Message); m != nil {
+		return noField(source, at, m[1])
+	}
+	return &ExprError{Message: tidy(first.Message), Offset: at}
+}
+
+// noField is the fault of a field that results do not have. The compiler places
+// it at the dot, or at the parenthesis of has().
+func noField(source string, at int, field string) *ExprError {
+	at += max(strings.Index(source[at:], field), 0)
+	fields := resultFields["team.Result"]
+	if strings.HasSuffix(strings.TrimRight(source[:at], ". \t\r\n"), "last") {
+		fields = resultFields["team.Last"]
+	}
+	return unknownName(at, field, sortedKeys(fields), "a result has no field %q", field)
+}
+
+// undeclared is the fault of a variable or function that does not exist. The
+// compiler places a function at its opening parenthesis.
+func (l *language) undeclared(source string, at int, name string) *ExprError {
+	name, _, _ = strings.Cut(name, ".")
+	if at < len(source) && source[at] == '(' {
+		return &ExprError{Message: "no such function \"" + name + "\"", Offset: max(at-len(name), 0)}
+	}
+	return unknownName(at, name, l.vars, "no such variable %q", name)
+}
+
+// tidy words a message of the compiler for people who do not know its inner names.
+func tidy(message string) string {
+	message, _, _ = strings.Cut(message, "\n")
+	return operatorName.ReplaceAllStringFunc(message, func(s string) string {
+		name := operatorName.FindStringSubmatch(s)[1]
+		if word, ok := operators.FindReverse(name); ok && word != "" {
+			return "'" + word + "' applied"
+		}
+		return s
+	})
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

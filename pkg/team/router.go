@@ -1,0 +1,267 @@
+package team
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// routeTool is the tool that a router has to call.
+const routeTool = "route"
+
+// routeAttempts is how often a router is asked for one choice (C-01).
+const routeAttempts = 2
+
+// askRouter is the decision to ask the model.
+func askRouter(reason string) Decision {
+	return Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_MODEL, Name: routeTool}}, Reason: reason}
+}
+
+// routes returns the model's turns for the choice at hand: those after the last
+// step of a member.
+func routes(s *State) []*StepState {
+	i := len(s.Steps)
+	for i > 0 && s.Steps[i-1].Step.GetKind() == teamv1.Step_KIND_MODEL {
+		i--
+	}
+	return s.Steps[i:]
+}
+
+// routed turns the router's answer into a decision.
+func (v *Supervisor) routed(s *State, turns []*StepState) (Decision, error) {
+	last := turns[len(turns)-1]
+	if last.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED && last.Outcome != teamv1.Outcome_OUTCOME_EMPTY {
+		return Decision{}, routerFailed(s, last.Err)
+	}
+	choice, err := readRoute(last.Turn, enabled(s))
+	switch {
+	case err != nil && len(turns) < routeAttempts:
+		return askRouter("the router is asked once more: " + err.Error()), nil
+	case err != nil:
+		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError,
+			"team %q: the router chose nobody in %d attempts: %s", s.Team.ID, len(turns), err)
+	}
+	return choice.decision(s)
+}
+
+// routerFailed is the run's error when the model could not be asked (R-000-25).
+func routerFailed(s *State, cause *agent.Error) error {
+	why := "its model did not answer"
+	if cause != nil {
+		why = cause.Message
+	}
+	e := agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "team %q: the router could not decide: %s", s.Team.ID, why)
+	if cause != nil {
+		e = e.Because(cause)
+	}
+	return e
+}
+
+// route is a router's choice.
+type route struct {
+	next    []string // empty: finish
+	reason  string
+	message string
+}
+
+func (r *route) decision(s *State) (Decision, error) {
+	d := Decision{Reason: r.reason}
+	if len(r.next) > 0 {
+		if d.Reason == "" {
+			d.Reason = "the router chose " + strings.Join(r.next, ", ")
+		}
+		d.Steps = delegate(r.next, r.message)
+		return d, nil
+	}
+	if d.Reason == "" {
+		d.Reason = "the router returns the last response"
+	}
+	if d.Reply = response(s, FinishLast); d.Reply == nil {
+		return d, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
+			"team %q: the router ended the run before any member had answered", s.Team.ID)
+	}
+	return d, nil
+}
+
+// readRoute reads a turn: a call of route, or a bare id as text. The error tells
+// the model what is wrong.
+func readRoute(turn *teamv1.Turn, members []*Member) (*route, error) {
+	for _, call := range turn.GetToolCalls() {
+		if call.GetName() == routeTool {
+			return readCall(call.GetArguments(), members)
+		}
+	}
+	word := strings.Trim(turn.GetText(), " \t\r\n\"'`*.")
+	if word == "" {
+		return nil, fmt.Errorf("the answer names no member")
+	}
+	return choose([]string{word}, members)
+}
+
+// readCall reads the arguments of route. Models also wrap them in a string, and
+// write one id where a list belongs.
+func readCall(arguments string, members []*Member) (*route, error) {
+	var inner string
+	if json.Unmarshal([]byte(arguments), &inner) == nil {
+		arguments = inner
+	}
+	var args struct {
+		Next            json.RawMessage
+		Reason, Message string
+	}
+	if err := json.Unmarshal([]byte(arguments), &args); err != nil {
+		return nil, fmt.Errorf("the arguments of %s are not the JSON object asked for", routeTool)
+	}
+	var next []string
+	if json.Unmarshal(args.Next, &next) != nil {
+		var one string
+		if json.Unmarshal(args.Next, &one) != nil {
+			return nil, fmt.Errorf("next is neither a list of ids nor %q", finishWord)
+		}
+		next = []string{one}
+	}
+	r, err := choose(next, members)
+	if err != nil {
+		return nil, err
+	}
+	r.reason, r.message = strings.TrimSpace(args.Reason), strings.TrimSpace(args.Message)
+	return r, nil
+}
+
+// choose checks what the router named.
+func choose(next []string, members []*Member) (*route, error) {
+	if len(next) == 0 {
+		return nil, fmt.Errorf("next is empty")
+	}
+	if len(next) == 1 && next[0] == finishWord {
+		return &route{}, nil
+	}
+	r := &route{}
+	for _, id := range next {
+		if !slices.ContainsFunc(members, func(m *Member) bool { return memberID(m) == id }) {
+			return nil, fmt.Errorf("there is no member %q to choose", shorten(id))
+		}
+		if !slices.Contains(r.next, id) {
+			r.next = append(r.next, id)
+		}
+	}
+	return r, nil
+}
+
+// Prompt implements Prompter: the members, the input, the last response, and
+// what was wrong with a first answer.
+func (v *Supervisor) Prompt(s *State, step *teamv1.Step) *agent.ModelRequest {
+	members := enabled(s)
+	req := &agent.ModelRequest{
+		Agent: s.Team.ID, Instructions: v.instructions(s, members),
+		Messages: []agent.ModelMessage{{Role: agent.RoleUser, Text: promptText(s.Input)}},
+		Tools:    []agent.ToolSpec{routeSpec(members)}, Force: routeTool,
+	}
+	for _, m := range s.Received {
+		req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleUser, Text: promptText(m)})
+	}
+	if l := s.Last; l != nil {
+		text := fmt.Sprintf("Last response, by %s (%s):\n\n%s", l.Member, outcomeWord(l.Outcome), promptText(l.Message))
+		req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleUser, Text: text})
+	}
+	for _, st := range routes(s) {
+		if st.Done && st.Step.GetId() != step.GetId() {
+			req.Messages = append(req.Messages, correction(st.Turn, members)...)
+		}
+	}
+	return req
+}
+
+// correction is an answer that was none and what was wrong with it. Every call
+// gets its answer: providers refuse a conversation in which one is missing.
+func correction(turn *teamv1.Turn, members []*Member) []agent.ModelMessage {
+	_, err := readRoute(turn, members)
+	if err == nil {
+		return nil
+	}
+	text := fmt.Sprintf("That is no choice: %s. Call %s with next: a list of member ids, or %q.", err, routeTool, finishWord)
+	said := agent.ModelMessage{Role: agent.RoleAssistant, Text: turn.GetText(), ToolCalls: turn.GetToolCalls()}
+	if len(turn.GetToolCalls()) == 0 {
+		if said.Text == "" {
+			return []agent.ModelMessage{{Role: agent.RoleUser, Text: text}}
+		}
+		return []agent.ModelMessage{said, {Role: agent.RoleUser, Text: text}}
+	}
+	messages := []agent.ModelMessage{said}
+	for _, call := range turn.GetToolCalls() {
+		messages = append(messages, agent.ModelMessage{Role: agent.RoleTool, CallID: call.GetId(), Text: text})
+	}
+	return messages
+}
+
+// instructions is the system text: the configured one, the task, the members.
+func (v *Supervisor) instructions(s *State, members []*Member) string {
+	var b strings.Builder
+	if v.router != nil && v.router.Instructions != "" {
+		b.WriteString(v.router.Instructions + "\n\n")
+	}
+	fmt.Fprintf(&b, "You direct the team %q. You do not answer the user yourself: you choose which member works next, "+
+		"by calling %s. Each member chosen gets the last response, or your message instead of it. "+
+		"With %q the last response goes to the user word for word; choose it when that answers the request.\n\nMembers:\n",
+		teamName(s.Team), routeTool, finishWord)
+	for _, m := range members {
+		describe(&b, m, s.Roster)
+	}
+	return b.String()
+}
+
+func teamName(c *Config) string {
+	if c.Name == "" {
+		return c.ID
+	}
+	return c.Name
+}
+
+// describe writes one member: id, role, description, skills.
+func describe(b *strings.Builder, m *Member, roster []*teamv1.Observed_Member) {
+	var info *teamv1.AgentInfo
+	for _, r := range roster {
+		if r.GetId() == memberID(m) {
+			info = r.GetInfo()
+		}
+	}
+	fmt.Fprintf(b, "- %s", memberID(m))
+	if m.Role != "" {
+		fmt.Fprintf(b, " (%s)", m.Role)
+	}
+	description := m.Description
+	if description == "" {
+		description = info.GetDescription()
+	}
+	if description != "" {
+		fmt.Fprintf(b, ": %s", description)
+	}
+	b.WriteByte('\n')
+	for _, skill := range info.GetSkills() {
+		fmt.Fprintf(b, "  - skill %s: %s\n", skill.GetName(), skill.GetDescription())
+	}
+}
+
+// routeSpec describes the tool to the model.
+func routeSpec(members []*Member) agent.ToolSpec {
+	ids := make([]string, len(members))
+	for i, m := range members {
+		ids[i] = memberID(m)
+	}
+	enum, _ := json.Marshal(ids) // strings always have a JSON
+	return agent.ToolSpec{
+		Name:        routeTool,
+		Description: "Chooses which members work next, or returns the last response to the user.",
+		Parameters: json.RawMessage(`{"type":"object","properties":{` +
+			`"next":{"description":"Members that work next, at the same time; or finish.","anyOf":[` +
+			`{"type":"array","minItems":1,"items":{"type":"string","enum":` + string(enum) + `}},` +
+			`{"type":"string","enum":["` + finishWord + `"]}]},` +
+			`"reason":{"type":"string","description":"Why, in one sentence."},` +
+			`"message":{"type":"string","description":"What the members are given instead of the last response."}},` +
+			`"required":["next","reason"],"additionalProperties":false}`),
+	}
+}

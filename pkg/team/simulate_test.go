@@ -1,0 +1,111 @@
+package team
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// dag draws a workflow whose steps come after some of those before them.
+func dag(t *rapid.T) []WorkflowStep {
+	n := rapid.IntRange(1, 12).Draw(t, "steps")
+	steps := make([]WorkflowStep, n)
+	for i := range steps {
+		s := WorkflowStep{ID: fmt.Sprintf("s%d", i), Member: "writer"}
+		for j := range i {
+			if rapid.IntRange(0, 3).Draw(t, "edge") == 0 {
+				s.After = append(s.After, steps[j].ID)
+			}
+		}
+		if rapid.IntRange(0, 4).Draw(t, "skip") == 0 {
+			s.When = "false"
+		}
+		if len(s.After) > 0 && rapid.IntRange(0, 4).Draw(t, "join") == 0 {
+			s.Join, s.Quorum = JoinQuorum, rapid.IntRange(1, len(s.After)).Draw(t, "quorum")
+		}
+		if rapid.IntRange(0, 5).Draw(t, "again") == 0 {
+			s.Repeat = &Repeat{Until: fmt.Sprintf("steps.%s.data.round >= 2", s.ID), Max: 2}
+		}
+		steps[i] = s
+	}
+	return steps
+}
+
+// TestWorkflow_AnyOrder runs random workflows, their steps ending in random
+// order: each runs as often as it should, never before those it waits for, and
+// the run ends with an answer.
+func TestWorkflow_AnyOrder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := dag(rt)
+		w, err := NewWorkflow(WorkflowConfig{Steps: steps})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		m := simulate(t, w)
+		rounds := map[string]int{}
+		for m.reply == nil && m.err == nil {
+			checkStarted(rt, m, steps)
+			open := m.open()
+			if len(open) == 0 {
+				rt.Fatal("it waits for nothing")
+			}
+			name := rapid.SampledFrom(open).Draw(rt, "ends")
+			rounds[name]++
+			m.end(name, fmt.Sprintf(`{"by": %q, "round": %d}`, name, rounds[name]))
+		}
+		checkStarted(rt, m, steps)
+		checkEnd(rt, m, steps)
+	})
+}
+
+// checkStarted: whatever was decided had its time.
+func checkStarted(t *rapid.T, m *sim, steps []WorkflowStep) {
+	decided := map[string]int{}
+	for i, st := range m.s.Steps {
+		name := st.Step.GetName()
+		decided[name]++
+		s := steps[slices.IndexFunc(steps, func(s WorkflowStep) bool { return s.ID == name })]
+		limit := 1
+		if s.Repeat != nil {
+			limit = s.Repeat.Max
+		}
+		switch {
+		case decided[name] > limit:
+			t.Fatalf("%s was decided %d times", name, decided[name])
+		case (st.Step.GetRefusal() != nil) != (s.When == "false"):
+			t.Fatalf("%s: %v", name, st.Step)
+		}
+		for _, before := range s.After {
+			at := slices.IndexFunc(m.s.Steps, func(o *StepState) bool { return o.Step.GetName() == before })
+			if s.Join == "" && (at < 0 || at > i || !m.s.Steps[at].Done) {
+				t.Fatalf("%s was decided before %s had ended", name, before)
+			}
+		}
+	}
+}
+
+// checkEnd: every step was decided, and the answer is the last wave's.
+func checkEnd(t *rapid.T, m *sim, steps []WorkflowStep) {
+	ran := 0
+	for _, s := range steps {
+		if s.When != "false" {
+			ran++
+		}
+		if !slices.ContainsFunc(m.s.Steps, func(st *StepState) bool { return st.Step.GetName() == s.ID }) {
+			t.Fatalf("%s was never decided", s.ID)
+		}
+	}
+	switch {
+	case ran == 0:
+		if reasonOf(m.err) != agent.ReasonNoResponse {
+			t.Fatalf("nothing ran: %v", m.err)
+		}
+	case m.err != nil || !strings.Contains(agent.Text(m.reply), `"by"`):
+		t.Fatalf("%v, %v", m.reply, m.err)
+	}
+}

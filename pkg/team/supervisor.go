@@ -1,0 +1,237 @@
+package team
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Finish words of a Rule that are no members.
+const (
+	// FinishLast ends the run with the last response.
+	FinishLast = "last"
+	// finishWord is what the router says to end the run.
+	finishWord = "finish"
+)
+
+// SupervisorConfig is what a Supervisor is made of: rules, a router, or both.
+type SupervisorConfig struct {
+	// Rules are tried in order each turn; the first that is true decides.
+	Rules []Rule
+	// Members that can be chosen; what State.Team holds at run time.
+	Members []Member
+	// Router asks the team's model where no rule is true; nil is none.
+	Router *Router
+}
+
+// Rule chooses the next members, or ends the run.
+type Rule struct {
+	// ID of the rule, for the record; default: its place, from 1.
+	ID string
+	// When the rule is true, in CEL (see Expr); empty is always.
+	When string
+	// Next are the members that work next, at the same time.
+	Next []string
+	// Finish ends the run: with the last reply of the member named, or with the
+	// last response (FinishLast).
+	Finish string
+	// Message for the next members instead of the last response, word for word.
+	Message string
+}
+
+// Router has a model choose (C-01). The model is the team's.
+type Router struct {
+	// Instructions for the model, next to what it is told of the team.
+	Instructions string
+}
+
+// Supervisor is the scheduler of teams in which each turn a routing decision
+// names who is next, or returns the last response to the user (R-000-31, C-01).
+// Nobody rewrites what a member said. Safe for concurrent use.
+type Supervisor struct {
+	rules  []rule
+	router *Router
+	lang   *language
+}
+
+var _ Prompter = (*Supervisor)(nil)
+
+// rule is a Rule ready to run.
+type rule struct {
+	Rule
+	when *Expr
+}
+
+// NewSupervisor returns a supervisor. The error joins a *Fault for everything
+// that is wrong with the configuration.
+func NewSupervisor(c SupervisorConfig) (*Supervisor, error) {
+	ids := make([]string, len(c.Members))
+	for i, m := range c.Members {
+		ids[i] = memberID(&m)
+	}
+	lang, err := ruleLanguage(ids)
+	if err != nil {
+		return nil, err
+	}
+	v := &Supervisor{router: c.Router, lang: lang}
+	var fs faults
+	if len(c.Rules) == 0 && c.Router == nil {
+		fs.addf("", "supervisor", "has neither rules nor a router; give it one of them")
+	}
+	if c.Router != nil && slices.Contains(ids, finishWord) {
+		fs.addf("router", "supervisor", "member id %q is the router's word for the end; give that member another id", finishWord)
+	}
+	used := map[string]bool{}
+	for i, r := range c.Rules {
+		path := fmt.Sprintf("rules[%d]", i)
+		if r.ID == "" {
+			r.ID = strconv.Itoa(i + 1)
+		}
+		subject := fmt.Sprintf("rule %q", r.ID)
+		if used[r.ID] {
+			fs.addf(path+".id", subject, "this id is used twice; give each rule one of its own")
+		}
+		used[r.ID] = true
+		v.rules = append(v.rules, v.compile(&fs, path, subject, r, ids))
+	}
+	return v, fs.err()
+}
+
+// compile returns a rule ready to run and adds its faults.
+func (v *Supervisor) compile(fs *faults, path, subject string, r Rule, ids []string) rule {
+	if (len(r.Next) == 0) == (r.Finish == "") {
+		fs.addf(path, subject, "needs either next or finish")
+	}
+	known := slices.Sorted(slices.Values(ids))
+	for i, id := range r.Next {
+		switch at := fmt.Sprintf("%s.next[%d]", path, i); {
+		case !slices.Contains(ids, id):
+			fs.add(at, subject, unknownName(0, id, known, "no such member %q", id))
+		case slices.Index(r.Next, id) < i:
+			fs.addf(at, subject, "names member %q twice", id)
+		}
+	}
+	if f := r.Finish; f != "" && f != FinishLast && !slices.Contains(ids, f) {
+		choices := slices.Sorted(slices.Values(append(ids[:len(ids):len(ids)], FinishLast)))
+		fs.add(path+".finish", subject, unknownName(0, f, choices, "no such member %q", f))
+	}
+	if r.Message != "" && r.Finish != "" {
+		fs.addf(path+".message", subject, "has a message for nobody: finish gives the answer as it is")
+	}
+	compiled := rule{Rule: r}
+	if r.When != "" {
+		var err error
+		compiled.when, err = v.lang.compile(r.When)
+		fs.add(path+".when", subject, err)
+	}
+	return compiled
+}
+
+// Next implements Scheduler.
+func (v *Supervisor) Next(s *State) (Decision, error) {
+	if err := staffed(s); err != nil {
+		return Decision{}, err
+	}
+	if turns := routes(s); len(turns) > 0 {
+		return v.routed(s, turns)
+	}
+	facts := newFacts(v.lang, s)
+	for i := range v.rules {
+		d, matched, err := v.rules[i].try(s, facts)
+		if matched || err != nil {
+			return d, err
+		}
+	}
+	if v.router == nil {
+		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError,
+			"team %q: no rule is true in turn %d; add one that is, for example with finish: %s, or a router",
+			s.Team.ID, s.Rounds+1, FinishLast)
+	}
+	return askRouter("no rule is true"), nil
+}
+
+// try returns the rule's decision where the rule is true.
+func (r *rule) try(s *State, f *facts) (Decision, bool, error) {
+	d := Decision{Rule: r.ID, Reason: "always"}
+	if r.when != nil {
+		matched, values, err := r.when.eval(f)
+		if err != nil {
+			return d, false, fmt.Errorf("rule %q: %w", r.ID, err)
+		}
+		if !matched {
+			return d, false, nil
+		}
+		d.Reason, d.Values = r.When, values
+	}
+	if r.Finish == "" {
+		d.Steps = delegate(r.Next, r.Message)
+		return d, true, nil
+	}
+	d.Reply = response(s, r.Finish)
+	if d.Reply == nil {
+		return d, false, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
+			"team %q: rule %q ends the run with the reply of %q, but there is none", s.Team.ID, r.ID, r.Finish)
+	}
+	return d, true, nil
+}
+
+// response is what a run that ends is answered with.
+func response(s *State, finish string) *a2av1.Message {
+	if finish == FinishLast {
+		if s.Last == nil {
+			return nil
+		}
+		return s.Last.Message
+	}
+	for i := len(s.Steps) - 1; i >= 0; i-- {
+		if st := s.Steps[i]; st.Done && st.Message != nil && st.member() && st.Step.GetMember() == finish {
+			return st.Message
+		}
+	}
+	return nil
+}
+
+// delegate returns a step for each member. Without a message they get the last
+// of the current messages (R-000-21).
+func delegate(members []string, message string) []*teamv1.Step {
+	steps := make([]*teamv1.Step, len(members))
+	for i, id := range members {
+		steps[i] = &teamv1.Step{Kind: teamv1.Step_KIND_DELEGATE, Member: id}
+		if message != "" {
+			steps[i].Input = &teamv1.Input{Message: agent.UserMessage("", message)}
+		}
+	}
+	return steps
+}
+
+// staffed refuses a run of a team none of whose members is enabled (C-11).
+func staffed(s *State) error {
+	if len(enabled(s)) > 0 {
+		return nil
+	}
+	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
+		"team %q has no enabled member; enable one", s.Team.ID)
+}
+
+// enabled returns the members that get work, in the team's order.
+func enabled(s *State) []*Member {
+	var on []*Member
+	for i := range s.Team.Members {
+		if m := &s.Team.Members[i]; !m.Disabled {
+			on = append(on, m)
+		}
+	}
+	return on
+}
+
+// memberID is a member's id in its team.
+func memberID(m *Member) string {
+	if m.ID == "" {
+		return m.Agent
+	}
+	return m.ID
+}

@@ -1,0 +1,109 @@
+package team
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+func TestTemplate(t *testing.T) {
+	s := stateOf(nil)
+	s.Context = map[string]*structpb.Value{
+		"tone": structpb.NewStringValue("dry"), "n": structpb.NewNumberValue(3), "conversation.topic": structpb.NewStringValue("sea"),
+		"map": structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"b": structpb.NewBoolValue(true), "a": structpb.NewStringValue("<x>")}}),
+	}
+	text := func(step string) string {
+		return map[string]string{"draft": "see {{input}} and {{context.tone}}"}[step]
+	}
+	for source, want := range map[string]string{
+		"plain":                       "plain",
+		"Draft: {{input}}":            "Draft: Write about tides",
+		"{{ input }}{{input}}":        "Write about tidesWrite about tides",
+		"Check {{steps.draft.text}}!": "Check see {{input}} and {{context.tone}}!", // not expanded again
+		"{{steps.later.text}}":        "",
+		"{{context.tone}} {{context.n}} {{context.none}}": "dry 3 ",
+		"{{context.map}} {{context.conversation.topic}}":  `{"a":"<x>","b":true} sea`,
+		"a } b }} c { d": "a } b }} c { d",
+	} {
+		tpl, err := CompileTemplate(source, []string{"draft", "later"})
+		if err != nil {
+			t.Errorf("%s: %v", source, err)
+			continue
+		}
+		if got := tpl.render(s, text); got != want {
+			t.Errorf("%s: %q, want %q", source, got, want)
+		}
+	}
+}
+
+func TestTemplate_Faults(t *testing.T) {
+	known := []string{"context.KEY", "input", "steps.draft.text"}
+	for source, want := range map[string]ExprError{
+		"a {{inputs}}":            {Message: "no such placeholder {{inputs}}", Offset: 2, Unknown: "inputs", Known: known},
+		"{{steps.daft.text}}":     {Message: "no such placeholder {{steps.daft.text}}", Unknown: "steps.daft.text", Known: known},
+		"{{steps.draft.data.x}}":  {Message: "no such placeholder {{steps.draft.data.x}}", Unknown: "steps.draft.data.x", Known: known},
+		"{{}}":                    {Message: "no such placeholder {{}}"},
+		"{{context.}}":            {Message: "no such placeholder {{context.}}", Unknown: "context.", Known: known},
+		"{{input}} and {{context": {Message: "the placeholder is not closed with }}", Offset: 14},
+	} {
+		_, err := CompileTemplate(source, []string{"draft"})
+		var e *ExprError
+		if !errors.As(err, &e) {
+			t.Errorf("%s: %v", source, err)
+			continue
+		}
+		if want.Unknown == "" {
+			e = &ExprError{Message: e.Message, Offset: e.Offset}
+		}
+		if diff := cmp.Diff(want, *e); diff != "" {
+			t.Errorf("%s: %s", source, diff)
+		}
+	}
+}
+
+func TestTemplate_FilesFollowTheInput(t *testing.T) {
+	s := stateOf(nil)
+	file := &a2av1.Part{Content: &a2av1.Part_Url{Url: "https://example.com/a.png"}, Filename: "a.png"}
+	s.Input.Parts = append(s.Input.Parts, file)
+	for source, want := range map[string]int{"Describe: {{input}}": 2, "Say hello": 1} {
+		tpl, err := CompileTemplate(source, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := tpl.message(s, nil)
+		if len(m.GetParts()) != want || m.GetRole() != a2av1.Role_ROLE_USER {
+			t.Errorf("%s: %v", source, m)
+		}
+	}
+}
+
+func FuzzTemplate(f *testing.F) {
+	for _, seed := range []string{"{{input}}", "a {{steps.draft.text}} b", "{{{{input}}}}", "{{context.a.b}}", "}}{{", "{{ input", "{{\n}}"} {
+		f.Add(seed)
+	}
+	s := stateOf(nil)
+	f.Fuzz(func(t *testing.T, source string) {
+		tpl, err := CompileTemplate(source, []string{"draft"})
+		if err != nil {
+			var e *ExprError
+			if !errors.As(err, &e) || !strings.HasPrefix(source[e.Offset:], "{{") {
+				t.Fatalf("%q: %#v", source, err)
+			}
+			return
+		}
+		got := tpl.render(s, func(string) string { return "{{input}}" })
+		if !strings.Contains(source, "{{") && got != source {
+			t.Fatalf("%q became %q", source, got)
+		}
+		if want := strings.Count(source, "{{"); len(tpl.pieces) < want {
+			t.Fatalf("%q has %d pieces", source, len(tpl.pieces))
+		}
+		_ = agent.Text(tpl.message(s, func(string) string { return "" }))
+	})
+}

@@ -1,0 +1,322 @@
+package team
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
+
+// node is a WorkflowStep in its place among the others.
+type node struct {
+	WorkflowStep
+	path      string // in the configuration
+	place     int
+	after     []int        // right before it
+	before    []int        // right after it
+	ancestors map[int]bool // all before it
+	wave      int          // steps on the longest way here
+	need      int          // how many of after have to succeed; 0 is all
+	max       int          // rounds
+
+	when, until    *Expr
+	task, question *Template
+}
+
+// step returns what is the same in each round.
+func (n *node) step() *teamv1.Step {
+	s := &teamv1.Step{Kind: teamv1.Step_KIND_STEP, Member: n.Member, Name: n.ID, Async: true}
+	if n.Human != nil {
+		s.Kind = teamv1.Step_KIND_HUMAN
+	}
+	if n.Timeout > 0 {
+		s.Timeout = durationpb.New(n.Timeout)
+	}
+	return s
+}
+
+func (n *node) subject() string {
+	if n.ID == "" {
+		return n.path
+	}
+	return fmt.Sprintf("step %q", n.ID)
+}
+
+var stepID = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$`)
+
+// planner turns the steps of a configuration into nodes.
+type planner struct {
+	*Workflow
+	faults faults
+	groups map[string][]string // ids of the steps in a group, by its id
+	paths  map[string]string   // of the id's first use
+}
+
+// NewWorkflow returns a workflow. The error joins a *Fault for everything that
+// is wrong with the configuration: ids, unknown steps, cycles, conditions,
+// templates, and names of steps that need not have run.
+func NewWorkflow(c WorkflowConfig) (*Workflow, error) {
+	p := &planner{Workflow: &Workflow{index: map[string]int{}}, groups: map[string][]string{}, paths: map[string]string{}}
+	if len(c.Steps) == 0 {
+		p.faults.addf("steps", "workflow", "has no steps")
+	}
+	p.flatten("steps", c.Steps, nil)
+	p.link()
+	if cycle := p.order(); cycle != nil {
+		p.faults.addf(p.nodes[p.index[cycle[0]]].path+".after", "workflow",
+			"steps form a cycle: %s; break it by removing one after", strings.Join(cycle, " -> "))
+		return nil, p.faults.err()
+	}
+	var err error
+	if p.lang, err = stepLanguage(p.ids()); err != nil {
+		return nil, err
+	}
+	for _, n := range p.nodes {
+		p.check(n)
+		p.compile(n)
+	}
+	if err := p.faults.err(); err != nil {
+		return nil, err
+	}
+	return p.Workflow, nil
+}
+
+// flatten lists the steps, those of groups in the group's place. It returns their ids.
+func (p *planner) flatten(path string, steps []WorkflowStep, after []string) []string {
+	var ids []string
+	for i, s := range steps {
+		n := &node{WorkflowStep: s, path: fmt.Sprintf("%s[%d]", path, i), place: len(p.nodes)}
+		p.register(n)
+		if after != nil {
+			if len(s.After) > 0 {
+				p.faults.addf(n.path+".after", n.subject(), "stands in a group: its after is the group's")
+			}
+			n.After = after
+		}
+		if len(s.Parallel) > 0 {
+			ids = append(ids, p.group(n)...)
+			continue
+		}
+		p.nodes = append(p.nodes, n)
+		ids = append(ids, s.ID)
+	}
+	return ids
+}
+
+// group lists the steps of a group.
+func (p *planner) group(n *node) []string {
+	own := n.WorkflowStep
+	if own.Member != "" || own.Task != "" || own.Join != "" || own.Quorum != 0 || own.When != "" || own.Repeat != nil || own.Human != nil || own.Timeout != 0 {
+		p.faults.addf(n.path, n.subject(), "is a group: beside parallel it has only id and after; the rest belongs to its steps")
+	}
+	after := n.After
+	if after == nil {
+		after = []string{}
+	}
+	ids := p.flatten(n.path+".parallel", own.Parallel, after)
+	if own.ID != "" {
+		p.groups[own.ID] = ids
+	}
+	return ids
+}
+
+// register notes an id and checks it.
+func (p *planner) register(n *node) {
+	group := len(n.Parallel) > 0
+	switch first, used := p.paths[n.ID]; {
+	case n.ID == "" && group:
+		return
+	case n.ID == "":
+		p.faults.addf(n.path+".id", n.subject(), "has no id")
+		return
+	case !stepID.MatchString(n.ID):
+		p.faults.addf(n.path+".id", n.subject(), "the id may have letters, digits, _ and -, at most 63")
+	case used:
+		p.faults.addf(n.path+".id", n.subject(), "this id is used twice, first in %s; give each step one of its own", first)
+		return
+	}
+	p.paths[n.ID] = n.path
+	if !group {
+		p.index[n.ID] = n.place
+	}
+}
+
+// link finds the steps that come right before each step.
+func (p *planner) link() {
+	known := sortedKeys(p.paths)
+	for _, n := range p.nodes {
+		n.ancestors = map[int]bool{}
+		for i, id := range n.After {
+			ids := p.groups[id]
+			if _, ok := p.index[id]; ok {
+				ids = []string{id}
+			}
+			if ids == nil {
+				p.faults.add(fmt.Sprintf("%s.after[%d]", n.path, i), n.subject(), unknownName(0, id, known, "runs after %q, which is no step", id))
+			}
+			for _, id := range ids {
+				if at, ok := p.index[id]; ok && !slices.Contains(n.after, at) {
+					n.after = append(n.after, at)
+				}
+			}
+		}
+		slices.Sort(n.after)
+	}
+	for _, n := range p.nodes {
+		for _, i := range n.after {
+			p.nodes[i].before = append(p.nodes[i].before, n.place)
+		}
+	}
+}
+
+// order computes waves and ancestors. It returns the ids of a cycle, if there is
+// one, with the first id again at the end.
+func (p *planner) order() []string {
+	state := make([]int, len(p.nodes)) // 0 new, 1 on the way, 2 ready
+	var way []string
+	var visit func(n *node) []string
+	visit = func(n *node) []string {
+		if state[n.place] == 1 {
+			return append(way[slices.Index(way, n.ID):], n.ID)
+		}
+		if state[n.place] == 2 {
+			return nil
+		}
+		state[n.place] = 1
+		way = append(way, n.ID)
+		for _, i := range n.after {
+			if cycle := visit(p.nodes[i]); cycle != nil {
+				return cycle
+			}
+			n.wave = max(n.wave, p.nodes[i].wave+1)
+			n.ancestors[i] = true
+			for a := range p.nodes[i].ancestors {
+				n.ancestors[a] = true
+			}
+		}
+		way = way[:len(way)-1]
+		state[n.place] = 2
+		return nil
+	}
+	for _, n := range p.nodes {
+		if cycle := visit(n); cycle != nil {
+			slices.Reverse(cycle) // in the order they would run
+			return cycle
+		}
+	}
+	return nil
+}
+
+func (p *planner) ids() []string { return sortedKeys(p.index) }
+
+// check finds faults that need no compiler.
+func (p *planner) check(n *node) {
+	fault := func(field, format string, args ...any) { p.faults.addf(n.path+field, n.subject(), format, args...) }
+	switch {
+	case n.Member == "" && n.Human == nil:
+		fault("", "names neither a member nor a question to people")
+	case n.Member != "" && n.Human != nil:
+		fault(".human", "is either work of a member or a question to people")
+	case n.Human != nil && strings.TrimSpace(n.Human.Question) == "":
+		fault(".human.question", "asks nothing")
+	case n.Human != nil && (n.Task != "" || n.Repeat != nil):
+		fault(".human", "a question to people has no task and no repeat")
+	}
+	if n.Timeout < 0 {
+		fault(".timeout", "is negative")
+	}
+	p.checkJoin(n, fault)
+	if n.Repeat != nil {
+		n.max = n.Repeat.Max
+		switch {
+		case n.max < 0:
+			fault(".repeat.max", "is %d; it must be at least 1, or left out for %d", n.max, defaultRounds)
+		case n.max == 0:
+			n.max = defaultRounds
+		}
+		if n.Repeat.Until == "" {
+			fault(".repeat.until", "is missing: say when to stop")
+		}
+	}
+}
+
+// checkJoin settles how many of the steps before have to succeed.
+func (p *planner) checkJoin(n *node, fault func(field, format string, args ...any)) {
+	switch n.Join {
+	case "", JoinAll:
+	case JoinAny:
+		n.need = 1
+	case JoinQuorum:
+		n.need = n.Quorum
+		if n.Quorum < 1 || n.Quorum > len(n.after) {
+			fault(".quorum", "is %d of %d steps before it", n.Quorum, len(n.after))
+		}
+	default:
+		fault(".join", "is %q; known are %s, %s, %s", n.Join, JoinAll, JoinAny, JoinQuorum)
+	}
+	if n.Quorum != 0 && n.Join != JoinQuorum {
+		fault(".quorum", "belongs to join: %s", JoinQuorum)
+	}
+	if n.Join != "" && len(n.After) == 0 {
+		fault(".join", "joins nothing: the step has no after")
+	}
+}
+
+// compile prepares the conditions and templates of a step.
+func (p *planner) compile(n *node) {
+	n.when = p.condition(n, ".when", n.When, false)
+	if n.Repeat != nil {
+		n.until = p.condition(n, ".repeat.until", n.Repeat.Until, true)
+	}
+	if n.Task != "" {
+		n.task = p.template(n, ".task", n.Task)
+	}
+	if n.Human != nil {
+		n.question = p.template(n, ".human.question", n.Human.Question)
+	}
+}
+
+func (p *planner) condition(n *node, field, source string, own bool) *Expr {
+	if source == "" {
+		return nil
+	}
+	e, err := p.lang.compile(source)
+	if err != nil {
+		p.faults.add(n.path+field, n.subject(), err)
+		return nil
+	}
+	for _, name := range e.names {
+		p.faults.add(n.path+field, n.subject(), p.mustRunBefore(n, name, own))
+	}
+	return e
+}
+
+func (p *planner) template(n *node, field, source string) *Template {
+	t, err := CompileTemplate(source, p.ids())
+	if err != nil {
+		p.faults.add(n.path+field, n.subject(), err)
+		return nil
+	}
+	for _, piece := range t.pieces {
+		if piece.kind == pieceStep {
+			p.faults.add(n.path+field, n.subject(), p.mustRunBefore(n, nameAt{piece.text, piece.offset}, n.Repeat != nil))
+		}
+	}
+	return t
+}
+
+// mustRunBefore refuses the name of a step that need not have run when it is read.
+func (p *planner) mustRunBefore(n *node, name nameAt, own bool) error {
+	i := p.index[name.name]
+	switch {
+	case n.ancestors[i] || own && i == n.place:
+		return nil
+	case i == n.place:
+		return &ExprError{Message: "reads its own result, which it does not have yet", Offset: name.offset}
+	}
+	return &ExprError{Message: fmt.Sprintf("reads step %q, which does not run before it; name it in after", name.name), Offset: name.offset}
+}

@@ -1,0 +1,159 @@
+package team
+
+import (
+	"google.golang.org/protobuf/types/known/structpb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// status is where a workflow's step stands.
+type status int
+
+const (
+	waiting status = iota // not decided yet
+	running
+	again // ended, and its `until` is not true yet
+	done
+	skipped // because its `when` was not true
+	failed  // or skipped because a step before it failed
+)
+
+// view is a workflow's steps as they stand in one state.
+type view struct {
+	*Workflow
+	state  *State
+	facts  *facts
+	status []status
+	last   []*StepState // the last round of each step; nil before the first
+	rounds []int
+	err    error // why a repeat failed
+}
+
+// look reads where the steps stand.
+func (w *Workflow) look(s *State) (*view, error) {
+	n := len(w.nodes)
+	v := &view{
+		Workflow: w, state: s, facts: newFacts(w.lang, s),
+		status: make([]status, n), last: make([]*StepState, n), rounds: make([]int, n),
+	}
+	for _, st := range s.Steps {
+		if i, ok := w.index[st.Step.GetName()]; ok {
+			v.last[i] = st
+			v.rounds[i]++
+		}
+	}
+	for i, node := range w.nodes {
+		var err error
+		if v.status[i], err = v.stand(i, node); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+// stand returns where one step stands.
+func (v *view) stand(i int, n *node) (status, error) {
+	st := v.last[i]
+	switch {
+	case st == nil:
+		return waiting, nil
+	case !st.Done:
+		return running, nil
+	case st.Outcome == teamv1.Outcome_OUTCOME_SKIPPED && st.Step.GetRefusal().GetError().GetReason() == "":
+		return skipped, nil
+	case st.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED && st.Outcome != teamv1.Outcome_OUTCOME_EMPTY:
+		return failed, nil
+	case n.until == nil:
+		return done, nil
+	}
+	return v.repeated(i, n)
+}
+
+// repeated returns where a step stands that has ended a round.
+func (v *view) repeated(i int, n *node) (status, error) {
+	good, _, err := v.eval(n.until, n, true)
+	switch {
+	case err != nil:
+		return failed, agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "step %q: until: %s", n.ID, err).Because(err)
+	case good:
+		return done, nil
+	case v.rounds[i] < n.max:
+		return again, nil
+	}
+	e := agent.Errorf(agent.CodeInternal, agent.ReasonMaxRounds,
+		"step %q of team %q ran %d rounds, the most it may (repeat.max), and %q is still not true",
+		n.ID, v.state.Team.ID, n.max, shorten(n.Repeat.Until)).With("step", n.ID)
+	if v.state.Team.ReportErrors {
+		v.err = e
+		return failed, nil
+	}
+	return failed, e
+}
+
+// eval asks a condition of a step. It sees the steps that come before, and its
+// own last round where it is asked after that.
+func (v *view) eval(e *Expr, n *node, own bool) (bool, *structpb.Struct, error) {
+	v.facts.visible = func(step string) bool {
+		i, ok := v.index[step]
+		return ok && (n.ancestors[i] || own && i == n.place)
+	}
+	return e.eval(v.facts)
+}
+
+// text is a step's last result as a template puts it in; empty before.
+func (v *view) text(step string) string {
+	if st := v.last[v.index[step]]; st != nil {
+		return agent.Text(st.Message)
+	}
+	return ""
+}
+
+// finished reports whether nothing more is needed.
+func (v *view) finished() bool {
+	for i, s := range v.status {
+		if s == waiting || (s == running || s == again) && !v.overtaken(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// overtaken reports whether all that comes after a step went on without it
+// (JoinAny, JoinQuorum): nobody needs its result, and the end of the run ends it.
+func (v *view) overtaken(i int) bool {
+	for _, next := range v.nodes[i].before {
+		if v.status[next] == waiting {
+			return false
+		}
+	}
+	return len(v.nodes[i].before) > 0
+}
+
+// answer ends the run with the results of the last wave that has some.
+func (v *view) answer() (Decision, error) {
+	var results []*StepState
+	wave := -1
+	for i, n := range v.nodes {
+		if v.status[i] != done || n.Human != nil || n.wave < wave {
+			continue
+		}
+		if n.wave > wave {
+			wave, results = n.wave, nil
+		}
+		results = append(results, v.last[i])
+	}
+	if len(results) > 0 {
+		return Decision{Reply: joinResults(results), Reason: "every step has ended"}, nil
+	}
+	for i, s := range v.status {
+		if s == failed && v.last[i].Err != nil && v.last[i].Outcome != teamv1.Outcome_OUTCOME_SKIPPED {
+			return Decision{}, v.last[i].Err
+		}
+	}
+	if v.err != nil {
+		return Decision{}, v.err
+	}
+	return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
+		"team %q ended without a response: every step of a member was skipped", v.state.Team.ID)
+}
