@@ -28,6 +28,8 @@ type Transcript struct {
 	Err *teamv1.Error
 	// Questions that are open: the run waits for people.
 	Questions []*teamv1.Asked
+	// Seq is the sequence of the last event.
+	Seq int64
 	// Waiting: the run goes no further without an answer.
 	Waiting bool
 
@@ -69,6 +71,7 @@ func (t *Transcript) begin(taskID string, ev *teamv1.Event) {
 	if taskID != "" {
 		t.TaskID = taskID
 	}
+	t.Seq = max(t.Seq, ev.GetSeq())
 	if at := ev.GetTime(); at != nil {
 		if t.first.IsZero() {
 			t.first = at.AsTime()
@@ -80,8 +83,12 @@ func (t *Transcript) begin(taskID string, ev *teamv1.Event) {
 	}
 }
 
-// who is the path below the root; the root itself is its own name.
+// who is the path below the root. A step of the root that no member works on is
+// a question to people.
 func (t *Transcript) who(ev *teamv1.Event) string {
+	if ev.GetScope() != "" && ev.GetAgent() == t.root {
+		return "people"
+	}
 	path := strings.TrimPrefix(ev.GetAgent(), t.root+"/")
 	if path == "" {
 		return "run"

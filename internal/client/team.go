@@ -29,11 +29,11 @@ func NewTeam(base string, cfg Config) (*Team, error) {
 	return &Team{web: newWeb(cfg), base: strings.TrimSuffix(base, "/")}, nil
 }
 
-// Process gives an agent a message and yields the events of its run until it
-// has ended or waits for people.
-func (t *Team) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.ProcessStreamResponse, error] {
+// Process gives an agent a message and yields the events of its run, those
+// behind a sequence only, until it has ended or waits for people.
+func (t *Team) Process(ctx context.Context, req *teamv1.ProcessRequest, after int64) iter.Seq2[*teamv1.ProcessStreamResponse, error] {
 	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
-		body, err := wire.Marshal(&teamv1.ProcessStreamRequest{Request: req})
+		body, err := wire.Marshal(&teamv1.ProcessStreamRequest{Request: req, After: after})
 		if err != nil {
 			yield(nil, err)
 			return

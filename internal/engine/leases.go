@@ -10,11 +10,11 @@ import (
 // Leases hands out the runs that are due, each to one owner at a time. The
 // stores implement it. Safe for concurrent use.
 type Leases interface {
-	// Claim takes up to max due runs, the longest due first, each under a new
+	// Claim takes up to limit due runs, the longest due first, each under a new
 	// epoch that fences earlier owners. next is when to ask again unless Wake
 	// comes first: the earliest known due time, for a store shared with other
 	// processes no later than its polling interval; zero is not before Wake.
-	Claim(ctx context.Context, replica string, max int) (claims []a2a.Claim, next time.Time, err error)
+	Claim(ctx context.Context, replica string, limit int) (claims []a2a.Claim, next time.Time, err error)
 	// Park gives up a claimed run as its drive left it. A run that is not done
 	// is due at once when its inbox holds something unread, decided under the
 	// lock that an input takes, so that none is missed. ErrFenced.

@@ -283,6 +283,16 @@ func (a *Agent) find(id string) (*task, error) {
 	return nil, notFound()
 }
 
+// Cancel ends a task from the agent's own side.
+func (a *Agent) Cancel(ctx context.Context, id string) error {
+	t, err := a.find(id)
+	if err != nil {
+		return err
+	}
+	a.stopTask(ctx, t)
+	return nil
+}
+
 // stopTask cancels a task and waits a little for its end.
 func (a *Agent) stopTask(ctx context.Context, t *task) {
 	t.cancel()

@@ -255,7 +255,7 @@ func restError(w http.ResponseWriter, err error) {
 	b, _ := wire.RESTError(st, wire.HTTPStatus(st))
 	w.Header().Set("Content-Type", wire.TypeJSON)
 	w.WriteHeader(wire.HTTPStatus(st))
-	_, _ = w.Write(b)
+	_, _ = w.Write(b) //nolint:gosec // JSON of a test
 }
 
 func write(w http.ResponseWriter, kind string, m proto.Message) {
@@ -265,5 +265,5 @@ func write(w http.ResponseWriter, kind string, m proto.Message) {
 		return
 	}
 	w.Header().Set("Content-Type", kind)
-	_, _ = w.Write(b) //nolint:gosec // JSON of a test
+	_, _ = w.Write(b)
 }

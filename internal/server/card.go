@@ -71,6 +71,7 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, params map[st
 		return
 	}
 	h.Set("Content-Type", wire.TypeJSON)
+	soon(w)
 	_, _ = w.Write(b) // the caller may have left
 }
 

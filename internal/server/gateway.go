@@ -146,6 +146,7 @@ func camel(snake string) string {
 func private(_ context.Context, w http.ResponseWriter, _ proto.Message) error {
 	w.Header().Set("Cache-Control", "private, no-store")
 	w.Header().Set("Vary", "Authorization, Accept")
+	soon(w)
 	return nil
 }
 

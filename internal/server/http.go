@@ -35,6 +35,7 @@ func (s *Server) newHTTP() (*http.Server, error) {
 // front comes before routing and before a body is read: panics, request id,
 // identity, and the time that the caller allows.
 func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	in := newInbound(bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
 	w.Header().Set("X-Request-Id", in.id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -63,6 +64,12 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	defer cancel()
 	r.Header["Accept"] = []string{replyType(r)}
 	next.ServeHTTP(w, r.WithContext(withInbound(ctx, in)))
+}
+
+// soon bounds the time in which a caller takes an answer. front lifts it for the
+// next one: a connection keeps it, and streams have their own.
+func soon(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(quickTime)) // not every connection has one
 }
 
 func (s *Server) logPanic(where string, p any) {
@@ -172,6 +179,7 @@ func writeError(w http.ResponseWriter, st *status.Status, httpStatus int, media 
 	if wait := wire.RetryAfter(st); wait > 0 {
 		h.Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
 	}
+	soon(w)
 	w.WriteHeader(httpStatus)
 	_, _ = w.Write(b) // the caller may have left
 }

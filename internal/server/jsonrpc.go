@@ -132,5 +132,6 @@ func rpcRefusal(st *status.Status, _ int) ([]byte, error) {
 func (s *Server) writeRPC(w http.ResponseWriter, b []byte) {
 	w.Header().Set("Content-Type", wire.TypeJSON)
 	w.Header().Set("Cache-Control", "private, no-store")
+	soon(w)
 	_, _ = w.Write(b) // the caller may have left
 }

@@ -61,10 +61,11 @@ func (j *journal) append(events []*teamv1.Event) (ended bool, err error) {
 	if err := j.held(); err != nil {
 		return false, err
 	}
-	if err := r.admits(events); err != nil {
+	size, err := r.admits(events)
+	if err != nil {
 		return false, err
 	}
-	r.extend(j.store.clock(), events)
+	r.extend(j.store.clock(), events, size)
 	j.store.relist(r)
 	return r.ended, nil
 }

@@ -60,6 +60,9 @@ func (s *Memory) Park(_ context.Context, c a2a.Claim, p a2a.Park) error {
 
 // Release gives up a run that has not come to a stop.
 func (s *Memory) Release(_ context.Context, c a2a.Claim, at time.Time) error {
+	if at.IsZero() {
+		at = s.clock()
+	}
 	return s.giveUp(c, func(r *run) error {
 		if !r.ended {
 			s.due.set(r, at)

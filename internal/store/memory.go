@@ -103,9 +103,8 @@ func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool
 	r := s.newRun(n, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.ownerOf(n.Owner)
 	key := requestKey{id: n.MessageID}
-	if q, known := s.request(o, key, now); known {
+	if q, known := s.request(n.Owner, key, now); known {
 		root, _, err = q.again("", n.Digest)
 		return root, err == nil, err
 	}
@@ -113,11 +112,23 @@ func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool
 		return "", false, fmt.Errorf("create task %s: the id is taken", root)
 	}
 	s.runs[root] = r
-	o.runs++
+	s.ownerOf(n.Owner).runs++
 	s.remember(r, key, request{root: root, digest: n.Digest}, now)
 	s.list(r)
 	s.due.set(r, now)
 	return root, false, nil
+}
+
+// Sent returns the root of the task that a message of the owner made, or was
+// put to, within the last 24 h.
+func (s *Memory) Sent(_ context.Context, owner, messageID string) (string, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	q, known := s.request(owner, requestKey{id: messageID}, s.clock())
+	if !known {
+		return "", a2a.ErrNotFound
+	}
+	return q.root, nil
 }
 
 // ownerOf returns what is kept for an owner. The caller holds mu.
@@ -259,19 +270,4 @@ func poke(c chan struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// Sent implements a2a.Store.
-func (s *Memory) Sent(_ context.Context, owner, messageID string) (string, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	o := s.owners[owner]
-	if o == nil {
-		return "", a2a.ErrNotFound
-	}
-	q, known := s.request(o, requestKey{id: messageID}, s.clock())
-	if !known {
-		return "", a2a.ErrNotFound
-	}
-	return q.root, nil
 }

@@ -50,13 +50,9 @@ func (q request) again(root string, digest []byte) (string, int64, error) {
 
 // known returns what became of an input that was put before.
 func (s *Memory) known(r *run, key requestKey, digest []byte, now time.Time) (n int64, existed bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o := s.owners[r.owner]
-	if o == nil {
-		return 0, false, nil
-	}
-	q, known := s.request(o, key, now)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	q, known := s.request(r.owner, key, now)
 	if !known {
 		return 0, false, nil
 	}
@@ -64,10 +60,14 @@ func (s *Memory) known(r *run, key requestKey, digest []byte, now time.Time) (n 
 	return n, err == nil, err
 }
 
-// request finds a request within its window. The caller holds mu.
-func (s *Memory) request(o *owner, key requestKey, now time.Time) (request, bool) {
+// request finds an owner's request within its window. The caller holds mu.
+func (s *Memory) request(name string, key requestKey, now time.Time) (request, bool) {
+	o := s.owners[name]
+	if o == nil || key.id == "" {
+		return request{}, false
+	}
 	q, ok := o.requests[key]
-	return q, ok && key.id != "" && now.Sub(q.at) < requestWindow
+	return q, ok && now.Sub(q.at) < requestWindow
 }
 
 // remember keeps a request for its window, and forgets those whose is over. The

@@ -26,7 +26,7 @@ type run struct {
 
 	mu       sync.Mutex
 	events   []*teamv1.Event // append-only, so that a reader may keep a prefix; guarded by mu
-	bytes    int             // of events, encoded; guarded by mu
+	bytes    int             // of events as they were given, encoded; guarded by mu
 	last     time.Time       // of the last event; guarded by mu
 	fold     Fold            // of the root; guarded by mu
 	ended    bool            // the root's end is on record; guarded by mu
@@ -51,19 +51,17 @@ func (s *Memory) newRun(n a2a.New, now time.Time) *run {
 		root: acc.GetTaskId(), owner: n.Owner, agent: acc.GetAgent(), context: acc.GetMessage().GetContextId(),
 		fold: s.fold(acc.GetTaskId(), ""),
 	}
-	r.record(timestamp(now), &teamv1.Event{Agent: acc.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}})
+	r.record(timestamppb.New(now), &teamv1.Event{Agent: acc.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}})
+	r.last, r.bytes = now, proto.Size(acc)
 	return r
 }
 
-// timestamp is t without a zone and a monotonic clock.
-func timestamp(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }
-
-// extend appends events that were found to fit. The caller holds mu.
-func (r *run) extend(now time.Time, events []*teamv1.Event) {
+// extend appends events that were found to fit, of a size. The caller holds mu.
+func (r *run) extend(now time.Time, events []*teamv1.Event, size int) {
 	if now.Before(r.last) {
 		now = r.last
 	}
-	at := timestamp(now)
+	at := timestamppb.New(now)
 	for _, ev := range events {
 		if rootEnd(ev) {
 			r.closeInbox(at, ev)
@@ -71,6 +69,7 @@ func (r *run) extend(now time.Time, events []*teamv1.Event) {
 		r.record(at, ev)
 	}
 	r.last = now
+	r.bytes += size
 	for w := range r.watchers {
 		poke(w)
 	}
@@ -80,7 +79,6 @@ func (r *run) extend(now time.Time, events []*teamv1.Event) {
 func (r *run) record(at *timestamppb.Timestamp, ev *teamv1.Event) {
 	ev.Seq, ev.Time = int64(len(r.events))+1, at
 	r.events = append(r.events, ev)
-	r.bytes += proto.Size(ev)
 	r.fold.Apply(ev)
 	r.ended = r.ended || rootEnd(ev)
 	if n := consumes(ev); n > 0 {
@@ -107,22 +105,22 @@ func (r *run) closeInbox(at *timestamppb.Timestamp, end *teamv1.Event) {
 	}
 }
 
-// admits reports why events cannot be appended, all or none. The caller holds mu.
-func (r *run) admits(events []*teamv1.Event) error {
-	ended := r.ended
-	bytes, closing := r.bytes, true
+// admits returns the size of events, or why they cannot be appended, all or
+// none. The caller holds mu.
+func (r *run) admits(events []*teamv1.Event) (size int, err error) {
+	ended, closing := r.ended, true
 	for _, ev := range events {
 		if ended {
-			return fmt.Errorf("append to %s: %w", r.root, a2a.ErrTerminal)
+			return 0, fmt.Errorf("append to %s: %w", r.root, a2a.ErrTerminal)
 		}
 		ended = rootEnd(ev)
 		closing = closing && closes(ev)
-		bytes += proto.Size(ev)
+		size += proto.Size(ev)
 	}
-	if !closing && (len(r.events)+len(events) > MaxEvents || bytes > MaxBytes) {
-		return fmt.Errorf("append to %s: %w", r.root, a2a.ErrLimit)
+	if !closing && (len(r.events)+len(events) > MaxEvents || r.bytes+size > MaxBytes) {
+		return 0, fmt.Errorf("append to %s: %w", r.root, a2a.ErrLimit)
 	}
-	return nil
+	return size, nil
 }
 
 // leave adds a row to the inbox. The caller holds mu.

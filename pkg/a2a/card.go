@@ -68,12 +68,12 @@ func (h *Handler) interfaces(id string) []*a2av1.AgentInterface {
 	add := func(url, binding string) {
 		list = append(list, &a2av1.AgentInterface{Url: url, ProtocolBinding: binding, Tenant: id, ProtocolVersion: ProtocolVersion})
 	}
+	if at := h.c.Interfaces.GRPC; at != "" {
+		add(at, "GRPC")
+	}
 	if at := h.c.Interfaces.HTTP; at != "" {
 		add(at+"/"+id+"/rpc", "JSONRPC")
 		add(at, "HTTP+JSON")
-	}
-	if at := h.c.Interfaces.GRPC; at != "" {
-		add(at, "GRPC")
 	}
 	return list
 }

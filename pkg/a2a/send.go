@@ -176,11 +176,15 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	if c := s.message.GetContextId(); c != "" && c != f.ContextID() {
 		return sent{}, Invalid(Violation{"message.contextId", "is not the context of the task; leave it out, or send " + f.ContextID()})
 	}
-	if f.Terminal() {
+	known, err := h.c.Store.Sent(ctx, who.Owner(), s.key)
+	again := err == nil && known == root // the answer is what it was then
+	if f.Terminal() && !again {
 		return sent{}, storeError(id, ErrTerminal)
 	}
 	in, err := f.inbound(who, s, scope)
-	if err != nil {
+	if again {
+		in = &teamv1.Inbound{Key: s.key, Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: s.message}}}
+	} else if err != nil {
 		return sent{}, err
 	}
 	n, _, err := h.c.Store.Put(ctx, Key{who.Owner(), root}, in, digestOf(id, s.message))

@@ -144,7 +144,7 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 				return
 			}
 			over := p.take(ev)
-			public := p.fold.public(ev)
+			public := p.fold.public(ev.Event)
 			if public != nil && ev.GetSeq() > req.GetAfter() && !yield(&teamv1.ProcessStreamResponse{Event: public, TaskId: s.key.ID}, nil) {
 				return
 			}

@@ -38,28 +38,37 @@ func (h *Handler) read(key Key, after int64) *reader {
 	return r
 }
 
+// item is an event, and whether it was the last one on record when it was read:
+// what it says of the task's state is how things stand.
+type item struct {
+	*teamv1.Event
+	current bool
+}
+
 // events yields what is on record and then what comes, until ctx ends.
-func (r *reader) events(ctx context.Context) iter.Seq2[*teamv1.Event, error] {
-	return func(yield func(*teamv1.Event, error) bool) {
+func (r *reader) events(ctx context.Context) iter.Seq2[item, error] {
+	return func(yield func(item, error) bool) {
 		for {
-			page, err := r.h.c.Store.Events(ctx, r.key, r.cursor, pageEvents)
+			page, err := r.h.c.Store.Events(ctx, r.key, r.cursor, pageEvents+1)
 			if err != nil {
-				yield(nil, storeError(r.key.ID, err))
+				yield(item{}, storeError(r.key.ID, err))
 				return
 			}
-			for _, rec := range page {
+			more := len(page) > pageEvents
+			page = page[:min(len(page), pageEvents)]
+			for i, rec := range page {
 				r.cursor = rec.Seq
-				if !yield(rec.Event, nil) {
+				if !yield(item{rec.Event, !more && i == len(page)-1}, nil) {
 					return
 				}
 			}
-			if len(page) == pageEvents {
+			if more {
 				continue
 			}
 			select {
 			case <-r.wake:
 			case <-ctx.Done():
-				yield(nil, context.Cause(ctx))
+				yield(item{}, context.Cause(ctx))
 				return
 			}
 		}
@@ -93,10 +102,10 @@ type progress struct {
 
 // take folds an event. It reports whether the task has come to where a blocking
 // send returns: it has ended, or asks for something after the message was taken.
-func (p *progress) take(ev *teamv1.Event) bool {
-	p.note(ev)
-	p.fold.Apply(ev)
-	return p.settled()
+func (p *progress) take(ev item) bool {
+	p.note(ev.Event)
+	p.fold.Apply(ev.Event)
+	return p.fold.Terminal() || ev.current && p.inbound == 0 && interrupted(p.fold.State())
 }
 
 func (p *progress) note(ev *teamv1.Event) {
@@ -107,10 +116,6 @@ func (p *progress) note(ev *teamv1.Event) {
 	case ev.GetAnswered().GetInbound(), ev.GetReceived().GetInbound(), ev.GetCommanded().GetInbound():
 		p.inbound = 0
 	}
-}
-
-func (p *progress) settled() bool {
-	return p.fold.Terminal() || p.inbound == 0 && interrupted(p.fold.State())
 }
 
 func interrupted(s a2av1.TaskState) bool {
@@ -237,10 +242,10 @@ func (t *tail) updates(ctx context.Context) iter.Seq2[Update, error] {
 }
 
 // next tells what an event is to the task; false ends the stream.
-func (t *tail) next(ev *teamv1.Event, from int64, yield func(Update, error) bool) bool {
-	t.note(ev)
+func (t *tail) next(ev item, from int64, yield func(Update, error) bool) bool {
+	t.note(ev.Event)
 	before := t.fold.State()
-	responses := t.fold.Project(ev, t.details)
+	responses := t.fold.Project(ev.Event, t.details)
 	switch {
 	case ev.GetSeq() <= from:
 		return true
@@ -253,7 +258,7 @@ func (t *tail) next(ev *teamv1.Event, from int64, yield func(Update, error) bool
 			return true
 		}
 		t.told = true
-		return yield(t.first(t.fold), nil) && !t.over(before)
+		return yield(t.first(t.fold), nil) && !t.over(ev, before)
 	}
 	for i, resp := range responses {
 		u := Update{Response: resp}
@@ -264,14 +269,14 @@ func (t *tail) next(ev *teamv1.Event, from int64, yield func(Update, error) bool
 			return false
 		}
 	}
-	return !t.over(before)
+	return !t.over(ev, before)
 }
 
 // over reports whether the stream ends: with the task, or when the task begins
 // to ask for input. It stays open while authentication is waited for.
-func (t *tail) over(before a2av1.TaskState) bool {
+func (t *tail) over(ev item, before a2av1.TaskState) bool {
 	now := t.fold.State()
-	return t.fold.Terminal() || t.inbound == 0 && now != before && now == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
+	return t.fold.Terminal() || ev.current && t.inbound == 0 && now != before && now == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
 }
 
 // first is the task as the first thing a reader is told.

@@ -192,7 +192,7 @@ func (h *Handler) cancel(ctx context.Context, f *Fold) (*Fold, error) {
 			}
 			return nil, err
 		}
-		now.Apply(ev)
+		now.Apply(ev.Event)
 		if now.Terminal() {
 			break
 		}

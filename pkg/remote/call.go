@@ -136,6 +136,7 @@ type past struct {
 	progress  map[string]bool             // message ids of progress
 	asked     []*teamv1.Asked             // in order
 	answers   []*teamv1.Answered          // since bound, in order
+	newest    *teamv1.Answered            // of all answers
 	answered  map[string]*teamv1.Answered // by our question id
 }
 
@@ -161,6 +162,7 @@ func (p *past) fold(e *teamv1.Event) {
 		p.asked = append(p.asked, k.Asked)
 	case *teamv1.Event_Answered:
 		p.answers = append(p.answers, k.Answered)
+		p.newest = k.Answered
 		p.answered[k.Answered.GetQuestion()] = k.Answered
 	}
 }

@@ -23,12 +23,13 @@ type events = source[*teamv1.ProcessStreamResponse]
 type process struct {
 	*call
 	agent   *Agent
-	bound   *teamv1.Bound // nil until the peer's task is known
-	met     bool          // an event of that task was read
-	cursor  int64         // the last event of the peer that was read
-	skip    int           // pieces of artifacts that are on record already
-	since   int           // events forwarded since the cursor was recorded
-	answers []*teamv1.Answered
+	bound   *teamv1.Bound      // nil until the peer's task is known
+	met     bool               // an event of that task was read
+	cursor  int64              // the last event of the peer that was read
+	skip    int                // pieces of artifacts that are on record already
+	since   int                // events forwarded since the cursor was recorded
+	answers []*teamv1.Answered // to be sent
+	newest  *teamv1.Answered   // the last one that was sent
 
 	asked   map[string]*teamv1.Asked // by the peer's id
 	replies map[int64]*a2av1.Message // by the peer's sequence
@@ -40,7 +41,7 @@ var errOther = errors.New("the peer has lost the task")
 
 func newProcess(a *Agent, c *call) *process {
 	p := &process{
-		call: c, agent: a, answers: c.past.answers,
+		call: c, agent: a, answers: c.past.answers, newest: c.past.newest,
 		asked: map[string]*teamv1.Asked{}, replies: map[int64]*a2av1.Message{},
 	}
 	if b := c.past.bound; b != nil {
@@ -63,6 +64,9 @@ func (p *process) work() error {
 			p.agent.cfg.Log.Debug("stream of a remote agent is silent; opening it anew", zap.String("agent", p.agent.cfg.ID))
 		case errors.Is(err, errOther):
 			p.forget()
+		case codeOf(err) == codes.FailedPrecondition && p.newest != nil && !p.met:
+			// The task takes no answer any more: see how it ended.
+			p.newest, p.answers = nil, nil
 		case codeOf(err) == codes.Unimplemented && !p.met:
 			return p.unary()
 		default:
@@ -84,7 +88,7 @@ func (p *process) failed(err error) error {
 
 // forget starts over with the task that the peer has made of the same key.
 func (p *process) forget() {
-	p.bound, p.cursor, p.skip, p.answers, p.met = nil, 0, 0, nil, false
+	p.bound, p.cursor, p.skip, p.answers, p.newest, p.met = nil, 0, 0, nil, nil, false
 }
 
 // attend opens the stream and follows it.
@@ -113,13 +117,17 @@ func (p *process) deliver() error {
 	return err
 }
 
-// open sends the next answer, or the message itself: under the same key it
-// reaches the same task.
+// open sends the next answer; or again what was sent last, the newest answer or
+// the message itself: under the same key it reaches the same task, and the
+// stream does not end with a question that was answered long ago.
 func (p *process) open() *events {
-	req := p.message()
 	if len(p.answers) > 0 {
-		req = p.answer(p.answers[0])
+		p.newest = p.answers[0]
 		p.answers = p.answers[1:]
+	}
+	req := p.message()
+	if p.newest != nil && p.bound != nil {
+		req = p.answer(p.newest)
 	}
 	depth, after := req.GetDepth(), p.cursor
 	return read(p.ctx, received(func(ctx context.Context) (grpc.ServerStreamingClient[teamv1.ProcessStreamResponse], error) {

@@ -13,6 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/fakeagent"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -442,4 +446,54 @@ func TestTLS(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestReattachAfterAnAnswer: what was sent last leads back to the task.
+func TestReattachAfterAnAnswer(t *testing.T) {
+	piece := &teamv1.Event{Kind: &teamv1.Event_Artifact{Artifact: &teamv1.ArtifactUpdate{Append: true}}}
+	f := fakeagent.New(t, fakeagent.Config{Turns: []fakeagent.Turn{{Ask: "which?"}, {Steps: []*teamv1.Event{piece}, Text: "this one"}}})
+	a := newService(t, f)
+	j := newJournal("choose")
+	if err := j.play(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	j.answer("this")
+	j.req.Recorded = j.recorded
+	for e, err := range a.Process(agent.With(t.Context(), j.run), j.req) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.recorded = append(j.recorded, e)
+		if e.GetBound() != nil {
+			break // a crash behind the artifact
+		}
+	}
+	if err := j.play(t.Context(), a); err != nil || agent.Text(j.reply.GetMessage()) != "this one" || f.Played() != 2 {
+		t.Fatalf("reply %v, error %v, %d turns", j.reply, err, f.Played())
+	}
+	sent := f.Requests("ProcessStream")
+	first := sent[1].Body.(*teamv1.ProcessStreamRequest) //nolint:forcetypeassert // the fake's
+	again := sent[2].Body.(*teamv1.ProcessStreamRequest) //nolint:forcetypeassert // the fake's
+	if !proto.Equal(again.GetRequest(), first.GetRequest()) || again.GetAfter() <= first.GetAfter() {
+		t.Errorf("reattached with %v, want the answer %v behind %d", again, first.GetRequest(), first.GetAfter())
+	}
+}
+
+// TestAnswerThatComesTooLate: the task's end is told, not that it takes no answer.
+func TestAnswerThatComesTooLate(t *testing.T) {
+	late := status.Error(codes.FailedPrecondition, "the task has ended")
+	f := fakeagent.New(t, fakeagent.Config{Turns: []fakeagent.Turn{{Ask: "which?"}, {Refuse: late}}})
+	a := newService(t, f)
+	j := newJournal("choose")
+	if err := j.play(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	task := last(j, (*teamv1.Event).GetBound).GetTaskId()
+	if err := f.Cancel(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	j.answer("this")
+	if e := asError(t, j.play(t.Context(), a)); e.Reason != agent.ReasonCanceled || errors.Is(e, agent.ErrCanceled) {
+		t.Errorf("error %+v", e)
+	}
 }

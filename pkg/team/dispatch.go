@@ -111,11 +111,15 @@ func (p *process) askPeople(w *work, st *StepState) error {
 	if len(ask.GetOptions()) > 0 {
 		kind = teamv1.Asked_KIND_APPROVAL
 	}
+	expiry := defaultQuestion
+	if t := st.Step.GetTimeout(); t != nil {
+		expiry = t.AsDuration()
+	}
 	id := p.run.ID(w.scope, "question", 1)
 	q := &teamv1.Asked{
 		Question: id, Kind: kind, Roles: ask.GetRoles(),
 		Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: questionParts(ask)},
-		Expires: timestamppb.New(p.run.Now().Add(defaultQuestion)),
+		Expires: timestamppb.New(p.run.Now().Add(expiry)),
 	}
 	return p.pass(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}}))
 }

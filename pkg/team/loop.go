@@ -153,7 +153,7 @@ func (p *process) prepare(ctx context.Context) error {
 		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonMaxDepth,
 			"team %q is nested deeper than %d levels (limits.max_depth), on the path %s", p.cfg.ID, p.limits.maxDepth, p.Path)
 	}
-	roster := p.askInfo(agent.WithDepth(ctx, depth))
+	roster, _ := p.askInfo(agent.WithDepth(ctx, depth)) // a circle ends when it is dispatched
 	o := &teamv1.Observed{Members: roster}
 	for i, m := range p.cfg.Members {
 		roster[i].Health = p.cfg.Registry.Health(m.Agent)

@@ -150,7 +150,8 @@ func (t *Team) Members() []string {
 
 // Info describes the team: configured id, name and description, and what its
 // members can do, asked anew each time (R-000-05 to R-000-13). A member that
-// cannot be asked is logged and left out.
+// cannot be asked is logged and left out. Teams that contain each other are the
+// error MAX_DEPTH_EXCEEDED (R-000-36).
 func (t *Team) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 	ctx, err := agent.Enter(ctx, t.cfg.ID)
 	if err != nil {
@@ -163,7 +164,11 @@ func (t *Team) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 		},
 	}
 	seen := map[string]bool{}
-	for _, m := range t.askInfo(ctx) {
+	roster, err := t.askInfo(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range roster {
 		for _, s := range m.GetInfo().GetSkills() {
 			if !seen[s.GetId()] {
 				seen[s.GetId()] = true
@@ -229,8 +234,10 @@ func (t *Team) memberHealth(ctx context.Context, m *Member) *teamv1.MemberHealth
 	return mh
 }
 
-// askInfo asks all enabled members for their info at the same time.
-func (l *loop) askInfo(ctx context.Context) []*teamv1.Observed_Member {
+// askInfo asks all enabled members for their info at the same time. The error is
+// that of a circle; the roster is whole all the same.
+func (l *loop) askInfo(ctx context.Context) ([]*teamv1.Observed_Member, error) {
+	circles := make([]error, len(l.cfg.Members))
 	roster := make([]*teamv1.Observed_Member, len(l.cfg.Members))
 	l.each(ctx, func(ctx context.Context, i int, m *Member) {
 		roster[i] = &teamv1.Observed_Member{Id: m.ID}
@@ -239,12 +246,15 @@ func (l *loop) askInfo(ctx context.Context) []*teamv1.Observed_Member {
 		}
 		info, err := l.memberInfo(ctx, m)
 		if err != nil {
+			if agent.AsError(err).Reason == agent.ReasonMaxDepth {
+				circles[i] = err
+			}
 			l.cfg.Log.Warn("member unavailable", zap.String("team", l.cfg.ID), zap.String("member", m.ID), zap.Error(err))
 			return
 		}
 		roster[i].Info = info
 	})
-	return roster
+	return roster, errors.Join(circles...)
 }
 
 func (l *loop) memberInfo(ctx context.Context, m *Member) (*teamv1.AgentInfo, error) {

@@ -17,6 +17,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Client is a client of the A2A service over one binding. Errors are *Error.
@@ -147,8 +148,5 @@ func Collect(updates iter.Seq2[*a2av1.StreamResponse, error]) ([]*a2av1.StreamRe
 
 // Text returns a request that says something to an agent.
 func Text(tenant, messageID, text string) *a2av1.SendMessageRequest {
-	return &a2av1.SendMessageRequest{Tenant: tenant, Message: &a2av1.Message{
-		MessageId: messageID, Role: a2av1.Role_ROLE_USER,
-		Parts: []*a2av1.Part{{Content: &a2av1.Part_Text{Text: text}}},
-	}}
+	return &a2av1.SendMessageRequest{Tenant: tenant, Message: agent.UserMessage(messageID, text)}
 }

@@ -42,7 +42,7 @@ func PublicCard(ctx context.Context, target Target, tenant string) (*a2av1.Agent
 		return nil, nil, err
 	}
 	card := &a2av1.AgentCard{}
-	return card, resp, answer(resp, card)
+	return card, resp, FromREST(resp, card)
 }
 
 func prefix(tenant string) string {
@@ -52,8 +52,8 @@ func prefix(tenant string) string {
 	return "/" + url.PathEscape(tenant)
 }
 
-// answer reads a REST answer into m.
-func answer(resp *http.Response, m proto.Message) error {
+// FromREST reads a REST answer into m, or makes an *Error of it.
+func FromREST(resp *http.Response, m proto.Message) error {
 	b, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close() // read to its end
 	if err != nil {

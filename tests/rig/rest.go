@@ -50,7 +50,7 @@ func (c *REST) call(ctx context.Context, method, path string, req, resp proto.Me
 	if err != nil {
 		return err
 	}
-	return answer(r, resp)
+	return FromREST(r, resp)
 }
 
 // Send posts to message:send.
@@ -108,7 +108,7 @@ func (c *REST) Stream(ctx context.Context, req *a2av1.SendMessageRequest) iter.S
 	if err != nil {
 		return failed(err)
 	}
-	return events(resp, restEvent, func(r *http.Response) error { return answer(r, &a2av1.StreamResponse{}) })
+	return events(resp, restEvent, func(r *http.Response) error { return FromREST(r, &a2av1.StreamResponse{}) })
 }
 
 // Subscribe follows a task by POST, or GET.
@@ -128,7 +128,7 @@ func (c *REST) Subscribe(ctx context.Context, req *a2av1.SubscribeToTaskRequest,
 	if err != nil {
 		return failed(err)
 	}
-	return events(resp, restEvent, func(r *http.Response) error { return answer(r, &a2av1.StreamResponse{}) })
+	return events(resp, restEvent, func(r *http.Response) error { return FromREST(r, &a2av1.StreamResponse{}) })
 }
 
 func restEvent(e wire.Event) (*a2av1.StreamResponse, error) {

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -16,46 +15,25 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// callFlags are the flags of call.
-type callFlags struct {
+// Call says how a server is called.
+type Call struct {
 	binding, tenant, context, task string
 	raw, stream, immediately       bool
 }
 
-func (s *shell) callCommand() *cobra.Command {
-	f := &callFlags{}
-	c := &cobra.Command{
-		Use:   "call URL TEXT",
-		Short: "Sends a message to any A2A server",
-		Long: "Sends a message to the agent whose card is at URL, or below it, over any of the\n" +
-			"three bindings. grpc://HOST:PORT/TENANT needs no card. The answer goes to\n" +
-			"standard output. Exit code 1 when the task fails or waits for somebody.",
-		Example: "  team-server call http://127.0.0.1:8080/newsroom \"Write about tides\"\n" +
-			"  team-server call --binding grpc --raw http://127.0.0.1:8080 \"Write about tides\"",
-		Args: usage(cobra.ExactArgs(2)),
-		RunE: func(c *cobra.Command, args []string) error { return s.call(c.Context(), args[0], args[1], f) },
-	}
-	c.Flags().StringVar(&f.binding, "binding", "", "grpc, rest or jsonrpc; default: what the card names first")
-	c.Flags().BoolVar(&f.raw, "raw", false, "show what goes over the wire, on standard error")
-	c.Flags().BoolVar(&f.stream, "stream", false, "show the answer as it comes")
-	c.Flags().BoolVar(&f.immediately, "return-immediately", false, "do not wait for the end of the task")
-	c.Flags().StringVar(&f.tenant, "tenant", "", "agent or team to reach; default: the card's")
-	c.Flags().StringVar(&f.context, "context", "", "id of the conversation to go on with")
-	c.Flags().StringVar(&f.task, "task", "", "id of the task to answer")
-	return c
-}
 
 // bindings are the words of --binding.
 var bindings = map[string]string{"": "", "grpc": client.GRPC, "rest": client.REST, "jsonrpc": client.JSONRPC}
 
-func (s *shell) call(ctx context.Context, target, text string, f *callFlags) error {
+// Call sends a message to any A2A server and prints the answer.
+func (s *Shell) Call(ctx context.Context, target, text string, f *Call) error {
 	cfg := s.client()
 	var ok bool
 	if cfg.Binding, ok = bindings[strings.ToLower(f.binding)]; !ok {
-		return usageError{fmt.Errorf("--binding %s: expected grpc, rest or jsonrpc", f.binding)}
+		return UsageError{fmt.Errorf("--binding %s: expected grpc, rest or jsonrpc", f.binding)}
 	}
 	if f.raw {
-		cfg.Raw = s.talk
+		cfg.Raw = s.Talk
 	}
 	c, err := client.Open(ctx, target, cfg)
 	if err != nil {
@@ -75,27 +53,27 @@ func (s *shell) call(ctx context.Context, target, text string, f *callFlags) err
 	if err != nil {
 		return err
 	}
-	if s.json() {
+	if s.JSON {
 		return s.print(resp)
 	}
 	if m := resp.GetMessage(); m != nil {
-		_, err := fmt.Fprintln(s.out, agent.Text(m))
+		_, err := fmt.Fprintln(s.Out, agent.Text(m))
 		return err
 	}
 	return s.task(resp.GetTask())
 }
 
 // task prints the answer of a task and says how it stands.
-func (s *shell) task(t *a2av1.Task) error {
+func (s *Shell) task(t *a2av1.Task) error {
 	for _, a := range t.GetArtifacts() {
-		fmt.Fprintln(s.out, agent.Text(&a2av1.Message{Parts: a.GetParts()}))
+		fmt.Fprintln(s.Out, agent.Text(&a2av1.Message{Parts: a.GetParts()}))
 	}
 	return s.state(t.GetId(), t.GetStatus())
 }
 
 // state says how a task stands. One that has not come to a good end, and is not
 // left to go on either, is a failure.
-func (s *shell) state(id string, status *a2av1.TaskStatus) error {
+func (s *Shell) state(id string, status *a2av1.TaskStatus) error {
 	word := strings.ToLower(strings.TrimPrefix(status.GetState().String(), "TASK_STATE_"))
 	line := fmt.Sprintf("task %s  %s", id, strings.ReplaceAll(word, "_", " "))
 	if text := agent.Text(status.GetMessage()); text != "" {
@@ -110,17 +88,17 @@ func (s *shell) state(id string, status *a2av1.TaskStatus) error {
 	case a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_CANCELED, a2av1.TaskState_TASK_STATE_REJECTED,
 		a2av1.TaskState_TASK_STATE_AUTH_REQUIRED, a2av1.TaskState_TASK_STATE_UNSPECIFIED:
 	}
-	return errFailed
+	return ErrFailed
 }
 
 // follow prints a stream as it comes.
-func (s *shell) follow(ctx context.Context, c *client.Client, req *a2av1.SendMessageRequest) error {
-	p := &streamed{out: s.out}
+func (s *Shell) follow(ctx context.Context, c *client.Client, req *a2av1.SendMessageRequest) error {
+	p := &streamed{out: s.Out}
 	for resp, err := range c.Stream(ctx, req) {
 		if err != nil {
 			return err
 		}
-		if s.json() {
+		if s.JSON {
 			if err := s.print(resp); err != nil {
 				return err
 			}
@@ -129,14 +107,14 @@ func (s *shell) follow(ctx context.Context, c *client.Client, req *a2av1.SendMes
 		}
 		p.show(resp)
 	}
-	if !s.json() {
+	if !s.JSON {
 		p.end()
 	}
 	if p.last == nil {
 		return nil // a message, no task
 	}
-	if s.json() {
-		s = &shell{out: io.Discard, talk: io.Discard}
+	if s.JSON {
+		s = &Shell{Out: io.Discard, Talk: io.Discard}
 	}
 	return s.state(p.id, p.last)
 }
@@ -191,11 +169,11 @@ func (p *streamed) end() {
 }
 
 // print prints a message as JSON in one line.
-func (s *shell) print(m proto.Message) error {
+func (s *Shell) print(m proto.Message) error {
 	data, err := wire.Marshal(m)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(s.out, "%s\n", data)
+	_, err = fmt.Fprintf(s.Out, "%s\n", data)
 	return err
 }

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"encoding/json"
@@ -9,24 +9,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 
 	"github.com/agentteams/team-server/internal/config"
 )
 
-// errInvalid ends validate when it has printed what is wrong.
-var errInvalid = errors.New("invalid configuration")
+// ErrInvalid ends Validate when it has printed what is wrong.
+var ErrInvalid = errors.New("invalid configuration")
 
-func (s *shell) validateCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "validate [FILE|FOLDER...]",
-		Short: "Finds everything that is wrong with configuration files",
-		Long: "Checks syntax, keys, values, references and expressions of each file, or of the\n" +
-			"files in a folder, and shows all faults with their place. Default: team.yaml.\n" +
-			"Exit code 3 when there are faults.",
-		RunE: func(_ *cobra.Command, args []string) error { return s.validate(args) },
-	}
-}
 
 // validated is the result as JSON.
 type validated struct {
@@ -35,7 +24,8 @@ type validated struct {
 	Faults config.Faults `json:"faults"`
 }
 
-func (s *shell) validate(paths []string) error {
+// Validate finds everything that is wrong with files, or those in folders.
+func (s *Shell) Validate(paths []string) error {
 	if len(paths) == 0 {
 		paths = []string{"team.yaml"}
 	}
@@ -49,29 +39,29 @@ func (s *shell) validate(paths []string) error {
 				return err
 			}
 			result.Faults = append(result.Faults, faults...)
-			if !s.json() {
+			if !s.JSON {
 				s.verdict(file, faults)
 			}
 		}
 	}
 	result.Valid = len(result.Faults) == 0
-	if s.json() {
-		if err := json.NewEncoder(s.out).Encode(result); err != nil {
+	if s.JSON {
+		if err := json.NewEncoder(s.Out).Encode(result); err != nil {
 			return err
 		}
 	}
 	if !result.Valid {
-		return errInvalid
+		return ErrInvalid
 	}
 	return nil
 }
 
-func (s *shell) verdict(file string, faults config.Faults) {
+func (s *Shell) verdict(file string, faults config.Faults) {
 	if len(faults) == 0 {
-		fmt.Fprintf(s.out, "%s  ok\n", file)
+		fmt.Fprintf(s.Out, "%s  ok\n", file)
 		return
 	}
-	faults.Print(s.out)
+	faults.Print(s.Out)
 }
 
 // files are those a path means: itself; of a folder its team.yaml, else all

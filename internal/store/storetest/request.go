@@ -1,0 +1,154 @@
+package storetest
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+func requests(t *testing.T, open Open) {
+	t.Run("A-15 a repeated send is the same task", func(t *testing.T) {
+		r := newRig(t, open)
+		r.create(task("one"))
+		again := task("two")
+		again.MessageID = "m-one"
+		root, existed, err := r.Create(r.ctx(), again)
+		if root != "one" || !existed || err != nil {
+			t.Fatalf("Create = %q, %v, %v, want the first task", root, existed, err)
+		}
+		r.claim("one")
+		if _, _, err := r.Task(r.ctx(), key("two")); !errors.Is(err, a2a.ErrNotFound) {
+			t.Fatalf("Task of the repetition: %v, want ErrNotFound", err)
+		}
+	})
+	t.Run("A-15 other content under the same message id is refused", func(t *testing.T) {
+		r := newRig(t, open)
+		r.create(task("one"))
+		other := task("two")
+		other.MessageID, other.Digest = "m-one", []byte("other")
+		if _, existed, err := r.Create(r.ctx(), other); existed || !errors.Is(err, a2a.ErrReused) {
+			t.Fatalf("Create = %v, %v, want ErrReused", existed, err)
+		}
+	})
+	t.Run("A-15 message ids are each owner's own", func(t *testing.T) {
+		r := newRig(t, open)
+		theirs := task("two")
+		theirs.Owner, theirs.MessageID = "acme/bob", "m-one"
+		r.create(task("one"), theirs)
+	})
+	t.Run("A-15 a message id is known for 24 hours", func(t *testing.T) {
+		r := newRig(t, open)
+		r.create(task("one"))
+		again := task("two")
+		again.MessageID = "m-one"
+		r.clock.Move(24*time.Hour - time.Second)
+		if root, existed, err := r.Create(r.ctx(), again); root != "one" || !existed || err != nil {
+			t.Fatalf("Create within the window = %q, %v, %v", root, existed, err)
+		}
+		r.clock.Move(time.Second)
+		r.create(again)
+		r.clock.Move(23 * time.Hour)
+		again.Accepted.TaskId = "three"
+		if root, existed, err := r.Create(r.ctx(), again); root != "two" || !existed || err != nil {
+			t.Fatalf("Create within the second window = %q, %v, %v", root, existed, err)
+		}
+	})
+	t.Run("A-15 a message leads to its task", func(t *testing.T) {
+		r := newRig(t, open)
+		r.create(task("one"))
+		r.put("one", followUp("f"))
+		for _, message := range []string{"m-one", "f"} {
+			if root, err := r.Sent(r.ctx(), me, message); root != "one" || err != nil {
+				t.Errorf("Sent(%s) = %q, %v", message, root, err)
+			}
+		}
+		_, other := r.Sent(r.ctx(), "acme/bob", "m-one")
+		_, none := r.Sent(r.ctx(), me, "none")
+		r.clock.Move(24 * time.Hour)
+		_, late := r.Sent(r.ctx(), me, "m-one")
+		for name, err := range map[string]error{"other owner": other, "unknown": none, "late": late} {
+			if !errors.Is(err, a2a.ErrNotFound) {
+				t.Errorf("%s: %v, want ErrNotFound", name, err)
+			}
+		}
+	})
+	t.Run("A-15 a task id is used once", func(t *testing.T) {
+		r := newRig(t, open)
+		r.create(task("one"))
+		n := task("one")
+		n.MessageID = "other"
+		if _, existed, err := r.Create(r.ctx(), n); existed || err == nil {
+			t.Fatalf("Create with an id that is taken = %v, %v", existed, err)
+		}
+	})
+	t.Run("A-15 of sends at the same time one makes the task", func(t *testing.T) {
+		r := newRig(t, open)
+		var wg sync.WaitGroup
+		got := make(chan string, 16)
+		for i := range cap(got) {
+			wg.Go(func() {
+				n := task(id(i))
+				n.MessageID = "same"
+				root, existed, err := r.Create(r.ctx(), n)
+				if err != nil || existed == (root == id(i)) {
+					root = "wrong"
+				}
+				got <- root
+			})
+		}
+		wg.Wait()
+		first := <-got
+		for range cap(got) - 1 {
+			if root := <-got; root != first {
+				t.Fatalf("tasks %s and %s for one message", first, root)
+			}
+		}
+		r.claim(first)
+	})
+}
+
+// inputs are requests to a task that is there.
+func inputs(t *testing.T, open Open) {
+	t.Run("A-15 a repeated input is taken once", func(t *testing.T) {
+		r := newRig(t, open)
+		c := r.run("one")
+		n := r.put("one", followUp("f"))
+		again, existed, err := r.Put(r.ctx(), key("one"), followUp("f"), []byte("f"))
+		if again != n || !existed || err != nil {
+			t.Fatalf("Put = %d, %v, %v, want %d again", again, existed, err, n)
+		}
+		if _, existed, err := r.Put(r.ctx(), key("one"), followUp("f"), []byte("other")); existed || !errors.Is(err, a2a.ErrReused) {
+			t.Fatalf("Put of other content = %v, %v, want ErrReused", existed, err)
+		}
+		if rows := r.inbound(c); len(rows) != 1 {
+			t.Fatalf("%d rows, want 1", len(rows))
+		}
+		r.append(c, taken(r.inbound(c)[0]), succeeded())
+		if again, existed, err := r.Put(r.ctx(), key("one"), followUp("f"), []byte("f")); again != n || !existed || err != nil {
+			t.Fatalf("Put after the end = %d, %v, %v, want %d again", again, existed, err, n)
+		}
+	})
+	t.Run("A-15 a message for one task is not another task's", func(t *testing.T) {
+		r := newRig(t, open)
+		r.create(task("one"), task("two"))
+		r.put("one", followUp("f"))
+		if _, existed, err := r.Put(r.ctx(), key("two"), followUp("f"), []byte("f")); existed || !errors.Is(err, a2a.ErrReused) {
+			t.Fatalf("Put = %v, %v, want ErrReused", existed, err)
+		}
+	})
+	t.Run("A-15 commands are each task's own", func(t *testing.T) {
+		r := newRig(t, open)
+		r.create(task("one"), task("two"))
+		for _, root := range []string{"one", "two"} {
+			for i := range 2 {
+				n, existed, err := r.Put(r.ctx(), key(root), cancel("c"), nil)
+				if n != 1 || existed != (i == 1) || err != nil {
+					t.Fatalf("Put %d to %s = %d, %v, %v", i, root, n, existed, err)
+				}
+			}
+		}
+	})
+}

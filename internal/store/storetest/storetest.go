@@ -1,0 +1,274 @@
+// Package storetest is the contract of stores as tests: every store runs them.
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Store is what a store offers: tasks to the handler, runs to the engine.
+type Store interface {
+	a2a.Store
+	engine.Leases
+}
+
+// Open returns an empty store that tells the time by clock, keeps at least
+// 1,000 finished runs, and is closed at the end of the test.
+type Open func(t testing.TB, clock func() time.Time) Store
+
+// Run tests a store.
+func Run(t *testing.T, open Open) {
+	for _, s := range []struct {
+		name string
+		test func(*testing.T, Open)
+	}{
+		{"Request", requests}, {"Input", inputs}, {"Journal", journals}, {"End", ends}, {"Limit", limits}, {"Inbox", inboxes}, {"Lease", leases},
+		{"Read", reads}, {"Child", children}, {"Watch", watches}, {"List", lists}, {"Page", pages}, {"Model", models},
+	} {
+		t.Run(s.name, func(t *testing.T) { s.test(t, open) })
+	}
+}
+
+// Clock is a clock that stands until it is moved. Safe for concurrent use.
+type Clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+// NewClock returns a clock at some time.
+func NewClock() *Clock { return &Clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)} }
+
+// Now is the time.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// Move changes the time, also backwards.
+func (c *Clock) Move(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+const me = "acme/ann"
+
+// failer is what a test and a rapid check have in common.
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// rig is a store under test.
+type rig struct {
+	failer
+	Store
+	clock *Clock
+}
+
+func newRig(t testing.TB, open Open) *rig {
+	clock := NewClock()
+	return &rig{failer: t, Store: open(t, clock.Now), clock: clock}
+}
+
+// ctx is not the test's, which a rapid check does not have.
+func (r *rig) ctx() context.Context { return context.Background() }
+
+func key(id string) a2a.Key { return a2a.Key{Owner: me, ID: id} }
+
+// task is a task of mine that agent "a" gets in context "c".
+func task(id string) a2a.New {
+	m := agent.UserMessage("m-"+id, "do it")
+	m.ContextId = "c"
+	return a2a.New{
+		Owner: me, MessageID: "m-" + id, Digest: []byte("digest"),
+		Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Owner: me, Message: m},
+	}
+}
+
+// create makes tasks that are new.
+func (r *rig) create(tasks ...a2a.New) {
+	r.Helper()
+	for _, n := range tasks {
+		root, existed, err := r.Create(r.ctx(), n)
+		if err != nil || existed || root != n.Accepted.GetTaskId() {
+			r.Fatalf("Create(%s) = %q, %v, %v", n.Accepted.GetTaskId(), root, existed, err)
+		}
+	}
+}
+
+// claims takes all that is due.
+func (r *rig) claims() []a2a.Claim {
+	r.Helper()
+	claims, _, err := r.Claim(r.ctx(), "r1", 1000)
+	if err != nil {
+		r.Fatalf("Claim: %v", err)
+	}
+	return claims
+}
+
+// claim takes the one run that is due.
+func (r *rig) claim(root string) a2a.Claim {
+	r.Helper()
+	claims := r.claims()
+	if len(claims) != 1 || claims[0].Root != root {
+		r.Fatalf("due are %v, want only %s", roots(claims), root)
+	}
+	return claims[0]
+}
+
+func roots(claims []a2a.Claim) []string {
+	ids := []string{}
+	for _, c := range claims {
+		ids = append(ids, c.Root)
+	}
+	return ids
+}
+
+// run makes a task and claims it.
+func (r *rig) run(id string) a2a.Claim {
+	r.Helper()
+	r.create(task(id))
+	return r.claim(id)
+}
+
+// append puts events on record.
+func (r *rig) append(c a2a.Claim, events ...*teamv1.Event) {
+	r.Helper()
+	if err := c.Journal.Append(r.ctx(), events...); err != nil {
+		r.Fatalf("Append to %s: %v", c.Root, err)
+	}
+	if err := c.Journal.Commit(r.ctx()); err != nil {
+		r.Fatalf("Commit %s: %v", c.Root, err)
+	}
+}
+
+// put leaves an input that is new.
+func (r *rig) put(id string, in *teamv1.Inbound) int64 {
+	r.Helper()
+	n, existed, err := r.Put(r.ctx(), key(id), in, []byte(in.GetKey()))
+	if err != nil || existed {
+		r.Fatalf("Put(%s) = %d, %v, %v", id, n, existed, err)
+	}
+	return n
+}
+
+// park gives a run up, for ever unless an input comes.
+func (r *rig) park(c a2a.Claim, p a2a.Park) {
+	r.Helper()
+	if err := r.Park(r.ctx(), c, p); err != nil {
+		r.Fatalf("Park(%s): %v", c.Root, err)
+	}
+}
+
+// events reads a task's events, 7 at a time.
+func (r *rig) events(id string) []*teamv1.Event {
+	r.Helper()
+	var all []*teamv1.Event
+	var after int64
+	for {
+		page, err := r.Events(r.ctx(), key(id), after, 7)
+		if err != nil || len(page) > 7 {
+			r.Fatalf("Events(%s, %d) = %d of them, %v", id, after, len(page), err)
+		}
+		if len(page) == 0 {
+			return all
+		}
+		for _, rec := range page {
+			if rec.Seq != rec.Event.GetSeq() || rec.Seq <= after {
+				r.Fatalf("Events(%s): record %d after %d holds event %d", id, rec.Seq, after, rec.Event.GetSeq())
+			}
+			after = rec.Seq
+			all = append(all, rec.Event)
+		}
+	}
+}
+
+// inbound returns what the inbox of a claimed run holds.
+func (r *rig) inbound(c a2a.Claim) []*teamv1.Inbound {
+	r.Helper()
+	rows, err := c.Journal.Inbound(r.ctx())
+	if err != nil {
+		r.Fatalf("Inbound of %s: %v", c.Root, err)
+	}
+	return rows
+}
+
+// state is the status of a task.
+func (r *rig) state(id string) a2av1.TaskState {
+	r.Helper()
+	t, _, err := r.Task(r.ctx(), key(id))
+	if err != nil {
+		r.Fatalf("Task(%s): %v", id, err)
+	}
+	return t.GetStatus().GetState()
+}
+
+// Events, one of a kind.
+
+func started(scope string) *teamv1.Event {
+	return &teamv1.Event{Scope: scope, Agent: "a", Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}}
+}
+
+func progress(text string) *teamv1.Event {
+	return &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Progress{Progress: &teamv1.Progress{Message: agent.NewMessage(text)}}}
+}
+
+func noted(text string) *teamv1.Event {
+	return &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{Code: "PHASE", Text: text}}}
+}
+
+func ended(scope string, outcome teamv1.Outcome) *teamv1.Event {
+	e := &teamv1.Ended{Outcome: outcome, Result: &teamv1.Ended_Reply{Reply: agent.NewMessage("done")}}
+	return &teamv1.Event{Scope: scope, Agent: "a", Kind: &teamv1.Event_Ended{Ended: e}}
+}
+
+func succeeded() *teamv1.Event { return ended("", teamv1.Outcome_OUTCOME_SUCCEEDED) }
+
+func decided(step string) *teamv1.Event {
+	s := &teamv1.Step{
+		Id: step, Kind: teamv1.Step_KIND_DELEGATE, Member: "m",
+		Input: &teamv1.Input{Message: agent.NewMessage("a part of it")},
+	}
+	return &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Steps: []*teamv1.Step{s}}}}
+}
+
+func asked(question string, expires time.Time) *teamv1.Event {
+	q := &teamv1.Asked{Question: question, Kind: teamv1.Asked_KIND_INPUT, Message: agent.NewMessage("which?"), Expires: timestamppb.New(expires)}
+	return &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Asked{Asked: q}}
+}
+
+func waiting(question string) *teamv1.Event {
+	return &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: []string{question}}}}
+}
+
+// followUp is an input with a message.
+func followUp(id string) *teamv1.Inbound {
+	return &teamv1.Inbound{Key: id, Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: agent.UserMessage(id, "and this")}}}
+}
+
+// cancel is an input with a command.
+func cancel(id string) *teamv1.Inbound {
+	c := &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL, By: me}
+	return &teamv1.Inbound{Key: id, Kind: &teamv1.Inbound_Commanded{Commanded: c}}
+}
+
+// taken is the event that consumes a follow-up.
+func taken(in *teamv1.Inbound) *teamv1.Event {
+	in.GetReceived().Inbound = in.GetN()
+	return &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Received{Received: in.GetReceived()}}
+}
+
+func id(i int) string { return fmt.Sprintf("t%05d", i) }

@@ -1,0 +1,11 @@
+module github.com/agentteams/team-server/tests/interop
+
+go 1.26.0
+
+require (
+	github.com/a2aproject/a2a-go/v2 v2.4.0
+	github.com/google/go-cmp v0.7.0
+	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc
+	google.golang.org/grpc v1.85.0
+	google.golang.org/protobuf v1.36.12
+)
