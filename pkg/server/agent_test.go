@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -18,26 +17,20 @@ import (
 )
 
 // agentCall makes one call of the Agent service over REST.
-func agentCall(t *testing.T, method, url string, req, resp proto.Message) *rig.Error {
+func agentCall(t *testing.T, target rig.Target, method, path string, req, resp proto.Message) *rig.Error {
 	t.Helper()
-	var body io.Reader = http.NoBody
+	var body []byte
 	if req != nil {
-		b, err := wire.Marshal(req)
-		if err != nil {
+		var err error
+		if body, err = wire.Marshal(req); err != nil {
 			t.Fatal(err)
 		}
-		body = strings.NewReader(string(b))
 	}
-	r, err := http.NewRequestWithContext(t.Context(), method, url, body)
+	answer, err := target.Do(t.Context(), method, "/team/v1/agents/"+path, body, map[string]string{"Content-Type": "application/json"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rig.Fault(rig.FromREST(answer, resp))
+	return rig.Fault(answer.Read(resp))
 }
 
 func TestS_61_AgentService(t *testing.T) {
@@ -52,12 +45,11 @@ func TestS_61_AgentService(t *testing.T) {
 	}
 	defer g.Close()
 	client, ctx := teamv1.NewAgentServiceClient(g.Conn), g.Context(t.Context())
-	at := target.HTTP + "/team/v1/agents/"
 
 	t.Run("info", func(t *testing.T) {
 		a, err := client.Info(ctx, &teamv1.InfoRequest{AgentId: "upper"})
 		b := &teamv1.InfoResponse{}
-		f := agentCall(t, http.MethodGet, at+"upper", nil, b)
+		f := agentCall(t, target, http.MethodGet, "upper", nil, b)
 		if err != nil || f != nil || !proto.Equal(a, b) || a.GetInfo().GetId() != "upper" || a.GetInfo().GetCapabilities()[0] != "talk" {
 			t.Errorf("%v %v, %v %v", a, err, b, f)
 		}
@@ -65,7 +57,7 @@ func TestS_61_AgentService(t *testing.T) {
 	t.Run("health", func(t *testing.T) {
 		a, err := client.HealthCheck(ctx, &teamv1.HealthCheckRequest{AgentId: "upper"})
 		b := &teamv1.HealthCheckResponse{}
-		f := agentCall(t, http.MethodGet, at+"upper:health", nil, b)
+		f := agentCall(t, target, http.MethodGet, "upper:health", nil, b)
 		if err != nil || f != nil || !proto.Equal(a, b) || !a.GetHealthy() {
 			t.Errorf("%v %v, %v %v", a, err, b, f)
 		}
@@ -73,7 +65,7 @@ func TestS_61_AgentService(t *testing.T) {
 	t.Run("process", func(t *testing.T) {
 		a, err := client.Process(ctx, &teamv1.ProcessRequest{AgentId: "upper", Message: rig.Text("", "p1", "tides").Message})
 		b := &teamv1.ProcessResponse{}
-		f := agentCall(t, http.MethodPost, at+"upper:process", &teamv1.ProcessRequest{Message: rig.Text("", "p2", "tides").Message}, b)
+		f := agentCall(t, target, http.MethodPost, "upper:process", &teamv1.ProcessRequest{Message: rig.Text("", "p2", "tides").Message}, b)
 		if err != nil || f != nil || agent.Text(a.GetMessage()) != "TIDES" || agent.Text(b.GetMessage()) != "TIDES" || a.GetMessage().GetTaskId() == "" {
 			t.Errorf("%v %v, %v %v", a, err, b, f)
 		}
@@ -84,12 +76,12 @@ func TestS_61_AgentService(t *testing.T) {
 		} {
 			_, err := client.Process(ctx, &teamv1.ProcessRequest{AgentId: c.agent, Message: rig.Text("", c.agent+"1", "x").Message})
 			a := rig.Fault(rig.FromGRPC(err))
-			b := agentCall(t, http.MethodPost, at+c.agent+":process", &teamv1.ProcessRequest{Message: rig.Text("", c.agent+"2", "x").Message}, &teamv1.ProcessResponse{})
+			b := agentCall(t, target, http.MethodPost, c.agent+":process", &teamv1.ProcessRequest{Message: rig.Text("", c.agent+"2", "x").Message}, &teamv1.ProcessResponse{})
 			if !rig.Same(a, b) || a.Code != c.code || a.Reason != c.reason {
 				t.Errorf("%s: %+v, %+v", c.agent, a, b)
 			}
 		}
-		a := agentCall(t, http.MethodPost, at+"upper:process", &teamv1.ProcessRequest{}, &teamv1.ProcessResponse{})
+		a := agentCall(t, target, http.MethodPost, "upper:process", &teamv1.ProcessRequest{}, &teamv1.ProcessResponse{})
 		if a == nil || a.Reason != "INVALID_REQUEST" {
 			t.Errorf("no message: %+v", a)
 		}
@@ -109,7 +101,7 @@ func TestS_61_AgentService(t *testing.T) {
 				t.Fatal(err)
 			}
 			if last == nil {
-				if f := agentCall(t, http.MethodPost, at+"gated:cancel", &teamv1.CancelRequest{Key: "s1"}, &teamv1.CancelResponse{}); f != nil {
+				if f := agentCall(t, target, http.MethodPost, "gated:cancel", &teamv1.CancelRequest{Key: "s1"}, &teamv1.CancelResponse{}); f != nil {
 					t.Fatal(f)
 				}
 			}

@@ -64,7 +64,7 @@ func background(s *server.TeamServer) (stop func()) {
 // send asks an agent over REST and returns the text of the answer.
 func send(url, agentID, id, words string) string {
 	body := fmt.Sprintf(`{"message":{"messageId":%q,"role":"ROLE_USER","parts":[{"text":%q}]}}`, id, words)
-	resp := must(http.Post(url+"/"+agentID+"/message:send", "application/json", strings.NewReader(body)))
+	resp := must(http.Post(url+"/"+agentID+"/message:send", "application/json", strings.NewReader(body))) //nolint:noctx // short
 	defer resp.Body.Close()
 	var answer struct {
 		Task struct {
@@ -136,7 +136,7 @@ func Example_jsonRPC() {
 
 	request := []byte(`{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {
 		"message": {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "tides"}]}}}`)
-	resp := must(http.Post(s.Addrs().URL+"/loud/rpc", "application/json", bytes.NewReader(request)))
+	resp := must(http.Post(s.Addrs().URL+"/loud/rpc", "application/json", bytes.NewReader(request))) //nolint:noctx // short
 	defer resp.Body.Close()
 	var answer struct {
 		Result struct {

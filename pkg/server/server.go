@@ -8,8 +8,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
-	"net"
 	"sync"
 	"time"
 
@@ -31,6 +29,9 @@ const (
 
 // NoListener as an address leaves that listener out.
 const NoListener = "-"
+
+// Listeners are where a server is reached. One may be nil.
+type Listeners = server.Listeners
 
 // APIKey is a key that callers present as a bearer token.
 type APIKey = server.APIKey
@@ -54,6 +55,9 @@ type Config struct {
 	GRPC string
 	// HTTP is the address for REST, JSON-RPC and cards; default DefaultHTTP.
 	HTTP string
+	// Listeners that are there already; the addresses are then not looked at. New
+	// closes them if it fails.
+	Listeners Listeners
 	// PublicURL is the base URL by which others reach HTTP, for cards; default:
 	// the address that is listened on.
 	PublicURL string
@@ -94,7 +98,7 @@ type Addrs struct {
 
 // TeamServer serves agents. It is used once: New, then Serve or Close.
 type TeamServer struct {
-	listeners server.Listeners
+	listeners Listeners
 	server    *server.Server
 	engine    *engine.Engine
 	runner    *a2a.Runner
@@ -105,11 +109,14 @@ type TeamServer struct {
 // address beyond the loopback without keys.
 func New(c Config) (*TeamServer, error) {
 	if err := c.complete(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, closeAll(c.Listeners))
 	}
-	l, err := listen(c.GRPC, c.HTTP)
-	if err != nil {
-		return nil, err
+	l := c.Listeners
+	if l == (Listeners{}) {
+		var err error
+		if l, err = listen(c.GRPC, c.HTTP); err != nil {
+			return nil, err
+		}
 	}
 	s, err := build(c, l)
 	if err == nil {
@@ -145,8 +152,8 @@ func (c *Config) complete() error {
 }
 
 // build puts the parts together.
-func build(c Config, l server.Listeners) (*TeamServer, error) {
-	at := addrs(l)
+func build(c Config, l Listeners) (*TeamServer, error) {
+	at := public(l)
 	replica := rand.Text()
 	e := engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Replica: replica, Log: c.Log.Named("engine")})
 	h := a2a.NewHandler(a2a.Config{
@@ -204,48 +211,3 @@ func (s *TeamServer) Addrs() Addrs { return addrs(s.listeners) }
 
 // Close gives the addresses of a server back that was never served.
 func (s *TeamServer) Close() error { return closeAll(s.listeners) }
-
-func addrs(l server.Listeners) Addrs {
-	var a Addrs
-	if l.GRPC != nil {
-		a.GRPC = l.GRPC.Addr().String()
-	}
-	if l.HTTP != nil {
-		a.URL = "http://" + l.HTTP.Addr().String()
-	}
-	return a
-}
-
-func listen(grpc, http string) (l server.Listeners, err error) {
-	if l.GRPC, err = listenOn(grpc); err != nil {
-		return l, err
-	}
-	if l.HTTP, err = listenOn(http); err != nil {
-		return l, errors.Join(err, closeAll(l))
-	}
-	return l, nil
-}
-
-func listenOn(address string) (net.Listener, error) {
-	if address == NoListener {
-		return nil, nil
-	}
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listening on %s: %w", address, err)
-	}
-	return l, nil
-}
-
-func closeAll(l server.Listeners) error {
-	var errs []error
-	for _, l := range []net.Listener{l.GRPC, l.HTTP} {
-		if l == nil {
-			continue
-		}
-		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}

@@ -424,6 +424,16 @@ func TestHealth(t *testing.T) {
 			t.Error("a disabled member counts", h)
 		}
 	})
+	t.Run("R-000-33 a team that cannot describe itself is not healthy", func(t *testing.T) {
+		reg := registry{}
+		reg["x"] = newTeamWith(t, Config{ID: "x", Scheduler: inOrder("x"), Registry: reg, Members: members("x")})
+		if _, err := reg["x"].Info(t.Context()); err == nil {
+			t.Fatal("a team inside itself described itself")
+		}
+		if h, err := reg["x"].HealthCheck(t.Context()); err == nil && (h.GetHealthy() || h.GetUsable()) {
+			t.Error(h)
+		}
+	})
 	t.Run("R-000-36 health is recursive and ends in circles", func(t *testing.T) {
 		reg := registry{"sick": sick}
 		reg["inner"] = newTeamWith(t, Config{ID: "inner", Scheduler: inOrder("sick"), Registry: reg, Members: members("sick")})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"iter"
 	"net/http"
 	"strconv"
@@ -25,7 +24,7 @@ func NewJSONRPC(target Target) *JSONRPC { return &JSONRPC{target: target} }
 // Binding is "jsonrpc".
 func (c *JSONRPC) Binding() string { return "jsonrpc" }
 
-func (c *JSONRPC) post(ctx context.Context, method string, req proto.Message, headers map[string]string) (*http.Response, error) {
+func (c *JSONRPC) post(ctx context.Context, method string, req proto.Message, headers map[string]string) (*Answer, error) {
 	params, err := wire.Marshal(req)
 	if err != nil {
 		return nil, err
@@ -38,7 +37,7 @@ func (c *JSONRPC) post(ctx context.Context, method string, req proto.Message, he
 	for k, v := range headers {
 		h[k] = v
 	}
-	return c.target.do(ctx, http.MethodPost, "/rpc", b, h)
+	return c.target.Do(ctx, http.MethodPost, "/rpc", b, h)
 }
 
 func (c *JSONRPC) call(ctx context.Context, method string, req, resp proto.Message) error {
@@ -49,13 +48,12 @@ func (c *JSONRPC) call(ctx context.Context, method string, req, resp proto.Messa
 	return rpcAnswer(r, resp)
 }
 
-func rpcAnswer(r *http.Response, m proto.Message) error {
-	b, err := io.ReadAll(r.Body)
-	_ = r.Body.Close() // read to its end
+func rpcAnswer(r *Answer, m proto.Message) error {
+	b, err := r.all()
 	if err != nil {
 		return fmt.Errorf("reading an answer: %w", err)
 	}
-	return rpcResult(b, m, r.StatusCode)
+	return rpcResult(b, m, r.Status)
 }
 
 func rpcResult(b []byte, m proto.Message, httpStatus int) error {
@@ -125,5 +123,5 @@ func (c *JSONRPC) stream(ctx context.Context, method string, req proto.Message, 
 		u := &a2av1.StreamResponse{}
 		return u, rpcResult(e.Data, u, http.StatusOK)
 	}
-	return events(resp, read, func(r *http.Response) error { return rpcAnswer(r, &a2av1.StreamResponse{}) })
+	return resp.events(read, func(r *Answer) error { return rpcAnswer(r, &a2av1.StreamResponse{}) })
 }

@@ -27,7 +27,7 @@ func NewREST(target Target) *REST { return &REST{target: target} }
 // Binding is "rest".
 func (c *REST) Binding() string { return "rest" }
 
-func (c *REST) post(ctx context.Context, path string, req proto.Message, headers map[string]string) (*http.Response, error) {
+func (c *REST) post(ctx context.Context, path string, req proto.Message, headers map[string]string) (*Answer, error) {
 	b, err := wire.Marshal(req)
 	if err != nil {
 		return nil, err
@@ -36,21 +36,21 @@ func (c *REST) post(ctx context.Context, path string, req proto.Message, headers
 	for k, v := range headers {
 		h[k] = v
 	}
-	return c.target.do(ctx, http.MethodPost, path, b, h)
+	return c.target.Do(ctx, http.MethodPost, path, b, h)
 }
 
 func (c *REST) call(ctx context.Context, method, path string, req, resp proto.Message) error {
-	var r *http.Response
+	var r *Answer
 	var err error
 	if method == http.MethodPost {
 		r, err = c.post(ctx, path, req, nil)
 	} else {
-		r, err = c.target.do(ctx, method, path, nil, nil)
+		r, err = c.target.Do(ctx, method, path, nil, nil)
 	}
 	if err != nil {
 		return err
 	}
-	return FromREST(r, resp)
+	return r.Read(resp)
 }
 
 // Send posts to message:send.
@@ -108,7 +108,7 @@ func (c *REST) Stream(ctx context.Context, req *a2av1.SendMessageRequest) iter.S
 	if err != nil {
 		return failed(err)
 	}
-	return events(resp, restEvent, func(r *http.Response) error { return FromREST(r, &a2av1.StreamResponse{}) })
+	return resp.events(restEvent, func(a *Answer) error { return a.Read(&a2av1.StreamResponse{}) })
 }
 
 // Subscribe follows a task by POST, or GET.
@@ -118,17 +118,17 @@ func (c *REST) Subscribe(ctx context.Context, req *a2av1.SubscribeToTaskRequest,
 		headers["Last-Event-ID"] = strconv.FormatInt(after, 10)
 	}
 	path := prefix(req.GetTenant()) + "/tasks/" + url.PathEscape(req.GetId()) + ":subscribe"
-	var resp *http.Response
+	var resp *Answer
 	var err error
 	if c.GetSubscribe {
-		resp, err = c.target.do(ctx, http.MethodGet, path, nil, headers)
+		resp, err = c.target.Do(ctx, http.MethodGet, path, nil, headers)
 	} else {
 		resp, err = c.post(ctx, path, req, headers)
 	}
 	if err != nil {
 		return failed(err)
 	}
-	return events(resp, restEvent, func(r *http.Response) error { return FromREST(r, &a2av1.StreamResponse{}) })
+	return resp.events(restEvent, func(a *Answer) error { return a.Read(&a2av1.StreamResponse{}) })
 }
 
 func restEvent(e wire.Event) (*a2av1.StreamResponse, error) {

@@ -1,0 +1,206 @@
+package a2a_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+func (r *rig) list(t testing.TB, req *a2av1.ListTasksRequest) *a2av1.ListTasksResponse {
+	t.Helper()
+	resp, err := r.ListTasks(ann(t), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+func TestA_05_List(t *testing.T) {
+	r := start(t, echo("echo"), echo("other"), script(t, "ask", ask("who?")))
+	var wg sync.WaitGroup
+	for i := range 250 {
+		wg.Go(func() { r.send(t, ann(t), message("echo", fmt.Sprint(i))) })
+	}
+	wg.Wait()
+	t.Run("each task once, newest first", func(t *testing.T) {
+		seen := map[string]bool{}
+		var last *a2av1.Task
+		req := &a2av1.ListTasksRequest{PageSize: proto.Int32(7)}
+		for {
+			page := r.list(t, req)
+			if page.GetPageSize() != 7 || page.GetTotalSize() != 250 {
+				t.Fatalf("page size %d, total %d", page.GetPageSize(), page.GetTotalSize())
+			}
+			for _, task := range page.GetTasks() {
+				if seen[task.GetId()] {
+					t.Fatalf("%s comes twice", task.GetId())
+				}
+				seen[task.GetId()] = true
+				if last != nil && !inOrder(last, task) {
+					t.Fatalf("%v comes before %v", last, task)
+				}
+				last = task
+			}
+			if page.GetNextPageToken() == "" {
+				break
+			}
+			req.PageToken = page.GetNextPageToken()
+		}
+		if len(seen) != 250 {
+			t.Errorf("%d tasks", len(seen))
+		}
+	})
+	t.Run("all four fields, artifacts on request", func(t *testing.T) {
+		page := r.list(t, &a2av1.ListTasksRequest{ContextId: "none"})
+		if page.GetTasks() == nil || page.GetPageSize() != 50 || page.GetTotalSize() != 0 || page.GetNextPageToken() != "" {
+			t.Errorf("an empty list is %v", page)
+		}
+		for _, task := range r.list(t, &a2av1.ListTasksRequest{}).GetTasks() {
+			if task.GetArtifacts() != nil {
+				t.Fatalf("unasked artifacts: %v", task)
+			}
+		}
+		for _, task := range r.list(t, &a2av1.ListTasksRequest{IncludeArtifacts: proto.Bool(true)}).GetTasks() {
+			answer(t, task)
+		}
+	})
+	t.Run("filters", func(t *testing.T) {
+		req := message("other", "x")
+		req.Message.ContextId = "special"
+		one := r.send(t, ann(t), req)
+		two := r.send(t, ann(t), message("ask", "x"))
+		for name, filter := range map[string]*a2av1.ListTasksRequest{
+			"tenant":  {Tenant: "other"},
+			"context": {ContextId: "special"},
+			"all":     {Tenant: "other", ContextId: "special", Status: completed, StatusTimestampAfter: one.GetStatus().GetTimestamp()},
+		} {
+			page := r.list(t, filter)
+			if len(page.GetTasks()) != 1 || page.GetTasks()[0].GetId() != one.GetId() || page.GetTotalSize() != 1 {
+				t.Errorf("%s: %v", name, page)
+			}
+		}
+		page := r.list(t, &a2av1.ListTasksRequest{Status: inputRequired})
+		if len(page.GetTasks()) != 1 || page.GetTasks()[0].GetId() != two.GetId() {
+			t.Errorf("status: %v", page)
+		}
+		after := timestamppb.New(two.GetStatus().GetTimestamp().AsTime().Add(time.Hour))
+		if page := r.list(t, &a2av1.ListTasksRequest{StatusTimestampAfter: after}); len(page.GetTasks()) != 0 {
+			t.Errorf("after: %v", page)
+		}
+		_, err := r.ListTasks(ann(t), &a2av1.ListTasksRequest{Tenant: "nobody"})
+		wantError(t, err, agent.ReasonAgentNotFound)
+	})
+	t.Run("A-21 another owner sees nothing", func(t *testing.T) {
+		page, err := r.ListTasks(bob(t), &a2av1.ListTasksRequest{ContextId: "special"})
+		if err != nil || len(page.GetTasks()) != 0 || page.GetTotalSize() != 0 {
+			t.Errorf("got %v, %v", page, err)
+		}
+		token := r.list(t, &a2av1.ListTasksRequest{}).GetNextPageToken()
+		_, err = r.ListTasks(bob(t), &a2av1.ListTasksRequest{PageToken: token})
+		wantFields(t, err, "pageToken")
+	})
+}
+
+// inOrder reports whether b may follow a: newest status first, then by id.
+func inOrder(a, b *a2av1.Task) bool {
+	at, bt := a.GetStatus().GetTimestamp().AsTime(), b.GetStatus().GetTimestamp().AsTime()
+	return at.After(bt) || at.Equal(bt) && a.GetId() > b.GetId()
+}
+
+func TestA_06_HistoryLength(t *testing.T) {
+	r := start(t, script(t, "ask", ask("1?"), ask("2?"), ask("3?")))
+	first := message("ask", "x")
+	id := r.send(t, ann(t), first).GetId()
+	r.send(t, ann(t), reply(id, "1!"))
+	r.send(t, ann(t), reply(id, "2!"))
+	all := []string{"x", "1?", "1!", "2?", "2!"}
+	cases := map[string]struct {
+		n    *int32
+		want []string
+	}{
+		"unset": {nil, all},
+		"0":     {proto.Int32(0), nil},
+		"1":     {proto.Int32(1), all[4:]},
+		"3":     {proto.Int32(3), all[2:]},
+		"100":   {proto.Int32(100), all},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			want := func(where string, task *a2av1.Task) {
+				t.Helper()
+				if got := texts(task.GetHistory()); !slices.Equal(got, c.want) {
+					t.Errorf("%s: %q, want %q", where, got, c.want)
+				}
+			}
+			task, err := r.GetTask(ann(t), &a2av1.GetTaskRequest{Id: id, HistoryLength: c.n})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want("get", task)
+			want("list", r.list(t, &a2av1.ListTasksRequest{HistoryLength: c.n}).GetTasks()[0])
+			again := proto.CloneOf(first)
+			again.Configuration = &a2av1.SendMessageConfiguration{HistoryLength: c.n}
+			want("send", r.send(t, ann(t), again))
+			again.Configuration.ReturnImmediately = true
+			want("send at once", r.send(t, ann(t), again))
+			for u, err := range r.stream(t, again) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n := len(u.Response.GetTask().GetHistory()); c.n != nil && n > int(*c.n) {
+					t.Errorf("stream: %d messages", n)
+				}
+				break
+			}
+		})
+	}
+}
+
+func TestCancel(t *testing.T) {
+	cancel := func(t *testing.T, r *rig, id string) *a2av1.Task {
+		t.Helper()
+		task, err := r.CancelTask(ann(t), &a2av1.CancelTaskRequest{Id: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return task
+	}
+	t.Run("a working task ends, and again", func(t *testing.T) {
+		g := newGate("gate")
+		r := start(t, g)
+		id := r.send(t, ann(t), atOnce(message("gate", "x"))).GetId()
+		<-g.entered
+		task := wantState(t, cancel(t, r, id), canceled)
+		equal(t, task, r.get(t, id))
+		equal(t, task, cancel(t, r, id))
+	})
+	t.Run("a task that waits ends", func(t *testing.T) {
+		r := start(t, script(t, "ask", ask("who?")))
+		id := r.send(t, ann(t), message("ask", "x")).GetId()
+		wantState(t, cancel(t, r, id), canceled)
+		_, err := r.SendMessage(ann(t), reply(id, "me"))
+		wantError(t, err, a2a.ReasonUnsupportedOperation)
+	})
+	t.Run("what does not end in time is returned as it is", func(t *testing.T) {
+		a, letGo := stubborn("stubborn")
+		r := startWith(t, a2a.Config{CancelWait: 20 * time.Millisecond}, a)
+		defer letGo()
+		id := r.send(t, ann(t), atOnce(message("stubborn", "x"))).GetId()
+		r.until(t, id, working)
+		task := wantState(t, cancel(t, r, id), working)
+		if !a2a.RunOf(task.GetMetadata()).GetCancelRequested() {
+			t.Errorf("the cancel does not show: %v", task.GetMetadata())
+		}
+		letGo()
+		r.until(t, id, canceled)
+	})
+}

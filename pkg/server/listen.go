@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+)
+
+func addrs(l Listeners) Addrs {
+	var a Addrs
+	if l.GRPC != nil {
+		a.GRPC = l.GRPC.Addr().String()
+	}
+	if l.HTTP != nil {
+		a.URL = "http://" + l.HTTP.Addr().String()
+	}
+	return a
+}
+
+// public are the addresses by which others may reach the listeners: one that
+// stands for all of this machine's is replaced by its name.
+func public(l Listeners) Addrs {
+	var a Addrs
+	if l.GRPC != nil {
+		a.GRPC = reachable(l.GRPC.Addr())
+	}
+	if l.HTTP != nil {
+		a.URL = "http://" + reachable(l.HTTP.Addr())
+	}
+	return a
+}
+
+func reachable(a net.Addr) string {
+	host, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsUnspecified() {
+		return a.String()
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return a.String()
+	}
+	return net.JoinHostPort(name, port)
+}
+
+func listen(grpc, http string) (l Listeners, err error) {
+	if l.GRPC, err = listenOn(grpc); err != nil {
+		return l, err
+	}
+	if l.HTTP, err = listenOn(http); err != nil {
+		return l, errors.Join(err, closeAll(l))
+	}
+	return l, nil
+}
+
+func listenOn(address string) (net.Listener, error) {
+	if address == NoListener {
+		return nil, nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", address, err)
+	}
+	return l, nil
+}
+
+func closeAll(l Listeners) error {
+	var errs []error
+	for _, l := range []net.Listener{l.GRPC, l.HTTP} {
+		if l == nil {
+			continue
+		}
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,47 @@
+package rig
+
+import (
+	"context"
+	"testing"
+
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/manager"
+	"github.com/agentteams/team-server/pkg/server"
+)
+
+// Serve serves a server on free loopback ports until the test ends.
+func Serve(t testing.TB, c server.Config) Target {
+	t.Helper()
+	c.GRPC, c.HTTP = "127.0.0.1:0", "127.0.0.1:0"
+	s, err := server.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return Target{GRPC: s.Addrs().GRPC, HTTP: s.Addrs().URL}
+}
+
+// Manager returns a manager that holds agents under their ids, closed with the test.
+func Manager(t testing.TB, agents ...agent.Agent) *manager.Manager {
+	t.Helper()
+	m := manager.New(manager.Config{})
+	t.Cleanup(m.Close)
+	for _, a := range agents {
+		info, err := a.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Register(info.GetId(), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
