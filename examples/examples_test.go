@@ -158,10 +158,10 @@ func TestOpenAIEndpoint(t *testing.T) {
 // TestRemoteAgent runs the agent as a process of its own and as a member.
 func TestRemoteAgent(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "remote-agent")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./remote-agent").CombinedOutput(); err != nil { //nolint:gosec // our own program
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./remote-agent").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	cmd := exec.CommandContext(t.Context(), program, "--listen", "127.0.0.1:0") //nolint:gosec // our own program
+	cmd := exec.CommandContext(t.Context(), program, "--listen", "127.0.0.1:0")
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ func TestR_000_43_CoreKnowsNoProtocol(t *testing.T) {
 				continue
 			}
 			files++
-			src, err := os.ReadFile(path) //nolint:gosec // a file of this module
+			src, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}

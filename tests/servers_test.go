@@ -88,7 +88,7 @@ func events(t *testing.T, at rig.Target, agentID, text string) []*teamv1.Event {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer g.Close() //nolint:errcheck // the test is over
+	defer g.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	stream, err := teamv1.NewAgentServiceClient(g.Conn).ProcessStream(g.Context(ctx), &teamv1.ProcessStreamRequest{
@@ -175,7 +175,7 @@ func TestR_000_36_ServersThatContainEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer g.Close() //nolint:errcheck // the test is over
+	defer g.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	c := teamv1.NewAgentServiceClient(g.Conn)

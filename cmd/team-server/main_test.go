@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -68,7 +69,7 @@ var ready = regexp.MustCompile(`http["=:]+([0-9.:]+).*grpc["=:]+([0-9.:]+)`)
 func start(ts *testscript.TestScript, _ bool, args []string) {
 	log, err := os.Create(ts.MkAbs("server.log"))
 	ts.Check(err)
-	b := &background{cmd: exec.Command("team-server", args...), log: log} //nolint:gosec,noctx // ended by stop
+	b := &background{cmd: exec.CommandContext(context.Background(), "team-server", args...), log: log}
 	b.cmd.Dir, b.cmd.Stderr = ts.MkAbs("."), log
 	b.cmd.Env = append(os.Environ(), "HOME="+ts.Getenv("HOME"))
 	stdout, err := b.cmd.StdoutPipe()

@@ -2,65 +2,57 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/agentteams/team-server/internal/client"
+	"github.com/agentteams/team-server/internal/app"
 )
 
-// shell is what all commands share: where they read and write, and the flags
-// that hold for each of them.
-type shell struct {
-	in   io.Reader
-	out  io.Writer // data
-	talk io.Writer // everything else
-
-	server, token string
-	output        string
-	logLevel      string
-}
-
-func newRoot(s *shell) *cobra.Command {
+func newRoot(s *app.Shell) *cobra.Command {
+	var output, level string
 	root := &cobra.Command{
 		Use:           "team-server",
 		Short:         "Serves teams of agents over A2A, and talks to such servers",
 		SilenceErrors: true, SilenceUsage: true,
-		Args:              usage(cobra.NoArgs),
-		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
-		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return s.prepare(c) },
+		Args: usage(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			if err := fromEnv(c); err != nil {
+				return err
+			}
+			return shared(s, output, level)
+		},
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return app.UsageError{Err: err} })
 	f := root.PersistentFlags()
-	f.StringVar(&s.server, "server", "", "address of a running team-server, for example http://127.0.0.1:8080 (TEAM_SERVER)")
-	f.StringVar(&s.token, "token", "", "bearer token for the server (TEAM_TOKEN)")
-	f.StringVarP(&s.output, "output", "o", "text", "text or json")
-	f.StringVar(&s.logLevel, "log-level", "", "debug, info, warn or error (TEAM_LOG_LEVEL)")
-	root.AddCommand(s.devCommand(), s.serveCommand(), s.validateCommand(), s.runCommand(), s.callCommand(), s.cardCommand(), s.versionCommand())
+	f.StringVar(&s.Server, "server", "", "address of a running team-server, for example http://127.0.0.1:8080 (TEAM_SERVER)")
+	f.StringVar(&s.Token, "token", "", "bearer token for the server (TEAM_TOKEN)")
+	f.StringVarP(&output, "output", "o", "text", "text or json")
+	f.StringVar(&level, "log-level", "", "debug, info, warn or error (TEAM_LOG_LEVEL)")
+	root.AddCommand(devCommand(s), serveCommand(s), validateCommand(s), runCommand(s), callCommand(s), cardCommand(s), versionCommand(s))
 	return root
 }
 
 // usage makes wrong arguments a usage error.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		if err := check(c, args); err != nil {
-			if !c.HasParent() && len(args) > 0 {
-				err = fmt.Errorf("unknown command %q", args[0])
-			}
-			return usageError{err}
+		err := check(c, args)
+		switch {
+		case err == nil:
+			return nil
+		case !c.HasParent() && len(args) > 0:
+			err = fmt.Errorf("unknown command %q", args[0])
 		}
-		return nil
+		return app.UsageError{Err: err}
 	}
 }
 
-// prepare takes flags that are not given from the environment, TEAM_NAME for
-// --name, and checks those that hold for all commands.
-func (s *shell) prepare(c *cobra.Command) error {
+// fromEnv takes flags that are not given from the environment: TEAM_NAME is --name.
+func fromEnv(c *cobra.Command) error {
 	var err error
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		name := "TEAM_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
@@ -69,47 +61,28 @@ func (s *shell) prepare(c *cobra.Command) error {
 			return
 		}
 		if setErr := c.Flags().Set(f.Name, value); setErr != nil {
-			err = usageError{fmt.Errorf("%s: %w", name, setErr)}
+			err = app.UsageError{Err: fmt.Errorf("%s: %w", name, setErr)}
 		}
 	})
+	return err
+}
+
+// shared takes the flags that hold for all commands.
+func shared(s *app.Shell, output, level string) error {
+	switch output {
+	case "json":
+		s.JSON = true
+	case "text":
+	default:
+		return app.UsageError{Err: fmt.Errorf("-o %s: expected text or json", output)}
+	}
+	if level == "" {
+		return nil
+	}
+	l, err := zapcore.ParseLevel(level)
 	if err != nil {
-		return err
+		return app.UsageError{Err: fmt.Errorf("--log-level %s: expected debug, info, warn or error", level)}
 	}
-	if s.output != "text" && s.output != "json" {
-		return usageError{fmt.Errorf("-o %s: expected text or json", s.output)}
-	}
-	if _, err := s.level(zapcore.InfoLevel); err != nil {
-		return usageError{err}
-	}
+	s.Level = &l
 	return nil
 }
-
-func (s *shell) json() bool { return s.output == "json" }
-
-func (s *shell) level(fallback zapcore.Level) (zapcore.Level, error) {
-	if s.logLevel == "" {
-		return fallback, nil
-	}
-	l, err := zapcore.ParseLevel(s.logLevel)
-	if err != nil {
-		return l, fmt.Errorf("--log-level %s: expected debug, info, warn or error", s.logLevel)
-	}
-	return l, nil
-}
-
-// log returns the log: lines for people in a terminal, JSON for machines.
-func (s *shell) log(fallback zapcore.Level) *zap.Logger {
-	level, _ := s.level(fallback) // checked by prepare
-	c := zap.NewProductionEncoderConfig()
-	c.EncodeTime = zapcore.RFC3339TimeEncoder
-	encoder := zapcore.NewConsoleEncoder(c)
-	if s.json() {
-		encoder = zapcore.NewJSONEncoder(c)
-	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(s.talk)), level))
-}
-
-// client is how a server is called.
-func (s *shell) client() client.Config { return client.Config{Token: s.token} }
-
-func (s *shell) sayf(format string, args ...any) { fmt.Fprintf(s.talk, format+"\n", args...) }

@@ -17,10 +17,17 @@ import (
 
 // Call says how a server is called.
 type Call struct {
-	binding, tenant, context, task string
-	raw, stream, immediately       bool
+	// Binding is grpc, rest or jsonrpc; empty is what the card names first.
+	Binding string
+	// Tenant is the agent to reach; empty is the card's.
+	Tenant string
+	// Context and Task are what is gone on with.
+	Context, Task string
+	// Raw shows what goes over the wire, Stream the answer as it comes.
+	Raw, Stream bool
+	// Immediately does not wait for the end.
+	Immediately bool
 }
-
 
 // bindings are the words of --binding.
 var bindings = map[string]string{"": "", "grpc": client.GRPC, "rest": client.REST, "jsonrpc": client.JSONRPC}
@@ -29,10 +36,10 @@ var bindings = map[string]string{"": "", "grpc": client.GRPC, "rest": client.RES
 func (s *Shell) Call(ctx context.Context, target, text string, f *Call) error {
 	cfg := s.client()
 	var ok bool
-	if cfg.Binding, ok = bindings[strings.ToLower(f.binding)]; !ok {
-		return UsageError{fmt.Errorf("--binding %s: expected grpc, rest or jsonrpc", f.binding)}
+	if cfg.Binding, ok = bindings[strings.ToLower(f.Binding)]; !ok {
+		return UsageError{fmt.Errorf("--binding %s: expected grpc, rest or jsonrpc", f.Binding)}
 	}
-	if f.raw {
+	if f.Raw {
 		cfg.Raw = s.Talk
 	}
 	c, err := client.Open(ctx, target, cfg)
@@ -41,12 +48,12 @@ func (s *Shell) Call(ctx context.Context, target, text string, f *Call) error {
 	}
 	defer c.Close() //nolint:errcheck // everything was read
 	req := &a2av1.SendMessageRequest{
-		Tenant:        f.tenant,
+		Tenant:        f.Tenant,
 		Message:       agent.UserMessage(uuid.NewString(), text),
-		Configuration: &a2av1.SendMessageConfiguration{ReturnImmediately: f.immediately},
+		Configuration: &a2av1.SendMessageConfiguration{ReturnImmediately: f.Immediately},
 	}
-	req.Message.ContextId, req.Message.TaskId = f.context, f.task
-	if f.stream {
+	req.Message.ContextId, req.Message.TaskId = f.Context, f.Task
+	if f.Stream {
 		return s.follow(ctx, c, req)
 	}
 	resp, err := c.Send(ctx, req)
@@ -54,7 +61,10 @@ func (s *Shell) Call(ctx context.Context, target, text string, f *Call) error {
 		return err
 	}
 	if s.JSON {
-		return s.print(resp)
+		if err := s.print(resp); err != nil || resp.GetTask() == nil {
+			return err
+		}
+		return quiet().state(resp.GetTask().GetId(), resp.GetTask().GetStatus())
 	}
 	if m := resp.GetMessage(); m != nil {
 		_, err := fmt.Fprintln(s.Out, agent.Text(m))
@@ -114,10 +124,13 @@ func (s *Shell) follow(ctx context.Context, c *client.Client, req *a2av1.SendMes
 		return nil // a message, no task
 	}
 	if s.JSON {
-		s = &Shell{Out: io.Discard, Talk: io.Discard}
+		s = quiet()
 	}
 	return s.state(p.id, p.last)
 }
+
+// quiet is a shell that says nothing.
+func quiet() *Shell { return &Shell{Out: io.Discard, Talk: io.Discard} }
 
 // streamed prints the pieces of an answer.
 type streamed struct {

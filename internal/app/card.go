@@ -8,10 +8,8 @@ import (
 	"net/url"
 	"strings"
 
-
 	"github.com/agentteams/team-server/internal/client"
 )
-
 
 // Card prints the card of a team, or of the agent at a URL.
 func (s *Shell) Card(ctx context.Context, target string) error {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/agentteams/team-server/examples/demo"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/server"
 )
 
 // Dev serves a file on this machine and reloads it when it changes; without a
@@ -51,15 +53,15 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 		return nil, err
 	}
 	settings := def.Server.GetServer()
-	h, err := d.listen(ctx, "http", first(d.HTTP, settings.GetHttp(), DefaultHTTP))
+	h, err := d.listen(ctx, "http", cmp.Or(d.HTTP, settings.GetHttp(), DefaultHTTP))
 	if err != nil {
 		return nil, err
 	}
-	g, err := d.listen(ctx, "grpc", first(d.GRPC, settings.GetGrpc(), DefaultGRPC))
+	g, err := d.listen(ctx, "grpc", cmp.Or(d.GRPC, settings.GetGrpc(), DefaultGRPC))
 	if err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
-	return startWith(ctx, def, serving{http: h, grpc: g, reflection: true, log: d.Log})
+	return startWith(ctx, def, server.Config{Listeners: server.Listeners{HTTP: h, GRPC: g}, Log: d.Log})
 }
 
 func (d *Dev) listen(ctx context.Context, flag, address string) (net.Listener, error) {
@@ -84,7 +86,7 @@ func (d *Dev) Run(ctx context.Context, r *Running) error {
 			}
 		})
 	}
-	err := r.Wait(ctx)
+	err := r.Wait()
 	cancel()
 	wg.Wait()
 	return err
@@ -158,7 +160,7 @@ func describe(id string, t *teamv1.TeamConfig) string {
 	}
 	var members []string
 	for _, m := range config.Members(t) {
-		members = append(members, first(m.ID, m.Agent))
+		members = append(members, cmp.Or(m.ID, m.Agent))
 	}
 	mode := "workflow"
 	if t.GetSupervisor() != nil {

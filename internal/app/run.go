@@ -17,10 +17,13 @@ import (
 
 // Run says how a task is run.
 type Run struct {
-	file, context, task string
-	answers             []string
+	// File is the configuration of the server in process.
+	File string
+	// Context and Task are what is gone on with.
+	Context, Task string
+	// Answers are given to the run's questions, in order.
+	Answers []string
 }
-
 
 // reach returns the address of the server to use, and what to call when done:
 // the one given, or one in process.
@@ -56,7 +59,7 @@ func (s *Shell) definition(file string) (*config.Config, error) {
 
 // Run runs one task of a team or agent and tells how it goes.
 func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
-	base, stop, err := s.reach(ctx, f.file)
+	base, stop, err := s.reach(ctx, f.File)
 	if err != nil {
 		return err
 	}
@@ -68,9 +71,9 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 	defer c.Close()
 	t := &Transcript{Talk: s.Talk}
 	req := &teamv1.ProcessRequest{
-		AgentId: team, ContextId: f.context, TaskId: f.task, Message: agent.UserMessage(uuid.NewString(), text),
+		AgentId: team, ContextId: f.Context, TaskId: f.Task, Message: agent.UserMessage(uuid.NewString(), text),
 	}
-	for answers := f.answers; ; answers = answers[1:] {
+	for answers := f.Answers; ; answers = answers[1:] {
 		if err := s.tell(ctx, c, req, t); err != nil {
 			return err
 		}
@@ -84,7 +87,7 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 			req.Question = t.Questions[0].GetQuestion()
 		}
 	}
-	return s.Outcome(t)
+	return s.outcome(t)
 }
 
 // tell tells the events of a call. A stream that breaks off is an error.

@@ -1,23 +1,17 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"sync"
 
-	"github.com/google/uuid"
 	"go.uber.org/zap"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/internal/engine"
-	"github.com/agentteams/team-server/internal/server"
-	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/server"
 )
 
 // Running is a server that runs until its context ends.
@@ -34,7 +28,7 @@ type Running struct {
 
 // Wait waits until the server has stopped; it stops with the context it was
 // started with.
-func (r *Running) Wait(context.Context) error {
+func (r *Running) Wait() error {
 	<-r.done
 	return r.err
 }
@@ -46,73 +40,24 @@ func (r *Running) Stop() error {
 	return r.err
 }
 
-// serving is what a server is made of.
-type serving struct {
-	live       *Live
-	http, grpc net.Listener
-	keys       []server.APIKey
-	reflection bool
-	log        *zap.Logger
-}
-
-// start starts a server that runs until ctx ends. On an error nothing is left open.
-func start(ctx context.Context, s serving) (*Running, error) {
-	memory := store.NewMemory(store.MemoryConfig{Fold: func(root, scope string) store.Fold { return a2a.NewFold(root, scope) }})
-	replica := uuid.NewString()
-	runs := engine.New(engine.Config{Leases: memory, Replica: replica, Log: s.log.Named("engine")})
-	handler := a2a.NewHandler(a2a.Config{
-		Agents: s.live, Store: memory, Wake: runs.Wake, DefaultAgent: s.live.Default(), Version: Version(),
-		Interfaces: a2a.Interfaces{HTTP: "http://" + reachable(s.http.Addr()), GRPC: reachable(s.grpc.Addr())},
-		Security:   security(s.keys),
-	})
-	srv, err := server.New(server.Config{Handler: handler, Keys: s.keys, NoReflection: !s.reflection, Log: s.log.Named("server")})
+// start serves until ctx ends. On an error nothing is left open.
+func start(ctx context.Context, live *Live, c server.Config) (*Running, error) {
+	c.Agents, c.DefaultAgent, c.Version = live, live.Default(), Version()
+	s, err := server.New(c)
 	if err != nil {
-		return nil, errors.Join(err, s.http.Close(), s.grpc.Close(), s.live.Close())
+		return nil, errors.Join(err, live.Close())
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r := &Running{HTTP: s.http.Addr().String(), GRPC: s.grpc.Addr().String(), Live: s.live, cancel: cancel, done: make(chan struct{})}
-	runner := &a2a.Runner{Agent: s.live.Get, Replica: replica, Log: s.log.Named("run")}
-	go r.serve(ctx, srv, server.Listeners{HTTP: s.http, GRPC: s.grpc}, runs, runner)
+	r := &Running{
+		HTTP: c.Listeners.HTTP.Addr().String(), GRPC: c.Listeners.GRPC.Addr().String(),
+		Live: live, cancel: cancel, done: make(chan struct{}),
+	}
+	go func() {
+		defer close(r.done)
+		defer cancel()
+		r.err = errors.Join(s.Serve(ctx), live.Close())
+	}()
 	return r, nil
-}
-
-// serve runs the server and, until that has stopped, the engine.
-func (r *Running) serve(ctx context.Context, srv *server.Server, l server.Listeners, runs *engine.Engine, runner *a2a.Runner) {
-	defer close(r.done)
-	defer r.cancel()
-	driving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var engineErr error
-	var wg sync.WaitGroup
-	wg.Go(func() { engineErr = runs.Serve(driving, runner.Drive) })
-	err := srv.Serve(ctx, l)
-	stop()
-	wg.Wait()
-	r.err = errors.Join(err, engineErr, r.Live.Close())
-}
-
-// reachable is an address for cards: one that stands for all of the machine's
-// is none that others can use.
-func reachable(a net.Addr) string {
-	host, port, err := net.SplitHostPort(a.String())
-	if err != nil {
-		return a.String()
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		if name, err := os.Hostname(); err == nil {
-			host = name
-		}
-	}
-	return net.JoinHostPort(host, port)
-}
-
-// security is what cards say about how to authenticate.
-func security(keys []server.APIKey) map[string]*a2av1.SecurityScheme {
-	if len(keys) == 0 {
-		return nil
-	}
-	return map[string]*a2av1.SecurityScheme{"bearer": {Scheme: &a2av1.SecurityScheme_HttpAuthSecurityScheme{
-		HttpAuthSecurityScheme: &a2av1.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: "An API key of this server."},
-	}}}
 }
 
 func apiKeys(s *teamv1.ServerSettings) []server.APIKey {
@@ -128,7 +73,7 @@ func apiKeys(s *teamv1.ServerSettings) []server.APIKey {
 // elsewhere without API keys.
 func Serve(ctx context.Context, def *config.Config, http, grpc string, log *zap.Logger) (*Running, error) {
 	settings := def.Server.GetServer()
-	http, grpc = first(http, settings.GetHttp(), DefaultHTTP), first(grpc, settings.GetGrpc(), DefaultGRPC)
+	http, grpc = cmp.Or(http, settings.GetHttp(), DefaultHTTP), cmp.Or(grpc, settings.GetGrpc(), DefaultGRPC)
 	keys := apiKeys(settings)
 	if len(keys) == 0 {
 		for _, address := range []string{http, grpc} {
@@ -145,7 +90,9 @@ func Serve(ctx context.Context, def *config.Config, http, grpc string, log *zap.
 	if err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
-	return startWith(ctx, def, serving{http: h, grpc: g, keys: keys, log: log})
+	return startWith(ctx, def, server.Config{
+		Listeners: server.Listeners{HTTP: h, GRPC: g}, Keys: keys, NoReflection: true, Log: log,
+	})
 }
 
 func refuse(address string) error {
@@ -154,16 +101,16 @@ func refuse(address string) error {
 		return fmt.Errorf("%q is no address to listen on; expected HOST:PORT, for example 127.0.0.1:8080", address)
 	}
 	return fmt.Errorf("refusing to serve on %s without authentication.  "+
-		"Add server.auth, or listen on loopback behind a proxy that authenticates", first(host, "0.0.0.0"))
+		"Add server.auth, or listen on loopback behind a proxy that authenticates", cmp.Or(host, "0.0.0.0"))
 }
 
 // startWith builds the agents of a definition and serves them.
-func startWith(ctx context.Context, def *config.Config, s serving) (*Running, error) {
-	var err error
-	if s.live, err = NewLive(def, s.log.Named("agents")); err != nil {
-		return nil, errors.Join(err, s.http.Close(), s.grpc.Close())
+func startWith(ctx context.Context, def *config.Config, c server.Config) (*Running, error) {
+	live, err := NewLive(def, c.Log.Named("agents"))
+	if err != nil {
+		return nil, errors.Join(err, c.Listeners.HTTP.Close(), c.Listeners.GRPC.Close())
 	}
-	return start(ctx, s)
+	return start(ctx, live, c)
 }
 
 // StartLocal serves a definition on free loopback ports: for commands that need
@@ -177,15 +124,5 @@ func StartLocal(ctx context.Context, def *config.Config, log *zap.Logger) (*Runn
 	if err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
-	return startWith(ctx, def, serving{http: h, grpc: g, log: log})
-}
-
-// first returns the first that is not empty.
-func first(options ...string) string {
-	for _, s := range options {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
+	return startWith(ctx, def, server.Config{Listeners: server.Listeners{HTTP: h, GRPC: g}, Log: log})
 }

@@ -83,11 +83,14 @@ func (t *Transcript) begin(taskID string, ev *teamv1.Event) {
 	}
 }
 
+// people are who answers the questions of a run.
+const people = "people"
+
 // who is the path below the root. A step of the root that no member works on is
 // a question to people.
 func (t *Transcript) who(ev *teamv1.Event) string {
 	if ev.GetScope() != "" && ev.GetAgent() == t.root {
-		return "people"
+		return people
 	}
 	path := strings.TrimPrefix(ev.GetAgent(), t.root+"/")
 	if path == "" {
@@ -126,7 +129,7 @@ func (t *Transcript) decided(ev *teamv1.Event, d *teamv1.Decided) {
 		case teamv1.Step_KIND_TOOL:
 			next = append(next, "tool "+s.GetName())
 		case teamv1.Step_KIND_HUMAN:
-			next = append(next, "people")
+			next = append(next, people)
 		case teamv1.Step_KIND_MODEL, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_UNSPECIFIED:
 		}
 	}
@@ -161,7 +164,7 @@ func choice(d *teamv1.Decided, next string) string {
 }
 
 func (t *Transcript) started(ev *teamv1.Event, s *teamv1.Started) {
-	if ev.GetScope() == "" || s.GetModel() != "" || s.GetAttempt() > 1 {
+	if ev.GetScope() == "" || s.GetModel() != "" || s.GetAttempt() > 1 || t.who(ev) == people {
 		return
 	}
 	t.line(ev, t.who(ev), "working")
@@ -178,6 +181,8 @@ func (t *Transcript) ended(ev *teamv1.Event, e *teamv1.Ended) {
 		return
 	}
 	switch {
+	case t.who(ev) == people && e.GetError() == nil:
+		return // the answer has been told
 	case e.GetTurn() != nil || e.GetTool() != nil || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED:
 		return
 	case e.GetError() != nil:

@@ -9,13 +9,11 @@ import (
 	"slices"
 	"strings"
 
-
 	"github.com/agentteams/team-server/internal/config"
 )
 
 // ErrInvalid ends Validate when it has printed what is wrong.
 var ErrInvalid = errors.New("invalid configuration")
-
 
 // validated is the result as JSON.
 type validated struct {

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/examples/demo"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/pkg/agent"

@@ -69,7 +69,7 @@ func Open(ctx context.Context, target string, cfg Config) (*Client, error) {
 		via, err := newGRPC(host, strings.HasPrefix(target, "grpcs"), w)
 		return &Client{Binding: GRPC, tenant: tenant, via: via}, err
 	}
-	card, err := w.card(ctx, target)
+	card, _, err := w.card(ctx, target)
 	if err != nil {
 		return nil, err
 	}
@@ -170,9 +170,11 @@ func (c *Client) Close() error { return c.via.close() }
 
 // ReadCard reads the card at a URL, or the one below it. raw is its JSON.
 func ReadCard(ctx context.Context, target string, cfg Config) (card *a2av1.AgentCard, raw []byte, err error) {
-	w := newWeb(cfg)
-	raw, err = w.cardJSON(ctx, target)
-	if err != nil {
+	return newWeb(cfg).card(ctx, target)
+}
+
+func (w *web) card(ctx context.Context, target string) (card *a2av1.AgentCard, raw []byte, err error) {
+	if raw, err = w.cardJSON(ctx, target); err != nil {
 		return nil, nil, err
 	}
 	card = &a2av1.AgentCard{}
@@ -180,18 +182,6 @@ func ReadCard(ctx context.Context, target string, cfg Config) (card *a2av1.Agent
 		return nil, raw, fmt.Errorf("%s is no A2A 1.0 card: %w", target, err)
 	}
 	return card, raw, nil
-}
-
-func (w *web) card(ctx context.Context, target string) (*a2av1.AgentCard, error) {
-	data, err := w.cardJSON(ctx, target)
-	if err != nil {
-		return nil, err
-	}
-	card := &a2av1.AgentCard{}
-	if err := wire.Unmarshal(data, card); err != nil {
-		return nil, fmt.Errorf("%s is no A2A 1.0 card: %w", target, err)
-	}
-	return card, nil
 }
 
 const wellKnown = "/.well-known/agent-card.json"
@@ -212,7 +202,7 @@ func (w *web) cardJSON(ctx context.Context, target string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
+	defer done(resp)
 	data, err := w.read(resp)
 	if err != nil {
 		return nil, err

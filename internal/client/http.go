@@ -57,7 +57,7 @@ func (w *web) do(req *http.Request, body []byte) (*http.Response, error) {
 	if body != nil {
 		w.raw("> %s", body)
 	}
-	resp, err := w.http.Do(req)
+	resp, err := w.http.Do(req) //nolint:gosec // the user names the address
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
@@ -65,6 +65,9 @@ func (w *web) do(req *http.Request, body []byte) (*http.Response, error) {
 	w.raw("< Content-Type: %s", resp.Header.Get("Content-Type"))
 	return resp, nil
 }
+
+// done closes an answer; what was wanted of it has been read.
+func done(resp *http.Response) { _ = resp.Body.Close() }
 
 func (w *web) read(resp *http.Response) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
@@ -139,7 +142,7 @@ func (r *rest) send(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
+	defer done(resp)
 	data, err := r.read(resp)
 	if err != nil {
 		return nil, err
@@ -173,7 +176,7 @@ func (w *web) follow(ctx context.Context, url string, body []byte, each func([]b
 		failed(err)
 		return
 	}
-	defer resp.Body.Close()
+	defer done(resp)
 	if !streams(resp) {
 		data, err := w.read(resp)
 		if err == nil {
@@ -245,7 +248,7 @@ func (j *jsonrpc) send(ctx context.Context, req *a2av1.SendMessageRequest) (*a2a
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
+	defer done(resp)
 	data, err := j.read(resp)
 	if err != nil {
 		return nil, err
@@ -266,7 +269,7 @@ func (j *jsonrpc) stream(ctx context.Context, req *a2av1.SendMessageRequest) ite
 			yield(nil, err)
 			return
 		}
-		defer resp.Body.Close()
+		defer done(resp)
 		if !streams(resp) {
 			data, err := j.read(resp)
 			if err == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -45,19 +44,6 @@ func (t *Team) Process(ctx context.Context, req *teamv1.ProcessRequest, after in
 			return yield(out, err) && err == nil
 		}, func(err error) { yield(nil, err) })
 	}
-}
-
-// Ready reports whether the server answers.
-func (t *Team) Ready(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.base+"/healthz", nil)
-	if err != nil {
-		return err
-	}
-	resp, err := t.web.do(req, nil)
-	if err != nil {
-		return err
-	}
-	return resp.Body.Close()
 }
 
 // Close closes idle connections.

@@ -56,7 +56,7 @@ var decodeError = regexp.MustCompile(`^:(\d+):(\d+) `)
 // undecoded reports the decoder's errors. Their place is in their text only.
 func (d *document) undecoded(err error) {
 	all := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // this very error
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		all = joined.Unwrap()
 	}
 	for _, err := range all {

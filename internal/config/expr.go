@@ -34,7 +34,7 @@ func joined(err error) []error {
 	if _, single := err.(*team.Fault); single { //nolint:errorlint // this very error
 		return []error{err}
 	}
-	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // this very error
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		return all.Unwrap()
 	}
 	return []error{err}
@@ -61,7 +61,10 @@ func (k *checker) expression(subject string, err error, complete bool, path ...a
 	}
 	var e *team.ExprError
 	if !errors.As(err, &e) {
-		message, hint, _ := strings.Cut(err.Error(), "; ")
+		message, hint, found := strings.Cut(err.Error(), "; ")
+		if !found {
+			hint = "correct or remove it; examples/ has files that work"
+		}
 		k.fault(n, subject+": "+message, hint)
 		return
 	}

@@ -146,8 +146,12 @@ func workflowSteps(steps []*teamv1.WorkflowStep) []team.WorkflowStep {
 			ID: s.GetId(), Member: s.GetAgent(), Task: s.GetTask(), After: s.GetAfter(), When: s.GetWhen(),
 			Parallel: workflowSteps(s.GetParallel()),
 		}
-		if s.GetJoin() != teamv1.Join_DEFAULT_JOIN {
-			step.Join = team.Join(s.GetJoin().String())
+		switch s.GetJoin() {
+		case teamv1.Join_ALL:
+			step.Join = team.JoinAll
+		case teamv1.Join_ANY:
+			step.Join = team.JoinAny
+		case teamv1.Join_DEFAULT_JOIN, teamv1.Join_QUORUM: // the latter is refused by its rule
 		}
 		if r := s.GetRepeat(); r != nil {
 			step.Repeat = &team.Repeat{Until: r.GetUntil(), Max: int(r.GetMax())}

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bufio"
@@ -17,13 +17,14 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-func key(name, account, secret string) APIKey {
+func key(name, account, secret string) server.APIKey {
 	sum := sha256.Sum256([]byte(secret))
-	return APIKey{Name: name, Account: account, SHA256: hex.EncodeToString(sum[:])}
+	return server.APIKey{Name: name, Account: account, SHA256: hex.EncodeToString(sum[:])}
 }
 
 func TestA_21_AuthMatrix(t *testing.T) {
@@ -33,7 +34,7 @@ func TestA_21_AuthMatrix(t *testing.T) {
 		owner = caller.Owner()
 		return task(ctx, &a2av1.GetTaskRequest{Id: "t1"})
 	}}
-	target := start(t, Config{Handler: p, Keys: []APIKey{key("ann", "", "secret-a"), key("bob", "acme", "secret-b")}})
+	target := start(t, server.Config{Handler: p, Keys: []server.APIKey{key("ann", "", "secret-a"), key("bob", "acme", "secret-b")}})
 	for _, c := range []struct{ name, key, owner string }{
 		{"first key", "secret-a", "default/ann"},
 		{"second key", "secret-b", "acme/bob"},
@@ -93,7 +94,7 @@ func TestA_21_AuthMatrix(t *testing.T) {
 }
 
 func TestA_21_RefusedBeforeTheBody(t *testing.T) {
-	target := start(t, Config{Handler: &probe{}, Keys: []APIKey{key("ann", "", "secret")}})
+	target := start(t, server.Config{Handler: &probe{}, Keys: []server.APIKey{key("ann", "", "secret")}})
 	for _, path := range []string{"/message:send", "/rpc", "/message:stream", "/team/v1/agents/a:process"} {
 		t.Run(path, func(t *testing.T) {
 			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(target.HTTP, "http://"))
@@ -136,25 +137,25 @@ func TestA_21_OnlyLoopbackWithoutKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	s, err := New(Config{Handler: &probe{}})
+	s, err := server.New(server.Config{Handler: &probe{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.Serve(t.Context(), Listeners{HTTP: l})
+	err = s.Serve(t.Context(), server.Listeners{HTTP: l})
 	if err == nil || !strings.Contains(err.Error(), "refusing to serve on 0.0.0.0 without authentication.  Add server.auth, or listen on loopback behind a proxy that authenticates") {
 		t.Fatalf("got %v", err)
 	}
 }
 
 func TestA_21_BadKeys(t *testing.T) {
-	for name, k := range map[string]APIKey{
+	for name, k := range map[string]server.APIKey{
 		"short":    {Name: "a", SHA256: "00"},
 		"no hex":   {Name: "a", SHA256: strings.Repeat("x", 64)},
 		"no name":  {SHA256: strings.Repeat("0", 64)},
 		"a slash":  {Name: "a/b", SHA256: strings.Repeat("0", 64)},
 		"no value": {Name: "a"},
 	} {
-		if _, err := New(Config{Handler: &probe{}, Keys: []APIKey{k}}); err == nil {
+		if _, err := server.New(server.Config{Handler: &probe{}, Keys: []server.APIKey{k}}); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
@@ -162,8 +163,8 @@ func TestA_21_BadKeys(t *testing.T) {
 
 func TestA_03_Version(t *testing.T) {
 	p := &probe{get: task}
-	target := start(t, Config{Handler: p})
-	strict := start(t, Config{Handler: p, StrictVersion: true})
+	target := start(t, server.Config{Handler: p})
+	strict := start(t, server.Config{Handler: p, StrictVersion: true})
 	for _, c := range []struct {
 		name, version string
 		target        rig.Target
@@ -206,7 +207,7 @@ func TestA_01_SlowBodyIsCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes five seconds")
 	}
-	target := start(t, Config{Handler: &probe{send: echo}})
+	target := start(t, server.Config{Handler: &probe{send: echo}})
 	r, w := io.Pipe()
 	defer w.Close()
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, target.HTTP+"/message:send", r)

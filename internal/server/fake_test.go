@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/tests/rig"
@@ -20,7 +21,7 @@ import (
 // probe is a handler whose behaviour a test chooses: what is tested with it is
 // the transport alone. Methods that are not set panic.
 type probe struct {
-	Handler
+	server.Handler
 	calls     atomic.Int64
 	send      func(context.Context, *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error)
 	stream    func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error)
@@ -95,7 +96,7 @@ func task(_ context.Context, req *a2av1.GetTaskRequest) (*a2av1.Task, error) {
 }
 
 // start serves config on two free ports of the loopback until the test ends.
-func start(t *testing.T, config Config) rig.Target {
+func start(t *testing.T, config server.Config) rig.Target {
 	t.Helper()
 	if config.Log == nil {
 		config.Log = zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))
@@ -106,13 +107,13 @@ func start(t *testing.T, config Config) rig.Target {
 }
 
 // serve serves config until stop, which waits for the end.
-func serve(t *testing.T, config Config) (target rig.Target, stop func()) {
+func serve(t *testing.T, config server.Config) (target rig.Target, stop func()) {
 	t.Helper()
-	s, err := New(config)
+	s, err := server.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := Listeners{GRPC: listen(t), HTTP: listen(t)}
+	l := server.Listeners{GRPC: listen(t), HTTP: listen(t)}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, l) }()

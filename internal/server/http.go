@@ -121,8 +121,8 @@ func bounded(r *http.Request) (context.Context, context.CancelFunc, error) {
 		return nil, nil, wire.Invalid("Grpc-Timeout", "must be up to eight digits and one of H, M, S, m, u, n")
 	}
 	wait := maxTime
-	if n < uint64(maxTime/unit) {
-		wait = time.Duration(n) * unit //nolint:gosec // below an hour
+	if n < uint64(maxTime/unit) { //nolint:gosec // both positive
+		wait = time.Duration(n) * unit
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	return ctx, cancel, nil
@@ -140,8 +140,8 @@ func replyType(r *http.Request) string {
 		return wire.TypeJSON
 	case sent == wire.TypeA2A, sent == wire.TypeJSON:
 		return sent
-	case strings.HasPrefix(r.URL.Path, "/team/v1/"):
-		return wire.TypeJSON
+	case strings.HasPrefix(r.URL.Path, "/team/v1/"), strings.Contains(accept, "text/event-stream"):
+		return wire.TypeJSON // what refuses a stream is then read by all clients
 	}
 	return wire.TypeA2A
 }

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/tests/rig"
@@ -43,7 +44,7 @@ func TestA_10_Card(t *testing.T) {
 		}
 		return &a2av1.AgentCard{Name: name + tenant, Capabilities: &a2av1.AgentCapabilities{}}, nil
 	}}
-	target := start(t, Config{Handler: p, Keys: []APIKey{key("ann", "", "secret")}})
+	target := start(t, server.Config{Handler: p, Keys: []server.APIKey{key("ann", "", "secret")}})
 	const path = "/.well-known/agent-card.json"
 	resp, body := request(t, http.MethodGet, target.HTTP+path, "", nil)
 	tag := resp.Header.Get("ETag")
@@ -84,7 +85,7 @@ func TestA_10_Card(t *testing.T) {
 		if err != nil || card.GetName() != "onenews" {
 			t.Errorf("%v %v", card, err)
 		}
-		if _, resp, err := rig.PublicCard(t.Context(), target, "none"); resp.StatusCode != 404 || rig.Fault(err).Reason != "AGENT_NOT_FOUND" {
+		if _, resp, err := rig.PublicCard(t.Context(), target, "none"); resp.Status != 404 || rig.Fault(err).Reason != "AGENT_NOT_FOUND" {
 			t.Errorf("%v", err)
 		}
 	})
@@ -113,7 +114,7 @@ func TestS_37_DepthAcrossServers(t *testing.T) {
 			return &a2av1.AgentCard{}, nil
 		},
 	}
-	target := start(t, Config{Handler: p})
+	target := start(t, server.Config{Handler: p})
 	headers := map[string]string{"team-path": "3"}
 	for _, path := range []string{"/team/v1/agents/a", "/.well-known/agent-card.json"} {
 		depth.Store(0)
@@ -145,7 +146,7 @@ func TestA_01_TenantNamedTeam(t *testing.T) {
 			return &teamv1.InfoResponse{}, nil
 		},
 	}
-	target := start(t, Config{Handler: p})
+	target := start(t, server.Config{Handler: p})
 	if resp, _ := request(t, http.MethodGet, target.HTTP+"/team/tasks/t1?tenant=other", "", nil); resp.StatusCode != 200 || tenant != "team" {
 		t.Errorf("%d, tenant %q", resp.StatusCode, tenant)
 	}
@@ -162,7 +163,7 @@ func TestA_05_FourFieldsAlways(t *testing.T) {
 	p := &probe{list: func(context.Context, *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
 		return &a2av1.ListTasksResponse{}, nil
 	}}
-	target := start(t, Config{Handler: p})
+	target := start(t, server.Config{Handler: p})
 	_, rest := request(t, http.MethodGet, target.HTTP+"/tasks", "", nil)
 	_, rpc := post(t, target.HTTP+"/rpc", "application/json", `{"jsonrpc":"2.0","id":1,"method":"ListTasks"}`)
 	for _, body := range []any{rest, field(rpc, "result")} {
@@ -182,7 +183,7 @@ func TestS_03_Health(t *testing.T) {
 		}
 		return &teamv1.HealthCheckResponse{Healthy: healthy.Load()}, nil
 	}}
-	target, stop := serve(t, Config{Handler: p, HealthInterval: time.Millisecond, Keys: []APIKey{key("ann", "", "secret")}})
+	target, stop := serve(t, server.Config{Handler: p, HealthInterval: time.Millisecond, Keys: []server.APIKey{key("ann", "", "secret")}})
 	g, _ := rig.NewGRPC(target)
 	defer g.Close()
 	client := healthpb.NewHealthClient(g.Conn)
@@ -229,7 +230,7 @@ func TestS_03_Health(t *testing.T) {
 
 func TestA_19_Readiness(t *testing.T) {
 	var broken atomic.Pointer[error]
-	target := start(t, Config{Handler: &probe{}, Ready: func() error {
+	target := start(t, server.Config{Handler: &probe{}, Ready: func() error {
 		if err := broken.Load(); err != nil {
 			return *err
 		}
@@ -242,7 +243,7 @@ func TestA_19_Readiness(t *testing.T) {
 	if status("/healthz") != 200 || status("/readyz") != 200 {
 		t.Error("not ready")
 	}
-	err := error(agent.ErrShutdown)
+	err := agent.ErrShutdown
 	broken.Store(&err)
 	if status("/healthz") != 200 || status("/readyz") != 503 {
 		t.Error("ready")
@@ -251,7 +252,7 @@ func TestA_19_Readiness(t *testing.T) {
 
 func TestA_26_Reflection(t *testing.T) {
 	for _, off := range []bool{false, true} {
-		target := start(t, Config{Handler: &probe{}, NoReflection: off})
+		target := start(t, server.Config{Handler: &probe{}, NoReflection: off})
 		g, _ := rig.NewGRPC(target)
 		stream, err := reflectionpb.NewServerReflectionClient(g.Conn).ServerReflectionInfo(t.Context())
 		if err != nil {
@@ -276,7 +277,7 @@ func TestA_01_ExtensionsAreActivated(t *testing.T) {
 		got = a2a.ExtensionsOf(ctx)
 		return task(ctx, req)
 	}}
-	target := start(t, Config{Handler: p})
+	target := start(t, server.Config{Handler: p})
 	target.Headers = map[string]string{"a2a-extensions": "https://example.com/other, " + team}
 	rig.Each(t, target, func(t *testing.T, c rig.Client) {
 		got = nil

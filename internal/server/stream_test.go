@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bufio"
@@ -15,6 +15,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/tests/rig"
@@ -54,7 +55,7 @@ func TestA_01_Streams(t *testing.T) {
 			return counting(2, nil), nil
 		},
 	}
-	target := start(t, Config{Handler: p})
+	target := start(t, server.Config{Handler: p})
 	rig.Each(t, target, func(t *testing.T, c rig.Client) {
 		t.Run("send", func(t *testing.T) {
 			got, err := rig.Collect(c.Stream(t.Context(), rig.Text("", "m", "x")))
@@ -113,7 +114,7 @@ func TestA_22_StreamThatFails(t *testing.T) {
 	p := &probe{stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
 		return counting(1, errors.New("the password is 1234")), nil
 	}}
-	target := start(t, Config{Handler: p, Log: quiet()})
+	target := start(t, server.Config{Handler: p, Log: quiet()})
 	rig.Each(t, target, func(t *testing.T, c rig.Client) {
 		got, err := rig.Collect(c.Stream(t.Context(), rig.Text("", "m", "x")))
 		f := rig.Fault(err)
@@ -134,7 +135,7 @@ func TestA_22_Panics(t *testing.T) {
 		},
 		send: echo,
 	}
-	target := start(t, Config{Handler: p, Log: quiet()})
+	target := start(t, server.Config{Handler: p, Log: quiet()})
 	rig.Each(t, target, func(t *testing.T, c rig.Client) {
 		check := func(err error) {
 			t.Helper()
@@ -161,7 +162,7 @@ func TestA_09_ClientLeavesStream(t *testing.T) {
 			left <- context.Cause(ctx)
 		}, nil
 	}}
-	target := start(t, Config{Handler: p})
+	target := start(t, server.Config{Handler: p})
 	rig.Each(t, target, func(t *testing.T, c rig.Client) {
 		ctx, cancel := context.WithCancel(t.Context())
 		for range c.Stream(ctx, rig.Text("", "m", "x")) {
@@ -189,7 +190,7 @@ func TestA_19_ShutdownEndsStreams(t *testing.T) {
 		return nil, ctx.Err()
 	}}
 	for _, blocking := range []bool{false, true} {
-		target, stop := serve(t, Config{Handler: p})
+		target, stop := serve(t, server.Config{Handler: p})
 		faults := make(chan *rig.Error, 3)
 		clients := rig.Clients(t, target)
 		for _, c := range clients {
@@ -223,7 +224,7 @@ func TestS_61_ProcessStreamOverREST(t *testing.T) {
 			yield(&teamv1.ProcessStreamResponse{TaskId: "t", Event: &teamv1.Event{Seq: 5}}, nil)
 		}, nil
 	}}
-	target := start(t, Config{Handler: p})
+	target := start(t, server.Config{Handler: p})
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, target.HTTP+"/team/v1/agents/writer:processStream",
 		strings.NewReader(`{"request":{"agentId":"other","key":"k"},"after":"4"}`))
 	req.Header.Set("Content-Type", "application/json")

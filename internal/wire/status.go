@@ -33,7 +33,8 @@ func Status(err error) *status.Status {
 	if err == nil {
 		return nil
 	}
-	if s, ok := err.(interface{ GRPCStatus() *status.Status }); ok { //nolint:errorlint // a status of ours, not one of a peer that was wrapped
+	// A status of ours; one of a peer that was wrapped stays inside.
+	if s, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
 		return s.GRPCStatus()
 	}
 	var p *a2a.Error

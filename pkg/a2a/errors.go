@@ -63,7 +63,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Is reports whether target is an Error with the same reason.
 func (e *Error) Is(target error) bool {
-	t, ok := target.(*Error) //nolint:errorlint // errors.Is unwraps
+	t, ok := target.(*Error)
 	return ok && t.Reason == e.Reason
 }
 

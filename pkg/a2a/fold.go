@@ -1,10 +1,11 @@
 package a2a
 
 import (
+	"maps"
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -31,17 +32,28 @@ type Fold struct {
 	answer    *a2av1.Message // of ended, references resolved
 	seq       int64          // of the last event of the scope
 
-	questions []*teamv1.Question
-	failed    []*teamv1.Delegation
-	paths     map[string]string           // agents by scope of the steps that started
-	kinds     map[string]teamv1.Step_Kind // of steps, by scope
-	texts     map[int64]*a2av1.Message    // messages on record, by sequence
-	cancel    bool
+	questions   []*teamv1.Question
+	delegations []*teamv1.Delegation // below the scope, as they were decided
+	failed      []*teamv1.Delegation // those that did not succeed
+	context     map[string]*structpb.Value
+	updates     map[string]*structpb.Value // of context, once the steps have ended
+	works       map[string]*work           // of steps, by scope
+	texts       map[int64]*a2av1.Message   // messages on record, by sequence
+	cancel      bool
+	streamed    string // the artifact that the scope's own text went into
+	appended    bool   // the last artifact was there before, and grew
+}
+
+// work is what is known of a step.
+type work struct {
+	speaks     bool               // it is a turn of the scope's own model that may be the answer
+	path       string             // of the agent that works
+	delegation *teamv1.Delegation // where it is one below the fold's scope
 }
 
 // NewFold returns the fold of a scope of a root task, before its first event.
 func NewFold(root, scope string) *Fold {
-	return &Fold{root: root, scope: scope, texts: map[int64]*a2av1.Message{}, kinds: map[string]teamv1.Step_Kind{}}
+	return &Fold{root: root, scope: scope, texts: map[int64]*a2av1.Message{}, works: map[string]*work{}}
 }
 
 // Apply folds one event. The event is kept, not changed.
@@ -57,6 +69,9 @@ func (f *Fold) Apply(ev *teamv1.Event) {
 		return
 	}
 	if !agent.Within(ev.GetScope(), f.scope) {
+		if ev.GetEnded() != nil && agent.Within(f.scope, ev.GetScope()) {
+			f.abandon(ev)
+		}
 		return
 	}
 	f.seq = ev.GetSeq()
@@ -95,9 +110,12 @@ func (f *Fold) reveal(ev *teamv1.Event) {
 // decided keeps what the fold needs of a decision: the kinds of steps, and the
 // beginning of the child that this fold is about.
 func (f *Fold) decided(scope string, ev *teamv1.Event, d *teamv1.Decided) {
+	if scope == f.scope {
+		f.update(d.GetUpdates())
+	}
 	for _, s := range d.GetSteps() {
 		child := agent.Scope(scope, s.GetId())
-		f.kinds[child] = s.GetKind()
+		f.works[child] = f.workOf(scope, ev, s)
 		if child != f.scope {
 			continue
 		}
@@ -115,6 +133,31 @@ func (f *Fold) decided(scope string, ev *teamv1.Event, d *teamv1.Decided) {
 	}
 }
 
+// workOf keeps what later events of a step need to know of it. A model's step
+// with a name, such as a router's choice, is no answer.
+func (f *Fold) workOf(scope string, ev *teamv1.Event, s *teamv1.Step) *work {
+	w := &work{speaks: scope == f.scope && s.GetKind() == teamv1.Step_KIND_MODEL && s.GetName() == ""}
+	if !delegation(s.GetKind()) {
+		return w
+	}
+	w.path = ev.GetAgent() + "/" + s.GetMember()
+	if agent.Within(scope, f.scope) {
+		w.delegation = &teamv1.Delegation{Id: agent.ChildTask(f.root, agent.Scope(scope, s.GetId())), Path: w.path, Kind: s.GetKind()}
+		f.delegations = append(f.delegations, w.delegation)
+	}
+	return w
+}
+
+// update keeps changes of the run's context until the steps they come with have
+// ended, that is until the next decision (R-000-23).
+func (f *Fold) update(next map[string]*structpb.Value) {
+	if len(f.updates) > 0 && f.context == nil {
+		f.context = map[string]*structpb.Value{}
+	}
+	maps.Copy(f.context, f.updates)
+	f.updates = next
+}
+
 // own folds an event of the scope itself.
 func (f *Fold) own(ev *teamv1.Event) {
 	switch k := ev.GetKind().(type) {
@@ -130,12 +173,14 @@ func (f *Fold) own(ev *teamv1.Event) {
 		f.cancel = f.cancel || k.Commanded.GetCommand() == teamv1.Commanded_COMMAND_CANCEL
 	case *teamv1.Event_Waiting:
 		f.turn(f.waitingState(), ev, f.questionText())
+	case *teamv1.Event_Expired:
+		f.expire(ev, k.Expired)
 	case *teamv1.Event_Progress:
-		f.turn(f.state, ev, k.Progress.GetMessage())
+		f.progress(ev, k.Progress)
 	case *teamv1.Event_Artifact:
 		f.put(k.Artifact.GetArtifact(), k.Artifact.GetAppend())
 	case *teamv1.Event_Delta:
-		f.put(deltaArtifact(k.Delta), !k.Delta.GetRestart())
+		f.stream(k.Delta)
 	case *teamv1.Event_Ended:
 		f.end(ev, k.Ended)
 	default:
@@ -146,17 +191,18 @@ func (f *Fold) own(ev *teamv1.Event) {
 func (f *Fold) below(ev *teamv1.Event) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Started:
-		if f.paths == nil {
-			f.paths = map[string]string{}
-		}
-		f.paths[ev.GetScope()] = ev.GetAgent()
+		f.attempted(ev.GetScope(), k.Started.GetAttempt())
+	case *teamv1.Event_Expired:
+		f.expire(ev, k.Expired)
+	case *teamv1.Event_Progress:
+		f.progress(ev, k.Progress)
 	case *teamv1.Event_Asked:
 		f.ask(ev, k.Asked)
 	case *teamv1.Event_Answered:
 		f.answered(ev, k.Answered)
 	case *teamv1.Event_Delta:
 		if f.speaks(ev.GetScope()) {
-			f.put(deltaArtifact(k.Delta), !k.Delta.GetRestart())
+			f.stream(k.Delta)
 		}
 	case *teamv1.Event_Ended:
 		f.stepEnded(ev, k.Ended)
@@ -167,27 +213,71 @@ func (f *Fold) below(ev *teamv1.Event) {
 // speaks reports whether streamed text of a step is the scope's own: a turn of
 // its own model.
 func (f *Fold) speaks(scope string) bool {
-	return agent.Parent(scope) == f.scope && f.kinds[scope] == teamv1.Step_KIND_MODEL
+	w := f.works[scope]
+	return w != nil && w.speaks
 }
 
-// stepEnded keeps a delegation that did not succeed, whatever the answer claims.
-func (f *Fold) stepEnded(ev *teamv1.Event, e *teamv1.Ended) {
+// stream adds streamed text to the artifact that the answer will replace.
+func (f *Fold) stream(d *teamv1.Delta) {
+	f.streamed = d.GetArtifactId()
+	f.put(deltaArtifact(d), !d.GetRestart())
+}
+
+// progress makes a text, also one from below, the status of a task that works.
+func (f *Fold) progress(ev *teamv1.Event, p *teamv1.Progress) {
+	if !interrupted(f.state) {
+		f.turn(f.state, ev, p.GetMessage())
+	}
+}
+
+// attempted counts an attempt for the delegations that it is made for: theirs is
+// the most of one step below them.
+func (f *Fold) attempted(scope string, n int32) {
+	for ; scope != "" && scope != f.scope; scope = agent.Parent(scope) {
+		if w := f.works[scope]; w != nil && w.delegation != nil {
+			w.delegation.Attempts = max(w.delegation.GetAttempts(), n)
+		}
+	}
+}
+
+// expire closes the questions of a step that nobody answered in time.
+func (f *Fold) expire(ev *teamv1.Event, e *teamv1.Expired) {
+	if e.GetLimit() == agent.LimitQuestion {
+		f.closeQuestions(ev.GetScope())
+		f.resume(ev)
+	}
+}
+
+// resume makes a task work again that waited.
+func (f *Fold) resume(ev *teamv1.Event) {
+	if interrupted(f.state) {
+		f.turn(a2av1.TaskState_TASK_STATE_WORKING, ev, nil)
+	}
+}
+
+// closeQuestions drops what a scope, or one below it, has asked.
+func (f *Fold) closeQuestions(scope string) {
 	f.questions = slices.DeleteFunc(f.questions, func(q *teamv1.Question) bool {
-		_, scope := agent.SplitTask(q.GetDelegationId())
-		return agent.Within(scope, ev.GetScope())
+		_, asker := agent.SplitTask(q.GetDelegationId())
+		return agent.Within(asker, scope)
 	})
+}
+
+// stepEnded keeps what became of a delegation; one that did not succeed is
+// told, whatever the answer claims.
+func (f *Fold) stepEnded(ev *teamv1.Event, e *teamv1.Ended) {
+	f.closeQuestions(ev.GetScope())
+	w := f.works[ev.GetScope()]
+	if w == nil || w.delegation == nil {
+		return
+	}
+	d := w.delegation
+	d.Outcome, d.Error, d.Spent = e.GetOutcome(), e.GetError(), e.GetSpent()
 	switch e.GetOutcome() {
 	case teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_TIMED_OUT, teamv1.Outcome_OUTCOME_REJECTED, teamv1.Outcome_OUTCOME_CANCELED:
+		f.failed = append(f.failed, d)
 	case teamv1.Outcome_OUTCOME_UNSPECIFIED, teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY, teamv1.Outcome_OUTCOME_SKIPPED:
-		return
 	}
-	if !delegation(f.kinds[ev.GetScope()]) {
-		return
-	}
-	f.failed = append(f.failed, &teamv1.Delegation{
-		Id: agent.ChildTask(f.root, ev.GetScope()), Path: ev.GetAgent(), Kind: f.kinds[ev.GetScope()],
-		Outcome: e.GetOutcome(), Error: e.GetError(), Spent: e.GetSpent(),
-	})
 }
 
 func delegation(k teamv1.Step_Kind) bool {
@@ -212,9 +302,7 @@ func (f *Fold) answered(ev *teamv1.Event, a *teamv1.Answered) {
 		return false
 	})
 	f.say(a.GetMessage())
-	if f.state == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED || f.state == a2av1.TaskState_TASK_STATE_AUTH_REQUIRED {
-		f.turn(a2av1.TaskState_TASK_STATE_WORKING, ev, nil)
-	}
+	f.resume(ev)
 }
 
 // waitingState is input required, or auth required where nothing else is asked for.
@@ -245,20 +333,39 @@ func (f *Fold) questionText() *a2av1.Message {
 func (f *Fold) end(ev *teamv1.Event, e *teamv1.Ended) {
 	f.ended = e
 	f.questions = nil
+	f.update(nil)
 	f.answer = e.GetReply()
 	if ref := e.GetReplyRef(); ref > 0 {
 		f.answer = f.texts[ref]
 	}
-	if f.answer != nil && len(f.answer.GetParts()) > 0 && e.GetOutcome() != teamv1.Outcome_OUTCOME_EMPTY {
+	if f.hasResult() {
 		f.put(f.result(), false)
 	}
 	f.turn(terminalState(e.GetOutcome()), ev, f.endMessage(e))
 }
 
-// result is the answer as an artifact; streamed text of it has the same id.
+// abandon ends a task whose step was decided and never begun when what it is
+// part of ends: nothing more will come of it.
+func (f *Fold) abandon(ev *teamv1.Event) {
+	if f.Exists() && f.ended == nil {
+		f.seq = ev.GetSeq()
+		f.end(ev, &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_CANCELED})
+	}
+}
+
+// hasResult reports whether the task has ended with content.
+func (f *Fold) hasResult() bool {
+	return len(f.answer.GetParts()) > 0 && f.ended.GetOutcome() != teamv1.Outcome_OUTCOME_EMPTY
+}
+
+// result is the answer as an artifact. It replaces text that was streamed.
 func (f *Fold) result() *a2av1.Artifact {
+	id := f.streamed
+	if id == "" {
+		id = (&agent.Run{Root: f.root}).ID(f.scope, "artifact", 1)
+	}
 	return &a2av1.Artifact{
-		ArtifactId: (&agent.Run{Root: f.root}).ID(f.scope, "artifact", 1), Name: "result",
+		ArtifactId: id, Name: "result",
 		Parts: f.answer.GetParts(), Metadata: f.answer.GetMetadata(), Extensions: f.answer.GetExtensions(),
 	}
 }
@@ -286,8 +393,12 @@ func terminalState(o teamv1.Outcome) a2av1.TaskState {
 	return a2av1.TaskState_TASK_STATE_FAILED
 }
 
-// turn changes the status.
+// turn changes the status. One that says nothing new, such as another attempt,
+// leaves its time.
 func (f *Fold) turn(state a2av1.TaskState, ev *teamv1.Event, m *a2av1.Message) {
+	if state == f.state && m == nil && f.status == nil {
+		return
+	}
 	f.state, f.status = state, f.placed(m)
 	f.statusAt = ev.GetTime().AsTime().Truncate(time.Millisecond)
 }
@@ -312,14 +423,17 @@ func (f *Fold) placed(m *a2av1.Message) *a2av1.Message {
 
 // put stores an artifact, or adds parts to one.
 func (f *Fold) put(a *a2av1.Artifact, add bool) {
+	a = &a2av1.Artifact{ // the fold's own: it grows
+		ArtifactId: a.GetArtifactId(), Name: a.GetName(), Description: a.GetDescription(), Parts: slices.Clone(a.GetParts()),
+		Metadata: a.GetMetadata(), Extensions: a.GetExtensions(),
+	}
 	i := slices.IndexFunc(f.artifacts, func(have *a2av1.Artifact) bool { return have.GetArtifactId() == a.GetArtifactId() })
+	f.appended = add && i >= 0
 	switch {
 	case i < 0:
 		f.artifacts = append(f.artifacts, a)
 	case add:
-		have := proto.CloneOf(f.artifacts[i])
-		have.Parts = append(have.Parts, a.GetParts()...)
-		f.artifacts[i] = have
+		f.artifacts[i].Parts = append(f.artifacts[i].Parts, a.GetParts()...)
 	default:
 		f.artifacts[i] = a
 	}
@@ -331,23 +445,27 @@ func deltaArtifact(d *teamv1.Delta) *a2av1.Artifact {
 
 func (f *Fold) id() string { return agent.ChildTask(f.root, f.scope) }
 
-// Task returns the task, the caller's own.
-func (f *Fold) Task() *a2av1.Task {
+// Task returns the task as it is. What its lists hold is shared: read only.
+func (f *Fold) Task() *a2av1.Task { return f.task(false) }
+
+// task is Task; details adds to its metadata what readers see who activated the
+// extension.
+func (f *Fold) task(details bool) *a2av1.Task {
 	t := &a2av1.Task{
-		Id: f.id(), ContextId: f.contextID, Status: f.taskStatus(), Metadata: f.metadata(nil, nil),
-		Artifacts: make([]*a2av1.Artifact, len(f.artifacts)), History: make([]*a2av1.Message, len(f.history)),
+		Id: f.id(), ContextId: f.contextID, Status: f.taskStatus(), Metadata: f.metadata(nil, details),
+		Artifacts: make([]*a2av1.Artifact, len(f.artifacts)), History: slices.Clip(f.history),
 	}
 	for i, a := range f.artifacts {
-		t.Artifacts[i] = proto.CloneOf(a)
-	}
-	for i, m := range f.history {
-		t.History[i] = proto.CloneOf(m)
+		t.Artifacts[i] = &a2av1.Artifact{
+			ArtifactId: a.GetArtifactId(), Name: a.GetName(), Description: a.GetDescription(), Parts: slices.Clip(a.GetParts()),
+			Metadata: a.GetMetadata(), Extensions: a.GetExtensions(),
+		}
 	}
 	return t
 }
 
 func (f *Fold) taskStatus() *a2av1.TaskStatus {
-	return &a2av1.TaskStatus{State: f.state, Message: proto.CloneOf(f.status), Timestamp: timestamppb.New(f.statusAt)}
+	return &a2av1.TaskStatus{State: f.state, Message: f.status, Timestamp: timestamppb.New(f.statusAt)}
 }
 
 // Exists reports whether the scope is on record.

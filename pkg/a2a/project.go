@@ -1,6 +1,8 @@
 package a2a
 
 import (
+	"strconv"
+
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -13,12 +15,27 @@ import (
 // team.v1.TeamRun as metadata.
 const TeamRunURI = "https://github.com/agentteams/team-server/ext/team-run/v1"
 
+// known is what readers always know of a task.
+type known struct {
+	state             a2av1.TaskState
+	status            *a2av1.Message
+	questions, failed int
+	cancel            bool
+}
+
+func (f *Fold) known() known {
+	return known{f.state, f.status, len(f.questions), len(f.failed), f.cancel}
+}
+
 // Project folds an event and returns what a reader of the task is told: state
-// changes, artifacts, questions; with details also each decision and the start
-// and end of every step, for readers that activated the extension.
+// changes, artifacts, questions, failures; with details also every decision, and
+// the start and end of every step, for readers that activated the extension.
 func (f *Fold) Project(ev *teamv1.Event, details bool) []*a2av1.StreamResponse {
-	before := f.state
+	before, running := f.known(), f.ended == nil
 	f.Apply(ev)
+	if running && f.ended != nil {
+		return f.endUpdates(ev, details)
+	}
 	if !agent.Within(ev.GetScope(), f.scope) {
 		return nil
 	}
@@ -27,68 +44,46 @@ func (f *Fold) Project(ev *teamv1.Event, details bool) []*a2av1.StreamResponse {
 		if ev.GetScope() != f.scope && !f.speaks(ev.GetScope()) {
 			return nil
 		}
-		return []*a2av1.StreamResponse{f.artifactUpdate(ev, deltaArtifact(k.Delta), !k.Delta.GetRestart(), false)}
+		return f.artifactUpdate(ev, deltaArtifact(k.Delta), f.appended, false)
 	case *teamv1.Event_Artifact:
 		if ev.GetScope() != f.scope {
 			return nil
 		}
-		return []*a2av1.StreamResponse{f.artifactUpdate(ev, k.Artifact.GetArtifact(), k.Artifact.GetAppend(), k.Artifact.GetLastChunk())}
-	case *teamv1.Event_Ended:
-		if ev.GetScope() == f.scope {
-			return f.endUpdates(ev)
-		}
-	case *teamv1.Event_Progress:
-		return []*a2av1.StreamResponse{f.progressUpdate(ev, k.Progress.GetMessage())}
-	case *teamv1.Event_Asked, *teamv1.Event_Commanded:
-		return []*a2av1.StreamResponse{f.statusUpdate(ev, details)}
+		return f.artifactUpdate(ev, k.Artifact.GetArtifact(), f.appended, k.Artifact.GetLastChunk())
 	case *teamv1.Event_Claimed, *teamv1.Event_Accepted:
 		return nil
 	}
-	if f.state != before || details || ev.GetWaiting() != nil && ev.GetScope() == f.scope {
-		return []*a2av1.StreamResponse{f.statusUpdate(ev, details)}
+	if details || f.known() != before {
+		return f.statusUpdate(ev, details)
 	}
 	return nil
 }
 
 // endUpdates are the artifact of the answer and the final status.
-func (f *Fold) endUpdates(ev *teamv1.Event) []*a2av1.StreamResponse {
+func (f *Fold) endUpdates(ev *teamv1.Event, details bool) []*a2av1.StreamResponse {
 	var out []*a2av1.StreamResponse
-	if f.answer != nil && len(f.answer.GetParts()) > 0 && f.ended.GetOutcome() != teamv1.Outcome_OUTCOME_EMPTY {
-		out = append(out, f.artifactUpdate(ev, f.result(), false, true))
+	if f.hasResult() {
+		out = f.artifactUpdate(ev, f.result(), false, true)
 	}
-	return append(out, f.statusUpdate(ev, false))
+	return append(out, f.statusUpdate(ev, details)...)
 }
 
-func (f *Fold) artifactUpdate(ev *teamv1.Event, a *a2av1.Artifact, add, last bool) *a2av1.StreamResponse {
-	return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_ArtifactUpdate{ArtifactUpdate: &a2av1.TaskArtifactUpdateEvent{
+func (f *Fold) artifactUpdate(ev *teamv1.Event, a *a2av1.Artifact, add, last bool) []*a2av1.StreamResponse {
+	return []*a2av1.StreamResponse{{Payload: &a2av1.StreamResponse_ArtifactUpdate{ArtifactUpdate: &a2av1.TaskArtifactUpdateEvent{
 		TaskId: f.id(), ContextId: f.contextID, Artifact: a, Append: add, LastChunk: last,
-		Metadata: wrap(&teamv1.TeamRun{Seq: ev.GetSeq(), Path: ev.GetAgent()}),
-	}}}
+		Metadata: brief(&teamv1.TeamRun{Seq: ev.GetSeq(), Path: ev.GetAgent()}),
+	}}}}
 }
 
-func (f *Fold) statusUpdate(ev *teamv1.Event, details bool) *a2av1.StreamResponse {
-	var detail *teamv1.Event
-	if details {
-		detail = ev
-	}
-	return f.update(&a2av1.TaskStatusUpdateEvent{
-		TaskId: f.id(), ContextId: f.contextID, Status: f.taskStatus(), Metadata: f.metadata(ev, detail),
-	})
+func (f *Fold) statusUpdate(ev *teamv1.Event, details bool) []*a2av1.StreamResponse {
+	return []*a2av1.StreamResponse{{Payload: &a2av1.StreamResponse_StatusUpdate{StatusUpdate: &a2av1.TaskStatusUpdateEvent{
+		TaskId: f.id(), ContextId: f.contextID, Status: f.taskStatus(), Metadata: f.metadata(ev, details),
+	}}}}
 }
 
-// progressUpdate shows a status text; one from below does not become the task's own.
-func (f *Fold) progressUpdate(ev *teamv1.Event, m *a2av1.Message) *a2av1.StreamResponse {
-	s := f.taskStatus()
-	s.Message = f.placed(m)
-	return f.update(&a2av1.TaskStatusUpdateEvent{TaskId: f.id(), ContextId: f.contextID, Status: s, Metadata: f.metadata(ev, nil)})
-}
-
-func (f *Fold) update(u *a2av1.TaskStatusUpdateEvent) *a2av1.StreamResponse {
-	return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_StatusUpdate{StatusUpdate: u}}
-}
-
-// metadata is the task's TeamRun, told with ev; detail adds what that event is.
-func (f *Fold) metadata(ev, detail *teamv1.Event) *structpb.Struct {
+// metadata is the task's TeamRun, told with ev where that is set. Details add
+// what that event is, and to the task itself and at its end the whole run.
+func (f *Fold) metadata(ev *teamv1.Event, details bool) *structpb.Struct {
 	r := &teamv1.TeamRun{
 		Seq: f.seq, Questions: f.questions, FailedDelegations: f.failed, CancelRequested: f.cancel && f.ended == nil,
 		Receipt: f.ended.GetReceipt(), Error: f.ended.GetError(), Spent: f.ended.GetSpent(),
@@ -96,8 +91,14 @@ func (f *Fold) metadata(ev, detail *teamv1.Event) *structpb.Struct {
 	if ev != nil {
 		r.Seq = ev.GetSeq()
 	}
-	if detail != nil {
-		describe(r, f.root, detail)
+	if !details && f.ended == nil && len(f.questions)+len(f.failed) == 0 {
+		return brief(r)
+	}
+	if details && ev != nil {
+		describe(r, f.root, ev)
+	}
+	if details && (ev == nil || f.ended != nil) {
+		r.Delegations, r.Context, r.Limits = f.delegations, f.context, f.accepted.GetLimits()
 	}
 	return wrap(r)
 }
@@ -129,6 +130,19 @@ func kindOf(ev *teamv1.Event) string {
 		return string(fd.Name())
 	}
 	return ""
+}
+
+// brief is wrap for a TeamRun that says no more than where it comes from, as
+// most do: ten times as fast.
+func brief(r *teamv1.TeamRun) *structpb.Struct {
+	s := &structpb.Struct{Fields: map[string]*structpb.Value{"seq": structpb.NewStringValue(strconv.FormatInt(r.GetSeq(), 10))}}
+	if r.GetPath() != "" {
+		s.Fields["path"] = structpb.NewStringValue(r.GetPath())
+	}
+	if r.GetCancelRequested() {
+		s.Fields["cancelRequested"] = structpb.NewBoolValue(true)
+	}
+	return &structpb.Struct{Fields: map[string]*structpb.Value{TeamRunURI: structpb.NewStructValue(s)}}
 }
 
 // wrap puts a TeamRun under its URI, in the protocol's JSON form.

@@ -232,6 +232,9 @@ func wantFields(t testing.TB, err error, fields ...string) {
 
 func equal(t testing.TB, want, got proto.Message) {
 	t.Helper()
+	if proto.Equal(want, got) {
+		return
+	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
@@ -262,7 +265,6 @@ func (v *view) take(t testing.TB, u a2a.Update) {
 			t.Fatal("an update came before the task")
 		}
 		v.task.Status = proto.CloneOf(k.StatusUpdate.GetStatus())
-		proto.Merge(v.task.Metadata, &structpb.Struct{})
 		for key, value := range k.StatusUpdate.GetMetadata().GetFields() {
 			v.task.Metadata.Fields[key] = proto.CloneOf(value)
 		}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -67,7 +69,10 @@ type drive struct {
 	waited    time.Duration            // how long it has waited in all
 	started   bool                     // the root's start is on record
 	canceled  bool                     // a cancel of the root is on record
+	lapsed    bool                     // nobody answered the root's own question in time
 	reply     *teamv1.Reply            // that ended the agent's sequence
+
+	broken atomic.Pointer[error] // why the journal takes nothing more
 
 	mu   sync.Mutex
 	seen map[int64]bool // inbox rows taken or handed over; guarded by mu
@@ -123,15 +128,35 @@ func (d *drive) note(ev *teamv1.Event) {
 		d.questions[k.Asked.GetQuestion()] = &openQuestion{scope: ev.GetScope(), expires: k.Asked.GetExpires().AsTime()}
 	case *teamv1.Event_Answered:
 		delete(d.questions, k.Answered.GetQuestion())
-		if !d.waiting.IsZero() {
-			d.waited += ev.GetTime().AsTime().Sub(d.waiting)
-			d.waiting = time.Time{}
+		d.resume(ev.GetTime().AsTime())
+	case *teamv1.Event_Expired:
+		if k.Expired.GetLimit() == agent.LimitQuestion {
+			d.lapse(ev.GetScope(), ev.GetTime().AsTime())
 		}
 	case *teamv1.Event_Ended:
 		d.forget(ev.GetScope())
 	default:
 	}
 	d.recorded = append(d.recorded, ev)
+}
+
+// lapse drops the questions of a scope that nobody answered: the run goes on.
+func (d *drive) lapse(scope string, now time.Time) {
+	for id, q := range d.questions {
+		if q.scope == scope {
+			delete(d.questions, id)
+		}
+	}
+	d.lapsed = d.lapsed || scope == ""
+	d.resume(now)
+}
+
+// resume ends the run's waiting: its clock goes on.
+func (d *drive) resume(now time.Time) {
+	if !d.waiting.IsZero() {
+		d.waited += now.Sub(d.waiting)
+		d.waiting = time.Time{}
+	}
 }
 
 // forget drops the questions of a step that has ended.
@@ -156,12 +181,15 @@ func (d *drive) serve(ctx context.Context) (Park, error) {
 		if !d.waiting.IsZero() && !took && !d.canceled {
 			return d.park(), nil
 		}
+		if d.lapsed {
+			return Park{Done: true}, d.finish(ctx, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question in time"))
+		}
 		err = d.process(ctx)
+		if broken := d.broken.Load(); broken != nil {
+			return Park{}, *broken
+		}
 		if cause := context.Cause(ctx); errors.Is(cause, agent.ErrShutdown) || errors.Is(cause, agent.ErrFenced) {
 			return Park{}, cause
-		}
-		if errors.Is(err, errJournal) {
-			return Park{}, err
 		}
 		if d.reply != nil || err != nil || len(d.questions) == 0 {
 			return Park{Done: true}, d.finish(ctx, err)
@@ -207,8 +235,10 @@ func (d *drive) journalError(err error) error {
 	if errors.Is(err, ErrLimit) {
 		return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonJournalLimit, "the run has put more on record than it may").Because(err)
 	}
+	err = fmt.Errorf("%w of %s: %w", errJournal, d.claim.Root, err)
+	d.broken.CompareAndSwap(nil, &err)
 	d.cancel(agent.ErrFenced)
-	return fmt.Errorf("%w of %s: %w", errJournal, d.claim.Root, err)
+	return err
 }
 
 // commit is the run's barrier before effects.
@@ -272,13 +302,12 @@ func (d *drive) inboundEvent(in *teamv1.Inbound) *teamv1.Event {
 func (d *drive) expire(ctx context.Context) (bool, error) {
 	now := d.run.Now()
 	expired := false
-	for id, q := range d.questions {
-		if q.expires.IsZero() || q.expires.Unix() == 0 || q.expires.After(now) {
+	for _, q := range maps.Clone(d.questions) {
+		if q.expires.Unix() <= 0 || q.expires.After(now) {
 			continue
 		}
-		delete(d.questions, id)
 		expired = true
-		ev := d.event(q.scope, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: "question"}}})
+		ev := d.event(q.scope, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitQuestion}}})
 		if err := d.append(ctx, ev); err != nil {
 			return expired, err
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -51,7 +52,7 @@ func (h *Handler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest
 	if f.ended.GetDirect() && !f.Visible() {
 		return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Message{Message: f.direct()}}, nil
 	}
-	return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: shown(f.Task(), historyOf(conf))}}, nil
+	return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: shown(f.task(h.details(ctx)), historyOf(conf))}}, nil
 }
 
 func historyOf(conf *a2av1.SendMessageConfiguration) *int32 {
@@ -103,6 +104,10 @@ func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (se
 
 // put begins a task with the message, or leaves it for the task it names.
 func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
+	if n := proto.Size(s.message) + proto.Size(s.metadata); n > maxMessage {
+		return sent{}, agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
+			"the message has %d bytes; at most %d are taken", n, maxMessage).With("max_bytes", strconv.Itoa(maxMessage))
+	}
 	if s.message.GetTaskId() != "" {
 		return h.followUp(ctx, who, s)
 	}
@@ -161,16 +166,11 @@ func digestOf(id string, m *a2av1.Message) []byte {
 func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, error) {
 	id := s.message.GetTaskId()
 	root, scope := agent.SplitTask(id)
-	f, err := h.fold(ctx, Key{who.Owner(), root}, "")
+	f, err := h.fold(ctx, Key{who.Owner(), root}, scope)
 	if err != nil {
-		return sent{}, err
+		return sent{}, notFoundAs(err, id)
 	}
-	if scope != "" {
-		if child, err := h.fold(ctx, Key{who.Owner(), root}, scope); err != nil || !child.Exists() {
-			return sent{}, TaskNotFound(id)
-		}
-	}
-	if !h.serves(f, s.tenant, scope) {
+	if !f.Exists() || !f.serves(s.tenant, scope) {
 		return sent{}, TaskNotFound(id)
 	}
 	if c := s.message.GetContextId(); c != "" && c != f.ContextID() {
@@ -181,9 +181,9 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	if f.Terminal() && !again {
 		return sent{}, storeError(id, ErrTerminal)
 	}
-	in, err := f.inbound(who, s, scope)
+	in, err := f.inbound(who, s)
 	if again {
-		in = &teamv1.Inbound{Key: s.key, Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: s.message}}}
+		in = &teamv1.Inbound{Scope: scope, Key: s.key, Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: s.message}}}
 	} else if err != nil {
 		return sent{}, err
 	}
@@ -197,20 +197,20 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 
 // serves reports whether a tenant fits a task: none, the root's agent, or the
 // child's own.
-func (h *Handler) serves(f *Fold, tenant, scope string) bool {
+func (f *Fold) serves(tenant, scope string) bool {
 	if tenant == "" || tenant == f.Agent() {
 		return true
 	}
-	path := f.paths[scope]
-	return scope != "" && path[strings.LastIndexByte(path, '/')+1:] == tenant
+	w := f.works[scope]
+	return w != nil && w.path[strings.LastIndexByte(w.path, '/')+1:] == tenant
 }
 
 // inbound is a follow-up as the inbox takes it: an answer when something was
 // asked, else a message.
-func (f *Fold) inbound(who Caller, s *send, scope string) (*teamv1.Inbound, error) {
+func (f *Fold) inbound(who Caller, s *send) (*teamv1.Inbound, error) {
 	m := f.placed(s.message)
-	in := &teamv1.Inbound{Key: s.key}
-	q, err := f.question(s.question, scope)
+	in := &teamv1.Inbound{Scope: f.scope, Key: s.key}
+	q, err := f.question(s.question)
 	switch {
 	case err != nil:
 		return nil, err
@@ -224,15 +224,11 @@ func (f *Fold) inbound(who Caller, s *send, scope string) (*teamv1.Inbound, erro
 }
 
 // question finds the open question that a message answers: the one it names, by
-// its id or its delegation's; one of the child task it is sent to; the only one.
-func (f *Fold) question(named, scope string) (*teamv1.Question, error) {
+// its id or its delegation's, or the only one. A child task knows its own only.
+func (f *Fold) question(named string) (*teamv1.Question, error) {
 	var fit []*teamv1.Question
 	for _, q := range f.questions {
-		_, asker := agent.SplitTask(q.GetDelegationId())
-		switch {
-		case named != "" && named != q.GetQuestion() && named != q.GetDelegationId():
-		case !agent.Within(asker, scope):
-		default:
+		if named == "" || named == q.GetQuestion() || named == q.GetDelegationId() {
 			fit = append(fit, q)
 		}
 	}

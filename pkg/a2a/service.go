@@ -62,6 +62,9 @@ func (h *Handler) Process(ctx context.Context, req *teamv1.ProcessRequest) (*tea
 
 // processed is the outcome of a run as Process answers it.
 func (f *Fold) processed() (*teamv1.ProcessResponse, error) {
+	if !f.Terminal() && len(f.questions) == 0 {
+		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "the agent waits").With("task_id", f.id())
+	}
 	if !f.Terminal() {
 		q := f.questions[0]
 		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "the agent asks: %s", agent.Text(q.GetMessage())).
@@ -88,12 +91,14 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 	if len(req.GetRecorded()) > 0 || req.GetScope() != "" {
 		c.fault("recorded", "and scope are set by the server alone; leave both out")
 	}
-	for field, isSet := range map[string]bool{
-		"history": len(req.GetHistory()) > 0, "state": len(req.GetState()) > 0, "transfers": len(req.GetTransfers()) > 0,
-	} {
-		if isSet {
-			c.fault(field, "is not supported yet; leave it out")
-		}
+	c.unsupported("history", len(req.GetHistory()))
+	c.unsupported("state", len(req.GetState()))
+	c.unsupported("transfers", len(req.GetTransfers()))
+	if id := req.GetMessage().GetContextId(); id != "" && req.GetContextId() != "" && id != req.GetContextId() {
+		c.fault("contextId", "is not the context of the message; leave one of them out")
+	}
+	if id := req.GetMessage().GetTaskId(); id != "" && req.GetTaskId() != "" && id != req.GetTaskId() {
+		c.fault("taskId", "is not the task of the message; leave one of them out")
 	}
 	if err := c.err(); err != nil {
 		return sent{}, err
@@ -112,7 +117,7 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 	s := &send{
 		tenant: req.GetAgentId(), message: m, key: req.GetKey(), question: req.GetQuestion(),
 		accepted: &teamv1.Accepted{
-			Path: req.GetPath(), Depth: max(req.GetDepth(), int32(min(agent.Depth(ctx), 1<<20))), //nolint:gosec // bounded
+			Path: req.GetPath(), Trace: traceOf(ctx), Depth: max(req.GetDepth(), int32(min(agent.Depth(ctx), 1<<20))), //nolint:gosec // bounded
 			Deadline: req.GetDeadline(), Limits: req.GetEnvelope(),
 		},
 	}
@@ -148,7 +153,7 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 			if public != nil && ev.GetSeq() > req.GetAfter() && !yield(&teamv1.ProcessStreamResponse{Event: public, TaskId: s.key.ID}, nil) {
 				return
 			}
-			if over {
+			if over && (p.fold.Terminal() || ev.GetSeq() > req.GetAfter()) {
 				return
 			}
 		}

@@ -63,7 +63,7 @@ var ErrPageToken = errors.New("page token is not valid for this request")
 
 // Page is a page of tasks, newest status first, then by id.
 type Page struct {
-	Tasks     []*a2av1.Task // whole tasks, own copies: the handler cuts them to what was asked for
+	Tasks     []*a2av1.Task // whole tasks, what their lists hold is shared: the handler cuts them to what was asked for
 	NextToken string        // empty on the last page
 	Total     int           // before paging
 }
@@ -80,12 +80,12 @@ type Store interface {
 	// Put leaves an input in the inbox of a task and makes it due. existed
 	// reports that the input's key is known. ErrNotFound, ErrTerminal, ErrReused.
 	Put(ctx context.Context, k Key, in *teamv1.Inbound, digest []byte) (n int64, existed bool, err error)
-	// Task returns the A2A task and the sequence it shows, from one read. The
-	// task is the caller's own copy.
+	// Task returns the A2A task and the sequence it shows, from one read. What
+	// the task's lists hold is shared: read only.
 	Task(ctx context.Context, k Key) (t *a2av1.Task, seq int64, err error)
 	// Events returns committed events after a sequence, in order, of the key's
-	// scope and below; at most max.
-	Events(ctx context.Context, k Key, after int64, max int) ([]Record, error)
+	// scope and below; at most limit.
+	Events(ctx context.Context, k Key, after int64, limit int) ([]Record, error)
 	// List returns a page of the owner's root tasks.
 	List(ctx context.Context, owner string, f Filter) (Page, error)
 	// Watch returns a channel that receives when a root may have new events. A

@@ -211,6 +211,7 @@ type tail struct {
 	snapshot *Fold // told first, as it was
 	after    int64 // or: seen before
 	told     bool  // the task was told
+	asks     bool  // it has begun to ask for input
 }
 
 // updates yields the task and what happens to it.
@@ -276,10 +277,11 @@ func (t *tail) next(ev item, from int64, yield func(Update, error) bool) bool {
 // to ask for input. It stays open while authentication is waited for.
 func (t *tail) over(ev item, before a2av1.TaskState) bool {
 	now := t.fold.State()
-	return t.fold.Terminal() || ev.current && t.inbound == 0 && now != before && now == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
+	t.asks = now == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED && (t.asks || now != before)
+	return t.fold.Terminal() || ev.current && t.inbound == 0 && t.asks
 }
 
 // first is the task as the first thing a reader is told.
 func (t *tail) first(f *Fold) Update {
-	return Update{Seq: f.last(), Response: &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: shown(f.Task(), t.history)}}}
+	return Update{Seq: f.last(), Response: &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: shown(f.task(t.details), t.history)}}}
 }

@@ -21,7 +21,7 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 	if err != nil {
 		return nil, err
 	}
-	return shown(f.Task(), req.HistoryLength), nil
+	return shown(f.task(h.details(ctx)), req.HistoryLength), nil
 }
 
 // owned returns the fold of a task of the caller.
@@ -41,19 +41,10 @@ func (h *Handler) owned(ctx context.Context, tenant, id string) (*Fold, error) {
 	if err != nil {
 		return nil, notFoundAs(err, id)
 	}
-	if !f.Visible() || !h.serves(f, tenant, scope) && !h.servesChild(ctx, who, f, tenant) {
+	if !f.Visible() || !f.serves(tenant, scope) {
 		return nil, TaskNotFound(id)
 	}
 	return f, nil
-}
-
-// servesChild reports whether the tenant is the agent of a child task.
-func (h *Handler) servesChild(ctx context.Context, who Caller, f *Fold, tenant string) bool {
-	if f.scope == "" {
-		return false
-	}
-	whole, err := h.fold(ctx, Key{who.Owner(), f.root}, "")
-	return err == nil && h.serves(whole, tenant, f.scope)
 }
 
 // notFoundAs names the id the caller asked for, not its root.
@@ -150,23 +141,15 @@ func (h *Handler) CancelTask(ctx context.Context, req *a2av1.CancelTaskRequest) 
 	if err != nil {
 		return nil, err
 	}
-	if f.Terminal() {
-		return canceledBefore(f, req.GetId())
+	if !f.Terminal() {
+		if f, err = h.cancel(ctx, f); err != nil {
+			return nil, err
+		}
 	}
-	if f, err = h.cancel(ctx, f); err != nil {
-		return nil, err
+	if f.Terminal() && f.State() != a2av1.TaskState_TASK_STATE_CANCELED {
+		return nil, TaskNotCancelable(req.GetId(), f.State())
 	}
-	if f.Terminal() {
-		return canceledBefore(f, req.GetId())
-	}
-	return shown(f.Task(), nil), nil
-}
-
-func canceledBefore(f *Fold, id string) (*a2av1.Task, error) {
-	if f.State() != a2av1.TaskState_TASK_STATE_CANCELED {
-		return nil, TaskNotCancelable(id, f.State())
-	}
-	return shown(f.Task(), nil), nil
+	return shown(f.task(h.details(ctx)), nil), nil
 }
 
 // cancel leaves the command for the task's owner and waits for its effect.
@@ -188,6 +171,7 @@ func (h *Handler) cancel(ctx context.Context, f *Fold) (*Fold, error) {
 	for ev, err := range r.events(wait) {
 		if err != nil {
 			if wait.Err() != nil && ctx.Err() == nil {
+				now.cancel = true // on record or in the inbox
 				return now, nil
 			}
 			return nil, err

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
@@ -19,6 +20,7 @@ const (
 	maxPage     = 100
 	defaultPage = 50
 	maxHistory  = 100
+	maxMessage  = 2 << 20 // bytes: what one event may hold
 )
 
 // idPattern is what ids of callers may look like.
@@ -60,6 +62,13 @@ func (c *checker) list(field string, values []string) {
 	}
 }
 
+// unsupported refuses what cannot be heeded, where there is some of it.
+func (c *checker) unsupported(field string, n int) {
+	if n > 0 {
+		c.fault(field, "is not supported yet; leave it out")
+	}
+}
+
 func (c *checker) historyLength(field string, n *int32) {
 	if n != nil && *n < 0 {
 		c.fault(field, "is %d; it must be 0 or more, or left out", *n)
@@ -85,7 +94,7 @@ func (c *checker) message(m *a2av1.Message) {
 		c.fault("message.role", "%d is unknown; a client sends ROLE_USER", m.GetRole())
 	}
 	c.parts(m.GetParts())
-	c.metadata("message.metadata", m)
+	c.metadata("message.metadata", m.GetMetadata())
 	c.list("message.extensions", m.GetExtensions())
 	c.list("message.referenceTaskIds", m.GetReferenceTaskIds())
 	for i, id := range m.GetReferenceTaskIds() {
@@ -102,6 +111,7 @@ func (c *checker) parts(parts []*a2av1.Part) {
 	}
 	empty := true
 	for i, p := range parts {
+		c.metadata("message.parts["+strconv.Itoa(i)+"].metadata", p.GetMetadata())
 		switch k := p.GetContent().(type) {
 		case nil:
 			c.fault("message.parts["+strconv.Itoa(i)+"]", "has no content; set one of text, raw, url, data")
@@ -117,13 +127,17 @@ func (c *checker) parts(parts []*a2av1.Part) {
 	}
 }
 
-func (c *checker) metadata(field string, m *a2av1.Message) {
-	s := m.GetMetadata()
+// metadata checks the size of metadata, and that what is meant for this server
+// can be understood.
+func (c *checker) metadata(field string, s *structpb.Struct) {
 	if len(s.GetFields()) > maxKeys {
 		c.fault(field, "has %d keys; at most %d are taken", len(s.GetFields()), maxKeys)
 	}
 	if n := proto.Size(s); n > maxMetadata {
 		c.fault(field, "has %d bytes; at most %d are taken", n, maxMetadata)
+	}
+	if _, ours := s.GetFields()[TeamRunURI]; ours && RunOf(s) == nil {
+		c.fault(field+`["`+TeamRunURI+`"]`, "is no TeamRun of this extension")
 	}
 }
 
@@ -131,6 +145,7 @@ func (c *checker) metadata(field string, m *a2av1.Message) {
 func (c *checker) send(req *a2av1.SendMessageRequest) {
 	c.id("tenant", req.GetTenant())
 	c.message(req.GetMessage())
+	c.metadata("metadata", req.GetMetadata())
 	conf := req.GetConfiguration()
 	if conf != nil {
 		c.historyLength("configuration.historyLength", conf.HistoryLength)

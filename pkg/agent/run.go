@@ -33,6 +33,16 @@ type Run struct {
 	canceled  map[string]bool                    // scopes whose cancel was asked for; guarded by mu
 }
 
+// Limits that an Expired event names.
+const (
+	// LimitTimeout: the time of a whole run.
+	LimitTimeout = "timeout"
+	// LimitMemberTimeout: the time of a step with its retries.
+	LimitMemberTimeout = "member_timeout"
+	// LimitQuestion: nobody has answered a question of the event's scope in time.
+	LimitQuestion = "question"
+)
+
 type runKey struct{}
 
 // With returns a context that carries r.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/agent/agenttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -224,4 +226,34 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// TestContract runs the suite that every kind of agent runs.
+func TestContract(t *testing.T) {
+	count := func(t *testing.T) (agent.Agent, func() int) {
+		var calls atomic.Int32
+		peer := &agent.Func{ID: "peer", Call: func(_ context.Context, m *a2av1.Message) (*a2av1.Message, error) {
+			calls.Add(1)
+			return agent.NewMessage("peer: " + agent.Text(m)), nil
+		}}
+		return steps(t, peers{"peer": peer}, call("peer")), func() int { return int(calls.Load()) }
+	}
+	agenttest.Run(t, agenttest.Kind{
+		ID: "probe", Want: "peer: hello", Streams: true,
+		New:     func(t *testing.T) agent.Agent { a, _ := count(t); return a },
+		Counted: count,
+		Held: func(t *testing.T) (agent.Agent, <-chan struct{}) {
+			started := make(chan struct{}, 1)
+			peer := &agent.Func{ID: "peer", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
+				started <- struct{}{}
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			}}
+			return steps(t, peers{"peer": peer}, call("peer")), started
+		},
+		Panicking: func(t *testing.T) agent.Agent {
+			peer := &agent.Func{ID: "peer", Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) { panic("bug") }}
+			return steps(t, peers{"peer": peer}, call("peer"))
+		},
+	})
 }

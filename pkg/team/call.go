@@ -175,7 +175,7 @@ func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) er
 	case errors.Is(cause, agent.ErrShutdown), errors.Is(cause, agent.ErrFenced), errors.Is(cause, errStopped), errors.Is(err, errStopped):
 		return errStopped
 	case ctx.Err() == nil && errors.Is(err, errStepTimeout):
-		if err := emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: "member_timeout"}}})); err != nil {
+		if err := emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitMemberTimeout}}})); err != nil {
 			return err
 		}
 		err = agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time", w.step.GetMember())

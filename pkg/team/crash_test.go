@@ -37,6 +37,7 @@ type world struct {
 	t  *testing.T
 	mu sync.Mutex
 
+	clock     func() time.Time
 	events    []*teamv1.Event
 	committed int
 	inbox     []*teamv1.Inbound
@@ -52,7 +53,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, wake: make(chan struct{}, 1), budget: -1, effects: map[string]int{}, remote: map[string]string{}}
+	w := &world{t: t, clock: time.Now, wake: make(chan struct{}, 1), budget: -1, effects: map[string]int{}, remote: map[string]string{}}
 	accepted := &teamv1.Accepted{
 		TaskId: crashRoot, Agent: "root", Owner: "local/local", Seed: 42,
 		Message: agent.UserMessage("m-1", "tides"),
@@ -60,12 +61,6 @@ func newWorld(t *testing.T) *world {
 	w.events = []*teamv1.Event{{Seq: 1, Time: timestamppb.New(time.Unix(1000, 0)), Agent: "root", Kind: &teamv1.Event_Accepted{Accepted: accepted}}}
 	w.committed = 1
 	return w
-}
-
-func (w *world) fault(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.faults = append(w.faults, fmt.Sprintf(format, args...))
 }
 
 // errDead: the process is gone.
@@ -100,7 +95,7 @@ func (w *world) Append(_ context.Context, events ...*teamv1.Event) error {
 		}
 		w.budget--
 		ev.Seq = int64(len(w.events) + 1)
-		ev.Time = timestamppb.New(time.Now())
+		ev.Time = timestamppb.New(w.clock())
 		w.events = append(w.events, ev)
 	}
 	return nil

@@ -221,7 +221,7 @@ func (p *process) cause(ctx context.Context) error {
 	case errors.Is(cause, agent.ErrShutdown), errors.Is(cause, agent.ErrFenced):
 		return errStopped
 	case errors.Is(cause, errTeamTimeout):
-		if err := p.emit("", &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: "timeout"}}}); err != nil {
+		if err := p.emit("", &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitTimeout}}}); err != nil {
 			return err
 		}
 		return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout,

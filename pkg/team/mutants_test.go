@@ -49,7 +49,7 @@ func TestCrash_Mutants(t *testing.T) {
 func runMutant(t *testing.T, dir, file, from, to string) (string, error) {
 	t.Helper()
 	path := filepath.Join(dir, file)
-	src, err := os.ReadFile(path) //nolint:gosec // a file of this package
+	src, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func runMutant(t *testing.T, dir, file, from, to string) (string, error) {
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", list, "-run", "^TestCrash_(AtEveryEvent|PanickingConsumer|Break|Cancel)$", //nolint:gosec // our own arguments
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", list, "-run", "^TestCrash_(AtEveryEvent|PanickingConsumer|Break|Cancel)$",
 		"-count=1", "-vet=off", "-timeout=20s", ".")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()

@@ -121,7 +121,7 @@ type StepState struct {
 }
 
 // member reports whether the step is work of a member.
-func (s *StepState) member() bool { return memberKind(s.Step.GetKind()) }
+func (st *StepState) member() bool { return memberKind(st.Step.GetKind()) }
 
 func memberKind(k teamv1.Step_Kind) bool {
 	switch k {

@@ -230,6 +230,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		}
 		st.asked[k.Asked.GetQuestion()] = own
 	case *teamv1.Event_Answered:
+		f.wait(k.Answered)
 		delete(st.asked, k.Answered.GetQuestion())
 		st.resume(ev.GetTime().AsTime())
 		f.saw(ev.GetSeq(), k.Answered.GetMessage())
@@ -237,8 +238,9 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 			st.Message, st.seq = k.Answered.GetMessage(), ev.GetSeq()
 		}
 	case *teamv1.Event_Expired:
-		if own && k.Expired.GetLimit() == "question" {
-			st.expired = true
+		if k.Expired.GetLimit() == agent.LimitQuestion {
+			st.resume(ev.GetTime().AsTime())
+			st.expired = st.expired || own
 		}
 	case *teamv1.Event_Delta, *teamv1.Event_Progress, *teamv1.Event_Claimed:
 		return // for readers only: never needed to resume

@@ -111,23 +111,23 @@ func (f facts) method(m protoreflect.MethodDescriptor) {
 	f.say(m, "response", m.Output().FullName())
 	f.say(m, "client streams", m.IsStreamingClient())
 	f.say(m, "server streams", m.IsStreamingServer())
-	f.say(m, "HTTP", bindings(m))
+	f.say(m, "HTTP", httpRules(m))
 }
 
-// bindings are the HTTP rules of a method, the first one first.
-func bindings(m protoreflect.MethodDescriptor) string {
+// httpRules are the HTTP rules of a method, the first one first.
+func httpRules(m protoreflect.MethodDescriptor) string {
 	rule, ok := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
 	if !ok || rule == nil {
 		return "none"
 	}
-	list := []string{binding(rule)}
+	list := []string{httpRule(rule)}
 	for _, more := range rule.GetAdditionalBindings() {
-		list = append(list, binding(more))
+		list = append(list, httpRule(more))
 	}
 	return strings.Join(list, ", ")
 }
 
-func binding(r *annotations.HttpRule) string {
+func httpRule(r *annotations.HttpRule) string {
 	verb, path := "?", ""
 	switch p := r.GetPattern().(type) {
 	case *annotations.HttpRule_Get:

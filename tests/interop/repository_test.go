@@ -57,7 +57,7 @@ func buildServer(t *testing.T) string {
 // buildBuf returns buf: bin/buf where it has been built, else built now.
 func buildBuf(t *testing.T) string {
 	t.Helper()
-	built := filepath.Join(repository(t), "bin", filepath.Base(executable(t, "buf")))
+	built := filepath.Join(repository(t), "bin", "buf")
 	if _, err := os.Stat(built); err == nil {
 		return built
 	}

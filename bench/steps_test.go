@@ -1,0 +1,255 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
+)
+
+// counting is the member: it answers with the next number.
+func counting() *agent.Func {
+	return &agent.Func{ID: "member", Call: func(_ context.Context, m *a2av1.Message) (*a2av1.Message, error) {
+		n, err := strconv.Atoi(agent.Text(m))
+		return agent.NewMessage(strconv.Itoa(n + 1)), err
+	}}
+}
+
+// input is what a run begins with.
+func input() *a2av1.Message { return agent.UserMessage("input", "0") }
+
+// check finds out whether a run of n steps has come to its end.
+func check(m *a2av1.Message, n int) error {
+	if got := agent.Text(m); got != strconv.Itoa(n) {
+		return fmt.Errorf("a run of %d steps ended with %q", n, got)
+	}
+	return nil
+}
+
+// memberRun is the yardstick: the member called n times, by nobody who keeps
+// anything.
+func memberRun(n int) call {
+	member := counting()
+	return func(ctx context.Context, _ int64) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		m := input()
+		for range n {
+			var err error
+			if m, err = ask(ctx, member, m, ""); err != nil {
+				return err
+			}
+		}
+		return check(m, n)
+	}
+}
+
+// ask gives the member a message and returns its answer.
+func ask(ctx context.Context, member agent.Agent, m *a2av1.Message, scope string) (*a2av1.Message, error) {
+	for ev, err := range member.Process(ctx, &teamv1.ProcessRequest{AgentId: "member", Message: m, Scope: scope}) {
+		return ev.GetReply().GetMessage(), err
+	}
+	return nil, errors.New("no answer")
+}
+
+// bareRun is a plain loop over the member that keeps the events of a run, three
+// for each step, and does nothing else.
+func bareRun(n int) call {
+	member := counting()
+	return func(ctx context.Context, _ int64) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		var journal []*teamv1.Event
+		m := input()
+		for i := range n {
+			step := &teamv1.Step{Id: strconv.Itoa(i + 1), Kind: teamv1.Step_KIND_DELEGATE, Member: "member"}
+			journal = append(journal,
+				&teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Reason: "next", Steps: []*teamv1.Step{step}}}},
+				&teamv1.Event{Scope: step.GetId(), Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})
+			var err error
+			if m, err = ask(ctx, member, m, step.GetId()); err != nil {
+				return err
+			}
+			ended := &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Result: &teamv1.Ended_Reply{Reply: m}}
+			journal = append(journal, &teamv1.Event{Scope: step.GetId(), Kind: &teamv1.Event_Ended{Ended: ended}})
+		}
+		return check(journal[len(journal)-1].GetEnded().GetReply(), n)
+	}
+}
+
+// loopRun is a team used as a library, with a slice for a journal.
+func loopRun(t *team.Team, n int) call {
+	return func(ctx context.Context, _ int64) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		ctx = agent.With(ctx, &agent.Run{Root: uuid.NewString(), Committer: func(ctx context.Context) error { return ctx.Err() }})
+		var journal []*teamv1.Event
+		var m *a2av1.Message
+		for ev, err := range t.Process(ctx, &teamv1.ProcessRequest{AgentId: "bench", Message: input()}) {
+			if err != nil {
+				return err
+			}
+			journal = append(journal, ev)
+			ev.Seq, ev.Time = int64(len(journal)), timestamppb.Now()
+			m = ev.GetReply().GetMessage()
+		}
+		return check(m, n)
+	}
+}
+
+// storeRun drives a team as the server does, with the journal of the store in memory.
+func storeRun(t *team.Team, n int) call {
+	s := store.NewMemory(store.MemoryConfig{MaxFinished: 1})
+	r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return t, nil }, Replica: "bench"}
+	return func(ctx context.Context, _ int64) error {
+		id := uuid.NewString()
+		accepted := &teamv1.Accepted{TaskId: id, Agent: "bench", Owner: "bench/bench", Message: input()}
+		if _, _, err := s.Create(ctx, a2a.New{Owner: "bench/bench", Accepted: accepted, MessageID: id}); err != nil {
+			return err
+		}
+		claims, _, err := s.Claim(ctx, "bench", 1)
+		if err != nil || len(claims) != 1 {
+			return fmt.Errorf("%d claims: %w", len(claims), err)
+		}
+		park, err := r.Drive(ctx, claims[0])
+		if err = errors.Join(err, s.Park(ctx, claims[0], park)); err != nil {
+			return err
+		}
+		task, _, err := s.Task(ctx, a2a.Key{Owner: "bench/bench", ID: id})
+		if err != nil {
+			return err
+		}
+		return check(&a2av1.Message{Parts: task.GetArtifacts()[0].GetParts()}, n)
+	}
+}
+
+// most is a limit that no run here comes to.
+func most() *teamv1.Limits {
+	n := int32(10_000)
+	return &teamv1.Limits{MaxSteps: &n, MaxTurns: &n}
+}
+
+// kinds of runs, the yardstick first.
+func kinds(b *testing.B, n int) []rival {
+	fixed := func(run call) func(*testing.B) (call, func()) {
+		return func(*testing.B) (call, func()) { return run, func() {} }
+	}
+	t := teamOf(b, relay{n}, counting(), most())
+	return []rival{
+		{"member", fixed(memberRun(n))},
+		{"bare", fixed(bareRun(n))},
+		{"loop", fixed(loopRun(t, n))},
+		{"store", func(*testing.B) (call, func()) { return storeRun(t, n), func() {} }},
+	}
+}
+
+// BenchmarkSteps is goal 5: what a step costs, from runs of 1 to 100 steps.
+func BenchmarkSteps(b *testing.B) {
+	lengths := []int{1, 3, 10, 100}
+	w := budgetOf(b).share(len(lengths))
+	t := &table{title: "runs of sequential steps, journal in memory", head: "rival\t1\t3\t10\t100\tper step\tallocs/step\tover member\tallocs over member\txmember", goals: []string{
+		"goal 5: store <= 2µs and <= 24 allocs a step over member; max_steps is raised to 10,000",
+	}}
+	var all [][][]figures // by length, rival and round
+	for _, n := range lengths {
+		all = append(all, race(b, w, 1, kinds(b, n)))
+	}
+	b.ReportMetric(0, "ns/op")
+	steps := float64(lengths[3] - lengths[2])
+	yardstick, least := slope(all[2][0], all[3][0], each, steps), slope(all[2][0], all[3][0], allocs, steps)
+	for i, r := range kinds(b, 1) {
+		var times []any
+		for _, one := range all {
+			times = append(times, short(median(one[i], each)))
+		}
+		step, count := slope(all[2][i], all[3][i], each, steps), slope(all[2][i], all[3][i], allocs, steps)
+		cells := append([]any{r.name}, times...)
+		t.add("%s\t%s\t%s\t%s\t%s\t%s\t%.1f\t%s\t%.1f\t%.1f", append(cells, short(step), count, short(step-yardstick), count-least, step/yardstick)...)
+		b.ReportMetric(step, r.name+"-ns/step")
+		b.ReportMetric(count, r.name+"-allocs/step")
+	}
+	t.print()
+}
+
+// slope is what one step more costs.
+func slope(short, long []figures, of func(figures) float64, steps float64) float64 {
+	values := make([]float64, len(short))
+	for i := range short {
+		values[i] = (of(long[i]) - of(short[i])) / steps
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// BenchmarkPlace is the other half of goal 5: a late step costs what an early
+// one does.
+func BenchmarkPlace(b *testing.B) {
+	t := &table{title: "a step by its place in the run", head: "rival\tallocs at 20\tallocs at 500\txallocs\ttime at 20\ttime at 500\txtime", goals: []string{
+		"goal 5: step 500 <= 1.2x step 20",
+	}}
+	runs := map[string]func(*team.Team, int) call{"loop": loopRun, "store": storeRun}
+	for _, name := range []string{"loop", "store"} {
+		var early, late []figures
+		for range rounds {
+			early, late = append(early, around(b, runs[name], 20)), append(late, around(b, runs[name], 500))
+		}
+		t.add("%s\t%.1f\t%.1f\t%.2f\t%s\t%s\t%.2f", name, median(early, allocs), median(late, allocs), ratio(late, early, allocs),
+			short(median(early, each)), short(median(late, each)), ratio(late, early, each))
+		b.ReportMetric(ratio(late, early, each), name+"-x500")
+		b.ReportMetric(ratio(late, early, allocs), name+"-x500-allocs")
+	}
+	b.ReportMetric(0, "ns/op")
+	t.print()
+}
+
+// around measures the steps around one place: the median of several runs.
+func around(b *testing.B, run func(*team.Team, int) call, place int) figures {
+	b.Helper()
+	const window, runs = 10, 9
+	var times, counts []float64
+	for range runs {
+		stamps := &stamps{relay: relay{place + 2*window}, from: place - window, to: place + window}
+		if err := run(teamOf(b, stamps, counting(), most()), stamps.steps)(b.Context(), 0); err != nil {
+			b.Fatal(err)
+		}
+		times = append(times, float64(stamps.end.Sub(stamps.begin))/(2*window))
+		counts = append(counts, float64(stamps.after.Mallocs-stamps.before.Mallocs)/(2*window))
+	}
+	slices.Sort(times)
+	slices.Sort(counts)
+	return figures{rate: float64(time.Second) / times[runs/2], allocs: counts[runs/2]}
+}
+
+// stamps is a relay that notes when it was asked for two of the steps.
+type stamps struct {
+	relay
+	from, to      int
+	begin, end    time.Time
+	before, after runtime.MemStats
+}
+
+func (s *stamps) Next(state *team.State) (team.Decision, error) {
+	switch len(state.Steps) {
+	case s.from:
+		runtime.ReadMemStats(&s.before)
+		s.begin = time.Now()
+	case s.to:
+		s.end = time.Now()
+		runtime.ReadMemStats(&s.after)
+	}
+	return s.relay.Next(state)
+}

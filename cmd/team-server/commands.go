@@ -1,0 +1,139 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentteams/team-server/internal/app"
+)
+
+// listenFlags are where a server listens.
+type listenFlags struct{ http, grpc string }
+
+func (f *listenFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.http, "http", "", "address of REST, JSON-RPC and cards; default "+app.DefaultHTTP)
+	c.Flags().StringVar(&f.grpc, "grpc", "", "address of gRPC; default "+app.DefaultGRPC)
+}
+
+func devCommand(s *app.Shell) *cobra.Command {
+	f := &listenFlags{}
+	c := &cobra.Command{
+		Use:   "dev [FILE|FOLDER]",
+		Short: "Serves teams on this machine and reloads them when their file changes",
+		Long: "Serves the teams of a file, or of the team.yaml in a folder; without one a demo\n" +
+			"that needs no key. Loopback only, no authentication, tasks are kept in memory.\n" +
+			"Variables may stand in .env.",
+		Args: usage(cobra.MaximumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			path := ""
+			if len(args) > 0 {
+				path = args[0]
+			}
+			return s.Dev(c.Context(), path, f.http, f.grpc)
+		},
+	}
+	f.add(c)
+	return c
+}
+
+func serveCommand(s *app.Shell) *cobra.Command {
+	f := &listenFlags{}
+	var file, store string
+	c := &cobra.Command{
+		Use:   "serve -c FILE",
+		Short: "Serves the teams of a file",
+		Long: "Serves the teams of a file. Refuses to listen beyond loopback without API keys\n" +
+			"(server.auth), and to take another port than the one named.",
+		Args: usage(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if file == "" {
+				return app.UsageError{Err: errors.New("serve needs a file: team-server serve -c team.yaml")}
+			}
+			if store != "" && store != "memory:" {
+				return app.UsageError{Err: fmt.Errorf("--store %s is not supported yet; use memory: or leave it out", store)}
+			}
+			return s.Serve(c.Context(), file, f.http, f.grpc)
+		},
+	}
+	c.Flags().StringVarP(&file, "config", "c", "", "the file, or a folder with a team.yaml")
+	c.Flags().StringVar(&store, "store", "", "where tasks are kept: memory:")
+	f.add(c)
+	return c
+}
+
+func validateCommand(s *app.Shell) *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate [FILE|FOLDER...]",
+		Short: "Finds everything that is wrong with configuration files",
+		Long: "Checks syntax, keys, values, references and expressions of each file, or of the\n" +
+			"files in a folder, and shows all faults with their place. Default: team.yaml.\n" +
+			"Exit code 3 when there are faults.",
+		RunE: func(_ *cobra.Command, args []string) error { return s.Validate(args) },
+	}
+}
+
+func runCommand(s *app.Shell) *cobra.Command {
+	f := &app.Run{}
+	c := &cobra.Command{
+		Use:   "run TEAM TEXT",
+		Short: "Runs one task of a team or agent and shows how it goes",
+		Long: "Gives a team or agent a message and tells who works and why, until it is done.\n" +
+			"The answer goes to standard output, the rest to standard error. Without\n" +
+			"--server a server is started in process, from --file, ./team.yaml or the demo.\n" +
+			"Exit code 1 when the run fails or waits for somebody.",
+		Example: "  team-server run newsroom \"Write about tides\"\n" +
+			"  team-server run --file examples/workflow release \"Version 2\" --answer yes",
+		Args: usage(cobra.ExactArgs(2)),
+		RunE: func(c *cobra.Command, args []string) error { return s.Run(c.Context(), args[0], args[1], f) },
+	}
+	c.Flags().StringVarP(&f.File, "file", "f", "", "configuration of the server in process")
+	c.Flags().StringVar(&f.Context, "context", "", "id of the conversation to go on with")
+	c.Flags().StringVar(&f.Task, "task", "", "id of the task to answer")
+	c.Flags().StringArrayVar(&f.Answers, "answer", nil, "answer to a question of the run; may be repeated")
+	return c
+}
+
+func callCommand(s *app.Shell) *cobra.Command {
+	f := &app.Call{}
+	c := &cobra.Command{
+		Use:   "call URL TEXT",
+		Short: "Sends a message to any A2A server",
+		Long: "Sends a message to the agent whose card is at URL, or below it, over any of the\n" +
+			"three bindings. grpc://HOST:PORT/TENANT needs no card. The answer goes to\n" +
+			"standard output. Exit code 1 when the task fails or waits for somebody.",
+		Example: "  team-server call http://127.0.0.1:8080/newsroom \"Write about tides\"\n" +
+			"  team-server call --binding grpc --raw http://127.0.0.1:8080 \"Write about tides\"",
+		Args: usage(cobra.ExactArgs(2)),
+		RunE: func(c *cobra.Command, args []string) error { return s.Call(c.Context(), args[0], args[1], f) },
+	}
+	c.Flags().StringVar(&f.Binding, "binding", "", "grpc, rest or jsonrpc; default: what the card names first")
+	c.Flags().BoolVar(&f.Raw, "raw", false, "show what goes over the wire, on standard error")
+	c.Flags().BoolVar(&f.Stream, "stream", false, "show the answer as it comes")
+	c.Flags().BoolVar(&f.Immediately, "return-immediately", false, "do not wait for the end of the task")
+	c.Flags().StringVar(&f.Tenant, "tenant", "", "agent or team to reach; default: the card's")
+	c.Flags().StringVar(&f.Context, "context", "", "id of the conversation to go on with")
+	c.Flags().StringVar(&f.Task, "task", "", "id of the task to answer")
+	return c
+}
+
+func cardCommand(s *app.Shell) *cobra.Command {
+	return &cobra.Command{
+		Use:   "card TEAM|URL",
+		Short: "Shows the card of a team or of any A2A agent",
+		Long: "Shows the card of the agent at URL, or of a team of the server given with\n" +
+			"--server; without a server, of a team in ./team.yaml or of the demo.",
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error { return s.Card(c.Context(), args[0]) },
+	}
+}
+
+func versionCommand(s *app.Shell) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Prints the version",
+		Args:  usage(cobra.NoArgs),
+		RunE:  func(*cobra.Command, []string) error { return s.Version() },
+	}
+}

@@ -1,0 +1,334 @@
+// Package docs_test keeps what the documents say true: files and commands that
+// they show work, and names that they give exist.
+package docs_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config"
+)
+
+const root = ".."
+
+// block is a fenced block of a document: what stands behind the fence, where it
+// begins, and the text.
+type block struct {
+	lang, name, mark string
+	line             int
+	text             string
+}
+
+var fence = regexp.MustCompile("(?ms)^```([a-z]+)(?: (\\S+))?(?: (\\S+))?\n(.*?)^```$")
+
+func blocks(t *testing.T, path string) []block {
+	t.Helper()
+	var all []block
+	doc := read(t, path)
+	for _, m := range fence.FindAllStringSubmatchIndex(doc, -1) {
+		part := func(i int) string {
+			if m[2*i] < 0 {
+				return ""
+			}
+			return doc[m[2*i]:m[2*i+1]]
+		}
+		all = append(all, block{part(1), part(2), part(3), strings.Count(doc[:m[0]], "\n") + 1, part(4)})
+	}
+	return all
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// documents are all pages, relative to the root.
+func documents(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "examples/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			rel, err := filepath.Rel(root, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, rel)
+		}
+	}
+	if len(all) < 10 {
+		t.Fatalf("found %v only", all)
+	}
+	return all
+}
+
+// files writes the named YAML blocks of a document into a folder of its own,
+// next to the examples.
+func files(t *testing.T, all []block) string {
+	t.Helper()
+	dir := t.TempDir()
+	examples, err := filepath.Abs(filepath.Join(root, "examples"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(examples, filepath.Join(dir, "examples")); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range all {
+		if b.lang != "yaml" || b.name == "" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, b.name), []byte(b.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestFiles loads every configuration shown; of one that is marked as wrong the
+// faults are those shown behind it.
+func TestFiles(t *testing.T) {
+	for _, doc := range documents(t) {
+		all := blocks(t, doc)
+		loader := config.Loader{Files: os.DirFS(files(t, all))}
+		for i, b := range all {
+			if b.lang != "yaml" || strings.HasSuffix(b.name, ".script.yaml") {
+				continue
+			}
+			_, err := loader.Load(b.name)
+			switch {
+			case b.mark == "wrong" && (err == nil || i+1 == len(all) || err.Error() != strings.TrimRight(all[i+1].text, "\n")):
+				t.Errorf("%s:%d: faults:\n%v", doc, b.line, err)
+			case b.mark == "" && err != nil:
+				t.Errorf("%s:%d: %v", doc, b.line, err)
+			}
+		}
+	}
+}
+
+// demo is a server with the demo, as the documents' commands expect it.
+type demo struct{ bin, http, grpc string }
+
+func startDemo(t *testing.T) demo {
+	t.Helper()
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("the commands need curl")
+	}
+	d := demo{bin: t.TempDir()}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", d.bin, "./cmd/team-server")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	server := exec.CommandContext(ctx, filepath.Join(d.bin, "team-server"), "dev", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
+	server.Dir = t.TempDir()
+	server.Cancel = func() error { return server.Process.Signal(os.Interrupt) }
+	stdout, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = server.Wait() // it was interrupted
+	})
+	if _, err := fmt.Fscanf(stdout, "ready http=%s grpc=%s\n", &d.http, &d.grpc); err != nil {
+		t.Fatalf("the server was not ready: %v", err)
+	}
+	return d
+}
+
+// TestCommands runs every block of commands that is marked run, and looks for
+// the output shown behind it.
+func TestCommands(t *testing.T) {
+	d := startDemo(t)
+	for _, doc := range documents(t) {
+		all := blocks(t, doc)
+		dir := ""
+		for i, b := range all {
+			if b.lang != "sh" || b.name != "run" {
+				continue
+			}
+			if dir == "" {
+				dir = files(t, all)
+			}
+			out, err := d.sh(t, dir, b.text)
+			if err != nil {
+				t.Errorf("%s:%d: %v\n%s", doc, b.line, err, out)
+			}
+			if i+1 < len(all) && all[i+1].lang == "text" {
+				expect(t, fmt.Sprintf("%s:%d", doc, all[i+1].line), all[i+1].text, out)
+			}
+		}
+	}
+}
+
+// sh runs commands in a folder, at the demo's addresses.
+func (d demo) sh(t *testing.T, dir, script string) (string, error) {
+	t.Helper()
+	script = strings.NewReplacer("127.0.0.1:8080", d.http, "127.0.0.1:50051", d.grpc).Replace(script)
+	c := exec.CommandContext(t.Context(), "sh", "-e", "-c", script)
+	c.Dir = dir
+	c.Env = append(os.Environ(), "PATH="+d.bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	err := c.Run()
+	return out.String(), err
+}
+
+// changing is what differs from run to run: times of day, ids, durations.
+var changing = regexp.MustCompile(`\d\d:\d\d:\d\d|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+\.\d+s`)
+
+// expect looks for each line of want in the output. "…" stands
+// for anything.
+func expect(t *testing.T, at, want, got string) {
+	t.Helper()
+	got = changing.ReplaceAllString(got, "X")
+	for line := range strings.Lines(strings.TrimSpace(want)) {
+		pattern := regexp.QuoteMeta(changing.ReplaceAllString(strings.TrimSpace(line), "X"))
+		pattern = "(?m)^" + strings.ReplaceAll(pattern, "…", ".*") + "$"
+		if !regexp.MustCompile(pattern).MatchString(got) {
+			t.Errorf("%s: the output has no line\n%s\nbut\n%s", at, line, got)
+		}
+	}
+}
+
+// TestGo finds every block of Go in code that is compiled and run.
+func TestGo(t *testing.T) {
+	code := flat(read(t, "docs/library_test.go") + read(t, "pkg/server/example_test.go") + read(t, "examples/remote-agent/main.go"))
+	for _, doc := range documents(t) {
+		for _, b := range blocks(t, doc) {
+			if b.lang == "go" && !strings.Contains(code, flat(b.text)) {
+				t.Errorf("%s:%d: this code is in no test", doc, b.line)
+			}
+		}
+	}
+}
+
+// flat is code without its layout.
+func flat(code string) string { return strings.Join(strings.Fields(code), " ") }
+
+// TestLinks follows the links from page to page and file.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	for _, doc := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(read(t, doc), -1) {
+			if _, err := os.Stat(filepath.Join(root, filepath.Dir(doc), m[1])); err != nil {
+				t.Errorf("%s: %v", doc, err)
+			}
+		}
+	}
+}
+
+// TestPaths finds every path that CONTRIBUTING.md sends a newcomer to.
+func TestPaths(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "CONTRIBUTING.md"), "## Where to look")
+	rows := regexp.MustCompile("(?m)^\\| .+ \\| (`.+`) \\|$").FindAllStringSubmatch(table, -1)
+	if len(rows) < 25 {
+		t.Errorf("%d rows, want 25", len(rows))
+	}
+	for _, row := range rows {
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestReasons finds every reason of an error in errors.md, and no others.
+func TestReasons(t *testing.T) {
+	known := map[string]bool{}
+	for _, file := range []string{"pkg/agent/errors.go", "pkg/a2a/errors.go"} {
+		for _, m := range regexp.MustCompile(`\tReason\w+ += "([A-Z_]+)"`).FindAllStringSubmatch(read(t, file), -1) {
+			known[m[1]] = true
+		}
+	}
+	told := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|").FindAllStringSubmatch(read(t, "docs/errors.md"), -1) {
+		told[m[1]] = true
+	}
+	if want, got := slices.Sorted(maps.Keys(known)), slices.Sorted(maps.Keys(told)); len(want) == 0 || !slices.Equal(want, got) {
+		t.Errorf("reasons of the code:\n%v\nof the document:\n%v", want, got)
+	}
+}
+
+// TestKeys finds every key of the configuration file in configuration.md, and
+// every fault that it names in the sources.
+func TestKeys(t *testing.T) {
+	doc := read(t, "docs/configuration.md")
+	for _, key := range keys((&teamv1.ServerConfig{}).ProtoReflect().Descriptor(), map[protoreflect.FullName]bool{}) {
+		if !regexp.MustCompile("[`.:]" + key + "(\\[\\])?[`.:]").MatchString(doc) {
+			t.Errorf("key %s is not explained", key)
+		}
+	}
+	sources := sources(t)
+	for _, row := range regexp.MustCompile("(?m)^\\| [^|]+ \\| [^|]+ \\| (`[^|]+`) \\|$").FindAllStringSubmatch(doc, -1) {
+		for _, fault := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			for piece := range strings.SplitSeq(fault[1], "…") {
+				if piece = strings.Trim(piece, " ,"); !strings.Contains(sources, piece) {
+					t.Errorf("fault %q is none: %q", fault[1], piece)
+				}
+			}
+		}
+	}
+}
+
+func keys(m protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) []string {
+	if m == nil || seen[m.FullName()] || m.ParentFile().Package() != "team.v1" {
+		return nil
+	}
+	seen[m.FullName()] = true
+	var all []string
+	for i := range m.Fields().Len() {
+		f := m.Fields().Get(i)
+		all = append(all, f.TextName())
+		if f.IsMap() {
+			f = f.MapValue()
+		}
+		all = append(all, keys(f.Message(), seen)...)
+	}
+	return all
+}
+
+// sources are those that word faults of a configuration.
+func sources(t *testing.T) string {
+	t.Helper()
+	all := read(t, "proto/team/v1/config.proto")
+	for _, dir := range []string{"internal/config", "pkg/team"} {
+		found, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no sources in %s: %v", dir, err)
+		}
+		for _, f := range found {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all += string(b)
+		}
+	}
+	return strings.NewReplacer(`\"`, `"`).Replace(all)
+}

@@ -1,0 +1,257 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/client"
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// define parses a definition with variables.
+func define(t *testing.T, text string, env map[string]string) *config.Config {
+	t.Helper()
+	def, err := config.Loader{Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}.Parse("team.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return def
+}
+
+// serveLocal serves a definition until the test ends.
+func serveLocal(t *testing.T, def *config.Config) *Running {
+	t.Helper()
+	r, err := StartLocal(t.Context(), def, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// process gives an agent of a server a message and tells its run.
+func process(ctx context.Context, t *testing.T, r *Running, id, text string) (*Transcript, string, error) {
+	t.Helper()
+	c, err := client.NewTeam("http://"+r.HTTP, client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var talk strings.Builder
+	run := &Transcript{Talk: &talk}
+	for resp, err := range c.Process(ctx, &teamv1.ProcessRequest{AgentId: id, Message: agent.UserMessage(uuid.NewString(), text)}, 0) {
+		if err != nil {
+			return run, talk.String(), err
+		}
+		run.Event(resp.GetTaskId(), resp.GetEvent())
+	}
+	return run, talk.String(), nil
+}
+
+const far = `version: v1
+agents:
+  member: {KIND}
+teams:
+  desk:
+    members: [{agent: member}]
+    supervisor: {rules: [{id: ask, when: "turn == 1", next: [member]}, {id: end, when: "true", finish: member}]}
+`
+
+// TestTwoServers has a team of one server as a member of a team of another one.
+func TestTwoServers(t *testing.T) {
+	demo, err := Demo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := serveLocal(t, demo)
+	for name, kind := range map[string]string{
+		"by AgentService": `grpc: {address: "${B_GRPC}", agent_id: newsroom}`,
+		"by A2A":          `a2a: {card: "http://${B_HTTP}/newsroom/.well-known/agent-card.json"}`,
+		"by A2A REST":     `a2a: {card: "http://${B_HTTP}/newsroom", binding: REST}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := serveLocal(t, define(t, strings.Replace(far, "KIND", kind, 1), map[string]string{"B_GRPC": b.GRPC, "B_HTTP": b.HTTP}))
+			run, talk, err := process(t.Context(), t, a, "desk", "tides")
+			if err != nil || run.Failed() || !strings.HasPrefix(run.Answer, `First version. On "tides"`) {
+				t.Errorf("answer %q, %v, %v\n%s", run.Answer, run.Err, err, talk)
+			}
+		})
+	}
+}
+
+// TestServersInACircle has two servers whose teams contain each other: info,
+// health and a message end with a clear error (R-000-36).
+func TestServersInACircle(t *testing.T) {
+	kind := `grpc: {address: "${PEER}", agent_id: desk}`
+	text := strings.Replace(far, "KIND", kind, 1)
+	b := serveLocal(t, define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1), nil))
+	a := serveLocal(t, define(t, text, map[string]string{"PEER": b.GRPC}))
+	if err := b.Live.Swap(define(t, text, map[string]string{"PEER": a.GRPC})); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	team, err := a.Live.Get("desk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := team.Info(ctx); err != nil && agent.AsError(err).Reason != agent.ReasonMaxDepth {
+		t.Errorf("info: %v", err)
+	}
+	if h, err := team.HealthCheck(ctx); err != nil || h.GetHealthy() {
+		t.Errorf("health is %v, %v", h, err)
+	}
+	run, talk, err := process(ctx, t, a, "desk", "tides")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !run.Failed() || run.Err.GetReason() == "" {
+		t.Errorf("the run ended with %v\n%s", run.Outcome, talk)
+	}
+	if !strings.Contains(run.Err.GetMessage(), "nested") {
+		t.Errorf("the error does not say why: %v", run.Err)
+	}
+}
+
+func TestReloadKeepsRuns(t *testing.T) {
+	slow := strings.Replace(far, "KIND", `scripted: {steps: [{ask: "Go on?"}, {text: "old {{answer}}"}]}`, 1)
+	r := serveLocal(t, define(t, slow, nil))
+	run, _, err := process(t.Context(), t, r, "desk", "x")
+	if err != nil || !run.Waiting {
+		t.Fatalf("the run does not wait: %v", err)
+	}
+	if err := r.Live.Swap(define(t, strings.Replace(far, "KIND", `scripted: {steps: [{text: new}]}`, 1), nil)); err != nil {
+		t.Fatal(err)
+	}
+	run, talk, err := process(t.Context(), t, r, "desk", "y")
+	if err != nil || run.Answer != "new" {
+		t.Errorf("answer %q, %v\n%s", run.Answer, err, talk)
+	}
+}
+
+func TestListen(t *testing.T) {
+	taken, err := Listen(t.Context(), "http", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	address := taken.Addr().String()
+	_, err = Listen(t.Context(), "http", address)
+	want := "cannot listen on " + address + ": in use by another program.  Use --http 127.0.0.1:0 to take any free port"
+	if !errors.Is(err, syscall.EADDRINUSE) || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("error is %v", err)
+	}
+	l, instead, err := ListenNear(t.Context(), "http", address)
+	if err != nil || instead != address || l.Addr().String() == address {
+		t.Fatalf("listens on %v instead of %q: %v", l, instead, err)
+	}
+	_ = l.Close()
+	for _, bad := range []string{"nowhere", "127.0.0.1:99999", "256.0.0.1:80"} {
+		if _, err := Listen(t.Context(), "grpc", bad); err == nil {
+			t.Errorf("listens on %s", bad)
+		}
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	for address, want := range map[string]bool{
+		"127.0.0.1:80": true, "localhost:80": true, "[::1]:80": true, ":80": false, "0.0.0.0:80": false, "10.0.0.1:80": false, "x": false,
+	} {
+		if got := Loopback(address); got != want {
+			t.Errorf("%s: %v", address, got)
+		}
+	}
+}
+
+func TestServeRefuses(t *testing.T) {
+	def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1), nil)
+	for _, address := range []string{"0.0.0.0:0", ":0"} {
+		_, err := Serve(t.Context(), def, address, "127.0.0.1:0", zap.NewNop())
+		if err == nil || !strings.HasPrefix(err.Error(), "refusing to serve on 0.0.0.0 without authentication.  Add server.auth") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+func TestDotEnv(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".env")
+	if env, err := ReadDotEnv(path); err != nil || len(env) != 0 {
+		t.Errorf("no file: %v, %v", env, err)
+	}
+	text := "# a comment\n\nA=1\nexport B=\"two words\"\nC='x'\nD=a=b\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env, err := ReadDotEnv(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"A": "1", "B": "two words", "C": "x", "D": "a=b"} {
+		if got, ok := env.Lookup(name); !ok || got != want {
+			t.Errorf("%s is %q", name, got)
+		}
+	}
+	t.Setenv("A", "process")
+	if got, _ := env.Lookup("A"); got != "process" {
+		t.Errorf("the process's own comes first, not %q", got)
+	}
+	if err := os.WriteFile(path, []byte("A=1\nnonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadDotEnv(path); err == nil || !strings.Contains(err.Error(), ".env:2: expected NAME=value") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	changed, ended := make(chan struct{}, 8), make(chan error, 1)
+	go func() {
+		ended <- Watch(ctx, Folders(filepath.Join(dir, "a"), filepath.Join(dir, "b")), func() { changed <- struct{}{} })
+	}()
+	// Written until it is noticed: the watch begins some time after the start.
+	path := filepath.Join(dir, "team.yaml")
+	tick := time.NewTicker(2 * settle)
+	defer tick.Stop()
+	for noticed := false; !noticed; {
+		if err := os.WriteFile(path+".new", []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-changed:
+			noticed = true
+		case <-tick.C:
+		case err := <-ended:
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := Watch(t.Context(), []string{filepath.Join(dir, "none")}, func() {}); err == nil {
+		t.Error("watches a folder that does not exist")
+	}
+}
