@@ -393,12 +393,8 @@ func terminalState(o teamv1.Outcome) a2av1.TaskState {
 	return a2av1.TaskState_TASK_STATE_FAILED
 }
 
-// turn changes the status. One that says nothing new, such as another attempt,
-// leaves its time.
+// turn changes the status.
 func (f *Fold) turn(state a2av1.TaskState, ev *teamv1.Event, m *a2av1.Message) {
-	if state == f.state && m == nil && f.status == nil {
-		return
-	}
 	f.state, f.status = state, f.placed(m)
 	f.statusAt = ev.GetTime().AsTime().Truncate(time.Millisecond)
 }

@@ -128,7 +128,7 @@ func TestA_07_FoldOfStreamIsTask(t *testing.T) {
 				for _, ev := range journalOf(rt) {
 					responses := f.Project(ev, false)
 					applied.Apply(ev)
-					equal(t, f.Task(), applied.Task())
+					equal(rt, f.Task(), applied.Task())
 					if v.task == nil {
 						if f.Exists() {
 							v.task = proto.CloneOf(f.Task())
@@ -136,19 +136,39 @@ func TestA_07_FoldOfStreamIsTask(t *testing.T) {
 						continue
 					}
 					for _, resp := range responses {
-						v.take(t, a2a.Update{Response: resp})
+						v.take(rt, a2a.Update{Response: resp})
 						switch resp.GetStatusUpdate().GetStatus().GetState() {
 						case completed, failed, canceled:
 							ends++
 						}
 					}
-					sameTask(t, v.task, f.Task())
+					sameTask(rt, v.task, f.Task())
 				}
 				if ends > 1 || f.Terminal() != (ends == 1) {
-					t.Fatalf("the task ended %d times", ends)
+					rt.Fatalf("the task ended %d times", ends)
 				}
 			})
 		})
+	}
+}
+
+func TestFoldOfAQuestionThatLapses(t *testing.T) {
+	r := &run{}
+	acc := &teamv1.Accepted{TaskId: "root", Agent: "team", Message: agent.UserMessage("m", "hi")}
+	r.add("", &teamv1.Event{Kind: &teamv1.Event_Accepted{Accepted: acc}})
+	r.add("", &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})
+	r.add("1", &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{Question: "q", Message: agent.NewMessage("who?")}}})
+	r.add("", &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: []string{"q"}}}})
+	f := a2a.NewFold("root", "")
+	for _, ev := range r.events {
+		f.Apply(ev)
+	}
+	wantState(t, f.Task(), inputRequired)
+	r.add("1", &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: "question"}}})
+	told := f.Project(r.events[len(r.events)-1], false)
+	task := wantState(t, f.Task(), working)
+	if q := a2a.RunOf(task.GetMetadata()).GetQuestions(); len(q) > 0 || len(told) != 1 {
+		t.Errorf("open: %v, told: %v", q, told)
 	}
 }
 

@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"strconv"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -18,13 +19,14 @@ const TeamRunURI = "https://github.com/agentteams/team-server/ext/team-run/v1"
 // known is what readers always know of a task.
 type known struct {
 	state             a2av1.TaskState
+	at                time.Time // of the status
 	status            *a2av1.Message
 	questions, failed int
 	cancel            bool
 }
 
 func (f *Fold) known() known {
-	return known{f.state, f.status, len(f.questions), len(f.failed), f.cancel}
+	return known{f.state, f.statusAt, f.status, len(f.questions), len(f.failed), f.cancel}
 }
 
 // Project folds an event and returns what a reader of the task is told: state

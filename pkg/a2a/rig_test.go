@@ -123,7 +123,7 @@ func about(req *a2av1.SendMessageRequest, field, id string) *a2av1.SendMessageRe
 }
 
 // send sends and wants a task.
-func (r *rig) send(t testing.TB, ctx context.Context, req *a2av1.SendMessageRequest) *a2av1.Task { //nolint:revive // as testing.TB is passed everywhere
+func (r *rig) send(t testing.TB, ctx context.Context, req *a2av1.SendMessageRequest) *a2av1.Task {
 	t.Helper()
 	resp, err := r.SendMessage(ctx, req)
 	if err != nil {
@@ -230,7 +230,15 @@ func wantFields(t testing.TB, err error, fields ...string) {
 	}
 }
 
-func equal(t testing.TB, want, got proto.Message) {
+// reporter is a test, or one draw of a property test.
+type reporter interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func equal(t reporter, want, got proto.Message) {
 	t.Helper()
 	if proto.Equal(want, got) {
 		return
@@ -247,7 +255,7 @@ type view struct {
 	seq     int64
 }
 
-func (v *view) take(t testing.TB, u a2a.Update) {
+func (v *view) take(t reporter, u a2a.Update) {
 	t.Helper()
 	if u.Seq != 0 {
 		if u.Seq < v.seq {
@@ -273,7 +281,7 @@ func (v *view) take(t testing.TB, u a2a.Update) {
 	}
 }
 
-func (v *view) artifact(t testing.TB, u *a2av1.TaskArtifactUpdateEvent) {
+func (v *view) artifact(t reporter, u *a2av1.TaskArtifactUpdateEvent) {
 	t.Helper()
 	if v.task == nil {
 		t.Fatal("an artifact came before the task")
@@ -307,7 +315,7 @@ func follow(t testing.TB, updates iter.Seq2[a2a.Update, error]) *view {
 
 // sameTask compares what a reader has put together with what GetTask says.
 // History is no part of updates, and a snapshot's cursor may be behind the last event.
-func sameTask(t testing.TB, got, want *a2av1.Task) {
+func sameTask(t reporter, got, want *a2av1.Task) {
 	t.Helper()
 	got, want = proto.CloneOf(got), proto.CloneOf(want)
 	for _, task := range []*a2av1.Task{got, want} {

@@ -127,7 +127,7 @@ func TestProcess(t *testing.T) {
 }
 
 // events are all that ProcessStream tells.
-func (r *rig) events(t testing.TB, ctx context.Context, req *teamv1.ProcessRequest, after int64) []*teamv1.ProcessStreamResponse { //nolint:revive // as testing.TB is passed everywhere
+func (r *rig) events(t testing.TB, ctx context.Context, req *teamv1.ProcessRequest, after int64) []*teamv1.ProcessStreamResponse {
 	t.Helper()
 	updates, err := r.ProcessStream(ctx, &teamv1.ProcessStreamRequest{Request: req, After: after})
 	if err != nil {

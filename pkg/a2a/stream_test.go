@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
@@ -192,18 +191,26 @@ func TestSubscribe(t *testing.T) {
 		begin := make(chan struct{})
 		r := start(t, chatter("chatter", 1000, begin))
 		id := r.send(t, ann(t), atOnce(message("chatter", "x"))).GetId()
-		close(begin)
 		var wg sync.WaitGroup
 		views := make([]*view, 20)
-		for i := range views {
-			wg.Go(func() {
-				updates, err := r.SubscribeToTask(ann(t), &a2av1.SubscribeToTaskRequest{Id: id}, 0)
-				if err != nil {
-					return // it has ended already
-				}
+		join := func(i int) {
+			updates, err := r.SubscribeToTask(ann(t), &a2av1.SubscribeToTaskRequest{Id: id}, 0)
+			if err == nil { // it goes on
 				views[i] = follow(t, updates)
-			})
-			time.Sleep(time.Duration(i) * 50 * time.Microsecond) //nolint:forbidigo // spreads the readers over the run; nothing waits for it
+			}
+		}
+		n := 0
+		for _, err := range r.subscribe(t, id, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 0 {
+				close(begin)
+			}
+			if i := n / 40; n%40 == 0 && i < len(views) { // one after the other joins the race
+				wg.Go(func() { join(i) })
+			}
+			n++
 		}
 		streamed := follow(t, r.stream(t, message("chatter", "y")))
 		wg.Wait()

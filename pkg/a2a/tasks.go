@@ -14,8 +14,20 @@ import (
 func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av1.Task, error) {
 	var c checker
 	c.historyLength("historyLength", req.HistoryLength)
+	c.task(req.GetTenant(), req.GetId())
 	if err := c.err(); err != nil {
 		return nil, err
+	}
+	who, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if req.GetTenant() == "" && !h.details(ctx) { // the store has it ready
+		t, _, err := h.c.Store.Task(ctx, Key{who.Owner(), req.GetId()})
+		if err != nil {
+			return nil, storeError(req.GetId(), err)
+		}
+		return shown(t, req.HistoryLength), nil
 	}
 	f, err := h.owned(ctx, req.GetTenant(), req.GetId())
 	if err != nil {
@@ -27,8 +39,7 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 // owned returns the fold of a task of the caller.
 func (h *Handler) owned(ctx context.Context, tenant, id string) (*Fold, error) {
 	var c checker
-	c.needID("id", id)
-	c.id("tenant", tenant)
+	c.task(tenant, id)
 	if err := c.err(); err != nil {
 		return nil, err
 	}

@@ -56,6 +56,12 @@ func (c *checker) needID(field, id string) {
 	c.id(field, id)
 }
 
+// task checks what names a task.
+func (c *checker) task(tenant, id string) {
+	c.needID("id", id)
+	c.id("tenant", tenant)
+}
+
 func (c *checker) list(field string, values []string) {
 	if len(values) > maxList {
 		c.fault(field, "has %d entries; at most %d are taken", len(values), maxList)

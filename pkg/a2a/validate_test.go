@@ -82,8 +82,8 @@ func TestA_04_Validation(t *testing.T) {
 	t.Run("tasks", func(t *testing.T) {
 		_, err := r.GetTask(ann(t), &a2av1.GetTaskRequest{})
 		wantFields(t, err, "id")
-		_, err = r.GetTask(ann(t), &a2av1.GetTaskRequest{Id: "x", HistoryLength: proto.Int32(-1)})
-		wantFields(t, err, "historyLength")
+		_, err = r.GetTask(ann(t), &a2av1.GetTaskRequest{Tenant: "/", HistoryLength: proto.Int32(-1)})
+		wantFields(t, err, "historyLength", "id", "tenant")
 		_, err = r.CancelTask(ann(t), &a2av1.CancelTaskRequest{Id: "a/b"})
 		wantFields(t, err, "id")
 		_, err = r.SubscribeToTask(ann(t), &a2av1.SubscribeToTaskRequest{Id: long}, 0)

@@ -18,7 +18,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a member's record is ignored", "execute.go", "Scope: w.scope, Recorded: w.recorded,", "Scope: w.scope,"},
 	{"a panic of the consumer is taken for the member's", "execute.go", "	if p.inYield {\n		return\n	}\n", ""},
 	{"the owed ack is not paid", "dispatch.go", "case err := <-ack:\n				return err\n			case <-p.quit:\n				return errStopped\n", "case err := <-ack:\n				return err\n"},
-	{"an answer does not unpark", "state.go", "st.resume(ev.GetTime().AsTime())", "_ = st.resume"},
+	{"an answer does not unpark", "state.go", "st.resume(ev.GetTime().AsTime())\n\t\tf.saw", "_ = st.resume\n\t\tf.saw"},
 	{"a known failure keeps its key", "call.go", "		w.failures++\n", ""},
 	{"a decision is made anew", "state.go", "		f.decide(k.Decided)", "		f.decide(&teamv1.Decided{})"},
 }

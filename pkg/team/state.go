@@ -60,7 +60,11 @@ func newFold(c *Config, req *teamv1.ProcessRequest, root string, maxSteps int) *
 // apply folds one event of the scope or below it.
 func (f *fold) apply(ev *teamv1.Event) {
 	if t := ev.GetTime(); t != nil {
-		f.Now = t.AsTime()
+		now := t.AsTime()
+		if ev.GetExpired().GetLimit() == agent.LimitQuestion && agent.Within(ev.GetScope(), f.Scope) {
+			f.waited += now.Sub(f.Now) // a question lapses while nothing runs
+		}
+		f.Now = now
 		if f.started.IsZero() {
 			f.started = f.Now
 		}
