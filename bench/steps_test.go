@@ -219,7 +219,7 @@ func BenchmarkPlace(b *testing.B) {
 // around measures the steps around one place: the median of several runs.
 func around(b *testing.B, run func(*team.Team, int) call, place int) figures {
 	b.Helper()
-	const window, runs = 10, 9
+	const window, runs = 15, 21 // of 30 steps each
 	var times, counts []float64
 	for range runs {
 		stamps := &stamps{relay: relay{place + 2*window}, from: place - window, to: place + window}

@@ -3,6 +3,7 @@ package tests
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -158,20 +159,49 @@ func hasPrefix(paths map[string]bool, prefix string) bool {
 	return false
 }
 
-// TestR_000_36_ServersThatContainEachOther has two servers whose teams contain
-// each other: health, info and a message end with a clear error (S-37).
+// TestR_000_36_ServersThatContainEachOther has servers whose teams contain each
+// other, over the Agent service and over A2A: health, info and a message end with
+// a clear error, again and again (S-37).
 func TestR_000_36_ServersThatContainEachOther(t *testing.T) {
-	x, y := rig.Manager(t), rig.Manager(t)
-	a, b := rig.Serve(t, server.Config{Agents: x}), rig.Serve(t, server.Config{Agents: y})
-	if err := x.Register("far", overService(t, "far", b, "y")); err != nil {
-		t.Fatal(err)
+	links := map[string]func(t *testing.T, at rig.Target, agentID string) agent.Agent{
+		"agent service": func(t *testing.T, at rig.Target, agentID string) agent.Agent {
+			return overService(t, "far", at, agentID)
+		},
 	}
-	if err := y.Register("far", overService(t, "far", a, "x")); err != nil {
-		t.Fatal(err)
+	for _, binding := range []string{remote.BindingGRPC, remote.BindingREST, remote.BindingJSONRPC} {
+		links["a2a "+binding] = func(t *testing.T, at rig.Target, agentID string) agent.Agent {
+			return overA2A(t, "far", at, agentID, binding)
+		}
 	}
-	chain(t, x, "x", "far")
-	chain(t, y, "y", "far")
-	g, err := rig.NewGRPC(a)
+	for name, link := range links {
+		t.Run(name, func(t *testing.T) { circle(t, 2, link) })
+	}
+	t.Run("three servers, mixed", func(t *testing.T) {
+		n := 0
+		circle(t, 3, func(t *testing.T, at rig.Target, agentID string) agent.Agent {
+			n++
+			return []func(*testing.T, rig.Target, string) agent.Agent{
+				links["agent service"], links["a2a "+remote.BindingREST], links["a2a "+remote.BindingGRPC],
+			}[n-1](t, at, agentID)
+		})
+	})
+}
+
+// circle has n servers, each with a team whose member is the next server's team.
+func circle(t *testing.T, n int, link func(*testing.T, rig.Target, string) agent.Agent) {
+	managers, at := make([]*manager.Manager, n), make([]rig.Target, n)
+	for i := range n {
+		managers[i] = rig.Manager(t)
+		at[i] = rig.Serve(t, server.Config{Agents: managers[i]})
+	}
+	for i, m := range managers {
+		next := (i + 1) % n
+		if err := m.Register("far", link(t, at[next], fmt.Sprintf("team%d", next))); err != nil {
+			t.Fatal(err)
+		}
+		chain(t, m, fmt.Sprintf("team%d", i), "far")
+	}
+	g, err := rig.NewGRPC(at[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,16 +209,18 @@ func TestR_000_36_ServersThatContainEachOther(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	c := teamv1.NewAgentServiceClient(g.Conn)
-	h, err := c.HealthCheck(g.Context(ctx), &teamv1.HealthCheckRequest{AgentId: "x"})
-	if err != nil || h.GetHealthy() || !strings.Contains(h.GetDetail(), "contain each other") {
-		t.Errorf("health: %v %v", h, err)
-	}
-	_, err = c.Info(g.Context(ctx), &teamv1.InfoRequest{AgentId: "x"})
-	if f := rig.Fault(rig.FromGRPC(err)); f == nil || f.Reason != agent.ReasonMaxDepth {
-		t.Errorf("info: %v", err)
-	}
-	_, err = c.Process(g.Context(ctx), &teamv1.ProcessRequest{AgentId: "x", Message: agent.UserMessage("m", "hi")})
-	if f := rig.Fault(rig.FromGRPC(err)); f == nil || f.Reason != agent.ReasonMaxDepth {
-		t.Errorf("message: %v", err)
+	for round := range 2 {
+		h, err := c.HealthCheck(g.Context(ctx), &teamv1.HealthCheckRequest{AgentId: "team0"})
+		if err != nil || h.GetHealthy() || !strings.Contains(h.GetDetail(), "contain each other") {
+			t.Errorf("health, round %d: %v %v", round, h, err)
+		}
+		_, err = c.Info(g.Context(ctx), &teamv1.InfoRequest{AgentId: "team0"})
+		if f := rig.Fault(rig.FromGRPC(err)); f == nil || f.Reason != agent.ReasonMaxDepth {
+			t.Errorf("info, round %d: %v", round, err)
+		}
+		_, err = c.Process(g.Context(ctx), &teamv1.ProcessRequest{AgentId: "team0", Message: agent.UserMessage(fmt.Sprint(round), "hi")})
+		if f := rig.Fault(rig.FromGRPC(err)); f == nil || f.Reason != agent.ReasonMaxDepth {
+			t.Errorf("message, round %d: %v", round, err)
+		}
 	}
 }

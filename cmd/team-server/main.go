@@ -17,6 +17,7 @@ func main() { os.Exit(run(os.Args[1:])) }
 func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends what does not look at ctx
 	s := &app.Shell{Out: os.Stdout, Talk: os.Stderr}
 	root := newRoot(s)
 	root.SetArgs(args)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -187,6 +188,39 @@ func TestServeRefuses(t *testing.T) {
 		_, err := Serve(t.Context(), def, address, "127.0.0.1:0", zap.NewNop())
 		if err == nil || !strings.HasPrefix(err.Error(), "refusing to serve on 0.0.0.0 without authentication.  Add server.auth") {
 			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// TestPublicAddresses has the addresses of the file in the cards of serve. A
+// server on this machine only is reached where it listens.
+func TestPublicAddresses(t *testing.T) {
+	text := strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1) +
+		"server: {public_url: \"https://team.example/desk\", public_grpc: \"team.example:443\"}\n"
+	def := define(t, text, nil)
+	served, err := Serve(t.Context(), def, "127.0.0.1:0", "127.0.0.1:0", zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = served.Stop() }()
+	local := serveLocal(t, def)
+	for _, tt := range []struct {
+		server *Running
+		want   []string
+	}{
+		{served, []string{"team.example:443", "https://team.example/desk/desk/rpc", "https://team.example/desk"}},
+		{local, []string{local.GRPC, "http://" + local.HTTP + "/desk/rpc", "http://" + local.HTTP}},
+	} {
+		card, _, err := client.ReadCard(t.Context(), "http://"+tt.server.HTTP+"/desk", client.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, i := range card.GetSupportedInterfaces() {
+			got = append(got, i.GetUrl())
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("card names %v, not %v", got, tt.want)
 		}
 	}
 }

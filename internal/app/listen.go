@@ -7,12 +7,14 @@ import (
 	"net"
 	"strconv"
 	"syscall"
+
+	"github.com/agentteams/team-server/pkg/server"
 )
 
 // Addresses that are listened on where nothing else is said.
 const (
-	DefaultHTTP = "127.0.0.1:8080"
-	DefaultGRPC = "127.0.0.1:50051"
+	DefaultHTTP = server.DefaultHTTP
+	DefaultGRPC = server.DefaultGRPC
 )
 
 // Listen listens on an address. The error says what to do where the port is taken.

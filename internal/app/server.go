@@ -92,6 +92,7 @@ func Serve(ctx context.Context, def *config.Config, http, grpc string, log *zap.
 	}
 	return startWith(ctx, def, server.Config{
 		Listeners: server.Listeners{HTTP: h, GRPC: g}, Keys: keys, NoReflection: true, Log: log,
+		PublicURL: settings.GetPublicUrl(), PublicGRPC: settings.GetPublicGrpc(),
 	})
 }
 

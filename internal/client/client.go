@@ -117,20 +117,27 @@ func (w *web) connect(i *a2av1.AgentInterface, target string) (transport, error)
 		w.cfg.Token = ""
 	}
 	if i.GetProtocolBinding() == GRPC {
-		rest, ok := cutScheme(i.GetUrl(), "https", "grpcs")
-		if !ok {
-			rest = i.GetUrl()
-			if plain, found := cutScheme(rest, "http", "grpc"); found {
-				rest = plain
-			}
-		}
-		return newGRPC(strings.TrimSuffix(rest, "/"), ok, w)
+		address, secure := grpcAddress(i.GetUrl(), target)
+		return newGRPC(address, secure, w)
 	}
 	base := strings.TrimSuffix(i.GetUrl(), "/")
 	if i.GetProtocolBinding() == REST {
 		return &rest{web: w, base: base, tenant: i.GetTenant()}, nil
 	}
 	return &jsonrpc{web: w, url: base}, nil
+}
+
+// grpcAddress is HOST:PORT of a gRPC interface, and whether it wants TLS: where
+// it does not say so itself, when the card came that way.
+func grpcAddress(address, target string) (hostPort string, secure bool) {
+	hostPort, secure = address, strings.HasPrefix(target, "https://")
+	if rest, ok := cutScheme(address, "https", "grpcs"); ok {
+		hostPort, secure = rest, true
+	}
+	if rest, ok := cutScheme(address, "http", "grpc"); ok {
+		hostPort, secure = rest, false
+	}
+	return strings.TrimSuffix(hostPort, "/"), secure
 }
 
 func sameHost(a, b string) bool { return hostOf(a) == hostOf(b) }

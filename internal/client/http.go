@@ -94,12 +94,19 @@ func (w *web) close() error {
 	return nil
 }
 
-// events reads a stream of server-sent events.
+// events reads a stream of server-sent events. An event that has no id is shown
+// without: it comes with the newest one so far.
 func (w *web) events(resp *http.Response) iter.Seq2[wire.Event, error] {
 	return func(yield func(wire.Event, error) bool) {
+		newest := ""
 		for ev, err := range wire.ReadEvents(resp.Body) {
-			if err == nil {
+			switch {
+			case err != nil:
+			case ev.ID != newest:
 				w.raw("< id: %s data: %s", ev.ID, ev.Data)
+				newest = ev.ID
+			default:
+				w.raw("< data: %s", ev.Data)
 			}
 			if !yield(ev, err) || err != nil {
 				return

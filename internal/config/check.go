@@ -36,6 +36,7 @@ func (k *checker) check() {
 	k.use()
 	k.needs()
 	k.scripts()
+	k.certificates()
 }
 
 // ids finds reserved words, and ids that an agent and a team share.
@@ -108,7 +109,7 @@ func (k *checker) agent(id string, a *teamv1.AgentConfig) {
 			k.known(call, subject+" calls", "agents", id, "scripted", "steps", i, "call")
 		}
 	}
-	k.limits(a.GetLimits(), agentLimits, "agents", id, "limits")
+	k.limits(a.GetLimits(), limitedAgent, "agents", id, "limits")
 }
 
 // sorted returns the keys of a map in order.

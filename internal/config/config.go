@@ -122,7 +122,24 @@ func (l Loader) env() func(string) (string, bool) {
 	return os.LookupEnv
 }
 
+// maxFile bounds a file, in bytes.
+const maxFile = 64 << 20
+
+var (
+	errIrregular = errors.New("no regular file")
+	errTooLarge  = errors.New("too large")
+)
+
+// readFile reads a file of bounded size: a pipe or a device may have no end.
 func (l Loader) readFile(path string) ([]byte, error) {
+	switch info, err := l.stat(path); {
+	case err != nil:
+		return nil, err
+	case !info.IsDir() && !info.Mode().IsRegular():
+		return nil, errIrregular
+	case info.Size() > maxFile:
+		return nil, errTooLarge
+	}
 	if l.Files != nil {
 		return fs.ReadFile(l.Files, filepath.ToSlash(path))
 	}
@@ -144,6 +161,10 @@ func unreadable(path string, err error) Faults {
 		f.Message, f.Hint = "there is no such file", "check the path"
 	case errors.Is(err, fs.ErrPermission):
 		f.Message, f.Hint = "may not be read", "check its permissions"
+	case errors.Is(err, errIrregular):
+		f.Message, f.Hint = "is no regular file", "name a file, no pipe or device"
+	case errors.Is(err, errTooLarge):
+		f.Message, f.Hint = fmt.Sprintf("is larger than %d MiB", maxFile>>20), "split it"
 	}
 	return Faults{f}
 }

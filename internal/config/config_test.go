@@ -2,13 +2,20 @@ package config
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
 	"maps"
+	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -110,6 +117,21 @@ func TestFaults(t *testing.T) {
 		{"an open quote", "version: \"v1\nagents: {}\n", "team.yaml:1:10 this \" is never closed"},
 		{"brackets in plain text are text", strings.Replace(desk, "echo: true", "text: see [1", 1) + "x: [\n", "team.yaml:8:4 this [ is never closed"},
 		{"plain scalar in block", "version: v1\nagents:\n  a:\n    description: mind the [gap\n    scripted: {steps: [{echo: true}]}\n", ""},
+		{"a limit of agents on a team", withLimits("s", "{max_turns: 5}"), `team.yaml:8:14 limit max_turns belongs to an agent with a model`},
+		{"a limit of teams on an agent", withLimits("b", "{max_steps: 5}"), `team.yaml:3:33 limit max_steps belongs to a team`},
+		{"a skill without an id", strings.Replace(desk, "{scripted:", "{skills: [{id: a}, {name: Write}], scripted:", 1), `team.yaml:3:30 a skill needs an id`},
+		{"two kinds in one scripted step", strings.Replace(desk, "echo: true", "echo: true, text: Hi, ask: Who", 1),
+			`team.yaml:3:44 "text" cannot stand beside "echo"; team.yaml:3:54 "ask" cannot stand beside "echo"`},
+		{"a step of an agent and people", flow("{id: a, agent: writer, human: {question: Why}}"), `team.yaml:5:26 a step is exactly one of agent, human and parallel`},
+		{"a task for people", flow("{id: a, task: x, human: {question: Why}}"), `team.yaml:5:26 task and repeat belong to a step with an agent`},
+		{"a refused step shows its expressions", flow("{id: a, agent: writer, when: inptu == 'x', human: {question: Why}}"),
+			`team.yaml:5:26 a step is exactly one of agent, human and parallel; team.yaml:5:55 step "a": no such variable "inptu"`},
+		{"a quorum", flow("{id: a, agent: writer, join: QUORUM}"), `team.yaml:5:55 join: QUORUM is not supported yet`},
+		{"an unknown step before a group", flow("{id: g, after: [nope], parallel: [{id: a, agent: writer}, {id: b, agent: writer}]}"),
+			`team.yaml:5:42 step "g": runs after "nope", which is no step`},
+		{"a step id that begins with a hyphen", flow("{id: -a, agent: writer}"), `team.yaml:5:31 this cannot be the id of a step`},
+		{"a step id that is too long", flow("{id: " + strings.Repeat("a", 64) + ", agent: writer}"), `team.yaml:5:31 this cannot be the id of a step`},
+		{"a step id that is just right", flow("{id: " + strings.Repeat("a", 63) + ", agent: writer}"), ""},
 		{"bad variable", desk + "server: {http: \"${1}\"}\n", `team.yaml:8:16 ${1} is no variable`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -121,6 +143,132 @@ func TestFaults(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// withLimits is a team s and an agent b, one of them with limits.
+func withLimits(id, limits string) string {
+	own := map[string]string{id: ", limits: " + limits}
+	text := `version: v1
+models: {m: {provider: openai, name: n, base_url: "http://127.0.0.1/v1"}}
+agents: {b: {model: m` + own["b"] + `}}
+teams:
+  s:
+    members: [{agent: b}]
+    supervisor: {rules: [{id: one, when: "turn == 1", next: [b]}, {id: end, when: "true", finish: b}]}
+`
+	if limits, ok := own["s"]; ok {
+		text += "    " + strings.TrimPrefix(limits, ", ") + "\n"
+	}
+	return text
+}
+
+// flow is a workflow with one step.
+func flow(step string) string {
+	return `version: v1
+agents:
+  writer: {scripted: {steps: [{echo: true}]}}
+teams:
+  w: {workflow: {steps: [` + step + "]}}\n"
+}
+
+// TestLimitsAreRead has every limit where it is read; elsewhere each is refused.
+func TestLimitsAreRead(t *testing.T) {
+	team := []string{"max_steps: 1", "max_parallel: 1", "max_depth: 1", "timeout: 1s", "member_timeout: 1s", "retry: {attempts: 1}"}
+	agent := []string{"max_turns: 1", "timeout: 1s", "retry: {attempts: 1}"}
+	other := []string{
+		"max_delegations: 1", "max_handoffs: 1", "max_rounds: 1", "max_tokens: 1", "max_cost: 1", "node_timeout: 1s",
+		"loop_window: 1", "loop_min_unique: 1",
+	}
+	for _, limit := range slices.Concat(team, agent, other) {
+		for id, read := range map[string][]string{"s": team, "b": agent} {
+			fs := faultsOf(t, withLimits(id, "{"+limit+"}"))
+			good := slices.Contains(read, limit)
+			if good && len(fs) != 0 || !good && (len(fs) != 1 || fs[0].Line == 0 || fs[0].Hint == "") {
+				t.Errorf("%s of %s: %v", limit, id, fs)
+			}
+		}
+	}
+}
+
+func TestHints(t *testing.T) {
+	for _, tt := range []struct{ name, text, want string }{
+		{"the id of a grpc agent", strings.Replace(desk, "scripted: {steps: [{echo: true}]}", `grpc: {address: "h:1", agent: newsroom}`, 1), `did you mean "agent_id"?`},
+		{"two kinds in one scripted step", strings.Replace(desk, "echo: true", "echo: true, text: Hi", 1), "keep one of them, or make two steps"},
+		{"an unknown step", flow("{id: a, agent: writer}, {id: draft, agent: writer, after: [drft]}"), "known here: a"},
+		{"an unknown step of a group", flow("{id: group, after: [groop], parallel: [{id: a, agent: writer}]}, {id: z, agent: writer}"), "known here: z"},
+		{"a limit of agents on a team", withLimits("s", "{max_turns: 5}"), "set it in the limits of the agent; a team has max_steps, max_parallel, max_depth, timeout, member_timeout, retry"},
+	} {
+		fs := faultsOf(t, tt.text)
+		if len(fs) != 1 || fs[0].Hint != tt.want {
+			t.Errorf("%s: %v", tt.name, fs)
+		}
+	}
+}
+
+// TestCertificates has the file that tls.ca names: it is looked at before
+// anything is built, where an agent that is served uses it.
+func TestCertificates(t *testing.T) {
+	const text = `version: v1
+agents:
+  far: {grpc: {address: "h:1", tls: {ca: ca.pem}}}
+`
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1)}, &x509.Certificate{}, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	unused := text + "  near: {scripted: {steps: [{echo: true}]}}\nteams:\n  t: {workflow: {steps: [{id: a, agent: near}]}}\n"
+	for _, tt := range []struct {
+		name, text string
+		files      fstest.MapFS
+		want       string
+	}{
+		{"good", text, fstest.MapFS{"ca.pem": {Data: good}}, ""},
+		{"missing", text, fstest.MapFS{}, `tls.ca "ca.pem": there is no such file`},
+		{"a folder", text, fstest.MapFS{"ca.pem/x": {}}, `tls.ca "ca.pem": cannot be read`},
+		{"no certificate", text, fstest.MapFS{"ca.pem": {Data: []byte("hello")}}, `tls.ca "ca.pem": holds no certificate`},
+		{"not served", unused, fstest.MapFS{}, ""},
+	} {
+		_, err := Loader{Env: noEnv, Files: tt.files}.Parse("team.yaml", []byte(tt.text))
+		var fs Faults
+		if err != nil && !errors.As(err, &fs) {
+			t.Fatal(err)
+		}
+		switch {
+		case tt.want == "" && err == nil:
+		case len(fs) != 1 || fs[0].Message != tt.want || fs[0].place() != "team.yaml:3:42" || fs[0].Hint == "":
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
+func TestPublicAddresses(t *testing.T) {
+	for _, tt := range []struct {
+		key  string
+		good []string
+		bad  []string
+	}{
+		{"public_url", []string{"https://team.example", "http://team.example:8080", "https://team.example/teams", "http://[::1]:8080"},
+			[]string{"team.example", "https://team.example/", "ftp://team.example", "https://", "https://team.example?a=b", "https://a:b@team.example", "https://team.example#x"}},
+		{"public_grpc", []string{"team.example:443", "10.0.0.1:50051", "[::1]:50051"},
+			[]string{"team.example", ":50051", "https://team.example:443", "team.example:0", "team.example:99999", "team.example:x"}},
+	} {
+		for _, value := range tt.good {
+			if fs := faultsOf(t, desk+"server: {"+tt.key+`: "`+value+"\"}\n"); len(fs) != 0 {
+				t.Errorf("%s %s: %v", tt.key, value, fs)
+			}
+		}
+		for _, value := range tt.bad {
+			fs := faultsOf(t, desk+"server: {"+tt.key+`: "`+value+"\"}\n")
+			if len(fs) != 1 || !strings.HasPrefix(fs[0].Message, tt.key+" must be ") || fs[0].Line != 8 || fs[0].Hint == "" {
+				t.Errorf("%s %s: %v", tt.key, value, fs)
+			}
+		}
 	}
 }
 

@@ -12,10 +12,14 @@ type missing struct {
 	node *yaml.Node
 	path []any  // keys and indexes from the root
 	name string // as it is written
+	lack string // what is wrong with it
 	why  string // what to do
 }
 
 var reference = regexp.MustCompile(`\$?\$\{[^}]*\}`)
+
+// unset is what is wrong with a variable that is not there.
+const unset = "is not set"
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
@@ -67,7 +71,7 @@ func (d *document) resolve(n *yaml.Node, s string, l lookup) (string, *missing) 
 	if file, ok := strings.CutPrefix(name, "file:"); ok {
 		data, err := l.file(file)
 		if err != nil {
-			return "", &missing{node: n, name: file, why: "create the file, or correct the path; it is relative to this file"}
+			return "", &missing{node: n, name: "the file " + file, lack: "cannot be read", why: "create the file, or correct the path; it is relative to this file"}
 		}
 		return strings.TrimRight(string(data), "\r\n"), nil
 	}
@@ -82,5 +86,5 @@ func (d *document) resolve(n *yaml.Node, s string, l lookup) (string, *missing) 
 	if optional {
 		return fallback, nil
 	}
-	return "", &missing{node: n, name: name, why: "set it, or write ${" + name + ":-default}"}
+	return "", &missing{node: n, name: name, lack: unset, why: "set it, or write ${" + name + ":-default}"}
 }

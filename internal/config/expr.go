@@ -61,6 +61,9 @@ func (k *checker) expression(subject string, err error, complete bool, path ...a
 	}
 	var e *team.ExprError
 	if !errors.As(err, &e) {
+		if k.refused(path) {
+			return
+		}
 		message, hint, found := strings.Cut(err.Error(), "; ")
 		if !found {
 			hint = "correct or remove it; examples/ has files that work"
@@ -74,6 +77,20 @@ func (k *checker) expression(subject string, err error, complete bool, path ...a
 	case complete:
 		k.within(n, e.Offset, subject+": "+e.Message, suggestAll(e.Unknown, e.Known))
 	}
+}
+
+// refused reports whether an entry of a list around path is a fault as a whole:
+// what its parts contradict follows from that.
+func (k *checker) refused(path []any) bool {
+	for i, step := range path {
+		if _, item := step.(int); !item {
+			continue
+		}
+		if n, found := k.at(path[:i+1]...); found && n.Kind == yaml.MappingNode && k.reported(n) {
+			return true
+		}
+	}
+	return false
 }
 
 // reported reports whether there is a fault at a node already.
@@ -90,6 +107,9 @@ func plain(message string) string {
 
 // suggestAll names what was probably meant and everything that is known.
 func suggestAll(name string, known []string) string {
+	if len(known) == 0 {
+		return "nothing is known here; remove it"
+	}
 	hint := "known here: " + strings.Join(known, ", ")
 	if near := nearest(name, known); near != "" {
 		hint = fmt.Sprintf("did you mean %q? K%s", near, hint[1:])

@@ -11,16 +11,22 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
+// limited is something that has limits.
+type limited struct {
+	word, what string
+	limits     []string // those that are read there
+}
+
 // Limits that hold for teams and for agents with a model. The others belong to
 // modes and budgets that are not built yet.
 var (
-	teamLimits  = []string{"max_steps", "max_turns", "max_parallel", "max_depth", "timeout", "member_timeout", "retry"}
-	agentLimits = []string{"max_turns", "timeout", "retry"}
+	limitedTeam  = limited{"team", "a team", []string{"max_steps", "max_parallel", "max_depth", "timeout", "member_timeout", "retry"}}
+	limitedAgent = limited{"agent", "an agent with a model", []string{"max_turns", "timeout", "retry"}}
 )
 
 // limits finds limits that do not work here, and values that limit nothing:
 // negatives, and 0 where it switches nothing off (C-10).
-func (k *checker) limits(l *teamv1.Limits, supported []string, path ...any) {
+func (k *checker) limits(l *teamv1.Limits, here limited, path ...any) {
 	if l == nil {
 		return
 	}
@@ -28,8 +34,8 @@ func (k *checker) limits(l *teamv1.Limits, supported []string, path ...any) {
 		name := f.TextName()
 		at := append(slices.Clone(path), name)
 		switch {
-		case !slices.Contains(supported, name):
-			k.fault(k.keyAt(at...), fmt.Sprintf("limit %s is not supported yet here", name), "use "+strings.Join(supported, ", "))
+		case !slices.Contains(here.limits, name):
+			k.unread(name, here, at...)
 		case name == "retry":
 			k.retry(l.GetRetry(), at...)
 		case !positive(f, v):
@@ -37,6 +43,19 @@ func (k *checker) limits(l *teamv1.Limits, supported []string, path ...any) {
 		}
 		return true
 	})
+}
+
+// unread reports a limit that nothing reads where it stands.
+func (k *checker) unread(name string, here limited, path ...any) {
+	n, known := k.keyAt(path...), strings.Join(here.limits, ", ")
+	for _, there := range []limited{limitedTeam, limitedAgent} {
+		if slices.Contains(there.limits, name) {
+			k.fault(n, fmt.Sprintf("limit %s belongs to %s", name, there.what),
+				fmt.Sprintf("set it in the limits of the %s; %s has %s", there.word, here.what, known))
+			return
+		}
+	}
+	k.fault(n, fmt.Sprintf("limit %s is not supported yet here", name), "use "+known)
 }
 
 // retry checks how failures are repeated.

@@ -21,10 +21,10 @@ func (k *checker) needs() {
 			continue
 		}
 		hint := g.why
-		if len(g.path) > 0 && g.path[0] == "models" {
+		if g.lack == unset && len(g.path) > 0 && g.path[0] == "models" {
 			hint = "set it, or point the agent at a model with provider: scripted"
 		}
-		k.fault(g.node, fmt.Sprintf("%s needs %s, which is not set", subject, g.name), hint)
+		k.fault(g.node, fmt.Sprintf("%s needs %s, which %s", subject, g.name, g.lack), hint)
 	}
 	for _, name := range sorted(k.Server.GetModels()) {
 		if m := k.Server.GetModels()[name]; m.GetProvider() == "openai" {

@@ -14,13 +14,15 @@ var aliases = map[string]string{
 }
 
 // shape walks the nodes along the definition of the file and reports what the
-// decoder would accept silently or word badly: duplicate and unknown keys,
-// aliases, merge keys, empty and misplaced values. What it reports it takes out.
+// decoder would accept silently or word badly: duplicate, unknown and
+// contradictory keys, aliases, merge keys, empty and misplaced values. What it
+// reports it takes out.
 func (d *document) shape(n *yaml.Node, m protoreflect.MessageDescriptor) {
 	if m.Name() == "TeamConfig" {
 		rename(n)
 	}
 	known := fieldNames(m)
+	chosen := map[protoreflect.FullName]string{}
 	d.entries(n, func(key, value *yaml.Node) bool {
 		f := m.Fields().ByTextName(key.Value)
 		if f == nil {
@@ -28,8 +30,23 @@ func (d *document) shape(n *yaml.Node, m protoreflect.MessageDescriptor) {
 			d.damage(n)
 			return false
 		}
-		return d.value(n, key, value, f)
+		return d.alone(key, f, chosen) && d.value(n, key, value, f)
 	})
+}
+
+// alone reports whether a key is the first of those of which only one can be
+// there: the kinds of a scripted step.
+func (d *document) alone(key *yaml.Node, f protoreflect.FieldDescriptor, chosen map[protoreflect.FullName]string) bool {
+	o := f.ContainingOneof()
+	if o == nil || o.IsSynthetic() {
+		return true
+	}
+	if first, ok := chosen[o.FullName()]; ok {
+		d.fault(key, quote(key.Value)+" cannot stand beside "+quote(first), "keep one of them, or make two steps")
+		return false
+	}
+	chosen[o.FullName()] = key.Value
+	return true
 }
 
 // entries calls keep for each entry of a mapping and takes out those it refuses.

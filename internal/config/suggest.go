@@ -22,7 +22,8 @@ func suggest(name string, known []string) string {
 	return "known here: " + strings.Join(known, ", ")
 }
 
-// nearest returns the known name with the fewest edits, if they are few.
+// nearest returns the known name with the fewest edits, if they are few; else
+// the only one that has the name as one of its words.
 func nearest(name string, known []string) string {
 	best, least := "", max(1, len(name)/3)+1
 	for _, k := range known {
@@ -30,7 +31,27 @@ func nearest(name string, known []string) string {
 			best, least = k, d
 		}
 	}
+	if best == "" {
+		return containing(name, known)
+	}
 	return best
+}
+
+// containing returns the known name that has word between its _ and -, if there
+// is only one.
+func containing(word string, known []string) string {
+	found := ""
+	for _, k := range known {
+		words := strings.FieldsFunc(k, func(r rune) bool { return r == '_' || r == '-' })
+		switch {
+		case !slices.Contains(words, word):
+		case found != "":
+			return ""
+		default:
+			found = k
+		}
+	}
+	return found
 }
 
 // edits counts insertions, deletions, replacements and swaps of neighbours.

@@ -15,7 +15,7 @@ var plainID = regexp.MustCompile(`^` + agent.IDPattern + `$`)
 // team checks what a team names.
 func (k *checker) team(id string, t *teamv1.TeamConfig) {
 	k.members(id, t)
-	k.limits(t.GetLimits(), teamLimits, "teams", id, "limits")
+	k.limits(t.GetLimits(), limitedTeam, "teams", id, "limits")
 	if t.GetSupervisor() != nil {
 		k.supervisor(id, t)
 	}

@@ -40,7 +40,7 @@ server: {SERVER}
 		"{MODEL}": {"{provider: anthropic, name: n}", "{provider: gemini, name: n}"},
 		"{AGENT}": {
 			"{model: m, output_schema: s.json}", `{a2a: {card: "http://127.0.0.1/card.json", version: "0.3"}}`,
-			`{grpc: {address: "127.0.0.1:1", tls: {cert: c.pem}}}`, "{model: m, limits: {max_steps: 3}}",
+			`{grpc: {address: "127.0.0.1:1", tls: {cert: c.pem}}}`, "{model: m, limits: {max_cost: 3}}",
 		},
 		"{MEMBER}": {
 			"{agent: a, stream_inner: true}", "{agent: a, inner_text: false}", "{agent: a, skip_summarization: true}",

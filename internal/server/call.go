@@ -139,6 +139,14 @@ func isContext(err error) bool {
 
 func (c *call) log(err error) {
 	st := wire.Status(err)
+	level := zap.InfoLevel
+	if st.Code() == codes.Internal || st.Code() == codes.DataLoss {
+		level = zap.ErrorLevel
+	}
+	entry := c.server.log.Check(level, "call")
+	if entry == nil {
+		return
+	}
 	fields := []zap.Field{
 		zap.String("method", c.method), zap.String("binding", c.in.binding), zap.String("request_id", c.in.id),
 		zap.Stringer("code", st.Code()), zap.Duration("took", time.Since(c.start)),
@@ -149,11 +157,7 @@ func (c *call) log(err error) {
 	if err != nil {
 		fields = append(fields, zap.String("reason", wire.InfoOf(st).GetReason()), zap.Error(err))
 	}
-	if st.Code() == codes.Internal || st.Code() == codes.DataLoss {
-		c.server.log.Error("call", fields...)
-		return
-	}
-	c.server.log.Info("call", fields...)
+	entry.Write(fields...)
 }
 
 var versionPattern = regexp.MustCompile(`^1\.0(\.[0-9]+)?$`)

@@ -36,6 +36,7 @@ func (s *Server) newHTTP() (*http.Server, error) {
 // identity, and the time that the caller allows.
 func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	defer linger(w)
 	in := newInbound(bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
 	w.Header().Set("X-Request-Id", in.id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -70,6 +71,15 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 // next one: a connection keeps it, and streams have their own.
 func soon(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(quickTime)) // not every connection has one
+}
+
+// lingerTime is how long what is left of a body may take to come.
+const lingerTime = 2 * time.Second
+
+// linger bounds the wait for what an answered request has not sent yet: net/http
+// reads it, and would hold the connection for as long as the caller likes.
+func linger(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingerTime)) // not every connection has one
 }
 
 func (s *Server) logPanic(where string, p any) {

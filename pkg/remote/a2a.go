@@ -168,7 +168,7 @@ type link struct {
 
 // connect returns the link to the interface that the card offers now.
 func (a *A2A) connect(ctx context.Context) (*link, error) {
-	card, err := a.cards.get(ctx, a.fetchCard)
+	card, err := a.cards.need(ctx, a.fetchCard)
 	if err != nil {
 		return nil, err
 	}

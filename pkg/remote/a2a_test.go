@@ -323,3 +323,27 @@ func TestA2AConfigIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestA2APeerThatIsBack takes a message as soon as the peer's card can be read
+// again, although Info still tells that it could not.
+func TestA2APeerThatIsBack(t *testing.T) {
+	f := fakeagent.New(t, fakeagent.Config{Default: fakeagent.Turn{Text: "done"}})
+	down := errors.New("down")
+	var up atomic.Bool
+	a := newA2A(t, f, func(c *remote.A2AConfig) {
+		c.Egress.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if !up.Load() {
+				return nil, down
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}
+	})
+	if _, err := a.Info(t.Context()); !asError(t, err).Retry {
+		t.Fatalf("while it is down: %v", err)
+	}
+	up.Store(true)
+	j := newJournal("hello")
+	if err := j.play(t.Context(), a); err != nil || agent.Text(j.reply.GetMessage()) != "done" {
+		t.Errorf("reply %v, error %v", j.reply, err)
+	}
+}

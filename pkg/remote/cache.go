@@ -32,9 +32,19 @@ func newCache[T any](good, bad time.Duration) *cache[T] { return &cache[T]{good:
 
 // get returns what is kept, or what fetch answers.
 func (c *cache[T]) get(ctx context.Context, fetch func(context.Context) (T, error)) (T, error) {
+	return c.look(ctx, fetch, func(error) bool { return true })
+}
+
+// need is get for who cannot go on without: a failure that may be over is not
+// taken from what is kept.
+func (c *cache[T]) need(ctx context.Context, fetch func(context.Context) (T, error)) (T, error) {
+	return c.look(ctx, fetch, func(err error) bool { return err == nil || !agent.AsError(err).Retry })
+}
+
+func (c *cache[T]) look(ctx context.Context, fetch func(context.Context) (T, error), holds func(error) bool) (T, error) {
 	for {
 		c.mu.Lock()
-		if time.Now().Before(c.until) {
+		if time.Now().Before(c.until) && holds(c.err) {
 			defer c.mu.Unlock()
 			return c.value, c.err
 		}

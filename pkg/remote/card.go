@@ -181,8 +181,18 @@ func (a *A2A) fetchCard(ctx context.Context) (*a2av1.AgentCard, error) {
 	return parseCard(a.cfg.ID, body)
 }
 
+// noCard is the error of a peer that shows no card. That the peer's own members
+// nest too deep is passed on as it is, so that a circle of servers is seen by all
+// in it (R-000-36).
 func (a *A2A) noCard(resp *http.Response) error {
-	st := wire.ParseRESTError(resp.StatusCode, nil)
+	body, err := egress.ReadBody(resp.Body, maxCard)
+	if err != nil {
+		body = nil
+	}
+	st := wire.ParseRESTError(resp.StatusCode, body)
+	if wire.InfoOf(st).GetReason() == agent.ReasonMaxDepth {
+		return peerError(st, false, true)
+	}
 	return &agent.Error{
 		Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Fresh: true,
 		Retry:   resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests,

@@ -118,6 +118,7 @@ func (w *world) Inbound(context.Context) ([]*teamv1.Inbound, error) {
 	for _, ev := range w.events {
 		taken[ev.GetAnswered().GetInbound()] = true
 		taken[ev.GetReceived().GetInbound()] = true
+		taken[ev.GetCommanded().GetInbound()] = true
 	}
 	var rows []*teamv1.Inbound
 	for _, in := range w.inbox {

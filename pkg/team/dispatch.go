@@ -206,7 +206,7 @@ func (p *process) closeSteps(ctx context.Context) error {
 // of its own, steps or a task of a remote peer, is called once more with the
 // ended context, so that it closes that.
 func (p *process) abandon(ctx context.Context, st *StepState) error {
-	if !st.open {
+	if st.attempts == 0 {
 		return nil
 	}
 	w := p.workOf(st)

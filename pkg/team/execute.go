@@ -41,7 +41,7 @@ func (p *process) executor(ctx context.Context, w *work, emit emitter) (*executo
 		ex.model = p.cfg.Model.Name()
 		ex.attempt = func(ctx context.Context, key string) result { return p.generate(ctx, w, emit, key) }
 	case teamv1.Step_KIND_TOOL:
-		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, key) }
+		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, ex.retry, key) }
 	case teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_UNSPECIFIED:
 		return nil, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
 			"the scheduler of team %q asked for a step of kind %s, which this server cannot run", p.cfg.ID, w.step.GetKind())
@@ -231,7 +231,7 @@ func (d *deltas) flush() error {
 
 // useTool calls a tool. What goes wrong is the tool's result: the model decides
 // what to make of it.
-func (p *process) useTool(ctx context.Context, w *work, key string) (res result) {
+func (p *process) useTool(ctx context.Context, w *work, policy retry, key string) (res result) {
 	defer p.recovered(w.step.GetName(), &res)
 	tool, ok := p.tools[w.step.GetName()]
 	if !ok {
@@ -250,7 +250,7 @@ func (p *process) useTool(ctx context.Context, w *work, key string) (res result)
 	}
 	if err != nil {
 		e := agent.AsError(err)
-		if e.Retry && w.attempts < p.limits.retry.attempts {
+		if e.Retry && w.attempts < policy.attempts {
 			return result{err: e}
 		}
 		return toolFailed("%s failed: %s", w.step.GetName(), e.Message)

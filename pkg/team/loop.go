@@ -115,7 +115,10 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 			return nil, err
 		}
 		if p.mayDecide() {
-			if p.failed != nil && !p.cfg.ReportErrors {
+			if p.final != nil {
+				return p.reply(p.final), nil
+			}
+			if p.failed != nil {
 				return nil, p.failed
 			}
 			reply, err := p.decideNext()
@@ -214,6 +217,12 @@ func (st *StepState) failure() *agent.Error {
 	return nil
 }
 
+// beyondLimit reports whether the step was refused by max_steps, which ends the
+// run also where failures go to the scheduler (C-07).
+func (st *StepState) beyondLimit() bool {
+	return st.refusal != nil && st.refusal.Reason == agent.ReasonMaxIterations
+}
+
 // cause is the error that a context's end means for the run.
 func (p *process) cause(ctx context.Context) error {
 	cause := context.Cause(ctx)
@@ -232,7 +241,7 @@ func (p *process) cause(ctx context.Context) error {
 
 // decideNext asks the scheduler and records its answer.
 func (p *process) decideNext() (*teamv1.Reply, error) {
-	d, err := p.cfg.Scheduler.Next(&p.State)
+	d, err := p.next()
 	if err != nil {
 		return nil, p.schedulerError(err)
 	}
@@ -254,6 +263,17 @@ func (p *process) decideNext() (*teamv1.Reply, error) {
 		return nil, p.ask(&d)
 	}
 	return nil, nil
+}
+
+// next asks the scheduler. Its panic is its error: the steps that run get their ends.
+func (p *process) next() (d Decision, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "the scheduler of team %q crashed", p.cfg.ID).
+				Because(agent.Panicked(p.cfg.Log, p.cfg.ID, r))
+		}
+	}()
+	return p.cfg.Scheduler.Next(&p.State)
 }
 
 // schedulerError is the error of a scheduler as the run's (R-000-25).

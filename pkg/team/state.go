@@ -30,7 +30,7 @@ type fold struct {
 	recorded []*teamv1.Event          // what the call began with, to resolve references
 	texts    map[int64]*a2av1.Message // by sequence; what this scope has seen live
 	places   map[*a2av1.Message]int64 // the same, by message
-	failed   *agent.Error             // the first failure of a member
+	failed   *agent.Error             // the failure that ends the run
 }
 
 // batch is a decision and its steps.
@@ -305,7 +305,7 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 		f.saw(st.seq, st.Message)
 	}
 	st.recorded, st.asked, st.waiting = nil, nil, time.Time{}
-	if f.failed == nil {
+	if f.failed == nil && (!f.Team.ReportErrors || st.beyondLimit()) {
 		f.failed = st.failure()
 	}
 	for f.done < len(f.Steps) && f.Steps[f.done].Done {

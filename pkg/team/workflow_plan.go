@@ -15,6 +15,7 @@ import (
 type node struct {
 	WorkflowStep
 	path      string // in the configuration
+	group     *node  // that it stands in
 	place     int
 	after     []int        // right before it
 	before    []int        // right after it
@@ -46,6 +47,14 @@ func (n *node) subject() string {
 	return fmt.Sprintf("step %q", n.ID)
 }
 
+// outermost is the group whose after holds for the step, else the step itself.
+func (n *node) outermost() *node {
+	for n.group != nil {
+		n = n.group
+	}
+	return n
+}
+
 var stepID = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$`)
 
 // planner turns the steps of a configuration into nodes.
@@ -64,7 +73,7 @@ func NewWorkflow(c WorkflowConfig) (*Workflow, error) {
 	if len(c.Steps) == 0 {
 		p.faults.addf("steps", "workflow", "has no steps")
 	}
-	p.flatten("steps", c.Steps, nil)
+	p.flatten("steps", c.Steps, nil, nil)
 	p.link()
 	if cycle := p.order(); cycle != nil {
 		p.faults.addf(p.nodes[p.index[cycle[0]]].path+".after", "workflow",
@@ -86,10 +95,10 @@ func NewWorkflow(c WorkflowConfig) (*Workflow, error) {
 }
 
 // flatten lists the steps, those of groups in the group's place. It returns their ids.
-func (p *planner) flatten(path string, steps []WorkflowStep, after []string) []string {
+func (p *planner) flatten(path string, steps []WorkflowStep, group *node, after []string) []string {
 	var ids []string
 	for i, s := range steps {
-		n := &node{WorkflowStep: s, path: fmt.Sprintf("%s[%d]", path, i), place: len(p.nodes)}
+		n := &node{WorkflowStep: s, path: fmt.Sprintf("%s[%d]", path, i), group: group, place: len(p.nodes)}
 		p.register(n)
 		if after != nil {
 			if len(s.After) > 0 {
@@ -117,7 +126,7 @@ func (p *planner) group(n *node) []string {
 	if after == nil {
 		after = []string{}
 	}
-	ids := p.flatten(n.path+".parallel", own.Parallel, after)
+	ids := p.flatten(n.path+".parallel", own.Parallel, n, after)
 	if own.ID != "" {
 		p.groups[own.ID] = ids
 	}
@@ -134,7 +143,7 @@ func (p *planner) register(n *node) {
 		p.faults.addf(n.path+".id", n.subject(), "has no id")
 		return
 	case !stepID.MatchString(n.ID):
-		p.faults.addf(n.path+".id", n.subject(), "the id may have letters, digits, _ and -, at most 63")
+		p.faults.addf(n.path+".id", n.subject(), "the id may have letters, digits, _ and -, at most 63, and begins with no -")
 	case used:
 		p.faults.addf(n.path+".id", n.subject(), "this id is used twice, first in %s; give each step one of its own", first)
 		return
@@ -147,7 +156,7 @@ func (p *planner) register(n *node) {
 
 // link finds the steps that come right before each step.
 func (p *planner) link() {
-	known := sortedKeys(p.paths)
+	told := map[string]bool{} // places of faults: the after of a group is that of each of its steps
 	for _, n := range p.nodes {
 		n.ancestors = map[int]bool{}
 		for i, id := range n.After {
@@ -155,8 +164,8 @@ func (p *planner) link() {
 			if _, ok := p.index[id]; ok {
 				ids = []string{id}
 			}
-			if ids == nil {
-				p.faults.add(fmt.Sprintf("%s.after[%d]", n.path, i), n.subject(), unknownName(0, id, known, "runs after %q, which is no step", id))
+			if from := n.outermost(); ids == nil {
+				p.unknownAfter(from, fmt.Sprintf("%s.after[%d]", from.path, i), id, told)
 			}
 			for _, id := range ids {
 				if at, ok := p.index[id]; ok && !slices.Contains(n.after, at) {
@@ -171,6 +180,19 @@ func (p *planner) link() {
 			p.nodes[i].before = append(p.nodes[i].before, n.place)
 		}
 	}
+}
+
+// unknownAfter reports a name in after that no step has. What the step could
+// come after is any other one.
+func (p *planner) unknownAfter(n *node, place, id string, told map[string]bool) {
+	if told[place] {
+		return
+	}
+	told[place] = true
+	known := slices.DeleteFunc(sortedKeys(p.paths), func(other string) bool {
+		return p.paths[other] == n.path || strings.HasPrefix(p.paths[other], n.path+".")
+	})
+	p.faults.add(place, n.subject(), unknownName(0, id, known, "runs after %q, which is no step", id))
 }
 
 // order computes waves and ancestors. It returns the ids of a cycle, if there is

@@ -500,10 +500,10 @@ func TestNewWorkflow_Faults(t *testing.T) {
 	want := []string{
 		`steps[1].id step "draft": this id is used twice, first in steps[0]; give each step one of its own`,
 		`steps[2].id steps[2]: has no id`,
-		`steps[3].id step "a b": the id may have letters, digits, _ and -, at most 63`,
+		`steps[3].id step "a b": the id may have letters, digits, _ and -, at most 63, and begins with no -`,
 		`steps[11] step "group": is a group: beside parallel it has only id and after; the rest belongs to its steps`,
 		`steps[11].parallel[0].after step "in": stands in a group: its after is the group's`,
-		`steps[4].after[0] step "score": runs after "drft", which is no step; known here: a b, ask, both, draft, fix, group, in, late, many, nobody, score`,
+		`steps[4].after[0] step "score": runs after "drft", which is no step; known here: a b, ask, both, draft, fix, group, in, late, many, nobody`,
 		`steps[0].quorum step "draft": belongs to join: QUORUM`,
 		`steps[4].join step "score": is "SOME"; known are ALL, ANY, QUORUM`,
 		`steps[5].repeat.max step "fix": is -1; it must be at least 1, or left out for 3`,

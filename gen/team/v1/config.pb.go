@@ -1327,7 +1327,7 @@ type TeamConfig struct {
 	Coordinator *CoordinatorConfig `protobuf:"bytes,6,opt,name=coordinator,proto3" json:"coordinator,omitempty"`
 	// Members hand over to each other.
 	Swarm *SwarmConfig `protobuf:"bytes,7,opt,name=swarm,proto3" json:"swarm,omitempty"`
-	// Limits of one run.
+	// Limits of one run: max_steps, max_parallel, max_depth, timeout, member_timeout, retry.
 	Limits        *Limits `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2373,7 +2373,11 @@ type ServerSettings struct {
 	// Where tasks are kept: memory:
 	Store string `protobuf:"bytes,4,opt,name=store,proto3" json:"store,omitempty"`
 	// Who may call.
-	Auth          *AuthConfig `protobuf:"bytes,5,opt,name=auth,proto3" json:"auth,omitempty"`
+	Auth *AuthConfig `protobuf:"bytes,5,opt,name=auth,proto3" json:"auth,omitempty"`
+	// Base URL by which others reach http, for cards; unset is the address listened on.
+	PublicUrl string `protobuf:"bytes,6,opt,name=public_url,json=publicUrl,proto3" json:"public_url,omitempty"`
+	// HOST:PORT by which others reach grpc, for cards; unset is the address listened on.
+	PublicGrpc    string `protobuf:"bytes,7,opt,name=public_grpc,json=publicGrpc,proto3" json:"public_grpc,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2441,6 +2445,20 @@ func (x *ServerSettings) GetAuth() *AuthConfig {
 		return x.Auth
 	}
 	return nil
+}
+
+func (x *ServerSettings) GetPublicUrl() string {
+	if x != nil {
+		return x.PublicUrl
+	}
+	return ""
+}
+
+func (x *ServerSettings) GetPublicGrpc() string {
+	if x != nil {
+		return x.PublicGrpc
+	}
+	return ""
 }
 
 // AuthConfig is who may call. Without it everybody who reaches the server may.
@@ -2675,13 +2693,14 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\ttool.kind\x12=the tool does not say what it is; tools are not supported yet\x1a\rhas(this.mcp)\"5\n" +
 	"\aMcpTool\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\tR\acommand\x12\x10\n" +
-	"\x03url\x18\x02 \x01(\tR\x03url\"\xad\b\n" +
+	"\x03url\x18\x02 \x01(\tR\x03url\"\x97\t\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
 	"\x05model\x18\x03 \x01(\tR\x05model\x12\"\n" +
-	"\finstructions\x18\x04 \x01(\tR\finstructions\x12&\n" +
-	"\x06skills\x18\x05 \x03(\v2\x0e.team.v1.SkillR\x06skills\x12\x14\n" +
+	"\finstructions\x18\x04 \x01(\tR\finstructions\x12\x8f\x01\n" +
+	"\x06skills\x18\x05 \x03(\v2\x0e.team.v1.SkillBg\xbaHd\x92\x01a\"_\xba\x01\\\n" +
+	"\bskill.id\x12Aa skill needs an id; add id: a word for it, for example summarize\x1a\rthis.id != ''R\x06skills\x12\x14\n" +
 	"\x05tools\x18\x06 \x03(\tR\x05tools\x12{\n" +
 	"\routput_schema\x18\a \x01(\tBV\xbaHS\xba\x01P\n" +
 	"\x13agent.output_schema\x12-output_schema is not supported yet; remove it\x1a\n" +
@@ -2836,10 +2855,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10DEFAULT_REACTION\x10\x00\x12\b\n" +
 	"\x04FAIL\x10\x01\x12\x14\n" +
 	"\x10CONTINUE_PARTIAL\x10\x02\x12\x14\n" +
-	"\x10REPORT_TO_LEADER\x10\x03\"\xba\v\n" +
-	"\fWorkflowStep\x12\x9e\x01\n" +
-	"\x02id\x18\x01 \x01(\tB\x8d\x01\xbaH\x89\x01\xba\x01\x85\x01\n" +
-	"\astep.id\x12Ethis cannot be the id of a step; use 1 to 64 letters, digits, _ and -\x1a3this == '' || this.matches('^[A-Za-z0-9_-]{1,64}$')R\x02id\x12\x14\n" +
+	"\x10REPORT_TO_LEADER\x10\x03\"\xdb\v\n" +
+	"\fWorkflowStep\x12\xbf\x01\n" +
+	"\x02id\x18\x01 \x01(\tB\xae\x01\xbaH\xaa\x01\xba\x01\xa6\x01\n" +
+	"\astep.id\x12Zthis cannot be the id of a step; use 1 to 63 letters, digits, _ and -, not starting with -\x1a?this == '' || this.matches('^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$')R\x02id\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04task\x18\x03 \x01(\tR\x04task\x12\x14\n" +
 	"\x05after\x18\x04 \x03(\tR\x05after\x12\x80\x01\n" +
@@ -2897,7 +2916,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\vSwarmConfig\x12!\n" +
 	"\fentry_member\x18\x01 \x01(\tR\ventryMember\x129\n" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01B\x19\n" +
-	"\x17_cross_request_transfer\"\xff\x04\n" +
+	"\x17_cross_request_transfer\"\xbd\b\n" +
 	"\x0eServerSettings\x12\x8e\x01\n" +
 	"\x04http\x18\x01 \x01(\tBz\xbaHw\xba\x01t\n" +
 	"\vserver.http\x122http must be HOST:PORT; for example 127.0.0.1:8080\x1a1this == '' || this.matches('^[^/ ]*:[0-9]{1,5}$')R\x04http\x12\x8f\x01\n" +
@@ -2906,7 +2925,13 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rdefault_agent\x18\x03 \x01(\tR\fdefaultAgent\x12\xfb\x01\n" +
 	"\x05store\x18\x04 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\fserver.store\x1a\xcb\x01this in ['', 'memory:'] ? '' : this.startsWith('sqlite:') || this.startsWith('postgres:') || this.startsWith('postgresql:') ? 'this store is not supported yet; use memory:' : 'unknown store; use memory:'R\x05store\x12'\n" +
-	"\x04auth\x18\x05 \x01(\v2\x13.team.v1.AuthConfigR\x04auth\"\xa4\x01\n" +
+	"\x04auth\x18\x05 \x01(\v2\x13.team.v1.AuthConfigR\x04auth\x12\xfb\x01\n" +
+	"\n" +
+	"public_url\x18\x06 \x01(\tB\xdb\x01\xbaH\xd7\x01\xba\x01\xd3\x01\n" +
+	"\x11server.public_url\x12hpublic_url must be an http or https address without a slash at its end; for example https://team.example\x1aTthis == '' || (this.matches('^https?://[^/?#@ ]+(/[^?#]*[^/?#])?$') && this.isUri())R\tpublicUrl\x12\xbd\x01\n" +
+	"\vpublic_grpc\x18\a \x01(\tB\x9b\x01\xbaH\x97\x01\xba\x01\x93\x01\n" +
+	"\x12server.public_grpc\x12;public_grpc must be HOST:PORT; for example team.example:443\x1a@this == '' || (this.isHostAndPort(true) && !this.endsWith(':0'))R\n" +
+	"publicGrpc\"\xa4\x01\n" +
 	"\n" +
 	"AuthConfig\x12*\n" +
 	"\bapi_keys\x18\x01 \x03(\v2\x0f.team.v1.ApiKeyR\aapiKeys\x12j\n" +
