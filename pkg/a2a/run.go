@@ -120,6 +120,7 @@ func (d *drive) note(ev *teamv1.Event) {
 				return
 			}
 			d.run.Cancel(ev.GetScope())
+			d.resume(ev.GetTime().AsTime())
 		}
 	case *teamv1.Event_Asked:
 		if d.questions == nil {
@@ -170,15 +171,15 @@ func (d *drive) forget(scope string) {
 
 // serve drives the agent until there is nothing to do without people.
 func (d *drive) serve(ctx context.Context) (Park, error) {
-	if err := d.begin(ctx); err != nil {
+	if err := d.begin(ctx); broke(err) {
 		return Park{}, err
 	}
 	for {
 		took, err := d.takeInputs(ctx)
-		if err != nil {
+		if broke(err) {
 			return Park{}, err
 		}
-		if !d.waiting.IsZero() && !took && !d.canceled {
+		if !d.waiting.IsZero() && !took && !d.canceled && err == nil {
 			return d.park(), nil
 		}
 		if d.lapsed {
@@ -194,11 +195,15 @@ func (d *drive) serve(ctx context.Context) (Park, error) {
 		if d.reply != nil || err != nil || len(d.questions) == 0 {
 			return Park{Done: true}, d.finish(ctx, err)
 		}
-		if err := d.wait(ctx); err != nil {
+		if err := d.wait(ctx); broke(err) {
 			return Park{}, err
 		}
 	}
 }
+
+// broke reports whether an error of the journal ends the drive at once. A journal
+// that is full still takes the ends of what is open.
+func broke(err error) bool { return err != nil && !errors.Is(err, ErrLimit) }
 
 // errJournal marks errors of the journal.
 var errJournal = errors.New("journal")
@@ -232,8 +237,10 @@ func (d *drive) append(ctx context.Context, events ...*teamv1.Event) error {
 
 // journalError stops everything that works for the run: nothing more can be recorded.
 func (d *drive) journalError(err error) error {
-	if errors.Is(err, ErrLimit) {
-		return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonJournalLimit, "the run has put more on record than it may").Because(err)
+	if errors.Is(err, ErrLimit) { // open steps still get their ends
+		err = agent.Errorf(agent.CodeResourceExhausted, agent.ReasonJournalLimit, "the run has put more on record than it may").Because(err)
+		d.cancel(err)
+		return err
 	}
 	err = fmt.Errorf("%w of %s: %w", errJournal, d.claim.Root, err)
 	d.broken.CompareAndSwap(nil, &err)
@@ -241,9 +248,14 @@ func (d *drive) journalError(err error) error {
 	return err
 }
 
-// commit is the run's barrier before effects.
+// commit is the run's barrier before effects. A work that has ended has none, and
+// a wait that ended with it is no fault of the journal.
 func (d *drive) commit(ctx context.Context) error {
-	if err := d.claim.Journal.Commit(ctx); err != nil {
+	err := d.claim.Journal.Commit(ctx)
+	switch {
+	case ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())):
+		return context.Cause(ctx)
+	case err != nil:
 		return d.journalError(err)
 	}
 	return nil
@@ -258,7 +270,7 @@ func (d *drive) takeInputs(ctx context.Context) (bool, error) {
 	}
 	took := false
 	for _, in := range rows {
-		ev := d.inboundEvent(in)
+		ev := d.inboundEvent(in, d.hasWaited())
 		if ev == nil {
 			continue
 		}
@@ -272,8 +284,9 @@ func (d *drive) takeInputs(ctx context.Context) (bool, error) {
 	return took || expired, err
 }
 
-// inboundEvent is the event that consumes an inbox row.
-func (d *drive) inboundEvent(in *teamv1.Inbound) *teamv1.Event {
+// inboundEvent is the event that consumes an inbox row; waited is how long the
+// run had waited for it.
+func (d *drive) inboundEvent(in *teamv1.Inbound, waited *durationpb.Duration) *teamv1.Event {
 	ev := d.event(in.GetScope(), &teamv1.Event{})
 	switch k := in.GetKind().(type) {
 	case *teamv1.Inbound_Received:
@@ -285,17 +298,24 @@ func (d *drive) inboundEvent(in *teamv1.Inbound) *teamv1.Event {
 			ev.Kind = &teamv1.Event_Received{Received: &teamv1.Received{Message: k.Answered.GetMessage(), TooLate: true, Inbound: in.GetN()}}
 			return ev
 		}
-		if !d.waiting.IsZero() {
-			k.Answered.Waited = durationpb.New(d.run.Now().Sub(d.waiting))
-		}
+		k.Answered.Waited = waited
 		ev.Kind = &teamv1.Event_Answered{Answered: k.Answered}
 	case *teamv1.Inbound_Commanded:
 		k.Commanded.Inbound = in.GetN()
+		k.Commanded.Waited = waited
 		ev.Kind = &teamv1.Event_Commanded{Commanded: k.Commanded}
 	default:
 		return nil
 	}
 	return ev
+}
+
+// hasWaited is how long the run has been waiting for people; nil when it is not.
+func (d *drive) hasWaited() *durationpb.Duration {
+	if d.waiting.IsZero() {
+		return nil
+	}
+	return durationpb.New(d.run.Now().Sub(d.waiting))
 }
 
 // expire ends questions whose time ran out.
@@ -335,6 +355,9 @@ func (d *drive) process(ctx context.Context) error {
 	defer wg.Wait()
 	defer stopWatch()
 	err = d.drain(ctx, a)
+	if err == nil && d.reply == nil && ctx.Err() != nil {
+		err = d.drain(ctx, a) // it parked as its time ended: what is open gets its end
+	}
 	if cause := context.Cause(ctx); errors.Is(cause, agent.ErrCanceled) {
 		d.reply = nil // what came after the cancel does not count
 		return cause
@@ -375,9 +398,9 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 			continue
 		}
 		appending = true
-		aerr = d.append(ctx, ev)
+		aerr = d.append(context.WithoutCancel(ctx), ev)
 		appending = false
-		if aerr != nil {
+		if broke(aerr) {
 			return aerr
 		}
 	}
@@ -427,7 +450,7 @@ func (d *drive) hand(ctx context.Context, in *teamv1.Inbound) {
 		return
 	}
 	d.markSeen(in.GetN())
-	if err := d.claim.Journal.Append(ctx, d.inboundEvent(in)); err != nil {
+	if err := d.claim.Journal.Append(context.WithoutCancel(ctx), d.inboundEvent(in, nil)); err != nil {
 		_ = d.journalError(err) // the agent's next event meets the same error
 		return
 	}
@@ -502,13 +525,13 @@ func (d *drive) tooLate(ctx context.Context) error {
 		return d.journalError(err)
 	}
 	for _, in := range rows {
-		ev := d.inboundEvent(in)
+		ev := d.inboundEvent(in, nil)
 		if m := in.GetAnswered().GetMessage(); m != nil {
 			ev.Kind = &teamv1.Event_Received{Received: &teamv1.Received{Message: m, TooLate: true, Inbound: in.GetN()}}
 		} else if r := ev.GetReceived(); r != nil {
 			r.TooLate = true
 		}
-		if err := d.append(ctx, ev); err != nil {
+		if err := d.append(ctx, ev); broke(err) {
 			return err
 		}
 	}

@@ -119,17 +119,30 @@ func (r *Run) Listen(scope string) *Listener {
 	return l
 }
 
-// Close ends the listening. What was not taken stays in the run's inbox.
+// Close ends the listening. What was not taken goes to the next live loop above,
+// or stays in the run's inbox.
 func (l *Listener) Close() {
 	l.run.mu.Lock()
 	defer l.run.mu.Unlock()
 	if l.run.listeners[l.scope] == l {
 		delete(l.run.listeners, l.scope)
 	}
+	for _, in := range l.in {
+		l.run.deliver(in)
+	}
+	l.in = nil
 }
 
 // Wake receives when there may be something to take.
 func (l *Listener) Wake() <-chan struct{} { return l.wake }
+
+// poke leaves one signal.
+func (l *Listener) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
 
 // Take returns what has arrived since the last call, in order. The loop records
 // each one with an event that names its inbox row.
@@ -146,6 +159,11 @@ func (l *Listener) Take() []*teamv1.Inbound {
 func (r *Run) Deliver(in *teamv1.Inbound) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.deliver(in)
+}
+
+// deliver is Deliver; the caller holds mu.
+func (r *Run) deliver(in *teamv1.Inbound) bool {
 	scope := in.GetScope()
 	if in.GetReceived() == nil {
 		if scope == "" {
@@ -156,10 +174,7 @@ func (r *Run) Deliver(in *teamv1.Inbound) bool {
 	for {
 		if l, ok := r.listeners[scope]; ok {
 			l.in = append(l.in, in)
-			select {
-			case l.wake <- struct{}{}:
-			default:
-			}
+			l.poke()
 			return true
 		}
 		if scope == "" {
@@ -188,7 +203,8 @@ func (r *Run) Cancellable(scope string, cancel context.CancelCauseFunc) func() {
 	}
 }
 
-// Cancel ends the step of scope with cause ErrCanceled, now or when it starts.
+// Cancel ends the step of scope with cause ErrCanceled: at once, also one that
+// waits for people, or when it would start.
 func (r *Run) Cancel(scope string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -199,13 +215,23 @@ func (r *Run) Cancel(scope string) {
 	if cancel, ok := r.cancels[scope]; ok {
 		cancel(ErrCanceled)
 	}
+	for above, l := range r.listeners {
+		if Within(scope, above) {
+			l.poke()
+		}
+	}
 }
 
-// Canceled reports whether Cancel was called for scope.
+// Canceled reports whether Cancel was called for scope or one above it.
 func (r *Run) Canceled(scope string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.canceled[scope]
+	for ; scope != ""; scope = Parent(scope) {
+		if r.canceled[scope] {
+			return true
+		}
+	}
+	return false
 }
 
 // Scope returns the scope of step id in parent.

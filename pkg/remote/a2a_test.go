@@ -2,9 +2,11 @@ package remote_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -15,6 +17,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/fakeagent"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/remote"
@@ -328,16 +331,17 @@ func TestA2AConfigIsChecked(t *testing.T) {
 // again, although Info still tells that it could not.
 func TestA2APeerThatIsBack(t *testing.T) {
 	f := fakeagent.New(t, fakeagent.Config{Default: fakeagent.Turn{Text: "done"}})
-	down := errors.New("down")
 	var up atomic.Bool
-	a := newA2A(t, f, func(c *remote.A2AConfig) {
-		c.Egress.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-			if !up.Load() {
-				return nil, down
-			}
-			return (&net.Dialer{}).DialContext(ctx, network, address)
+	out, err := egress.New(egress.Config{Allow: func(context.Context, netip.AddrPort) error {
+		if !up.Load() {
+			return errors.New("down")
 		}
-	})
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newA2A(t, f, func(c *remote.A2AConfig) { c.Egress = out })
 	if _, err := a.Info(t.Context()); !asError(t, err).Retry {
 		t.Fatalf("while it is down: %v", err)
 	}

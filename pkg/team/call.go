@@ -23,6 +23,7 @@ type work struct {
 	prompt    *agent.ModelRequest
 	arguments string
 	recorded  []*teamv1.Event
+	asked     questions
 	attempts  int32
 	failures  int64
 	open      bool
@@ -77,7 +78,7 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 		case errors.Is(res.err, errStopped):
 			return errStopped
 		case res.err == nil && res.parked:
-			return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: openQuestions(w.recorded)}}}))
+			return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: w.asked.ids()}}}))
 		case res.err == nil:
 			return p.emitEnd(w, emit, p.endOf(w, res.reply))
 		case sctx.Err() == nil && p.mayRetry(w, ex, res.err):
@@ -131,7 +132,7 @@ func (p *process) retry(w *work, ex *executor, emit emitter, err error) error {
 	w.open = false
 	if e.Fresh {
 		w.failures++
-		w.recorded = nil
+		w.recorded, w.asked = nil, nil
 	}
 	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Retried{Retried: &teamv1.Retried{
 		Attempt: w.attempts, Error: e.Proto(), Fresh: e.Fresh, NotBefore: timestamppb.New(w.notBefore),
@@ -250,24 +251,4 @@ func (p *process) stepEvent(w *work, ev *teamv1.Event) *teamv1.Event {
 		ev.Agent += "/" + w.step.GetMember()
 	}
 	return ev
-}
-
-// openQuestions returns the questions on record that nobody has answered.
-func openQuestions(recorded []*teamv1.Event) []string {
-	var open []string
-	for _, ev := range recorded {
-		switch k := ev.GetKind().(type) {
-		case *teamv1.Event_Asked:
-			open = append(open, k.Asked.GetQuestion())
-		case *teamv1.Event_Answered:
-			for i, q := range open {
-				if q == k.Answered.GetQuestion() {
-					open = append(open[:i], open[i+1:]...)
-					break
-				}
-			}
-		default:
-		}
-	}
-	return open
 }

@@ -3,6 +3,7 @@ package team
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -32,14 +33,14 @@ func (p *process) dispatch(ctx context.Context) (progressed bool, err error) {
 		if _, busy := p.running[p.index(st)]; busy {
 			continue
 		}
-		settled, err := p.settleAlone(st)
+		settled, err := p.settleAlone(ctx, st)
 		switch {
 		case err != nil:
 			return false, err
 		case settled:
 			p.waits = false
 			return true, nil
-		case st.parked():
+		case p.parked(st):
 			parked = true
 		case ctx.Err() == nil:
 			ready = append(ready, st)
@@ -70,10 +71,12 @@ func (p *process) index(st *StepState) int {
 }
 
 // settleAlone does for a step what needs no work: a refusal, a question to
-// people, the end of a question.
-func (p *process) settleAlone(st *StepState) (bool, error) {
-	w := &work{step: st.Step, scope: p.prefix + st.Step.GetId()}
+// people, the end of a question, a cancel.
+func (p *process) settleAlone(ctx context.Context, st *StepState) (bool, error) {
+	w := &work{step: st.Step, scope: st.scope}
 	switch {
+	case p.run.Canceled(st.scope):
+		return true, p.abandon(ctx, st)
 	case st.refusal != nil:
 		outcome := teamv1.Outcome_OUTCOME_REJECTED
 		if r := st.Step.GetRefusal(); r != nil {
@@ -96,7 +99,7 @@ func (p *process) settleAlone(st *StepState) (bool, error) {
 }
 
 func (p *process) emitWaiting(w *work, st *StepState) error {
-	return p.pass(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: openQuestions(st.recorded)}}}))
+	return p.pass(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: st.asked.ids()}}}))
 }
 
 // askPeople puts a human step's question on record.
@@ -195,6 +198,9 @@ func (p *process) closeSteps(ctx context.Context) error {
 		}
 	}
 	for _, st := range p.Open() {
+		if st.attempts == 0 {
+			continue // it never began
+		}
 		if err := p.abandon(ctx, st); err != nil {
 			return err
 		}
@@ -203,12 +209,12 @@ func (p *process) closeSteps(ctx context.Context) error {
 }
 
 // abandon ends an open step that nothing works on. A member with something open
-// of its own, steps or a task of a remote peer, is called once more with the
+// of its own, steps or a task of a remote peer, is called once more with an
 // ended context, so that it closes that.
 func (p *process) abandon(ctx context.Context, st *StepState) error {
-	if st.attempts == 0 {
-		return nil
-	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	cancel(agent.ErrCanceled)
 	w := p.workOf(st)
 	if st.member() && slices.ContainsFunc(st.recorded, func(ev *teamv1.Event) bool { return ev.GetBound() != nil || ev.GetStarted() != nil }) {
 		if ex, err := p.executor(ctx, w, p.pass); err == nil {
@@ -223,8 +229,8 @@ func (p *process) abandon(ctx context.Context, st *StepState) error {
 // workOf copies what call needs of a step.
 func (p *process) workOf(st *StepState) *work {
 	w := &work{
-		step: st.Step, index: p.index(st), scope: p.prefix + st.Step.GetId(), input: st.input,
-		recorded: st.recorded, attempts: st.attempts, failures: st.failures, open: st.open,
+		step: st.Step, index: p.index(st), scope: st.scope, input: st.input,
+		recorded: st.recorded, asked: maps.Clone(st.asked), attempts: st.attempts, failures: st.failures, open: st.open,
 		deadline: st.deadline, notBefore: st.notBefore,
 	}
 	switch st.Step.GetKind() {

@@ -115,7 +115,7 @@ func (p *process) delegate(ctx context.Context, w *work, a agent.Agent, emit emi
 		return res
 	case ctx.Err() != nil:
 		return result{err: context.Cause(ctx)}
-	case len(openQuestions(w.recorded)) > 0:
+	case len(w.asked) > 0:
 		return result{parked: true}
 	}
 	return result{err: agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
@@ -125,6 +125,7 @@ func (p *process) delegate(ctx context.Context, w *work, a agent.Agent, emit emi
 // keep adds what the next attempt of the same effect needs to know, and what
 // tells whether the member has parked.
 func keep(w *work, ev *teamv1.Event) {
+	w.asked.follow(ev)
 	switch ev.GetKind().(type) {
 	case *teamv1.Event_Asked, *teamv1.Event_Answered, *teamv1.Event_Bound:
 		w.recorded = append(slices.Clip(w.recorded), ev)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -108,17 +109,14 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 		if ctx.Err() != nil && len(p.running) == 0 {
 			return nil, p.cause(ctx)
 		}
-		if p.asked != "" {
+		if p.asked != "" && len(p.running) == 0 {
 			return nil, nil
 		}
 		if err := p.takeInputs(); err != nil {
 			return nil, err
 		}
 		if p.mayDecide() {
-			if p.final != nil {
-				return p.reply(p.final), nil
-			}
-			if p.failed != nil {
+			if p.failed != nil && p.final == nil {
 				return nil, p.failed
 			}
 			reply, err := p.decideNext()
@@ -190,7 +188,7 @@ var errTeamTimeout = agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeou
 // mayDecide reports whether the scheduler is to be asked: nothing is open but
 // asynchronous steps, and it does not wait for those.
 func (p *process) mayDecide() bool {
-	if p.waits {
+	if p.waits || p.asked != "" {
 		return false
 	}
 	for _, st := range p.Open() {
@@ -239,30 +237,38 @@ func (p *process) cause(ctx context.Context) error {
 	return cause
 }
 
-// decideNext asks the scheduler and records its answer.
+// decideNext asks the scheduler, unless its last word is on record already, and
+// does what it says.
 func (p *process) decideNext() (*teamv1.Reply, error) {
+	if p.final == nil && p.asks == nil {
+		if err := p.decideAnew(); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case p.final != nil:
+		return p.reply(p.final), nil
+	case p.asks != nil:
+		return nil, p.ask(p.asks)
+	}
+	return nil, nil
+}
+
+// decideAnew asks the scheduler and records its answer.
+func (p *process) decideAnew() error {
 	d, err := p.next()
 	if err != nil {
-		return nil, p.schedulerError(err)
+		return p.schedulerError(err)
 	}
 	if len(d.Steps) == 0 && d.Reply == nil && d.Ask == nil {
 		if len(p.Open()) > 0 {
 			p.waits = true
-			return nil, nil
+			return nil
 		}
-		return nil, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
+		return agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q ended without a response: no member has answered", p.cfg.ID)
 	}
-	if err := p.emit("", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: p.record(&d)}}); err != nil {
-		return nil, err
-	}
-	switch {
-	case d.Reply != nil:
-		return p.reply(&d), nil
-	case d.Ask != nil:
-		return nil, p.ask(&d)
-	}
-	return nil, nil
+	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: p.record(&d)}})
 }
 
 // next asks the scheduler. Its panic is its error: the steps that run get their ends.
@@ -317,10 +323,10 @@ func (p *process) record(d *Decision) *teamv1.Decided {
 }
 
 // reply is the last event of the sequence.
-func (p *process) reply(d *Decision) *teamv1.Reply {
-	r := &teamv1.Reply{Result: &teamv1.Reply_Message{Message: d.Reply}, Spent: p.spent()}
-	r.Ref = p.refer(d.Reply).GetRef()
-	if len(d.Reply.GetParts()) == 0 || agent.Text(d.Reply) == "" && onlyText(d.Reply) {
+func (p *process) reply(m *a2av1.Message) *teamv1.Reply {
+	r := &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}, Spent: p.spent()}
+	r.Ref = p.refer(m).GetRef()
+	if len(m.GetParts()) == 0 || agent.Text(m) == "" && onlyText(m) {
 		r.Outcome = teamv1.Outcome_OUTCOME_EMPTY
 	}
 	return r
@@ -359,9 +365,9 @@ func addSpent(a, b *teamv1.Spent) *teamv1.Spent {
 }
 
 // ask puts the scheduler's own question on record; the sequence then ends.
-func (p *process) ask(d *Decision) error {
+func (p *process) ask(m *a2av1.Message) error {
 	q := &teamv1.Asked{
-		Question: p.run.ID(p.Scope, "question", int64(len(p.Steps))), Kind: teamv1.Asked_KIND_INPUT, Message: d.Ask,
+		Question: p.run.ID(p.Scope, "question", p.questions+1), Kind: teamv1.Asked_KIND_INPUT, Message: m,
 		Expires: timestamppb.New(p.run.Now().Add(defaultQuestion)),
 	}
 	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}})
@@ -411,6 +417,10 @@ func (p *process) takeInputs() error {
 			ev.Kind = &teamv1.Event_Received{Received: k.Received}
 		case *teamv1.Inbound_Answered:
 			k.Answered.Inbound = in.GetN()
+			if !p.isOpen(k.Answered.GetQuestion()) {
+				ev.Kind = &teamv1.Event_Received{Received: &teamv1.Received{Message: k.Answered.GetMessage(), TooLate: true, Inbound: in.GetN()}}
+				break
+			}
 			p.waitedFor(in.GetScope(), k.Answered)
 			ev.Kind = &teamv1.Event_Answered{Answered: k.Answered}
 		default:
@@ -424,12 +434,16 @@ func (p *process) takeInputs() error {
 	return nil
 }
 
+// isOpen reports whether a question of a step waits for its answer.
+func (p *process) isOpen(question string) bool {
+	return slices.ContainsFunc(p.Open(), func(st *StepState) bool { return st.asked.hold([]string{question}) })
+}
+
 // waitedFor notes in an answer how long the step it is for has waited.
 func (p *process) waitedFor(scope string, a *teamv1.Answered) {
-	for _, st := range p.Steps {
-		top := p.prefix + st.Step.GetId()
-		if agent.Within(scope, top) && !st.waiting.IsZero() {
-			a.Waiter = top
+	for _, st := range p.Open() {
+		if agent.Within(scope, st.scope) && !st.waiting.IsZero() {
+			a.Waiter = st.scope
 			a.Waited = durationpb.New(p.run.Now().Sub(st.waiting))
 		}
 	}
@@ -437,13 +451,12 @@ func (p *process) waitedFor(scope string, a *teamv1.Answered) {
 
 // blocked reports whether a step waits for the answer to its own question.
 func (st *StepState) blocked() bool {
-	for _, own := range st.asked {
-		if own {
-			return true
-		}
-	}
-	return false
+	return st.asked.from(func(scope string) bool { return scope == st.scope })
 }
 
 // parked reports whether a step waits for people and was not answered since.
 func (st *StepState) parked() bool { return !st.waiting.IsZero() || st.blocked() }
+
+// parked reports whether there is nothing to do for a step but wait for people:
+// one that waits for a canceled scope goes on.
+func (p *process) parked(st *StepState) bool { return st.parked() && !st.asked.from(p.run.Canceled) }

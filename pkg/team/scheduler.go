@@ -106,6 +106,7 @@ type StepState struct {
 	Err     *agent.Error
 	Spent   *teamv1.Spent
 
+	scope     string          // its own
 	seq       int64           // of the event that holds the message
 	input     *a2av1.Message  // resolved
 	refusal   *agent.Error    // it must not start
@@ -115,7 +116,7 @@ type StepState struct {
 	deadline  time.Time       // of the step; zero is none
 	notBefore time.Time       // of the next attempt
 	waiting   time.Time       // since when it waits for people
-	asked     map[string]bool // questions of the step and below: true = its own
+	asked     questions       // of the step and below
 	expired   bool            // its own question lapsed
 	recorded  []*teamv1.Event // of its scope and below
 }

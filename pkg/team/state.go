@@ -19,18 +19,21 @@ import (
 // replay alike.
 type fold struct {
 	State
-	root     string                   // id of the root task
-	prefix   string                   // scope and ".", or "" for the root
-	maxSteps int                      // limit of Rounds
-	visited  map[visit]bool           // handed over so far (R-000-29)
-	batches  []batch                  // decisions whose steps have not all ended
-	started  time.Time                // time of the scope's first event
-	waited   time.Duration            // how long the scope waited for people
-	asked    string                   // own open question
-	recorded []*teamv1.Event          // what the call began with, to resolve references
-	texts    map[int64]*a2av1.Message // by sequence; what this scope has seen live
-	places   map[*a2av1.Message]int64 // the same, by message
-	failed   *agent.Error             // the failure that ends the run
+	root      string                   // id of the root task
+	prefix    string                   // scope and ".", or "" for the root
+	maxSteps  int                      // limit of Rounds
+	visited   map[visit]bool           // handed over so far (R-000-29)
+	batches   []batch                  // decisions whose steps have not all ended
+	started   time.Time                // time of the scope's first event
+	waited    time.Duration            // how long the scope waited for people
+	asked     string                   // own open question
+	questions int64                    // own ones so far
+	asks      *a2av1.Message           // decided to be asked, and not yet
+	final     *a2av1.Message           // the answer that was decided on
+	recorded  []*teamv1.Event          // what the call began with, to resolve references
+	texts     map[int64]*a2av1.Message // by sequence; what this scope has seen live
+	places    map[*a2av1.Message]int64 // the same, by message
+	failed    *agent.Error             // the failure that ends the run
 }
 
 // batch is a decision and its steps.
@@ -64,6 +67,7 @@ func (f *fold) apply(ev *teamv1.Event) {
 		if ev.GetExpired().GetLimit() == agent.LimitQuestion && agent.Within(ev.GetScope(), f.Scope) {
 			f.waited += now.Sub(f.Now) // a question lapses while nothing runs
 		}
+		f.waited += ev.GetCommanded().GetWaited().AsDuration()
 		f.Now = now
 		if f.started.IsZero() {
 			f.started = f.Now
@@ -111,7 +115,8 @@ func (f *fold) applyOwn(ev *teamv1.Event) {
 			f.Received = append(f.Received, m)
 		}
 	case *teamv1.Event_Asked:
-		f.asked = k.Asked.GetQuestion()
+		f.asked, f.asks = k.Asked.GetQuestion(), nil
+		f.questions++
 	case *teamv1.Event_Answered:
 		f.wait(k.Answered)
 		if k.Answered.GetQuestion() == f.asked {
@@ -147,7 +152,7 @@ func (f *fold) decide(d *teamv1.Decided) {
 	first := len(f.Steps)
 	dispatches := false
 	for _, step := range d.GetSteps() {
-		st := &StepState{Step: step, Round: f.Rounds, input: f.resolve(step.GetInput())}
+		st := &StepState{Step: step, Round: f.Rounds, scope: f.prefix + step.GetId(), input: f.resolve(step.GetInput())}
 		if r := step.GetRefusal(); r != nil {
 			st.refusal = agent.FromProto(r.GetError())
 		} else if st.member() {
@@ -159,6 +164,10 @@ func (f *fold) decide(d *teamv1.Decided) {
 	if dispatches {
 		f.Rounds++
 	}
+	if d.GetReply() != nil {
+		f.final = f.resolve(d.GetReply())
+	}
+	f.asks = d.GetAsk()
 	if len(d.GetSteps()) > 0 {
 		f.batches = append(f.batches, batch{d, f.Steps[first:len(f.Steps):len(f.Steps)]})
 	}
@@ -202,6 +211,7 @@ func handedOver(m *a2av1.Message) string {
 
 // applyStep folds an event of a step or below it; own says that it is the step's.
 func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
+	st.asked.follow(ev)
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Started:
 		if own {
@@ -225,17 +235,13 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		f.saw(ev.GetSeq(), agent.MessageOf(f.root, ev))
 	case *teamv1.Event_Waiting:
 		if own {
-			st.waiting = ev.GetTime().AsTime()
+			if st.asked.hold(k.Waiting.GetQuestions()) { // else an answer overtook it
+				st.waiting = f.Now
+			}
 			return
 		}
-	case *teamv1.Event_Asked:
-		if st.asked == nil {
-			st.asked = map[string]bool{}
-		}
-		st.asked[k.Asked.GetQuestion()] = own
 	case *teamv1.Event_Answered:
 		f.wait(k.Answered)
-		delete(st.asked, k.Answered.GetQuestion())
 		st.resume(ev.GetTime().AsTime())
 		f.saw(ev.GetSeq(), k.Answered.GetMessage())
 		if st.Step.GetKind() == teamv1.Step_KIND_HUMAN {
@@ -243,7 +249,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		}
 	case *teamv1.Event_Expired:
 		if k.Expired.GetLimit() == agent.LimitQuestion {
-			st.resume(ev.GetTime().AsTime())
+			st.resume(f.Now)
 			st.expired = st.expired || own
 		}
 	case *teamv1.Event_Delta, *teamv1.Event_Progress, *teamv1.Event_Claimed:

@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -85,7 +85,7 @@ func human(question string) *teamv1.Step {
 	return &teamv1.Step{Kind: teamv1.Step_KIND_HUMAN, Ask: &teamv1.Ask{Question: question}}
 }
 
-// lastReply has the batches run one after the other and returns the last response.
+// batches has the batches run one after the other and returns what the first step answered.
 func batches(all ...[]*teamv1.Step) Scheduler {
 	return next(func(s *State) (Decision, error) {
 		n := 0
@@ -99,10 +99,13 @@ func batches(all ...[]*teamv1.Step) Scheduler {
 	})
 }
 
-func to(member string) *teamv1.Step { return &teamv1.Step{Kind: teamv1.Step_KIND_DELEGATE, Member: member} }
+func to(member string) *teamv1.Step {
+	return &teamv1.Step{Kind: teamv1.Step_KIND_DELEGATE, Member: member}
+}
 
-// A: the answer to a question is on record before the word that its step waits.
-func TestReview_A(t *testing.T) {
+// TestAnswer_OvertakesWaiting has the answer on record before the word that the step waits
+// for it: the step goes on all the same (events.md 3, an answer while a sibling runs).
+func TestAnswer_OvertakesWaiting(t *testing.T) {
 	w := newWorld(t)
 	reg := registry{"asker": &asker{worker{w: w, name: "asker"}}, "b": skilled("b")}
 	tm := newTeamWith(t, Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("asker"), to("b")}), Members: members("asker", "b"), Registry: reg})
@@ -118,8 +121,9 @@ func TestReview_A(t *testing.T) {
 	}
 }
 
-// B
-func TestReview_B(t *testing.T) {
+// TestListener_HandsOn closes a loop that has an input and has not taken it: the loop
+// above gets it.
+func TestListener_HandsOn(t *testing.T) {
 	run := &agent.Run{}
 	outer, inner := run.Listen(""), run.Listen("2")
 	defer outer.Close()
@@ -130,8 +134,8 @@ func TestReview_B(t *testing.T) {
 	}
 }
 
-// C: I1 in backoff
-func TestReview_C(t *testing.T) {
+// TestI1_CancelBetweenAttempts crashes between two attempts and is canceled then.
+func TestI1_CancelBetweenAttempts(t *testing.T) {
 	busy := &agent.Error{Reason: agent.ReasonUnavailable, Retry: true, Fresh: true, Message: "busy"}
 	tm := newTeam(t, registry{"a": failing("a", busy)}, inOrder("a"), "a")
 	r := newRecord()
@@ -144,37 +148,8 @@ func TestReview_C(t *testing.T) {
 	}
 }
 
-// D: question lapses: team clock stands
-func TestReview_D(t *testing.T) {
-	step := human("well?")
-	step.Timeout = durationpb.New(time.Hour)
-	done := next(func(s *State) (Decision, error) {
-		if len(s.Steps) == 0 {
-			return Decision{Steps: []*teamv1.Step{step}}, nil
-		}
-		return Decision{Reply: agent.NewMessage("nobody answered")}, nil
-	})
-	tm := newTeamWith(t, Config{ID: "root", Scheduler: done, ReportErrors: true})
-	w := newWorld(t)
-	now := time.Now()
-	w.clock = func() time.Time { return now }
-	r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return tm, nil }, Clock: w.clock}
-	claim := a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w}
-	if park, err := r.Drive(t.Context(), claim); err != nil || park.Done {
-		t.Fatal(park, err)
-	}
-	now = now.Add(2 * time.Hour)
-	if park, err := r.Drive(t.Context(), claim); err != nil || !park.Done {
-		t.Fatal(park, err)
-	}
-	if end := w.events[len(w.events)-1].GetEnded(); end.GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED {
-		t.Error(end)
-	}
-}
-
-
-// E: cancel of a child that waits
-func TestReview_E(t *testing.T) {
+// TestC_28_CancelOfAQuestion cancels a step that waits for people, at rest.
+func TestC_28_CancelOfAQuestion(t *testing.T) {
 	for _, nested := range []bool{false, true} {
 		t.Run(fmt.Sprint(nested), func(t *testing.T) {
 			reg := registry{"b": skilled("b")}
@@ -211,8 +186,8 @@ func TestReview_E(t *testing.T) {
 	}
 }
 
-// E2: while a sibling runs
-func TestReview_E2(t *testing.T) {
+// TestC_28_CancelOfAQuestionWhileASiblingRuns cancels it while another step works.
+func TestC_28_CancelOfAQuestionWhileASiblingRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w *world
 		reg := registry{"slow": &agent.Func{ID: "slow", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
@@ -246,8 +221,8 @@ func TestReview_E2(t *testing.T) {
 	})
 }
 
-// F: second answer
-func TestReview_F(t *testing.T) {
+// TestAnswer_TooLate gives two answers to one question: the first one counts.
+func TestAnswer_TooLate(t *testing.T) {
 	tm := newTeamWith(t, Config{ID: "root", Scheduler: batches([]*teamv1.Step{human("well?"), to("b")}), Members: members("b"), Registry: registry{"b": skilled("b")}})
 	r := newRecord()
 	r.process(t.Context(), tm, func(ev *teamv1.Event) bool {
@@ -271,8 +246,8 @@ func TestReview_F(t *testing.T) {
 	}
 }
 
-// G: decided reply
-func TestReview_G(t *testing.T) {
+// TestDecision_IsNotMadeAnew crashes after the last decision of an impure scheduler.
+func TestDecision_IsNotMadeAnew(t *testing.T) {
 	calls := 0
 	tm := newTeamWith(t, Config{ID: "root", Scheduler: next(func(*State) (Decision, error) {
 		calls++
@@ -286,7 +261,8 @@ func TestReview_G(t *testing.T) {
 	}
 }
 
-func TestReview_G2(t *testing.T) {
+// TestDecision_ToAskIsNotMadeAnew crashes between the decision to ask and the question.
+func TestDecision_ToAskIsNotMadeAnew(t *testing.T) {
 	calls := 0
 	tm := newTeamWith(t, Config{ID: "root", Scheduler: next(func(s *State) (Decision, error) {
 		calls++
@@ -300,8 +276,8 @@ func TestReview_G2(t *testing.T) {
 	}
 }
 
-// H: panic of a scheduler
-func TestReview_H(t *testing.T) {
+// TestR_000_25_I1_PanickingScheduler has a scheduler panic while a step runs.
+func TestR_000_25_I1_PanickingScheduler(t *testing.T) {
 	hang := &agent.Func{ID: "a", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -339,8 +315,9 @@ func (busyTool) Call(context.Context, json.RawMessage, string) (*teamv1.ToolResu
 	return nil, &agent.Error{Reason: agent.ReasonUnavailable, Retry: true, Message: "busy"}
 }
 
-// I
-func TestReview_I(t *testing.T) {
+// TestTool_FailsUnderItsDelegation has a tool fail under a policy of one attempt: the model is
+// told, the run goes on.
+func TestTool_FailsUnderItsDelegation(t *testing.T) {
 	m, err := NewModelAgent(ModelAgentConfig{ID: "modeled", Model: &fakeModel{newWorld(t)}, Tools: []agent.Tool{busyTool{}}})
 	if err != nil {
 		t.Fatal(err)
@@ -351,8 +328,8 @@ func TestReview_I(t *testing.T) {
 	}
 }
 
-// J
-func TestReview_J(t *testing.T) {
+// TestR_000_28_C_07_StepsEndEveryRun has a scheduler that gets failures itself and never stops.
+func TestR_000_28_C_07_StepsEndEveryRun(t *testing.T) {
 	tm := newTeamWith(t, Config{ID: "root", ReportErrors: true, Members: members("a"), Registry: registry{"a": skilled("a")}, Limits: &teamv1.Limits{MaxSteps: proto.Int32(3)}, Scheduler: next(func(s *State) (Decision, error) {
 		if len(s.Steps) > 50 {
 			return Decision{Reply: agent.NewMessage("endless")}, nil
@@ -365,8 +342,8 @@ func TestReview_J(t *testing.T) {
 	wantReason(t, err, agent.ReasonMaxIterations)
 }
 
-// K
-func TestReview_K(t *testing.T) {
+// TestQuestion_EachHasAnID has a scheduler ask twice in a row.
+func TestQuestion_EachHasAnID(t *testing.T) {
 	tm := newTeamWith(t, Config{ID: "root", Scheduler: next(func(s *State) (Decision, error) {
 		return Decision{Ask: agent.NewMessage("again?")}, nil
 	})})
@@ -381,29 +358,76 @@ func TestReview_K(t *testing.T) {
 	}
 }
 
-// L: a nested team's time runs out during its commit
-func TestReview_L(t *testing.T) {
-	w := newWorld(t)
-	reg := registry{"a": skilled("a")}
-	late := next(func(s *State) (Decision, error) {
-		if len(s.Steps) == 0 {
-			time.Sleep(50 * time.Millisecond)
+// slowJournal has commits that last as long as those who wait for them do.
+type slowJournal struct {
+	*world
+	slow int // which commit, from 1
+}
+
+func (j *slowJournal) Commit(ctx context.Context) error {
+	if j.slow--; j.slow == 0 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return j.world.Commit(ctx)
+}
+
+// TestCommit_EndsWithItsWork has the time of a member run out while it waits for a commit: that
+// is no fault of the journal.
+func TestCommit_EndsWithItsWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := registry{"a": skilled("a")}
+		reg["inner"] = newTeamWith(t, Config{ID: "inner", Scheduler: inOrder("a"), Registry: reg, Members: members("a")})
+		top := newTeamWith(t, Config{ID: "root", ReportErrors: true, Registry: reg, Members: []Member{{Agent: "inner", Timeout: time.Second}}, Scheduler: next(func(s *State) (Decision, error) {
+			if len(s.Steps) == 0 {
+				return delegateTo("inner"), nil
+			}
+			return Decision{Reply: agent.NewMessage("done")}, nil
+		})})
+		w := newWorld(t)
+		r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
+		park, err := r.Drive(t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: &slowJournal{w, 2}})
+		if err != nil || !park.Done || w.events[len(w.events)-1].GetEnded().GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED {
+			t.Fatal(park, err, w.events)
 		}
-		return inOrder("a").Next(s)
 	})
-	reg["inner"] = newTeamWith(t, Config{ID: "inner", Scheduler: late, Registry: reg, Members: members("a")})
-	top := newTeamWith(t, Config{ID: "root", ReportErrors: true, Registry: reg, Members: []Member{{Agent: "inner"}}, Scheduler: next(func(s *State) (Decision, error) {
-		if len(s.Steps) == 0 {
-			st := to("inner")
-			st.Timeout = durationpb.New(20 * time.Millisecond)
-			return Decision{Steps: []*teamv1.Step{st}}, nil
+}
+
+// parker is an agent that parks at the very moment it is canceled.
+type parker struct {
+	worker
+	parks func(context.Context)
+}
+
+func (k *parker) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+	return func(yield func(*teamv1.Event, error) bool) {
+		if ctx.Err() != nil {
+			yield(&teamv1.Event{Scope: "1", Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_CANCELED}}}, nil)
+			yield(nil, context.Cause(ctx))
+			return
 		}
-		return Decision{Reply: agent.NewMessage("done")}, nil
-	})})
+		yield(&teamv1.Event{Scope: "1", Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}}, nil)
+		yield(&teamv1.Event{Scope: "1", Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{Question: "q"}}}, nil)
+		k.parks(ctx)
+	}
+}
+
+// TestI1_CancelAsTheRunParks cancels a run that parks at the same moment.
+func TestI1_CancelAsTheRunParks(t *testing.T) {
+	w := newWorld(t)
+	top := &parker{worker{w: w, name: "root"}, func(ctx context.Context) {
+		w.mu.Lock()
+		w.inbox = append(w.inbox, &teamv1.Inbound{N: 1, Kind: &teamv1.Inbound_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL}}})
+		w.mu.Unlock()
+		w.wake <- struct{}{}
+		<-ctx.Done()
+	}}
 	r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
-	park, err := r.Drive(t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w})
-	if err != nil || !park.Done {
+	if park, err := r.Drive(t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w}); err != nil || !park.Done {
 		t.Fatal(park, err)
+	}
+	if bad := unended(w.events); len(bad) > 0 {
+		t.Error(bad)
 	}
 }
 
@@ -422,8 +446,9 @@ func (j *fullJournal) Append(ctx context.Context, events ...*teamv1.Event) error
 	return j.world.Append(ctx, events...)
 }
 
-// M
-func TestReview_M(t *testing.T) {
+// TestI1_FullJournal fills the journal at every event: what began gets its end, and
+// nothing begins off the record.
+func TestI1_FullJournal(t *testing.T) {
 	for limit := 3; limit < 60; limit++ {
 		w := newWorld(t)
 		top := crashTeam(t, w)
@@ -444,8 +469,9 @@ func TestReview_M(t *testing.T) {
 	}
 }
 
-// O: the scheduler asks while steps run
-func TestReview_O(t *testing.T) {
+// TestQuestion_LeavesWhatRuns has a scheduler ask while a step runs: the step is not begun
+// a second time.
+func TestQuestion_LeavesWhatRuns(t *testing.T) {
 	calls := 0
 	a := &agent.Func{ID: "a", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
 		calls++
@@ -459,6 +485,8 @@ func TestReview_O(t *testing.T) {
 			a.Async, b.Async = true, true
 			return Decision{Steps: []*teamv1.Step{a, b}}, nil
 		case !s.Steps[1].Done:
+			return Decision{}, nil
+		case s.Messages[0].GetMessageId() == "a-yes" && !s.Steps[0].Done:
 			return Decision{}, nil
 		case s.Messages[0].GetMessageId() == "a-yes":
 			return Decision{Reply: agent.NewMessage("fine")}, nil
