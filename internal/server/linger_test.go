@@ -23,7 +23,7 @@ func TestA_01_RestOfABodyIsNotAwaited(t *testing.T) {
 	for _, path := range []string{"/message:send", "/nothing/is/here", "/healthz"} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			conn, err := net.Dial("tcp", strings.TrimPrefix(target.HTTP, "http://"))
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(target.HTTP, "http://"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -240,29 +240,6 @@ func (f *Fold) attempted(scope string, n int32) {
 	}
 }
 
-// expire closes the questions of a step that nobody answered in time.
-func (f *Fold) expire(ev *teamv1.Event, e *teamv1.Expired) {
-	if e.GetLimit() == agent.LimitQuestion {
-		f.closeQuestions(ev.GetScope())
-		f.resume(ev)
-	}
-}
-
-// resume makes a task work again that waited.
-func (f *Fold) resume(ev *teamv1.Event) {
-	if interrupted(f.state) {
-		f.turn(a2av1.TaskState_TASK_STATE_WORKING, ev, nil)
-	}
-}
-
-// closeQuestions drops what a scope, or one below it, has asked.
-func (f *Fold) closeQuestions(scope string) {
-	f.questions = slices.DeleteFunc(f.questions, func(q *teamv1.Question) bool {
-		_, asker := agent.SplitTask(q.GetDelegationId())
-		return agent.Within(asker, scope)
-	})
-}
-
 // stepEnded keeps what became of a delegation; one that did not succeed is
 // told, whatever the answer claims.
 func (f *Fold) stepEnded(ev *teamv1.Event, e *teamv1.Ended) {
@@ -282,115 +259,6 @@ func (f *Fold) stepEnded(ev *teamv1.Event, e *teamv1.Ended) {
 
 func delegation(k teamv1.Step_Kind) bool {
 	return k == teamv1.Step_KIND_DELEGATE || k == teamv1.Step_KIND_TRANSFER || k == teamv1.Step_KIND_STEP
-}
-
-// ask adds an open question.
-func (f *Fold) ask(ev *teamv1.Event, a *teamv1.Asked) {
-	f.questions = append(f.questions, &teamv1.Question{
-		Question: a.GetQuestion(), DelegationId: agent.ChildTask(f.root, ev.GetScope()), Path: ev.GetAgent(),
-		Kind: a.GetKind(), Message: a.GetMessage(), Roles: a.GetRoles(), Expires: a.GetExpires(),
-	})
-}
-
-// answered closes a question; the question and its answer become history.
-func (f *Fold) answered(ev *teamv1.Event, a *teamv1.Answered) {
-	f.questions = slices.DeleteFunc(f.questions, func(q *teamv1.Question) bool {
-		if q.GetQuestion() == a.GetQuestion() {
-			f.say(q.GetMessage())
-			return true
-		}
-		return false
-	})
-	f.say(a.GetMessage())
-	f.resume(ev)
-}
-
-// waitingState is input required, or auth required where nothing else is asked for.
-func (f *Fold) waitingState() a2av1.TaskState {
-	auth := len(f.questions) > 0
-	for _, q := range f.questions {
-		auth = auth && q.GetKind() == teamv1.Asked_KIND_AUTH
-	}
-	if auth {
-		return a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
-	}
-	return a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
-}
-
-// questionText is the status message of a task that waits: what is asked.
-func (f *Fold) questionText() *a2av1.Message {
-	if len(f.questions) == 0 {
-		return nil
-	}
-	m := &a2av1.Message{MessageId: f.questions[0].GetQuestion(), Role: a2av1.Role_ROLE_AGENT}
-	for _, q := range f.questions {
-		m.Parts = append(m.Parts, q.GetMessage().GetParts()...)
-	}
-	return m
-}
-
-// end closes the task.
-func (f *Fold) end(ev *teamv1.Event, e *teamv1.Ended) {
-	f.ended = e
-	f.questions = nil
-	f.update(nil)
-	f.answer = e.GetReply()
-	if ref := e.GetReplyRef(); ref > 0 {
-		f.answer = f.texts[ref]
-	}
-	if f.hasResult() {
-		f.put(f.result(), false)
-	}
-	f.turn(terminalState(e.GetOutcome()), ev, f.endMessage(e))
-}
-
-// abandon ends a task whose step was decided and never begun when what it is
-// part of ends: nothing more will come of it.
-func (f *Fold) abandon(ev *teamv1.Event) {
-	if f.Exists() && f.ended == nil {
-		f.seq = ev.GetSeq()
-		f.end(ev, &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_CANCELED})
-	}
-}
-
-// hasResult reports whether the task has ended with content.
-func (f *Fold) hasResult() bool {
-	return len(f.answer.GetParts()) > 0 && f.ended.GetOutcome() != teamv1.Outcome_OUTCOME_EMPTY
-}
-
-// result is the answer as an artifact. It replaces text that was streamed.
-func (f *Fold) result() *a2av1.Artifact {
-	id := f.streamed
-	if id == "" {
-		id = (&agent.Run{Root: f.root}).ID(f.scope, "artifact", 1)
-	}
-	return &a2av1.Artifact{
-		ArtifactId: id, Name: "result",
-		Parts: f.answer.GetParts(), Metadata: f.answer.GetMetadata(), Extensions: f.answer.GetExtensions(),
-	}
-}
-
-// endMessage says why a task did not succeed.
-func (f *Fold) endMessage(e *teamv1.Ended) *a2av1.Message {
-	if e.GetError() == nil {
-		return nil
-	}
-	m := agent.NewMessage(e.GetError().GetReason() + ": " + e.GetError().GetMessage())
-	m.MessageId = (&agent.Run{Root: f.root}).ID(f.scope, "error", 1)
-	return m
-}
-
-func terminalState(o teamv1.Outcome) a2av1.TaskState {
-	switch o {
-	case teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY, teamv1.Outcome_OUTCOME_UNSPECIFIED:
-		return a2av1.TaskState_TASK_STATE_COMPLETED
-	case teamv1.Outcome_OUTCOME_REJECTED:
-		return a2av1.TaskState_TASK_STATE_REJECTED
-	case teamv1.Outcome_OUTCOME_CANCELED, teamv1.Outcome_OUTCOME_SKIPPED:
-		return a2av1.TaskState_TASK_STATE_CANCELED
-	case teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_TIMED_OUT:
-	}
-	return a2av1.TaskState_TASK_STATE_FAILED
 }
 
 // turn changes the status.
@@ -415,28 +283,6 @@ func (f *Fold) placed(m *a2av1.Message) *a2av1.Message {
 		MessageId: m.GetMessageId(), ContextId: f.contextID, TaskId: f.id(), Role: m.GetRole(), Parts: m.GetParts(),
 		Metadata: m.GetMetadata(), Extensions: m.GetExtensions(), ReferenceTaskIds: m.GetReferenceTaskIds(),
 	}
-}
-
-// put stores an artifact, or adds parts to one.
-func (f *Fold) put(a *a2av1.Artifact, add bool) {
-	a = &a2av1.Artifact{ // the fold's own: it grows
-		ArtifactId: a.GetArtifactId(), Name: a.GetName(), Description: a.GetDescription(), Parts: slices.Clone(a.GetParts()),
-		Metadata: a.GetMetadata(), Extensions: a.GetExtensions(),
-	}
-	i := slices.IndexFunc(f.artifacts, func(have *a2av1.Artifact) bool { return have.GetArtifactId() == a.GetArtifactId() })
-	f.appended = add && i >= 0
-	switch {
-	case i < 0:
-		f.artifacts = append(f.artifacts, a)
-	case add:
-		f.artifacts[i].Parts = append(f.artifacts[i].Parts, a.GetParts()...)
-	default:
-		f.artifacts[i] = a
-	}
-}
-
-func deltaArtifact(d *teamv1.Delta) *a2av1.Artifact {
-	return &a2av1.Artifact{ArtifactId: d.GetArtifactId(), Name: "result", Parts: agent.TextParts(d.GetText())}
 }
 
 func (f *Fold) id() string { return agent.ChildTask(f.root, f.scope) }

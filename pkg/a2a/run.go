@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
-	"google.golang.org/protobuf/types/known/durationpb"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -261,80 +258,6 @@ func (d *drive) commit(ctx context.Context) error {
 	return nil
 }
 
-// takeInputs records what waits in the inbox while no agent runs. It reports
-// whether there was something for the agent.
-func (d *drive) takeInputs(ctx context.Context) (bool, error) {
-	rows, err := d.claim.Journal.Inbound(ctx)
-	if err != nil {
-		return false, d.journalError(err)
-	}
-	took := false
-	for _, in := range rows {
-		ev := d.inboundEvent(in, d.hasWaited())
-		if ev == nil {
-			continue
-		}
-		d.markSeen(in.GetN())
-		if err := d.append(ctx, ev); err != nil {
-			return took, err
-		}
-		took = took || ev.GetReceived() == nil || d.waiting.IsZero()
-	}
-	expired, err := d.expire(ctx)
-	return took || expired, err
-}
-
-// inboundEvent is the event that consumes an inbox row; waited is how long the
-// run had waited for it.
-func (d *drive) inboundEvent(in *teamv1.Inbound, waited *durationpb.Duration) *teamv1.Event {
-	ev := d.event(in.GetScope(), &teamv1.Event{})
-	switch k := in.GetKind().(type) {
-	case *teamv1.Inbound_Received:
-		k.Received.Inbound = in.GetN()
-		ev.Kind = &teamv1.Event_Received{Received: k.Received}
-	case *teamv1.Inbound_Answered:
-		k.Answered.Inbound = in.GetN()
-		if d.questions[k.Answered.GetQuestion()] == nil { // answered or lapsed meanwhile
-			ev.Kind = &teamv1.Event_Received{Received: &teamv1.Received{Message: k.Answered.GetMessage(), TooLate: true, Inbound: in.GetN()}}
-			return ev
-		}
-		k.Answered.Waited = waited
-		ev.Kind = &teamv1.Event_Answered{Answered: k.Answered}
-	case *teamv1.Inbound_Commanded:
-		k.Commanded.Inbound = in.GetN()
-		k.Commanded.Waited = waited
-		ev.Kind = &teamv1.Event_Commanded{Commanded: k.Commanded}
-	default:
-		return nil
-	}
-	return ev
-}
-
-// hasWaited is how long the run has been waiting for people; nil when it is not.
-func (d *drive) hasWaited() *durationpb.Duration {
-	if d.waiting.IsZero() {
-		return nil
-	}
-	return durationpb.New(d.run.Now().Sub(d.waiting))
-}
-
-// expire ends questions whose time ran out.
-func (d *drive) expire(ctx context.Context) (bool, error) {
-	now := d.run.Now()
-	expired := false
-	for _, q := range maps.Clone(d.questions) {
-		if q.expires.Unix() <= 0 || q.expires.After(now) {
-			continue
-		}
-		expired = true
-		ev := d.event(q.scope, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitQuestion}}})
-		if err := d.append(ctx, ev); err != nil {
-			return expired, err
-		}
-	}
-	return expired, nil
-}
-
 // process calls the agent once with what is on record and appends what it
 // yields. The error is how the agent failed, or the journal's.
 func (d *drive) process(ctx context.Context) error {
@@ -416,66 +339,6 @@ func (d *drive) request() *teamv1.ProcessRequest {
 	}
 }
 
-// watch hands over what arrives while the agent runs, until ctx ends.
-func (d *drive) watch(ctx context.Context) {
-	for {
-		rows, err := d.claim.Journal.Inbound(ctx)
-		if err != nil {
-			if ctx.Err() == nil {
-				d.Log.Warn("inbox cannot be read", zap.String("task", d.claim.Root), zap.Error(err))
-			}
-			rows = nil
-		}
-		for _, in := range rows {
-			d.hand(ctx, in)
-		}
-		select {
-		case <-d.claim.Journal.Wake():
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// hand gives one input to whoever can take it now: a cancel acts at once, the
-// rest goes to the live loop it is for, or stays until the sequence ends.
-func (d *drive) hand(ctx context.Context, in *teamv1.Inbound) {
-	if d.wasSeen(in.GetN()) {
-		return
-	}
-	if in.GetCommanded().GetCommand() != teamv1.Commanded_COMMAND_CANCEL {
-		if d.run.Deliver(in) {
-			d.markSeen(in.GetN())
-		}
-		return
-	}
-	d.markSeen(in.GetN())
-	if err := d.claim.Journal.Append(context.WithoutCancel(ctx), d.inboundEvent(in, nil)); err != nil {
-		_ = d.journalError(err) // the agent's next event meets the same error
-		return
-	}
-	if in.GetScope() == "" {
-		d.cancel(agent.ErrCanceled)
-		return
-	}
-	d.run.Cancel(in.GetScope())
-}
-
-func (d *drive) wasSeen(n int64) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.seen[n]
-}
-
-func (d *drive) markSeen(n int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.seen == nil {
-		d.seen = map[int64]bool{}
-	}
-	d.seen[n] = true
-}
-
 // wait records that the run waits for people.
 func (d *drive) wait(ctx context.Context) error {
 	d.mu.Lock()
@@ -502,108 +365,4 @@ func (d *drive) park() Park {
 		}
 	}
 	return p
-}
-
-// finish records the end of the run.
-func (d *drive) finish(ctx context.Context, err error) error {
-	ctx = context.WithoutCancel(ctx)
-	if jerr := d.tooLate(ctx); jerr != nil {
-		return jerr
-	}
-	e := d.ended(err)
-	ev := d.event("", &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: e}})
-	if jerr := d.claim.Journal.Append(ctx, ev); jerr != nil {
-		return d.journalError(jerr)
-	}
-	return d.commit(ctx)
-}
-
-// tooLate shows in the history what arrived and nobody took.
-func (d *drive) tooLate(ctx context.Context) error {
-	rows, err := d.claim.Journal.Inbound(ctx)
-	if err != nil {
-		return d.journalError(err)
-	}
-	for _, in := range rows {
-		ev := d.inboundEvent(in, nil)
-		if m := in.GetAnswered().GetMessage(); m != nil {
-			ev.Kind = &teamv1.Event_Received{Received: &teamv1.Received{Message: m, TooLate: true, Inbound: in.GetN()}}
-		} else if r := ev.GetReceived(); r != nil {
-			r.TooLate = true
-		}
-		if err := d.append(ctx, ev); broke(err) {
-			return err
-		}
-	}
-	return nil
-}
-
-// ended is the root's end: the agent's reply, or why there is none.
-func (d *drive) ended(err error) *teamv1.Ended {
-	if err == nil && d.reply == nil {
-		err = agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse, "agent %q ended without an answer", d.accepted.GetAgent())
-	}
-	if err != nil {
-		e := agent.AsError(err)
-		d.Log.Info("run failed", zap.String("task", d.claim.Root), zap.Error(err))
-		outcome := teamv1.Outcome_OUTCOME_FAILED
-		switch {
-		case errors.Is(err, agent.ErrCanceled):
-			outcome = teamv1.Outcome_OUTCOME_CANCELED
-		case e.Reason == agent.ReasonTimeout:
-			outcome = teamv1.Outcome_OUTCOME_TIMED_OUT
-		}
-		return &teamv1.Ended{Outcome: outcome, Error: e.Proto(), Spent: d.spent()}
-	}
-	return d.succeeded()
-}
-
-// succeeded is the end of a run whose agent replied.
-func (d *drive) succeeded() *teamv1.Ended {
-	r := d.reply
-	e := &teamv1.Ended{
-		Outcome: r.GetOutcome(), Spent: r.GetSpent(), Evidence: r.GetEvidence(), Warnings: r.GetWarnings(),
-		Direct: r.GetDirect() && d.accepted.GetMayReplyDirectly(),
-	}
-	if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
-		e.Outcome = teamv1.Outcome_OUTCOME_SUCCEEDED
-	}
-	switch {
-	case r.GetRef() > 0:
-		e.Result = &teamv1.Ended_ReplyRef{ReplyRef: r.GetRef()}
-	case r.GetTransfer() != nil:
-		e.Result = &teamv1.Ended_Transfer{Transfer: r.GetTransfer()}
-	default:
-		e.Result = &teamv1.Ended_Reply{Reply: d.complete(r.GetMessage())}
-	}
-	return e
-}
-
-// complete derives what an agent left out of its reply.
-func (d *drive) complete(m *a2av1.Message) *a2av1.Message {
-	id := m.GetMessageId()
-	if id == "" {
-		id = d.run.ID("", "reply", 1)
-	}
-	return &a2av1.Message{
-		MessageId: id, ContextId: m.GetContextId(), TaskId: m.GetTaskId(), Role: a2av1.Role_ROLE_AGENT, Parts: m.GetParts(),
-		Metadata: m.GetMetadata(), Extensions: m.GetExtensions(), ReferenceTaskIds: m.GetReferenceTaskIds(),
-	}
-}
-
-// spent adds up the leaves of a run that did not get to its own sum.
-func (d *drive) spent() *teamv1.Spent {
-	sum := &teamv1.Spent{}
-	for _, ev := range d.recorded {
-		e := ev.GetEnded()
-		if e.GetTurn() == nil && e.GetTool() == nil {
-			continue
-		}
-		sum.InputTokens += e.GetSpent().GetInputTokens()
-		sum.OutputTokens += e.GetSpent().GetOutputTokens()
-		sum.CostMicros += e.GetSpent().GetCostMicros()
-		sum.ModelCalls += e.GetSpent().GetModelCalls()
-		sum.ToolCalls += e.GetSpent().GetToolCalls()
-	}
-	return sum
 }

@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"slices"
-	"strconv"
 	"sync"
 
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -199,28 +195,6 @@ func (p *process) mayDecide() bool {
 	return true
 }
 
-// failure returns the error of a member's or human's step that did not succeed.
-func (st *StepState) failure() *agent.Error {
-	if !st.Done || !st.member() && st.Step.GetKind() != teamv1.Step_KIND_HUMAN {
-		return nil
-	}
-	switch st.Outcome {
-	case teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_TIMED_OUT, teamv1.Outcome_OUTCOME_REJECTED, teamv1.Outcome_OUTCOME_CANCELED:
-		if st.Err == nil {
-			return agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed, "member %q failed", st.Step.GetMember())
-		}
-		return st.Err
-	case teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY, teamv1.Outcome_OUTCOME_SKIPPED, teamv1.Outcome_OUTCOME_UNSPECIFIED:
-	}
-	return nil
-}
-
-// beyondLimit reports whether the step was refused by max_steps, which ends the
-// run also where failures go to the scheduler (C-07).
-func (st *StepState) beyondLimit() bool {
-	return st.refusal != nil && st.refusal.Reason == agent.ReasonMaxIterations
-}
-
 // cause is the error that a context's end means for the run.
 func (p *process) cause(ctx context.Context) error {
 	cause := context.Cause(ctx)
@@ -235,142 +209,6 @@ func (p *process) cause(ctx context.Context) error {
 			"team %q did not finish within %s (limits.timeout)", p.cfg.ID, p.limits.timeout)
 	}
 	return cause
-}
-
-// decideNext asks the scheduler, unless its last word is on record already, and
-// does what it says.
-func (p *process) decideNext() (*teamv1.Reply, error) {
-	if p.final == nil && p.asks == nil {
-		if err := p.decideAnew(); err != nil {
-			return nil, err
-		}
-	}
-	switch {
-	case p.final != nil:
-		return p.reply(p.final), nil
-	case p.asks != nil:
-		return nil, p.ask(p.asks)
-	}
-	return nil, nil
-}
-
-// decideAnew asks the scheduler and records its answer.
-func (p *process) decideAnew() error {
-	d, err := p.next()
-	if err != nil {
-		return p.schedulerError(err)
-	}
-	if len(d.Steps) == 0 && d.Reply == nil && d.Ask == nil {
-		if len(p.Open()) > 0 {
-			p.waits = true
-			return nil
-		}
-		return agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
-			"team %q ended without a response: no member has answered", p.cfg.ID)
-	}
-	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: p.record(&d)}})
-}
-
-// next asks the scheduler. Its panic is its error: the steps that run get their ends.
-func (p *process) next() (d Decision, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "the scheduler of team %q crashed", p.cfg.ID).
-				Because(agent.Panicked(p.cfg.Log, p.cfg.ID, r))
-		}
-	}()
-	return p.cfg.Scheduler.Next(&p.State)
-}
-
-// schedulerError is the error of a scheduler as the run's (R-000-25).
-func (p *process) schedulerError(err error) error {
-	var e *agent.Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "the scheduler of team %q failed: %s", p.cfg.ID, err).Because(err)
-}
-
-// record returns a decision as it goes on record: steps numbered, texts that
-// are on record already named by their sequence.
-func (p *process) record(d *Decision) *teamv1.Decided {
-	rec := &teamv1.Decided{
-		Updates: d.Updates, Ask: d.Ask, Plan: d.Plan, Reason: d.Reason, Rule: d.Rule, Values: d.Values,
-	}
-	if d.Reply != nil {
-		rec.Reply = p.refer(d.Reply)
-	}
-	if len(d.Steps) == 0 {
-		return rec
-	}
-	rec.Steps = make([]*teamv1.Step, len(d.Steps))
-	for i, s := range d.Steps {
-		step := &teamv1.Step{
-			Id: strconv.Itoa(len(p.Steps) + i + 1), Kind: s.GetKind(), Member: s.GetMember(), Async: s.GetAsync(),
-			CallId: s.GetCallId(), Name: s.GetName(), Ask: s.GetAsk(), Timeout: s.GetTimeout(), Refusal: s.GetRefusal(),
-		}
-		switch {
-		case s.GetInput().GetMessage() != nil:
-			step.Input = p.refer(s.GetInput().GetMessage())
-		case s.GetInput() != nil:
-			step.Input = s.GetInput()
-		case memberKind(s.GetKind()):
-			step.Input = p.refer(p.Messages[len(p.Messages)-1])
-		}
-		rec.Steps[i] = step
-	}
-	return rec
-}
-
-// reply is the last event of the sequence.
-func (p *process) reply(m *a2av1.Message) *teamv1.Reply {
-	r := &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}, Spent: p.spent()}
-	r.Ref = p.refer(m).GetRef()
-	if len(m.GetParts()) == 0 || agent.Text(m) == "" && onlyText(m) {
-		r.Outcome = teamv1.Outcome_OUTCOME_EMPTY
-	}
-	return r
-}
-
-func onlyText(m *a2av1.Message) bool {
-	for _, part := range m.GetParts() {
-		if _, ok := part.GetContent().(*a2av1.Part_Text); !ok {
-			return false
-		}
-	}
-	return true
-}
-
-// spent adds up what the steps cost.
-func (p *process) spent() *teamv1.Spent {
-	var sum *teamv1.Spent
-	for _, st := range p.Steps {
-		sum = addSpent(sum, st.Spent)
-	}
-	return sum
-}
-
-func addSpent(a, b *teamv1.Spent) *teamv1.Spent {
-	switch {
-	case b == nil:
-		return a
-	case a == nil:
-		return b
-	}
-	return &teamv1.Spent{
-		InputTokens: a.GetInputTokens() + b.GetInputTokens(), OutputTokens: a.GetOutputTokens() + b.GetOutputTokens(),
-		CostMicros: a.GetCostMicros() + b.GetCostMicros(),
-		ModelCalls: a.GetModelCalls() + b.GetModelCalls(), ToolCalls: a.GetToolCalls() + b.GetToolCalls(),
-	}
-}
-
-// ask puts the scheduler's own question on record; the sequence then ends.
-func (p *process) ask(m *a2av1.Message) error {
-	q := &teamv1.Asked{
-		Question: p.run.ID(p.Scope, "question", p.questions+1), Kind: teamv1.Asked_KIND_INPUT, Message: m,
-		Expires: timestamppb.New(p.run.Now().Add(defaultQuestion)),
-	}
-	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}})
 }
 
 // event completes an event of the scope, or of a step of it.
@@ -404,54 +242,6 @@ func (p *process) pass(ev *teamv1.Event) error {
 	}
 	p.apply(ev)
 	return nil
-}
-
-// takeInputs records what has arrived for the loop: follow-ups, and answers to
-// questions below it, whose steps can then go on.
-func (p *process) takeInputs() error {
-	for _, in := range p.listener.Take() {
-		ev := &teamv1.Event{Scope: in.GetScope(), Agent: p.Path}
-		switch k := in.GetKind().(type) {
-		case *teamv1.Inbound_Received:
-			k.Received.Inbound = in.GetN()
-			ev.Kind = &teamv1.Event_Received{Received: k.Received}
-		case *teamv1.Inbound_Answered:
-			k.Answered.Inbound = in.GetN()
-			if !p.isOpen(k.Answered.GetQuestion()) {
-				ev.Kind = &teamv1.Event_Received{Received: &teamv1.Received{Message: k.Answered.GetMessage(), TooLate: true, Inbound: in.GetN()}}
-				break
-			}
-			p.waitedFor(in.GetScope(), k.Answered)
-			ev.Kind = &teamv1.Event_Answered{Answered: k.Answered}
-		default:
-			continue
-		}
-		if err := p.pass(ev); err != nil {
-			return err
-		}
-		p.waits = false
-	}
-	return nil
-}
-
-// isOpen reports whether a question of a step waits for its answer.
-func (p *process) isOpen(question string) bool {
-	return slices.ContainsFunc(p.Open(), func(st *StepState) bool { return st.asked.hold([]string{question}) })
-}
-
-// waitedFor notes in an answer how long the step it is for has waited.
-func (p *process) waitedFor(scope string, a *teamv1.Answered) {
-	for _, st := range p.Open() {
-		if agent.Within(scope, st.scope) && !st.waiting.IsZero() {
-			a.Waiter = st.scope
-			a.Waited = durationpb.New(p.run.Now().Sub(st.waiting))
-		}
-	}
-}
-
-// blocked reports whether a step waits for the answer to its own question.
-func (st *StepState) blocked() bool {
-	return st.asked.from(func(scope string) bool { return scope == st.scope })
 }
 
 // parked reports whether a step waits for people and was not answered since.

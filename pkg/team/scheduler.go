@@ -153,3 +153,30 @@ func (s *State) LastOf(member string) *StepState {
 	}
 	return nil
 }
+
+// failure returns the error of a member's or human's step that did not succeed.
+func (st *StepState) failure() *agent.Error {
+	if !st.Done || !st.member() && st.Step.GetKind() != teamv1.Step_KIND_HUMAN {
+		return nil
+	}
+	switch st.Outcome {
+	case teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_TIMED_OUT, teamv1.Outcome_OUTCOME_REJECTED, teamv1.Outcome_OUTCOME_CANCELED:
+		if st.Err == nil {
+			return agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed, "member %q failed", st.Step.GetMember())
+		}
+		return st.Err
+	case teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY, teamv1.Outcome_OUTCOME_SKIPPED, teamv1.Outcome_OUTCOME_UNSPECIFIED:
+	}
+	return nil
+}
+
+// beyondLimit reports whether the step was refused by max_steps, which ends the
+// run also where failures go to the scheduler (C-07).
+func (st *StepState) beyondLimit() bool {
+	return st.refusal != nil && st.refusal.Reason == agent.ReasonMaxIterations
+}
+
+// blocked reports whether a step waits for the answer to its own question.
+func (st *StepState) blocked() bool {
+	return st.asked.from(func(scope string) bool { return scope == st.scope })
+}

@@ -1,0 +1,116 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+
+	"go.uber.org/zap"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// finish records the end of the run.
+func (d *drive) finish(ctx context.Context, err error) error {
+	ctx = context.WithoutCancel(ctx)
+	if jerr := d.tooLate(ctx); jerr != nil {
+		return jerr
+	}
+	e := d.ended(err)
+	ev := d.event("", &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: e}})
+	if jerr := d.claim.Journal.Append(ctx, ev); jerr != nil {
+		return d.journalError(jerr)
+	}
+	return d.commit(ctx)
+}
+
+// tooLate shows in the history what arrived and nobody took.
+func (d *drive) tooLate(ctx context.Context) error {
+	rows, err := d.claim.Journal.Inbound(ctx)
+	if err != nil {
+		return d.journalError(err)
+	}
+	for _, in := range rows {
+		ev := d.inboundEvent(in, nil)
+		if m := in.GetAnswered().GetMessage(); m != nil {
+			ev.Kind = &teamv1.Event_Received{Received: &teamv1.Received{Message: m, TooLate: true, Inbound: in.GetN()}}
+		} else if r := ev.GetReceived(); r != nil {
+			r.TooLate = true
+		}
+		if err := d.append(ctx, ev); broke(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// ended is the root's end: the agent's reply, or why there is none.
+func (d *drive) ended(err error) *teamv1.Ended {
+	if err == nil && d.reply == nil {
+		err = agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse, "agent %q ended without an answer", d.accepted.GetAgent())
+	}
+	if err != nil {
+		e := agent.AsError(err)
+		d.Log.Info("run failed", zap.String("task", d.claim.Root), zap.Error(err))
+		outcome := teamv1.Outcome_OUTCOME_FAILED
+		switch {
+		case errors.Is(err, agent.ErrCanceled):
+			outcome = teamv1.Outcome_OUTCOME_CANCELED
+		case e.Reason == agent.ReasonTimeout:
+			outcome = teamv1.Outcome_OUTCOME_TIMED_OUT
+		}
+		return &teamv1.Ended{Outcome: outcome, Error: e.Proto(), Spent: d.spent()}
+	}
+	return d.succeeded()
+}
+
+// succeeded is the end of a run whose agent replied.
+func (d *drive) succeeded() *teamv1.Ended {
+	r := d.reply
+	e := &teamv1.Ended{
+		Outcome: r.GetOutcome(), Spent: r.GetSpent(), Evidence: r.GetEvidence(), Warnings: r.GetWarnings(),
+		Direct: r.GetDirect() && d.accepted.GetMayReplyDirectly(),
+	}
+	if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
+		e.Outcome = teamv1.Outcome_OUTCOME_SUCCEEDED
+	}
+	switch {
+	case r.GetRef() > 0:
+		e.Result = &teamv1.Ended_ReplyRef{ReplyRef: r.GetRef()}
+	case r.GetTransfer() != nil:
+		e.Result = &teamv1.Ended_Transfer{Transfer: r.GetTransfer()}
+	default:
+		e.Result = &teamv1.Ended_Reply{Reply: d.complete(r.GetMessage())}
+	}
+	return e
+}
+
+// complete derives what an agent left out of its reply.
+func (d *drive) complete(m *a2av1.Message) *a2av1.Message {
+	id := m.GetMessageId()
+	if id == "" {
+		id = d.run.ID("", "reply", 1)
+	}
+	return &a2av1.Message{
+		MessageId: id, ContextId: m.GetContextId(), TaskId: m.GetTaskId(), Role: a2av1.Role_ROLE_AGENT, Parts: m.GetParts(),
+		Metadata: m.GetMetadata(), Extensions: m.GetExtensions(), ReferenceTaskIds: m.GetReferenceTaskIds(),
+	}
+}
+
+// spent adds up the leaves of a run that did not get to its own sum.
+func (d *drive) spent() *teamv1.Spent {
+	sum := &teamv1.Spent{}
+	for _, ev := range d.recorded {
+		e := ev.GetEnded()
+		if e.GetTurn() == nil && e.GetTool() == nil {
+			continue
+		}
+		sum.InputTokens += e.GetSpent().GetInputTokens()
+		sum.OutputTokens += e.GetSpent().GetOutputTokens()
+		sum.CostMicros += e.GetSpent().GetCostMicros()
+		sum.ModelCalls += e.GetSpent().GetModelCalls()
+		sum.ToolCalls += e.GetSpent().GetToolCalls()
+	}
+	return sum
+}

@@ -1,0 +1,95 @@
+package a2a
+
+import (
+	"slices"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// end closes the task.
+func (f *Fold) end(ev *teamv1.Event, e *teamv1.Ended) {
+	f.ended = e
+	f.questions = nil
+	f.update(nil)
+	f.answer = e.GetReply()
+	if ref := e.GetReplyRef(); ref > 0 {
+		f.answer = f.texts[ref]
+	}
+	if f.hasResult() {
+		f.put(f.result(), false)
+	}
+	f.turn(terminalState(e.GetOutcome()), ev, f.endMessage(e))
+}
+
+// abandon ends a task whose step was decided and never begun when what it is
+// part of ends: nothing more will come of it.
+func (f *Fold) abandon(ev *teamv1.Event) {
+	if f.Exists() && f.ended == nil {
+		f.seq = ev.GetSeq()
+		f.end(ev, &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_CANCELED})
+	}
+}
+
+// hasResult reports whether the task has ended with content.
+func (f *Fold) hasResult() bool {
+	return len(f.answer.GetParts()) > 0 && f.ended.GetOutcome() != teamv1.Outcome_OUTCOME_EMPTY
+}
+
+// result is the answer as an artifact. It replaces text that was streamed.
+func (f *Fold) result() *a2av1.Artifact {
+	id := f.streamed
+	if id == "" {
+		id = (&agent.Run{Root: f.root}).ID(f.scope, "artifact", 1)
+	}
+	return &a2av1.Artifact{
+		ArtifactId: id, Name: "result",
+		Parts: f.answer.GetParts(), Metadata: f.answer.GetMetadata(), Extensions: f.answer.GetExtensions(),
+	}
+}
+
+// endMessage says why a task did not succeed.
+func (f *Fold) endMessage(e *teamv1.Ended) *a2av1.Message {
+	if e.GetError() == nil {
+		return nil
+	}
+	m := agent.NewMessage(e.GetError().GetReason() + ": " + e.GetError().GetMessage())
+	m.MessageId = (&agent.Run{Root: f.root}).ID(f.scope, "error", 1)
+	return m
+}
+
+func terminalState(o teamv1.Outcome) a2av1.TaskState {
+	switch o {
+	case teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY, teamv1.Outcome_OUTCOME_UNSPECIFIED:
+		return a2av1.TaskState_TASK_STATE_COMPLETED
+	case teamv1.Outcome_OUTCOME_REJECTED:
+		return a2av1.TaskState_TASK_STATE_REJECTED
+	case teamv1.Outcome_OUTCOME_CANCELED, teamv1.Outcome_OUTCOME_SKIPPED:
+		return a2av1.TaskState_TASK_STATE_CANCELED
+	case teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_TIMED_OUT:
+	}
+	return a2av1.TaskState_TASK_STATE_FAILED
+}
+
+// put stores an artifact, or adds parts to one.
+func (f *Fold) put(a *a2av1.Artifact, add bool) {
+	a = &a2av1.Artifact{ // the fold's own: it grows
+		ArtifactId: a.GetArtifactId(), Name: a.GetName(), Description: a.GetDescription(), Parts: slices.Clone(a.GetParts()),
+		Metadata: a.GetMetadata(), Extensions: a.GetExtensions(),
+	}
+	i := slices.IndexFunc(f.artifacts, func(have *a2av1.Artifact) bool { return have.GetArtifactId() == a.GetArtifactId() })
+	f.appended = add && i >= 0
+	switch {
+	case i < 0:
+		f.artifacts = append(f.artifacts, a)
+	case add:
+		f.artifacts[i].Parts = append(f.artifacts[i].Parts, a.GetParts()...)
+	default:
+		f.artifacts[i] = a
+	}
+}
+
+func deltaArtifact(d *teamv1.Delta) *a2av1.Artifact {
+	return &a2av1.Artifact{ArtifactId: d.GetArtifactId(), Name: "result", Parts: agent.TextParts(d.GetText())}
+}

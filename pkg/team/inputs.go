@@ -1,0 +1,53 @@
+package team
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// takeInputs records what has arrived for the loop: follow-ups, and answers to
+// questions below it, whose steps can then go on.
+func (p *process) takeInputs() error {
+	for _, in := range p.listener.Take() {
+		ev := &teamv1.Event{Scope: in.GetScope(), Agent: p.Path}
+		switch k := in.GetKind().(type) {
+		case *teamv1.Inbound_Received:
+			k.Received.Inbound = in.GetN()
+			ev.Kind = &teamv1.Event_Received{Received: k.Received}
+		case *teamv1.Inbound_Answered:
+			k.Answered.Inbound = in.GetN()
+			if !p.isOpen(k.Answered.GetQuestion()) {
+				ev.Kind = &teamv1.Event_Received{Received: &teamv1.Received{Message: k.Answered.GetMessage(), TooLate: true, Inbound: in.GetN()}}
+				break
+			}
+			p.waitedFor(in.GetScope(), k.Answered)
+			ev.Kind = &teamv1.Event_Answered{Answered: k.Answered}
+		default:
+			continue
+		}
+		if err := p.pass(ev); err != nil {
+			return err
+		}
+		p.waits = false
+	}
+	return nil
+}
+
+// isOpen reports whether a question of a step waits for its answer.
+func (p *process) isOpen(question string) bool {
+	return slices.ContainsFunc(p.Open(), func(st *StepState) bool { return st.asked.hold([]string{question}) })
+}
+
+// waitedFor notes in an answer how long the step it is for has waited.
+func (p *process) waitedFor(scope string, a *teamv1.Answered) {
+	for _, st := range p.Open() {
+		if agent.Within(scope, st.scope) && !st.waiting.IsZero() {
+			a.Waiter = st.scope
+			a.Waited = durationpb.New(p.run.Now().Sub(st.waiting))
+		}
+	}
+}
