@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -214,6 +215,8 @@ func (f *Fold) inbound(who Caller, s *send) (*teamv1.Inbound, error) {
 	switch {
 	case err != nil:
 		return nil, err
+	case q != nil && !chosen(q, s.message):
+		return nil, Invalid(Violation{"message.parts", "is no answer to the question; send one of " + strings.Join(options(q), ", ")})
 	case q != nil:
 		_, in.Scope = agent.SplitTask(q.GetDelegationId())
 		in.Kind = &teamv1.Inbound_Answered{Answered: &teamv1.Answered{Question: q.GetQuestion(), Message: m, By: who.Owner()}}
@@ -221,6 +224,24 @@ func (f *Fold) inbound(who Caller, s *send) (*teamv1.Inbound, error) {
 		in.Kind = &teamv1.Inbound_Received{Received: &teamv1.Received{Message: m}}
 	}
 	return in, nil
+}
+
+// options are the answers that a question leaves open; none is free text.
+func options(q *teamv1.Question) []string {
+	var list []string
+	for _, p := range q.GetMessage().GetParts() {
+		for _, v := range p.GetData().GetStructValue().GetFields()["options"].GetListValue().GetValues() {
+			list = append(list, v.GetStringValue())
+		}
+	}
+	return list
+}
+
+// chosen reports whether a message answers a question with one of its options,
+// where it has some.
+func chosen(q *teamv1.Question, m *a2av1.Message) bool {
+	list := options(q)
+	return q.GetKind() != teamv1.Asked_KIND_APPROVAL || len(list) == 0 || slices.Contains(list, strings.TrimSpace(agent.Text(m)))
 }
 
 // question finds the open question that a message answers: the one it names, by

@@ -325,3 +325,23 @@ func TestQuestionsOfSeveralMembers(t *testing.T) {
 		wantError(t, err, a2a.ReasonUnsupportedOperation)
 	})
 }
+
+// A question with options takes nothing else, and the refusal consumes nothing.
+func TestA_23_AnswerIsOneOfTheOptions(t *testing.T) {
+	r := start(t)
+	r.newTeamOf(t, team.Config{ID: "team", Scheduler: plan(func(s *team.State) (team.Decision, error) {
+		if len(s.Steps) == 0 {
+			return team.Decision{Steps: []*teamv1.Step{{
+				Kind: teamv1.Step_KIND_HUMAN, Ask: &teamv1.Ask{Question: "Publish?", Options: []string{"yes", "no"}},
+			}}}, nil
+		}
+		return team.Decision{Reply: s.Steps[0].Message}, nil
+	})})
+	id := wantState(t, r.send(t, ann(t), message("team", "hi")), a2av1.TaskState_TASK_STATE_INPUT_REQUIRED).GetId()
+	_, err := r.SendMessage(ann(t), reply(id, "maybe"))
+	wantFields(t, err, "message.parts")
+	wantState(t, r.get(t, id), a2av1.TaskState_TASK_STATE_INPUT_REQUIRED)
+	if got := answer(t, wantState(t, r.send(t, ann(t), reply(id, " yes ")), completed)); got != " yes " {
+		t.Errorf("the answer is %q", got)
+	}
+}

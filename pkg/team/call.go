@@ -27,6 +27,7 @@ type work struct {
 	attempts  int32
 	failures  int64
 	open      bool
+	effect    string // key of the effect under way, once it is known
 	deadline  time.Time
 	notBefore time.Time
 }
@@ -59,7 +60,11 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	sctx, stop := p.stepContext(ctx, w)
 	defer stop()
 	for {
-		if err := sleepUntil(sctx, w.notBefore, p.run.Now); err != nil {
+		err := sleepUntil(sctx, w.notBefore, p.run.Now)
+		if err == nil && sctx.Err() != nil {
+			err = context.Cause(sctx)
+		}
+		if err != nil {
 			return p.fail(ctx, w, emit, err)
 		}
 		if !w.open {
@@ -73,7 +78,7 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 			}
 			return err
 		}
-		res := ex.attempt(sctx, p.run.ID(w.scope, "key", w.failures+1))
+		res := ex.attempt(sctx, p.key(w))
 		switch {
 		case errors.Is(res.err, errStopped):
 			return errStopped
@@ -110,12 +115,20 @@ func (p *process) stepContext(ctx context.Context, w *work) (context.Context, co
 // start records that an attempt begins.
 func (p *process) start(w *work, ex *executor, emit emitter) error {
 	w.attempts++
-	started := &teamv1.Started{Attempt: w.attempts, Model: ex.model, Key: p.run.ID(w.scope, "key", w.failures+1)}
+	started := &teamv1.Started{Attempt: w.attempts, Model: ex.model, Key: p.key(w)}
 	if !w.deadline.IsZero() {
 		started.Deadline = timestamppb.New(w.deadline)
 	}
 	w.open = true
 	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Started{Started: started}}))
+}
+
+// key is the key of the step's effect: the same until an attempt's failure is known.
+func (p *process) key(w *work) string {
+	if w.effect == "" {
+		w.effect = p.run.ID(w.scope, "key", w.failures+1)
+	}
+	return w.effect
 }
 
 // mayRetry reports whether an attempt is repeated: only leaves are, under the
@@ -132,6 +145,7 @@ func (p *process) retry(w *work, ex *executor, emit emitter, err error) error {
 	w.open = false
 	if e.Fresh {
 		w.failures++
+		w.effect = ""
 		w.recorded, w.asked = nil, nil
 	}
 	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Retried{Retried: &teamv1.Retried{

@@ -218,7 +218,7 @@ func (p *process) abandon(ctx context.Context, st *StepState) error {
 	w := p.workOf(st)
 	if st.member() && slices.ContainsFunc(st.recorded, func(ev *teamv1.Event) bool { return ev.GetBound() != nil || ev.GetStarted() != nil }) {
 		if ex, err := p.executor(ctx, w, p.pass); err == nil {
-			if res := ex.attempt(ctx, p.run.ID(w.scope, "key", w.failures+1)); errors.Is(res.err, errStopped) {
+			if res := ex.attempt(ctx, p.key(w)); errors.Is(res.err, errStopped) {
 				return errStopped
 			}
 		}
@@ -239,19 +239,18 @@ func (p *process) workOf(st *StepState) *work {
 			w.prompt = pr.Prompt(&p.State, st.Step)
 		}
 	case teamv1.Step_KIND_TOOL:
-		w.arguments = p.argumentsOf(st.Step.GetCallId())
+		w.arguments = p.argumentsOf(w.index)
 	default:
 	}
 	return w
 }
 
-// argumentsOf finds the arguments of a tool call in the turn that made it.
-func (p *process) argumentsOf(callID string) string {
-	for i := len(p.Steps) - 1; i >= 0; i-- {
-		for _, c := range p.Steps[i].Turn.GetToolCalls() {
-			if c.GetId() == callID {
-				return c.GetArguments()
-			}
+// argumentsOf finds the arguments of a tool step in the turn before it: the n-th
+// step behind the turn is the turn's n-th call, whatever ids the model gave.
+func (p *process) argumentsOf(index int) string {
+	for i := index - 1; i >= 0; i-- {
+		if calls := p.Steps[i].Turn.GetToolCalls(); len(calls) >= index-i {
+			return calls[index-i-1].GetArguments()
 		}
 	}
 	return ""

@@ -127,12 +127,15 @@ func (t *turns) Next(s *State) (Decision, error) {
 			Reason: "the model calls " + c.GetName(),
 		}, nil
 	}
-	if len(turn.Turn.GetToolCalls()) == 0 {
+	if len(turn.Turn.GetToolCalls()) == 0 && turn.heard == len(s.Received) {
 		return Decision{Reply: turn.Message, Reason: "the model answered"}, nil
 	}
 	if t.count(s) >= t.max {
 		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
 			"agent %q took %d model turns without an answer, the most it may (limits.max_turns)", s.Team.ID, t.max)
+	}
+	if turn.heard < len(s.Received) {
+		return modelStep("the user has said more"), nil
 	}
 	return modelStep("the tools have answered"), nil
 }
@@ -163,14 +166,21 @@ func (t *turns) count(s *State) int {
 }
 
 // Prompt implements Prompter: the conversation so far, with tool results under
-// the calls they answer.
+// the calls they answer, and what the user said meanwhile before the turn that
+// heard it.
 func (t *turns) Prompt(s *State, _ *teamv1.Step) *agent.ModelRequest {
 	req := &agent.ModelRequest{Agent: s.Team.ID, Instructions: t.instructions, Tools: t.tools}
 	for _, m := range s.History {
 		req.Messages = append(req.Messages, said(m))
 	}
 	req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleUser, Text: promptText(s.Input)})
+	heard := 0
 	for _, st := range s.Steps {
+		if st.Step.GetKind() == teamv1.Step_KIND_MODEL {
+			for ; heard < st.heard; heard++ {
+				req.Messages = append(req.Messages, said(s.Received[heard]))
+			}
+		}
 		switch {
 		case st.Turn != nil:
 			req.Messages = append(req.Messages, agent.ModelMessage{
@@ -181,9 +191,6 @@ func (t *turns) Prompt(s *State, _ *teamv1.Step) *agent.ModelRequest {
 				Role: agent.RoleTool, Text: st.Tool.GetText(), CallID: st.Step.GetCallId(),
 			})
 		}
-	}
-	for _, m := range s.Received {
-		req.Messages = append(req.Messages, said(m))
 	}
 	return req
 }

@@ -107,6 +107,7 @@ type StepState struct {
 	Spent   *teamv1.Spent
 
 	scope     string          // its own
+	heard     int             // follow-ups that had come when it was decided
 	seq       int64           // of the event that holds the message
 	input     *a2av1.Message  // resolved
 	refusal   *agent.Error    // it must not start

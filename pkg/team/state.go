@@ -152,7 +152,7 @@ func (f *fold) decide(d *teamv1.Decided) {
 	first := len(f.Steps)
 	dispatches := false
 	for _, step := range d.GetSteps() {
-		st := &StepState{Step: step, Round: f.Rounds, scope: f.prefix + step.GetId(), input: f.resolve(step.GetInput())}
+		st := &StepState{Step: step, Round: f.Rounds, heard: len(f.Received), scope: f.prefix + step.GetId(), input: f.resolve(step.GetInput())}
 		if r := step.GetRefusal(); r != nil {
 			st.refusal = agent.FromProto(r.GetError())
 		} else if st.member() {

@@ -222,7 +222,7 @@ func (t *Team) memberHealth(ctx context.Context, m *Member) *teamv1.MemberHealth
 		mh.Detail = "not registered"
 		return mh
 	}
-	h, err := a.HealthCheck(ctx)
+	h, err := t.askHealth(ctx, m, a)
 	if err != nil {
 		mh.Detail = agent.AsError(err).Message
 		return mh
@@ -232,6 +232,11 @@ func (t *Team) memberHealth(ctx context.Context, m *Member) *teamv1.MemberHealth
 		mh.Detail = "unhealthy"
 	}
 	return mh
+}
+
+func (t *Team) askHealth(ctx context.Context, m *Member, a agent.Agent) (h *teamv1.Health, err error) {
+	defer t.guard(m.ID, &err)
+	return a.HealthCheck(ctx)
 }
 
 // askInfo asks all enabled members for their info at the same time. The error is
@@ -257,12 +262,20 @@ func (l *loop) askInfo(ctx context.Context) ([]*teamv1.Observed_Member, error) {
 	return roster, errors.Join(circles...)
 }
 
-func (l *loop) memberInfo(ctx context.Context, m *Member) (*teamv1.AgentInfo, error) {
+func (l *loop) memberInfo(ctx context.Context, m *Member) (info *teamv1.AgentInfo, err error) {
 	a, err := l.cfg.Registry.Agent(m.Agent)
 	if err != nil {
 		return nil, err
 	}
+	defer l.guard(m.ID, &err)
 	return a.Info(ctx)
+}
+
+// guard turns a panic of a member into an error.
+func (l *loop) guard(member string, err *error) {
+	if r := recover(); r != nil {
+		*err = agent.Panicked(l.cfg.Log, member, r)
+	}
 }
 
 // each calls f for every member at the same time, for at most infoTimeout; f

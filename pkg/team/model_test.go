@@ -1,0 +1,93 @@
+package team
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"strings"
+	"testing"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// modelFunc answers turns by a func.
+type modelFunc func(req *agent.ModelRequest) *teamv1.Turn
+
+func (modelFunc) Name() string { return "test" }
+
+func (f modelFunc) Generate(_ context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
+	return func(yield func(agent.ModelChunk, error) bool) {
+		yield(agent.ModelChunk{Turn: f(req), Spent: &teamv1.Spent{}}, nil)
+	}
+}
+
+// echoTool answers with its arguments.
+type echoTool struct{}
+
+func (echoTool) Spec() agent.ToolSpec { return agent.ToolSpec{Name: "echo"} }
+func (echoTool) Call(_ context.Context, arguments json.RawMessage, _ string) (*teamv1.ToolResult, error) {
+	return &teamv1.ToolResult{Text: string(arguments)}, nil
+}
+
+func newModelAgent(t *testing.T, m agent.Model, tools ...agent.Tool) *ModelAgent {
+	t.Helper()
+	a, err := NewModelAgent(ModelAgentConfig{ID: "m", Model: m, Tools: tools})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestModelAgent_CallsWithTheSameID(t *testing.T) {
+	a := newModelAgent(t, modelFunc(func(req *agent.ModelRequest) *teamv1.Turn {
+		if len(req.Messages) == 1 {
+			return &teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: "x", Name: "echo", Arguments: `{"n":1}`}, {Id: "x", Name: "echo", Arguments: `{"n":2}`}}}
+		}
+		return &teamv1.Turn{Text: req.Messages[2].Text + req.Messages[3].Text}
+	}), echoTool{})
+	if got, err := ask(t, a, "hi"); err != nil || got != `{"n":1}{"n":2}` {
+		t.Error(got, err)
+	}
+}
+
+// A message that comes during the last turn is heard by another turn, after
+// what was said before it (A-17).
+func TestModelAgent_A_17_HearsFollowUps(t *testing.T) {
+	run := &agent.Run{Root: crashRoot}
+	turns := 0
+	a := newModelAgent(t, modelFunc(func(req *agent.ModelRequest) *teamv1.Turn {
+		if turns++; turns == 1 {
+			run.Deliver(&teamv1.Inbound{N: 1, Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: agent.UserMessage("m2", "and tea")}}})
+			return &teamv1.Turn{Text: "coffee"}
+		}
+		var said []string
+		for _, m := range req.Messages {
+			said = append(said, m.Text)
+		}
+		return &teamv1.Turn{Text: strings.Join(said, ", ")}
+	}))
+	m, err := agent.Reply(agent.With(t.Context(), run), a, agent.UserMessage("m1", "coffee please"))
+	if err != nil || agent.Text(m) != "coffee please, coffee, and tea" || turns != 2 {
+		t.Error(agent.Text(m), err, turns)
+	}
+}
+
+// panicky panics when it is asked about itself.
+type panicky struct{ *agent.Func }
+
+func (panicky) Info(context.Context) (*teamv1.AgentInfo, error)     { panic("no") }
+func (panicky) HealthCheck(context.Context) (*teamv1.Health, error) { panic("no") }
+
+func TestR_000_11_MemberThatPanicsWhenAsked(t *testing.T) {
+	tm := newTeam(t, registry{"a": skilled("a", "s"), "b": panicky{skilled("b")}}, inOrder("a"), "a", "b")
+	if info, err := tm.Info(t.Context()); err != nil || len(info.GetCapabilities()) != 1 {
+		t.Error(info, err)
+	}
+	if h, err := tm.HealthCheck(t.Context()); err != nil || h.GetHealthy() || !h.GetUsable() {
+		t.Error(h, err)
+	}
+	if got, err := ask(t, tm, "hi"); err != nil || got != "a(hi)" {
+		t.Error(got, err)
+	}
+}
