@@ -355,24 +355,27 @@ func TestConcurrency(t *testing.T) {
 		wg.Wait()
 	})
 	t.Run("R-002-03 at most max_parallel members at a time", func(t *testing.T) {
-		var now, most atomic.Int64
+		var mu sync.Mutex
+		now, most := 0, 0 // guarded by mu
 		gate := make(chan struct{})
 		reg := registry{}
 		ids := []string{"a", "b", "c", "d", "e"}
 		for _, id := range ids {
 			reg[id] = &agent.Func{ID: id, Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) {
-				if n := now.Add(1); n > most.Load() {
-					most.Store(n)
-				}
-				if now.Load() == 3 {
+				mu.Lock()
+				now++
+				if most = max(most, now); now == 3 && most == 3 {
 					select {
 					case <-gate:
 					default:
 						close(gate)
 					}
 				}
+				mu.Unlock()
 				<-gate
-				now.Add(-1)
+				mu.Lock()
+				now--
+				mu.Unlock()
 				return agent.NewMessage(id), nil
 			}}
 		}
@@ -385,8 +388,8 @@ func TestConcurrency(t *testing.T) {
 		if _, err := ask(t, tm, "hi"); err != nil {
 			t.Fatal(err)
 		}
-		if n := most.Load(); n != 3 {
-			t.Errorf("%d members at a time", n)
+		if most != 3 {
+			t.Errorf("%d members at a time", most)
 		}
 	})
 }
