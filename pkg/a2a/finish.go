@@ -6,7 +6,6 @@ import (
 
 	"go.uber.org/zap"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -81,36 +80,18 @@ func (d *drive) succeeded() *teamv1.Ended {
 	case r.GetTransfer() != nil:
 		e.Result = &teamv1.Ended_Transfer{Transfer: r.GetTransfer()}
 	default:
-		e.Result = &teamv1.Ended_Reply{Reply: d.complete(r.GetMessage())}
+		e.Result = &teamv1.Ended_Reply{Reply: d.run.Completed("", r.GetMessage())}
 	}
 	return e
-}
-
-// complete derives what an agent left out of its reply.
-func (d *drive) complete(m *a2av1.Message) *a2av1.Message {
-	id := m.GetMessageId()
-	if id == "" {
-		id = d.run.ID("", "reply", 1)
-	}
-	return &a2av1.Message{
-		MessageId: id, ContextId: m.GetContextId(), TaskId: m.GetTaskId(), Role: a2av1.Role_ROLE_AGENT, Parts: m.GetParts(),
-		Metadata: m.GetMetadata(), Extensions: m.GetExtensions(), ReferenceTaskIds: m.GetReferenceTaskIds(),
-	}
 }
 
 // spent adds up the leaves of a run that did not get to its own sum.
 func (d *drive) spent() *teamv1.Spent {
 	sum := &teamv1.Spent{}
 	for _, ev := range d.recorded {
-		e := ev.GetEnded()
-		if e.GetTurn() == nil && e.GetTool() == nil {
-			continue
+		if e := ev.GetEnded(); e.GetTurn() != nil || e.GetTool() != nil {
+			sum = agent.AddSpent(sum, e.GetSpent())
 		}
-		sum.InputTokens += e.GetSpent().GetInputTokens()
-		sum.OutputTokens += e.GetSpent().GetOutputTokens()
-		sum.CostMicros += e.GetSpent().GetCostMicros()
-		sum.ModelCalls += e.GetSpent().GetModelCalls()
-		sum.ToolCalls += e.GetSpent().GetToolCalls()
 	}
 	return sum
 }

@@ -99,6 +99,52 @@ func ReplyTo(ctx context.Context, a Agent, req *teamv1.ProcessRequest) (*a2av1.M
 	return nil, Errorf(CodeInternal, ReasonNoResponse, "agent %q ended without an answer", req.GetAgentId())
 }
 
+// Completed derives what an agent left out of its reply in a scope: the id and
+// the role. The reply itself is not changed.
+func (r *Run) Completed(scope string, m *a2av1.Message) *a2av1.Message {
+	if m.GetMessageId() != "" && m.GetRole() == a2av1.Role_ROLE_AGENT {
+		return m
+	}
+	id := m.GetMessageId()
+	if id == "" {
+		id = r.ID(scope, "reply", 1)
+	}
+	return &a2av1.Message{
+		MessageId: id, ContextId: m.GetContextId(), TaskId: m.GetTaskId(), Role: a2av1.Role_ROLE_AGENT, Parts: m.GetParts(),
+		Metadata: m.GetMetadata(), Extensions: m.GetExtensions(), ReferenceTaskIds: m.GetReferenceTaskIds(),
+	}
+}
+
+// AddSpent returns the sum of two costs; nil is none. Neither is changed.
+func AddSpent(a, b *teamv1.Spent) *teamv1.Spent {
+	switch {
+	case b == nil:
+		return a
+	case a == nil:
+		return b
+	}
+	return &teamv1.Spent{
+		InputTokens: a.GetInputTokens() + b.GetInputTokens(), OutputTokens: a.GetOutputTokens() + b.GetOutputTokens(),
+		CostMicros: a.GetCostMicros() + b.GetCostMicros(),
+		ModelCalls: a.GetModelCalls() + b.GetModelCalls(), ToolCalls: a.GetToolCalls() + b.GetToolCalls(),
+	}
+}
+
+// Sleep waits, or returns the cause of ctx's end.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 || ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // MessageOf returns the message that an event of a run holds, for references by
 // sequence: a reply, an answer, a follow-up, or what a model said; nil when it
 // holds none. root is the id of the run's root task.

@@ -227,7 +227,7 @@ func (x *exchange) poll(round int) error {
 	every := x.agent.cfg.PollEvery
 	for ; ; round++ {
 		if round > 0 {
-			_ = pause(x.ctx, every) // the end of ctx is seen below
+			_ = agent.Sleep(x.ctx, every) // the end of ctx is seen below
 			every = min(2*every, x.agent.cfg.PollMost)
 		}
 		if x.ctx.Err() != nil {
@@ -326,7 +326,7 @@ func (x *exchange) cancelPeer(ctx context.Context) bool {
 		case err == nil:
 			accepted = true
 		}
-		if pause(ctx, every) != nil {
+		if agent.Sleep(ctx, every) != nil {
 			return false
 		}
 	}

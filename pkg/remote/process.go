@@ -267,7 +267,7 @@ func (p *process) cancelPeer(ctx context.Context) bool {
 			p.agent.cfg.Log.Warn("remote agent does not cancel", zap.String("agent", p.agent.cfg.ID), zap.Error(err))
 			return false
 		}
-		if pause(ctx, p.agent.cfg.CancelEvery) != nil {
+		if agent.Sleep(ctx, p.agent.cfg.CancelEvery) != nil {
 			return false
 		}
 	}

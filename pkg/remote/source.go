@@ -114,15 +114,3 @@ func received[T any](open func(context.Context) (grpc.ServerStreamingClient[T], 
 		}
 	}
 }
-
-// pause waits, or returns the cause of ctx's end.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

@@ -160,7 +160,7 @@ type play struct {
 func (p *play) do(ctx context.Context, i int, step *teamv1.ScriptedStep) (more bool, err error) {
 	switch s := step.GetDo().(type) {
 	case *teamv1.ScriptedStep_DelayMs:
-		return true, sleep(ctx, time.Duration(s.DelayMs)*time.Millisecond)
+		return true, agent.Sleep(ctx, time.Duration(s.DelayMs)*time.Millisecond)
 	case *teamv1.ScriptedStep_Fail:
 		return true, p.fail(i, s.Fail)
 	case *teamv1.ScriptedStep_Chunks:
@@ -180,17 +180,6 @@ func (p *play) do(ctx context.Context, i int, step *teamv1.ScriptedStep) (more b
 // fill inserts the input and the last answer.
 func (p *play) fill(text string) string {
 	return strings.NewReplacer("{{input}}", agent.Text(p.req.GetMessage()), "{{answer}}", p.answer).Replace(text)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // fail fails the first times of a call.

@@ -60,11 +60,7 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	sctx, stop := p.stepContext(ctx, w)
 	defer stop()
 	for {
-		err := sleepUntil(sctx, w.notBefore, p.run.Now)
-		if err == nil && sctx.Err() != nil {
-			err = context.Cause(sctx)
-		}
-		if err != nil {
+		if err := agent.Sleep(sctx, p.pause(w)); err != nil {
 			return p.fail(ctx, w, emit, err)
 		}
 		if !w.open {
@@ -97,6 +93,14 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 			return p.fail(ctx, w, emit, res.err)
 		}
 	}
+}
+
+// pause is how long the next attempt has to wait.
+func (p *process) pause(w *work) time.Duration {
+	if w.notBefore.IsZero() {
+		return 0
+	}
+	return w.notBefore.Sub(p.run.Now())
 }
 
 // stepContext is the context a step works in: its time, and its cancel by id.
@@ -164,24 +168,6 @@ func (p *process) backoff(w *work, base, atLeast time.Duration) time.Duration {
 	return max(d, atLeast)
 }
 
-func sleepUntil(ctx context.Context, t time.Time, now func() time.Time) error {
-	d := time.Duration(0)
-	if !t.IsZero() {
-		d = t.Sub(now())
-	}
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // fail records that a step did not succeed. ctx is the run's context: when that
 // one ended, the step was ended from above.
 func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) error {
@@ -220,7 +206,7 @@ func (p *process) endOf(w *work, r *teamv1.Reply) *teamv1.Ended {
 		if r.GetRef() > 0 {
 			e.Result = &teamv1.Ended_ReplyRef{ReplyRef: r.GetRef()}
 		} else {
-			e.Result = &teamv1.Ended_Reply{Reply: p.ownMessage(w, k.Message)}
+			e.Result = &teamv1.Ended_Reply{Reply: p.run.Completed(w.scope, k.Message)}
 		}
 		if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED && agent.Text(k.Message) == "" && onlyText(k.Message) {
 			e.Outcome = teamv1.Outcome_OUTCOME_EMPTY
@@ -236,21 +222,6 @@ func (p *process) endOf(w *work, r *teamv1.Reply) *teamv1.Ended {
 		e.Outcome = teamv1.Outcome_OUTCOME_SUCCEEDED
 	}
 	return e
-}
-
-// ownMessage completes a member's reply: what it left out is derived.
-func (p *process) ownMessage(w *work, m *a2av1.Message) *a2av1.Message {
-	if m.GetMessageId() != "" && m.GetRole() == a2av1.Role_ROLE_AGENT {
-		return m
-	}
-	id := m.GetMessageId()
-	if id == "" {
-		id = p.run.ID(w.scope, "reply", 1)
-	}
-	return &a2av1.Message{
-		MessageId: id, ContextId: m.GetContextId(), TaskId: m.GetTaskId(), Role: a2av1.Role_ROLE_AGENT, Parts: m.GetParts(),
-		Metadata: m.GetMetadata(), Extensions: m.GetExtensions(), ReferenceTaskIds: m.GetReferenceTaskIds(),
-	}
 }
 
 // emitEnd records the end of a step.

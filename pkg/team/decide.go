@@ -119,23 +119,9 @@ func onlyText(m *a2av1.Message) bool {
 func (p *process) spent() *teamv1.Spent {
 	var sum *teamv1.Spent
 	for _, st := range p.Steps {
-		sum = addSpent(sum, st.Spent)
+		sum = agent.AddSpent(sum, st.Spent)
 	}
 	return sum
-}
-
-func addSpent(a, b *teamv1.Spent) *teamv1.Spent {
-	switch {
-	case b == nil:
-		return a
-	case a == nil:
-		return b
-	}
-	return &teamv1.Spent{
-		InputTokens: a.GetInputTokens() + b.GetInputTokens(), OutputTokens: a.GetOutputTokens() + b.GetOutputTokens(),
-		CostMicros: a.GetCostMicros() + b.GetCostMicros(),
-		ModelCalls: a.GetModelCalls() + b.GetModelCalls(), ToolCalls: a.GetToolCalls() + b.GetToolCalls(),
-	}
 }
 
 // ask puts the scheduler's own question on record; the sequence then ends.

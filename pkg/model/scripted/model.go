@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -68,7 +67,7 @@ func (m *Model) answer(ctx context.Context, req *agent.ModelRequest) (*Answer, e
 	if err != nil {
 		return nil, err
 	}
-	if err := wait(ctx, a.Delay); err != nil {
+	if err := agent.Sleep(ctx, a.Delay); err != nil {
 		return nil, err
 	}
 	if a.Failure != nil {
@@ -94,18 +93,4 @@ func (f *Failure) err(name string) *agent.Error {
 		e.Message = f.Message
 	}
 	return e
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 || ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
