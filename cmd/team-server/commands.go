@@ -24,7 +24,8 @@ func devCommand(s *app.Shell) *cobra.Command {
 		Short: "Serves teams on this machine and reloads them when their file changes",
 		Long: "Serves the teams of a file, or of the team.yaml in a folder; without one a demo\n" +
 			"that needs no key. Loopback only, no authentication, tasks are kept in memory.\n" +
-			"Variables may stand in .env.",
+			"Variables may stand in .env. In place of a default port that is taken it takes\n" +
+			"the next free one; an address that is named must be free.",
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			path := ""
@@ -85,7 +86,7 @@ func runCommand(s *app.Shell) *cobra.Command {
 			"Exit code 1 when the run fails or waits for somebody.",
 		Example: "  team-server run newsroom \"Write about tides\"\n" +
 			"  team-server run --file examples/workflow release \"Version 2\" --answer yes",
-		Args: usage(cobra.ExactArgs(2)),
+		Args: usage(named("TEAM", "TEXT")),
 		RunE: func(c *cobra.Command, args []string) error { return s.Run(c.Context(), args[0], args[1], f) },
 	}
 	c.Flags().StringVarP(&f.File, "file", "f", "", "configuration of the server in process")
@@ -105,7 +106,7 @@ func callCommand(s *app.Shell) *cobra.Command {
 			"standard output. Exit code 1 when the task fails or waits for somebody.",
 		Example: "  team-server call http://127.0.0.1:8080/newsroom \"Write about tides\"\n" +
 			"  team-server call --binding grpc --raw http://127.0.0.1:8080 \"Write about tides\"",
-		Args: usage(cobra.ExactArgs(2)),
+		Args: usage(named("URL", "TEXT")),
 		RunE: func(c *cobra.Command, args []string) error { return s.Call(c.Context(), args[0], args[1], f) },
 	}
 	c.Flags().StringVar(&f.Binding, "binding", "", "grpc, rest or jsonrpc; default: what the card names first")
@@ -124,7 +125,9 @@ func cardCommand(s *app.Shell) *cobra.Command {
 		Short: "Shows the card of a team or of any A2A agent",
 		Long: "Shows the card of the agent at URL, or of a team of the server given with\n" +
 			"--server; without a server, of a team in ./team.yaml or of the demo.",
-		Args: usage(cobra.ExactArgs(1)),
+		Example: "  team-server card newsroom\n" +
+			"  team-server card http://127.0.0.1:8080",
+		Args: usage(named("TEAM|URL")),
 		RunE: func(c *cobra.Command, args []string) error { return s.Card(c.Context(), args[0]) },
 	}
 }

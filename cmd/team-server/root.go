@@ -51,6 +51,21 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
+// named wants one argument for each name, and says which one is missing.
+func named(names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		example, _, _ := strings.Cut(strings.TrimSpace(c.Example), "\n")
+		switch {
+		case len(args) < len(names):
+			return fmt.Errorf("%s needs %s, for example: %s", c.Name(), names[len(args)], example)
+		case len(args) > len(names):
+			return fmt.Errorf("%s takes %s only, not also %q; a text of several words stands in quotes, for example: %s",
+				c.Name(), strings.Join(names, " and "), args[len(names)], example)
+		}
+		return nil
+	}
+}
+
 // fromEnv takes flags that are not given from the environment: TEAM_NAME is --name.
 func fromEnv(c *cobra.Command) error {
 	var err error

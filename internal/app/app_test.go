@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -157,7 +158,7 @@ func TestListen(t *testing.T) {
 	address := taken.Addr().String()
 	_, err = Listen(t.Context(), "http", address)
 	want := "cannot listen on " + address + ": in use by another program.  Use --http 127.0.0.1:0 to take any free port"
-	if !errors.Is(err, syscall.EADDRINUSE) || !strings.HasPrefix(err.Error(), want) {
+	if !errors.Is(err, syscall.EADDRINUSE) || err.Error() != want {
 		t.Errorf("error is %v", err)
 	}
 	l, instead, err := ListenNear(t.Context(), "http", address)
@@ -169,6 +170,28 @@ func TestListen(t *testing.T) {
 		if _, err := Listen(t.Context(), "grpc", bad); err == nil {
 			t.Errorf("listens on %s", bad)
 		}
+	}
+}
+
+func TestDevMovesOnFromTheDefaultOnly(t *testing.T) {
+	taken, err := Listen(t.Context(), "http", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	address := taken.Addr().String()
+	var says []string
+	d := &Dev{Say: func(format string, args ...any) { says = append(says, fmt.Sprintf(format, args...)) }}
+	if l, err := d.listen(t.Context(), "http", address, "127.0.0.1:0"); !errors.Is(err, syscall.EADDRINUSE) || len(says) > 0 {
+		t.Errorf("listens on %v, %v, and says %q", l, err, says)
+	}
+	l, err := d.listen(t.Context(), "http", "", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if want := address + " is in use by another program; http listens on " + l.Addr().String() + " instead"; len(says) != 1 || says[0] != want {
+		t.Errorf("says %q, want %q", says, want)
 	}
 }
 

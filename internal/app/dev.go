@@ -26,7 +26,8 @@ type Dev struct {
 	Path string
 	// Env are the variables.
 	Env Env
-	// HTTP and GRPC are the addresses; empty takes those of the file.
+	// HTTP and GRPC are the addresses; empty takes those of the file, and
+	// without these the default ones or, where they are taken, others near them.
 	HTTP, GRPC string
 	// Log of the server.
 	Log *zap.Logger
@@ -53,22 +54,27 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 		return nil, err
 	}
 	settings := def.Server.GetServer()
-	h, err := d.listen(ctx, "http", cmp.Or(d.HTTP, settings.GetHttp(), DefaultHTTP))
+	h, err := d.listen(ctx, "http", cmp.Or(d.HTTP, settings.GetHttp()), DefaultHTTP)
 	if err != nil {
 		return nil, err
 	}
-	g, err := d.listen(ctx, "grpc", cmp.Or(d.GRPC, settings.GetGrpc(), DefaultGRPC))
+	g, err := d.listen(ctx, "grpc", cmp.Or(d.GRPC, settings.GetGrpc()), DefaultGRPC)
 	if err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
 	return startWith(ctx, def, server.Config{Listeners: server.Listeners{HTTP: h, GRPC: g}, Log: d.Log})
 }
 
-func (d *Dev) listen(ctx context.Context, flag, address string) (net.Listener, error) {
-	if !Loopback(address) {
+// listen listens on the address that is asked for. Nobody asked for the default
+// one: where it is taken, another is as good.
+func (d *Dev) listen(ctx context.Context, flag, asked, byDefault string) (net.Listener, error) {
+	if address := cmp.Or(asked, byDefault); !Loopback(address) {
 		return nil, fmt.Errorf("dev listens on loopback only, not on %s.  Use --%s 127.0.0.1:0, or team-server serve with API keys", address, flag)
 	}
-	l, taken, err := ListenNear(ctx, flag, address)
+	if asked != "" {
+		return Listen(ctx, flag, asked)
+	}
+	l, taken, err := ListenNear(ctx, flag, byDefault)
 	if err == nil && taken != "" {
 		d.Say("%s is in use by another program; %s listens on %s instead", taken, flag, l.Addr())
 	}

@@ -38,8 +38,17 @@ func cannotListen(flag, address string, err error) error {
 	default:
 		why = "not an address to listen on"
 	}
-	return fmt.Errorf("cannot listen on %s: %s.  Use --%s 127.0.0.1:0 to take any free port: %w", address, why, flag, err)
+	return listenError{fmt.Sprintf("cannot listen on %s: %s.  Use --%s 127.0.0.1:0 to take any free port", address, why, flag), err}
 }
+
+// listenError says why an address cannot be had, without the words of its cause.
+type listenError struct {
+	text  string
+	cause error
+}
+
+func (e listenError) Error() string { return e.text }
+func (e listenError) Unwrap() error { return e.cause }
 
 // ListenNear is Listen, but takes the next free port where the one named is taken.
 // taken is the address that was not to be had.

@@ -61,7 +61,7 @@ func (s *Shell) Exit(err error) int {
 	case errors.As(err, &faults):
 		faults.Print(s.Talk)
 		return ExitConfig
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.Is(err, client.ErrAddress):
 		s.sayf("%v\nSee team-server --help", err)
 		return ExitUsage
 	}

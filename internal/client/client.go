@@ -5,7 +5,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -25,9 +24,6 @@ const (
 	REST    = "HTTP+JSON"
 	JSONRPC = "JSONRPC"
 )
-
-// ErrUnreachable: the server cannot be reached at all.
-var ErrUnreachable = errors.New("cannot reach the server")
 
 // Config configures a Client; the zero value is usable.
 type Config struct {
@@ -66,6 +62,9 @@ func Open(ctx context.Context, target string, cfg Config) (*Client, error) {
 	w := newWeb(cfg)
 	if rest, ok := cutScheme(target, "grpc", "grpcs"); ok {
 		host, tenant, _ := strings.Cut(rest, "/")
+		if u, err := url.Parse("grpc://" + host); err != nil || u.Host == "" {
+			return nil, noAddress(target, "grpc://HOST:PORT/TENANT")
+		}
 		via, err := newGRPC(host, strings.HasPrefix(target, "grpcs"), w)
 		return &Client{Binding: GRPC, tenant: tenant, via: via}, err
 	}
@@ -196,14 +195,14 @@ const wellKnown = "/.well-known/agent-card.json"
 func (w *web) cardJSON(ctx context.Context, target string) ([]byte, error) {
 	u, err := url.Parse(target)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, fmt.Errorf("%q is no address; expected http://HOST/…, https://HOST/… or grpc://HOST:PORT/TENANT", target)
+		return nil, noAddress(target, "http://HOST/…, https://HOST/… or grpc://HOST:PORT/TENANT")
 	}
 	if !strings.HasSuffix(u.Path, ".json") {
 		target = strings.TrimSuffix(target, "/") + wellKnown
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return nil, err
+		return nil, noAddress(target, "http://HOST/…")
 	}
 	resp, err := w.do(req, nil)
 	if err != nil {
@@ -215,7 +214,7 @@ func (w *web) cardJSON(ctx context.Context, target string) ([]byte, error) {
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("no card at %s: %w", target, wire.Error(wire.ParseRESTError(resp.StatusCode, data)))
+		return nil, fmt.Errorf("no card at %s: %w", target, refused(wire.ParseRESTError(resp.StatusCode, data)))
 	}
 	return data, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"strings"
@@ -36,7 +35,7 @@ func newGRPC(address string, secure bool, w *web) (*grpcTransport, error) {
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxBody)))
 	if err != nil {
-		return nil, fmt.Errorf("%q is no gRPC address: %w", address, err)
+		return nil, noAddress(address, "HOST:PORT")
 	}
 	return &grpcTransport{web: w, conn: conn, client: a2av1.NewA2AServiceClient(conn)}, nil
 }
@@ -68,9 +67,9 @@ func (g *grpcTransport) failed(err error) error {
 	st := status.Convert(err)
 	g.raw("< %s: %s", st.Code(), st.Message())
 	if st.Code() == codes.Unavailable && wire.InfoOf(st) == nil {
-		return fmt.Errorf("%w: %s", ErrUnreachable, st.Message())
+		return unreachable(g.conn.Target(), err)
 	}
-	return wire.Error(st)
+	return refused(st)
 }
 
 func (g *grpcTransport) send(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {

@@ -59,7 +59,7 @@ func (w *web) do(req *http.Request, body []byte) (*http.Response, error) {
 	}
 	resp, err := w.http.Do(req) //nolint:gosec // the user names the address
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		return nil, unreachable(req.URL.Scheme+"://"+req.URL.Host, err)
 	}
 	w.raw("< %s", resp.Status)
 	w.raw("< Content-Type: %s", resp.Header.Get("Content-Type"))
@@ -82,7 +82,7 @@ func (w *web) read(resp *http.Response) ([]byte, error) {
 func (w *web) post(ctx context.Context, url, accept, media string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the card names %q, which is no address", url)
 	}
 	req.Header.Set("Content-Type", media)
 	req.Header.Set("Accept", accept)
@@ -155,7 +155,7 @@ func (r *rest) send(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, wire.Error(wire.ParseRESTError(resp.StatusCode, data))
+		return nil, refused(wire.ParseRESTError(resp.StatusCode, data))
 	}
 	out := &a2av1.SendMessageResponse{}
 	return out, decode(data, out)
@@ -187,7 +187,7 @@ func (w *web) follow(ctx context.Context, url string, body []byte, each func([]b
 	if !streams(resp) {
 		data, err := w.read(resp)
 		if err == nil {
-			err = wire.Error(wire.ParseRESTError(resp.StatusCode, data))
+			err = refused(wire.ParseRESTError(resp.StatusCode, data))
 		}
 		if err == nil {
 			err = fmt.Errorf("the server answered %s, no stream of events", resp.Header.Get("Content-Type"))
@@ -201,7 +201,7 @@ func (w *web) follow(ctx context.Context, url string, body []byte, each func([]b
 			failed(err)
 			return
 		case ev.Kind == "error":
-			failed(wire.Error(wire.ParseRESTError(http.StatusInternalServerError, ev.Data)))
+			failed(refused(wire.ParseRESTError(http.StatusInternalServerError, ev.Data)))
 			return
 		case !each(ev.Data):
 			return
@@ -241,7 +241,7 @@ func result(data []byte, m proto.Message) error {
 		return fmt.Errorf("reading the answer: %w", err)
 	}
 	if env.Error != nil {
-		return wire.Error(wire.ParseRPCError(env.Error))
+		return refused(wire.ParseRPCError(env.Error))
 	}
 	return decode(env.Result, m)
 }

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"net/url"
 	"strings"
@@ -23,7 +22,7 @@ type Team struct {
 func NewTeam(base string, cfg Config) (*Team, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, fmt.Errorf("%q is no address of a server; expected http://HOST:PORT", base)
+		return nil, noAddress(base, "http://HOST:PORT")
 	}
 	return &Team{web: newWeb(cfg), base: strings.TrimSuffix(base, "/")}, nil
 }

@@ -368,6 +368,30 @@ agents:
 	})
 }
 
+func TestReferenceWithoutEnd(t *testing.T) {
+	const text = `version: v1
+agents:
+  writer: {description: "%s", scripted: {steps: [{echo: true}]}}
+`
+	for value, want := range map[string]string{
+		"${OPEN":        `"${OPEN" has no end`,
+		"a ${A:-b} ${C": `"${C" has no end`,
+		"${file:x":      `"${file:x" has no end`,
+	} {
+		fs := faultsOf(t, fmt.Sprintf(text, value))
+		if len(fs) != 1 || fs[0].Message != want || fs[0].Line != 3 || fs[0].Col != 25 || fs[0].Hint != "close it with }; $${ stands for ${" {
+			t.Errorf("%s: got %v", value, fs)
+		}
+	}
+	c, err := Loader{Env: noEnv}.Parse("team.yaml", fmt.Appendf(nil, text, "$${OPEN $${A} $$${B}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Server.GetAgents()["writer"].GetDescription(); got != "${OPEN ${A} $${B}" {
+		t.Errorf("description is %q", got)
+	}
+}
+
 func TestUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	for path, want := range map[string]string{

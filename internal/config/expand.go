@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -16,7 +17,7 @@ type missing struct {
 	why  string // what to do
 }
 
-var reference = regexp.MustCompile(`\$?\$\{[^}]*\}`)
+var reference = regexp.MustCompile(`\$\$\{|\$\{[^}]*\}?`)
 
 // unset is what is wrong with a variable that is not there.
 const unset = "is not set"
@@ -66,6 +67,11 @@ type lookup struct {
 func (d *document) resolve(n *yaml.Node, s string, l lookup) (string, *missing) {
 	if strings.HasPrefix(s, "$$") {
 		return s[1:], nil
+	}
+	if !strings.HasSuffix(s, "}") {
+		d.fault(n, fmt.Sprintf("%.40q has no end", s), "close it with }; $${ stands for ${")
+		d.damage(n)
+		return "", nil
 	}
 	name := s[2 : len(s)-1]
 	if file, ok := strings.CutPrefix(name, "file:"); ok {

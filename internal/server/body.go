@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -32,11 +30,14 @@ func (*body) Close() error { return nil }
 // and a least speed.
 func (s *Server) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+		if isProbe(r, offered(r)) {
+			return
+		}
 		b, err := read(w, r)
 		var media *mediaError
 		switch {
 		case errors.As(err, &media):
-			s.failWith(w, r, status.New(codes.Unimplemented, media.Error()), http.StatusUnsupportedMediaType)
+			s.failWith(w, r, wire.NotServed("%v", media), http.StatusUnsupportedMediaType)
 		case err != nil:
 			s.fail(w, r, wire.Status(err))
 		default:
@@ -74,7 +75,7 @@ func readSlowly(control *http.ResponseController, from io.Reader) ([]byte, error
 	start := time.Now()
 	for {
 		_ = control.SetReadDeadline(start.Add(5*time.Second + time.Duration(all.Len()>>10)*time.Second))
-		n, err := io.CopyN(&all, from, 32<<10)
+		_, err := io.CopyN(&all, from, 32<<10)
 		switch {
 		case all.Len() > wire.MaxBody:
 			return nil, wire.TooLarge()
@@ -83,7 +84,7 @@ func readSlowly(control *http.ResponseController, from io.Reader) ([]byte, error
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return nil, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "the body came slower than 1 KiB/s")
 		case err != nil:
-			return nil, wire.Invalid("", fmt.Sprintf("ended early, after %d bytes", n))
+			return nil, wire.Invalid("", fmt.Sprintf("ended early, after %d bytes", all.Len()))
 		}
 	}
 }

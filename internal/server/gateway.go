@@ -68,7 +68,7 @@ func (s *Server) routes() []route {
 			route{"GET POST", tenant + "/tasks/{id=*}:subscribe", s.serveSubscribe},
 			route{"GET", tenant + "/tasks/{id=*}:cancel", s.wrongMethod},
 			route{"POST", tenant + "/rpc", s.serveRPC},
-			route{"GET HEAD", tenant + cardPath, s.serveCard},
+			route{"GET", tenant + cardPath, s.serveCard},
 			route{"OPTIONS", tenant + cardPath, preflight},
 		)
 	}
@@ -78,27 +78,32 @@ func (s *Server) routes() []route {
 		route{"GET", agents + ":process", s.wrongMethod},
 		route{"GET", agents + ":processStream", s.wrongMethod},
 		route{"GET", agents + ":cancel", s.wrongMethod},
-		route{"GET HEAD", "/healthz", s.serveHealthz},
-		route{"GET HEAD", "/readyz", s.serveReadyz},
+		route{"GET", "/healthz", s.serveHealthz},
+		route{"GET", "/readyz", s.serveReadyz},
 	)
 }
 
 // wrongMethod answers where the generated routes would take the verb of a path
 // for a part of an id.
 func (s *Server) wrongMethod(w http.ResponseWriter, r *http.Request, _ map[string]string) {
-	s.routingError(r.Context(), nil, nil, w, r, http.StatusMethodNotAllowed)
+	w.Header().Set("Allow", http.MethodPost)
+	s.failWith(w, r, notHere(r), http.StatusMethodNotAllowed)
 }
 
 // routingError answers what no route takes.
-func (s *Server) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, httpStatus int) {
+func (s *Server) routingError(_ context.Context, mux *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, httpStatus int) {
+	if isProbe(r, false) {
+		return
+	}
 	var st *status.Status
 	switch httpStatus {
 	case http.StatusBadRequest:
 		st = wire.Status(wire.Invalid("", "has a malformed path"))
 	case http.StatusMethodNotAllowed:
-		st = status.Newf(codes.Unimplemented, "%s is not possible here", r.Method)
+		w.Header().Set("Allow", allowed(mux, w, r))
+		st = notHere(r)
 	default:
-		st = status.Newf(codes.Unimplemented, "nothing is served here; there are %s, /message:send, /message:stream, /tasks, "+
+		st = wire.NotServed("nothing is served here; there are %s, /message:send, /message:stream, /tasks, "+
 			"each also below /{tenant}, /rpc and /team/v1/agents/{agent_id}", cardPath)
 	}
 	s.failWith(w, r, st, httpStatus)
@@ -106,6 +111,9 @@ func (s *Server) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.
 
 // gatewayError answers with the error of a call, or of reading its parameters.
 func (s *Server) gatewayError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+	if isProbe(r, false) {
+		return
+	}
 	if b, ok := r.Body.(*body); ok && b.fault != nil {
 		err = b.fault
 	}

@@ -64,7 +64,11 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	}
 	defer cancel()
 	r.Header["Accept"] = []string{replyType(r)}
-	next.ServeHTTP(w, r.WithContext(withInbound(ctx, in)))
+	routed := r.WithContext(withInbound(ctx, in))
+	if asGet(r) {
+		routed.Method = http.MethodGet
+	}
+	next.ServeHTTP(w, routed)
 }
 
 // soon bounds the time in which a caller takes an answer. front lifts it for the

@@ -72,7 +72,7 @@ func TestA_04_RESTInput(t *testing.T) {
 		{"an array", "POST", "/message:send", "application/json", `[]`, 400, "INVALID_ARGUMENT", ""},
 		{"unknown role", "POST", "/message:send", "application/a2a+json", `{"message":{"role":"user"}}`, 400, "INVALID_ARGUMENT", "message.role"},
 		{"unknown role number", "POST", "/message:send", "application/a2a+json", `{"message":{"role":7}}`, 400, "INVALID_ARGUMENT", "message.role"},
-		{"two contents", "POST", "/message:send", "application/json", `{"message":{"parts":[{"text":"a","url":"b"}]}}`, 400, "INVALID_ARGUMENT", ""},
+		{"two contents", "POST", "/message:send", "application/json", `{"message":{"parts":[{"text":"a","url":"b"}]}}`, 400, "INVALID_ARGUMENT", "message.parts[0]"},
 		{"unknown state in the query", "GET", "/tasks?status=BOGUS", "", "", 400, "INVALID_ARGUMENT", "status"},
 		{"page size that is none", "GET", "/tasks?pageSize=x", "", "", 400, "INVALID_ARGUMENT", "pageSize"},
 		{"bad time", "GET", "/tasks?statusTimestampAfter=yesterday", "", "", 400, "INVALID_ARGUMENT", "statusTimestampAfter"},
@@ -166,6 +166,50 @@ func TestA_01_RPCEnvelope(t *testing.T) {
 			}
 			if code, _ := field(body, "error", "code").(float64); code != c.code {
 				t.Errorf("code %v, want %v: %v", code, c.code, body)
+			}
+			if reason := rpcReason(body); c.code != 0 && c.status != 413 && reason != "INVALID_REQUEST" {
+				t.Errorf("reason %q: %v", reason, body)
+			}
+		})
+	}
+}
+
+// rpcReason is the reason of a JSON-RPC error.
+func rpcReason(body map[string]any) string {
+	data, _ := field(body, "error", "data").([]any)
+	for _, d := range data {
+		if reason, ok := field(d, "reason").(string); ok {
+			return reason
+		}
+	}
+	return ""
+}
+
+// TestA_22_OwnWords has what is wrong with a request said without the words of
+// the language and its libraries, on both bindings that take JSON.
+func TestA_22_OwnWords(t *testing.T) {
+	target := start(t, server.Config{Handler: &probe{send: echo}})
+	for name, c := range map[string]struct{ params, want string }{
+		"ends early":   {`{"message":`, "the request is not JSON: it ends early, after 11 bytes"},
+		"a mark":       {"\ufeff{}", "the request is not JSON, at byte 1"},
+		"two contents": {`{"message":{"parts":[{"text":"a","data":null,"url":"b"}]}}`, "message.parts[0] has more than one of text, raw, url, data"},
+		"wrong kind":   {`{"message":{"parts":[{"text":1}]}}`, "message.parts[0].text must be a string"},
+		"no list":      {`{"message":{"parts":{}}}`, "message.parts must be a list"},
+	} {
+		t.Run("REST "+name, func(t *testing.T) {
+			_, body := post(t, target.HTTP+"/message:send", "application/json", c.params)
+			if got := field(body, "error", "message"); got != c.want {
+				t.Errorf("%v, want %s", got, c.want)
+			}
+		})
+		t.Run("JSON-RPC "+name, func(t *testing.T) {
+			text, want := `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":`+c.params+`}`, c.want
+			if strings.Contains(want, "not JSON") {
+				text = c.params // the request as a whole is none
+			}
+			_, body := post(t, target.HTTP+"/rpc", "application/json", text)
+			if got := field(body, "error", "message"); got != want {
+				t.Errorf("%v, want %s", got, want)
 			}
 		})
 	}

@@ -38,7 +38,7 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[str
 			return s.subscribe(ctx, in, updates(send))
 		})
 	default:
-		s.failRPC(w, req, status.Newf(codes.Unimplemented, "there is no method %.64q", req.Method))
+		s.failRPC(w, req, wire.NotServed("there is no method %.64q", req.Method))
 	}
 }
 

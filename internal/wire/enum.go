@@ -23,10 +23,7 @@ func enumIn(v any, d protoreflect.MessageDescriptor) *fault {
 		return nil
 	}
 	for name, v := range object {
-		fd := d.Fields().ByJSONName(name)
-		if fd == nil {
-			fd = d.Fields().ByTextName(name)
-		}
+		fd := fieldOf(d, name)
 		if fd == nil {
 			continue
 		}

@@ -137,6 +137,9 @@ func Unmarshal(b []byte, m proto.Message) error {
 	if strict.Unmarshal(b, m) == nil {
 		return nil
 	}
+	if problem := syntax(b); problem != "" {
+		return Invalid("", problem)
+	}
 	// An unknown name or a real fault. Lenient decoding drops unknown enum
 	// values too, so these are looked for first.
 	if f := unknownEnum(b, m.ProtoReflect().Descriptor()); f != nil {
@@ -144,14 +147,12 @@ func Unmarshal(b []byte, m proto.Message) error {
 	}
 	lenient := strict
 	lenient.DiscardUnknown = true
-	if err := lenient.Unmarshal(b, m); err != nil {
-		return Invalid("", "cannot be read: "+plain(err))
+	err := lenient.Unmarshal(b, m)
+	if err == nil {
+		return nil
 	}
-	return nil
-}
-
-// plain is a decoding error without its prefix, whose spaces vary.
-func plain(err error) string {
-	text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
-	return strings.TrimSpace(strings.TrimPrefix(text, "proto:"))
+	if f := misshapen(b, m.ProtoReflect().Descriptor()); f != nil {
+		return Invalid(strings.TrimPrefix(f.path, "."), f.problem)
+	}
+	return Invalid("", place(err))
 }

@@ -77,7 +77,7 @@ func TestA_04_Unmarshal(t *testing.T) {
 		{"snake case", `{"message":{"message_id":"m"}}`, "-"},
 		{"null", `{"message":null}`, "-"},
 		{"an enum of another version", `{"message":{"role":"user"},"later":1}`, "message.role"},
-		{"a known field of another type", `{"message":"x"}`, ""},
+		{"a known field of another type", `{"message":"x"}`, "message"},
 		{"twice the same field", `{"tenant":"a","tenant":"b"}`, ""},
 		{"text behind", `{} {}`, ""},
 	} {
@@ -90,6 +90,73 @@ func TestA_04_Unmarshal(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		case e != nil && strings.Contains(e.Message, "proto:"):
 			t.Errorf("%s: %s", c.name, e.Message)
+		}
+	}
+}
+
+// TestA_22_OwnWordsForFaults has every fault that the decoders find said in our
+// words, and in theirs none.
+func TestA_22_OwnWordsForFaults(t *testing.T) {
+	for in, want := range map[string]string{
+		``:                            "the request is not JSON: it ends early, after 0 bytes",
+		`{"message":`:                 "the request is not JSON: it ends early, after 11 bytes",
+		`{"tenant":"a`:                "the request is not JSON: it ends early, after 12 bytes",
+		"\xef\xbb\xbf{}":              "the request is not JSON, at byte 1",
+		`{"tenant":x`:                 "the request is not JSON, at byte 11",
+		`{} {}`:                       "the request is not JSON, at byte 4",
+		"{\"tenant\":\"\xff\"}":       "the request is not UTF-8, at byte 12",
+		`[]`:                          "the request must be an object",
+		`{"tenant":"a","tenant":1}`:   "tenant must be a string",
+		`{"tenant":"a","tenant":"b"}`: "the request cannot be read, at line 1, column 15",
+		`{"message":{"messageId":"a","message_id":"b"}}`:            "message.messageId is there twice",
+		`{"message":{"parts":[{"text":"a"},{"url":"b","raw":""}]}}`: "message.parts[1] has more than one of text, raw, url, data",
+		`{"message":{"parts":[{"text":"a","data":null}]}}`:          "message.parts[0] has more than one of text, raw, url, data",
+		`{"message":{"parts":[null]}}`:                              "message.parts[0] must be an object",
+		`{"message":{"parts":[{"raw":7}]}}`:                         "message.parts[0].raw must be bytes in base64",
+		`{"message":{"metadata":[]}}`:                               "message.metadata must be an object",
+		`{"message":{"role":true}}`:                                 "message.role must be one of ROLE_USER, ROLE_AGENT",
+		`{"message":{"extensions":"x"}}`:                            "message.extensions must be a list",
+		`{"configuration":{"historyLength":{}}}`:                    "configuration.historyLength must be a number",
+		`{"configuration":{"returnImmediately":"yes"}}`:             "configuration.returnImmediately must be true or false",
+	} {
+		err := Unmarshal([]byte(in), &a2av1.SendMessageRequest{})
+		var e *a2a.Error
+		if !errors.As(err, &e) || e.Reason != agent.ReasonInvalidRequest || e.Message != want {
+			t.Errorf("%s: %v, want %s", in, err, want)
+		}
+	}
+	for in, want := range map[string]string{
+		`{"statusTimestampAfter":5}`:           "statusTimestampAfter must be a time such as 2006-01-02T15:04:05Z",
+		`{"statusTimestampAfter":"yesterday"}`: "statusTimestampAfter must be a time such as 2006-01-02T15:04:05Z",
+		`{"pageSize":"many"}`:                  "pageSize must be a number",
+		`{"pageSize":1e99}`:                    "the request cannot be read, at line 1, column 13",
+	} {
+		err := Unmarshal([]byte(in), &a2av1.ListTasksRequest{})
+		var e *a2a.Error
+		if !errors.As(err, &e) || e.Message != want {
+			t.Errorf("%s: %v, want %s", in, err, want)
+		}
+	}
+}
+
+func TestA_22_EnvelopeFaultsHaveAReason(t *testing.T) {
+	for in, code := range map[string]int{
+		`{`: RPCParse, ``: RPCParse, "\xef\xbb\xbf{}": RPCParse, `[]`: RPCInvalidRequest, `null`: RPCInvalidRequest,
+		`{"jsonrpc":"1"}`: RPCInvalidRequest, `{"jsonrpc":"2.0","id":[]}`: RPCInvalidRequest, `{"jsonrpc":"2.0"}`: RPCInvalidRequest,
+		`{"jsonrpc":"2.0","method":"m","params":[]}`: RPCInvalidParams, strings.Repeat("[", 99): RPCInvalidRequest,
+	} {
+		_, fault := ParseRPC([]byte(in))
+		if fault == nil || fault.Code != code {
+			t.Errorf("%.20s: %+v, want %d", in, fault, code)
+			continue
+		}
+		if info := InfoOf(ParseRPCError(fault)); info.GetReason() != agent.ReasonInvalidRequest || info.GetDomain() != DomainTeam {
+			t.Errorf("%.20s: %s", in, fault.Data)
+		}
+		for _, word := range []string{"invalid character", "unexpected", "looking for"} {
+			if strings.Contains(fault.Message, word) {
+				t.Errorf("%.20s: %s", in, fault.Message)
+			}
 		}
 	}
 }

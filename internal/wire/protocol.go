@@ -18,6 +18,12 @@ func TooLarge() error {
 		"the request is larger than %d bytes", MaxBody).With(sizeDetail, strconv.Itoa(MaxBody))
 }
 
+// NotServed is the status for a path, a verb, a method or a media type that the
+// server does not have.
+func NotServed(format string, args ...any) *status.Status {
+	return detailed(status.Newf(codes.Unimplemented, format, args...), infoFor(DomainTeam, agent.ReasonInvalidRequest, nil))
+}
+
 // protocolStatus is the status of an error of the protocol or of a bad request.
 func protocolStatus(e *a2a.Error) *status.Status {
 	domain := DomainTeam

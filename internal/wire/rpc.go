@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"google.golang.org/grpc/status"
@@ -49,33 +48,33 @@ type RPCResponse struct {
 func ParseRPC(b []byte) (RPCRequest, *RPCError) {
 	req := RPCRequest{ID: json.RawMessage("null")}
 	if err := ScanJSON(b); err != nil {
-		return req, rpcErrorf(RPCInvalidRequest, "the request %v", err)
+		return req, rpcFault(RPCInvalidRequest, "", err.Error())
 	}
 	var members map[string]json.RawMessage
-	switch err := json.Unmarshal(b, &members); {
-	case errors.As(err, new(*json.SyntaxError)):
-		return req, rpcErrorf(RPCParse, "the request is not JSON: %v", err)
-	case err != nil || members == nil:
-		return req, rpcErrorf(RPCInvalidRequest, "the request must be one JSON object; batches are not taken")
+	if json.Unmarshal(b, &members) != nil || members == nil {
+		if problem := syntax(b); problem != "" {
+			return req, rpcFault(RPCParse, "", problem)
+		}
+		return req, rpcFault(RPCInvalidRequest, "", "must be one JSON object; batches are not taken")
 	}
 	if id, ok := members["id"]; ok {
 		if !validID(id) {
-			return req, rpcErrorf(RPCInvalidRequest, "id must be a string, a number or null of at most %d bytes", maxRPCID)
+			return req, rpcFault(RPCInvalidRequest, "id", fmt.Sprintf("must be a string, a number or null of at most %d bytes", maxRPCID))
 		}
 		req.ID = id
 	}
 	if string(members["jsonrpc"]) != `"2.0"` {
-		return req, rpcErrorf(RPCInvalidRequest, `jsonrpc must be "2.0"`)
+		return req, rpcFault(RPCInvalidRequest, "jsonrpc", `must be "2.0"`)
 	}
 	if json.Unmarshal(members["method"], &req.Method) != nil || req.Method == "" {
-		return req, rpcErrorf(RPCInvalidRequest, "method must be a string")
+		return req, rpcFault(RPCInvalidRequest, "method", "must be a string")
 	}
 	req.Params = members["params"]
 	if len(req.Params) == 0 || string(req.Params) == "null" {
 		req.Params = json.RawMessage("{}")
 	}
 	if bytes.TrimLeft(req.Params, " \t\r\n")[0] != '{' {
-		return req, rpcErrorf(RPCInvalidParams, "params must be an object")
+		return req, rpcFault(RPCInvalidParams, "params", "must be an object")
 	}
 	return req, nil
 }
@@ -87,8 +86,11 @@ func validID(id json.RawMessage) bool {
 	return id[0] == '"' || id[0] == '-' || id[0] >= '0' && id[0] <= '9' || string(id) == "null"
 }
 
-func rpcErrorf(code int, format string, args ...any) *RPCError {
-	return &RPCError{Code: code, Message: fmt.Sprintf(format, args...)}
+// rpcFault is an INVALID_REQUEST under one of JSON-RPC's own codes.
+func rpcFault(code int, field, problem string) *RPCError {
+	e := RPCErrorOf(Status(Invalid(field, problem)))
+	e.Code = code
+	return e
 }
 
 // RPCErrorOf is the JSON-RPC form of a status.

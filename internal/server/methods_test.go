@@ -1,0 +1,87 @@
+package server_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"testing"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/server"
+)
+
+func TestA_01_AllowedMethods(t *testing.T) {
+	p := &probe{}
+	target := start(t, server.Config{Handler: p})
+	for _, c := range []struct{ method, path, want string }{
+		{"PUT", "/message:send", "POST"},
+		{"GET", "/message:stream", "POST"},
+		{"HEAD", "/message:stream", "POST"},
+		{"DELETE", "/tasks", "GET, HEAD"},
+		{"POST", "/news/tasks/t1", "GET, HEAD"},
+		{"GET", "/tasks/t1:cancel", "POST"},
+		{"PUT", "/tasks/t1:cancel", "POST"},
+		{"PUT", "/tasks/t1:subscribe", "GET, POST"},
+		{"HEAD", "/tasks/t1:subscribe", "GET, POST"},
+		{"PUT", "/tasks/t1/pushNotificationConfigs/c", "GET, HEAD, DELETE"},
+		{"GET", "/rpc", "POST"},
+		{"POST", "/.well-known/agent-card.json", "GET, HEAD, OPTIONS"},
+		{"POST", "/healthz", "GET, HEAD"},
+		{"PUT", "/team/v1/agents/a:process", "POST"},
+		{"PUT", "/team/v1/agents/a:health", "GET, HEAD"},
+	} {
+		resp, _ := request(t, c.method, target.HTTP+c.path, "", nil)
+		if got := resp.Header.Get("Allow"); resp.StatusCode != http.StatusMethodNotAllowed || got != c.want {
+			t.Errorf("%s %s: %d, allowed is %q, want %q", c.method, c.path, resp.StatusCode, got, c.want)
+		}
+	}
+	if resp, _ := request(t, http.MethodGet, target.HTTP+"/nothing/here", "", nil); resp.Header.Get("Allow") != "" {
+		t.Errorf("nothing is there, but allowed is %q", resp.Header.Get("Allow"))
+	}
+	if n := p.calls.Load(); n != 0 {
+		t.Errorf("%d calls reached the handler", n)
+	}
+}
+
+func TestA_01_HeadIsGetWithoutBody(t *testing.T) {
+	target := start(t, server.Config{Handler: &probe{
+		get: task,
+		list: func(context.Context, *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
+			return &a2av1.ListTasksResponse{}, nil
+		},
+		card: func(context.Context, string) (*a2av1.AgentCard, error) { return &a2av1.AgentCard{Name: "n"}, nil },
+	}})
+	for _, path := range []string{
+		"/tasks", "/tasks/t1", "/news/tasks/t1", "/tasks/none", "/nothing/here",
+		"/.well-known/agent-card.json", "/news/.well-known/agent-card.json", "/healthz", "/readyz",
+	} {
+		get, _ := raw(t, http.MethodGet, target.HTTP+path)
+		head, body := raw(t, http.MethodHead, target.HTTP+path)
+		if head.StatusCode != get.StatusCode || len(body) > 0 {
+			t.Errorf("%s: %d with %d bytes, GET is %d", path, head.StatusCode, len(body), get.StatusCode)
+		}
+		for _, name := range []string{"Content-Type", "Content-Length", "Cache-Control", "Vary", "ETag"} {
+			if head.Header.Get(name) != get.Header.Get(name) {
+				t.Errorf("%s: %s is %q, with GET %q", path, name, head.Header.Get(name), get.Header.Get(name))
+			}
+		}
+	}
+}
+
+func raw(t *testing.T, method, url string) (*http.Response, []byte) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, b
+}

@@ -1,0 +1,161 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// misshapen finds the first value, by name, that is not of the kind that the
+// definition wants. It is asked about what the decoder has refused only, and
+// leaves faults within a value, such as a number out of range, to it.
+func misshapen(b []byte, d protoreflect.MessageDescriptor) *fault {
+	var v any
+	if json.Unmarshal(b, &v) != nil {
+		return nil
+	}
+	return shapeOf(v, d)
+}
+
+func shapeOf(v any, d protoreflect.MessageDescriptor) *fault {
+	if d.ParentFile().Package() == "google.protobuf" {
+		return wellKnown(v, d)
+	}
+	object, ok := v.(map[string]any)
+	if !ok {
+		return &fault{problem: "must be an object"}
+	}
+	set := map[protoreflect.FullName]bool{}
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		fd := fieldOf(d, name)
+		if fd == nil || object[name] == nil && !isValue(fd) {
+			continue
+		}
+		if f := again(fd, set); f != nil {
+			return f
+		}
+		if f := shapeOfField(object[name], fd); f != nil {
+			return f.in("." + fd.JSONName())
+		}
+	}
+	return nil
+}
+
+// again finds what may be there once and is there a second time; set are the
+// fields and choices so far.
+func again(fd protoreflect.FieldDescriptor, set map[protoreflect.FullName]bool) *fault {
+	if set[fd.FullName()] {
+		return (&fault{problem: "is there twice"}).in("." + fd.JSONName())
+	}
+	set[fd.FullName()] = true
+	o := fd.ContainingOneof()
+	if o == nil {
+		return nil
+	}
+	if set[o.FullName()] {
+		return &fault{problem: "has more than one of " + choices(o)}
+	}
+	set[o.FullName()] = true
+	return nil
+}
+
+// fieldOf finds a field by either of its names in JSON, nil without.
+func fieldOf(d protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
+	if fd := d.Fields().ByJSONName(name); fd != nil {
+		return fd
+	}
+	return d.Fields().ByTextName(name)
+}
+
+// wellKnown judges types of the library that have a JSON form of their own.
+func wellKnown(v any, d protoreflect.MessageDescriptor) *fault {
+	_, object := v.(map[string]any)
+	_, list := v.([]any)
+	text, _ := v.(string)
+	switch {
+	case d.Name() == "Struct" && !object:
+		return &fault{problem: "must be an object"}
+	case d.Name() == "ListValue" && !list:
+		return &fault{problem: "must be a list"}
+	case d.Name() == "Timestamp" && !isTime(text):
+		return &fault{problem: "must be a time such as 2006-01-02T15:04:05Z"}
+	}
+	return nil
+}
+
+func shapeOfField(v any, fd protoreflect.FieldDescriptor) *fault {
+	switch {
+	case fd.IsMap():
+		object, ok := v.(map[string]any)
+		if !ok {
+			return &fault{problem: "must be an object"}
+		}
+		for _, k := range slices.Sorted(maps.Keys(object)) {
+			if f := shapeOfValue(object[k], fd.MapValue()); f != nil {
+				return f.in("." + k)
+			}
+		}
+		return nil
+	case fd.IsList():
+		list, ok := v.([]any)
+		if !ok {
+			return &fault{problem: "must be a list"}
+		}
+		for i, v := range list {
+			if f := shapeOfValue(v, fd); f != nil {
+				return f.in(fmt.Sprintf("[%d]", i))
+			}
+		}
+		return nil
+	}
+	return shapeOfValue(v, fd)
+}
+
+func shapeOfValue(v any, fd protoreflect.FieldDescriptor) *fault {
+	words, text := v.(string)
+	_, number := v.(float64)
+	_, truth := v.(bool)
+	switch kind := fd.Kind(); {
+	case fd.Message() != nil:
+		return shapeOf(v, fd.Message())
+	case kind == protoreflect.StringKind && !text:
+		return &fault{problem: "must be a string"}
+	case kind == protoreflect.BytesKind && !text:
+		return &fault{problem: "must be bytes in base64"}
+	case kind == protoreflect.BoolKind && !truth:
+		return &fault{problem: "must be true or false"}
+	case kind == protoreflect.EnumKind && !text && !number:
+		return &fault{problem: "must be one of " + enumNames(fd.Enum())}
+	case isNumber(kind) && !number && !json.Valid([]byte(words)): // a number may be written as a string
+		return &fault{problem: "must be a number"}
+	}
+	return nil
+}
+
+func isTime(s string) bool {
+	_, err := time.Parse(time.RFC3339Nano, s)
+	return err == nil
+}
+
+func isNumber(k protoreflect.Kind) bool {
+	return k != protoreflect.StringKind && k != protoreflect.BytesKind && k != protoreflect.BoolKind && k != protoreflect.EnumKind
+}
+
+// isValue reports whether null is a value of a field.
+func isValue(fd protoreflect.FieldDescriptor) bool {
+	return fd.Message() != nil && fd.Message().FullName() == "google.protobuf.Value"
+}
+
+// choices lists the fields of a oneof.
+func choices(o protoreflect.OneofDescriptor) string {
+	names := make([]string, o.Fields().Len())
+	for i := range names {
+		names[i] = o.Fields().Get(i).JSONName()
+	}
+	return strings.Join(names, ", ")
+}

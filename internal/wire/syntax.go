@@ -1,0 +1,51 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"unicode/utf8"
+)
+
+// syntax says what keeps b from being JSON, as the end of a sentence; "" when
+// nothing does. Bytes count from 1.
+func syntax(b []byte) string {
+	var wrong *json.SyntaxError
+	var v json.RawMessage
+	err := json.Unmarshal(b, &v)
+	switch {
+	case errors.As(err, &wrong) && int(wrong.Offset) >= len(b) && endsEarly(b):
+		return fmt.Sprintf("is not JSON: it ends early, after %d bytes", len(b))
+	case errors.As(err, &wrong):
+		return fmt.Sprintf("is not JSON, at byte %d", wrong.Offset)
+	}
+	for i := 0; i < len(b); {
+		r, size := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && size == 1 {
+			return fmt.Sprintf("is not UTF-8, at byte %d", i+1)
+		}
+		i += size
+	}
+	return ""
+}
+
+// endsEarly tells a text that is fine as far as it goes from one whose last byte
+// is wrong.
+func endsEarly(b []byte) bool {
+	err := json.NewDecoder(bytes.NewReader(b)).Decode(new(json.RawMessage))
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
+}
+
+var position = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
+
+// place is where a decoding error is, as the end of a sentence: its own words
+// are those of the library.
+func place(err error) string {
+	if m := position.FindStringSubmatch(err.Error()); m != nil {
+		return fmt.Sprintf("cannot be read, at line %s, column %s", m[1], m[2])
+	}
+	return "cannot be read"
+}
