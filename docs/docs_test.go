@@ -131,7 +131,7 @@ type demo struct{ bin, http, grpc string }
 func startDemo(t *testing.T) demo {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("the commands need curl")
+		t.Skip("SKIP-MISSING-TOOL curl: install curl, the documented commands use it")
 	}
 	d := demo{bin: t.TempDir()}
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", d.bin, "./cmd/team-server")
