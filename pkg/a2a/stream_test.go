@@ -293,6 +293,7 @@ func TestSubscribe(t *testing.T) {
 		r := start(t, chatter("chatter", 200, begin))
 		var all []a2a.Update
 		id := r.send(t, ann(t), atOnce(message("chatter", "x"))).GetId()
+		r.until(t, id, working) // both are told the task as it is now
 		whole := r.subscribe(t, id, 0)
 		broken := r.subscribe(t, id, 0)
 		go close(begin)
