@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -20,9 +18,7 @@ import (
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
-}
+func TestMain(m *testing.M) { rig.VerifyMain(m) }
 
 // says is a member that answers with its name around what it was given.
 func says(id string, skills ...string) *agent.Func {

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -23,16 +22,7 @@ import (
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(tests{m}) }
-
-// tests closes what the default client keeps open before leaks are looked for.
-type tests struct{ *testing.M }
-
-func (t tests) Run() int {
-	code := t.M.Run()
-	http.DefaultClient.CloseIdleConnections()
-	return code
-}
+func TestMain(m *testing.M) { rig.VerifyMain(m) }
 
 func quiet() *zap.Logger { return zap.NewNop() }
 

@@ -69,31 +69,14 @@ func (e *Error) Is(target error) bool {
 
 // Protocol reports whether the error is one of the protocol's own, so that its
 // domain is a2a-protocol.org.
-func (e *Error) Protocol() bool { return e.JSONRPC() != 0 }
-
-// JSONRPC is the protocol's JSON-RPC code of the error; 0 for any other.
-func (e *Error) JSONRPC() int {
+func (e *Error) Protocol() bool {
 	switch e.Reason {
-	case ReasonTaskNotFound:
-		return -32001
-	case ReasonTaskNotCancelable:
-		return -32002
-	case ReasonPushNotificationNotSupported:
-		return -32003
-	case ReasonUnsupportedOperation:
-		return -32004
-	case ReasonContentTypeNotSupported:
-		return -32005
-	case ReasonInvalidAgentResponse:
-		return -32006
-	case ReasonExtendedCardNotConfigured:
-		return -32007
-	case ReasonExtensionSupportRequired:
-		return -32008
-	case ReasonVersionNotSupported:
-		return -32009
+	case ReasonTaskNotFound, ReasonTaskNotCancelable, ReasonPushNotificationNotSupported, ReasonUnsupportedOperation,
+		ReasonContentTypeNotSupported, ReasonInvalidAgentResponse, ReasonExtendedCardNotConfigured,
+		ReasonExtensionSupportRequired, ReasonVersionNotSupported:
+		return true
 	}
-	return 0
+	return false
 }
 
 // TaskNotFound is the error for a task that does not exist, or is not the caller's.
@@ -120,35 +103,6 @@ func PushNotificationNotSupported() *Error {
 // UnsupportedOperation is the error for what cannot be done to this task or agent.
 func UnsupportedOperation(format string, args ...any) *Error {
 	return &Error{Reason: ReasonUnsupportedOperation, Code: agent.CodeFailedPrecondition, Message: fmt.Sprintf(format, args...)}
-}
-
-// ContentTypeNotSupported is the error for a media type that the agent does not take.
-func ContentTypeNotSupported(mediaType string) *Error {
-	return &Error{
-		Reason: ReasonContentTypeNotSupported, Code: agent.CodeInvalidArgument,
-		Message: fmt.Sprintf("media type %q is not accepted", clip(mediaType)),
-	}
-}
-
-// InvalidAgentResponse is the error for an answer of an agent that breaks the protocol.
-func InvalidAgentResponse(format string, args ...any) *Error {
-	return &Error{Reason: ReasonInvalidAgentResponse, Code: agent.CodeInternal, Message: fmt.Sprintf(format, args...)}
-}
-
-// ExtendedAgentCardNotConfigured is the error where an extended card is promised and there is none.
-func ExtendedAgentCardNotConfigured() *Error {
-	return &Error{
-		Reason: ReasonExtendedCardNotConfigured, Code: agent.CodeFailedPrecondition,
-		Message: "the agent has no extended card",
-	}
-}
-
-// ExtensionSupportRequired is the error for a call without an extension that the agent requires.
-func ExtensionSupportRequired(uri string) *Error {
-	return &Error{
-		Reason: ReasonExtensionSupportRequired, Code: agent.CodeFailedPrecondition,
-		Message: fmt.Sprintf("the agent requires the extension %s; activate it with A2A-Extensions", uri),
-	}
 }
 
 // VersionNotSupported is the error for a call in another version of the protocol.

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -20,16 +19,7 @@ import (
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(tests{m}) }
-
-// tests closes what the default client keeps open before leaks are looked for.
-type tests struct{ *testing.M }
-
-func (t tests) Run() int {
-	code := t.M.Run()
-	http.DefaultClient.CloseIdleConnections()
-	return code
-}
+func TestMain(m *testing.M) { rig.VerifyMain(m) }
 
 // say returns an agent that answers every message with f of its text.
 func say(id string, f func(ctx context.Context, text string) (string, error)) *agent.Func {

@@ -2,12 +2,27 @@ package rig
 
 import (
 	"context"
+	"net/http"
 	"testing"
+
+	"go.uber.org/goleak"
 
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
 )
+
+// VerifyMain runs a package's tests and looks for leaked goroutines after them.
+func VerifyMain(m *testing.M) { goleak.VerifyTestMain(closing{m}) }
+
+// closing closes what the default client keeps open before leaks are looked for.
+type closing struct{ *testing.M }
+
+func (c closing) Run() int {
+	code := c.M.Run()
+	http.DefaultClient.CloseIdleConnections()
+	return code
+}
 
 // Serve serves a server on free loopback ports until the test ends.
 func Serve(t testing.TB, c server.Config) Target {
