@@ -153,6 +153,7 @@ type play struct {
 	answer string
 	chunks int
 	asked  int64
+	said   int64
 }
 
 // do makes one step. It reports whether the next one follows: not after a
@@ -167,6 +168,8 @@ func (p *play) do(ctx context.Context, i int, step *teamv1.ScriptedStep) (more b
 		p.chunks = int(s.Chunks)
 	case *teamv1.ScriptedStep_Ask:
 		return p.ask(s.Ask), nil
+	case *teamv1.ScriptedStep_Progress:
+		return p.progress(s.Progress), nil
 	case *teamv1.ScriptedStep_Call:
 		return p.call(ctx, i, s.Call)
 	case *teamv1.ScriptedStep_Echo:
@@ -237,6 +240,20 @@ func (p *play) ask(question string) (more bool) {
 		}}})
 	}
 	return false
+}
+
+// progress sets the status text, once.
+func (p *play) progress(text string) (more bool) {
+	p.said++
+	id := p.run.ID(p.req.GetScope(), "progress", p.said)
+	for _, ev := range p.req.GetRecorded() {
+		if ev.GetScope() == p.req.GetScope() && ev.GetProgress().GetMessage().GetMessageId() == id {
+			return true
+		}
+	}
+	return p.emit(&teamv1.Event{Kind: &teamv1.Event_Progress{Progress: &teamv1.Progress{
+		Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: agent.TextParts(p.fill(text))},
+	}}})
 }
 
 // emit yields an event of the call's own scope.

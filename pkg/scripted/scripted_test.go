@@ -165,6 +165,21 @@ func TestAskAndResume(t *testing.T) {
 	}
 }
 
+func TestProgressOnce(t *testing.T) {
+	says := &teamv1.ScriptedStep{Do: &teamv1.ScriptedStep_Progress{Progress: "Looking at {{input}}."}}
+	a := steps(t, nil, says, text("done"))
+	ctx := agent.With(t.Context(), &agent.Run{Root: "5b0b0e58-6a2c-4c6b-9f5d-0d5b5f1f3d10"})
+	req := request("tides")
+	events, err := collect(ctx, a, req)
+	if err != nil || len(events) != 2 || agent.Text(events[0].GetProgress().GetMessage()) != "Looking at tides." || replyOf(events) != "done" {
+		t.Fatalf("%v, %v", events, err)
+	}
+	req.Recorded = events[:1]
+	if again, err := collect(ctx, a, req); err != nil || len(again) != 1 || replyOf(again) != "done" {
+		t.Errorf("what is on record is said again: %v, %v", again, err)
+	}
+}
+
 func TestCallsOnce(t *testing.T) {
 	calls := 0
 	peer := &agent.Func{ID: "peer", Call: func(_ context.Context, m *a2av1.Message) (*a2av1.Message, error) {

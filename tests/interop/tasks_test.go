@@ -22,9 +22,38 @@ func tasks() []scenario {
 	}
 }
 
+// waiting starts a task that takes forever, and returns once its agent works on it.
+func (s *stage) waiting() *a2a.Task {
+	s.Helper()
+	task := s.task(atOnce(say("wait")))
+	s.begun(task.ID)
+	return task
+}
+
+// begun waits until the patient agent, not only the team around it, works on a task.
+func (s *stage) begun(id a2a.TaskID) {
+	s.Helper()
+	for ev, err := range s.SubscribeToTask(s.ctx, &a2a.SubscribeToTaskRequest{ID: id}) {
+		if err != nil {
+			s.Fatal(err)
+		}
+		var says *a2a.Message
+		switch ev := ev.(type) {
+		case *a2a.Task:
+			says = ev.Status.Message
+		case *a2a.TaskStatusUpdateEvent:
+			says = ev.Status.Message
+		}
+		if says != nil && text(says.Parts) == "Waiting." {
+			return
+		}
+	}
+	s.Fatal("the stream ended before the agent began")
+}
+
 // playCancel ends a task that would take forever, twice.
 func playCancel(s *stage) any {
-	task := s.task(atOnce(say("wait")))
+	task := s.waiting()
 	canceled, err := s.CancelTask(s.ctx, &a2a.CancelTaskRequest{ID: task.ID})
 	if err != nil {
 		s.Fatal(err)
@@ -48,7 +77,7 @@ func playCancel(s *stage) any {
 
 // playSubscribe watches a task from two places until a third one ends it.
 func playSubscribe(s *stage) any {
-	task := s.task(atOnce(say("wait")))
+	task := s.waiting()
 	watch := func() (first a2a.Event, rest func() []a2a.Event) {
 		next, stop := iter.Pull2(s.SubscribeToTask(s.ctx, &a2a.SubscribeToTaskRequest{ID: task.ID}))
 		s.Cleanup(stop)
@@ -85,6 +114,7 @@ func playLeave(s *stage) any {
 	if task == nil {
 		s.Fatal("the first event is not a task")
 	}
+	s.begun(task.ID)
 	if now := s.get(task.ID); now.Status.State.Terminal() {
 		s.Errorf("the task is %s because its reader left", now.Status.State)
 	}

@@ -850,6 +850,7 @@ type ScriptedStep struct {
 	//	*ScriptedStep_Call
 	//	*ScriptedStep_Echo
 	//	*ScriptedStep_Text
+	//	*ScriptedStep_Progress
 	Do            isScriptedStep_Do `protobuf_oneof:"do"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -955,6 +956,15 @@ func (x *ScriptedStep) GetText() string {
 	return ""
 }
 
+func (x *ScriptedStep) GetProgress() string {
+	if x != nil {
+		if x, ok := x.Do.(*ScriptedStep_Progress); ok {
+			return x.Progress
+		}
+	}
+	return ""
+}
+
 type isScriptedStep_Do interface {
 	isScriptedStep_Do()
 }
@@ -994,6 +1004,11 @@ type ScriptedStep_Text struct {
 	Text string `protobuf:"bytes,7,opt,name=text,proto3,oneof"`
 }
 
+type ScriptedStep_Progress struct {
+	// Says what it is doing: the status text of the task. Filled like text.
+	Progress string `protobuf:"bytes,8,opt,name=progress,proto3,oneof"`
+}
+
 func (*ScriptedStep_DelayMs) isScriptedStep_Do() {}
 
 func (*ScriptedStep_Fail) isScriptedStep_Do() {}
@@ -1007,6 +1022,8 @@ func (*ScriptedStep_Call) isScriptedStep_Do() {}
 func (*ScriptedStep_Echo) isScriptedStep_Do() {}
 
 func (*ScriptedStep_Text) isScriptedStep_Do() {}
+
+func (*ScriptedStep_Progress) isScriptedStep_Do() {}
 
 // GrpcAgent is an agent that implements team.v1.AgentService.
 type GrpcAgent struct {
@@ -2715,7 +2732,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10agent.model_only\x12Pinstructions, tools and limits belong to an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\"\xa9\x01\n" +
 	"\rScriptedAgent\x12\x97\x01\n" +
 	"\x05steps\x18\x01 \x03(\v2\x15.team.v1.ScriptedStepBj\xbaHg\xba\x01d\n" +
-	"\x0escripted.steps\x12Ba scripted agent needs at least one step; for example {echo: true}\x1a\x0esize(this) > 0R\x05steps\"\xe6\x05\n" +
+	"\x0escripted.steps\x12Ba scripted agent needs at least one step; for example {echo: true}\x1a\x0esize(this) > 0R\x05steps\"\xce\x06\n" +
 	"\fScriptedStep\x12~\n" +
 	"\bdelay_ms\x18\x01 \x01(\x05Ba\xbaH^\xba\x01[\n" +
 	"\x11scripted.delay_ms\x12)delay_ms is out of range; use 0 to 600000\x1a\x1bthis >= 0 && this <= 600000H\x00R\adelayMs\x12k\n" +
@@ -2733,7 +2750,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rscripted.echo\x12.echo can only be true; remove the step instead\x1a\x04thisH\x00R\x04echo\x12V\n" +
 	"\x04text\x18\a \x01(\tB@\xbaH=\xba\x01:\n" +
 	"\rscripted.text\x12\x1dtext is empty; give it a text\x1a\n" +
-	"this != ''H\x00R\x04textB\v\n" +
+	"this != ''H\x00R\x04text\x12f\n" +
+	"\bprogress\x18\b \x01(\tBH\xbaHE\xba\x01B\n" +
+	"\x11scripted.progress\x12!progress is empty; give it a text\x1a\n" +
+	"this != ''H\x00R\bprogressB\v\n" +
 	"\x02do\x12\x05\xbaH\x02\b\x01\"\x83\x02\n" +
 	"\tGrpcAgent\x12\x8c\x01\n" +
 	"\aaddress\x18\x01 \x01(\tBr\xbaHo\xba\x01l\n" +
@@ -3078,6 +3098,7 @@ func file_team_v1_config_proto_init() {
 		(*ScriptedStep_Call)(nil),
 		(*ScriptedStep_Echo)(nil),
 		(*ScriptedStep_Text)(nil),
+		(*ScriptedStep_Progress)(nil),
 	}
 	file_team_v1_config_proto_msgTypes[14].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[25].OneofWrappers = []any{}
