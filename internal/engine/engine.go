@@ -27,10 +27,9 @@ type Config struct {
 	Leases Leases
 	// Slots bounds the runs driven at the same time; 0 is DefaultSlots. A parked run needs none.
 	Slots int
-	// Replica names this process in its claims.
+	// Replica names this process in its claims. No other process, nor an earlier
+	// one, may have the same name.
 	Replica string
-	// Clock tells the time that due times are compared with; unset is time.Now.
-	Clock func() time.Time
 	// Log gets panics and errors of drives; unset is none.
 	Log *zap.Logger
 }
@@ -43,12 +42,21 @@ type Drive = func(ctx context.Context, c a2a.Claim) (a2a.Park, error)
 type Engine struct {
 	Config
 
-	wake chan struct{} // holds one signal: something may be due or a slot is free
+	wake     chan struct{} // holds one signal: something may be due or a slot is free
+	stopping chan struct{} // closed when Serve ends
 
 	mu       sync.Mutex
 	busy     int            // runs that are driven; guarded by mu
 	starved  bool           // due runs may wait for a slot; guarded by mu
 	failures map[string]int // drives in a row that went wrong, by root; guarded by mu
+	tenure   *tenure        // of the runs that are claimed now; guarded by mu
+}
+
+// tenure is a time in which the replica was heard of: what it has claimed in it
+// is its own as long as it lasts.
+type tenure struct {
+	ctx context.Context
+	end context.CancelCauseFunc
 }
 
 // New returns an engine that does nothing until Serve.
@@ -56,13 +64,10 @@ func New(cfg Config) *Engine {
 	if cfg.Slots <= 0 {
 		cfg.Slots = DefaultSlots
 	}
-	if cfg.Clock == nil {
-		cfg.Clock = time.Now
-	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	return &Engine{Config: cfg, wake: make(chan struct{}, 1), failures: map[string]int{}}
+	return &Engine{Config: cfg, wake: make(chan struct{}, 1), stopping: make(chan struct{}), failures: map[string]int{}}
 }
 
 // Wake says that a run may be due. It is called after what made it due is on
@@ -77,19 +82,22 @@ func (e *Engine) signal() {
 }
 
 // Serve claims and drives due runs until ctx ends; then it cancels them with
-// cause agent.ErrShutdown and returns nil when all have come back. One call at a time.
+// cause agent.ErrShutdown and returns nil when all have come back. Called once.
 func (e *Engine) Serve(ctx context.Context, drive Drive) error {
 	if e.Leases == nil {
 		return fmt.Errorf("serve runs: the engine has no leases")
 	}
 	runs, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	e.renew(runs)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel(agent.ErrShutdown)
+	defer close(e.stopping)
+	wg.Go(func() { e.beat(runs) })
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		if wait, bounded := e.claim(ctx, runs, &wg, drive); bounded {
+		if wait, bounded := e.claim(ctx, &wg, drive); bounded {
 			timer.Reset(wait)
 		} else {
 			timer.Stop()
@@ -105,8 +113,8 @@ func (e *Engine) Serve(ctx context.Context, drive Drive) error {
 
 // claim starts what is due as far as slots are free. It returns how long
 // nothing more can be due, where that is known.
-func (e *Engine) claim(ctx, runs context.Context, wg *sync.WaitGroup, drive Drive) (wait time.Duration, bounded bool) {
-	free := e.free()
+func (e *Engine) claim(ctx context.Context, wg *sync.WaitGroup, drive Drive) (wait time.Duration, bounded bool) {
+	free, runs := e.free()
 	if free == 0 || ctx.Err() != nil {
 		return 0, false // the run that frees a slot signals
 	}
@@ -128,16 +136,16 @@ func (e *Engine) claim(ctx, runs context.Context, wg *sync.WaitGroup, drive Driv
 	if more || next.IsZero() {
 		return 0, false
 	}
-	return max(next.Sub(e.Clock()), 0), true
+	return max(next.Sub(e.Leases.Now()), 0), true
 }
 
-// free returns how many slots are; when there is none, the next one to be freed
-// has a claim made.
-func (e *Engine) free() int {
+// free returns how many slots are, and the context of what is claimed now; when
+// there is none, the next one to be freed has a claim made.
+func (e *Engine) free() (int, context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.starved = e.busy == e.Slots
-	return e.Slots - e.busy
+	return e.Slots - e.busy, e.tenure.ctx
 }
 
 // take fills slots; more says that further runs may be due.

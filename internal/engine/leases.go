@@ -10,6 +10,13 @@ import (
 // Leases hands out the runs that are due, each to one owner at a time. The
 // stores implement it. Safe for concurrent use.
 type Leases interface {
+	// Now is the time that due times are compared with.
+	Now() time.Time
+	// Lease is how long a replica keeps its runs that is not heard of; 0 is for
+	// ever: nobody else can take them.
+	Lease() time.Duration
+	// Beat says that a replica lives: its lease begins anew.
+	Beat(ctx context.Context, replica string) error
 	// Claim takes up to limit due runs, the longest due first, each under a new
 	// epoch that fences earlier owners. next is when to ask again unless Wake
 	// comes first: the earliest known due time, for a store shared with other

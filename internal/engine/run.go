@@ -26,10 +26,8 @@ const (
 // run drives one claim and settles what became of it.
 func (e *Engine) run(ctx context.Context, c a2a.Claim, drive Drive) {
 	park, err := e.safely(ctx, c, drive)
-	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
-	defer cancel()
 	if err == nil {
-		err = e.Leases.Park(settle, c, park)
+		err = e.park(ctx, c, park)
 	}
 	switch {
 	case err == nil:
@@ -40,12 +38,16 @@ func (e *Engine) run(ctx context.Context, c a2a.Claim, drive Drive) {
 	case errors.Is(err, agent.ErrFenced):
 		e.forget(c.Root)
 		e.Log.Warn("run was lost", zap.String("task", c.Root), zap.Int64("epoch", c.Epoch), zap.Error(err))
-		e.release(settle, c, e.Clock().Add(backoff)) // refused where somebody else has it
+		e.release(ctx, c, e.Leases.Now().Add(backoff)) // refused where somebody else has it
+		e.signal()
+	case errors.Is(err, a2a.ErrStorage):
+		e.Log.Warn("run stopped: the store does not record", zap.String("task", c.Root), zap.Error(err))
+		e.release(ctx, c, e.Leases.Now().Add(backoff))
 		e.signal()
 	case errors.Is(context.Cause(ctx), agent.ErrShutdown):
-		e.release(settle, c, time.Time{})
+		e.release(ctx, c, time.Time{})
 	default:
-		e.failed(settle, c, err)
+		e.failed(ctx, c, err)
 	}
 }
 
@@ -68,22 +70,24 @@ func (e *Engine) failed(ctx context.Context, c a2a.Claim, err error) {
 		e.forget(c.Root)
 		return
 	}
-	e.release(ctx, c, e.Clock().Add(backoff))
+	e.release(ctx, c, e.Leases.Now().Add(backoff))
 	e.signal()
 }
 
 // end puts the end of a run on record that cannot be driven.
 func (e *Engine) end(ctx context.Context, c a2a.Claim, cause error) bool {
+	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
 	ended := &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_FAILED, Error: agent.AsError(cause).Proto()}
-	err := c.Journal.Append(ctx, &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: ended}})
+	err := c.Journal.Append(settle, &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: ended}})
 	if errors.Is(err, a2a.ErrTerminal) {
 		err = nil // it ended before it went wrong
 	}
 	if err == nil {
-		err = c.Journal.Commit(ctx)
+		err = c.Journal.Commit(settle)
 	}
 	if err == nil {
-		err = e.Leases.Park(ctx, c, a2a.Park{Done: true})
+		err = e.Leases.Park(settle, c, a2a.Park{Done: true})
 	}
 	if err != nil {
 		e.Log.Error("run cannot be ended", zap.String("task", c.Root), zap.Error(err))
@@ -91,9 +95,30 @@ func (e *Engine) end(ctx context.Context, c a2a.Claim, cause error) bool {
 	return err == nil
 }
 
+// park gives up a run that has come to a stop.
+func (e *Engine) park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
+	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	return e.Leases.Park(settle, c, p)
+}
+
+// release gives up a run that has not. While the store does not take that it is
+// tried again: the store has the run as this replica's until then, or until the
+// replica is not heard of any more.
 func (e *Engine) release(ctx context.Context, c a2a.Claim, at time.Time) {
-	if err := e.Leases.Release(ctx, c, at); err != nil && !errors.Is(err, agent.ErrFenced) {
+	for {
+		settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+		err := e.Leases.Release(settle, c, at)
+		cancel()
+		if err == nil || errors.Is(err, agent.ErrFenced) {
+			return
+		}
 		e.Log.Error("run cannot be released", zap.String("task", c.Root), zap.Error(err))
+		select {
+		case <-time.After(claimRetry):
+		case <-e.stopping:
+			return
+		}
 	}
 }
 

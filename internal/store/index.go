@@ -120,7 +120,7 @@ func (x index) count(f a2a.Filter) int {
 		x.scan(f, nil, func(*entry) bool { n++; return true })
 		return n
 	}
-	oldest := oldest(f)
+	oldest := Oldest(f)
 	return sort.Search(t.Len(), func(i int) bool {
 		e, _ := t.GetAt(i)
 		return e.at < oldest
@@ -134,7 +134,7 @@ func (x index) scan(f a2a.Filter, after *entry, visit func(*entry) bool) {
 	if t == nil {
 		return
 	}
-	oldest := oldest(f)
+	oldest := Oldest(f)
 	step := func(e *entry) bool {
 		if e.at < oldest {
 			return false
@@ -151,8 +151,8 @@ func (x index) scan(f a2a.Filter, after *entry, visit func(*entry) bool) {
 	t.Ascend(after, step)
 }
 
-// oldest is the earliest status time that a filter selects.
-func oldest(f a2a.Filter) int64 {
+// Oldest is the earliest status time that a filter selects.
+func Oldest(f a2a.Filter) int64 {
 	if f.StatusAfter.IsZero() || f.StatusAfter.Before(time.Unix(0, minTime)) {
 		return minTime
 	}

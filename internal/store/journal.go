@@ -61,7 +61,7 @@ func (j *journal) append(events []*teamv1.Event) (ended bool, err error) {
 	if err := j.held(); err != nil {
 		return false, err
 	}
-	size, err := r.admits(events)
+	size, err := Admit(r.root, r.ended, int64(len(r.events)), r.bytes, events)
 	if err != nil {
 		return false, err
 	}

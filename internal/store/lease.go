@@ -10,6 +10,15 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
+// Now returns the store's time.
+func (s *Memory) Now() time.Time { return s.clock() }
+
+// Lease is without end: a replica that goes takes the store with it.
+func (s *Memory) Lease() time.Duration { return 0 }
+
+// Beat does nothing.
+func (s *Memory) Beat(context.Context, string) error { return nil }
+
 // Claim takes up to limit due runs. A claim needs no lease that runs out: its
 // owner is this process, which takes the store with it when it goes.
 func (s *Memory) Claim(_ context.Context, _ string, limit int) (claims []a2a.Claim, next time.Time, err error) {

@@ -7,27 +7,27 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// defaultPageSize is that of A2A.
-const defaultPageSize = 50
+// DefaultPageSize is that of A2A.
+const DefaultPageSize = 50
 
 // List returns a page of the owner's root tasks. A task whose status changes
 // between two pages moves to the front of the order.
 func (s *Memory) List(_ context.Context, owner string, f a2a.Filter) (a2a.Page, error) {
 	now := s.clock()
-	c, err := s.tokens.open(owner, f, now)
+	c, err := s.tokens.Open(owner, f, now)
 	if err != nil {
 		return a2a.Page{}, err
 	}
 	size := f.PageSize
 	if size <= 0 {
-		size = defaultPageSize
+		size = DefaultPageSize
 	}
 	entries, c := s.page(owner, f, size, c)
-	page := a2a.Page{Total: c.total}
+	page := a2a.Page{Total: c.Total}
 	if len(entries) > size {
 		entries = entries[:size]
-		c.after = entries[size-1]
-		page.NextToken = s.tokens.seal(owner, f, c, now)
+		c.At, c.ID = entries[size-1].at, entries[size-1].id
+		page.NextToken = s.tokens.Seal(owner, f, c, now)
 	}
 	for _, e := range entries {
 		t, _ := e.run.snapshot(true)
@@ -39,18 +39,21 @@ func (s *Memory) List(_ context.Context, owner string, f a2a.Filter) (a2a.Page, 
 }
 
 // page returns up to one entry more than a page holds, and counts on the first page.
-func (s *Memory) page(owner string, f a2a.Filter, size int, c cursor) ([]*entry, cursor) {
+func (s *Memory) page(owner string, f a2a.Filter, size int, c Cursor) ([]*entry, Cursor) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	o := s.owners[owner]
 	if o == nil {
 		return nil, c
 	}
-	if c.after == nil {
-		c.total = o.listed.count(f)
+	var after *entry
+	if c.ID == "" {
+		c.Total = o.listed.count(f)
+	} else {
+		after = &entry{at: c.At, id: c.ID}
 	}
 	entries := make([]*entry, 0, min(size, 1000)+1)
-	o.listed.scan(f, c.after, func(e *entry) bool {
+	o.listed.scan(f, after, func(e *entry) bool {
 		entries = append(entries, e)
 		return len(entries) <= size
 	})

@@ -56,7 +56,7 @@ type Memory struct {
 	clock       func() time.Time
 	maxFinished int
 	fold        FoldFunc
-	tokens      sealer
+	tokens      Sealer
 	due         dueQueue
 
 	// mu is taken after a run's own lock, never before.
@@ -65,6 +65,8 @@ type Memory struct {
 	owners   map[string]*owner // guarded by mu
 	finished []*run            // oldest first; guarded by mu
 	expiries []expiry          // of requests, oldest first; guarded by mu
+
+	definitions map[string]*definition // by revision; guarded by mu
 }
 
 // owner is what the store keeps for one owner.
@@ -88,8 +90,8 @@ func NewMemory(cfg MemoryConfig) *Memory {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails
 	return &Memory{
-		clock: cfg.Clock, maxFinished: cfg.MaxFinished, fold: cfg.Fold, tokens: newSealer(key),
-		runs: map[string]*run{}, owners: map[string]*owner{},
+		clock: cfg.Clock, maxFinished: cfg.MaxFinished, fold: cfg.Fold, tokens: NewSealer(key),
+		runs: map[string]*run{}, owners: map[string]*owner{}, definitions: map[string]*definition{},
 	}
 }
 
@@ -113,6 +115,7 @@ func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool
 	}
 	s.runs[root] = r
 	s.ownerOf(n.Owner).runs++
+	s.tie(r, n.Accepted)
 	s.remember(r, key, request{root: root, digest: n.Digest}, now)
 	s.list(r)
 	s.due.set(r, now)

@@ -8,9 +8,6 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// requestWindow is how long a request is known again.
-const requestWindow = 24 * time.Hour
-
 // requestKey names what was asked for once: a message of an owner, or an input
 // that only one root knows.
 type requestKey struct{ root, id string }
@@ -67,13 +64,13 @@ func (s *Memory) request(name string, key requestKey, now time.Time) (request, b
 		return request{}, false
 	}
 	q, ok := o.requests[key]
-	return q, ok && now.Sub(q.at) < requestWindow
+	return q, ok && now.Sub(q.at) < RequestWindow
 }
 
 // remember keeps a request for its window, and forgets those whose is over. The
 // caller holds mu.
 func (s *Memory) remember(r *run, key requestKey, q request, now time.Time) {
-	for len(s.expiries) > 0 && now.Sub(s.expiries[0].at) >= requestWindow {
+	for len(s.expiries) > 0 && now.Sub(s.expiries[0].at) >= RequestWindow {
 		s.expire(s.expiries[0])
 		s.expiries[0] = expiry{}
 		s.expiries = s.expiries[1:]
@@ -113,6 +110,9 @@ func (s *Memory) retire(r *run) {
 // drop forgets a finished run with everything. The caller holds mu.
 func (s *Memory) drop(r *run) {
 	delete(s.runs, r.root)
+	if r.tied != nil {
+		r.tied.runs--
+	}
 	o := s.owners[r.owner]
 	if r.entry != nil {
 		o.listed.remove(r.entry)

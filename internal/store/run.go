@@ -1,7 +1,6 @@
 package store
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -14,19 +13,13 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Limits of one journal. What ends a run is taken beyond them.
-const (
-	MaxEvents = 51_200
-	MaxBytes  = 50 << 20 // as encoded
-)
-
 // run is one root task: its journal, its inbox, who drives it and who watches it.
 type run struct {
 	root, owner, agent, context string // never change
 
 	mu       sync.Mutex
 	events   []*teamv1.Event // append-only, so that a reader may keep a prefix; guarded by mu
-	bytes    int             // of events as they were given, encoded; guarded by mu
+	bytes    int64           // of events as they were given, encoded; guarded by mu
 	last     time.Time       // of the last event; guarded by mu
 	fold     Fold            // of the root; guarded by mu
 	ended    bool            // the root's end is on record; guarded by mu
@@ -39,6 +32,7 @@ type run struct {
 
 	entry    *entry       // in the owner's index; written under mu and Memory.mu
 	requests []requestKey // guarded by Memory.mu
+	tied     *definition  // nil is none; guarded by Memory.mu, like what it holds
 
 	dueAt time.Time // guarded by dueQueue.mu
 	place int       // in the queue, from 1; 0 is not there; guarded by dueQueue.mu
@@ -52,18 +46,18 @@ func (s *Memory) newRun(n a2a.New, now time.Time) *run {
 		fold: s.fold(acc.GetTaskId(), ""),
 	}
 	r.record(timestamppb.New(now), &teamv1.Event{Agent: acc.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}})
-	r.last, r.bytes = now, proto.Size(acc)
+	r.last, r.bytes = now, int64(proto.Size(acc))
 	return r
 }
 
 // extend appends events that were found to fit, of a size. The caller holds mu.
-func (r *run) extend(now time.Time, events []*teamv1.Event, size int) {
+func (r *run) extend(now time.Time, events []*teamv1.Event, size int64) {
 	if now.Before(r.last) {
 		now = r.last
 	}
 	at := timestamppb.New(now)
 	for _, ev := range events {
-		if rootEnd(ev) {
+		if RootEnd(ev) {
 			r.closeInbox(at, ev)
 		}
 		r.record(at, ev)
@@ -80,8 +74,8 @@ func (r *run) record(at *timestamppb.Timestamp, ev *teamv1.Event) {
 	ev.Seq, ev.Time = int64(len(r.events))+1, at
 	r.events = append(r.events, ev)
 	r.fold.Apply(ev)
-	r.ended = r.ended || rootEnd(ev)
-	if n := consumes(ev); n > 0 {
+	r.ended = r.ended || RootEnd(ev)
+	if n := Consumes(ev); n > 0 {
 		r.inbox = slices.DeleteFunc(r.inbox, func(in *teamv1.Inbound) bool { return in.GetN() == n })
 	}
 }
@@ -92,35 +86,10 @@ func (r *run) closeInbox(at *timestamppb.Timestamp, end *teamv1.Event) {
 	rows := r.inbox
 	r.inbox = nil
 	for _, in := range rows {
-		late := &teamv1.Received{TooLate: true, Inbound: in.GetN()}
-		switch k := in.GetKind().(type) {
-		case *teamv1.Inbound_Received:
-			late.Message, late.TaskId = k.Received.GetMessage(), k.Received.GetTaskId()
-		case *teamv1.Inbound_Answered:
-			late.Message = k.Answered.GetMessage()
-		default:
-			continue
+		if late := TooLate(in, end); late != nil {
+			r.record(at, late)
 		}
-		r.record(at, &teamv1.Event{Scope: in.GetScope(), Agent: end.GetAgent(), Kind: &teamv1.Event_Received{Received: late}})
 	}
-}
-
-// admits returns the size of events, or why they cannot be appended, all or
-// none. The caller holds mu.
-func (r *run) admits(events []*teamv1.Event) (size int, err error) {
-	ended, closing := r.ended, true
-	for _, ev := range events {
-		if ended {
-			return 0, fmt.Errorf("append to %s: %w", r.root, a2a.ErrTerminal)
-		}
-		ended = rootEnd(ev)
-		closing = closing && closes(ev)
-		size += proto.Size(ev)
-	}
-	if !closing && (len(r.events)+len(events) > MaxEvents || r.bytes+size > MaxBytes) {
-		return 0, fmt.Errorf("append to %s: %w", r.root, a2a.ErrLimit)
-	}
-	return size, nil
 }
 
 // leave adds a row to the inbox. The caller holds mu.
@@ -166,24 +135,4 @@ func (r *run) watch() (wake <-chan struct{}, stop func()) {
 		defer r.mu.Unlock()
 		delete(r.watchers, c)
 	}
-}
-
-// rootEnd reports whether an event ends its run.
-func rootEnd(ev *teamv1.Event) bool { return ev.GetScope() == "" && ev.GetEnded() != nil }
-
-// closes reports whether an event belongs to the end of a run or a step, which
-// a full journal still takes.
-func closes(ev *teamv1.Event) bool { return ev.GetEnded() != nil || ev.GetReceived().GetTooLate() }
-
-// consumes returns the inbox row that an event names, or 0.
-func consumes(ev *teamv1.Event) int64 {
-	switch k := ev.GetKind().(type) {
-	case *teamv1.Event_Received:
-		return k.Received.GetInbound()
-	case *teamv1.Event_Answered:
-		return k.Answered.GetInbound()
-	case *teamv1.Event_Commanded:
-		return k.Commanded.GetInbound()
-	}
-	return 0
 }

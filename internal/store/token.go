@@ -13,18 +13,22 @@ import (
 // tokenLife is how long a page token is good.
 const tokenLife = time.Hour
 
-// cursor is where a listing stands; without an entry at its beginning.
-type cursor struct {
-	after *entry
-	total int
+// Cursor is where a listing stands.
+type Cursor struct {
+	// ID is of the last task listed; empty is the beginning.
+	ID string
+	// At is that task's status time, in nanoseconds.
+	At int64
+	// Total is how many tasks there were on the first page.
+	Total int
 }
 
-// sealer makes page tokens that only their owner can use, for the same filter,
+// Sealer makes page tokens that only their owner can use, for the same filter,
 // and that tell nothing.
-type sealer struct{ aead cipher.AEAD }
+type Sealer struct{ aead cipher.AEAD }
 
-// newSealer takes an AES key; one of a wrong size is a programming error.
-func newSealer(key []byte) sealer {
+// NewSealer takes an AES key; one of a wrong size is a programming error.
+func NewSealer(key []byte) Sealer {
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		panic(err)
@@ -33,43 +37,43 @@ func newSealer(key []byte) sealer {
 	if err != nil {
 		panic(err)
 	}
-	return sealer{aead: aead}
+	return Sealer{aead: aead}
 }
 
-// seal returns a token for what follows a cursor.
-func (s sealer) seal(owner string, f a2a.Filter, c cursor, now time.Time) string {
+// Seal returns a token for what follows a cursor.
+func (s Sealer) Seal(owner string, f a2a.Filter, c Cursor, now time.Time) string {
 	var b []byte
 	b = binary.AppendVarint(b, now.Add(tokenLife).Unix())
-	b = binary.AppendVarint(b, int64(c.total))
-	b = binary.AppendVarint(b, c.after.at)
-	b = append(b, c.after.id...)
+	b = binary.AppendVarint(b, int64(c.Total))
+	b = binary.AppendVarint(b, c.At)
+	b = append(b, c.ID...)
 	sealed := s.aead.Seal(nil, nil, b, bound(owner, f)) //nolint:gosec // the cipher puts a random nonce in front by itself
 	return base64.RawURLEncoding.EncodeToString(sealed)
 }
 
-// open returns the cursor of a filter's token; without a token that of the
+// Open returns the cursor of a filter's token; without a token that of the
 // beginning. a2a.ErrPageToken.
-func (s sealer) open(owner string, f a2a.Filter, now time.Time) (cursor, error) {
+func (s Sealer) Open(owner string, f a2a.Filter, now time.Time) (Cursor, error) {
 	if f.PageToken == "" {
-		return cursor{}, nil
+		return Cursor{}, nil
 	}
 	sealed, err := base64.RawURLEncoding.DecodeString(f.PageToken)
 	if err != nil {
-		return cursor{}, a2a.ErrPageToken
+		return Cursor{}, a2a.ErrPageToken
 	}
 	b, err := s.aead.Open(nil, nil, sealed, bound(owner, f))
 	if err != nil {
-		return cursor{}, a2a.ErrPageToken
+		return Cursor{}, a2a.ErrPageToken
 	}
-	var fields [3]int64 // as sealed by this process: well formed
+	var fields [3]int64 // as sealed with this key: well formed
 	for i := range fields {
 		v, n := binary.Varint(b)
 		fields[i], b = v, b[max(n, 0):]
 	}
 	if now.Unix() > fields[0] {
-		return cursor{}, a2a.ErrPageToken
+		return Cursor{}, a2a.ErrPageToken
 	}
-	return cursor{total: int(fields[1]), after: &entry{at: fields[2], id: string(b)}}, nil
+	return Cursor{Total: int(fields[1]), At: fields[2], ID: string(b)}, nil
 }
 
 // bound is what a token is tied to. The page size is not: it may change from page to page.
@@ -80,5 +84,5 @@ func bound(owner string, f a2a.Filter) []byte {
 		b = append(b, s...)
 	}
 	b = binary.AppendVarint(b, int64(f.State))
-	return binary.AppendVarint(b, oldest(f))
+	return binary.AppendVarint(b, Oldest(f))
 }

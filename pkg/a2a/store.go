@@ -19,7 +19,9 @@ var (
 	ErrTerminal = errors.New("task has ended")
 	// ErrLimit: the journal is full.
 	ErrLimit = errors.New("journal limit reached")
-	// ErrStorage: the store cannot record. Latched: this process acknowledges nothing more.
+	// ErrDataLoss: what is on record of a task is damaged; other tasks are not.
+	ErrDataLoss = errors.New("the record is damaged")
+	// ErrStorage: the store cannot record now; nothing is acknowledged.
 	ErrStorage = errors.New("store cannot record")
 )
 

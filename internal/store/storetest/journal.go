@@ -92,6 +92,9 @@ func ends(t *testing.T, open Open) {
 			wg.Go(func() { errs <- c.Journal.Append(r.ctx(), noted("last"), succeeded()) })
 		}
 		wg.Wait()
+		if err := c.Journal.Commit(r.ctx()); err != nil {
+			t.Fatal(err)
+		}
 		wins := 0
 		for range cap(errs) {
 			switch err := <-errs; {

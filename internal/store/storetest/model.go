@@ -16,7 +16,9 @@ import (
 func models(t *testing.T, open Open) {
 	t.Run("A-16 a store does what the model does", func(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
-			r := newRig(t, open)
+			check := &scope{TB: t}
+			defer check.end()
+			r := newRig(check, open)
 			r.failer = rt
 			m := &model{rig: r, tasks: map[string]*modelTask{}, requests: map[string]modelRequest{}}
 			rt.Repeat(map[string]func(*rapid.T){
@@ -25,6 +27,21 @@ func models(t *testing.T, open Open) {
 			})
 		})
 	})
+}
+
+// scope is a part of a test that cleans up by itself.
+type scope struct {
+	testing.TB
+	cleanups []func()
+}
+
+// Cleanup calls f at the end of the scope.
+func (s *scope) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
+
+func (s *scope) end() {
+	for _, f := range slices.Backward(s.cleanups) {
+		f()
+	}
 }
 
 // model is a naive store of one owner.

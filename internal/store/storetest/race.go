@@ -17,7 +17,7 @@ import (
 func races(t *testing.T, open Open) {
 	t.Run("A-16 what was acknowledged is on record once, and the end is last", func(t *testing.T) {
 		r := newRig(t, open)
-		e := engine.New(engine.Config{Leases: r, Slots: 4, Clock: r.clock.Now})
+		e := engine.New(engine.Config{Leases: r, Slots: 4})
 		ctx, stop := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { served <- e.Serve(ctx, takeFive) }()

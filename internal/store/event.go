@@ -1,0 +1,74 @@
+package store
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// Limits of one journal. What ends a run is taken beyond them.
+const (
+	MaxEvents = 51_200
+	MaxBytes  = 50 << 20 // as encoded
+)
+
+// RequestWindow is how long a request is known again.
+const RequestWindow = 24 * time.Hour
+
+// RootEnd reports whether an event ends its run.
+func RootEnd(ev *teamv1.Event) bool { return ev.GetScope() == "" && ev.GetEnded() != nil }
+
+// Closes reports whether an event belongs to the end of a run or a step, which
+// a full journal still takes.
+func Closes(ev *teamv1.Event) bool { return ev.GetEnded() != nil || ev.GetReceived().GetTooLate() }
+
+// Consumes returns the inbox row that an event names, or 0.
+func Consumes(ev *teamv1.Event) int64 {
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Received:
+		return k.Received.GetInbound()
+	case *teamv1.Event_Answered:
+		return k.Answered.GetInbound()
+	case *teamv1.Event_Commanded:
+		return k.Commanded.GetInbound()
+	}
+	return 0
+}
+
+// TooLate is the event that shows what was acknowledged and nobody took before
+// the end of the run: a message. Of a command nothing is left to show: nil.
+func TooLate(in *teamv1.Inbound, end *teamv1.Event) *teamv1.Event {
+	late := &teamv1.Received{TooLate: true, Inbound: in.GetN()}
+	switch k := in.GetKind().(type) {
+	case *teamv1.Inbound_Received:
+		late.Message, late.TaskId = k.Received.GetMessage(), k.Received.GetTaskId()
+	case *teamv1.Inbound_Answered:
+		late.Message = k.Answered.GetMessage()
+	default:
+		return nil
+	}
+	return &teamv1.Event{Scope: in.GetScope(), Agent: end.GetAgent(), Kind: &teamv1.Event_Received{Received: late}}
+}
+
+// Admit returns the size of events as encoded, or why a journal that holds so
+// many events and bytes, and perhaps its end, does not take them, all or none:
+// a2a.ErrTerminal, a2a.ErrLimit.
+func Admit(root string, ended bool, count, bytes int64, events []*teamv1.Event) (size int64, err error) {
+	closing := true
+	for _, ev := range events {
+		if ended {
+			return 0, fmt.Errorf("append to %s: %w", root, a2a.ErrTerminal)
+		}
+		ended = RootEnd(ev)
+		closing = closing && Closes(ev)
+		size += int64(proto.Size(ev))
+	}
+	if !closing && (count+int64(len(events)) > MaxEvents || bytes+size > MaxBytes) {
+		return 0, fmt.Errorf("append to %s: %w", root, a2a.ErrLimit)
+	}
+	return size, nil
+}

@@ -1,0 +1,239 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// batch is what a journal has written at once.
+type batch struct {
+	j             *journal
+	entries       []entry
+	ending        *teamv1.Event // the root's end, where it is in it
+	lo, hi        int64         // the journal's sequence before and after
+	bytes         int64
+	room          int64 // of the queue
+	appends       int64
+	before, after listing
+	tail          []entry // of an end: what came too late, and the end
+}
+
+func (b *batch) ended() bool { return b.ending != nil }
+
+// op returns the batch as a change. An end looks first what the inbox holds.
+func (b *batch) op() *op {
+	o := &op{}
+	for _, e := range b.entries {
+		o.size += len(e.body)
+	}
+	if b.ended() {
+		o.plan = b.end
+		o.done = func(_ context.Context, _ querier, err error) { b.j.settle(b, b.why(answer(err))) }
+		return o
+	}
+	o.stmts = b.statements(nil)
+	o.done = func(ctx context.Context, q querier, err error) {
+		if err == nil && o.affected[0] == 0 {
+			err = b.j.s.fenced(ctx, q, b.j, b.hi, o.again)
+		}
+		b.j.settle(b, b.why(err))
+	}
+	return o
+}
+
+// why makes an error of the store one that its journal's owner knows.
+func (b *batch) why(err error) error {
+	if err == nil || errors.Is(err, agent.ErrFenced) || errors.Is(err, a2a.ErrStorage) || errors.Is(err, a2a.ErrDataLoss) {
+		return err
+	}
+	return fmt.Errorf("write %s: %w: %w", b.j.root, a2a.ErrStorage, err)
+}
+
+// fenced tells a batch that is on record already, because the answer to an
+// earlier try was lost, from one whose claim was taken by somebody else.
+func (s *Store) fenced(ctx context.Context, q querier, j *journal, hi int64, again bool) error {
+	var epoch, seq int64
+	err := q.scan(ctx, []any{&epoch, &seq}, `SELECT epoch, seq FROM run WHERE id = $1`, j.root)
+	switch {
+	case err == nil && again && epoch == j.epoch && seq == hi:
+		return nil
+	case err == nil || errors.Is(notFound(err), a2a.ErrNotFound):
+		return fmt.Errorf("epoch %d of %s: %w", j.epoch, j.root, agent.ErrFenced)
+	}
+	return err
+}
+
+// statements put the batch, and an end's tail, on record.
+func (b *batch) statements(tail []entry) []stmt {
+	var deltas int64
+	for _, e := range b.entries {
+		deltas += isDelta(e.ev)
+	}
+	hi := b.lo + int64(len(b.entries)+len(tail))
+	stmts := make([]stmt, 0, 3+len(b.entries)+len(tail))
+	stmts = append(stmts, stmt{fence, []any{b.j.root, b.j.epoch, b.lo, hi, b.bytes, deltas}})
+	at := []any{b.j.root, b.j.epoch, hi}
+	add := func(text string, args ...any) {
+		stmts = append(stmts, stmt{text, append(at[:3:3], args...)})
+	}
+	for _, list := range [][]entry{b.entries, tail} {
+		for _, e := range list {
+			add(insertEvent, e.ev.GetSeq(), e.ev.GetScope(), isDelta(e.ev), e.sum, e.body)
+			if n := store.Consumes(e.ev); n > 0 {
+				add(deleteInput, n)
+			}
+		}
+	}
+	if b.after != b.before {
+		add(updateTask, int64(b.after.state), b.after.at, flag(b.after.visible))
+	}
+	return stmts
+}
+
+func isDelta(ev *teamv1.Event) int64 { return flag(ev.GetDelta() != nil) }
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// end puts the batch and the root's end on record. What was acknowledged and
+// nobody took comes just before the end; the row lock keeps more from coming.
+func (b *batch) end(ctx context.Context, q querier) error {
+	j := b.j
+	var epoch, seq int64
+	err := q.scan(ctx, []any{&epoch, &seq}, `SELECT epoch, seq FROM run WHERE id = $1`+j.s.db.lock(), j.root)
+	switch {
+	case err != nil && !errors.Is(notFound(err), a2a.ErrNotFound):
+		return err
+	case err == nil && epoch == j.epoch && b.tail != nil && seq == b.hi:
+		return nil // an earlier try whose answer was lost
+	case err != nil || epoch != j.epoch || seq != b.lo:
+		return refusal{fmt.Errorf("epoch %d of %s: %w", j.epoch, j.root, agent.ErrFenced)}
+	}
+	task, err := b.close(ctx, q)
+	if err != nil {
+		return err
+	}
+	for _, s := range b.statements(b.tail) {
+		if _, err := q.exec(ctx, s.text, s.args...); err != nil {
+			return err
+		}
+	}
+	if _, err := q.exec(ctx, `DELETE FROM inbox WHERE id = $1`, j.root); err != nil {
+		return err
+	}
+	if err := j.s.snapshot(ctx, q, j.root, b.hi, task); err != nil {
+		return err
+	}
+	_, err = q.exec(ctx, `UPDATE run SET holder = NULL, due = NULL, ended = $2 WHERE id = $1`, j.root, j.s.now())
+	return err
+}
+
+// close makes the tail of an end and returns the task as it is then.
+func (b *batch) close(ctx context.Context, q querier) (*a2av1.Task, error) {
+	j := b.j
+	rows, err := j.s.inbox(ctx, q, j.root)
+	if err != nil && !errors.Is(err, a2a.ErrDataLoss) {
+		return nil, err
+	}
+	named := map[int64]bool{}
+	for _, e := range b.entries {
+		named[store.Consumes(e.ev)] = true
+	}
+	events := make([]*teamv1.Event, 0, len(rows)+1)
+	for _, in := range rows {
+		if late := store.TooLate(in, b.ending); late != nil && !named[in.GetN()] {
+			events = append(events, late)
+		}
+	}
+	events = append(events, b.ending)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	at := j.time()
+	if b.tail != nil && j.fold != nil { // an earlier try has changed it
+		if j.fold, err = b.refold(ctx, q); err != nil {
+			return nil, err
+		}
+	}
+	b.tail = b.tail[:0:0]
+	for i, ev := range events {
+		ev.Seq, ev.Time = b.lo+int64(len(b.entries)+i)+1, at
+		e, err := encode(j.root, ev)
+		if err != nil {
+			return nil, err
+		}
+		b.tail = append(b.tail, e)
+		if j.fold != nil {
+			j.fold.Apply(ev)
+		}
+	}
+	b.hi = b.lo + int64(len(b.entries)+len(b.tail))
+	if j.fold == nil { // the record before cannot be read
+		b.after = listing{state: outcomeState(b.ending), at: at.AsTime().UnixNano(), visible: true}
+		return nil, nil
+	}
+	b.after = listingOf(j.fold)
+	return j.fold.Task(), nil
+}
+
+// refold computes the fold anew as it was before the end.
+func (b *batch) refold(ctx context.Context, q querier) (*a2a.Fold, error) {
+	f, _, err := b.j.s.replay(ctx, q, b.j.root)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range b.entries {
+		f.Apply(e.ev)
+	}
+	return f, nil
+}
+
+// outcomeState is the state of a task whose record says no more than its end.
+func outcomeState(end *teamv1.Event) a2av1.TaskState {
+	switch end.GetEnded().GetOutcome() {
+	case teamv1.Outcome_OUTCOME_SUCCEEDED:
+		return a2av1.TaskState_TASK_STATE_COMPLETED
+	case teamv1.Outcome_OUTCOME_CANCELED:
+		return a2av1.TaskState_TASK_STATE_CANCELED
+	default:
+		return a2av1.TaskState_TASK_STATE_FAILED
+	}
+}
+
+// records are the events of the batch for readers.
+func (b *batch) records() []a2a.Record {
+	records := make([]a2a.Record, 0, len(b.entries)+len(b.tail))
+	for _, list := range [][]entry{b.entries, b.tail} {
+		for _, e := range list {
+			records = append(records, a2a.Record{Seq: e.ev.GetSeq(), Event: e.ev})
+		}
+	}
+	return records
+}
+
+// snapshot keeps the task as it is at a sequence; nil is none.
+func (s *Store) snapshot(ctx context.Context, q querier, root string, seq int64, task *a2av1.Task) error {
+	if task == nil {
+		return nil
+	}
+	body, err := proto.Marshal(task)
+	if err != nil {
+		return fmt.Errorf("encode task %s: %w", root, err)
+	}
+	_, err = q.exec(ctx, `UPDATE task SET snap_seq = $2, snap_sum = $3, snap = $4 WHERE id = $1`, root, seq, sumOf(root, seq, "", body), body)
+	return err
+}
+
+func sizeOf(ev *teamv1.Event) int64 { return int64(proto.Size(ev)) }

@@ -1,0 +1,107 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// tables are what a store holds, with their columns, in the order they are copied.
+var tables = []struct{ name, columns, key string }{
+	{"definition", "revision, body", "revision"},
+	{"request", "owner, root, message, digest, id, n, at", "owner, root, message"},
+	{"inbox", "id, n, sum, body", "id, n"},
+	{"event", "id, seq, scope, delta, sum, body", "id, seq"},
+	{"task", "id, owner, agent, context_id, state, status_at, visible, snap_seq, snap_sum, snap", "id"},
+	{"run", "id, owner, epoch, seq, bytes, inputs, due, ended, deltas", "id"},
+}
+
+// copyBatch is how many rows are written in one transaction.
+const copyBatch = 500
+
+// Copy copies everything from one store to another that is empty. Nobody may use
+// either meanwhile. Epochs are kept, claims are not: what was driven is due. It
+// returns how many rows there were.
+func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
+	for _, t := range tables {
+		var n int
+		if err := to.db.reader().scan(ctx, []any{&n}, `SELECT count(*) FROM (SELECT 1 FROM `+t.name+` LIMIT 1) AS some`); err != nil {
+			return 0, err
+		}
+		if n > 0 {
+			return 0, errors.New("the store to copy to is not empty; name an empty file or database")
+		}
+	}
+	if err := from.settle(ctx); err != nil {
+		return 0, err
+	}
+	for _, t := range tables {
+		n, err := copyTable(ctx, from, to, t.name, t.columns, t.key)
+		rows += n
+		if err != nil {
+			return rows, fmt.Errorf("copy %s: %w", t.name, err)
+		}
+	}
+	return rows, nil
+}
+
+// settle makes what was driven due, unless somebody still may drive it.
+func (s *Store) settle(ctx context.Context) error {
+	var alive int
+	if err := s.db.reader().scan(ctx, []any{&alive}, `SELECT count(*) FROM replica WHERE expires > $1`, s.now()); err != nil {
+		return err
+	}
+	if alive > 0 {
+		return fmt.Errorf("%d servers use the store to copy from; stop them and wait %v", alive, s.cfg.Lease)
+	}
+	return s.orphan(ctx)
+}
+
+// copyTable copies a table in batches, each a transaction.
+func copyTable(ctx context.Context, from, to *Store, name, columns, key string) (copied int64, err error) {
+	n := strings.Count(columns, ",") + 1
+	insert := `INSERT INTO ` + name + ` (` + columns + `) VALUES (` + placeholders(n) + `)`
+	rows, err := from.db.reader().query(ctx, `SELECT `+columns+` FROM `+name+` ORDER BY `+key)
+	var batch [][]any
+	flush := func() error {
+		err := to.db.do(ctx, func(ctx context.Context, q querier) error {
+			for _, row := range batch {
+				if _, err := q.exec(ctx, insert, row...); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		copied += int64(len(batch))
+		batch = batch[:0]
+		return err
+	}
+	err = each(rows, err, func(r *sql.Rows) error {
+		row, dest := make([]any, n), make([]any, n)
+		for i := range row {
+			dest[i] = &row[i]
+		}
+		if err := r.Scan(dest...); err != nil {
+			return err
+		}
+		if batch = append(batch, row); len(batch) < copyBatch {
+			return nil
+		}
+		return flush()
+	})
+	if err != nil {
+		return copied, err
+	}
+	return copied, flush()
+}
+
+func placeholders(n int) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = "$" + strconv.Itoa(i+1)
+	}
+	return strings.Join(list, ", ")
+}

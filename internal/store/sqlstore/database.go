@@ -1,0 +1,151 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// querier runs statements, in a transaction or alone. $1 and so on are the arguments.
+type querier interface {
+	exec(ctx context.Context, text string, args ...any) (affected int64, err error)
+	query(ctx context.Context, text string, args ...any) (*sql.Rows, error)
+	// scan reads the one row of a query; sql.ErrNoRows.
+	scan(ctx context.Context, dest []any, text string, args ...any) error
+}
+
+// database is what SQLite and PostgreSQL do differently.
+type database interface {
+	// single reports whether this process has the database alone.
+	single() bool
+	// reader runs statements that change nothing.
+	reader() querier
+	// do runs f in a transaction and returns when it is durable. f may run more
+	// than once: after a failure, also one that came after its work was done. What f
+	// refuses must have written nothing.
+	do(ctx context.Context, f func(ctx context.Context, q querier) error) error
+	// add queues a change for the next group of changes that is written together.
+	add(s source)
+	// now returns the database's time.
+	now(ctx context.Context) (time.Time, error)
+	// lock locks the rows of a SELECT; skip leaves out those that are locked.
+	lock() string
+	skip() string
+	// tell lets other replicas know that something about a root is new.
+	tell(root string)
+	state() *health
+	close() error
+}
+
+// stmt is one statement with its arguments.
+type stmt struct {
+	text string
+	args []any
+}
+
+// source has something to write when its turn comes.
+type source interface {
+	// take returns what is to be written now, nil when there is nothing.
+	take() *op
+}
+
+// op is a change: statements that are applied together, or a plan that looks
+// first. done is called once, when it is durable or has failed.
+type op struct {
+	stmts    []stmt
+	plan     func(ctx context.Context, q querier) error // instead of stmts
+	affected []int64                                    // rows, by statement
+	again    bool                                       // it was tried before, and may be on record
+	size     int
+	done     func(ctx context.Context, q querier, err error)
+}
+
+// refusal is an error that is an answer: nothing is wrong with the database.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
+
+func refused(err error) bool {
+	var r refusal
+	return errors.As(err, &r)
+}
+
+// answer takes the mark of a refusal off.
+func answer(err error) error {
+	var r refusal
+	if errors.As(err, &r) {
+		return r.error
+	}
+	return err
+}
+
+// notFound makes an empty result a2a.ErrNotFound.
+func notFound(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return a2a.ErrNotFound
+	}
+	return err
+}
+
+// health is how a database does. Safe for concurrent use.
+type health struct {
+	failed chan struct{} // closed with the first error that nothing heals
+
+	mu    sync.Mutex
+	fatal error // guarded by mu
+	now   error // of the last write, where it could not be done; guarded by mu
+}
+
+func newHealth() *health { return &health{failed: make(chan struct{})} }
+
+// latch ends all acknowledgement by this process.
+func (h *health) latch(err error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.fatal == nil {
+		h.fatal = fmt.Errorf("%w: %w", a2a.ErrStorage, err)
+		close(h.failed)
+	}
+	return h.fatal
+}
+
+func (h *health) latched() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.fatal
+}
+
+// wrote notes how the last write went.
+func (h *health) wrote(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now = err
+}
+
+func (h *health) problem() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.fatal != nil {
+		return h.fatal
+	}
+	return h.now
+}
+
+// each scans the rows of a query.
+func each(rows *sql.Rows, err error, scan func(*sql.Rows) error) error {
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // Err tells
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,142 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"time"
+
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// hub wakes the readers of roots in this process. Safe for concurrent use.
+type hub struct {
+	mu       sync.Mutex
+	watchers map[string]map[chan struct{}]struct{} // by root; guarded by mu
+}
+
+// Watch returns a channel that receives when a root may have new events; a
+// child's id stands for its root. Of a root that is not there it never does.
+func (s *Store) Watch(id string) (wake <-chan struct{}, stop func()) {
+	root, _ := agent.SplitTask(id)
+	return s.hub.watch(root)
+}
+
+func (h *hub) watch(root string) (wake <-chan struct{}, stop func()) {
+	c := make(chan struct{}, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.watchers == nil {
+		h.watchers = map[string]map[chan struct{}]struct{}{}
+	}
+	if h.watchers[root] == nil {
+		h.watchers[root] = map[chan struct{}]struct{}{}
+	}
+	h.watchers[root][c] = struct{}{}
+	return c, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.watchers[root], c)
+		if len(h.watchers[root]) == 0 {
+			delete(h.watchers, root)
+		}
+	}
+}
+
+func (h *hub) poke(root string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.watchers[root] {
+		poke(c)
+	}
+}
+
+// roots returns what is watched.
+func (h *hub) roots() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := make([]string, 0, len(h.watchers))
+	for root := range h.watchers {
+		list = append(list, root)
+	}
+	return list
+}
+
+// poke leaves one signal in a channel that holds one.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// heard is told the roots that another replica changed; none is any.
+func (s *Store) heard(roots []string) {
+	if roots == nil {
+		roots = s.concerned()
+	}
+	for _, root := range roots {
+		if j := s.journal(root); j != nil {
+			j.arrived()
+			poke(j.wake)
+		}
+		s.hub.poke(root)
+	}
+}
+
+// concerned are the roots that somebody here reads or drives.
+func (s *Store) concerned() []string {
+	roots := s.hub.roots()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for root := range s.journals {
+		roots = append(roots, root)
+	}
+	return roots
+}
+
+// poll looks every second for what nobody told: the net below notifications.
+func (s *Store) poll(ctx context.Context) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	seen := map[string]int64{}
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		now, err := s.marks(ctx, s.concerned())
+		if err != nil {
+			continue // the next second comes
+		}
+		var changed []string
+		for root, mark := range now {
+			if was, known := seen[root]; !known || was != mark {
+				changed = append(changed, root)
+			}
+		}
+		seen = now
+		if len(changed) > 0 {
+			s.heard(changed)
+		}
+	}
+}
+
+// marks returns numbers that change when roots get events or inputs.
+func (s *Store) marks(ctx context.Context, roots []string) (map[string]int64, error) {
+	marks := map[string]int64{}
+	if len(roots) == 0 {
+		return marks, nil
+	}
+	rows, err := s.db.reader().query(ctx, `SELECT id, seq + inputs FROM run WHERE id = ANY($1)`, roots)
+	return marks, each(rows, err, func(r *sql.Rows) error {
+		var root string
+		var mark int64
+		if err := r.Scan(&root, &mark); err != nil {
+			return err
+		}
+		marks[root] = mark
+		return nil
+	})
+}

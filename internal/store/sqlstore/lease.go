@@ -1,0 +1,365 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// claimed are the columns of a claimed run.
+const claimed = ` RETURNING id, owner, epoch, seq, bytes, EXISTS (SELECT 1 FROM inbox WHERE inbox.id = run.id)`
+
+// Lease is how long a replica keeps its runs that is not heard of. A process that
+// has its database alone keeps them as long as it lives.
+func (s *Store) Lease() time.Duration {
+	if s.db.single() {
+		return 0
+	}
+	return s.cfg.Lease
+}
+
+// Beat says that a replica lives: for a lease from now on nobody else takes its
+// runs. A replica beats three times a lease.
+func (s *Store) Beat(ctx context.Context, replica string) error {
+	if err := s.syncClock(ctx); err != nil {
+		return err
+	}
+	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.exec(ctx, `INSERT INTO replica (id, expires) VALUES ($1, $2)
+ON CONFLICT (id) DO UPDATE SET expires = excluded.expires`, replica, s.now()+s.cfg.Lease.Milliseconds())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.replicas[replica] = time.Now()
+	unsure := s.unsure
+	s.mu.Unlock()
+	if unsure {
+		return s.reclaim(ctx, replica)
+	}
+	return nil
+}
+
+// heardOf reports whether a replica has beaten lately.
+func (s *Store) heardOf(replica string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, known := s.replicas[replica]
+	return known && time.Since(at) < s.cfg.Lease/3
+}
+
+// doubt notes that the database may know of claims that this process does not.
+func (s *Store) doubt(err error) {
+	if err == nil || errors.Is(err, agent.ErrFenced) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsure = true
+}
+
+// reclaim makes runs due that the database has as this replica's and that are
+// not driven here: the answer to their claim, or to its end, was lost.
+func (s *Store) reclaim(ctx context.Context, replica string) error {
+	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
+		rows, err := q.query(ctx, `SELECT id, epoch FROM run WHERE holder = $1`+s.db.skip(), replica)
+		lost := map[string]int64{}
+		err = each(rows, err, func(r *sql.Rows) error {
+			var root string
+			var epoch int64
+			if err := r.Scan(&root, &epoch); err != nil {
+				return err
+			}
+			if j := s.journal(root); j == nil || j.epoch != epoch {
+				lost[root] = epoch
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for root, epoch := range lost {
+			if _, err := q.exec(ctx, `UPDATE run SET holder = NULL, due = $3 WHERE id = $1 AND epoch = $2`, root, epoch, s.now()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsure = false
+	return nil
+}
+
+// Claim takes up to limit due runs, and those of replicas that are not heard of
+// any more. With several replicas the next time to ask is at most a second away.
+func (s *Store) Claim(ctx context.Context, replica string, limit int) (claims []a2a.Claim, next time.Time, err error) {
+	if err := s.Err(); err != nil {
+		return nil, time.Time{}, err
+	}
+	if !s.heardOf(replica) {
+		if err := s.Beat(ctx, replica); err != nil {
+			return nil, time.Time{}, s.unrecorded(err)
+		}
+	}
+	var due sql.NullInt64
+	if err := s.db.reader().scan(ctx, []any{&due}, `SELECT min(due) FROM run WHERE due IS NOT NULL`); err != nil {
+		return nil, time.Time{}, err
+	}
+	var journals []*journal
+	now := s.now()
+	if due.Valid && due.Int64 <= now || s.abandoned(ctx, now) {
+		err = s.db.do(ctx, func(ctx context.Context, q querier) error {
+			journals, err = s.claim(ctx, q, replica, limit, now)
+			return err
+		})
+		if err != nil {
+			s.doubt(err)
+			return nil, time.Time{}, s.unrecorded(err)
+		}
+		if err := s.db.reader().scan(ctx, []any{&due}, `SELECT min(due) FROM run WHERE due IS NOT NULL`); err != nil {
+			s.cfg.Log.Warn("the next due time cannot be read", zap.Error(err))
+		}
+	}
+	for _, j := range journals {
+		claims = append(claims, s.adopt(j))
+	}
+	return claims, s.next(due), nil
+}
+
+// next is when to claim again.
+func (s *Store) next(due sql.NullInt64) time.Time {
+	var at time.Time
+	if due.Valid {
+		at = time.UnixMilli(due.Int64)
+	}
+	if soon := s.Now().Add(pollEvery); !s.db.single() && (at.IsZero() || at.After(soon)) {
+		return soon
+	}
+	return at
+}
+
+// abandoned reports whether a replica went and left runs.
+func (s *Store) abandoned(ctx context.Context, now int64) bool {
+	if s.db.single() {
+		return false
+	}
+	var n int
+	err := s.db.reader().scan(ctx, []any{&n}, `SELECT 1 FROM run WHERE holder IS NOT NULL
+AND holder NOT IN (SELECT id FROM replica WHERE expires > $1) LIMIT 1`, now)
+	return err == nil
+}
+
+// claim takes runs in a transaction.
+func (s *Store) claim(ctx context.Context, q querier, replica string, limit int, now int64) ([]*journal, error) {
+	taken, err := s.takes(ctx, q, `WITH c AS MATERIALIZED (SELECT id FROM run WHERE due <= $2 ORDER BY due LIMIT $3`+s.db.skip()+`)
+UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL WHERE id IN (SELECT id FROM c)`+claimed, replica, now, int64(limit))
+	if err != nil || s.db.single() || len(taken) >= limit {
+		return taken, err
+	}
+	left, err := s.takes(ctx, q, `WITH c AS MATERIALIZED (SELECT id FROM run WHERE holder IS NOT NULL
+  AND holder NOT IN (SELECT id FROM replica WHERE expires > $2) LIMIT $3`+s.db.skip()+`)
+UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL WHERE id IN (SELECT id FROM c)`+claimed, replica, now, int64(limit-len(taken)))
+	return append(taken, left...), err
+}
+
+// takes runs a claiming statement.
+func (s *Store) takes(ctx context.Context, q querier, text string, args ...any) ([]*journal, error) {
+	rows, err := q.query(ctx, text, args...)
+	var taken []*journal
+	err = each(rows, err, func(r *sql.Rows) error {
+		j := &journal{s: s, wake: make(chan struct{}, 1)}
+		if err := r.Scan(&j.root, &j.owner, &j.epoch, &j.seq, &j.bytes, &j.unread); err != nil {
+			return err
+		}
+		j.durable = j.seq
+		taken = append(taken, j)
+		return nil
+	})
+	return taken, err
+}
+
+// adopt makes a claim this process's.
+func (s *Store) adopt(j *journal) a2a.Claim {
+	s.mu.Lock()
+	old := s.journals[j.root]
+	s.journals[j.root] = j
+	s.mu.Unlock()
+	if old != nil {
+		old.give()
+	}
+	return a2a.Claim{Root: j.root, Owner: j.owner, Epoch: j.epoch, Journal: j}
+}
+
+// forget takes a journal out of those that are open.
+func (s *Store) forget(j *journal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.journals[j.root] == j {
+		delete(s.journals, j.root)
+	}
+}
+
+// Park gives up a run as its drive left it. What was appended is on record then.
+func (s *Store) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
+	j, err := s.mine(ctx, c)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	ended := j.ended
+	j.mu.Unlock()
+	switch {
+	case p.Done && !ended:
+		return fmt.Errorf("park %s as done: its end is not on record", c.Root)
+	case !ended:
+		if err := s.db.do(ctx, func(ctx context.Context, q querier) error { return j.park(ctx, q, p.Until) }); err != nil {
+			s.doubt(err)
+			return s.unrecorded(err)
+		}
+	}
+	j.give() // an end gave the run up already
+	return nil
+}
+
+// mine returns the journal of a claim with everything appended on record.
+func (s *Store) mine(ctx context.Context, c a2a.Claim) (*journal, error) {
+	j, ok := c.Journal.(*journal)
+	if !ok || j.s != s {
+		return nil, fmt.Errorf("give up %s: no claim of this store", c.Root)
+	}
+	return j, j.Commit(ctx)
+}
+
+// park gives the run up in a transaction, due at once if its inbox holds something.
+func (j *journal) park(ctx context.Context, q querier, until time.Time) error {
+	held, err := j.lockRun(ctx, q)
+	if err != nil || !held {
+		return err
+	}
+	due := sql.NullInt64{Int64: until.UnixMilli(), Valid: !until.IsZero()}
+	var n int
+	err = q.scan(ctx, []any{&n}, `SELECT 1 FROM inbox WHERE id = $1 LIMIT 1`, j.root)
+	switch {
+	case err == nil:
+		due = sql.NullInt64{Int64: j.s.now(), Valid: true}
+	case !errors.Is(notFound(err), a2a.ErrNotFound):
+		return err
+	}
+	if err := j.keep(ctx, q); err != nil {
+		return err
+	}
+	_, err = q.exec(ctx, `UPDATE run SET holder = NULL, due = $3 WHERE id = $1 AND epoch = $2`, j.root, j.epoch, due)
+	return err
+}
+
+// lockRun locks the run's row; held is false when an earlier try has given it up.
+func (j *journal) lockRun(ctx context.Context, q querier) (held bool, err error) {
+	var epoch int64
+	var holder sql.NullString
+	err = q.scan(ctx, []any{&epoch, &holder}, `SELECT epoch, holder FROM run WHERE id = $1`+j.s.db.lock(), j.root)
+	if err != nil && !errors.Is(notFound(err), a2a.ErrNotFound) {
+		return false, err
+	}
+	if err != nil || epoch != j.epoch {
+		return false, refusal{fmt.Errorf("epoch %d of %s: %w", j.epoch, j.root, agent.ErrFenced)}
+	}
+	return holder.Valid, nil
+}
+
+// keep stores the task as it is, for readers while nobody drives it.
+func (j *journal) keep(ctx context.Context, q querier) error {
+	j.mu.Lock()
+	if j.fold == nil || j.seq != j.durable {
+		j.mu.Unlock()
+		return nil
+	}
+	task, seq := j.fold.Task(), j.durable
+	j.mu.Unlock()
+	return j.s.snapshot(ctx, q, j.root, seq, task)
+}
+
+// Release gives up a run that has not come to a stop, due at a time; the zero
+// time is at once. What was appended is put on record where that is possible.
+func (s *Store) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
+	j, err := s.mine(ctx, c)
+	if j == nil {
+		return err
+	}
+	if j.over() {
+		return fmt.Errorf("epoch %d of %s: %w", j.epoch, j.root, agent.ErrFenced)
+	}
+	due := s.now()
+	if !at.IsZero() {
+		due = at.UnixMilli()
+	}
+	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
+		held, err := j.lockRun(ctx, q)
+		if err != nil || !held {
+			return err
+		}
+		_, err = q.exec(ctx, `UPDATE run SET holder = NULL, due = $3 WHERE id = $1 AND epoch = $2 AND ended IS NULL`, j.root, j.epoch, due)
+		return err
+	})
+	if err == nil || errors.Is(err, agent.ErrFenced) {
+		j.give()
+	}
+	s.doubt(err)
+	return s.unrecorded(err)
+}
+
+// over reports whether the claim was given up.
+func (j *journal) over() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.closed
+}
+
+// orphan makes all runs due that a process held that is gone: the only one that
+// can have had this database.
+func (s *Store) orphan(ctx context.Context) error {
+	return s.db.do(ctx, func(ctx context.Context, q querier) error {
+		if _, err := q.exec(ctx, `UPDATE run SET holder = NULL, due = $1 WHERE holder IS NOT NULL`, s.now()); err != nil {
+			return err
+		}
+		_, err := q.exec(ctx, `DELETE FROM replica`)
+		return err
+	})
+}
+
+// leave takes this process's replicas out of the database; runs that they still
+// hold can be taken by others at once.
+func (s *Store) leave(ctx context.Context) error {
+	s.mu.Lock()
+	names := make([]string, 0, len(s.replicas))
+	for name := range s.replicas {
+		names = append(names, name)
+	}
+	s.mu.Unlock()
+	if len(names) == 0 {
+		return nil
+	}
+	list := "$1"
+	args := []any{names[0]}
+	for i, name := range names[1:] {
+		list += ", $" + fmt.Sprint(i+2)
+		args = append(args, name)
+	}
+	return s.db.do(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.exec(ctx, `DELETE FROM replica WHERE id IN (`+strings.TrimSpace(list)+`)`, args...)
+		return err
+	})
+}

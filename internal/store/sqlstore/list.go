@@ -1,0 +1,188 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// List returns a page of the owner's root tasks. A task whose status changes
+// between two pages moves to the front of the order.
+func (s *Store) List(ctx context.Context, owner string, f a2a.Filter) (a2a.Page, error) {
+	now := s.Now()
+	c, err := s.tokens.Open(owner, f, now)
+	if err != nil {
+		return a2a.Page{}, err
+	}
+	size := f.PageSize
+	if size <= 0 {
+		size = store.DefaultPageSize
+	}
+	w := wanted(owner, f)
+	if c.ID == "" {
+		if c.Total, err = s.count(ctx, w); err != nil {
+			return a2a.Page{}, damaged(err)
+		}
+	} else {
+		w.and("(status_at, task.id) < (?, ?)", c.At, c.ID)
+	}
+	rows, err := s.rows(ctx, w, size+1)
+	if err != nil {
+		return a2a.Page{}, damaged(err)
+	}
+	page := a2a.Page{Total: c.Total}
+	if len(rows) > size {
+		rows = rows[:size]
+		c.At, c.ID = rows[size-1].statusAt, rows[size-1].id
+		page.NextToken = s.tokens.Seal(owner, f, c, now)
+	}
+	page.Tasks, err = s.tasks(ctx, owner, f, rows)
+	return page, err
+}
+
+// tasks returns the tasks of rows. One that changed since its row was read is
+// left out where the filter does not select it any more.
+func (s *Store) tasks(ctx context.Context, owner string, f a2a.Filter, rows []taskRow) ([]*a2av1.Task, error) {
+	var tasks []*a2av1.Task
+	for i := range rows {
+		var t *a2av1.Task
+		var err error
+		if rows[i].snapSeq != rows[i].seq && s.journal(rows[i].id) != nil {
+			t, _, err = s.Task(ctx, a2a.Key{Owner: owner, ID: rows[i].id})
+		} else {
+			t, err = s.taskOf(ctx, &rows[i])
+		}
+		switch {
+		case errors.Is(err, a2a.ErrNotFound):
+		case err != nil:
+			return nil, err
+		case f.State == a2av1.TaskState_TASK_STATE_UNSPECIFIED || t.GetStatus().GetState() == f.State:
+			tasks = append(tasks, t)
+		}
+	}
+	return tasks, nil
+}
+
+// where is a condition with its arguments.
+type where struct {
+	text string
+	args []any
+}
+
+// and adds a condition; each ? in it is the next argument.
+func (w *where) and(text string, args ...any) {
+	for _, a := range args {
+		w.args = append(w.args, a)
+		text = strings.Replace(text, "?", "$"+strconv.Itoa(len(w.args)), 1)
+	}
+	if w.text != "" {
+		text = w.text + " AND " + text
+	}
+	w.text = text
+}
+
+// wanted is what a filter selects.
+func wanted(owner string, f a2a.Filter) *where {
+	w := &where{}
+	w.and("task.owner = ?", owner)
+	w.and("visible = 1")
+	if f.Agent != "" {
+		w.and("agent = ?", f.Agent)
+	}
+	if f.ContextID != "" {
+		w.and("context_id = ?", f.ContextID)
+	}
+	if f.State != a2av1.TaskState_TASK_STATE_UNSPECIFIED {
+		w.and("state = ?", int64(f.State))
+	}
+	if !f.StatusAfter.IsZero() {
+		w.and("status_at >= ?", store.Oldest(f))
+	}
+	return w
+}
+
+func (s *Store) rows(ctx context.Context, w *where, limit int) ([]taskRow, error) {
+	text := taskColumns + ` WHERE ` + w.text + ` ORDER BY status_at DESC, task.id DESC LIMIT ` + strconv.Itoa(limit)
+	rows, err := s.db.reader().query(ctx, text, w.args...)
+	var list []taskRow
+	err = each(rows, err, func(r *sql.Rows) error {
+		var t taskRow
+		if err := r.Scan(t.dest()...); err != nil {
+			return err
+		}
+		list = append(list, t)
+		return nil
+	})
+	return list, err
+}
+
+// Counts of many tasks are kept for a while: counting reads them all.
+const (
+	manyTasks = 10_000
+	countLife = 10 * time.Second
+	maxCounts = 1000
+)
+
+// totals are the counts that are kept. Safe for concurrent use.
+type totals struct {
+	mu    sync.Mutex
+	known map[string]total // by condition and arguments; guarded by mu
+}
+
+type total struct {
+	n     int
+	until time.Time
+}
+
+// count returns how many tasks a condition selects.
+func (s *Store) count(ctx context.Context, w *where) (int, error) {
+	key := w.key()
+	if n, ok := s.totals.get(key); ok {
+		return n, nil
+	}
+	var n int
+	err := s.db.reader().scan(ctx, []any{&n}, `SELECT count(*) FROM task WHERE `+w.text, w.args...)
+	if err == nil && n > manyTasks {
+		s.totals.put(key, n)
+	}
+	return n, err
+}
+
+func (w *where) key() string {
+	var b strings.Builder
+	b.WriteString(w.text)
+	for _, a := range w.args {
+		b.WriteByte(0)
+		switch a := a.(type) {
+		case string:
+			b.WriteString(strconv.Quote(a))
+		case int64:
+			b.WriteString(strconv.FormatInt(a, 10))
+		}
+	}
+	return b.String()
+}
+
+func (t *totals) get(key string) (int, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n, ok := t.known[key]
+	return n.n, ok && time.Now().Before(n.until)
+}
+
+func (t *totals) put(key string, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known == nil || len(t.known) >= maxCounts {
+		t.known = map[string]total{}
+	}
+	t.known[key] = total{n: n, until: time.Now().Add(countLife)}
+}

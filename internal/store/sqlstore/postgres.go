@@ -1,0 +1,272 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+const (
+	// retryFor is how long a write is tried again while the database is not
+	// reached: less than a replica keeps its runs without being heard of.
+	retryFor = 8 * time.Second
+	// retryPause lies between two tries.
+	retryPause = 100 * time.Millisecond
+	// connectWait bounds one attempt to connect.
+	connectWait = 5 * time.Second
+)
+
+// postgresDB is a database that several replicas share.
+type postgresDB struct {
+	pool   *pgxpool.Pool
+	db     *sql.DB // over pool
+	writer writer
+	health *health
+	bell   *bell
+	stop   context.CancelFunc
+}
+
+// openPostgres connects, checks that what the database acknowledges is safe, and
+// listens; heard is told the roots that other replicas changed, none for any.
+func openPostgres(ctx context.Context, url string, cfg Config, heard func(roots []string)) (_ *postgresDB, err error) {
+	pc, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("the store's URL is not understood; use postgres://USER:PASSWORD@HOST:PORT/DATABASE: %w", scrub(err))
+	}
+	pc.ConnConfig.RuntimeParams["synchronous_commit"] = "on"
+	pc.ConnConfig.RuntimeParams["application_name"] = "team-server"
+	pc.ConnConfig.ConnectTimeout = connectWait
+	pc.MaxConns = max(pc.MaxConns, 16)
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, fmt.Errorf("open the store: %w", scrub(err))
+	}
+	d := &postgresDB{pool: pool, db: stdlib.OpenDBFromPool(pool), health: newHealth()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.db.Close())
+			pool.Close()
+		}
+	}()
+	if err := d.check(ctx); err != nil {
+		return nil, err
+	}
+	locker, err := lock.NewPostgresSessionLocker()
+	if err != nil {
+		return nil, err
+	}
+	if err := migrate(ctx, d.db, goose.DialectPostgres, goose.WithSessionLocker(locker)); err != nil {
+		return nil, scrub(err)
+	}
+	var sctx context.Context
+	sctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
+	d.writer = writer{ctx: sctx, write: d.write}
+	d.bell, err = newBell(sctx, pc.ConnConfig, cfg, heard)
+	return d, err
+}
+
+// check refuses a database whose acknowledgements mean nothing.
+func (d *postgresDB) check(ctx context.Context) error {
+	var fsync string
+	if err := d.pool.QueryRow(ctx, `SHOW fsync`).Scan(&fsync); err != nil {
+		return fmt.Errorf("the database is not reached; check that it runs and that the URL is right: %w", scrub(err))
+	}
+	if fsync != "on" {
+		return errors.New("the database runs with fsync=off, so what it acknowledges can be lost; set fsync=on in its configuration")
+	}
+	return nil
+}
+
+// scrub takes the address, which may hold a password, out of an error.
+func scrub(err error) error {
+	var p *pgconn.ParseConfigError
+	if errors.As(err, &p) {
+		return errors.New("it cannot be parsed")
+	}
+	return err
+}
+
+func (d *postgresDB) single() bool     { return false }
+func (d *postgresDB) reader() querier  { return pgQuerier{d.db} }
+func (d *postgresDB) lock() string     { return " FOR UPDATE" }
+func (d *postgresDB) skip() string     { return " FOR UPDATE SKIP LOCKED" }
+func (d *postgresDB) tell(root string) { d.bell.ring(root) }
+func (d *postgresDB) state() *health   { return d.health }
+
+func (d *postgresDB) now(ctx context.Context) (time.Time, error) {
+	var t time.Time
+	err := d.pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&t)
+	return t, err
+}
+
+// add queues a change. One that looks first has a transaction of its own: the
+// database groups those by itself.
+func (d *postgresDB) add(s source) {
+	d.writer.add(s)
+}
+
+// do runs f in a transaction of its own.
+func (d *postgresDB) do(ctx context.Context, f func(ctx context.Context, q querier) error) error {
+	err := d.persist(ctx, func() error {
+		tx, err := d.db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		if err := f(ctx, pgQuerier{tx}); err != nil {
+			_ = tx.Rollback()
+			return err
+		}
+		return tx.Commit()
+	})
+	return answer(err)
+}
+
+// write applies a group: plain statements in one round trip, what looks first
+// each by itself.
+func (d *postgresDB) write(ctx context.Context, ops []*op) error {
+	var plain []*op
+	for _, o := range ops {
+		if o.plan == nil {
+			plain = append(plain, o)
+			continue
+		}
+		d.writer.work.Go(func() {
+			o.done(ctx, d.reader(), d.do(ctx, o.plan))
+		})
+	}
+	if len(plain) == 0 {
+		return nil
+	}
+	tries := 0
+	err := d.persist(ctx, func() error {
+		for _, o := range plain {
+			o.again = o.again || tries > 0
+		}
+		tries++
+		return d.batch(ctx, plain)
+	})
+	if err != nil {
+		return err
+	}
+	for _, o := range plain {
+		o.done(ctx, d.reader(), nil)
+	}
+	return nil
+}
+
+// batch sends all statements at once; they are one transaction.
+func (d *postgresDB) batch(ctx context.Context, ops []*op) (err error) {
+	b := &pgx.Batch{}
+	for _, o := range ops {
+		for _, s := range o.stmts {
+			b.Queue(s.text, s.args...)
+		}
+	}
+	r := d.pool.SendBatch(ctx, b)
+	defer func() { err = errors.Join(err, r.Close()) }()
+	for _, o := range ops {
+		o.affected = o.affected[:0]
+		for range o.stmts {
+			tag, err := r.Exec()
+			if err != nil {
+				return err
+			}
+			o.affected = append(o.affected, tag.RowsAffected())
+		}
+	}
+	return nil
+}
+
+// persist tries a write again while the database is not reached or asks for it.
+// What came of a try whose answer was lost shows in the next one.
+func (d *postgresDB) persist(ctx context.Context, try func() error) error {
+	start := time.Now()
+	for {
+		err := try()
+		if err == nil || refused(err) {
+			d.health.wrote(nil)
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if !passing(err) {
+			return err
+		}
+		err = fmt.Errorf("%w: %w", a2a.ErrStorage, err)
+		d.health.wrote(err)
+		if time.Since(start) > retryFor {
+			return err
+		}
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// passing reports whether an error may be gone with the next try: of the
+// connection, of the server's state, or between transactions.
+func passing(err error) bool {
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		switch {
+		case strings.HasPrefix(pe.Code, "08"), strings.HasPrefix(pe.Code, "57P"), strings.HasPrefix(pe.Code, "53"), // connection, shutdown, resources
+			pe.Code == "40001", pe.Code == "40P01", pe.Code == "25006", pe.Code == "55P03": // conflicts; a standby
+			return true
+		}
+		return false
+	}
+	var ne net.Error
+	return errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		pgconn.SafeToRetry(err) || strings.Contains(err.Error(), "conn closed") || errors.Is(err, sql.ErrConnDone)
+}
+
+func (d *postgresDB) close() error {
+	d.writer.wait()
+	d.stop()
+	d.bell.work.Wait()
+	err := d.db.Close()
+	d.pool.Close()
+	return err
+}
+
+// pgQuerier runs statements on the pool or in a transaction; pgx prepares them.
+type pgQuerier struct {
+	on interface {
+		ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
+		QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
+		QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
+	}
+}
+
+func (q pgQuerier) exec(ctx context.Context, text string, args ...any) (int64, error) {
+	r, err := q.on.ExecContext(ctx, text, args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+func (q pgQuerier) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+	return q.on.QueryContext(ctx, text, args...)
+}
+
+func (q pgQuerier) scan(ctx context.Context, dest []any, text string, args ...any) error {
+	return q.on.QueryRowContext(ctx, text, args...).Scan(dest...)
+}

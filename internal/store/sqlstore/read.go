@@ -1,0 +1,223 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// Events returns committed events after a sequence, of the key's scope and
+// below. Those of a task that is not visible yet are returned too: its sender
+// waits for them.
+func (s *Store) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([]a2a.Record, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	root, scope, err := s.owned(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	if j := s.journal(root); j != nil {
+		j.mu.Lock()
+		records, ok := j.ring.since(after, j.durable, scope, limit)
+		j.mu.Unlock()
+		if ok {
+			return records, nil
+		}
+	}
+	return s.events(ctx, s.db.reader(), root, scope, after, limit)
+}
+
+// events reads from the database.
+func (s *Store) events(ctx context.Context, q querier, root, scope string, after int64, limit int) ([]a2a.Record, error) {
+	below := scope + "."
+	rows, err := q.query(ctx, `SELECT seq, scope, sum, body FROM event
+WHERE id = $1 AND seq > $2 AND ($3 = '' OR scope = $3 OR substr(scope, 1, $4) = $5) ORDER BY seq LIMIT $6`,
+		root, after, scope, int64(len(below)), below, int64(limit))
+	var records []a2a.Record
+	err = each(rows, err, func(r *sql.Rows) error {
+		rec, err := scanEvent(r, root)
+		records = append(records, rec)
+		return err
+	})
+	return records, damaged(err)
+}
+
+func scanEvent(r *sql.Rows, root string) (a2a.Record, error) {
+	var seq, sum int64
+	var scope string
+	var body []byte
+	if err := r.Scan(&seq, &scope, &sum, &body); err != nil {
+		return a2a.Record{}, err
+	}
+	ev, err := decodeEvent(root, seq, scope, sum, body)
+	return a2a.Record{Seq: seq, Event: ev}, err
+}
+
+// replay reads all that is on record: the fold of the root, and the events
+// without streamed text, which no replay needs.
+func (s *Store) replay(ctx context.Context, q querier, root string) (*a2a.Fold, []*teamv1.Event, error) {
+	f := a2a.NewFold(root, "")
+	rows, err := q.query(ctx, `SELECT seq, scope, sum, body FROM event WHERE id = $1 ORDER BY seq`, root)
+	var events []*teamv1.Event
+	err = each(rows, err, func(r *sql.Rows) error {
+		rec, err := scanEvent(r, root)
+		if err != nil {
+			return err
+		}
+		f.Apply(rec.Event)
+		if rec.Event.GetDelta() == nil {
+			events = append(events, rec.Event)
+		}
+		return nil
+	})
+	if err == nil && len(events) == 0 {
+		err = fmt.Errorf("journal of %s: it is empty: %w", root, a2a.ErrDataLoss)
+	}
+	return f, events, damaged(err)
+}
+
+// inbox reads the rows that wait.
+func (s *Store) inbox(ctx context.Context, q querier, root string) ([]*teamv1.Inbound, error) {
+	rows, err := q.query(ctx, `SELECT n, sum, body FROM inbox WHERE id = $1 ORDER BY n`, root)
+	var list []*teamv1.Inbound
+	err = each(rows, err, func(r *sql.Rows) error {
+		var n, sum int64
+		var body []byte
+		if err := r.Scan(&n, &sum, &body); err != nil {
+			return err
+		}
+		in, err := decodeInbound(root, n, sum, body)
+		list = append(list, in)
+		return err
+	})
+	return list, damaged(err)
+}
+
+// Task returns the A2A task and the sequence it shows.
+func (s *Store) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error) {
+	root, scope, err := s.owned(ctx, k)
+	if err != nil {
+		return nil, 0, err
+	}
+	if scope != "" {
+		return s.child(ctx, root, scope)
+	}
+	if j := s.journal(root); j != nil {
+		return j.task(ctx)
+	}
+	var r taskRow
+	err = s.db.reader().scan(ctx, r.dest(), taskColumns+` WHERE task.id = $1`, root)
+	if err != nil {
+		return nil, 0, notFound(err)
+	}
+	t, err := s.taskOf(ctx, &r)
+	return t, r.seq, err
+}
+
+// taskRow is a row of task with its run's sequence.
+type taskRow struct {
+	id                                   string
+	visible, statusAt, snapSeq, sum, seq int64
+	snap                                 []byte
+}
+
+const taskColumns = `SELECT task.id, visible, status_at, snap_seq, snap_sum, snap, seq FROM task JOIN run ON run.id = task.id`
+
+func (r *taskRow) dest() []any {
+	return []any{&r.id, &r.visible, &r.statusAt, &r.snapSeq, &r.sum, &r.snap, &r.seq}
+}
+
+// taskOf returns the task of a row: the snapshot where nothing has happened
+// since, else what the events make.
+func (s *Store) taskOf(ctx context.Context, r *taskRow) (*a2av1.Task, error) {
+	if r.visible == 0 {
+		return nil, a2a.ErrNotFound
+	}
+	if r.snapSeq == r.seq && r.snap != nil {
+		t := &a2av1.Task{}
+		if sumOf(r.id, r.snapSeq, "", r.snap) != r.sum || proto.Unmarshal(r.snap, t) != nil {
+			return nil, dataLoss("task", r.id, r.snapSeq)
+		}
+		return t, nil
+	}
+	f, _, err := s.replay(ctx, s.db.reader(), r.id)
+	if err != nil {
+		return nil, err
+	}
+	return f.Task(), nil
+}
+
+// child computes the task of a scope below a root.
+func (s *Store) child(ctx context.Context, root, scope string) (*a2av1.Task, int64, error) {
+	f, seq, err := s.foldOf(ctx, root, scope)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !f.Visible() {
+		return nil, 0, a2a.ErrNotFound
+	}
+	return f.Task(), seq, nil
+}
+
+// foldOf computes the fold of a scope.
+func (s *Store) foldOf(ctx context.Context, root, scope string) (*a2a.Fold, int64, error) {
+	f := a2a.NewFold(root, scope)
+	rows, err := s.db.reader().query(ctx, `SELECT seq, scope, sum, body FROM event WHERE id = $1 ORDER BY seq`, root)
+	var seq int64
+	err = each(rows, err, func(r *sql.Rows) error {
+		rec, err := scanEvent(r, root)
+		if err != nil {
+			return err
+		}
+		f.Apply(rec.Event)
+		seq = rec.Seq
+		return nil
+	})
+	return f, seq, damaged(err)
+}
+
+// view is the task of an open run as it is on record, which is behind what was
+// appended.
+type view struct {
+	mu   sync.Mutex
+	fold *a2a.Fold // guarded by mu
+	seq  int64     // guarded by mu
+}
+
+// viewPage is how many events a view takes at once.
+const viewPage = 512
+
+// task returns the task as it is on record.
+func (j *journal) task(ctx context.Context) (*a2av1.Task, int64, error) {
+	v := &j.view
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.fold == nil {
+		v.fold = a2a.NewFold(j.root, "")
+	}
+	for {
+		page, err := j.s.Events(ctx, a2a.Key{Owner: j.owner, ID: j.root}, v.seq, viewPage)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, rec := range page {
+			v.fold.Apply(rec.Event)
+			v.seq = rec.Seq
+		}
+		if len(page) < viewPage {
+			break
+		}
+	}
+	if !v.fold.Visible() {
+		return nil, 0, a2a.ErrNotFound
+	}
+	return v.fold.Task(), v.seq, nil
+}

@@ -1,0 +1,108 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	// retainEvery is how often what is old is looked for.
+	retainEvery = time.Minute
+	// retainBatch is how many runs are deleted in one transaction, so that others
+	// can write in between.
+	retainBatch = 64
+	// deltasLife is how long streamed text of an ended run is kept; its artifact
+	// has it all.
+	deltasLife = time.Hour
+)
+
+// retain deletes what is old, until ctx ends.
+func (s *Store) retain(ctx context.Context) {
+	tick := time.NewTicker(retainEvery)
+	defer tick.Stop()
+	for {
+		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Log.Warn("what is old cannot be deleted", zap.Error(err))
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Sweep deletes what is old now: runs that ended longer ago than the retention,
+// with everything that belongs to them, streamed text of runs that ended an hour
+// ago, requests that are forgotten.
+func (s *Store) Sweep(ctx context.Context) error {
+	now := s.Now()
+	for _, sweep := range []struct {
+		old    string
+		before time.Time
+		delete []string
+	}{
+		{`ended < $1`, now.Add(-s.cfg.Retention), []string{
+			`DELETE FROM event WHERE id = $1`, `DELETE FROM inbox WHERE id = $1`, `DELETE FROM request WHERE id = $1`,
+			`DELETE FROM task WHERE id = $1`, `DELETE FROM run WHERE id = $1`,
+		}},
+		{`ended < $1 AND deltas > 0`, now.Add(-deltasLife), []string{
+			`DELETE FROM event WHERE id = $1 AND delta = 1`, `UPDATE run SET deltas = 0 WHERE id = $1`,
+		}},
+	} {
+		for n := retainBatch; n == retainBatch; {
+			var err error
+			if n, err = s.sweep(ctx, sweep.old, sweep.before.UnixMilli(), sweep.delete); err != nil {
+				return err
+			}
+		}
+	}
+	return s.db.do(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.exec(ctx, `DELETE FROM request WHERE at <= $1`, expired(now.UnixMilli()))
+		return err
+	})
+}
+
+// sweep deletes a batch, and returns how many runs it were.
+func (s *Store) sweep(ctx context.Context, old string, before int64, texts []string) (int, error) {
+	var n int
+	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
+		rows, err := q.query(ctx, `SELECT id FROM run WHERE ended IS NOT NULL AND `+old+` LIMIT $2`+s.db.skip(), before, int64(retainBatch))
+		var ids []string
+		err = each(rows, err, func(r *sql.Rows) error {
+			var id string
+			err := r.Scan(&id)
+			ids = append(ids, id)
+			return err
+		})
+		n = len(ids)
+		for _, id := range ids {
+			for _, text := range texts {
+				if err != nil {
+					return err
+				}
+				_, err = q.exec(ctx, text, id)
+			}
+		}
+		return err
+	})
+	return n, err
+}
+
+// secret returns the key that page tokens are sealed with: all replicas share it.
+func (s *Store) secret(ctx context.Context) ([]byte, error) {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails
+	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.exec(ctx, `INSERT INTO setting (name, value) VALUES ('page_token_key', $1) ON CONFLICT DO NOTHING`, key)
+		return err
+	})
+	if err == nil {
+		err = s.db.reader().scan(ctx, []any{&key}, `SELECT value FROM setting WHERE name = 'page_token_key'`)
+	}
+	return key, err
+}

@@ -1,0 +1,285 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// A row of request that is older than its window counts as none.
+const insertRequest = `INSERT INTO request (owner, root, message, digest, id, n, at) VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (owner, root, message) DO UPDATE SET digest = excluded.digest, id = excluded.id, n = excluded.n, at = excluded.at
+WHERE request.at <= $8`
+
+// mine is true when the message made this task.
+const mine = `($2 = '' OR EXISTS (SELECT 1 FROM request WHERE request.owner = $3 AND request.root = '' AND message = $2 AND request.id = $1))`
+
+const insertRun = `INSERT INTO run (id, owner, seq, bytes, due) SELECT $1, $3, 1, $4, $5 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
+
+const insertTask = `INSERT INTO task (id, owner, agent, context_id, state, status_at, visible)
+SELECT $1, $3, $4, $5, $6, $7, $8 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
+
+const insertFirst = `INSERT INTO event (id, seq, scope, delta, sum, body) SELECT $1, 1, '', 0, $4, $5 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
+
+// Create makes a task with its first event, due to run.
+func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed bool, err error) {
+	root = n.Accepted.GetTaskId()
+	if root == "" || n.Owner == "" {
+		return "", false, errors.New("create a task: it needs an id and an owner")
+	}
+	if err := s.Err(); err != nil {
+		return "", false, err
+	}
+	o, err := s.creation(n)
+	if err != nil {
+		return "", false, err
+	}
+	done := make(chan error, 1)
+	o.done = func(ctx context.Context, q querier, err error) {
+		if err == nil {
+			root, existed, err = s.created(ctx, q, n, o)
+		}
+		done <- s.unrecorded(err)
+	}
+	s.db.add(once{o})
+	select {
+	case err := <-done:
+		if err != nil {
+			return "", false, err
+		}
+		return root, existed, nil
+	case <-ctx.Done():
+		return "", false, context.Cause(ctx)
+	}
+}
+
+// creation is a new task as a change.
+func (s *Store) creation(n a2a.New) (*op, error) {
+	acc, now := n.Accepted, s.Now()
+	ev := &teamv1.Event{Seq: 1, Time: timestamppb.New(now), Agent: acc.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}}
+	e, err := encode(acc.GetTaskId(), ev)
+	if err != nil {
+		return nil, err
+	}
+	f := a2a.NewFold(acc.GetTaskId(), "")
+	f.Apply(ev)
+	l := listingOf(f)
+	id, at := acc.GetTaskId(), now.UnixMilli()
+	o := &op{size: len(e.body)}
+	if n.MessageID != "" {
+		o.stmts = append(o.stmts, stmt{insertRequest, []any{n.Owner, "", n.MessageID, n.Digest, id, int64(0), at, expired(at)}})
+	}
+	o.stmts = append(o.stmts,
+		stmt{insertRun, []any{id, n.MessageID, n.Owner, int64(len(e.body)), at}},
+		stmt{insertTask, []any{id, n.MessageID, n.Owner, acc.GetAgent(), acc.GetMessage().GetContextId(), int64(l.state), l.at, flag(l.visible)}},
+		stmt{insertFirst, []any{id, n.MessageID, n.Owner, e.sum, e.body}},
+	)
+	return o, nil
+}
+
+// created tells what became of a creation that is on record.
+func (s *Store) created(ctx context.Context, q querier, n a2a.New, o *op) (root string, existed bool, err error) {
+	root = n.Accepted.GetTaskId()
+	if n.MessageID != "" && o.affected[0] == 0 { // known
+		r, err := s.request(ctx, q, n.Owner, "", n.MessageID)
+		if err != nil {
+			return "", false, err
+		}
+		if o.again && r.id == root {
+			return root, false, nil // made by a try whose answer was lost
+		}
+		root, _, err = r.repeated("", n.Digest)
+		return root, err == nil, err
+	}
+	if made := o.affected[len(o.affected)-3] == 1; made || o.again {
+		return root, false, nil
+	}
+	return "", false, fmt.Errorf("create task %s: the id is taken", root)
+}
+
+// unrecorded makes an error of the database one of the store.
+func (s *Store) unrecorded(err error) error {
+	err = answer(err)
+	for _, known := range []error{a2a.ErrReused, a2a.ErrTerminal, a2a.ErrNotFound, a2a.ErrStorage, a2a.ErrDataLoss, agent.ErrFenced, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, known) {
+			return err
+		}
+	}
+	if err != nil && s.Err() != nil {
+		return fmt.Errorf("%w: %w", a2a.ErrStorage, err)
+	}
+	return err
+}
+
+// expired is the time up to which requests are forgotten.
+func expired(now int64) int64 { return now - store.RequestWindow.Milliseconds() }
+
+// request is what became of a message or a command.
+type request struct {
+	id     string
+	n      int64
+	digest []byte
+}
+
+// request finds a request within its window. a2a.ErrNotFound.
+func (s *Store) request(ctx context.Context, q querier, owner, root, message string) (request, error) {
+	var r request
+	err := q.scan(ctx, []any{&r.id, &r.n, &r.digest},
+		`SELECT id, n, digest FROM request WHERE owner = $1 AND root = $2 AND message = $3 AND at > $4`, owner, root, message, expired(s.now()))
+	return r, notFound(err)
+}
+
+// repeated returns what became of a request that is made again; root, where
+// set, is the task that it must have been made of. a2a.ErrReused.
+func (r request) repeated(root string, digest []byte) (string, int64, error) {
+	if !bytes.Equal(r.digest, digest) || root != "" && r.id != root {
+		return "", 0, a2a.ErrReused
+	}
+	return r.id, r.n, nil
+}
+
+// Sent returns the root that a message of the owner began or was left for,
+// within 24 h. a2a.ErrNotFound.
+func (s *Store) Sent(ctx context.Context, owner, messageID string) (string, error) {
+	r, err := s.request(ctx, s.db.reader(), owner, "", messageID)
+	return r.id, err
+}
+
+// Put leaves an input in the inbox of a task and makes it due.
+func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte) (n int64, existed bool, err error) {
+	if in.GetKind() == nil {
+		return 0, false, errors.New("put an input: it has no kind")
+	}
+	if err := s.Err(); err != nil {
+		return 0, false, err
+	}
+	root, scope, err := s.owned(ctx, k)
+	if err != nil {
+		return 0, false, err
+	}
+	p := &put{s: s, owner: k.Owner, root: root, in: proto.CloneOf(in), digest: digest}
+	if scope != "" {
+		if p.child, _, err = s.foldOf(ctx, root, scope); err != nil {
+			return 0, false, err
+		}
+	}
+	if err := s.db.do(ctx, p.write); err != nil {
+		return 0, false, s.unrecorded(err)
+	}
+	if !p.existed {
+		if j := s.journal(root); j != nil {
+			j.arrived()
+			poke(j.wake)
+		}
+		s.db.tell(root)
+	}
+	return p.n, p.existed, nil
+}
+
+// put is an input on its way into an inbox.
+type put struct {
+	s           *Store
+	owner, root string
+	in          *teamv1.Inbound
+	digest      []byte
+	child       *a2a.Fold // of the scope it names, if any
+
+	n       int64
+	existed bool
+}
+
+// space of the request's key: a message is its owner's, a command its root's.
+func (p *put) space() string {
+	if p.digest == nil && p.in.GetKey() != "" {
+		return p.root
+	}
+	return ""
+}
+
+// write puts the input on record under the lock of its run.
+func (p *put) write(ctx context.Context, q querier) error {
+	var inputs int64
+	var ended, holder any
+	err := q.scan(ctx, []any{&inputs, &ended, &holder}, `SELECT inputs, ended, holder FROM run WHERE id = $1`+p.s.db.lock(), p.root)
+	if err != nil {
+		return refuseNone(err)
+	}
+	if p.in.GetKey() != "" {
+		r, err := p.s.request(ctx, q, p.owner, p.space(), p.in.GetKey())
+		if err == nil {
+			p.existed = true
+			if _, p.n, err = r.repeated(p.root, p.digest); err != nil {
+				p.existed = false
+				return refusal{err}
+			}
+			return nil
+		}
+		if !errors.Is(err, a2a.ErrNotFound) {
+			return err
+		}
+	}
+	if err := p.open(ended != nil); err != nil {
+		return refusal{err}
+	}
+	return p.insert(ctx, q, inputs+1, holder == nil)
+}
+
+// refuseNone makes an empty result a refusal.
+func refuseNone(err error) error {
+	if err = notFound(err); errors.Is(err, a2a.ErrNotFound) {
+		return refusal{err}
+	}
+	return err
+}
+
+// open refuses what has ended, and children that are not there.
+func (p *put) open(ended bool) error {
+	switch {
+	case ended:
+		return a2a.ErrTerminal
+	case p.child == nil:
+		return nil
+	case !p.child.Visible():
+		return a2a.ErrNotFound
+	case p.child.Terminal():
+		return a2a.ErrTerminal
+	}
+	return nil
+}
+
+func (p *put) insert(ctx context.Context, q querier, n int64, free bool) error {
+	p.in.N = n
+	body, err := proto.Marshal(p.in)
+	if err != nil {
+		return refusal{fmt.Errorf("encode an input of %s: %w", p.root, err)}
+	}
+	now := p.s.now()
+	if p.in.GetKey() != "" {
+		taken, err := q.exec(ctx, insertRequest, p.owner, p.space(), p.in.GetKey(), p.digest, p.root, n, now, expired(now))
+		if err != nil {
+			return err
+		}
+		if taken == 0 { // at this moment, for another task
+			return refusal{a2a.ErrReused}
+		}
+	}
+	if _, err := q.exec(ctx, `INSERT INTO inbox (id, n, sum, body) VALUES ($1, $2, $3, $4)`, p.root, n, sumOf(p.root, n, "", body), body); err != nil {
+		return err
+	}
+	if free {
+		_, err = q.exec(ctx, `UPDATE run SET inputs = $2, due = $3 WHERE id = $1`, p.root, n, now)
+	} else {
+		_, err = q.exec(ctx, `UPDATE run SET inputs = $2 WHERE id = $1`, p.root, n)
+	}
+	p.n = n
+	return err
+}

@@ -1,0 +1,315 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// sqliteDB is a database in a file that this process has alone. One connection
+// writes; readers have their own and see what is committed.
+type sqliteDB struct {
+	locks     *sql.DB     // beside the file
+	locked    *sql.Conn   // holds the lock of the process
+	writePool *sql.DB     // of one connection
+	writes    *statements // on that connection; used by the writer alone
+	reads     *statements
+	writer    writer
+	health    *health
+	stop      context.CancelFunc
+}
+
+// pragmas: a commit is on the disk before it is acknowledged (synchronous FULL),
+// and what is deleted is overwritten.
+const pragmas = "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)" +
+	"&_pragma=foreign_keys(1)&_pragma=secure_delete(1)&_pragma=temp_store(MEMORY)&_pragma=cache_size(-16000)"
+
+func openSQLite(ctx context.Context, file string) (_ *sqliteDB, err error) {
+	if file == "" {
+		return nil, errors.New("the store's URL names no file; use sqlite:FILE")
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of the store: %w", err)
+	}
+	d := &sqliteDB{health: newHealth()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.closeAll())
+		}
+	}()
+	if err := d.take(ctx, file); err != nil {
+		return nil, err
+	}
+	name := "file:" + (&url.URL{Path: file}).EscapedPath() + "?"
+	w, err := sql.Open("sqlite", name+pragmas)
+	if err != nil {
+		return nil, err
+	}
+	w.SetMaxOpenConns(1)
+	d.writePool = w
+	if err := migrate(ctx, w, goose.DialectSQLite3); err != nil {
+		return nil, explainSQLite(file, err)
+	}
+	conn, err := w.Conn(ctx)
+	if err != nil {
+		return nil, explainSQLite(file, err)
+	}
+	d.writes = &statements{on: conn}
+	r, err := sql.Open("sqlite", name+pragmas+"&_pragma=query_only(1)")
+	if err != nil {
+		return nil, err
+	}
+	r.SetMaxOpenConns(8)
+	r.SetMaxIdleConns(8)
+	d.reads = &statements{on: r}
+	var sctx context.Context
+	sctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
+	d.writer = writer{ctx: sctx, write: d.write}
+	return d, nil
+}
+
+// take locks the file for this process, by a transaction on a database beside it
+// that is never ended: the lock goes when the process goes, however it does.
+func (d *sqliteDB) take(ctx context.Context, file string) error {
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file + ".lock"}).EscapedPath())
+	if err != nil {
+		return err
+	}
+	db.SetMaxOpenConns(1)
+	d.locks = db
+	if d.locked, err = db.Conn(ctx); err == nil {
+		_, err = d.locked.ExecContext(ctx, "BEGIN EXCLUSIVE")
+	}
+	if code(err)&0xff == sqlite3.SQLITE_BUSY {
+		return fmt.Errorf("%s is in use by another process: a SQLite store serves one at a time; stop the other, or use a postgres:// store, which several can share", file)
+	}
+	if err != nil {
+		return explainSQLite(file, err)
+	}
+	return nil
+}
+
+// explainSQLite says what to do about an error at the start.
+func explainSQLite(file string, err error) error {
+	switch code(err) & 0xff {
+	case sqlite3.SQLITE_NOTADB:
+		return fmt.Errorf("%s is not a SQLite database; name another file: %w", file, err)
+	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
+		return fmt.Errorf("%s cannot be written; check the folder and its rights: %w", file, err)
+	case sqlite3.SQLITE_CORRUPT:
+		return fmt.Errorf("%s is damaged; restore a backup: %w", file, err)
+	}
+	return fmt.Errorf("open %s: %w", file, err)
+}
+
+// code is SQLite's result code of an error, or 0.
+func code(err error) int {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code()
+	}
+	return 0
+}
+
+func (d *sqliteDB) single() bool    { return true }
+func (d *sqliteDB) reader() querier { return d.reads }
+func (d *sqliteDB) lock() string    { return "" }
+func (d *sqliteDB) skip() string    { return "" }
+func (d *sqliteDB) tell(string)     {}
+func (d *sqliteDB) state() *health  { return d.health }
+func (d *sqliteDB) add(s source)    { d.writer.add(s) }
+
+func (d *sqliteDB) now(context.Context) (time.Time, error) { return time.Now(), nil }
+
+// do queues f like every other change: there is one writer.
+func (d *sqliteDB) do(ctx context.Context, f func(ctx context.Context, q querier) error) error {
+	done := make(chan error, 1)
+	d.add(once{&op{plan: f, done: func(_ context.Context, _ querier, err error) { done <- err }}})
+	select {
+	case err := <-done:
+		return answer(err)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// once is a change that is ready.
+type once struct{ *op }
+
+func (o once) take() *op { return o.op }
+
+// write applies a group in one transaction.
+func (d *sqliteDB) write(ctx context.Context, ops []*op) error {
+	if err := d.health.latched(); err != nil {
+		return err
+	}
+	answers, err := d.group(ctx, ops)
+	if err != nil {
+		_, _ = d.writes.exec(context.WithoutCancel(ctx), "ROLLBACK") // where there is something to roll back
+		return d.failed(err)
+	}
+	d.health.wrote(nil)
+	for i, o := range ops {
+		o.done(ctx, d.reads, answers[i])
+	}
+	return nil
+}
+
+// group applies ops and commits; an answer of an op is no error of the group.
+func (d *sqliteDB) group(ctx context.Context, ops []*op) (answers []error, err error) {
+	if _, err := d.writes.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return nil, err
+	}
+	answers = make([]error, len(ops))
+	for i, o := range ops {
+		answers[i] = o.apply(ctx, d.writes)
+		if err := answers[i]; err != nil && !refused(err) {
+			return nil, err
+		}
+	}
+	_, err = d.writes.exec(ctx, "COMMIT")
+	return answers, err
+}
+
+// apply runs an op in a transaction.
+func (o *op) apply(ctx context.Context, q querier) error {
+	if o.plan != nil {
+		return o.plan(ctx, q)
+	}
+	o.affected = o.affected[:0]
+	for _, s := range o.stmts {
+		n, err := q.exec(ctx, s.text, s.args...)
+		if err != nil {
+			return err
+		}
+		o.affected = append(o.affected, n)
+	}
+	return nil
+}
+
+// failed tells what an error of a write means: a full disk may have room again;
+// after an error of the disk itself nobody knows what is on it.
+func (d *sqliteDB) failed(err error) error {
+	switch code(err) & 0xff {
+	case sqlite3.SQLITE_FULL:
+		err = fmt.Errorf("%w: the disk is full: %w", a2a.ErrStorage, err)
+		d.health.wrote(err)
+	case sqlite3.SQLITE_IOERR:
+		return d.health.latch(fmt.Errorf("the disk does not take what is written: %w", err))
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return fmt.Errorf("%w: %w", a2a.ErrDataLoss, err)
+	}
+	return err
+}
+
+func (d *sqliteDB) close() error {
+	d.writer.wait()
+	d.stop()
+	return d.closeAll()
+}
+
+func (d *sqliteDB) closeAll() error {
+	var errs []error
+	for _, s := range []*statements{d.reads, d.writes} {
+		if s != nil {
+			errs = append(errs, s.close())
+		}
+	}
+	if d.locked != nil {
+		errs = append(errs, d.locked.Close())
+	}
+	for _, db := range []*sql.DB{d.writePool, d.locks} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// preparer is where statements run: a pool, or one connection.
+type preparer interface {
+	PrepareContext(ctx context.Context, text string) (*sql.Stmt, error)
+	Close() error
+}
+
+// statements prepares each text once. Safe for concurrent use.
+type statements struct {
+	on preparer
+
+	mu       sync.RWMutex
+	prepared map[string]*sql.Stmt // guarded by mu
+}
+
+// stmt returns the prepared statement of a text.
+func (s *statements) stmt(ctx context.Context, text string) (*sql.Stmt, error) {
+	s.mu.RLock()
+	p := s.prepared[text]
+	s.mu.RUnlock()
+	if p != nil {
+		return p, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.prepared[text]; p != nil {
+		return p, nil
+	}
+	p, err := s.on.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	if s.prepared == nil {
+		s.prepared = map[string]*sql.Stmt{}
+	}
+	s.prepared[text] = p
+	return p, nil
+}
+
+func (s *statements) exec(ctx context.Context, text string, args ...any) (int64, error) {
+	p, err := s.stmt(ctx, text)
+	if err != nil {
+		return 0, err
+	}
+	r, err := p.ExecContext(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+func (s *statements) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+	p, err := s.stmt(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return p.QueryContext(ctx, args...) //nolint:sqlclosecheck,rowserrcheck // each closes
+}
+
+func (s *statements) scan(ctx context.Context, dest []any, text string, args ...any) error {
+	p, err := s.stmt(ctx, text)
+	if err != nil {
+		return err
+	}
+	return p.QueryRowContext(ctx, args...).Scan(dest...)
+}
+
+func (s *statements) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	errs := make([]error, 0, len(s.prepared)+1)
+	for _, p := range s.prepared {
+		errs = append(errs, p.Close())
+	}
+	return errors.Join(append(errs, s.on.Close())...)
+}

@@ -1,0 +1,109 @@
+package sqlstore
+
+import (
+	"context"
+	"sync"
+
+	"github.com/agentteams/team-server/internal/failpoint"
+)
+
+// A group is at most this much.
+const (
+	maxGroup      = 256
+	maxGroupBytes = 4 << 20
+)
+
+// writer puts the changes that wait into groups, each a transaction of its own.
+// It has no timer: a lone change is written at once, and a group forms while the
+// one before it is being written.
+type writer struct {
+	ctx   context.Context                            // of the store
+	write func(ctx context.Context, ops []*op) error // one transaction; calls done of each op unless it fails
+
+	mu    sync.Mutex
+	queue []source // guarded by mu
+	busy  bool     // somebody writes; guarded by mu
+	work  sync.WaitGroup
+}
+
+// add queues a change.
+func (w *writer) add(s source) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = append(w.queue, s)
+	if !w.busy {
+		w.busy = true
+		w.work.Go(w.drain)
+	}
+}
+
+// drain writes until nothing waits.
+func (w *writer) drain() {
+	for {
+		sources := w.next()
+		if sources == nil {
+			return
+		}
+		ops := make([]*op, 0, len(sources))
+		size := 0
+		for i, s := range sources {
+			if o := s.take(); o != nil {
+				ops = append(ops, o)
+				size += o.size
+			}
+			if size >= maxGroupBytes {
+				w.back(sources[i+1:])
+				break
+			}
+		}
+		if len(ops) > 0 {
+			w.commit(ops)
+		}
+	}
+}
+
+// next takes the changes of the next group; nil when there are none.
+func (w *writer) next() []source {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := min(len(w.queue), maxGroup)
+	if n == 0 {
+		w.busy = false
+		w.queue = nil
+		return nil
+	}
+	group := w.queue[:n:n]
+	w.queue = w.queue[n:]
+	return group
+}
+
+// back puts changes at the head of the queue again.
+func (w *writer) back(sources []source) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = append(append([]source{}, sources...), w.queue...)
+}
+
+// commit writes a group. If that fails each change is tried alone, so that one
+// that cannot be written does not take others with it.
+func (w *writer) commit(ops []*op) {
+	failpoint.Hit("store.before_commit")
+	err := w.write(w.ctx, ops)
+	failpoint.Hit("store.after_commit")
+	if err == nil {
+		return
+	}
+	for _, o := range ops {
+		o.again = true
+		alone := err
+		if len(ops) > 1 {
+			alone = w.write(w.ctx, []*op{o})
+		}
+		if alone != nil {
+			o.done(w.ctx, nil, alone)
+		}
+	}
+}
+
+// wait returns when all that is queued has been written.
+func (w *writer) wait() { w.work.Wait() }
