@@ -28,7 +28,7 @@ const copyBatch = 500
 func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 	for _, t := range tables {
 		var n int
-		if err := to.db.reader().scan(ctx, []any{&n}, `SELECT count(*) FROM (SELECT 1 FROM `+t.name+` LIMIT 1) AS some`); err != nil {
+		if err := to.db.reader().scan(ctx, []any{&n}, `SELECT count(*) FROM (SELECT 1 FROM `+t.name+` LIMIT 1) AS first`); err != nil {
 			return 0, err
 		}
 		if n > 0 {
@@ -54,7 +54,7 @@ func (s *Store) settle(ctx context.Context) error {
 	if err := s.db.reader().scan(ctx, []any{&alive}, `SELECT count(*) FROM replica WHERE expires > $1`, s.now()); err != nil {
 		return err
 	}
-	if alive > 0 {
+	if alive > 0 && !s.db.single() {
 		return fmt.Errorf("%d servers use the store to copy from; stop them and wait %v", alive, s.cfg.Lease)
 	}
 	return s.orphan(ctx)
@@ -64,7 +64,6 @@ func (s *Store) settle(ctx context.Context) error {
 func copyTable(ctx context.Context, from, to *Store, name, columns, key string) (copied int64, err error) {
 	n := strings.Count(columns, ",") + 1
 	insert := `INSERT INTO ` + name + ` (` + columns + `) VALUES (` + placeholders(n) + `)`
-	rows, err := from.db.reader().query(ctx, `SELECT `+columns+` FROM `+name+` ORDER BY `+key)
 	var batch [][]any
 	flush := func() error {
 		err := to.db.do(ctx, func(ctx context.Context, q querier) error {
@@ -79,7 +78,7 @@ func copyTable(ctx context.Context, from, to *Store, name, columns, key string) 
 		batch = batch[:0]
 		return err
 	}
-	err = each(rows, err, func(r *sql.Rows) error {
+	err = each(ctx, from.db.reader(), func() {}, func(r *sql.Rows) error {
 		row, dest := make([]any, n), make([]any, n)
 		for i := range row {
 			dest[i] = &row[i]
@@ -91,7 +90,7 @@ func copyTable(ctx context.Context, from, to *Store, name, columns, key string) 
 			return nil
 		}
 		return flush()
-	})
+	}, `SELECT `+columns+` FROM `+name+` ORDER BY `+key)
 	if err != nil {
 		return copied, err
 	}

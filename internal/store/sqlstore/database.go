@@ -15,6 +15,9 @@ import (
 type querier interface {
 	exec(ctx context.Context, text string, args ...any) (affected int64, err error)
 	query(ctx context.Context, text string, args ...any) (*sql.Rows, error)
+	// again runs a read, once more from its beginning where the connection turns
+	// out to be lost and there is another one.
+	again(ctx context.Context, read func() error) error
 	// scan reads the one row of a query; sql.ErrNoRows.
 	scan(ctx context.Context, dest []any, text string, args ...any) error
 }
@@ -136,16 +139,20 @@ func (h *health) problem() error {
 	return h.now
 }
 
-// each scans the rows of a query.
-func each(rows *sql.Rows, err error, scan func(*sql.Rows) error) error {
-	if err != nil {
-		return err
-	}
-	defer rows.Close() //nolint:errcheck // Err tells
-	for rows.Next() {
-		if err := scan(rows); err != nil {
+// each scans the rows of a query. It may begin again: reset is called before.
+func each(ctx context.Context, q querier, reset func(), scan func(*sql.Rows) error, text string, args ...any) error {
+	return q.again(ctx, func() error {
+		reset()
+		rows, err := q.query(ctx, text, args...)
+		if err != nil {
 			return err
 		}
-	}
-	return rows.Err()
+		defer rows.Close() //nolint:errcheck // Err tells
+		for rows.Next() {
+			if err := scan(rows); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
 }

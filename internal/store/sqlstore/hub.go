@@ -129,8 +129,7 @@ func (s *Store) marks(ctx context.Context, roots []string) (map[string]int64, er
 	if len(roots) == 0 {
 		return marks, nil
 	}
-	rows, err := s.db.reader().query(ctx, `SELECT id, seq + inputs FROM run WHERE id = ANY($1)`, roots)
-	return marks, each(rows, err, func(r *sql.Rows) error {
+	err := each(ctx, s.db.reader(), func() { clear(marks) }, func(r *sql.Rows) error {
 		var root string
 		var mark int64
 		if err := r.Scan(&root, &mark); err != nil {
@@ -138,5 +137,6 @@ func (s *Store) marks(ctx context.Context, roots []string) (map[string]int64, er
 		}
 		marks[root] = mark
 		return nil
-	})
+	}, `SELECT id, seq + inputs FROM run WHERE id = ANY($1)`, roots)
+	return marks, err
 }

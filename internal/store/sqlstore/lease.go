@@ -72,9 +72,8 @@ func (s *Store) doubt(err error) {
 // not driven here: the answer to their claim, or to its end, was lost.
 func (s *Store) reclaim(ctx context.Context, replica string) error {
 	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
-		rows, err := q.query(ctx, `SELECT id, epoch FROM run WHERE holder = $1`+s.db.skip(), replica)
 		lost := map[string]int64{}
-		err = each(rows, err, func(r *sql.Rows) error {
+		err := each(ctx, q, func() { clear(lost) }, func(r *sql.Rows) error {
 			var root string
 			var epoch int64
 			if err := r.Scan(&root, &epoch); err != nil {
@@ -84,7 +83,7 @@ func (s *Store) reclaim(ctx context.Context, replica string) error {
 				lost[root] = epoch
 			}
 			return nil
-		})
+		}, `SELECT id, epoch FROM run WHERE holder = $1`+s.db.skip(), replica)
 		if err != nil {
 			return err
 		}
@@ -178,9 +177,8 @@ UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL WHERE id IN (SELECT id
 
 // takes runs a claiming statement.
 func (s *Store) takes(ctx context.Context, q querier, text string, args ...any) ([]*journal, error) {
-	rows, err := q.query(ctx, text, args...)
 	var taken []*journal
-	err = each(rows, err, func(r *sql.Rows) error {
+	err := each(ctx, q, func() { taken = nil }, func(r *sql.Rows) error {
 		j := &journal{s: s, wake: make(chan struct{}, 1)}
 		if err := r.Scan(&j.root, &j.owner, &j.epoch, &j.seq, &j.bytes, &j.unread); err != nil {
 			return err
@@ -188,7 +186,7 @@ func (s *Store) takes(ctx context.Context, q querier, text string, args ...any) 
 		j.durable = j.seq
 		taken = append(taken, j)
 		return nil
-	})
+	}, text, args...)
 	return taken, err
 }
 

@@ -111,16 +111,15 @@ func wanted(owner string, f a2a.Filter) *where {
 
 func (s *Store) rows(ctx context.Context, w *where, limit int) ([]taskRow, error) {
 	text := taskColumns + ` WHERE ` + w.text + ` ORDER BY status_at DESC, task.id DESC LIMIT ` + strconv.Itoa(limit)
-	rows, err := s.db.reader().query(ctx, text, w.args...)
 	var list []taskRow
-	err = each(rows, err, func(r *sql.Rows) error {
+	err := each(ctx, s.db.reader(), func() { list = nil }, func(r *sql.Rows) error {
 		var t taskRow
 		if err := r.Scan(t.dest()...); err != nil {
 			return err
 		}
 		list = append(list, t)
 		return nil
-	})
+	}, text, w.args...)
 	return list, err
 }
 

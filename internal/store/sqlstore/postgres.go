@@ -25,7 +25,7 @@ const (
 	// reached: less than a replica keeps its runs without being heard of.
 	retryFor = 8 * time.Second
 	// retryPause lies between two tries.
-	retryPause = 100 * time.Millisecond
+	retryPause = 50 * time.Millisecond
 	// connectWait bounds one attempt to connect.
 	connectWait = 5 * time.Second
 )
@@ -191,13 +191,13 @@ func (d *postgresDB) batch(ctx context.Context, ops []*op) (err error) {
 	return nil
 }
 
-// persist tries a write again while the database is not reached or asks for it.
+// persist tries something again while the database is not reached or asks for it.
 // What came of a try whose answer was lost shows in the next one.
 func (d *postgresDB) persist(ctx context.Context, try func() error) error {
 	start := time.Now()
 	for {
 		err := try()
-		if err == nil || refused(err) {
+		if err == nil || refused(err) || errors.Is(err, sql.ErrNoRows) {
 			d.health.wrote(nil)
 			return err
 		}
@@ -212,6 +212,7 @@ func (d *postgresDB) persist(ctx context.Context, try func() error) error {
 		if time.Since(start) > retryFor {
 			return err
 		}
+		d.pool.Reset() // what else lies in it is lost as well
 		select {
 		case <-time.After(retryPause):
 		case <-ctx.Done():
@@ -267,6 +268,20 @@ func (q pgQuerier) query(ctx context.Context, text string, args ...any) (*sql.Ro
 	return q.on.QueryContext(ctx, text, args...)
 }
 
+func (q pgQuerier) again(_ context.Context, f func() error) error { return f() }
+
 func (q pgQuerier) scan(ctx context.Context, dest []any, text string, args ...any) error {
 	return q.on.QueryRowContext(ctx, text, args...).Scan(dest...)
+}
+
+// pgReader reads, and reads again where the connection turns out to be lost.
+type pgReader struct {
+	pgQuerier
+	d *postgresDB
+}
+
+func (r pgReader) again(ctx context.Context, f func() error) error { return r.d.persist(ctx, f) }
+
+func (r pgReader) scan(ctx context.Context, dest []any, text string, args ...any) error {
+	return r.d.persist(ctx, func() error { return r.pgQuerier.scan(ctx, dest, text, args...) })
 }

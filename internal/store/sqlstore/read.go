@@ -13,6 +13,8 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
+const allEvents = `SELECT seq, scope, sum, body FROM event WHERE id = $1 ORDER BY seq`
+
 // Events returns committed events after a sequence, of the key's scope and
 // below. Those of a task that is not visible yet are returned too: its sender
 // waits for them.
@@ -38,15 +40,14 @@ func (s *Store) Events(ctx context.Context, k a2a.Key, after int64, limit int) (
 // events reads from the database.
 func (s *Store) events(ctx context.Context, q querier, root, scope string, after int64, limit int) ([]a2a.Record, error) {
 	below := scope + "."
-	rows, err := q.query(ctx, `SELECT seq, scope, sum, body FROM event
-WHERE id = $1 AND seq > $2 AND ($3 = '' OR scope = $3 OR substr(scope, 1, $4) = $5) ORDER BY seq LIMIT $6`,
-		root, after, scope, int64(len(below)), below, int64(limit))
 	var records []a2a.Record
-	err = each(rows, err, func(r *sql.Rows) error {
+	err := each(ctx, q, func() { records = nil }, func(r *sql.Rows) error {
 		rec, err := scanEvent(r, root)
 		records = append(records, rec)
 		return err
-	})
+	}, `SELECT seq, scope, sum, body FROM event
+WHERE id = $1 AND seq > $2 AND ($3 = '' OR scope = $3 OR substr(scope, 1, $4) = $5) ORDER BY seq LIMIT $6`,
+		root, after, scope, int64(len(below)), below, int64(limit))
 	return records, damaged(err)
 }
 
@@ -64,10 +65,9 @@ func scanEvent(r *sql.Rows, root string) (a2a.Record, error) {
 // replay reads all that is on record: the fold of the root, and the events
 // without streamed text, which no replay needs.
 func (s *Store) replay(ctx context.Context, q querier, root string) (*a2a.Fold, []*teamv1.Event, error) {
-	f := a2a.NewFold(root, "")
-	rows, err := q.query(ctx, `SELECT seq, scope, sum, body FROM event WHERE id = $1 ORDER BY seq`, root)
+	var f *a2a.Fold
 	var events []*teamv1.Event
-	err = each(rows, err, func(r *sql.Rows) error {
+	err := each(ctx, q, func() { f, events = a2a.NewFold(root, ""), nil }, func(r *sql.Rows) error {
 		rec, err := scanEvent(r, root)
 		if err != nil {
 			return err
@@ -77,7 +77,7 @@ func (s *Store) replay(ctx context.Context, q querier, root string) (*a2a.Fold, 
 			events = append(events, rec.Event)
 		}
 		return nil
-	})
+	}, allEvents, root)
 	if err == nil && len(events) == 0 {
 		err = fmt.Errorf("journal of %s: it is empty: %w", root, a2a.ErrDataLoss)
 	}
@@ -86,9 +86,8 @@ func (s *Store) replay(ctx context.Context, q querier, root string) (*a2a.Fold, 
 
 // inbox reads the rows that wait.
 func (s *Store) inbox(ctx context.Context, q querier, root string) ([]*teamv1.Inbound, error) {
-	rows, err := q.query(ctx, `SELECT n, sum, body FROM inbox WHERE id = $1 ORDER BY n`, root)
 	var list []*teamv1.Inbound
-	err = each(rows, err, func(r *sql.Rows) error {
+	err := each(ctx, q, func() { list = nil }, func(r *sql.Rows) error {
 		var n, sum int64
 		var body []byte
 		if err := r.Scan(&n, &sum, &body); err != nil {
@@ -97,7 +96,7 @@ func (s *Store) inbox(ctx context.Context, q querier, root string) ([]*teamv1.In
 		in, err := decodeInbound(root, n, sum, body)
 		list = append(list, in)
 		return err
-	})
+	}, `SELECT n, sum, body FROM inbox WHERE id = $1 ORDER BY n`, root)
 	return list, damaged(err)
 }
 
@@ -169,10 +168,9 @@ func (s *Store) child(ctx context.Context, root, scope string) (*a2av1.Task, int
 
 // foldOf computes the fold of a scope.
 func (s *Store) foldOf(ctx context.Context, root, scope string) (*a2a.Fold, int64, error) {
-	f := a2a.NewFold(root, scope)
-	rows, err := s.db.reader().query(ctx, `SELECT seq, scope, sum, body FROM event WHERE id = $1 ORDER BY seq`, root)
+	var f *a2a.Fold
 	var seq int64
-	err = each(rows, err, func(r *sql.Rows) error {
+	err := each(ctx, s.db.reader(), func() { f = a2a.NewFold(root, scope) }, func(r *sql.Rows) error {
 		rec, err := scanEvent(r, root)
 		if err != nil {
 			return err
@@ -180,7 +178,7 @@ func (s *Store) foldOf(ctx context.Context, root, scope string) (*a2a.Fold, int6
 		f.Apply(rec.Event)
 		seq = rec.Seq
 		return nil
-	})
+	}, allEvents, root)
 	return f, seq, damaged(err)
 }
 

@@ -71,14 +71,13 @@ func (s *Store) Sweep(ctx context.Context) error {
 func (s *Store) sweep(ctx context.Context, old string, before int64, texts []string) (int, error) {
 	var n int
 	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
-		rows, err := q.query(ctx, `SELECT id FROM run WHERE ended IS NOT NULL AND `+old+` LIMIT $2`+s.db.skip(), before, int64(retainBatch))
 		var ids []string
-		err = each(rows, err, func(r *sql.Rows) error {
+		err := each(ctx, q, func() { ids = nil }, func(r *sql.Rows) error {
 			var id string
 			err := r.Scan(&id)
 			ids = append(ids, id)
 			return err
-		})
+		}, `SELECT id FROM run WHERE ended IS NOT NULL AND `+old+` LIMIT $2`+s.db.skip(), before, int64(retainBatch))
 		n = len(ids)
 		for _, id := range ids {
 			for _, text := range texts {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -28,6 +29,7 @@ type sqliteDB struct {
 	reads     *statements
 	writer    writer
 	health    *health
+	groups    atomic.Int64 // transactions, for tests
 	stop      context.CancelFunc
 }
 
@@ -180,6 +182,7 @@ func (d *sqliteDB) group(ctx context.Context, ops []*op) (answers []error, err e
 		}
 	}
 	_, err = d.writes.exec(ctx, "COMMIT")
+	d.groups.Add(1)
 	return answers, err
 }
 
@@ -303,6 +306,8 @@ func (s *statements) scan(ctx context.Context, dest []any, text string, args ...
 	}
 	return p.QueryRowContext(ctx, args...).Scan(dest...)
 }
+
+func (s *statements) again(_ context.Context, f func() error) error { return f() }
 
 func (s *statements) close() error {
 	s.mu.Lock()

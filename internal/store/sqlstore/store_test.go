@@ -45,3 +45,13 @@ func TestPostgres(t *testing.T) {
 		return open(t, pgtest.URL(t), sqlstore.Config{Clock: clock, Lease: forever, Retention: forever})
 	})
 }
+
+// urls are new stores, by database.
+func urls(t testing.TB) map[string]func(testing.TB) string {
+	t.Helper()
+	list := map[string]func(testing.TB) string{"SQLite": sqliteURL}
+	if !testing.Short() {
+		list["PostgreSQL"] = pgtest.URL
+	}
+	return list
+}

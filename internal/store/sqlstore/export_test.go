@@ -1,0 +1,51 @@
+package sqlstore
+
+import (
+	"context"
+	"testing"
+)
+
+// Pragmas opens a store and returns how its writer is set up.
+func Pragmas(ctx context.Context, t testing.TB, url string) (mode string, synchronous int) {
+	t.Helper()
+	s, err := Open(ctx, url, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // of a test
+	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
+		if err := q.scan(ctx, []any{&mode}, `PRAGMA journal_mode`); err != nil {
+			return err
+		}
+		return q.scan(ctx, []any{&synchronous}, `PRAGMA synchronous`)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mode, synchronous
+}
+
+// Rows counts what all tables hold.
+func (s *Store) Rows(ctx context.Context, t testing.TB) (n int) {
+	t.Helper()
+	for _, table := range []string{"task", "run", "replica", "event", "inbox", "request", "definition", "setting"} {
+		var rows int
+		if err := s.db.reader().scan(ctx, []any{&rows}, `SELECT count(*) FROM `+table); err != nil {
+			t.Fatal(err)
+		}
+		n += rows
+	}
+	return n
+}
+
+// Groups counts the transactions of SQLite's writer.
+func (s *Store) Groups() int64 { return s.db.(*sqliteDB).groups.Load() }
+
+// CutListeners ends the connections of all replicas that listen.
+func CutListeners(ctx context.Context, t testing.TB, s *Store) {
+	t.Helper()
+	_, err := s.db.(*postgresDB).pool.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ILIKE 'LISTEN%' AND application_name = 'team-server'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,325 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentteams/team-server/internal/pgtest"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// pair opens a store twice, as two replicas do.
+func pair(t *testing.T, cfg sqlstore.Config) (a, b *sqlstore.Store) {
+	t.Helper()
+	url := pgtest.URL(t)
+	return open(t, url, cfg), open(t, url, cfg)
+}
+
+func TestPostgres_A16_AReplicaThatIsNotHeardOfLosesItsRuns(t *testing.T) {
+	a, b := pair(t, sqlstore.Config{Lease: 300 * time.Millisecond})
+	create(t, a, "one")
+	old := claim(t, a, "a")
+	record(t, old, note("by a"))
+	var c a2a.Claim
+	until(t, "the lease runs out", func() bool {
+		claims, next, err := b.Claim(t.Context(), "b", 10)
+		if err != nil || next.IsZero() || next.After(b.Now().Add(2*time.Second)) {
+			t.Fatalf("Claim = %v, %v", next, err)
+		}
+		if len(claims) == 1 {
+			c = claims[0]
+		}
+		return len(claims) == 1
+	})
+	record(t, c, note("by b"))
+	if err := old.Journal.Append(t.Context(), note("late")); err == nil {
+		err = old.Journal.Commit(t.Context())
+		if !errors.Is(err, agent.ErrFenced) {
+			t.Fatalf("Commit of the old owner: %v, want ErrFenced", err)
+		}
+	}
+	if err := a.Park(t.Context(), old, a2a.Park{}); !errors.Is(err, agent.ErrFenced) {
+		t.Errorf("Park of the old owner: %v, want ErrFenced", err)
+	}
+	record(t, c, end())
+	if got := texts(t, a, "one"); !slices.Equal(got, []string{"by a", "by b"}) {
+		t.Errorf("on record are %v", got)
+	}
+}
+
+func TestPostgres_A16_AReplicaThatBeatsKeepsItsRuns(t *testing.T) {
+	a, b := pair(t, sqlstore.Config{Lease: 400 * time.Millisecond})
+	create(t, a, "one")
+	c := claim(t, a, "a")
+	for range 20 {
+		if err := a.Beat(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if claims, _, err := b.Claim(t.Context(), "b", 10); err != nil || len(claims) > 0 {
+			t.Fatalf("Claim = %v, %v", claims, err)
+		}
+		<-time.After(40 * time.Millisecond) // twice the lease in all
+	}
+	record(t, c, end())
+}
+
+func TestPostgres_A07_AReaderElsewhereIsWoken(t *testing.T) {
+	a, b := pair(t, sqlstore.Config{})
+	create(t, a, "one")
+	c := claim(t, a, "a")
+	wake, stop := b.Watch("one")
+	defer stop()
+	for i := range 20 {
+		record(t, c, note(fmt.Sprint(i)))
+		until(t, "the reader has event "+fmt.Sprint(i), func() bool {
+			select {
+			case <-wake:
+			case <-time.After(5 * time.Second):
+				t.Fatal("not woken")
+			}
+			return len(texts(t, b, "one")) == i+1
+		})
+	}
+}
+
+func TestPostgres_A16_AnInputFromElsewhereWakesTheOwner(t *testing.T) {
+	a, b := pair(t, sqlstore.Config{})
+	create(t, a, "one")
+	c := claim(t, a, "a")
+	if rows, err := c.Journal.Inbound(t.Context()); err != nil || len(rows) > 0 {
+		t.Fatalf("Inbound = %v, %v", rows, err)
+	}
+	if _, _, err := b.Put(t.Context(), key("one"), followUp("f"), []byte("d")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the owner sees the input", func() bool {
+		select {
+		case <-c.Journal.Wake():
+		case <-time.After(5 * time.Second):
+			t.Fatal("not woken")
+		}
+		rows, err := c.Journal.Inbound(t.Context())
+		return err == nil && len(rows) == 1
+	})
+}
+
+// The listening connection is cut: polling finds what was not told.
+func TestPostgres_P5_NothingIsLostWithoutNotifications(t *testing.T) {
+	a, b := pair(t, sqlstore.Config{})
+	create(t, a, "one")
+	c := claim(t, a, "a")
+	wake, stop := b.Watch("one")
+	defer stop()
+	for i := range 3 {
+		sqlstore.CutListeners(t.Context(), t, a)
+		record(t, c, note(fmt.Sprint(i)))
+		until(t, "the reader has event", func() bool {
+			select {
+			case <-wake:
+			case <-time.After(5 * time.Second):
+				t.Fatal("not woken")
+			}
+			return len(texts(t, b, "one")) == i+1
+		})
+	}
+}
+
+func TestPostgres_RefusesFsyncOff(t *testing.T) {
+	server := pgtest.New(t)
+	db, err := sql.Open("pgx", server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close() //nolint:errcheck // of a test
+	for _, text := range []string{`ALTER SYSTEM SET fsync = off`, `SELECT pg_reload_conf()`} {
+		if _, err := db.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "the server has read its configuration", func() bool {
+		var on string
+		return db.QueryRowContext(t.Context(), `SHOW fsync`).Scan(&on) == nil && on == "off"
+	})
+	_, err = sqlstore.Open(t.Context(), server.URL(), sqlstore.Config{})
+	if err == nil || !strings.Contains(err.Error(), "fsync=off") {
+		t.Fatalf("Open = %v", err)
+	}
+}
+
+func TestPostgres_SaysThatItIsNotReached(t *testing.T) {
+	_, err := sqlstore.Open(t.Context(), "postgres://me:secret@127.0.0.1:1/none", sqlstore.Config{})
+	if err == nil || !strings.Contains(err.Error(), "not reached") || strings.Contains(err.Error(), "secret") {
+		t.Fatalf("Open = %v", err)
+	}
+}
+
+// Of replicas that start at the same time each finds the schema ready.
+func TestPostgres_ReplicasStartTogether(t *testing.T) {
+	url := pgtest.URL(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			s, err := sqlstore.Open(context.Background(), url, sqlstore.Config{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// The connection is lost in the middle of commits, before the database hears of
+// them or before its answer comes back: nothing is on record twice, and nothing
+// that was acknowledged is missing.
+func TestPostgres_P1_ConnectionLostInCommit(t *testing.T) {
+	p := newProxy(t, pgtest.URL(t))
+	s := open(t, p.url, sqlstore.Config{})
+	const runs, rounds = 8, 300
+	claims := make([]a2a.Claim, runs)
+	for i := range claims {
+		create(t, s, id(i))
+		claims[i] = claim(t, s, "r")
+	}
+	stop := make(chan struct{})
+	var cutter sync.WaitGroup
+	cutter.Go(func() {
+		for cuts := 0; ; cuts++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(150 * time.Millisecond):
+				p.cut(cuts%2 == 0)
+			}
+		}
+	})
+	acked := make([][]string, runs)
+	var wg sync.WaitGroup
+	for i, c := range claims {
+		wg.Go(func() {
+			for n := range rounds {
+				text := fmt.Sprint(n)
+				err := c.Journal.Append(context.Background(), note(text))
+				if err == nil {
+					err = c.Journal.Commit(context.Background())
+				}
+				if err != nil {
+					t.Errorf("run %d stopped at %d: %v", i, n, err)
+					return
+				}
+				acked[i] = append(acked[i], text)
+			}
+			if err := c.Journal.Append(context.Background(), end()); err != nil {
+				t.Error(err)
+			}
+			if err := c.Journal.Commit(context.Background()); err != nil {
+				t.Errorf("run %d has no end: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	cutter.Wait()
+	if p.cuts() == 0 {
+		t.Fatal("no connection was cut")
+	}
+	for i := range claims {
+		if got := texts(t, s, id(i)); !slices.Equal(got, acked[i]) {
+			t.Errorf("run %d: on record are %v, acknowledged %v", i, got, acked[i])
+		}
+	}
+}
+
+// proxy passes a database's connections on, and cuts them.
+type proxy struct {
+	url, to string
+	l       net.Listener
+
+	mu    sync.Mutex
+	conns map[net.Conn]net.Conn // client's to server's
+	n     int
+}
+
+func newProxy(t *testing.T, address string) *proxy {
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{to: u.Host, l: l, conns: map[net.Conn]net.Conn{}}
+	u.Host = l.Addr().String()
+	p.url = u.String()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { p.serve(c) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.cut(false)
+		wg.Wait()
+	})
+	return p
+}
+
+func (p *proxy) serve(c net.Conn) {
+	up, err := (&net.Dialer{}).Dial("tcp", p.to)
+	if err != nil {
+		_ = c.Close()
+		return
+	}
+	p.mu.Lock()
+	p.conns[c] = up
+	p.mu.Unlock()
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = io.Copy(up, c); _ = up.Close() })
+	wg.Go(func() { _, _ = io.Copy(c, up); _ = c.Close() })
+	wg.Wait()
+	p.mu.Lock()
+	delete(p.conns, c)
+	p.mu.Unlock()
+}
+
+// cut ends all connections: the client's side first, so that answers are lost, or
+// the server's.
+func (p *proxy) cut(client bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c, up := range p.conns {
+		p.n++
+		if client {
+			_ = c.Close()
+		} else {
+			_ = up.Close()
+		}
+	}
+}
+
+func (p *proxy) cuts() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.n
+}

@@ -1,0 +1,232 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+func TestSQLite_P1_WhatIsOnRecordIsThereAgain(t *testing.T) {
+	url := sqliteURL(t)
+	s, err := sqlstore.Open(t.Context(), url, sqlstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, s, "one")
+	record(t, claim(t, s, "r1"), note("x"), note("y"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, url, sqlstore.Config{})
+	if got := texts(t, again, "one"); !slices.Equal(got, []string{"x", "y"}) {
+		t.Fatalf("on record are %v", got)
+	}
+	c := claim(t, again, "r2") // at once: nobody else can have had it
+	if c.Epoch != 2 {
+		t.Errorf("epoch %d, want 2", c.Epoch)
+	}
+	root, existed, err := again.Create(t.Context(), task("one"))
+	if root != "one" || !existed || err != nil {
+		t.Errorf("a repeated send after the restart: %q, %v, %v", root, existed, err)
+	}
+}
+
+func TestSQLite_RefusesASecondProcess(t *testing.T) {
+	url := sqliteURL(t)
+	open(t, url, sqlstore.Config{})
+	_, err := sqlstore.Open(t.Context(), url, sqlstore.Config{})
+	if err == nil || !strings.Contains(err.Error(), "in use by another process") || !strings.Contains(err.Error(), "postgres://") {
+		t.Fatalf("Open = %v", err)
+	}
+}
+
+func TestSQLite_FreesItsLock(t *testing.T) {
+	url := sqliteURL(t)
+	for range 3 {
+		s, err := sqlstore.Open(t.Context(), url, sqlstore.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSQLite_RefusesWhatIsNoStore(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text.db")
+	if err := os.WriteFile(text, []byte(strings.Repeat("no database\n", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for url, want := range map[string]string{
+		"sqlite:":         "names no file",
+		"sqlite:" + text:  "not a SQLite database",
+		"sqlite:" + dir:   "cannot be written",
+		"mysql://x":       "sqlite:FILE or postgres://",
+		"postgres://a b/": "not understood",
+	} {
+		if s, err := sqlstore.Open(t.Context(), url, sqlstore.Config{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Open(%s) = %v, %v, want %q", url, s, err, want)
+		}
+	}
+}
+
+func TestP19_ANewerSchemaIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "team.db")
+	s, err := sqlstore.Open(t.Context(), "sqlite:"+file, sqlstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	change(t, file, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, 1)`)
+	_, err = sqlstore.Open(t.Context(), "sqlite:"+file, sqlstore.Config{})
+	if err == nil || !strings.Contains(err.Error(), "newer version") || !strings.Contains(err.Error(), "9999") {
+		t.Fatalf("Open = %v", err)
+	}
+}
+
+// change runs a statement on the file of a store that is closed, or beside one that is open.
+func change(t testing.TB, file, text string, args ...any) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close() //nolint:errcheck // of a test
+	if _, err := db.ExecContext(t.Context(), text, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestP3_ACommitIsSynced(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "team.db")
+	open(t, "sqlite:"+file, sqlstore.Config{})
+	mode, synchronous := sqlstore.Pragmas(t.Context(), t, "sqlite:"+filepath.Join(t.TempDir(), "other.db"))
+	if mode != "wal" || synchronous != 2 {
+		t.Fatalf("journal_mode %s, synchronous %d; want wal, 2 (FULL)", mode, synchronous)
+	}
+}
+
+func TestSweep_RetentionDeletesWithEverything(t *testing.T) {
+	for name, url := range urls(t) {
+		t.Run(name, func(t *testing.T) {
+			now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+			s := open(t, url(t), sqlstore.Config{Clock: func() time.Time { return now }, Lease: forever, Retention: 24 * time.Hour})
+			for i := range 100 {
+				finish(t, s, id(i), note("x"), delta("piece"))
+			}
+			create(t, s, "goes-on")
+			now = now.Add(2 * time.Hour)
+			sweep(t, s)
+			records, err := s.Events(t.Context(), key(id(7)), 0, 100)
+			if err != nil || len(records) != 3 || records[2].Seq != 4 {
+				t.Fatalf("an hour after the end %d events, %v; want 3, the streamed text gone", len(records), err)
+			}
+			now = now.Add(23 * time.Hour)
+			sweep(t, s)
+			if _, _, err := s.Task(t.Context(), key(id(7))); !errors.Is(err, a2a.ErrNotFound) {
+				t.Fatalf("Task after the retention: %v", err)
+			}
+			if page, err := s.List(t.Context(), me, a2a.Filter{}); err != nil || page.Total != 1 || page.Tasks[0].GetId() != "goes-on" {
+				t.Fatalf("List = %v, %v", page.Total, err)
+			}
+			if n := s.Rows(t.Context(), t); n != 5 { // task, run, event, replica, setting of what goes on
+				t.Errorf("%d rows are left", n)
+			}
+		})
+	}
+}
+
+func sweep(t testing.TB, s *sqlstore.Store) {
+	t.Helper()
+	if err := s.Sweep(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCopy_MovesEverything(t *testing.T) {
+	for name, url := range urls(t) {
+		t.Run("from SQLite to "+name, func(t *testing.T) {
+			from, to := open(t, sqliteURL(t), sqlstore.Config{}), open(t, url(t), sqlstore.Config{})
+			for i := range 20 {
+				finish(t, from, id(i), note("x"))
+			}
+			create(t, from, "driven")
+			old := claim(t, from, "r")
+			record(t, old, note("on record"))
+			if err := from.PutDefinition(t.Context(), "rev", []byte("body")); err != nil {
+				t.Fatal(err)
+			}
+			rows, err := sqlstore.Copy(t.Context(), from, to)
+			if err != nil || rows < 100 {
+				t.Fatalf("Copy = %d, %v", rows, err)
+			}
+			if c := claim(t, to, "r2"); c.Root != "driven" || c.Epoch != old.Epoch+1 {
+				t.Errorf("due is %s under epoch %d", c.Root, c.Epoch)
+			}
+			if page, err := to.List(t.Context(), me, a2a.Filter{}); err != nil || page.Total != 21 {
+				t.Errorf("List = %d, %v", page.Total, err)
+			}
+			if got := texts(t, to, "driven"); !slices.Equal(got, []string{"on record"}) {
+				t.Errorf("on record are %v", got)
+			}
+			if root, existed, err := to.Create(t.Context(), task(id(3))); root != id(3) || !existed || err != nil {
+				t.Errorf("a repeated send: %q, %v, %v", root, existed, err)
+			}
+			if body, err := to.Definition(t.Context(), "rev"); string(body) != "body" || err != nil {
+				t.Errorf("Definition = %q, %v", body, err)
+			}
+			if _, err := sqlstore.Copy(t.Context(), from, to); err == nil || !strings.Contains(err.Error(), "not empty") {
+				t.Errorf("Copy to a store that holds something = %v", err)
+			}
+		})
+	}
+}
+
+// Every commit is on the disk, and many share one sync.
+func TestSQLite_GroupsCommits(t *testing.T) {
+	s := open(t, sqliteURL(t), sqlstore.Config{})
+	claims := make([]a2a.Claim, 64)
+	for i := range claims {
+		create(t, s, id(i))
+		claims[i] = claim(t, s, "r")
+	}
+	before := s.Groups()
+	const rounds = 20
+	done := make(chan error, len(claims))
+	for _, c := range claims {
+		go func() {
+			for range rounds {
+				if err := c.Journal.Append(context.Background(), note("x")); err != nil {
+					done <- err
+					return
+				}
+				if err := c.Journal.Commit(context.Background()); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range claims {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, all := s.Groups()-before, int64(len(claims)*rounds); n*4 > all {
+		t.Errorf("%d transactions for %d commits", n, all)
+	}
+}
