@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -17,50 +16,78 @@ func (f *listenFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.grpc, "grpc", "", "address of gRPC; default "+app.DefaultGRPC)
 }
 
+const storeHelp = "where tasks are kept: memory:, sqlite:FILE or postgres://USER@HOST/DATABASE"
+
 func devCommand(s *app.Shell) *cobra.Command {
-	f := &listenFlags{}
+	f, listen := app.DevFlags{}, &listenFlags{}
 	c := &cobra.Command{
 		Use:   "dev [FILE|FOLDER]",
 		Short: "Serves teams on this machine and reloads them when their file changes",
 		Long: "Serves the teams of a file, or of the team.yaml in a folder; without one a demo\n" +
-			"that needs no key. Loopback only, no authentication, tasks are kept in memory.\n" +
-			"Variables may stand in .env. In place of a default port that is taken it takes\n" +
-			"the next free one; an address that is named must be free.",
+			"that needs no key. Loopback only, no authentication. Tasks are kept in memory\n" +
+			"unless --db or --store names a place that lasts. Variables may stand in .env.\n" +
+			"In place of a default port that is taken it takes the next free one; an address\n" +
+			"that is named must be free.",
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			path := ""
 			if len(args) > 0 {
 				path = args[0]
 			}
-			return s.Dev(c.Context(), path, f.http, f.grpc)
+			f.HTTP, f.GRPC = listen.http, listen.grpc
+			return s.Dev(c.Context(), path, f)
 		},
 	}
-	f.add(c)
+	c.Flags().StringVar(&f.Store, "store", "", storeHelp+"; default memory:")
+	c.Flags().StringVar(&f.DB, "db", "", "file to keep tasks in, short for --store sqlite:FILE")
+	listen.add(c)
 	return c
 }
 
 func serveCommand(s *app.Shell) *cobra.Command {
-	f := &listenFlags{}
-	var file, store string
+	f, listen := app.Serving{}, &listenFlags{}
+	var file string
 	c := &cobra.Command{
 		Use:   "serve -c FILE",
 		Short: "Serves the teams of a file",
 		Long: "Serves the teams of a file. Refuses to listen beyond loopback without API keys\n" +
-			"(server.auth), and to take another port than the one named.",
+			"(server.auth), and to take another port than the one named. Tasks are kept where\n" +
+			"--store or server.store says; several servers on one postgres:// store share the\n" +
+			"work. A password is better in TEAM_STORE or in the file, by ${NAME}, than in a flag.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if file == "" {
 				return app.UsageError{Err: errors.New("serve needs a file: team-server serve -c team.yaml")}
 			}
-			if store != "" && store != "memory:" {
-				return app.UsageError{Err: fmt.Errorf("--store %s is not supported yet; use memory: or leave it out", store)}
-			}
-			return s.Serve(c.Context(), file, f.http, f.grpc)
+			f.HTTP, f.GRPC = listen.http, listen.grpc
+			return s.Serve(c.Context(), file, f)
 		},
 	}
 	c.Flags().StringVarP(&file, "config", "c", "", "the file, or a folder with a team.yaml")
-	c.Flags().StringVar(&store, "store", "", "where tasks are kept: memory:")
-	f.add(c)
+	c.Flags().StringVar(&f.Store, "store", "", storeHelp+"; default: server.store of the file, else memory:")
+	c.Flags().DurationVar(&f.Lease, "lease", 0, "how long a replica that is not heard of keeps its runs; default 15s")
+	c.Flags().StringVar(&f.Replica, "replica", "", "name of this process in the records of runs")
+	for _, name := range []string{"lease", "replica"} {
+		c.Flags().Lookup(name).Hidden = true
+	}
+	listen.add(c)
+	return c
+}
+
+func migrateCommand(s *app.Shell) *cobra.Command {
+	var from, to string
+	c := &cobra.Command{
+		Use:   "migrate --from URL --to URL",
+		Short: "Copies all tasks from one store to another, empty one",
+		Long: "Copies everything that a store holds to another one, which must be empty. Stop\n" +
+			"the servers that use it first; then start them with the other store: what has not\n" +
+			"ended goes on there.",
+		Example: "  team-server migrate --from sqlite:team.db --to postgres://ann@db.example/team",
+		Args:    usage(cobra.NoArgs),
+		RunE:    func(c *cobra.Command, _ []string) error { return s.Migrate(c.Context(), from, to) },
+	}
+	c.Flags().StringVar(&from, "from", "", "the store to copy: sqlite:FILE or postgres://USER@HOST/DATABASE")
+	c.Flags().StringVar(&to, "to", "", "the store to copy to")
 	return c
 }
 

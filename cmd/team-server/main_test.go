@@ -30,7 +30,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("EXAMPLES", here+"/../../examples")
 			return err
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "start": start, "stop": stop, "waitlog": waitLog},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "start": start, "end": end, "waitlog": waitLog, "keep": keep},
 	})
 }
 
@@ -51,6 +51,16 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
+}
+
+// keep sets a variable to what a pattern finds in the standard error of the last
+// command: keep NAME PATTERN.
+func keep(ts *testscript.TestScript, _ bool, args []string) {
+	m := regexp.MustCompile(args[1]).FindStringSubmatch(ts.ReadFile("stderr"))
+	if m == nil {
+		ts.Fatalf("no match for %s", args[1])
+	}
+	ts.Setenv(args[0], m[1])
 }
 
 // background is a server that a script has started.
@@ -94,8 +104,8 @@ func start(ts *testscript.TestScript, _ bool, args []string) {
 // holder keeps the server of one script.
 type holder struct{ server *background }
 
-// stop asks the server to end, which it does with exit code 0.
-func stop(ts *testscript.TestScript, _ bool, _ []string) {
+// end asks the server to end, which it does with exit code 0.
+func end(ts *testscript.TestScript, _ bool, _ []string) {
 	b := ts.Value(serverKey{}).(*holder).server //nolint:forcetypeassert // set by TestScripts
 	if err := b.end(); err != nil {
 		ts.Fatalf("the server did not end well: %v\n%s", err, ts.ReadFile("server.log"))

@@ -13,16 +13,16 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/pgtest"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // define parses a definition with variables.
 func define(t *testing.T, text string, env map[string]string) *config.Config {
@@ -52,6 +52,14 @@ func serveLocal(t *testing.T, def *config.Config) *Running {
 // process gives an agent of a server a message and tells its run.
 func process(ctx context.Context, t *testing.T, r *Running, id, text string) (*Transcript, string, error) {
 	t.Helper()
+	return tell(ctx, t, r, &teamv1.ProcessRequest{AgentId: id, Message: agent.UserMessage(uuid.NewString(), text)})
+}
+
+// tell makes a call and tells its run until the call ends.
+func tell(ctx context.Context, t *testing.T, r *Running, req *teamv1.ProcessRequest) (*Transcript, string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
+	defer cancel()
 	c, err := client.NewTeam("http://"+r.HTTP, client.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +67,7 @@ func process(ctx context.Context, t *testing.T, r *Running, id, text string) (*T
 	defer c.Close()
 	var talk strings.Builder
 	run := &Transcript{Talk: &talk}
-	for resp, err := range c.Process(ctx, &teamv1.ProcessRequest{AgentId: id, Message: agent.UserMessage(uuid.NewString(), text)}, 0) {
+	for resp, err := range c.Process(ctx, req, 0) {
 		if err != nil {
 			return run, talk.String(), err
 		}
@@ -133,22 +141,6 @@ func TestServersInACircle(t *testing.T) {
 	}
 }
 
-func TestReloadKeepsRuns(t *testing.T) {
-	slow := strings.Replace(far, "KIND", `scripted: {steps: [{ask: "Go on?"}, {text: "old {{answer}}"}]}`, 1)
-	r := serveLocal(t, define(t, slow, nil))
-	run, _, err := process(t.Context(), t, r, "desk", "x")
-	if err != nil || !run.Waiting {
-		t.Fatalf("the run does not wait: %v", err)
-	}
-	if err := r.Live.Swap(define(t, strings.Replace(far, "KIND", `scripted: {steps: [{text: new}]}`, 1), nil)); err != nil {
-		t.Fatal(err)
-	}
-	run, talk, err := process(t.Context(), t, r, "desk", "y")
-	if err != nil || run.Answer != "new" {
-		t.Errorf("answer %q, %v\n%s", run.Answer, err, talk)
-	}
-}
-
 func TestListen(t *testing.T) {
 	taken, err := Listen(t.Context(), "http", "127.0.0.1:0")
 	if err != nil {
@@ -208,7 +200,7 @@ func TestLoopback(t *testing.T) {
 func TestServeRefuses(t *testing.T) {
 	def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1), nil)
 	for _, address := range []string{"0.0.0.0:0", ":0"} {
-		_, err := Serve(t.Context(), def, address, "127.0.0.1:0", zap.NewNop())
+		_, err := Serve(t.Context(), def, Serving{HTTP: address, GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 		if err == nil || !strings.HasPrefix(err.Error(), "refusing to serve on 0.0.0.0 without authentication.  Add server.auth") {
 			t.Errorf("%s: %v", address, err)
 		}
@@ -221,7 +213,7 @@ func TestPublicAddresses(t *testing.T) {
 	text := strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1) +
 		"server: {public_url: \"https://team.example/desk\", public_grpc: \"team.example:443\"}\n"
 	def := define(t, text, nil)
-	served, err := Serve(t.Context(), def, "127.0.0.1:0", "127.0.0.1:0", zap.NewNop())
+	served, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

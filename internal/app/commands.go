@@ -3,22 +3,47 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime"
 
 	"go.uber.org/zap/zapcore"
 
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/store"
 )
+
+// DevFlags are the flags of dev.
+type DevFlags struct {
+	// HTTP and GRPC are the addresses to listen on.
+	HTTP, GRPC string
+	// Store is where tasks are kept. DB is short for a file: one of the two.
+	Store, DB string
+}
+
+// url is the store that the flags name; empty is none.
+func (f *DevFlags) url() (string, error) {
+	switch {
+	case f.DB != "" && f.Store != "":
+		return "", UsageError{errors.New("--db FILE is short for --store sqlite:FILE; give one of the two")}
+	case f.DB != "":
+		return store.SQLite + f.DB, nil
+	}
+	return f.Store, checkStore("store", f.Store)
+}
 
 // Dev serves a file, a folder or, without a path, the demo on this machine, and
 // reloads it when it changes, until ctx ends.
-func (s *Shell) Dev(ctx context.Context, path, http, grpc string) error {
+func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
+	url, err := f.url()
+	if err != nil {
+		return err
+	}
 	env, err := ReadDotEnv(".env")
 	if err != nil {
 		return err
 	}
-	d := &Dev{Path: path, Env: env, HTTP: http, GRPC: grpc, Log: s.log(zapcore.InfoLevel), Say: s.sayf}
+	d := &Dev{Path: path, Env: env, HTTP: f.HTTP, GRPC: f.GRPC, Store: url, Log: s.log(zapcore.InfoLevel), Say: s.sayf}
 	running, err := d.Start(ctx)
 	if err != nil {
 		return err
@@ -27,23 +52,27 @@ func (s *Shell) Dev(ctx context.Context, path, http, grpc string) error {
 		fmt.Fprint(s.Talk, d.Banner(running))
 	}
 	if err := s.ready(running); err != nil {
-		return err
+		return errors.Join(err, running.Stop())
 	}
 	return d.Run(ctx, running)
 }
 
 // Serve serves a file until ctx ends.
-func (s *Shell) Serve(ctx context.Context, file, http, grpc string) error {
+func (s *Shell) Serve(ctx context.Context, file string, c Serving) error {
+	if err := checkStore("store", c.Store); err != nil {
+		return err
+	}
 	def, err := config.Loader{}.Load(file)
 	if err != nil {
 		return err
 	}
-	running, err := Serve(ctx, def, http, grpc, s.log(zapcore.InfoLevel))
+	c.Log = s.log(zapcore.InfoLevel)
+	running, err := Serve(ctx, def, c)
 	if err != nil {
 		return err
 	}
 	if err := s.ready(running); err != nil {
-		return err
+		return errors.Join(err, running.Stop())
 	}
 	return running.Wait()
 }

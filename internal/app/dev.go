@@ -16,6 +16,7 @@ import (
 	"github.com/agentteams/team-server/examples/demo"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/server"
 )
 
@@ -29,6 +30,8 @@ type Dev struct {
 	// HTTP and GRPC are the addresses; empty takes those of the file, and
 	// without these the default ones or, where they are taken, others near them.
 	HTTP, GRPC string
+	// Store is where tasks are kept; empty is memory, whatever the file says.
+	Store string
 	// Log of the server.
 	Log *zap.Logger
 	// Say tells the user something, in a line.
@@ -54,15 +57,27 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 		return nil, err
 	}
 	settings := def.Server.GetServer()
-	h, err := d.listen(ctx, "http", cmp.Or(d.HTTP, settings.GetHttp()), DefaultHTTP)
+	kept, err := openStore(ctx, cmp.Or(d.Store, store.MemoryURL), settings, 0, d.Log)
 	if err != nil {
 		return nil, err
 	}
+	l, err := d.listeners(ctx, settings)
+	if err != nil {
+		return nil, errors.Join(err, kept.Close())
+	}
+	return startWith(ctx, def, kept, server.Config{Listeners: l, Log: d.Log})
+}
+
+func (d *Dev) listeners(ctx context.Context, settings *teamv1.ServerSettings) (server.Listeners, error) {
+	h, err := d.listen(ctx, "http", cmp.Or(d.HTTP, settings.GetHttp()), DefaultHTTP)
+	if err != nil {
+		return server.Listeners{}, err
+	}
 	g, err := d.listen(ctx, "grpc", cmp.Or(d.GRPC, settings.GetGrpc()), DefaultGRPC)
 	if err != nil {
-		return nil, errors.Join(err, h.Close())
+		return server.Listeners{}, errors.Join(err, h.Close())
 	}
-	return startWith(ctx, def, server.Config{Listeners: server.Listeners{HTTP: h, GRPC: g}, Log: d.Log})
+	return server.Listeners{HTTP: h, GRPC: g}, nil
 }
 
 // listen listens on the address that is asked for. Nobody asked for the default
@@ -155,8 +170,16 @@ func (d *Dev) Banner(r *Running) string {
 	if d.Path == "" {
 		fmt.Fprintf(&b, "  %-9s copy examples/demo, change it, and: team-server dev FOLDER\n", "Own team")
 	}
-	fmt.Fprintf(&b, "\n  Development mode: no authentication, loopback only, tasks are kept in memory.\n\n")
+	fmt.Fprintf(&b, "\n  Development mode: no authentication, loopback only, tasks are kept in %s.\n\n", d.place())
 	return b.String()
+}
+
+// place is where tasks are kept, in words.
+func (d *Dev) place() string {
+	if d.Store == "" || inMemory(d.Store) {
+		return "memory (--db team.db keeps them)"
+	}
+	return store.Redacted(d.Store)
 }
 
 // describe is a team in a line.

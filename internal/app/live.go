@@ -3,45 +3,53 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/agentteams/team-server/internal/build"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/manager"
 )
 
-// Live is the agents that are served. A reload swaps all of them at once: runs
-// go on with the agents they began with. Safe for concurrent use.
+// Definitions keep what runs are tied to; the stores do.
+type Definitions interface {
+	// PutDefinition keeps a content under its name. What is known is not changed.
+	PutDefinition(ctx context.Context, revision string, body []byte) error
+	// Definition returns a content. a2a.ErrNotFound.
+	Definition(ctx context.Context, revision string) ([]byte, error)
+}
+
+// Live is the agents that are served. A reload swaps all of them at once; a run
+// goes on with the definition that it began with, also after a restart. Safe for
+// concurrent use.
 type Live struct {
-	log     *zap.Logger
-	egress  *egress.Dialer
-	current atomic.Pointer[revision]
+	log         *zap.Logger
+	egress      *egress.Dialer
+	definitions Definitions
+	clock       func() time.Time
+	current     atomic.Pointer[revision] // stored under mu
+	restoring   chan struct{}            // held by who restores a definition
 
-	mu  sync.Mutex
-	all []*revision // in the order they were loaded; guarded by mu
+	mu     sync.Mutex
+	others []*revision // that runs use or may use again, the last used last; guarded by mu
 }
 
-// revision is one definition and what was built from it.
-type revision struct {
-	def      *config.Config
-	registry *manager.Manager
-	agents   *build.Agents
-}
+var _ a2a.Pinner = (*Live)(nil)
 
 // NewLive builds the agents of a definition.
-func NewLive(def *config.Config, log *zap.Logger) (*Live, error) {
+func NewLive(def *config.Config, definitions Definitions, log *zap.Logger) (*Live, error) {
 	out, err := egress.New(egress.Config{})
 	if err != nil {
 		return nil, err
 	}
-	l := &Live{log: log, egress: out}
+	l := &Live{log: log, egress: out, definitions: definitions, clock: time.Now, restoring: make(chan struct{}, 1)}
 	if err := l.Swap(def); err != nil {
 		out.Close()
 		return nil, err
@@ -49,20 +57,25 @@ func NewLive(def *config.Config, log *zap.Logger) (*Live, error) {
 	return l, nil
 }
 
-// Swap builds the agents of another definition and serves those from now on. On
-// an error nothing changes.
+// Swap builds the agents of another definition and serves those from now on.
+// What was served before is closed when no run is driven by it any more. On an
+// error nothing changes.
 func (l *Live) Swap(def *config.Config) error {
-	r := &revision{def: def, registry: manager.New(manager.Config{Log: l.log})}
-	var err error
-	r.agents, err = build.Register(build.Config{Definition: def, Registry: r.registry, Egress: l.egress, Log: l.log})
+	r, err := newRevision(def, nil, l.egress, l.log)
 	if err != nil {
-		r.registry.Close()
 		return err
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, r)
+	if old := l.current.Load(); old != nil {
+		l.others = append(l.others, old)
+	}
+	for _, old := range l.others {
+		old.retired = true // restored ones too: they have the connections of the file before
+	}
 	l.current.Store(r)
+	idle := l.sweep()
+	l.mu.Unlock()
+	l.closeAll(idle)
 	return nil
 }
 
@@ -101,15 +114,15 @@ func (l *Live) Teams() []string {
 	return ids
 }
 
-// Close closes everything that was ever served. No run may be left.
+// Close closes everything that is still open. No run may be left.
 func (l *Live) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var errs []error
-	for _, r := range l.all {
-		r.registry.Close()
-		errs = append(errs, r.agents.Close())
+	for _, r := range append(l.others, l.current.Load()) {
+		errs = append(errs, r.close())
 	}
+	l.others = nil
 	l.egress.Close()
 	return errors.Join(errs...)
 }

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/server"
 )
 
@@ -27,7 +29,7 @@ type Running struct {
 }
 
 // Wait waits until the server has stopped; it stops with the context it was
-// started with.
+// started with, or when its store fails.
 func (r *Running) Wait() error {
 	<-r.done
 	return r.err
@@ -40,12 +42,13 @@ func (r *Running) Stop() error {
 	return r.err
 }
 
-// start serves until ctx ends. On an error nothing is left open.
-func start(ctx context.Context, live *Live, c server.Config) (*Running, error) {
-	c.Agents, c.DefaultAgent, c.Version = live, live.Default(), Version()
+// start serves until ctx ends. The store is closed last. On an error nothing is
+// left open.
+func start(ctx context.Context, live *Live, kept server.OpenedStore, c server.Config) (*Running, error) {
+	c.Agents, c.DefaultAgent, c.Version, c.Store = live, live.Default(), Version(), kept
 	s, err := server.New(c)
 	if err != nil {
-		return nil, errors.Join(err, live.Close())
+		return nil, errors.Join(err, live.Close(), kept.Close())
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Running{
@@ -55,7 +58,7 @@ func start(ctx context.Context, live *Live, c server.Config) (*Running, error) {
 	go func() {
 		defer close(r.done)
 		defer cancel()
-		r.err = errors.Join(s.Serve(ctx), live.Close())
+		r.err = errors.Join(s.Serve(ctx), live.Close(), kept.Close())
 	}()
 	return r, nil
 }
@@ -68,12 +71,25 @@ func apiKeys(s *teamv1.ServerSettings) []server.APIKey {
 	return keys
 }
 
-// Serve serves a definition on the addresses given, else on those of the file,
-// until ctx ends. It takes no other port, and refuses to be reached from
-// elsewhere without API keys.
-func Serve(ctx context.Context, def *config.Config, http, grpc string, log *zap.Logger) (*Running, error) {
+// Serving says how a definition is served, where it is not as its file says.
+type Serving struct {
+	// HTTP and GRPC are the addresses; empty takes those of the file, else the default ones.
+	HTTP, GRPC string
+	// Store is where tasks are kept; empty takes that of the file, else memory.
+	Store string
+	// Lease is how long a replica that is not heard of keeps its runs; 0 is the default.
+	Lease time.Duration
+	// Replica names this process in the records of runs; empty is a name of no meaning.
+	Replica string
+	// Log of the server.
+	Log *zap.Logger
+}
+
+// Serve serves a definition until ctx ends. It takes no other port than it is
+// told, and refuses to be reached from elsewhere without API keys.
+func Serve(ctx context.Context, def *config.Config, c Serving) (*Running, error) {
 	settings := def.Server.GetServer()
-	http, grpc = cmp.Or(http, settings.GetHttp(), DefaultHTTP), cmp.Or(grpc, settings.GetGrpc(), DefaultGRPC)
+	http, grpc := cmp.Or(c.HTTP, settings.GetHttp(), DefaultHTTP), cmp.Or(c.GRPC, settings.GetGrpc(), DefaultGRPC)
 	keys := apiKeys(settings)
 	if len(keys) == 0 {
 		for _, address := range []string{http, grpc} {
@@ -82,18 +98,44 @@ func Serve(ctx context.Context, def *config.Config, http, grpc string, log *zap.
 			}
 		}
 	}
-	h, err := Listen(ctx, "http", http)
+	url := cmp.Or(c.Store, settings.GetStore(), store.MemoryURL)
+	kept, err := openStore(ctx, url, settings, c.Lease, c.Log)
 	if err != nil {
 		return nil, err
 	}
-	g, err := Listen(ctx, "grpc", grpc)
+	l, err := listenOn(ctx, http, grpc)
 	if err != nil {
-		return nil, errors.Join(err, h.Close())
+		return nil, errors.Join(err, kept.Close())
 	}
-	return startWith(ctx, def, server.Config{
-		Listeners: server.Listeners{HTTP: h, GRPC: g}, Keys: keys, NoReflection: true, Log: log,
+	r, err := startWith(ctx, def, kept, server.Config{
+		Listeners: l, Keys: keys, NoReflection: true, Log: c.Log, Replica: c.Replica,
 		PublicURL: settings.GetPublicUrl(), PublicGRPC: settings.GetPublicGrpc(),
 	})
+	if err == nil {
+		sayWhere(c.Log, url)
+	}
+	return r, err
+}
+
+// sayWhere logs where tasks are kept, and warns where that does not last.
+func sayWhere(log *zap.Logger, url string) {
+	if inMemory(url) {
+		log.Warn("tasks are kept in memory: all of them are lost when this server stops; keep them with --store sqlite:FILE or postgres://…")
+		return
+	}
+	log.Info("tasks are kept", zap.String("store", store.Redacted(url)))
+}
+
+func listenOn(ctx context.Context, http, grpc string) (server.Listeners, error) {
+	h, err := Listen(ctx, "http", http)
+	if err != nil {
+		return server.Listeners{}, err
+	}
+	g, err := Listen(ctx, "grpc", grpc)
+	if err != nil {
+		return server.Listeners{}, errors.Join(err, h.Close())
+	}
+	return server.Listeners{HTTP: h, GRPC: g}, nil
 }
 
 func refuse(address string) error {
@@ -105,25 +147,26 @@ func refuse(address string) error {
 		"Add server.auth, or listen on loopback behind a proxy that authenticates", cmp.Or(host, "0.0.0.0"))
 }
 
-// startWith builds the agents of a definition and serves them.
-func startWith(ctx context.Context, def *config.Config, c server.Config) (*Running, error) {
-	live, err := NewLive(def, c.Log.Named("agents"))
+// startWith builds the agents of a definition and serves them. On an error
+// nothing is left open.
+func startWith(ctx context.Context, def *config.Config, kept server.OpenedStore, c server.Config) (*Running, error) {
+	live, err := NewLive(def, kept, c.Log.Named("agents"))
 	if err != nil {
-		return nil, errors.Join(err, c.Listeners.HTTP.Close(), c.Listeners.GRPC.Close())
+		return nil, errors.Join(err, c.Listeners.HTTP.Close(), c.Listeners.GRPC.Close(), kept.Close())
 	}
-	return start(ctx, live, c)
+	return start(ctx, live, kept, c)
 }
 
-// StartLocal serves a definition on free loopback ports: for commands that need
-// a server and were given none.
+// StartLocal serves a definition on free loopback ports, with its tasks in
+// memory: for commands that need a server and were given none.
 func StartLocal(ctx context.Context, def *config.Config, log *zap.Logger) (*Running, error) {
-	h, err := Listen(ctx, "http", "127.0.0.1:0")
+	kept, err := server.OpenStore(ctx, store.MemoryURL, server.StoreConfig{})
 	if err != nil {
 		return nil, err
 	}
-	g, err := Listen(ctx, "grpc", "127.0.0.1:0")
+	l, err := listenOn(ctx, "127.0.0.1:0", "127.0.0.1:0")
 	if err != nil {
-		return nil, errors.Join(err, h.Close())
+		return nil, errors.Join(err, kept.Close())
 	}
-	return startWith(ctx, def, server.Config{Listeners: server.Listeners{HTTP: h, GRPC: g}, Log: log})
+	return startWith(ctx, def, kept, server.Config{Listeners: l, Log: log})
 }

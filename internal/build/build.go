@@ -4,10 +4,8 @@ package build
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +15,6 @@ import (
 	"strings"
 
 	"go.uber.org/zap"
-	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
@@ -35,6 +32,8 @@ import (
 type Config struct {
 	// Definition says what they are. Required.
 	Definition *config.Config
+	// Revisions of their definitions by id, for the record.
+	Revisions map[string]string
 	// Registry is where they are registered and find each other. Required.
 	Registry *manager.Manager
 	// Egress makes their connections. Required.
@@ -142,7 +141,7 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 		}
 		return team.NewModelAgent(team.ModelAgentConfig{
 			ID: id, Name: a.GetName(), Description: a.GetDescription(), Instructions: a.GetInstructions(), Skills: a.GetSkills(),
-			Model: m, Limits: a.GetLimits(), Revision: revision(a), Log: b.Log,
+			Model: m, Limits: a.GetLimits(), Revision: b.Revisions[id], Log: b.Log,
 		})
 	case a.GetScripted() != nil:
 		return scripted.New(scripted.Config{
@@ -215,7 +214,7 @@ func (b *builder) tls(t *teamv1.TlsConfig) (*tls.Config, error) {
 func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	c := team.Config{
 		ID: id, Name: t.GetName(), Description: t.GetDescription(), Members: config.Members(t), Registry: b.Registry,
-		Limits: t.GetLimits(), Revision: revision(t), Log: b.Log,
+		Limits: t.GetLimits(), Revision: b.Revisions[id], Log: b.Log,
 	}
 	var err error
 	switch {
@@ -238,14 +237,4 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 		return nil, errors.New("it is of no known mode")
 	}
 	return team.New(c)
-}
-
-// revision names the content of a definition.
-func revision(m proto.Message) string {
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		return ""
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:6])
 }

@@ -32,7 +32,8 @@ type Config struct {
 	Scripts map[string]*scripted.Script
 
 	dir     string
-	scripts map[string][]byte // the sources of Scripts
+	scripts map[string][]byte    // the sources of Scripts
+	lacking map[[2]string]string // by section and id: what it needs and is not there; none of it is used
 	read    func(string) ([]byte, error)
 }
 
@@ -107,6 +108,7 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 		return nil, fmt.Errorf("checking %s: %w", path, err)
 	}
 	c.Server = server
+	c.lack(gaps)
 	k := &checker{document: d, Config: c, env: l.env(), gaps: gaps, presumed: map[string][]string{}}
 	k.check()
 	if len(d.faults) > 0 {

@@ -428,3 +428,31 @@ func FuzzParse(f *testing.F) {
 		_ = fs.Error()
 	})
 }
+
+func TestStoresInTheFile(t *testing.T) {
+	file := func(server string) string {
+		return "version: v1\nagents: {a: {scripted: {steps: [{echo: true}]}}}\nserver: {" + server + "}\n"
+	}
+	for _, good := range []string{
+		`store: "memory:"`, "store: sqlite:team.db", `store: "postgres://ann@h/d", store_listen: "postgres://ann@h:5433/d", retention: 24h`,
+		`store: "${DB_URL:-sqlite:x.db}"`,
+	} {
+		if fs := faultsOf(t, file(good)); len(fs) > 0 {
+			t.Errorf("%s: %v", good, fs)
+		}
+	}
+	for bad, message := range map[string]string{
+		"store: team.db": "unknown store", `store: "sqlite:"`: "unknown store", `store: "mysql://h/d"`: "unknown store",
+		"retention: 0s": "retention must be more than 0", `store_listen: "postgres://h/d"`: "store_listen belongs to a store in PostgreSQL",
+		`store: "postgres://h/d", store_listen: h`: "store_listen must be postgres://",
+		`store: "${DB_URL}"`:                       "the server needs DB_URL, which is not set",
+	} {
+		if fs := faultsOf(t, file(bad)); len(fs) != 1 || !strings.Contains(fs[0].Message, message) || fs[0].Hint == "" {
+			t.Errorf("%s: %v", bad, fs)
+		}
+	}
+	fs := faultsOf(t, file(`retention: 0s, store: "postgres://ann:hush@h/d"`))
+	if len(fs) != 1 || strings.Contains(fs.Error(), "hush") {
+		t.Errorf("no fault, or the password is shown: %s", fs.Error())
+	}
+}

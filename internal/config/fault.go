@@ -101,7 +101,7 @@ func window(line string, col int) (text string, caret int) {
 }
 
 // secret matches lines that may hold one in clear.
-var secret = regexp.MustCompile(`(api_key|bearer|token|password|sha256)["']?\s*:\s*["']?[^\s"'$]`)
+var secret = regexp.MustCompile(`(api_key|bearer|token|password|sha256)["']?\s*:\s*["']?[^\s"'$]|://[^\s/"'$]*:[^\s/"'$]+@|password=[^\s"'$]`)
 
 // shown is the source line of a fault, unless it may hold a secret.
 func shown(lines []string, line int) string {

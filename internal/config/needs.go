@@ -12,6 +12,20 @@ const (
 	envBaseURL = "OPENAI_BASE_URL"
 )
 
+// lack keeps what models and agents need and is not there, should somebody use
+// them later.
+func (c *Config) lack(gaps []missing) {
+	c.lacking = map[[2]string]string{}
+	for _, g := range gaps {
+		if len(g.path) < 2 {
+			continue
+		}
+		section, _ := g.path[0].(string)
+		id, _ := g.path[1].(string)
+		c.lacking[[2]string{section, id}] = g.name + ", which " + g.lack
+	}
+}
+
 // needs reports variables and files that are not there and that something used
 // needs, by name; and fills in what models take from the environment.
 func (k *checker) needs() {

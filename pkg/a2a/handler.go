@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -25,8 +26,24 @@ type Agents interface {
 	IDs() []string
 }
 
+// Pinner is what Agents can be besides: agents whose definitions change while
+// they are served. A run then goes on with the one it began with, also in
+// another process. Without it a run is always driven by the agent that Get returns.
+// Safe for concurrent use.
+type Pinner interface {
+	// Pins returns the revisions that a run of the agent begins with, its own
+	// among them, once Pinned can find them again: they are on record. The answer
+	// is shared: read only. Errors: as of Get, else the store's.
+	Pins(ctx context.Context, id string) (*teamv1.Pins, error)
+	// Pinned returns an agent at the revision that a run began with; release says
+	// that the run is not driven any more. An *agent.Error ends the run: the
+	// revision cannot be had any more, INTERRUPTED. Any other error is tried again.
+	Pinned(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error)
+}
+
 // Config of a Handler. Agents and Store are required.
 type Config struct {
+	// Agents that are served; a Pinner is asked for the pins of each new task.
 	Agents Agents
 	Store  Store
 	// Wake tells the engine that a run is due.
@@ -44,6 +61,8 @@ type Config struct {
 	Clock func() time.Time
 	// CancelWait is how long CancelTask waits for the end; 0 is 10 s.
 	CancelWait time.Duration
+	// Streams bounds the streams that are open.
+	Streams Streams
 }
 
 // Interfaces are addresses for cards.
@@ -57,7 +76,11 @@ type Interfaces struct {
 // Handler answers the calls of A2A and of the Agent service, for all bindings.
 // Every call has a Caller in its context. Errors are *Error and *agent.Error;
 // any other is internal. Safe for concurrent use.
-type Handler struct{ c Config }
+type Handler struct {
+	c     Config
+	feeds feeds
+	seats seats
+}
 
 // NewHandler returns a handler.
 func NewHandler(c Config) *Handler {
@@ -73,6 +96,7 @@ func NewHandler(c Config) *Handler {
 	if c.Version == "" {
 		c.Version = "dev"
 	}
+	c.Streams = c.Streams.withDefaults()
 	return &Handler{c: c}
 }
 
@@ -116,6 +140,9 @@ func storeError(id string, err error) error {
 		return UnsupportedOperation("task %q has ended; send a new message without a task id, and refer to the task in referenceTaskIds", id)
 	case errors.Is(err, ErrPageToken):
 		return Invalid(Violation{"pageToken", "is not a token of this list; begin again without one"})
+	case errors.Is(err, ErrDataLoss):
+		return &agent.Error{Reason: agent.ReasonDataLoss, Code: agent.CodeDataLoss, Err: err,
+			Message: fmt.Sprintf("what is on record of task %q is damaged; other tasks are not: restore a backup, or do without it", id)}
 	case errors.Is(err, ErrStorage):
 		return &agent.Error{Reason: agent.ReasonStoreUnavailable, Code: agent.CodeUnavailable, Retry: true,
 			Message: "the store cannot record the task; try again", RetryAfter: time.Second, Err: err}

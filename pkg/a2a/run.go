@@ -19,6 +19,9 @@ import (
 type Runner struct {
 	// Agent finds the agent of a run. Required.
 	Agent func(id string) (agent.Agent, error)
+	// Pinned finds it at the revision that the run began with, see Pinner; unset:
+	// as Agent finds it.
+	Pinned func(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error)
 	// Replica names this process in Claimed events.
 	Replica string
 	// Clock tells the time; unset is time.Now.
@@ -43,12 +46,13 @@ func (r *Runner) Drive(ctx context.Context, c Claim) (Park, error) {
 	defer cancel(nil)
 	d := &drive{Runner: r, claim: c, accepted: events[0].GetAccepted(), cancel: cancel}
 	if d.Log == nil {
-		d.Runner = &Runner{Agent: r.Agent, Replica: r.Replica, Clock: r.Clock, Log: zap.NewNop()}
+		d.Runner = &Runner{Agent: r.Agent, Pinned: r.Pinned, Replica: r.Replica, Clock: r.Clock, Log: zap.NewNop()}
 	}
 	d.run = &agent.Run{Root: c.Root, Seed: d.accepted.GetSeed(), Committer: d.commit, Clock: r.Clock}
 	if d.replay(events) {
 		return Park{Done: true}, nil
 	}
+	d.resumed = d.started
 	return d.serve(ctx)
 }
 
@@ -65,14 +69,16 @@ type drive struct {
 	waiting   time.Time                // since when the run waits for people
 	waited    time.Duration            // how long it has waited in all
 	started   bool                     // the root's start is on record
+	resumed   bool                     // it was when the run was claimed: somebody has driven it before
 	canceled  bool                     // a cancel of the root is on record
 	lapsed    bool                     // nobody answered the root's own question in time
 	reply     *teamv1.Reply            // that ended the agent's sequence
 
 	broken atomic.Pointer[error] // why the journal takes nothing more
 
-	mu   sync.Mutex
-	seen map[int64]bool // inbox rows taken or handed over; guarded by mu
+	mu         sync.Mutex
+	seen       map[int64]bool   // inbox rows taken or handed over; guarded by mu
+	canceledAt map[string]int64 // where the cancels stand, by scope; guarded by mu
 }
 
 // openQuestion is a question without an answer.
@@ -112,6 +118,7 @@ func (d *drive) note(ev *teamv1.Event) {
 		}
 	case *teamv1.Event_Commanded:
 		if k.Commanded.GetCommand() == teamv1.Commanded_COMMAND_CANCEL {
+			d.markCanceled(ev)
 			if root {
 				d.canceled = true
 				return
@@ -179,7 +186,7 @@ func (d *drive) serve(ctx context.Context) (Park, error) {
 		if !d.waiting.IsZero() && !took && !d.canceled && err == nil {
 			return d.park(), nil
 		}
-		if d.lapsed {
+		if d.lapsed && !d.canceled {
 			return Park{Done: true}, d.finish(ctx, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question in time"))
 		}
 		err = d.process(ctx)
@@ -265,30 +272,35 @@ func (d *drive) process(ctx context.Context) error {
 	if d.canceled {
 		d.cancel(agent.ErrCanceled)
 	}
-	a, err := d.Agent(d.accepted.GetAgent())
+	a, release, err := d.agent(ctx)
 	if err != nil {
-		return agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable,
-			"agent %q is no longer served here", d.accepted.GetAgent()).Because(err)
+		return err
 	}
+	defer release()
 	ctx, stop := d.bounded(ctx)
 	defer stop()
-	watch, stopWatch := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() { d.watch(watch) })
-	defer wg.Wait()
-	defer stopWatch()
-	err = d.drain(ctx, a)
+	err = d.attend(ctx, a)
 	if err == nil && d.reply == nil && ctx.Err() != nil {
 		err = d.drain(ctx, a) // it parked as its time ended: what is open gets its end
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, agent.ErrCanceled) {
+	if d.canceled = d.canceled || d.cancelAt("") > 0; d.canceled {
 		d.reply = nil // what came after the cancel does not count
-		return cause
+		return canceledBy(err)
 	}
 	if err == nil && d.reply == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	return err
+}
+
+// attend drains the agent's sequence and hands over what arrives meanwhile.
+func (d *drive) attend(ctx context.Context, a agent.Agent) error {
+	watch, stopWatch := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { d.watch(watch) })
+	defer wg.Wait()
+	defer stopWatch()
+	return d.drain(ctx, a)
 }
 
 // bounded applies the caller's deadline, which stands while the run waits for people.
@@ -312,6 +324,9 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 			err = agent.Panicked(d.Log, d.accepted.GetAgent(), p)
 		}
 	}()
+	if err := d.mayCall(ctx, a); err != nil {
+		return err
+	}
 	for ev, aerr := range a.Process(ctx, d.request()) {
 		if aerr != nil {
 			return aerr
@@ -320,6 +335,7 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 			d.reply = r
 			continue
 		}
+		d.addReceipt(ev)
 		appending = true
 		aerr = d.append(context.WithoutCancel(ctx), ev)
 		appending = false

@@ -126,7 +126,9 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	}
 	acc := s.accepted
 	acc.TaskId, acc.Agent, acc.Owner, acc.Seed = newID(), id, who.Owner(), rand.Int64() //nolint:gosec // jitter, not a secret
-	acc.Pins = &teamv1.Pins{Code: h.c.Version}
+	if acc.Pins, err = h.pins(ctx, id); err != nil {
+		return sent{}, storeError(id, err)
+	}
 	acc.MayReplyDirectly = acc.MayReplyDirectly && mayReplyDirectly(ctx, a)
 	digest := digestOf(id, s.message)
 	acc.Message = proto.CloneOf(s.message)

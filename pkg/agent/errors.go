@@ -56,6 +56,7 @@ const (
 	ReasonUnauthenticated       = "UNAUTHENTICATED"
 	ReasonPermissionDenied      = "PERMISSION_DENIED"
 	ReasonWaitTimeout           = "WAIT_TIMEOUT"
+	ReasonSlowReader            = "SLOW_READER"
 	ReasonDataLoss              = "DATA_LOSS"
 
 	ReasonNoResponse       = "NO_RESPONSE"
@@ -68,6 +69,7 @@ const (
 	ReasonDelegationFailed = "DELEGATION_FAILED"
 	ReasonTeamError        = "TEAM_ERROR"
 	ReasonTimeout          = "TIMEOUT_EXCEEDED"
+	ReasonInterrupted      = "INTERRUPTED"
 	ReasonJournalLimit     = "JOURNAL_LIMIT"
 	ReasonUnavailable      = "UNAVAILABLE"
 	ReasonDisabled         = "DISABLED"
@@ -96,6 +98,10 @@ type Error struct {
 	RetryAfter time.Duration
 	// Details are data for the caller.
 	Details map[string]string
+	// Spent is what it cost all the same; nil is nothing, or not known.
+	Spent *teamv1.Spent
+	// Receipt says of work that was to be ended elsewhere what became of it.
+	Receipt *teamv1.Receipt
 	// Err is the cause; never shown to a caller.
 	Err error
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -127,6 +129,27 @@ func Example_severalTeams() {
 	// Output:
 	// An essay on tides.
 	// AN ESSAY ON TIDES.
+}
+
+// Tasks that are kept in a file outlive the server: the second one knows what the
+// first one did, and does not do it again when the message is repeated.
+func ExampleOpenStore() {
+	dir := must(os.MkdirTemp("", "team"))
+	defer os.RemoveAll(dir)
+	calls := 0
+	counter := worker("counter", func(string) string { calls++; return fmt.Sprintf("call %d", calls) })
+
+	for range 2 {
+		kept := must(server.OpenStore(context.Background(), "sqlite:"+filepath.Join(dir, "team.db"), server.StoreConfig{}))
+		s := must(server.New(server.Config{Agent: counter, Store: kept, GRPC: server.NoListener, HTTP: "127.0.0.1:0"}))
+		stop := background(s)
+		fmt.Println(send(s.Addrs().URL, "counter", "message-1", "tides"))
+		stop()
+		_ = kept.Close() // last
+	}
+	// Output:
+	// call 1
+	// call 1
 }
 
 // A client over JSON-RPC, with nothing but net/http.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -70,8 +71,12 @@ type Config struct {
 	StrictVersion bool
 	// NoReflection leaves gRPC reflection out.
 	NoReflection bool
-	// Store keeps the tasks; default: the memory of this process.
+	// Store keeps the tasks, see OpenStore; default: the memory of this process.
+	// One that fails ends Serve.
 	Store Store
+	// Replica names this process in the records of runs; what makes it unique is
+	// added. Default: that alone.
+	Replica string
 	// Slots is how many runs are driven at the same time; default 256.
 	Slots int
 	// Version of the program, for cards and records.
@@ -83,6 +88,11 @@ type Config struct {
 	DrainDelay time.Duration
 	// DrainTime is how long calls may take to end when it stops; default 20 s.
 	DrainTime time.Duration
+	// Streams bounds the streams that are open.
+	Streams a2a.Streams
+	// StallTime is how long the reader of a stream may take nothing before the
+	// stream is ended; default 30 s.
+	StallTime time.Duration
 	// Log gets one line a call, and what callers must not see; nil logs nothing.
 	Log *zap.Logger
 }
@@ -102,6 +112,7 @@ type TeamServer struct {
 	server    *server.Server
 	engine    *engine.Engine
 	runner    *a2a.Runner
+	store     Store
 }
 
 // New returns a server that listens; it answers once Serve is called. Errors: a
@@ -154,24 +165,25 @@ func (c *Config) complete() error {
 // build puts the parts together.
 func build(c Config, l Listeners) (*TeamServer, error) {
 	at := public(l)
-	replica := rand.Text()
+	replica := strings.TrimPrefix(c.Replica+"-"+rand.Text(), "-")
 	e := engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Replica: replica, Log: c.Log.Named("engine")})
 	h := a2a.NewHandler(a2a.Config{
 		Agents: c.Agents, Store: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
 		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: cmp.Or(c.PublicGRPC, at.GRPC)},
-		Security:   security(c.Keys),
+		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams,
 	})
 	s, err := server.New(server.Config{
 		Handler: h, Keys: c.Keys, StrictVersion: c.StrictVersion, NoReflection: c.NoReflection,
-		Ready: c.Ready, DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, Log: c.Log.Named("server"),
+		Ready: ready(c), DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &TeamServer{
-		listeners: l, server: s, engine: e,
-		runner: &a2a.Runner{Agent: c.Agents.Get, Replica: replica, Log: c.Log.Named("run")},
-	}, nil
+	runner := &a2a.Runner{Agent: c.Agents.Get, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run")}
+	if p, ok := c.Agents.(a2a.Pinner); ok {
+		runner.Pinned = p.Pinned
+	}
+	return &TeamServer{listeners: l, server: s, engine: e, runner: runner, store: c.Store}, nil
 }
 
 // security is what cards say about how to authenticate.
@@ -187,8 +199,9 @@ func security(keys []APIKey) map[string]*a2av1.SecurityScheme {
 
 // Serve answers calls and drives tasks until ctx ends, which is no error. Then
 // it takes no new calls, tells streams and waiting calls that it goes, and
-// leaves tasks that are not done to whoever opens the store next; with the
-// default store they are lost.
+// leaves tasks that are not done to whoever opens the store next, or shares it;
+// with the default store they are lost. The store stays open. A store that can
+// acknowledge nothing more ends it with ErrStoreFailed.
 func (s *TeamServer) Serve(ctx context.Context) error {
 	runs, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -200,10 +213,12 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 		defer cancel()
 		driven = s.engine.Serve(runs, s.runner.Drive)
 	})
+	driving.Go(func() { guard(serving, s.store, cancel) })
 	err := s.server.Serve(serving, s.listeners)
+	cancel()
 	stop()
 	driving.Wait()
-	return errors.Join(err, driven)
+	return errors.Join(err, driven, failure(s.store))
 }
 
 // Addrs returns where the server is reached, with the ports that were chosen.

@@ -3,17 +3,18 @@ package rig
 import (
 	"context"
 	"net/http"
+	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/agentteams/team-server/internal/pgtest"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
 )
 
-// VerifyMain runs a package's tests and looks for leaked goroutines after them.
-func VerifyMain(m *testing.M) { goleak.VerifyTestMain(closing{m}) }
+// VerifyMain runs a package's tests, ends a database that they started, and looks
+// for leaked goroutines.
+func VerifyMain(m *testing.M) { pgtest.Main(closing{m}) }
 
 // closing closes what the default client keeps open before leaks are looked for.
 type closing struct{ *testing.M }
@@ -27,21 +28,31 @@ func (c closing) Run() int {
 // Serve serves a server on free loopback ports until the test ends.
 func Serve(t testing.TB, c server.Config) Target {
 	t.Helper()
+	target, _ := Start(t, c)
+	return target
+}
+
+// Start serves a server on free loopback ports until stop is called, at the
+// latest when the test ends. stop returns when nothing of it runs any more.
+func Start(t testing.TB, c server.Config) (target Target, stop func()) {
+	t.Helper()
 	c.GRPC, c.HTTP = "127.0.0.1:0", "127.0.0.1:0"
 	s, err := server.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
-	t.Cleanup(func() {
-		stop()
+	stop = sync.OnceFunc(func() {
+		http.DefaultClient.CloseIdleConnections() // a server waits seconds for one that was never used
+		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
-	return Target{GRPC: s.Addrs().GRPC, HTTP: s.Addrs().URL}
+	t.Cleanup(stop)
+	return Target{GRPC: s.Addrs().GRPC, HTTP: s.Addrs().URL}, stop
 }
 
 // Manager returns a manager that holds agents under their ids, closed with the test.

@@ -2387,14 +2387,19 @@ type ServerSettings struct {
 	Grpc string `protobuf:"bytes,2,opt,name=grpc,proto3" json:"grpc,omitempty"`
 	// Agent or team of the card at the root and of calls without a tenant; unset is the only team.
 	DefaultAgent string `protobuf:"bytes,3,opt,name=default_agent,json=defaultAgent,proto3" json:"default_agent,omitempty"`
-	// Where tasks are kept: memory:
+	// Where tasks are kept: memory:, sqlite:FILE or postgres://USER@HOST/DATABASE.
 	Store string `protobuf:"bytes,4,opt,name=store,proto3" json:"store,omitempty"`
 	// Who may call.
 	Auth *AuthConfig `protobuf:"bytes,5,opt,name=auth,proto3" json:"auth,omitempty"`
 	// Base URL by which others reach http, for cards; unset is the address listened on.
 	PublicUrl string `protobuf:"bytes,6,opt,name=public_url,json=publicUrl,proto3" json:"public_url,omitempty"`
 	// HOST:PORT by which others reach grpc, for cards; unset is the address listened on.
-	PublicGrpc    string `protobuf:"bytes,7,opt,name=public_grpc,json=publicGrpc,proto3" json:"public_grpc,omitempty"`
+	PublicGrpc string `protobuf:"bytes,7,opt,name=public_grpc,json=publicGrpc,proto3" json:"public_grpc,omitempty"`
+	// How long a task is kept after its end; 168h. In memory the last 10,000 are kept instead.
+	Retention *durationpb.Duration `protobuf:"bytes,8,opt,name=retention,proto3" json:"retention,omitempty"`
+	// PostgreSQL address for LISTEN, where store goes through a pooler that does
+	// not pass it on; unset is store.
+	StoreListen   string `protobuf:"bytes,9,opt,name=store_listen,json=storeListen,proto3" json:"store_listen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2478,6 +2483,87 @@ func (x *ServerSettings) GetPublicGrpc() string {
 	return ""
 }
 
+func (x *ServerSettings) GetRetention() *durationpb.Duration {
+	if x != nil {
+		return x.Retention
+	}
+	return nil
+}
+
+func (x *ServerSettings) GetStoreListen() string {
+	if x != nil {
+		return x.StoreListen
+	}
+	return ""
+}
+
+// Definition is what a run is tied to: an agent or team with everything it is
+// built from, as it is kept with the run. Addresses, keys, tokens and
+// certificates are no part of it: those are always the ones of the file that is
+// served.
+type Definition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The agent or team.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// It and the agents, teams and models that it reaches; nothing else.
+	Config *ServerConfig `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	// Scripts of scripted models, by the model's name.
+	Scripts       map[string][]byte `protobuf:"bytes,3,rep,name=scripts,proto3" json:"scripts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Definition) Reset() {
+	*x = Definition{}
+	mi := &file_team_v1_config_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Definition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Definition) ProtoMessage() {}
+
+func (x *Definition) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Definition.ProtoReflect.Descriptor instead.
+func (*Definition) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Definition) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Definition) GetConfig() *ServerConfig {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *Definition) GetScripts() map[string][]byte {
+	if x != nil {
+		return x.Scripts
+	}
+	return nil
+}
+
 // AuthConfig is who may call. Without it everybody who reaches the server may.
 type AuthConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2491,7 +2577,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2503,7 +2589,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2516,7 +2602,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -2548,7 +2634,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2560,7 +2646,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2573,7 +2659,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ApiKey) GetName() string {
@@ -2610,7 +2696,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2708,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2721,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -2936,22 +3022,35 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\vSwarmConfig\x12!\n" +
 	"\fentry_member\x18\x01 \x01(\tR\ventryMember\x129\n" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01B\x19\n" +
-	"\x17_cross_request_transfer\"\xbd\b\n" +
+	"\x17_cross_request_transfer\"\xde\f\n" +
 	"\x0eServerSettings\x12\x8e\x01\n" +
 	"\x04http\x18\x01 \x01(\tBz\xbaHw\xba\x01t\n" +
 	"\vserver.http\x122http must be HOST:PORT; for example 127.0.0.1:8080\x1a1this == '' || this.matches('^[^/ ]*:[0-9]{1,5}$')R\x04http\x12\x8f\x01\n" +
 	"\x04grpc\x18\x02 \x01(\tB{\xbaHx\xba\x01u\n" +
 	"\vserver.grpc\x123grpc must be HOST:PORT; for example 127.0.0.1:50051\x1a1this == '' || this.matches('^[^/ ]*:[0-9]{1,5}$')R\x04grpc\x12#\n" +
-	"\rdefault_agent\x18\x03 \x01(\tR\fdefaultAgent\x12\xfb\x01\n" +
-	"\x05store\x18\x04 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
-	"\fserver.store\x1a\xcb\x01this in ['', 'memory:'] ? '' : this.startsWith('sqlite:') || this.startsWith('postgres:') || this.startsWith('postgresql:') ? 'this store is not supported yet; use memory:' : 'unknown store; use memory:'R\x05store\x12'\n" +
+	"\rdefault_agent\x18\x03 \x01(\tR\fdefaultAgent\x12\xda\x01\n" +
+	"\x05store\x18\x04 \x01(\tB\xc3\x01\xbaH\xbf\x01\xba\x01\xbb\x01\n" +
+	"\fserver.store\x12Hunknown store; use memory:, sqlite:FILE or postgres://USER@HOST/DATABASE\x1aathis in ['', 'memory:'] || this.matches('^sqlite:.+$') || this.matches('^postgres(ql)?://[^ ]+$')R\x05store\x12'\n" +
 	"\x04auth\x18\x05 \x01(\v2\x13.team.v1.AuthConfigR\x04auth\x12\xfb\x01\n" +
 	"\n" +
 	"public_url\x18\x06 \x01(\tB\xdb\x01\xbaH\xd7\x01\xba\x01\xd3\x01\n" +
 	"\x11server.public_url\x12hpublic_url must be an http or https address without a slash at its end; for example https://team.example\x1aTthis == '' || (this.matches('^https?://[^/?#@ ]+(/[^?#]*[^/?#])?$') && this.isUri())R\tpublicUrl\x12\xbd\x01\n" +
 	"\vpublic_grpc\x18\a \x01(\tB\x9b\x01\xbaH\x97\x01\xba\x01\x93\x01\n" +
 	"\x12server.public_grpc\x12;public_grpc must be HOST:PORT; for example team.example:443\x1a@this == '' || (this.isHostAndPort(true) && !this.endsWith(':0'))R\n" +
-	"publicGrpc\"\xa4\x01\n" +
+	"publicGrpc\x12\x99\x01\n" +
+	"\tretention\x18\b \x01(\v2\x19.google.protobuf.DurationB`\xbaH]\xba\x01Z\n" +
+	"\x10server.retention\x12/retention must be more than 0; for example 168h\x1a\x15this > duration('0s')R\tretention\x12\xd8\x01\n" +
+	"\fstore_listen\x18\t \x01(\tB\xb4\x01\xbaH\xb0\x01\xba\x01\xac\x01\n" +
+	"\x13server.store_listen\x12^store_listen must be postgres://USER@HOST/DATABASE; for example the database behind the pooler\x1a5this == '' || this.matches('^postgres(ql)?://[^ ]+$')R\vstoreListen:\xc8\x01\xbaH\xc4\x01\x1a\xc1\x01\n" +
+	"\x18server.store_listen_only\x12gstore_listen belongs to a store in PostgreSQL; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\"\xcb\x01\n" +
+	"\n" +
+	"Definition\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x125\n" +
+	"\x06config\x18\x02 \x01(\v2\x15.team.v1.ServerConfigB\x06\xbaH\x03\xd8\x01\x03R\x06config\x12:\n" +
+	"\ascripts\x18\x03 \x03(\v2 .team.v1.Definition.ScriptsEntryR\ascripts\x1a:\n" +
+	"\fScriptsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xa4\x01\n" +
 	"\n" +
 	"AuthConfig\x12*\n" +
 	"\bapi_keys\x18\x01 \x03(\v2\x0f.team.v1.ApiKeyR\aapiKeys\x12j\n" +
@@ -2982,7 +3081,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_team_v1_config_proto_goTypes = []any{
 	(Binding_Value)(0),          // 0: team.v1.Binding.Value
 	(HistoryScope_Value)(0),     // 1: team.v1.HistoryScope.Value
@@ -3018,28 +3117,30 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*ToolStyle)(nil),           // 31: team.v1.ToolStyle
 	(*SwarmConfig)(nil),         // 32: team.v1.SwarmConfig
 	(*ServerSettings)(nil),      // 33: team.v1.ServerSettings
-	(*AuthConfig)(nil),          // 34: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 35: team.v1.ApiKey
-	(*OidcConfig)(nil),          // 36: team.v1.OidcConfig
-	nil,                         // 37: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 38: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 39: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 40: team.v1.ServerConfig.TeamsEntry
-	(*Skill)(nil),               // 41: team.v1.Skill
-	(*Limits)(nil),              // 42: team.v1.Limits
-	(*durationpb.Duration)(nil), // 43: google.protobuf.Duration
-	(*Retry)(nil),               // 44: team.v1.Retry
+	(*Definition)(nil),          // 34: team.v1.Definition
+	(*AuthConfig)(nil),          // 35: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 36: team.v1.ApiKey
+	(*OidcConfig)(nil),          // 37: team.v1.OidcConfig
+	nil,                         // 38: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 39: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 40: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 41: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 42: team.v1.Definition.ScriptsEntry
+	(*Skill)(nil),               // 43: team.v1.Skill
+	(*Limits)(nil),              // 44: team.v1.Limits
+	(*durationpb.Duration)(nil), // 45: google.protobuf.Duration
+	(*Retry)(nil),               // 46: team.v1.Retry
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	37, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	38, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	39, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	40, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	38, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	39, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	40, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	41, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	33, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	7,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
 	9,  // 6: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	41, // 7: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	42, // 8: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	43, // 7: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	44, // 8: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	11, // 9: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	13, // 10: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	14, // 11: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
@@ -3053,9 +3154,9 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	24, // 19: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
 	30, // 20: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
 	32, // 21: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	42, // 22: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	43, // 23: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	44, // 24: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	44, // 22: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	45, // 23: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	46, // 24: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	1,  // 25: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	22, // 26: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
 	23, // 27: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
@@ -3065,22 +3166,25 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	28, // 31: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
 	29, // 32: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
 	26, // 33: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	43, // 34: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	44, // 35: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	45, // 34: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	46, // 35: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
 	10, // 36: team.v1.CoordinatorConfig.leader:type_name -> team.v1.AgentConfig
 	4,  // 37: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	34, // 38: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	35, // 39: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	36, // 40: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	6,  // 41: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	8,  // 42: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	10, // 43: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	18, // 44: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	35, // 38: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	45, // 39: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	5,  // 40: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	42, // 41: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	36, // 42: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	37, // 43: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	6,  // 44: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	8,  // 45: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	10, // 46: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	18, // 47: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -3109,7 +3213,7 @@ func file_team_v1_config_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1894,7 +1894,8 @@ type Ended struct {
 	Evidence *structpb.Struct `protobuf:"bytes,9,opt,name=evidence,proto3" json:"evidence,omitempty"`
 	// What readers should know although it succeeded.
 	Warnings []string `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	// What a cancel reached.
+	// What a cancel reached: of the task that was canceled, and of a step whose
+	// work is on another server.
 	Receipt *Receipt `protobuf:"bytes,11,opt,name=receipt,proto3" json:"receipt,omitempty"`
 	// The answer is a plain message, no task.
 	Direct        bool `protobuf:"varint,12,opt,name=direct,proto3" json:"direct,omitempty"`
@@ -2401,11 +2402,14 @@ func (x *Spent) GetToolCalls() int64 {
 	return 0
 }
 
-// Receipt lists what a cancel reached.
+// Receipt lists what a cancel reached: everything below the canceled task that
+// was open when the cancel was put on record.
 type Receipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One entry a descendant.
-	Entries       []*Receipt_Entry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// One entry a descendant, in the order they were decided on.
+	Entries []*Receipt_Entry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// What all of them spent after the cancel, as far as it is known.
+	SpentAfter    *Spent `protobuf:"bytes,2,opt,name=spent_after,json=spentAfter,proto3" json:"spent_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2443,6 +2447,13 @@ func (*Receipt) Descriptor() ([]byte, []int) {
 func (x *Receipt) GetEntries() []*Receipt_Entry {
 	if x != nil {
 		return x.Entries
+	}
+	return nil
+}
+
+func (x *Receipt) GetSpentAfter() *Spent {
+	if x != nil {
+		return x.SpentAfter
 	}
 	return nil
 }
@@ -3781,18 +3792,24 @@ func (*Inbound_Commanded) isInbound_Kind() {}
 // Entry is one descendant.
 type Receipt_Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its scope.
+	// Its scope; empty for a remote task that works for the canceled task itself.
 	Scope string `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
 	// Its path.
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Its task on another server.
+	// Its task on another server; empty when it has none or never named it.
 	RemoteTaskId string `protobuf:"bytes,3,opt,name=remote_task_id,json=remoteTaskId,proto3" json:"remote_task_id,omitempty"`
-	// Its last action.
+	// What it did last before the cancel, in words.
 	LastAction string `protobuf:"bytes,4,opt,name=last_action,json=lastAction,proto3" json:"last_action,omitempty"`
-	// What was spent after the cancel.
+	// What it and everything below it spent after the cancel: on calls that were
+	// under way. Unset: nothing, or a peer that does not say.
 	SpentAfter *Spent `protobuf:"bytes,5,opt,name=spent_after,json=spentAfter,proto3" json:"spent_after,omitempty"`
-	// The peer confirmed within the time allowed.
-	Confirmed     bool `protobuf:"varint,6,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
+	// A peer confirmed within the time allowed that its task has ended, or that
+	// it has none.
+	Confirmed bool `protobuf:"varint,6,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
+	// A peer did not confirm: its task may go on. What comes of it is dropped.
+	Unconfirmed bool `protobuf:"varint,7,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
+	// How it ended: CANCELED, or another outcome when that came first.
+	Outcome       Outcome `protobuf:"varint,8,opt,name=outcome,proto3,enum=team.v1.Outcome" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3867,6 +3884,20 @@ func (x *Receipt_Entry) GetConfirmed() bool {
 		return x.Confirmed
 	}
 	return false
+}
+
+func (x *Receipt_Entry) GetUnconfirmed() bool {
+	if x != nil {
+		return x.Unconfirmed
+	}
+	return false
+}
+
+func (x *Receipt_Entry) GetOutcome() Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Outcome_OUTCOME_UNSPECIFIED
 }
 
 // Member is what is known of one member.
@@ -4146,9 +4177,11 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\vmodel_calls\x18\x04 \x01(\x03R\n" +
 	"modelCalls\x12\x1d\n" +
 	"\n" +
-	"tool_calls\x18\x05 \x01(\x03R\ttoolCalls\"\x87\x02\n" +
+	"tool_calls\x18\x05 \x01(\x03R\ttoolCalls\"\x86\x03\n" +
 	"\aReceipt\x120\n" +
-	"\aentries\x18\x01 \x03(\v2\x16.team.v1.Receipt.EntryR\aentries\x1a\xc9\x01\n" +
+	"\aentries\x18\x01 \x03(\v2\x16.team.v1.Receipt.EntryR\aentries\x12/\n" +
+	"\vspent_after\x18\x02 \x01(\v2\x0e.team.v1.SpentR\n" +
+	"spentAfter\x1a\x97\x02\n" +
 	"\x05Entry\x12\x14\n" +
 	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12$\n" +
@@ -4157,7 +4190,9 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"lastAction\x12/\n" +
 	"\vspent_after\x18\x05 \x01(\v2\x0e.team.v1.SpentR\n" +
 	"spentAfter\x12\x1c\n" +
-	"\tconfirmed\x18\x06 \x01(\bR\tconfirmed\"\x8a\x01\n" +
+	"\tconfirmed\x18\x06 \x01(\bR\tconfirmed\x12 \n" +
+	"\vunconfirmed\x18\a \x01(\bR\vunconfirmed\x12*\n" +
+	"\aoutcome\x18\b \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\"\x8a\x01\n" +
 	"\aSpawned\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12(\n" +
@@ -4419,42 +4454,44 @@ var file_team_v1_event_proto_depIdxs = []int32{
 	23, // 63: team.v1.Ended.receipt:type_name -> team.v1.Receipt
 	19, // 64: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
 	45, // 65: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	49, // 66: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	22, // 67: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	2,  // 68: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	49, // 69: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	48, // 70: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	49, // 71: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	22, // 72: team.v1.Answered.grant:type_name -> team.v1.Spent
-	51, // 73: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	49, // 74: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	3,  // 75: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	51, // 76: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	46, // 77: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	52, // 78: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	49, // 79: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	50, // 80: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	49, // 81: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	18, // 82: team.v1.Reply.turn:type_name -> team.v1.Turn
-	21, // 83: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	20, // 84: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,  // 85: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	22, // 86: team.v1.Reply.spent:type_name -> team.v1.Spent
-	50, // 87: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	47, // 88: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	28, // 89: team.v1.Inbound.received:type_name -> team.v1.Received
-	27, // 90: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	29, // 91: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	53, // 92: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	53, // 93: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	22, // 94: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	54, // 95: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	55, // 96: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	97, // [97:97] is the sub-list for method output_type
-	97, // [97:97] is the sub-list for method input_type
-	97, // [97:97] is the sub-list for extension type_name
-	97, // [97:97] is the sub-list for extension extendee
-	0,  // [0:97] is the sub-list for field type_name
+	22, // 66: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	49, // 67: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	22, // 68: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	2,  // 69: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	49, // 70: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	48, // 71: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	49, // 72: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	22, // 73: team.v1.Answered.grant:type_name -> team.v1.Spent
+	51, // 74: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	49, // 75: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	3,  // 76: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	51, // 77: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	46, // 78: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	52, // 79: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	49, // 80: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	50, // 81: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	49, // 82: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	18, // 83: team.v1.Reply.turn:type_name -> team.v1.Turn
+	21, // 84: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	20, // 85: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,  // 86: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	22, // 87: team.v1.Reply.spent:type_name -> team.v1.Spent
+	50, // 88: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	47, // 89: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	28, // 90: team.v1.Inbound.received:type_name -> team.v1.Received
+	27, // 91: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	29, // 92: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	53, // 93: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	53, // 94: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	22, // 95: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,  // 96: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	54, // 97: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	55, // 98: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	99, // [99:99] is the sub-list for method output_type
+	99, // [99:99] is the sub-list for method input_type
+	99, // [99:99] is the sub-list for extension type_name
+	99, // [99:99] is the sub-list for extension extendee
+	0,  // [0:99] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }

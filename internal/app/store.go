@@ -1,0 +1,34 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/pkg/server"
+)
+
+// checkStore makes a flag that names no store a usage error.
+func checkStore(flag, url string) error {
+	if url == "" || store.CheckURL(url) == nil {
+		return nil
+	}
+	return UsageError{fmt.Errorf("--%s %s: %w", flag, store.Redacted(url), store.CheckURL(url))}
+}
+
+// inMemory reports whether tasks go with the process.
+func inMemory(url string) bool { return url == store.MemoryURL }
+
+// openStore opens the store of a server with the settings of its file. lease is
+// the flag's; 0 is the default.
+func openStore(ctx context.Context, url string, s *teamv1.ServerSettings, lease time.Duration, log *zap.Logger) (server.OpenedStore, error) {
+	c := server.StoreConfig{Retention: s.GetRetention().AsDuration(), Lease: lease, Log: log.Named("store")}
+	if url == s.GetStore() {
+		c.Listen = s.GetStoreListen()
+	}
+	return server.OpenStore(ctx, url, c)
+}

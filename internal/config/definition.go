@@ -1,0 +1,176 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/model/scripted"
+)
+
+// Definition is an agent or team with everything it is built from, as runs are
+// tied to it: a teamv1.Definition and the name of its content. It holds no
+// secret: keys, tokens, addresses and certificates are left out.
+type Definition struct {
+	// Revision names the content, in 32 hex digits.
+	Revision string
+	// Body is the content, the same bytes for the same content.
+	Body []byte
+	// IDs are the agents and teams in it.
+	IDs []string
+}
+
+// Revision names the content of a definition.
+func Revision(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:16])
+}
+
+// Definition returns the definition of an agent or team that is served.
+func (c *Config) Definition(id string) (Definition, error) {
+	d := c.closure(id)
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(d)
+	if err != nil {
+		return Definition{}, fmt.Errorf("definition of %q: %w", id, err)
+	}
+	ids := append(sorted(d.GetConfig().GetAgents()), sorted(d.GetConfig().GetTeams())...)
+	return Definition{Revision: Revision(body), Body: body, IDs: ids}, nil
+}
+
+// closure collects what an agent or team is built from.
+func (c *Config) closure(id string) *teamv1.Definition {
+	d := &teamv1.Definition{Id: id, Scripts: map[string][]byte{}, Config: &teamv1.ServerConfig{
+		Models: map[string]*teamv1.ModelConfig{}, Agents: map[string]*teamv1.AgentConfig{}, Teams: map[string]*teamv1.TeamConfig{},
+	}}
+	names := &checker{Config: c}
+	for todo := []string{id}; len(todo) > 0; todo = todo[1:] {
+		next := todo[0]
+		a, t := c.Server.GetAgents()[next], c.Server.GetTeams()[next]
+		switch {
+		case d.Config.Agents[next] != nil || d.Config.Teams[next] != nil:
+			continue
+		case a != nil:
+			d.Config.Agents[next] = disconnected(a)
+			c.collect(d, a.GetModel())
+		case t != nil:
+			d.Config.Teams[next] = t
+			c.collect(d, t.GetSupervisor().GetRouter().GetModel())
+		}
+		for _, e := range names.edges(next) {
+			todo = append(todo, e.to)
+		}
+	}
+	return d
+}
+
+// disconnected is an agent without what only the file that is served may say:
+// where a remote one is reached, and with what credentials.
+func disconnected(a *teamv1.AgentConfig) *teamv1.AgentConfig {
+	a = proto.CloneOf(a)
+	switch {
+	case a.GetGrpc() != nil:
+		a.Grpc = &teamv1.GrpcAgent{}
+	case a.GetA2A() != nil:
+		a.A2A = &teamv1.A2AAgent{}
+	}
+	return a
+}
+
+// collect adds a model to a definition, without its key and address.
+func (c *Config) collect(d *teamv1.Definition, model string) {
+	m := c.Server.GetModels()[model]
+	if m == nil {
+		return
+	}
+	d.Config.Models[model] = &teamv1.ModelConfig{Provider: m.GetProvider(), Name: m.GetName(), Price: m.GetPrice()}
+	if script, ok := c.scripts[model]; ok {
+		d.Scripts[model] = script
+	}
+}
+
+// Restore returns the configuration that a definition on record was: its
+// content is as it was, what it is connected to is as c has it. The error names
+// everything that c does not have any more, in words for callers.
+func (c *Config) Restore(body []byte) (*Config, error) {
+	d := &teamv1.Definition{}
+	if err := proto.Unmarshal(body, d); err != nil {
+		return nil, fmt.Errorf("decoding the definition: %w", err)
+	}
+	r := &restorer{from: c, to: &Config{
+		File: c.File, Server: d.GetConfig(), Used: map[string]bool{}, Scripts: map[string]*scripted.Script{},
+		dir: c.dir, scripts: d.GetScripts(), read: c.read,
+	}}
+	for _, id := range sorted(r.to.Server.GetAgents()) {
+		r.to.Used[id] = true
+		r.agent(id, r.to.Server.GetAgents()[id])
+	}
+	for id := range r.to.Server.GetTeams() {
+		r.to.Used[id] = true
+	}
+	for _, name := range sorted(r.to.Server.GetModels()) {
+		r.model(name, r.to.Server.GetModels()[name])
+	}
+	if len(r.faults) > 0 {
+		return nil, errors.New(strings.Join(r.faults, "; "))
+	}
+	return r.to, nil
+}
+
+// restorer connects what a definition left open.
+type restorer struct {
+	from, to *Config
+	faults   []string
+}
+
+func (r *restorer) fault(format string, args ...any) {
+	r.faults = append(r.faults, fmt.Sprintf(format, args...))
+}
+
+// agent connects a remote agent to where the served file has it.
+func (r *restorer) agent(id string, a *teamv1.AgentConfig) {
+	now := r.from.Server.GetAgents()[id]
+	switch {
+	case a.GetGrpc() != nil && now.GetGrpc() == nil, a.GetA2A() != nil && now.GetA2A() == nil:
+		r.fault("agent %q is not configured any more", id)
+	case a.GetGrpc() != nil:
+		a.Grpc = now.GetGrpc()
+		r.complete("agents", id, "agent")
+	case a.GetA2A() != nil:
+		a.A2A = now.GetA2A()
+		r.complete("agents", id, "agent")
+	}
+}
+
+// model gives a model its script, or the key and address of the served file.
+func (r *restorer) model(name string, m *teamv1.ModelConfig) {
+	if m.GetProvider() == "scripted" {
+		s, err := scripted.Parse(name, r.to.scripts[name])
+		if err != nil {
+			r.fault("the script of model %q cannot be read any more", name)
+		}
+		r.to.Scripts[name] = s
+		return
+	}
+	now := r.from.Server.GetModels()[name]
+	switch {
+	case now.GetProvider() != m.GetProvider():
+		r.fault("model %q of provider %s is not configured any more", name, m.GetProvider())
+		return
+	case m.GetProvider() == "openai" && now.GetApiKey() == "" && now.GetBaseUrl() == "" && r.from.lacking[[2]string{"models", name}] == "":
+		r.fault("model %q needs %s, which %s", name, envKey, unset)
+	}
+	m.ApiKey, m.BaseUrl = now.GetApiKey(), now.GetBaseUrl()
+	r.complete("models", name, "model")
+}
+
+// complete reports what the served file has and cannot fill in.
+func (r *restorer) complete(section, id, word string) {
+	if lack := r.from.lacking[[2]string{section, id}]; lack != "" {
+		r.fault("%s %q needs %s", word, id, lack)
+	}
+}

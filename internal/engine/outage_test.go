@@ -1,0 +1,156 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// shared is a store like one that replicas share, and that can be out of reach.
+type shared struct {
+	*store.Memory
+	out   atomic.Bool // nothing is taken
+	beats atomic.Int64
+}
+
+var errOut = errors.New("out of reach")
+
+func (s *shared) Lease() time.Duration { return 15 * time.Second }
+
+func (s *shared) Beat(context.Context, string) error {
+	if s.out.Load() {
+		return errOut
+	}
+	s.beats.Add(1)
+	return nil
+}
+
+func (s *shared) Claim(ctx context.Context, replica string, limit int) ([]a2a.Claim, time.Time, error) {
+	if s.out.Load() {
+		return nil, time.Time{}, errOut
+	}
+	return s.Memory.Claim(ctx, replica, limit)
+}
+
+func (s *shared) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
+	if s.out.Load() {
+		return errors.Join(a2a.ErrStorage, errOut)
+	}
+	return s.Memory.Park(ctx, c, p)
+}
+
+func (s *shared) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
+	if s.out.Load() {
+		return errOut
+	}
+	return s.Memory.Release(ctx, c, at)
+}
+
+// serveShared starts an engine over such a store.
+func serveShared(t *testing.T, drive engine.Drive) (*rig, *shared) {
+	s := &shared{Memory: store.NewMemory(store.MemoryConfig{})}
+	r := &rig{TB: t, Memory: s.Memory, Engine: engine.New(engine.Config{Leases: s, Replica: "r1"})}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Serve(ctx, drive); close(done) }()
+	r.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(r.stop)
+	return r, s
+}
+
+func TestOutage(t *testing.T) {
+	for _, s := range []struct {
+		name string
+		test func(*testing.T)
+	}{
+		{"A-16 a replica says that it lives three times a lease", beats},
+		{"A-16 a replica that is not heard of gives up its runs before others may take them", unheard},
+		{"S-49 a run that the store stops goes on when the store is back, however long that takes", outage},
+		{"S-49 a stop does not wait for a store that is out of reach", stopped},
+	} {
+		t.Run(s.name, func(t *testing.T) { synctest.Test(t, s.test) })
+	}
+}
+
+func beats(t *testing.T) {
+	_, s := serveShared(t, end)
+	pass(61 * time.Second)
+	if n := s.beats.Load(); n != 12 {
+		t.Fatalf("%d beats in a minute, want 12", n)
+	}
+}
+
+func unheard(t *testing.T) {
+	start := time.Now()
+	var lost time.Duration
+	drives := 0
+	r, s := serveShared(t, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+		if drives++; drives > 1 {
+			return end(ctx, c)
+		}
+		<-ctx.Done()
+		lost = time.Since(start)
+		return a2a.Park{}, context.Cause(ctx)
+	})
+	r.send("one")
+	pass(6 * time.Second) // one beat came through, at 5 s
+	s.out.Store(true)
+	pass(30 * time.Second)
+	if lost != 15*time.Second || drives != 1 {
+		t.Fatalf("given up at %v after %d drives, want at 15s, two beats after the last that came through", lost, drives)
+	}
+	s.out.Store(false)
+	pass(10 * time.Second)
+	if got := r.task("one").GetStatus().GetState(); got != a2av1.TaskState_TASK_STATE_COMPLETED || drives != 2 {
+		t.Fatalf("%v after %d drives", got, drives)
+	}
+}
+
+func outage(t *testing.T) {
+	drives := 0
+	var r *rig
+	var s *shared
+	r, s = serveShared(t, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+		if drives++; s.out.Load() || drives == 1 {
+			s.out.Store(true)
+			return a2a.Park{}, errors.Join(a2a.ErrStorage, errOut)
+		}
+		return end(ctx, c)
+	})
+	r.send("one")
+	pass(time.Hour)
+	s.out.Store(false)
+	pass(10 * time.Second)
+	if got := r.task("one").GetStatus().GetState(); got != a2av1.TaskState_TASK_STATE_COMPLETED {
+		t.Fatalf("%v after %d drives", got, drives)
+	}
+}
+
+func stopped(t *testing.T) {
+	r, s := serveShared(t, func(ctx context.Context, _ a2a.Claim) (a2a.Park, error) {
+		<-ctx.Done()
+		return a2a.Park{}, context.Cause(ctx)
+	})
+	r.send("one")
+	synctest.Wait()
+	s.out.Store(true)
+	pass(30 * time.Second)
+	before := time.Now()
+	r.stop()
+	if took := time.Since(before); took > 15*time.Second {
+		t.Fatalf("stopped after %v", took)
+	}
+}

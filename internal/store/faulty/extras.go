@@ -1,0 +1,58 @@
+package faulty
+
+import (
+	"context"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// Ready says why no writes are taken now, where the inner store knows.
+func (s *Store) Ready() error {
+	if r, ok := s.Inner.(interface{ Ready() error }); ok {
+		return r.Ready()
+	}
+	return nil
+}
+
+// Failed is closed when the inner store can acknowledge nothing more.
+func (s *Store) Failed() <-chan struct{} {
+	if f, ok := s.Inner.(interface{ Failed() <-chan struct{} }); ok {
+		return f.Failed()
+	}
+	return nil
+}
+
+// Err says why it has failed.
+func (s *Store) Err() error {
+	if f, ok := s.Inner.(interface{ Err() error }); ok {
+		return f.Err()
+	}
+	return nil
+}
+
+// definitions is what keeps definitions.
+type definitions interface {
+	PutDefinition(ctx context.Context, revision string, body []byte) error
+	Definition(ctx context.Context, revision string) ([]byte, error)
+}
+
+// PutDefinition keeps a definition, where the inner store keeps some.
+func (s *Store) PutDefinition(ctx context.Context, revision string, body []byte) error {
+	return s.do(ctx, PutDefinition, func() error {
+		if d, ok := s.Inner.(definitions); ok {
+			return d.PutDefinition(ctx, revision, body)
+		}
+		return nil
+	})
+}
+
+// Definition returns a definition that is kept. a2a.ErrNotFound.
+func (s *Store) Definition(ctx context.Context, revision string) ([]byte, error) {
+	if after, err := s.meet(ctx, Definition); err != nil || after != nil {
+		return nil, first(err, after)
+	}
+	if d, ok := s.Inner.(definitions); ok {
+		return d.Definition(ctx, revision)
+	}
+	return nil, a2a.ErrNotFound
+}

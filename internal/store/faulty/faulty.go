@@ -1,0 +1,231 @@
+// Package faulty puts faults between a store and those who use it: an operation
+// can fail, be done and reported as failed, or hang. For tests.
+package faulty
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// Inner is the store behind the faults.
+type Inner interface {
+	a2a.Store
+	engine.Leases
+}
+
+// Store does what its inner store does, but for the faults of its plan. Safe for
+// concurrent use.
+type Store struct {
+	Inner
+
+	mu     sync.Mutex
+	plan   Plan          // guarded by mu
+	calls  map[Op]int    // since Break; guarded by mu
+	faults int           // since Break; guarded by mu
+	fired  chan struct{} // closed with the first fault; guarded by mu
+	healed chan struct{} // closed by Heal; guarded by mu
+}
+
+// New returns a store without faults.
+func New(inner Inner) *Store {
+	s := &Store{Inner: inner}
+	s.Break(nil)
+	return s
+}
+
+// Break puts a plan in force, nil is none, and counts anew.
+func (s *Store) Break(plan Plan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.plan, s.calls, s.faults = plan, map[Op]int{}, 0
+	s.fired, s.healed = make(chan struct{}), make(chan struct{})
+}
+
+// Heal ends the faults: what hangs fails at once.
+func (s *Store) Heal() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.plan != nil {
+		s.plan = nil
+		close(s.healed)
+	}
+}
+
+// Faults is how many operations met a fault since Break.
+func (s *Store) Faults() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.faults
+}
+
+// Calls is how often an operation was asked for since Break.
+func (s *Store) Calls(op Op) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[op]
+}
+
+// Fired is closed when the plan of the last Break has its first fault.
+func (s *Store) Fired() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fired
+}
+
+// meet decides about an operation. The error is that of a fault that keeps it
+// from being done; after tells what to report once it is done.
+func (s *Store) meet(ctx context.Context, op Op) (after, err error) {
+	mode, healed := s.draw(op)
+	broken := fmt.Errorf("%s is broken on purpose: %w", op, a2a.ErrStorage)
+	switch mode {
+	case Fail:
+		return nil, broken
+	case Lie:
+		return broken, nil
+	case Hang:
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s hangs on purpose: %w", op, context.Cause(ctx))
+		case <-healed:
+			return nil, broken
+		}
+	case None:
+	}
+	return nil, nil
+}
+
+// draw asks the plan.
+func (s *Store) draw(op Op) (Mode, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[op]++
+	if s.plan == nil {
+		return None, s.healed
+	}
+	mode := s.plan(op)
+	if mode != None {
+		if s.faults++; s.faults == 1 {
+			close(s.fired)
+		}
+	}
+	return mode, s.healed
+}
+
+// Create implements a2a.Store.
+func (s *Store) Create(ctx context.Context, n a2a.New) (string, bool, error) {
+	after, err := s.meet(ctx, Create)
+	if err != nil {
+		return "", false, err
+	}
+	root, existed, err := s.Inner.Create(ctx, n)
+	if err == nil && after != nil {
+		return "", false, after
+	}
+	return root, existed, err
+}
+
+// Sent implements a2a.Store.
+func (s *Store) Sent(ctx context.Context, owner, messageID string) (string, error) {
+	if after, err := s.meet(ctx, Sent); err != nil || after != nil {
+		return "", first(err, after)
+	}
+	return s.Inner.Sent(ctx, owner, messageID)
+}
+
+// Put implements a2a.Store.
+func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte) (int64, bool, error) {
+	after, err := s.meet(ctx, Put)
+	if err != nil {
+		return 0, false, err
+	}
+	n, existed, err := s.Inner.Put(ctx, k, in, digest)
+	if err == nil && after != nil {
+		return 0, false, after
+	}
+	return n, existed, err
+}
+
+// Task implements a2a.Store.
+func (s *Store) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error) {
+	if after, err := s.meet(ctx, GetTask); err != nil || after != nil {
+		return nil, 0, first(err, after)
+	}
+	return s.Inner.Task(ctx, k)
+}
+
+// Events implements a2a.Store.
+func (s *Store) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([]a2a.Record, error) {
+	if then, err := s.meet(ctx, Events); err != nil || then != nil {
+		return nil, first(err, then)
+	}
+	return s.Inner.Events(ctx, k, after, limit)
+}
+
+// List implements a2a.Store.
+func (s *Store) List(ctx context.Context, owner string, f a2a.Filter) (a2a.Page, error) {
+	if after, err := s.meet(ctx, List); err != nil || after != nil {
+		return a2a.Page{}, first(err, after)
+	}
+	return s.Inner.List(ctx, owner, f)
+}
+
+// Beat implements engine.Leases.
+func (s *Store) Beat(ctx context.Context, replica string) error {
+	return s.do(ctx, Beat, func() error { return s.Inner.Beat(ctx, replica) })
+}
+
+// Claim implements engine.Leases. A claim that is made and reported as failed
+// is lost to its replica.
+func (s *Store) Claim(ctx context.Context, replica string, limit int) ([]a2a.Claim, time.Time, error) {
+	after, err := s.meet(ctx, Claim)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	claims, next, err := s.Inner.Claim(ctx, replica, limit)
+	if err == nil && after != nil {
+		return nil, time.Time{}, after
+	}
+	for i := range claims {
+		claims[i].Journal = &journal{Journal: claims[i].Journal, store: s}
+	}
+	return claims, next, err
+}
+
+// Park implements engine.Leases.
+func (s *Store) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
+	return s.do(ctx, Park, func() error { return s.Inner.Park(ctx, inner(c), p) })
+}
+
+// Release implements engine.Leases.
+func (s *Store) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
+	return s.do(ctx, Release, func() error { return s.Inner.Release(ctx, inner(c), at) })
+}
+
+// do makes an operation that returns nothing but its error.
+func (s *Store) do(ctx context.Context, op Op, run func() error) error {
+	after, err := s.meet(ctx, op)
+	if err != nil {
+		return err
+	}
+	if err := run(); err != nil {
+		return err
+	}
+	return after
+}
+
+// first returns the first error that is one.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

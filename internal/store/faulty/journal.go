@@ -1,0 +1,48 @@
+package faulty
+
+import (
+	"context"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// journal is a claim's journal, with the faults of its store.
+type journal struct {
+	a2a.Journal
+	store *Store
+}
+
+// inner is a claim as the store behind the faults made it.
+func inner(c a2a.Claim) a2a.Claim {
+	if j, ok := c.Journal.(*journal); ok {
+		c.Journal = j.Journal
+	}
+	return c
+}
+
+// Load implements a2a.Journal.
+func (j *journal) Load(ctx context.Context) ([]*teamv1.Event, error) {
+	if after, err := j.store.meet(ctx, Load); err != nil || after != nil {
+		return nil, first(err, after)
+	}
+	return j.Journal.Load(ctx)
+}
+
+// Append implements a2a.Journal.
+func (j *journal) Append(ctx context.Context, events ...*teamv1.Event) error {
+	return j.store.do(ctx, Append, func() error { return j.Journal.Append(ctx, events...) })
+}
+
+// Commit implements a2a.Journal.
+func (j *journal) Commit(ctx context.Context) error {
+	return j.store.do(ctx, Commit, func() error { return j.Journal.Commit(ctx) })
+}
+
+// Inbound implements a2a.Journal.
+func (j *journal) Inbound(ctx context.Context) ([]*teamv1.Inbound, error) {
+	if after, err := j.store.meet(ctx, Inbound); err != nil || after != nil {
+		return nil, first(err, after)
+	}
+	return j.Journal.Inbound(ctx)
+}

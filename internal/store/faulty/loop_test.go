@@ -1,0 +1,302 @@
+package faulty_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/faulty"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/manager"
+	"github.com/agentteams/team-server/pkg/team"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// outage is how long a broken store stays so.
+const outage = 20 * time.Second
+
+// TestS_49_EveryOperation has the k-th operation of a run meet a fault, for
+// k = 1, 2, 3 … until a run has no such operation. The caller repeats what was not
+// acknowledged. Each run ends as it would have, and nothing runs again that was on
+// record.
+func TestS_49_EveryOperation(t *testing.T) {
+	for name, story := range map[string]func(*rig) string{"a run that asks": asks, "a run that is canceled": canceled} {
+		for _, fault := range []struct {
+			name string
+			plan func(k int) faulty.Plan
+		}{
+			{"fails", func(k int) faulty.Plan { return faulty.Kth(k, faulty.Fail) }},
+			{"is done and reported as failed", func(k int) faulty.Plan { return but(faulty.Claim, faulty.Kth(k, faulty.Lie)) }},
+			{"hangs", func(k int) faulty.Plan { return faulty.Kth(k, faulty.Hang) }},
+			{"fails like every write after it for a time", func(k int) faulty.Plan { return faulty.From(k, faulty.Fail) }},
+		} {
+			t.Run("S-49 the k-th operation of "+name+" "+fault.name, func(t *testing.T) {
+				k := 1
+				for more := true; more; k++ {
+					if k > 500 {
+						t.Fatal("there is no end to it")
+					}
+					t.Run(fmt.Sprint(k), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) { more = one(t, fault.plan(k), story) })
+					})
+				}
+				if k < 25 {
+					t.Errorf("only %d operations met a fault", k-2)
+				}
+			})
+		}
+	}
+}
+
+// but keeps an operation out of a plan: a claim that its owner does not know of
+// is lost with a store that has no leases.
+func but(not faulty.Op, plan faulty.Plan) faulty.Plan {
+	return func(op faulty.Op) faulty.Mode {
+		if op == not {
+			return faulty.None
+		}
+		return plan(op)
+	}
+}
+
+// one makes a run under a plan. It reports whether there was a fault.
+func one(t *testing.T, plan faulty.Plan, story func(*rig) string) bool {
+	r := start(t, plan)
+	defer r.stop()
+	go r.heal()
+	id := story(r)
+	faults := r.store.Faults()
+	r.store.Heal()
+	r.journal(id)
+	return faults > 0
+}
+
+// asks is a run that asks people on its way.
+func asks(r *rig) string {
+	id := r.send("m1", "", "x").GetId()
+	r.until(id, a2av1.TaskState_TASK_STATE_INPUT_REQUIRED)
+	r.send("m2", id, "yes")
+	task := r.until(id, a2av1.TaskState_TASK_STATE_COMPLETED)
+	if got := agent.Text(&a2av1.Message{Parts: task.GetArtifacts()[0].GetParts()}); got != "c(b(a(x), yes))" {
+		r.Errorf("the answer is %q", got)
+	}
+	if n := len(task.GetHistory()); n != 3 {
+		r.Errorf("history has %d messages, want the first, a question and an answer", n)
+	}
+	return id
+}
+
+// canceled is a run that is canceled while a member works.
+func canceled(r *rig) string {
+	r.held = true
+	id := r.send("m1", "", "x").GetId()
+	r.until(id, a2av1.TaskState_TASK_STATE_WORKING)
+	r.again("cancel", func(ctx context.Context) error {
+		_, err := r.CancelTask(ctx, &a2av1.CancelTaskRequest{Id: id})
+		return err
+	})
+	r.until(id, a2av1.TaskState_TASK_STATE_CANCELED)
+	return id
+}
+
+// rig is a handler and an engine over a faulty store in memory.
+type rig struct {
+	*testing.T
+	*a2a.Handler
+	store *faulty.Store
+	ctx   context.Context
+	stop  func()
+
+	held  bool // members wait for the end of their context; set before use
+	mu    sync.Mutex
+	calls map[string]int // of members; guarded by mu
+}
+
+func start(t *testing.T, plan faulty.Plan) *rig {
+	r := &rig{T: t, store: faulty.New(store.NewMemory(store.MemoryConfig{})), calls: map[string]int{}}
+	m := manager.New(manager.Config{})
+	for _, id := range []string{"a", "b", "c"} {
+		must(t, m.Register(id, r.member(id)))
+	}
+	w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{
+		{ID: "one", Member: "a"}, {ID: "ask", After: []string{"one"}, Human: &team.Human{Question: "go on?"}},
+		{ID: "two", Member: "b", After: []string{"ask"}, Task: "{{steps.one.text}}, {{steps.ask.text}}"}, {ID: "three", Member: "c", After: []string{"two"}},
+	}})
+	must(t, err)
+	tm, err := team.New(team.Config{ID: "team", Scheduler: w, Members: []team.Member{{Agent: "a"}, {Agent: "b"}, {Agent: "c"}}, Registry: m})
+	must(t, err)
+	must(t, m.Register("team", tm))
+	e := engine.New(engine.Config{Leases: r.store, Replica: "r1"})
+	runner := &a2a.Runner{Agent: m.Get}
+	r.Handler = a2a.NewHandler(a2a.Config{Agents: m, Store: r.store, Wake: e.Wake})
+	r.store.Break(plan)
+	ctx, cancel := context.WithCancel(context.Background())
+	r.ctx = a2a.WithCaller(ctx, a2a.Caller{Account: "acme", Principal: "ann"})
+	done := make(chan error, 1)
+	go func() { done <- e.Serve(ctx, runner.Drive) }()
+	r.stop = func() {
+		r.store.Heal()
+		cancel()
+		must(t, <-done)
+		m.Close()
+	}
+	return r
+}
+
+// heal has the store work again some time after its first fault.
+func (r *rig) heal() {
+	for _, next := range []func() <-chan struct{}{r.store.Fired, after} {
+		select {
+		case <-next():
+		case <-r.ctx.Done():
+			return
+		}
+	}
+	r.store.Heal()
+}
+
+func after() <-chan struct{} {
+	over := make(chan struct{})
+	time.AfterFunc(outage, func() { close(over) })
+	return over
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) member(id string) agent.Agent {
+	return &agent.Func{ID: id, Call: func(ctx context.Context, m *a2av1.Message) (*a2av1.Message, error) {
+		r.mu.Lock()
+		r.calls[id]++
+		r.mu.Unlock()
+		if r.held {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+		return agent.NewMessage(id + "(" + agent.Text(m) + ")"), nil
+	}}
+}
+
+// again calls until it is answered, as a client does that keeps to what it is
+// told: what is not acknowledged is asked for again.
+func (r *rig) again(what string, call func(context.Context) error) {
+	r.Helper()
+	for range 100 {
+		ctx, cancel := context.WithTimeout(r.ctx, 30*time.Second)
+		err := call(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		var e *agent.Error
+		unavailable := errors.As(err, &e) && e.Reason == agent.ReasonStoreUnavailable && e.Code == agent.CodeUnavailable && e.RetryAfter > 0
+		if !unavailable && !errors.Is(err, context.DeadlineExceeded) && !timedOut(err) {
+			r.Fatalf("%s: %v, want UNAVAILABLE", what, err)
+		}
+		time.Sleep(time.Second) // in the bubble
+	}
+	r.Fatalf("%s: never answered", what)
+}
+
+func timedOut(err error) bool {
+	var e *agent.Error
+	return errors.As(err, &e) && e.Code == agent.CodeDeadlineExceeded
+}
+
+// send sends a message until it is taken.
+func (r *rig) send(id, task, text string) (got *a2av1.Task) {
+	r.Helper()
+	req := &a2av1.SendMessageRequest{Tenant: "team", Message: agent.UserMessage(id, text)}
+	req.Configuration = &a2av1.SendMessageConfiguration{ReturnImmediately: true}
+	req.Message.TaskId = task
+	r.again("send "+id, func(ctx context.Context) error {
+		resp, err := r.SendMessage(ctx, req)
+		got = resp.GetTask()
+		return err
+	})
+	return got
+}
+
+// until follows a task to a state; a stream that breaks is begun again.
+func (r *rig) until(id string, state a2av1.TaskState) (task *a2av1.Task) {
+	r.Helper()
+	get := func(ctx context.Context) (err error) {
+		task, err = r.GetTask(ctx, &a2av1.GetTaskRequest{Id: id})
+		return err
+	}
+	for range 100 {
+		if r.again("get", get); task.GetStatus().GetState() == state {
+			return task
+		}
+		if a2a.RunOf(task.GetMetadata()).GetError() != nil {
+			break
+		}
+		ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
+		updates, err := r.SubscribeToTask(ctx, &a2av1.SubscribeToTaskRequest{Id: id}, 0)
+		if err == nil {
+			for u, err := range updates {
+				if err != nil || u.Response.GetStatusUpdate().GetStatus().GetState() == state || u.Response.GetTask().GetStatus().GetState() == state {
+					break
+				}
+			}
+		}
+		cancel()
+		time.Sleep(time.Second) // in the bubble
+	}
+	r.Fatalf("the task is %v, want %v", task, state)
+	return nil
+}
+
+// journal checks the record: no gap, one end of the root and of every step that
+// has started, and no member called once its end was on record, nor more than
+// once again.
+func (r *rig) journal(id string) {
+	r.Helper()
+	records, err := r.store.Events(r.ctx, a2a.Key{Owner: "acme/ann", ID: id}, 0, 1000)
+	must(r.T, err)
+	starts, ends := map[string]int{}, map[string]int{}
+	for i, rec := range records {
+		scope := rec.Event.GetScope()
+		if rec.Seq != int64(i+1) {
+			r.Errorf("event %d has the sequence %d", i+1, rec.Seq)
+		}
+		if rec.Event.GetEnded() != nil {
+			ends[scope]++
+		}
+		if rec.Event.GetStarted() != nil {
+			starts[scope] = 1
+			if ends[scope] > 0 {
+				r.Errorf("step %q starts after its end", scope)
+			}
+		}
+	}
+	if diff := cmp.Diff(starts, ends); diff != "" {
+		r.Errorf("started, and ended (-want +got):\n%s", diff)
+	}
+	if last := records[len(records)-1].Event; last.GetEnded() == nil || last.GetScope() != "" {
+		r.Errorf("the last event is %v", last)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for member, n := range r.calls {
+		if n > 2 {
+			r.Errorf("%s was called %d times", member, n)
+		}
+	}
+}
