@@ -92,14 +92,14 @@ func serve(b *testing.B, a agent.Agent) (at server.Addrs, stop func()) {
 	}
 }
 
-// bare serves what register registers on a gRPC server without options.
-func bare(b *testing.B, register func(*grpc.Server)) (addr string, stop func()) {
+// bare serves what register registers on a gRPC server with no other options.
+func bare(b *testing.B, register func(*grpc.Server), options ...grpc.ServerOption) (addr string, stop func()) {
 	b.Helper()
 	l, err := (&net.ListenConfig{}).Listen(b.Context(), "tcp", loopback)
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := grpc.NewServer()
+	s := grpc.NewServer(options...)
 	register(s)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -228,7 +229,7 @@ func serveStream(w http.ResponseWriter, r *http.Request, op *operation, wrap fun
 	var events *wire.EventWriter
 	err := op.stream(r.Context(), func(resp *a2av1.StreamResponse) error {
 		if events == nil {
-			events = wire.NewEventWriter(w, func(error) {})
+			events = wire.NewEventWriter(w, 10*time.Second, func(error) {})
 		}
 		b, err := wire.Marshal(resp)
 		if err == nil {

@@ -21,16 +21,23 @@ func (s *Server) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest)
 
 // SendStreamingMessage hands a message to an agent and streams what happens.
 func (s *Server) SendStreamingMessage(req *a2av1.SendMessageRequest, to grpc.ServerStreamingServer[a2av1.StreamResponse]) error {
-	return s.sendStreaming(to.Context(), req, func(u a2a.Update) error { return to.Send(u.Response) })
+	return s.paced(to, func(ctx context.Context, send sendFunc) error { return s.sendStreaming(ctx, req, packed(send)) })
 }
 
 func (s *Server) sendStreaming(ctx context.Context, req *a2av1.SendMessageRequest, send func(a2a.Update) error) error {
-	return stream(ctx, s, "SendStreamingMessage", req, s.h.SendStreamingMessage, send)
+	open := func(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+		after, err := inboundOf(ctx).after()
+		if err != nil {
+			return nil, err
+		}
+		return s.h.SendStreamingMessage(a2a.WithCursor(ctx, after), req)
+	}
+	return stream(ctx, s, "SendStreamingMessage", req, open, send)
 }
 
 // SubscribeToTask streams what happens to a task.
 func (s *Server) SubscribeToTask(req *a2av1.SubscribeToTaskRequest, to grpc.ServerStreamingServer[a2av1.StreamResponse]) error {
-	return s.subscribe(to.Context(), req, func(u a2a.Update) error { return to.Send(u.Response) })
+	return s.paced(to, func(ctx context.Context, send sendFunc) error { return s.subscribe(ctx, req, packed(send)) })
 }
 
 func (s *Server) subscribe(ctx context.Context, req *a2av1.SubscribeToTaskRequest, send func(a2a.Update) error) error {

@@ -23,7 +23,9 @@ func (s *Server) Process(ctx context.Context, req *teamv1.ProcessRequest) (*team
 
 // ProcessStream is Process with the events as they happen.
 func (s *Server) ProcessStream(req *teamv1.ProcessStreamRequest, to grpc.ServerStreamingServer[teamv1.ProcessStreamResponse]) error {
-	return s.processStream(to.Context(), req, to.Send)
+	return s.paced(to, func(ctx context.Context, send sendFunc) error {
+		return s.processStream(ctx, req, func(p *teamv1.ProcessStreamResponse) error { return send(p.GetEvent().GetSeq(), p) })
+	})
 }
 
 func (s *Server) processStream(ctx context.Context, req *teamv1.ProcessStreamRequest, send func(*teamv1.ProcessStreamResponse) error) error {

@@ -68,10 +68,18 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 }
 
 // codec is the usual one, except that it leaves a frame as it came: an error
-// here would be answered by the transport, in its own words.
+// here would be answered by the transport, in its own words. And a frame goes
+// out as it is: it is one that many are sent.
 type codec struct{ encoding.CodecV2 }
 
 type frame struct{ data []byte }
+
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if f, ok := v.(*frame); ok {
+		return mem.BufferSlice{mem.SliceBuffer(f.data)}, nil
+	}
+	return c.CodecV2.Marshal(v)
+}
 
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if f, ok := v.(*frame); ok {

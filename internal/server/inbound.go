@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"errors"
+	"math"
 	"strconv"
 	"strings"
 
@@ -86,11 +88,11 @@ func number(name string, values []string) (int64, error) {
 	if len(values) == 0 || values[0] == "" {
 		return 0, nil
 	}
-	n, err := strconv.ParseInt(values[0], 10, 64)
-	if err != nil || n < 0 || len(values) > 1 {
+	n, err := strconv.ParseUint(values[0], 10, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) || len(values) > 1 {
 		return 0, wire.Invalid(name, "must be one decimal number")
 	}
-	return n, nil
+	return int64(min(n, math.MaxInt64)), nil //nolint:gosec // bounded
 }
 
 // list splits comma separated values, which may be spread over several headers.

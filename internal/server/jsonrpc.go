@@ -29,12 +29,12 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[str
 		s.callRPC(w, r, req, method, params)
 	case req.Method == "SendStreamingMessage":
 		in := &a2av1.SendMessageRequest{}
-		s.streamRPC(w, r, req, in, params, func(ctx context.Context, send func(int64, proto.Message) error) error {
+		s.streamRPC(w, r, req, in, params, func(ctx context.Context, send eventFunc) error {
 			return s.sendStreaming(ctx, in, updates(send))
 		})
 	case req.Method == "SubscribeToTask":
 		in := &a2av1.SubscribeToTaskRequest{}
-		s.streamRPC(w, r, req, in, params, func(ctx context.Context, send func(int64, proto.Message) error) error {
+		s.streamRPC(w, r, req, in, params, func(ctx context.Context, send eventFunc) error {
 			return s.subscribe(ctx, in, updates(send))
 		})
 	default:
@@ -66,14 +66,15 @@ func (s *Server) callRPC(w http.ResponseWriter, r *http.Request, req wire.RPCReq
 }
 
 func (s *Server) streamRPC(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, in proto.Message, params map[string]string,
-	run func(context.Context, func(int64, proto.Message) error) error,
+	run func(context.Context, eventFunc) error,
 ) {
 	if err := readParams(req, in, params); err != nil {
 		s.failRPC(w, req, wire.Status(err))
 		return
 	}
+	before, after := wire.RPCEnvelope(req.ID)
 	s.serveEvents(w, r, framing{
-		result:  func(m proto.Message) ([]byte, error) { return rpcResult(req, m) },
+		before: before, after: after,
 		failure: func(st *status.Status) ([]byte, error) { return wire.RPCFailure(req.ID, wire.RPCErrorOf(st)) },
 		refuse:  func(st *status.Status) { s.failRPC(w, req, st) },
 	}, run)

@@ -40,6 +40,9 @@ type Config struct {
 	DrainTime time.Duration
 	// HealthInterval is how often a watched health is looked at; 5 s.
 	HealthInterval time.Duration
+	// StallTime is how long the reader of a stream may take nothing before the
+	// stream is ended; 30 s.
+	StallTime time.Duration
 	// Log gets one line a call; nil logs nothing.
 	Log *zap.Logger
 }
@@ -67,6 +70,7 @@ type Server struct {
 	serving atomic.Bool
 	closing context.Context // ends, with cause ErrShutdown, for calls that can last
 	close   context.CancelCauseFunc
+	pacing  sync.WaitGroup // the goroutines of streams over gRPC
 }
 
 // New returns a server. The error names what is wrong with the keys.
@@ -79,6 +83,9 @@ func New(config Config) (*Server, error) {
 	}
 	if config.HealthInterval == 0 {
 		config.HealthInterval = 5 * time.Second
+	}
+	if config.StallTime == 0 {
+		config.StallTime = 30 * time.Second
 	}
 	if config.Log == nil {
 		config.Log = zap.NewNop()
@@ -115,8 +122,8 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 			}
 		})
 	}
-	start(l.GRPC, s.grpc.Serve)
-	start(l.HTTP, s.http.Serve)
+	start(l.GRPC, func(l net.Listener) error { return s.grpc.Serve(narrow{l}) })
+	start(l.HTTP, func(l net.Listener) error { return s.http.Serve(narrow{l}) })
 	s.serving.Store(true)
 	var err error
 	select {
@@ -178,6 +185,7 @@ func (s *Server) stop() {
 	stopping.Go(func() { s.stopHTTP(ctx) })
 	stopping.Go(func() { s.stopGRPC(ctx) })
 	stopping.Wait()
+	s.pacing.Wait()
 }
 
 func (s *Server) stopHTTP(ctx context.Context) {

@@ -2,8 +2,11 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc/status"
@@ -18,16 +21,19 @@ import (
 
 // framing is how a binding puts results and errors into events.
 type framing struct {
-	result  func(proto.Message) ([]byte, error)
-	failure func(*status.Status) ([]byte, error)
-	kind    string // of the event that carries an error
-	refuse  func(*status.Status)
+	before, after []byte // around the JSON of a result
+	failure       func(*status.Status) ([]byte, error)
+	kind          string // of the event that carries an error
+	refuse        func(*status.Status)
 }
+
+// eventFunc sends JSON under an id; 0 is none.
+type eventFunc func(id int64, data []byte) error
 
 // serveEvents answers with server-sent events. What fails before the first one
 // is refused as any other call is.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, f framing,
-	run func(ctx context.Context, send func(int64, proto.Message) error) error,
+	run func(ctx context.Context, send eventFunc) error,
 ) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -37,24 +43,31 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, f framing,
 			events.Close()
 		}
 	}()
-	err := run(ctx, func(id int64, m proto.Message) error {
-		data, err := f.result(m)
-		if err != nil {
-			return err
-		}
+	err := run(ctx, func(id int64, data []byte) error {
 		if events == nil {
-			events = wire.NewEventWriter(w, cancel)
+			events = wire.NewEventWriter(w, s.config.StallTime, cancel)
 		}
-		return events.Event(id, "", data)
+		return unread(events.Event(id, "", f.before, data, f.after))
 	})
 	switch {
 	case err == nil && events == nil:
-		events = wire.NewEventWriter(w, cancel)
+		events = wire.NewEventWriter(w, s.config.StallTime, cancel)
 	case err != nil && events == nil:
 		f.refuse(wire.Status(err))
 	case err != nil:
 		s.failEvent(events, f, wire.Status(err))
 	}
+}
+
+// unread is why an event could not be written: its reader stopped, or is gone.
+func unread(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return slowReader().Because(err)
+	}
+	return fmt.Errorf("%w: %w", context.Canceled, err)
 }
 
 // failEvent ends a stream that has begun with its error; the reader may be gone.
@@ -71,7 +84,6 @@ func (s *Server) failEvent(events *wire.EventWriter, f framing, st *status.Statu
 // restFraming sends bare messages, and an error as an event of its own kind.
 func (s *Server) restFraming(w http.ResponseWriter, r *http.Request) framing {
 	return framing{
-		result:  wire.Marshal,
 		failure: func(st *status.Status) ([]byte, error) { return wire.RESTError(st, wire.HTTPStatus(st)) },
 		kind:    "error",
 		refuse:  func(st *status.Status) { s.fail(w, r, st) },
@@ -84,7 +96,7 @@ func (s *Server) serveSendStreaming(w http.ResponseWriter, r *http.Request, para
 		return
 	}
 	setTenant(req, params)
-	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, send func(int64, proto.Message) error) error {
+	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, send eventFunc) error {
 		return s.sendStreaming(ctx, req, updates(send))
 	})
 }
@@ -96,7 +108,7 @@ func (s *Server) serveSubscribe(w http.ResponseWriter, r *http.Request, params m
 	}
 	setTenant(req, params)
 	req.Id = params["id"]
-	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, send func(int64, proto.Message) error) error {
+	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, send eventFunc) error {
 		return s.subscribe(ctx, req, updates(send))
 	})
 }
@@ -110,15 +122,26 @@ func (s *Server) serveProcessStream(w http.ResponseWriter, r *http.Request, para
 		req.Request = &teamv1.ProcessRequest{}
 	}
 	req.Request.AgentId = params["agent_id"]
-	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, send func(int64, proto.Message) error) error {
+	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, send eventFunc) error {
 		return s.processStream(ctx, req, func(p *teamv1.ProcessStreamResponse) error {
-			return send(p.GetEvent().GetSeq(), p)
+			data, err := wire.Marshal(p)
+			if err != nil {
+				return err
+			}
+			return send(p.GetEvent().GetSeq(), data)
 		})
 	})
 }
 
-func updates(send func(int64, proto.Message) error) func(a2a.Update) error {
-	return func(u a2a.Update) error { return send(u.Seq, u.Response) }
+// updates sends what a reader is told, with the JSON that all readers share.
+func updates(send eventFunc) func(a2a.Update) error {
+	return func(u a2a.Update) error {
+		data, err := u.Encoded(a2a.FormJSON, wire.Marshal)
+		if err != nil {
+			return err
+		}
+		return send(u.Seq, data)
+	}
 }
 
 // decode reads the body into req, where there is one, and answers what is wrong

@@ -103,6 +103,12 @@ func RPCResult(id, result json.RawMessage) ([]byte, error) {
 	return json.Marshal(RPCResponse{JSONRPC: "2.0", ID: id, Result: result})
 }
 
+// RPCEnvelope is what stands before and after a result that is rendered already.
+// id is the request's, as ParseRPC read it.
+func RPCEnvelope(id json.RawMessage) (before, after []byte) {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":`, id), []byte("}")
+}
+
 // RPCFailure renders a response with an error.
 func RPCFailure(id json.RawMessage, e *RPCError) ([]byte, error) {
 	return json.Marshal(RPCResponse{JSONRPC: "2.0", ID: id, Error: e})

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -18,8 +20,8 @@ const (
 	// MaxEvent is the size of one event that is read, in bytes.
 	MaxEvent = 16 << 20
 
-	writeTime = 10 * time.Second // for one event, so that a reader that stopped is let go
-	keepAlive = 15 * time.Second // between comments on a silent stream
+	keepAlive = 15 * time.Second // of silence, before a comment
+	piece     = 64 << 10         // bytes that a reader has to take in time
 )
 
 // EventWriter writes server-sent events: each one flushed, with a time limit,
@@ -28,84 +30,123 @@ const (
 type EventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	limit   time.Duration
+	broken  func(error)
 
-	mu   sync.Mutex // guards the writing and err
-	err  error
-	stop chan struct{}
-	done chan struct{}
+	mu     sync.Mutex // guards the writing and what follows
+	err    error
+	closed bool
+	beat   *time.Timer
+	head   []byte // of the event that is written
 }
 
-// NewEventWriter sends the headers of a stream of events, status 200. broken is
-// called when the reader is found gone while no event is being written.
-func NewEventWriter(w http.ResponseWriter, broken func(error)) *EventWriter {
+// NewEventWriter sends the headers of a stream of events, status 200. A reader
+// that takes nothing for as long as limit is given up. broken is called when it
+// is found gone while no event is being written.
+func NewEventWriter(w http.ResponseWriter, limit time.Duration, broken func(error)) *EventWriter {
 	h := w.Header()
 	h.Set("Content-Type", TypeSSE)
 	h.Set("Cache-Control", "no-cache, no-store")
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	e := &EventWriter{w: w, control: http.NewResponseController(w), stop: make(chan struct{}), done: make(chan struct{})}
-	go e.beat(broken)
+	e := &EventWriter{w: w, control: http.NewResponseController(w), limit: limit, broken: broken}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.beat = time.AfterFunc(keepAlive, e.comment)
 	return e
 }
 
-// Event writes one event. id 0 writes none; kind may be empty; data is one line
-// of JSON.
-func (e *EventWriter) Event(id int64, kind string, data []byte) error {
-	m := &sse.Message{}
-	if id != 0 {
-		m.ID = sse.ID(strconv.FormatInt(id, 10))
+// Event writes one event. id 0 writes none; kind may be empty; the parts of data
+// together are one line of JSON.
+func (e *EventWriter) Event(id int64, kind string, data ...[]byte) error {
+	if bytes.ContainsAny([]byte(kind), "\r\n") {
+		return errors.New("naming an event: the name has several lines")
 	}
-	if kind != "" {
-		t, err := sse.NewType(kind)
-		if err != nil {
-			return fmt.Errorf("naming an event: %w", err)
+	for _, d := range data {
+		if bytes.IndexByte(d, '\n') >= 0 || bytes.IndexByte(d, '\r') >= 0 {
+			data = lines(data)
+			break
 		}
-		m.Type = t
 	}
-	m.AppendData(string(data))
-	return e.write(m)
-}
-
-// Close ends the keep-alive and gives the connection back its time.
-func (e *EventWriter) Close() {
-	close(e.stop)
-	<-e.done
-	_ = e.control.SetWriteDeadline(time.Time{}) // not every connection has one
-}
-
-func (e *EventWriter) write(m *sse.Message) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.err != nil {
-		return e.err
+	e.head = e.head[:0]
+	if id != 0 {
+		e.head = append(strconv.AppendInt(append(e.head, "id: "...), id, 10), '\n')
 	}
-	_ = e.control.SetWriteDeadline(time.Now().Add(writeTime)) // not every connection has one
-	_, err := m.WriteTo(e.w)
-	if err == nil {
-		err = e.control.Flush()
+	if kind != "" {
+		e.head = append(append(append(e.head, "event: "...), kind...), '\n')
 	}
-	if err != nil {
-		e.err = fmt.Errorf("writing an event: %w", err)
+	e.head = append(e.head, "data: "...)
+	e.extend()
+	e.put(e.head)
+	for _, d := range data {
+		e.put(d)
 	}
-	return e.err
+	e.put([]byte("\n\n"))
+	return e.flush()
 }
 
-func (e *EventWriter) beat(broken func(error)) {
-	defer close(e.done)
-	tick := time.NewTicker(keepAlive)
-	defer tick.Stop()
-	for {
-		select {
-		case <-e.stop:
-			return
-		case <-tick.C:
+// lines makes several lines of data of what would otherwise end the event.
+func lines(data [][]byte) [][]byte {
+	text := bytes.Join(data, nil)
+	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
+	text = bytes.ReplaceAll(text, []byte("\r"), []byte("\n"))
+	return [][]byte{bytes.ReplaceAll(text, []byte("\n"), []byte("\ndata: "))}
+}
+
+// Close ends the keep-alive. What is still to be sent has the time of one event.
+func (e *EventWriter) Close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	e.beat.Stop()
+	if e.err == nil {
+		e.extend()
+	}
+}
+
+// extend gives the reader its time again.
+func (e *EventWriter) extend() {
+	_ = e.control.SetWriteDeadline(time.Now().Add(e.limit)) // not every connection has one
+}
+
+// put writes bytes, a piece at a time: who takes one of them in time has not
+// stalled. The caller holds mu.
+func (e *EventWriter) put(b []byte) {
+	for len(b) > 0 && e.err == nil {
+		n := min(len(b), piece)
+		if n == piece {
+			e.extend()
 		}
-		m := &sse.Message{}
-		m.AppendComment("keep-alive")
-		if err := e.write(m); err != nil {
-			broken(err)
-			return
-		}
+		_, e.err = e.w.Write(b[:n])
+		b = b[n:]
+	}
+}
+
+// flush sends what was written. The caller holds mu.
+func (e *EventWriter) flush() error {
+	if e.err == nil {
+		e.err = e.control.Flush()
+	}
+	if e.err != nil {
+		return fmt.Errorf("writing an event: %w", e.err)
+	}
+	e.beat.Reset(keepAlive)
+	return nil
+}
+
+// comment shows that a silent stream is alive, and finds out whether its reader is.
+func (e *EventWriter) comment() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed || e.err != nil {
+		return
+	}
+	e.extend()
+	e.put([]byte(": keep-alive\n\n"))
+	if err := e.flush(); err != nil {
+		e.broken(err)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 func TestA_20_Events(t *testing.T) {
 	w := httptest.NewRecorder()
-	e := NewEventWriter(w, func(error) {})
+	e := NewEventWriter(w, time.Minute, func(error) {})
 	for i, data := range []string{`{"a":1}`, `{"text":"x\n\nevent: forged"}`} {
 		if err := e.Event(int64(i+1), "", []byte(data)); err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func TestA_20_Events(t *testing.T) {
 func TestA_20_KeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := httptest.NewRecorder()
-		e := NewEventWriter(w, func(error) {})
+		e := NewEventWriter(w, time.Minute, func(error) {})
 		time.Sleep(31 * time.Second)
 		e.Close()
 		if n := strings.Count(w.Body.String(), ": keep-alive\n\n"); n != 2 {
@@ -58,7 +58,7 @@ func TestA_20_KeepAlive(t *testing.T) {
 func TestA_20_ReaderThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := make(chan error, 1)
-		e := NewEventWriter(brokenWriter{httptest.NewRecorder()}, func(err error) { gone <- err })
+		e := NewEventWriter(brokenWriter{httptest.NewRecorder()}, time.Minute, func(err error) { gone <- err })
 		if err := <-gone; err == nil {
 			t.Error("no error")
 		}

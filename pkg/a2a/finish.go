@@ -16,6 +16,9 @@ func (d *drive) finish(ctx context.Context, err error) error {
 	if jerr := d.tooLate(ctx); jerr != nil {
 		return jerr
 	}
+	if d.canceled { // it may have come with the end
+		d.reply, err = nil, canceledBy(err)
+	}
 	e := d.ended(err)
 	ev := d.event("", &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: e}})
 	if jerr := d.claim.Journal.Append(ctx, ev); jerr != nil {
@@ -50,18 +53,24 @@ func (d *drive) ended(err error) *teamv1.Ended {
 		err = agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse, "agent %q ended without an answer", d.accepted.GetAgent())
 	}
 	if err != nil {
-		e := agent.AsError(err)
-		d.Log.Info("run failed", zap.String("task", d.claim.Root), zap.Error(err))
-		outcome := teamv1.Outcome_OUTCOME_FAILED
-		switch {
-		case errors.Is(err, agent.ErrCanceled):
-			outcome = teamv1.Outcome_OUTCOME_CANCELED
-		case e.Reason == agent.ReasonTimeout:
-			outcome = teamv1.Outcome_OUTCOME_TIMED_OUT
-		}
-		return &teamv1.Ended{Outcome: outcome, Error: e.Proto(), Spent: d.spent()}
+		return d.failed(err)
 	}
 	return d.succeeded()
+}
+
+// failed is the end of a run without a reply.
+func (d *drive) failed(err error) *teamv1.Ended {
+	d.Log.Info("run failed", zap.String("task", d.claim.Root), zap.Error(err))
+	e := agent.AsError(err)
+	end := &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_FAILED, Error: e.Proto(), Spent: agent.AddSpent(d.spent(), e.Spent), Receipt: e.Receipt}
+	switch {
+	case errors.Is(err, agent.ErrCanceled):
+		end.Outcome = teamv1.Outcome_OUTCOME_CANCELED
+		end.Receipt = d.receipt("", end)
+	case e.Reason == agent.ReasonTimeout:
+		end.Outcome = teamv1.Outcome_OUTCOME_TIMED_OUT
+	}
+	return end
 }
 
 // succeeded is the end of a run whose agent replied.
@@ -85,11 +94,18 @@ func (d *drive) succeeded() *teamv1.Ended {
 	return e
 }
 
-// spent adds up the leaves of a run that did not get to its own sum.
+// spent adds up the leaves of a run that did not get to its own sum: the steps
+// that have none of their own.
 func (d *drive) spent() *teamv1.Spent {
+	deciders := map[string]bool{}
+	for _, ev := range d.recorded {
+		if ev.GetDecided() != nil {
+			deciders[ev.GetScope()] = true
+		}
+	}
 	sum := &teamv1.Spent{}
 	for _, ev := range d.recorded {
-		if e := ev.GetEnded(); e.GetTurn() != nil || e.GetTool() != nil {
+		if e := ev.GetEnded(); e != nil && !deciders[ev.GetScope()] {
 			sum = agent.AddSpent(sum, e.GetSpent())
 		}
 	}

@@ -119,10 +119,13 @@ func (d *drive) hand(ctx context.Context, in *teamv1.Inbound) {
 		return
 	}
 	d.markSeen(in.GetN())
-	if err := d.claim.Journal.Append(context.WithoutCancel(ctx), d.inboundEvent(in, nil)); err != nil {
+	d.run.Fence(in.GetScope()) // nothing begins any more once the cancel is on record
+	ev := d.inboundEvent(in, nil)
+	if err := d.claim.Journal.Append(context.WithoutCancel(ctx), ev); err != nil {
 		_ = d.journalError(err) // the agent's next event meets the same error
 		return
 	}
+	d.markCanceled(ev)
 	if in.GetScope() == "" {
 		d.cancel(agent.ErrCanceled)
 		return

@@ -5,22 +5,17 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// pageEvents is how many events a reader takes at once.
-const pageEvents = 256
-
-// Update is one thing a reader of a task is told.
-type Update struct {
-	// Seq is the cursor behind it; 0 where more of the same event follows.
-	Seq int64
-	// Response is a Task first, then what happens. Read only.
-	Response *a2av1.StreamResponse
-}
+const (
+	pageEvents = 256 // that are read at once
+	feedPage   = 64  // that a feed reads at once
+)
 
 // reader tails a journal by its cursor.
 type reader struct {
@@ -65,14 +60,25 @@ func (r *reader) events(ctx context.Context) iter.Seq2[item, error] {
 			if more {
 				continue
 			}
-			select {
-			case <-r.wake:
-			case <-ctx.Done():
-				yield(item{}, context.Cause(ctx))
+			if err := r.wait(ctx); err != nil {
+				yield(item{}, err)
 				return
 			}
 		}
 	}
+}
+
+// wait returns when there may be more on record.
+func (r *reader) wait(ctx context.Context) error {
+	poll := time.NewTimer(r.h.c.Streams.Poll)
+	defer poll.Stop()
+	select {
+	case <-r.wake:
+	case <-poll.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // fold reads what is on record of a root and folds it for a scope.
@@ -109,13 +115,14 @@ func (p *progress) take(ev item) bool {
 }
 
 func (p *progress) note(ev *teamv1.Event) {
-	if p.inbound == 0 {
-		return
-	}
-	switch p.inbound {
-	case ev.GetAnswered().GetInbound(), ev.GetReceived().GetInbound(), ev.GetCommanded().GetInbound():
+	if p.inbound != 0 && p.inbound == consumed(ev) {
 		p.inbound = 0
 	}
+}
+
+// consumed returns the inbox row that an event puts on record, 0 without one.
+func consumed(ev *teamv1.Event) int64 {
+	return max(ev.GetAnswered().GetInbound(), ev.GetReceived().GetInbound(), ev.GetCommanded().GetInbound())
 }
 
 func interrupted(s a2av1.TaskState) bool {
@@ -152,24 +159,37 @@ func waitError(id string, err error) error {
 	return err
 }
 
+type cursorKey struct{}
+
+// WithCursor returns a context of a SendStreamingMessage that repeats one whose
+// stream broke behind a sequence.
+func WithCursor(ctx context.Context, after int64) context.Context {
+	return context.WithValue(ctx, cursorKey{}, after)
+}
+
+func cursorOf(ctx context.Context) int64 {
+	after, _ := ctx.Value(cursorKey{}).(int64)
+	return after
+}
+
 // SendStreamingMessage is SendMessage with what happens as it happens: first the
 // task, then its updates until it has ended or asks for input; or one message.
-// An error that comes before anything was told is the second result.
+// A repeated send with a cursor (WithCursor) goes on behind that, as far as
+// there is more. An error that comes before anything was told is the second
+// result: besides those of SendMessage INSUFFICIENT_RESOURCES when too many
+// streams are open. The sequence is read once, before ctx ends.
 func (h *Handler) SendStreamingMessage(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[Update, error], error) {
-	s, err := h.accept(ctx, req)
+	who, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	root, scope := agent.SplitTask(s.key.ID)
-	t := &tail{
-		h: h, key: Key{s.key.Owner, root}, progress: progress{fold: NewFold(root, scope), inbound: s.inbound},
-		details: h.details(ctx), history: historyOf(req.GetConfiguration()),
+	t := &tail{h: h, history: historyOf(req.GetConfiguration())}
+	if err := t.sit(who.Owner()); err != nil {
+		return nil, err
 	}
-	if s.inbound != 0 {
-		t.snapshot, err = h.fold(ctx, t.key, scope)
-		if err != nil {
-			return nil, err
-		}
+	if err := t.send(ctx, req); err != nil {
+		t.leave()
+		return nil, err
 	}
 	return t.updates(ctx), nil
 }
@@ -181,107 +201,27 @@ func (h *Handler) details(ctx context.Context) bool {
 
 // SubscribeToTask shows a task and then its updates until it ends or begins to
 // ask for input. With after, the sequence that the caller has seen, it begins
-// behind that instead of with the task. Errors: TASK_NOT_FOUND,
-// UNSUPPORTED_OPERATION for a task that has ended.
+// behind that instead of with the task, if all that followed is still there.
+// Errors: TASK_NOT_FOUND, UNSUPPORTED_OPERATION for a task that has ended and
+// been told to its end, INSUFFICIENT_RESOURCES when too many streams are open.
+// The sequence is read once, before ctx ends.
 func (h *Handler) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTaskRequest, after int64) (iter.Seq2[Update, error], error) {
-	f, err := h.owned(ctx, req.GetTenant(), req.GetId())
+	var c checker
+	c.task(req.GetTenant(), req.GetId())
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	who, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if f.Terminal() && (after <= 0 || after >= f.seq) {
-		return nil, UnsupportedOperation("task %q has ended; get it instead", req.GetId())
+	t := &tail{h: h}
+	if err := t.sit(who.Owner()); err != nil {
+		return nil, err
 	}
-	who, _ := CallerOf(ctx)
-	t := &tail{
-		h: h, key: Key{who.Owner(), f.root}, progress: progress{fold: NewFold(f.root, f.scope)}, details: h.details(ctx), after: after,
-	}
-	if after <= 0 || after > f.seq {
-		t.after, t.snapshot = 0, f
+	if err := t.subscribe(ctx, Key{who.Owner(), req.GetId()}, req.GetTenant(), after); err != nil {
+		t.leave()
+		return nil, err
 	}
 	return t.updates(ctx), nil
-}
-
-// tail is a reader of one task.
-type tail struct {
-	progress
-	h        *Handler
-	key      Key  // of the root
-	details  bool // every step is told
-	history  *int32
-	snapshot *Fold // told first, as it was
-	after    int64 // or: seen before
-	told     bool  // the task was told
-	asks     bool  // it has begun to ask for input
-}
-
-// updates yields the task and what happens to it.
-func (t *tail) updates(ctx context.Context) iter.Seq2[Update, error] {
-	return func(yield func(Update, error) bool) {
-		r := t.h.read(t.key, 0)
-		defer r.stop()
-		var from int64
-		switch {
-		case t.snapshot != nil:
-			from = t.snapshot.last()
-			if !yield(t.first(t.snapshot), nil) {
-				return
-			}
-			t.told = true
-		case t.after > 0:
-			from, t.told = t.after, true
-		}
-		for ev, err := range r.events(ctx) {
-			if err != nil {
-				yield(Update{}, err)
-				return
-			}
-			if !t.next(ev, from, yield) {
-				return
-			}
-		}
-	}
-}
-
-// next tells what an event is to the task; false ends the stream.
-func (t *tail) next(ev item, from int64, yield func(Update, error) bool) bool {
-	t.note(ev.Event)
-	before := t.fold.State()
-	responses := t.fold.Project(ev.Event, t.details)
-	switch {
-	case ev.GetSeq() <= from:
-		return true
-	case !t.told:
-		if t.fold.ended.GetDirect() && !t.fold.Visible() {
-			yield(Update{Seq: ev.GetSeq(), Response: &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Message{Message: t.fold.direct()}}}, nil)
-			return false
-		}
-		if !t.fold.Visible() {
-			return true
-		}
-		t.told = true
-		return yield(t.first(t.fold), nil) && !t.over(ev, before)
-	}
-	for i, resp := range responses {
-		u := Update{Response: resp}
-		if i == len(responses)-1 {
-			u.Seq = ev.GetSeq()
-		}
-		if !yield(u, nil) {
-			return false
-		}
-	}
-	return !t.over(ev, before)
-}
-
-// over reports whether the stream ends: with the task, or when the task begins
-// to ask for input. It stays open while authentication is waited for.
-func (t *tail) over(ev item, before a2av1.TaskState) bool {
-	now := t.fold.State()
-	t.asks = now == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED && (t.asks || now != before)
-	return t.fold.Terminal() || ev.current && t.inbound == 0 && t.asks
-}
-
-// first is the task as the first thing a reader is told.
-func (t *tail) first(f *Fold) Update {
-	return Update{Seq: f.last(), Response: &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: shown(f.task(t.details), t.history)}}}
 }

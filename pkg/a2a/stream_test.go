@@ -255,7 +255,7 @@ func TestSubscribe(t *testing.T) {
 	})
 	t.Run("A-08 a hundred readers are told the same, and one that does not read holds up nobody", func(t *testing.T) {
 		begin := make(chan struct{})
-		r := start(t, chatter("chatter", 200, begin))
+		r := startWith(t, a2a.Config{Streams: a2a.Streams{PerTask: 200}}, chatter("chatter", 200, begin))
 		id := r.send(t, ann(t), atOnce(message("chatter", "x"))).GetId()
 		r.until(t, id, working)
 		next, stop := iter.Pull2(r.subscribe(t, id, 0)) // never reads on

@@ -83,7 +83,9 @@ type ToolSpec struct {
 type Tool interface {
 	// Spec describes the tool.
 	Spec() ToolSpec
-	// Call runs it. key is the same when a call is repeated after a crash.
+	// Call runs it. key is the same when a call is repeated after a crash. It
+	// should end with ctx; when it does not, it is left behind and its late result
+	// is dropped.
 	// An error goes back to the model as the tool's result: an *Error with its
 	// message, any other without its text.
 	Call(ctx context.Context, arguments json.RawMessage, key string) (*teamv1.ToolResult, error)

@@ -32,6 +32,7 @@ type Run struct {
 	listeners map[string]*Listener               // by scope; guarded by mu
 	cancels   map[string]context.CancelCauseFunc // by scope of a running step; guarded by mu
 	canceled  map[string]bool                    // scopes whose cancel was asked for; guarded by mu
+	fenced    map[string]bool                    // scopes in which nothing may begin; guarded by mu
 }
 
 // Limits that an Expired event names.

@@ -80,7 +80,10 @@ type A2A struct {
 	link *link // to the interface in use; guarded by mu
 }
 
-var _ agent.Agent = (*A2A)(nil)
+var (
+	_ agent.Agent  = (*A2A)(nil)
+	_ agent.Reaper = (*A2A)(nil)
+)
 
 // NewA2A returns the agent. It reads the card at the first call.
 func NewA2A(cfg A2AConfig) (*A2A, error) {
@@ -149,12 +152,17 @@ func (a *A2A) HealthCheck(ctx context.Context) (*teamv1.Health, error) {
 	return agent.Healthy(), nil
 }
 
-// Process implements agent.Agent. Details of an error CANCELED: remote_task_id,
-// and confirmed, "true" when the peer has ended the task.
+// Process implements agent.Agent. A cancel goes on to the peer; the Receipt of the
+// error CANCELED says which task that was and whether the peer has ended it.
 func (a *A2A) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
 		x := newExchange(a, newCall(ctx, req, yield))
-		x.finish(x.work())
+		err := x.work()
+		if x.over(err) { // the end came between two looks at the context
+			x.nothing = x.nothing || err != nil && agent.AsError(err).Fresh
+			err = x.ended(nil)
+		}
+		x.finish(err)
 	}
 }
 

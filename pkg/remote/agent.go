@@ -82,7 +82,10 @@ type Agent struct {
 	info   *cache[*teamv1.AgentInfo]
 }
 
-var _ agent.Agent = (*Agent)(nil)
+var (
+	_ agent.Agent  = (*Agent)(nil)
+	_ agent.Reaper = (*Agent)(nil)
+)
 
 // New returns the agent. It connects at the first call.
 func New(cfg Config) (*Agent, error) {
@@ -155,12 +158,16 @@ func (a *Agent) HealthCheck(ctx context.Context) (*teamv1.Health, error) {
 	}, nil
 }
 
-// Process implements agent.Agent. Details of an error CANCELED: remote_task_id,
-// and confirmed, "true" when the peer has ended the task.
+// Process implements agent.Agent. A cancel goes on to the peer; the Receipt of the
+// error CANCELED says which task that was and whether the peer has ended it.
 func (a *Agent) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
 		p := newProcess(a, newCall(ctx, req, yield))
-		p.finish(p.work())
+		err := p.work()
+		if p.over(err) { // the end came between two looks at the context
+			err = p.ended(nil)
+		}
+		p.finish(err)
 	}
 }
 

@@ -23,11 +23,25 @@ type call struct {
 	key   string
 	past  past
 	yield func(*teamv1.Event, error) bool
+
+	state   a2av1.TaskState // of the peer's task, as it was last heard of
+	sent    bool            // the peer may have got the message from this call
+	replied bool            // the call has its reply
+	settled bool            // what the end of ctx means for the peer was done
+	late    bool            // the call ended for a limit: the peer is told once
 }
 
 func newCall(ctx context.Context, req *teamv1.ProcessRequest, yield func(*teamv1.Event, error) bool) *call {
 	run := agent.From(ctx)
-	return &call{ctx: ctx, req: req, run: run, key: keyOf(req, run), past: readPast(req), yield: yield}
+	c := &call{ctx: ctx, req: req, run: run, key: keyOf(req, run), past: readPast(req), yield: yield}
+	switch {
+	case c.past.bound == nil:
+	case c.past.waits():
+		c.state = a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
+	default:
+		c.state = a2av1.TaskState_TASK_STATE_WORKING
+	}
+	return c
 }
 
 // keyOf is what makes the call unique at the peer.
@@ -54,6 +68,7 @@ func (c *call) emit(e *teamv1.Event) error {
 }
 
 func (c *call) reply(r *teamv1.Reply) error {
+	c.replied = true
 	return c.emit(&teamv1.Event{Kind: &teamv1.Event_Reply{Reply: r}})
 }
 
@@ -80,9 +95,6 @@ func (c *call) finish(err error) {
 		c.yield(nil, err)
 	}
 }
-
-// canceled reports whether the caller wants the work ended, at the peer too.
-func (c *call) canceled() bool { return errors.Is(context.Cause(c.ctx), agent.ErrCanceled) }
 
 // answerKey is the key of the message that answers a question: the same when it
 // is sent again.
@@ -165,6 +177,11 @@ func (p *past) fold(e *teamv1.Event) {
 		p.newest = k.Answered
 		p.answered[k.Answered.GetQuestion()] = k.Answered
 	}
+}
+
+// waits reports whether the newest question has no answer.
+func (p *past) waits() bool {
+	return len(p.asked) > 0 && p.answered[p.asked[len(p.asked)-1].GetQuestion()] == nil
 }
 
 // wasAsked reports whether a question, by our id, is on record.

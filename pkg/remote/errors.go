@@ -95,17 +95,13 @@ func senseless(id, what string, err error) error {
 // reasonInvalidResponse is A2A's word for an answer that follows no rule.
 const reasonInvalidResponse = "INVALID_AGENT_RESPONSE"
 
-// canceled is how a call ends that was cancelled: its details say which task of
-// the peer was to end, and whether the peer confirmed in time.
-func canceled(id, task string, confirmed bool) error {
+// canceled is how a call ends that was canceled.
+func canceled(id string, confirmed bool) *agent.Error {
 	e := &agent.Error{Reason: agent.ReasonCanceled, Code: agent.CodeAborted, Err: agent.ErrCanceled, Fresh: confirmed, Message: "canceled"}
 	if !confirmed {
 		e.Message = "canceled; agent " + strconv.Quote(id) + " has not confirmed it"
 	}
-	if task == "" {
-		return e
-	}
-	return e.With("remote_task_id", task).With("confirmed", strconv.FormatBool(confirmed))
+	return e
 }
 
 // clip bounds a peer's text and drops what could deceive a terminal.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 
-	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -29,6 +28,7 @@ type exchange struct {
 	bound    *teamv1.Bound // nil until the peer's task is known
 	resumed  bool          // the task was known before this call: its text comes again
 	answered bool          // this call has sent an answer, nothing has come back yet
+	nothing  bool          // the peer has answered that it has no task
 	output   artifacts
 }
 
@@ -49,9 +49,6 @@ func (x *exchange) work() error {
 		return x.interrupted(err)
 	}
 	err = x.begin()
-	if err != nil && codeOf(err) != codes.OK && x.ctx.Err() != nil {
-		return context.Cause(x.ctx)
-	}
 	if isLost(err) && x.bound != nil {
 		return lost(x.agent.cfg.ID, err)
 	}
@@ -151,6 +148,10 @@ func (x *exchange) converse(req *a2av1.SendMessageRequest) error {
 			return x.link.transport.stream(x.calling(ctx), req)
 		}
 	}
+	if x.ctx.Err() != nil {
+		return x.ended(nil)
+	}
+	x.sent = true
 	src := read(x.ctx, open)
 	defer src.close()
 	return x.follow(src)
@@ -265,71 +266,6 @@ func (x *exchange) interrupted(err error) error {
 		return x.ended(nil)
 	}
 	return err
-}
-
-// ended ends the call with its context: a cancel goes on to the peer.
-func (x *exchange) ended(src *updates) error {
-	if !x.canceled() {
-		return context.Cause(x.ctx)
-	}
-	ctx, stop := context.WithTimeout(context.WithoutCancel(x.ctx), x.agent.cfg.CancelWait)
-	defer stop()
-	id := x.agent.cfg.ID
-	if x.bound == nil && src == nil {
-		return canceled(id, "", true) // nothing was sent
-	}
-	if x.bound == nil && !x.await(ctx, src) {
-		return canceled(id, "", ctx.Err() == nil) // answered without a task, or refused
-	}
-	return canceled(id, x.bound.GetTaskId(), x.cancelPeer(ctx))
-}
-
-// await reads until the task is known that is to be cancelled.
-func (x *exchange) await(ctx context.Context, src *updates) bool {
-	r, err := src.next(ctx, 0)
-	if err != nil {
-		return false
-	}
-	id, contextID := taskOf(r)
-	if id == "" {
-		return false
-	}
-	x.bound = &teamv1.Bound{Peer: x.peer(), TaskId: id, ContextId: contextID}
-	return true
-}
-
-// cancelPeer ends the peer's task and reports whether that was seen.
-func (x *exchange) cancelPeer(ctx context.Context) bool {
-	if x.link == nil {
-		var err error
-		if x.link, err = x.agent.connect(ctx); err != nil {
-			return false
-		}
-	}
-	req := &a2av1.CancelTaskRequest{Tenant: x.link.tenant, Id: x.bound.GetTaskId()}
-	accepted := false
-	for every := x.agent.cfg.PollEvery; ; every = min(2*every, x.agent.cfg.PollMost) {
-		ask := x.look
-		if !accepted {
-			ask = func(ctx context.Context) (*a2av1.Task, error) { return x.link.transport.cancel(x.calling(ctx), req) }
-		}
-		t, err := ask(ctx)
-		switch code := codeOf(err); {
-		case terminal(t.GetStatus().GetState()), code == codes.NotFound:
-			return true
-		case code == codes.Unimplemented, code == codes.PermissionDenied, code == codes.Unauthenticated:
-			x.agent.cfg.Log.Warn("remote agent does not cancel", zap.String("agent", x.agent.cfg.ID), zap.Error(err))
-			return false
-		case code == codes.FailedPrecondition && !accepted: // it may have ended before
-			accepted = true
-			continue
-		case err == nil:
-			accepted = true
-		}
-		if agent.Sleep(ctx, every) != nil {
-			return false
-		}
-	}
 }
 
 func (x *exchange) peer() string { return x.agent.peer.card.String() }

@@ -168,6 +168,7 @@ func (p *process) park(w *teamv1.Waiting) (done bool, err error) {
 		}
 		open = open || known
 	}
+	p.state = a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
 	if !open {
 		return false, senseless(p.agent.cfg.ID, "waits for an answer and shows no question", nil)
 	}
@@ -262,6 +263,6 @@ func (p *process) unsuccessful(e *teamv1.Ended) error {
 		default:
 		}
 	}
-	err.Message, err.Fresh = clip(err.Message), true
+	err.Message, err.Fresh, err.Spent = clip(err.Message), true, e.GetSpent()
 	return err
 }

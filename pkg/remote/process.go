@@ -58,6 +58,9 @@ func (p *process) work() error {
 		return err
 	}
 	for {
+		if p.ctx.Err() != nil {
+			return p.ended(nil)
+		}
 		err := p.attend()
 		switch {
 		case errors.Is(err, errIdle):
@@ -77,9 +80,6 @@ func (p *process) work() error {
 
 // failed makes a peer's error one for our caller.
 func (p *process) failed(err error) error {
-	if err != nil && codeOf(err) != codes.OK && p.ctx.Err() != nil {
-		return context.Cause(p.ctx)
-	}
 	if isLost(err) && p.bound != nil {
 		return lost(p.agent.cfg.ID, err)
 	}
@@ -109,7 +109,7 @@ func (p *process) deliver() error {
 	defer src.close()
 	_, err := src.next(p.ctx, p.agent.cfg.Idle)
 	if p.ctx.Err() != nil {
-		return p.ended(src)
+		return p.ended(streamedID(src))
 	}
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -130,6 +130,7 @@ func (p *process) open() *events {
 		req = p.answer(p.newest)
 	}
 	depth, after := req.GetDepth(), p.cursor
+	p.sent = true
 	return read(p.ctx, received(func(ctx context.Context) (grpc.ServerStreamingClient[teamv1.ProcessStreamResponse], error) {
 		return p.agent.client.ProcessStream(p.agent.outgoing(ctx, depth), &teamv1.ProcessStreamRequest{Request: req, After: after})
 	}))
@@ -174,7 +175,7 @@ func (p *process) follow(src *events) error {
 		resp, err := src.next(p.ctx, p.agent.cfg.Idle)
 		switch {
 		case p.ctx.Err() != nil:
-			return p.ended(src)
+			return p.ended(streamedID(src))
 		case errors.Is(err, io.EOF):
 			return broken(p.agent.cfg.ID)
 		case err != nil:
@@ -192,6 +193,7 @@ func (p *process) follow(src *events) error {
 func (p *process) meet(task string) (ours bool, err error) {
 	first := !p.met
 	p.met = true
+	p.state = a2av1.TaskState_TASK_STATE_WORKING
 	switch {
 	case p.bound == nil && task == "":
 		return false, senseless(p.agent.cfg.ID, "names no task", nil)
@@ -223,54 +225,6 @@ func (p *process) peer() string {
 		return p.agent.cfg.Address
 	}
 	return p.agent.cfg.ID
-}
-
-// ended ends the call with its context: a cancel goes on to the peer.
-func (p *process) ended(src *events) error {
-	if !p.canceled() {
-		return context.Cause(p.ctx)
-	}
-	ctx, stop := context.WithTimeout(context.WithoutCancel(p.ctx), p.agent.cfg.CancelWait)
-	defer stop()
-	if p.bound == nil && src != nil {
-		p.await(ctx, src)
-	}
-	if p.bound == nil && src == nil {
-		return canceled(p.agent.cfg.ID, "", true) // nothing was sent
-	}
-	return canceled(p.agent.cfg.ID, p.bound.GetTaskId(), p.cancelPeer(ctx))
-}
-
-// await reads until the task is known that is to be cancelled.
-func (p *process) await(ctx context.Context, src *events) {
-	resp, err := src.next(ctx, 0)
-	if err == nil && resp.GetTaskId() != "" {
-		p.bound = &teamv1.Bound{Peer: p.peer(), TaskId: resp.GetTaskId()}
-	}
-}
-
-// cancelPeer asks the peer to end the task, until it has: by its id or, as long
-// as that is not known, by the key. It reports whether the peer confirmed.
-func (p *process) cancelPeer(ctx context.Context) bool {
-	req := &teamv1.CancelRequest{AgentId: p.agent.cfg.AgentID, TaskId: p.bound.GetTaskId()}
-	if p.bound == nil {
-		req.Key = p.key
-	}
-	for {
-		resp, err := p.agent.client.Cancel(p.agent.outgoing(ctx, p.req.GetDepth()), req)
-		switch code := codeOf(err); {
-		case terminal(resp.GetState()), code == codes.FailedPrecondition:
-			return true
-		case code == codes.NotFound && p.bound != nil:
-			return true
-		case err != nil && code != codes.Unavailable && code != codes.NotFound:
-			p.agent.cfg.Log.Warn("remote agent does not cancel", zap.String("agent", p.agent.cfg.ID), zap.Error(err))
-			return false
-		}
-		if agent.Sleep(ctx, p.agent.cfg.CancelEvery) != nil {
-			return false
-		}
-	}
 }
 
 // terminal reports whether a task in a state has ended.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"time"
 
 	"google.golang.org/grpc/status"
 
@@ -42,13 +43,14 @@ func (p *process) once() (*teamv1.ProcessResponse, error) {
 		req = p.answer(p.answers[0])
 		p.answers = p.answers[1:]
 	}
+	p.sent = true
 	src := read(p.ctx, once(func(ctx context.Context) (*teamv1.ProcessResponse, error) {
 		return p.agent.client.Process(p.agent.outgoing(ctx, req.GetDepth()), req)
 	}))
 	defer src.close()
 	resp, err := src.next(p.ctx, 0)
 	if p.ctx.Err() != nil {
-		return nil, p.unaryEnded()
+		return nil, p.ended(answeredID(src))
 	}
 	if errors.Is(err, io.EOF) {
 		return nil, broken(p.agent.cfg.ID)
@@ -56,13 +58,15 @@ func (p *process) once() (*teamv1.ProcessResponse, error) {
 	return resp, err
 }
 
-func (p *process) unaryEnded() error {
-	if !p.canceled() {
-		return context.Cause(p.ctx)
+// answeredID reads on for the answer, which names the task.
+func answeredID(src *source[*teamv1.ProcessResponse]) nextID {
+	return func(ctx context.Context, pause time.Duration) (string, error) {
+		resp, err := src.next(ctx, pause)
+		if st, ok := status.FromError(err); ok && err != nil {
+			return wire.InfoOf(st).GetMetadata()["task_id"], err
+		}
+		return resp.GetMessage().GetTaskId(), err
 	}
-	ctx, stop := context.WithTimeout(context.WithoutCancel(p.ctx), p.agent.cfg.CancelWait)
-	defer stop()
-	return canceled(p.agent.cfg.ID, p.bound.GetTaskId(), p.cancelPeer(ctx))
 }
 
 func (p *process) unaryResult(resp *teamv1.ProcessResponse) error {

@@ -23,6 +23,7 @@ func (x *exchange) take(r *a2av1.StreamResponse) (done bool, err error) {
 	if ours, err := x.meet(taskOf(r)); err != nil || !ours {
 		return false, err
 	}
+	x.hear(r)
 	switch k := r.GetPayload().(type) {
 	case *a2av1.StreamResponse_Task:
 		for _, a := range k.Task.GetArtifacts() {
@@ -41,6 +42,13 @@ func (x *exchange) take(r *a2av1.StreamResponse) (done bool, err error) {
 		return false, x.artifact(u.GetArtifact(), u.GetAppend(), u.GetLastChunk())
 	}
 	return false, nil
+}
+
+// hear keeps the state of the peer's task.
+func (x *exchange) hear(r *a2av1.StreamResponse) {
+	if s := max(r.GetTask().GetStatus().GetState(), r.GetStatusUpdate().GetStatus().GetState()); s != 0 {
+		x.state = s
+	}
 }
 
 // meet notes the peer's task; of the first response it makes the Bound.
@@ -128,7 +136,7 @@ func (x *exchange) complete(s *a2av1.TaskStatus, metadata *structpb.Struct) erro
 // The outcome is known.
 func (x *exchange) unsuccessful(s *a2av1.TaskStatus, metadata *structpb.Struct) error {
 	if e := agent.FromProto(teamRunOf(metadata).GetError()); e != nil {
-		e.Message, e.Fresh = clip(e.Message), true
+		e.Message, e.Fresh, e.Spent = clip(e.Message), true, teamRunOf(metadata).GetSpent()
 		return e
 	}
 	state := strings.ToLower(strings.TrimPrefix(s.GetState().String(), "TASK_STATE_"))

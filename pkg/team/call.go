@@ -27,6 +27,7 @@ type work struct {
 	attempts  int32
 	failures  int64
 	open      bool
+	unknown   bool   // an attempt before has an outcome that nobody here knows
 	effect    string // key of the effect under way, once it is known
 	deadline  time.Time
 	notBefore time.Time
@@ -61,7 +62,7 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	defer stop()
 	for {
 		if err := agent.Sleep(sctx, p.pause(w)); err != nil {
-			return p.fail(ctx, w, emit, err)
+			return p.fail(ctx, w, emit, p.withdraw(sctx, w, ex, err))
 		}
 		if !w.open {
 			if err := p.start(w, ex, emit); err != nil {
@@ -70,9 +71,12 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 		}
 		if err := agent.Commit(ctx); err != nil {
 			if ctx.Err() != nil {
-				return p.fail(ctx, w, emit, context.Cause(ctx))
+				return p.fail(ctx, w, emit, p.withdraw(sctx, w, ex, context.Cause(ctx)))
 			}
 			return err
+		}
+		if err := p.run.Begin(w.scope); err != nil { // canceled while the start was made durable
+			return p.fail(ctx, w, emit, p.withdraw(sctx, w, ex, err))
 		}
 		res := ex.attempt(sctx, p.key(w))
 		switch {
@@ -87,12 +91,23 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 				return err
 			}
 		default:
-			if sctx.Err() != nil {
-				res.err = context.Cause(sctx)
-			}
-			return p.fail(ctx, w, emit, res.err)
+			return p.fail(ctx, w, emit, p.endOfAttempt(sctx, w, ex, res.err))
 		}
 	}
+}
+
+// endOfAttempt is why a step ends with an attempt that failed: the end of its
+// context, where that came. An attempt that has seen it says what it did about it.
+func (p *process) endOfAttempt(ctx context.Context, w *work, ex *executor, err error) error {
+	cause := context.Cause(ctx)
+	switch {
+	case cause == nil || errors.Is(err, cause):
+		return err
+	case !ex.leaf || agent.AsError(err).Fresh: // it was over, and all below it
+		return cause
+	}
+	w.unknown = true
+	return p.withdraw(ctx, w, ex, cause)
 }
 
 // pause is how long the next attempt has to wait.
@@ -146,7 +161,7 @@ func (p *process) mayRetry(w *work, ex *executor, err error) bool {
 func (p *process) retry(w *work, ex *executor, emit emitter, err error) error {
 	e := agent.AsError(err)
 	w.notBefore = p.run.Now().Add(p.backoff(w, ex.retry.backoff, e.RetryAfter))
-	w.open = false
+	w.open, w.unknown = false, !e.Fresh
 	if e.Fresh {
 		w.failures++
 		w.effect = ""
@@ -173,7 +188,7 @@ func (p *process) backoff(w *work, base, atLeast time.Duration) time.Duration {
 func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) error {
 	cause := context.Cause(ctx)
 	switch {
-	case errors.Is(cause, agent.ErrShutdown), errors.Is(cause, agent.ErrFenced), errors.Is(cause, errStopped), errors.Is(err, errStopped):
+	case gone(cause), errors.Is(err, errStopped):
 		return errStopped
 	case ctx.Err() == nil && errors.Is(err, errStepTimeout):
 		if err := emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitMemberTimeout}}})); err != nil {
@@ -195,7 +210,8 @@ func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) er
 
 // endedWith is the end of a step that did not succeed.
 func endedWith(err error, outcome teamv1.Outcome) *teamv1.Ended {
-	return &teamv1.Ended{Outcome: outcome, Error: agent.AsError(err).Proto()}
+	e := agent.AsError(err)
+	return &teamv1.Ended{Outcome: outcome, Error: e.Proto(), Spent: e.Spent, Receipt: e.Receipt}
 }
 
 // endOf is the end of a step that replied.

@@ -48,12 +48,13 @@ type world struct {
 	panics  bool // it dies by a panic of the journal
 	effects map[string]int
 	remote  map[string]string // the peer's tasks by key
+	stopped map[string]bool   // of those, what was canceled
 	sends   int               // messages the peer was sent
 	faults  []string
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, clock: time.Now, wake: make(chan struct{}, 1), budget: -1, effects: map[string]int{}, remote: map[string]string{}}
+	w := &world{t: t, clock: time.Now, wake: make(chan struct{}, 1), budget: -1, effects: map[string]int{}, remote: map[string]string{}, stopped: map[string]bool{}}
 	accepted := &teamv1.Accepted{
 		TaskId: crashRoot, Agent: "root", Owner: "local/local", Seed: 42,
 		Message: agent.UserMessage("m-1", "tides"),
@@ -192,6 +193,9 @@ func (w *world) effect(name, key string) {
 		w.faults = append(w.faults, fmt.Sprintf("%s: effect before its start was durable", name))
 	}
 	for _, ev := range w.events {
+		if ev.GetScope() == "" && ev.GetCommanded() != nil {
+			w.faults = append(w.faults, fmt.Sprintf("%s: begins after the cancel", name))
+		}
 		if started && ev.GetScope() == scope && ev.GetEnded() != nil {
 			w.faults = append(w.faults, fmt.Sprintf("%s: step %s has ended on record and runs again", name, scope))
 		}
@@ -262,15 +266,16 @@ type peer struct{ worker }
 
 func (k *peer) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
-		if ctx.Err() != nil {
-			yield(nil, context.Cause(ctx))
-			return
-		}
 		task := ""
 		for _, ev := range req.GetRecorded() {
 			if b := ev.GetBound(); b != nil {
 				task = b.GetTaskId()
 			}
+		}
+		if ctx.Err() != nil {
+			k.stop(task, context.Cause(ctx))
+			yield(nil, context.Cause(ctx))
+			return
 		}
 		if task == "" {
 			k.w.effect(k.name, req.GetKey())
@@ -280,6 +285,7 @@ func (k *peer) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq
 				return
 			}
 			if err := agent.Commit(ctx); err != nil {
+				k.stop(task, err)
 				yield(nil, err)
 				return
 			}
@@ -288,6 +294,15 @@ func (k *peer) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq
 		text := k.w.remote[task]
 		k.w.mu.Unlock()
 		yield(agent.ReplyEvent(req, &teamv1.Reply{Result: &teamv1.Reply_Message{Message: agent.NewMessage(text)}}), nil)
+	}
+}
+
+// stop ends a task at the peer when the call was canceled.
+func (k *peer) stop(task string, cause error) {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	if task != "" && errors.Is(cause, agent.ErrCanceled) {
+		k.w.stopped[task] = true
 	}
 }
 

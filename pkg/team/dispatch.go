@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -56,7 +55,7 @@ func (p *process) dispatch(ctx context.Context) (progressed bool, err error) {
 		if len(p.running) >= p.limits.maxParallel {
 			break
 		}
-		p.spawn(ctx, st)
+		p.spawn(st, func(child *process, w *work, emit emitter) error { return child.call(ctx, w, emit) })
 	}
 	return false, nil
 }
@@ -127,8 +126,8 @@ func (p *process) askPeople(w *work, st *StepState) error {
 	return p.pass(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}}))
 }
 
-// spawn runs a step in a goroutine of its own.
-func (p *process) spawn(ctx context.Context, st *StepState) {
+// spawn does something for a step in a goroutine of its own.
+func (p *process) spawn(st *StepState, do func(child *process, w *work, emit emitter) error) {
 	if p.running == nil {
 		p.running = map[int]*StepState{}
 		p.msgs = make(chan stepMsg)
@@ -138,7 +137,7 @@ func (p *process) spawn(ctx context.Context, st *StepState) {
 	p.waits = false
 	p.wg.Go(func() {
 		ack := make(chan error, 1)
-		err := child.call(ctx, w, func(ev *teamv1.Event) error {
+		err := do(child, w, func(ev *teamv1.Event) error {
 			select {
 			case p.msgs <- stepMsg{index: w.index, ev: ev, ack: ack}:
 			case <-p.quit:
@@ -186,52 +185,12 @@ func (p *process) receive() error {
 	return nil
 }
 
-// closeSteps ends what is open when the run ends, so that every start has its end.
-func (p *process) closeSteps(ctx context.Context) error {
-	if len(p.Open()) == 0 {
-		return nil
-	}
-	p.cancel(agent.ErrCanceled)
-	for len(p.running) > 0 {
-		if err := p.receive(); err != nil {
-			return err
-		}
-	}
-	for _, st := range p.Open() {
-		if st.attempts == 0 {
-			continue // it never began
-		}
-		if err := p.abandon(ctx, st); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// abandon ends an open step that nothing works on. A member with something open
-// of its own, steps or a task of a remote peer, is called once more with an
-// ended context, so that it closes that.
-func (p *process) abandon(ctx context.Context, st *StepState) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	cancel(agent.ErrCanceled)
-	w := p.workOf(st)
-	if st.member() && slices.ContainsFunc(st.recorded, func(ev *teamv1.Event) bool { return ev.GetBound() != nil || ev.GetStarted() != nil }) {
-		if ex, err := p.executor(ctx, w, p.pass); err == nil {
-			if res := ex.attempt(ctx, p.key(w)); errors.Is(res.err, errStopped) {
-				return errStopped
-			}
-		}
-	}
-	return p.emitEnd(w, p.pass, endedWith(agent.ErrCanceled, teamv1.Outcome_OUTCOME_CANCELED))
-}
-
 // workOf copies what call needs of a step.
 func (p *process) workOf(st *StepState) *work {
 	w := &work{
 		step: st.Step, index: p.index(st), scope: st.scope, input: st.input,
 		recorded: st.recorded, asked: maps.Clone(st.asked), attempts: st.attempts, failures: st.failures, open: st.open,
-		deadline: st.deadline, notBefore: st.notBefore,
+		unknown: st.open || st.unknown, deadline: st.deadline, notBefore: st.notBefore,
 	}
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_MODEL:

@@ -17,8 +17,9 @@ import (
 // executor knows how to make one attempt of a step.
 type executor struct {
 	attempt func(ctx context.Context, key string) result
-	leaf    bool          // has an effect of its own, so it is what retries repeat
-	timeout time.Duration // of the step with its retries; 0 is none of its own
+	reap    func(ctx context.Context, key string) error // nil: its work ends with this process
+	leaf    bool                                        // has an effect of its own, so it is what retries repeat
+	timeout time.Duration                               // of the step with its retries; 0 is none of its own
 	retry   retry
 	model   string
 }
@@ -80,6 +81,9 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 	}
 	ex.attempt = func(ctx context.Context, key string) result {
 		return p.delegate(context.WithValue(ctx, retryKey{}, ex.retry), w, a, emit, key)
+	}
+	if r, ok := a.(agent.Reaper); ok {
+		ex.reap = func(ctx context.Context, key string) error { return r.Reap(ctx, p.request(w, key)) }
 	}
 	return nil
 }
@@ -232,8 +236,7 @@ func (d *deltas) flush() error {
 
 // useTool calls a tool. What goes wrong is the tool's result: the model decides
 // what to make of it.
-func (p *process) useTool(ctx context.Context, w *work, policy retry, key string) (res result) {
-	defer p.recovered(w.step.GetName(), &res)
+func (p *process) useTool(ctx context.Context, w *work, policy retry, key string) result {
 	tool, ok := p.tools[w.step.GetName()]
 	if !ok {
 		return toolFailed("there is no tool %q; the tools are %s", w.step.GetName(), strings.Join(p.toolNames(), ", "))
@@ -245,18 +248,41 @@ func (p *process) useTool(ctx context.Context, w *work, policy retry, key string
 	if !json.Valid([]byte(arguments)) {
 		return toolFailed("the arguments of %s are no JSON", w.step.GetName())
 	}
-	r, err := tool.Call(ctx, json.RawMessage(arguments), key)
+	r, err := p.callTool(ctx, tool, json.RawMessage(arguments), key)
 	if ctx.Err() != nil {
 		return result{err: context.Cause(ctx)}
 	}
 	if err != nil {
 		e := agent.AsError(err)
-		if e.Retry && w.attempts < policy.attempts {
+		if e.Retry && w.attempts < policy.attempts || e.Reason == agent.ReasonAgentPanic {
 			return result{err: e}
 		}
 		return toolFailed("%s failed: %s", w.step.GetName(), e.Message)
 	}
 	return result{reply: &teamv1.Reply{Result: &teamv1.Reply_Tool{Tool: r}, Spent: &teamv1.Spent{ToolCalls: 1}}}
+}
+
+// callTool calls a tool so that it can be left behind when ctx ends; what it
+// answers then is dropped.
+func (p *process) callTool(ctx context.Context, tool agent.Tool, arguments json.RawMessage, key string) (*teamv1.ToolResult, error) {
+	var r *teamv1.ToolResult
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if v := recover(); v != nil {
+				err = agent.Panicked(p.cfg.Log, tool.Spec().Name, v)
+			}
+		}()
+		r, err = tool.Call(ctx, arguments, key)
+	}()
+	select {
+	case <-done:
+		return r, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 func toolFailed(format string, args ...any) result {

@@ -114,6 +114,7 @@ type StepState struct {
 	attempts  int32           // started so far
 	failures  int64           // attempts whose outcome is known
 	open      bool            // an attempt has started and not ended
+	unknown   bool            // the last attempt that ended may have had its effect
 	deadline  time.Time       // of the step; zero is none
 	notBefore time.Time       // of the next attempt
 	waiting   time.Time       // since when it waits for people

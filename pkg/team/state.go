@@ -274,7 +274,7 @@ func (f *fold) saw(seq int64, m *a2av1.Message) {
 
 // retried closes an attempt. A known failure begins a new effect.
 func (st *StepState) retried(r *teamv1.Retried) {
-	st.open = false
+	st.open, st.unknown = false, !r.GetFresh()
 	if r.GetFresh() {
 		st.failures++
 		st.recorded = nil

@@ -11,12 +11,12 @@ import (
 
 // tables are what a store holds, with their columns, in the order they are copied.
 var tables = []struct{ name, columns, key string }{
-	{"definition", "revision, body", "revision"},
+	{"definition", "revision, at, body", "revision"},
 	{"request", "owner, root, message, digest, id, n, at", "owner, root, message"},
 	{"inbox", "id, n, sum, body", "id, n"},
 	{"event", "id, seq, scope, delta, sum, body", "id, seq"},
 	{"task", "id, owner, agent, context_id, state, status_at, visible, snap_seq, snap_sum, snap", "id"},
-	{"run", "id, owner, epoch, seq, bytes, inputs, due, ended, deltas", "id"},
+	{"run", "id, owner, epoch, seq, bytes, inputs, due, ended, deltas, definition", "id"},
 }
 
 // copyBatch is how many rows are written in one transaction.
@@ -42,7 +42,7 @@ func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 		n, err := copyTable(ctx, from, to, t.name, t.columns, t.key)
 		rows += n
 		if err != nil {
-			return rows, fmt.Errorf("copy %s: %w", t.name, err)
+			return rows, fmt.Errorf("copy %s: %w; empty the target before the next try", t.name, err)
 		}
 	}
 	return rows, nil

@@ -18,6 +18,9 @@ const (
 	// deltasLife is how long streamed text of an ended run is kept; its artifact
 	// has it all.
 	deltasLife = time.Hour
+	// definitionLife is how long a definition is kept that no run is tied to: one
+	// that was put is tied to a run a moment later.
+	definitionLife = time.Hour
 )
 
 // retain deletes what is old, until ctx ends.
@@ -38,7 +41,7 @@ func (s *Store) retain(ctx context.Context) {
 
 // Sweep deletes what is old now: runs that ended longer ago than the retention,
 // with everything that belongs to them, streamed text of runs that ended an hour
-// ago, requests that are forgotten.
+// ago, requests that are forgotten, definitions that no run is tied to.
 func (s *Store) Sweep(ctx context.Context) error {
 	now := s.Now()
 	for _, sweep := range []struct {
@@ -62,7 +65,11 @@ func (s *Store) Sweep(ctx context.Context) error {
 		}
 	}
 	return s.db.do(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.exec(ctx, `DELETE FROM request WHERE at <= $1`, expired(now.UnixMilli()))
+		if _, err := q.exec(ctx, `DELETE FROM request WHERE at <= $1`, expired(now.UnixMilli())); err != nil {
+			return err
+		}
+		_, err := q.exec(ctx, `DELETE FROM definition WHERE at < $1 AND NOT EXISTS (SELECT 1 FROM run WHERE run.definition = revision)`,
+			now.Add(-definitionLife).UnixMilli())
 		return err
 	})
 }

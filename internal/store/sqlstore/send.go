@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 
@@ -23,7 +24,7 @@ WHERE request.at <= $8`
 // mine is true when the message made this task.
 const mine = `($2 = '' OR EXISTS (SELECT 1 FROM request WHERE request.owner = $3 AND request.root = '' AND message = $2 AND request.id = $1))`
 
-const insertRun = `INSERT INTO run (id, owner, seq, bytes, due) SELECT $1, $3, 1, $4, $5 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
+const insertRun = `INSERT INTO run (id, owner, seq, bytes, due, definition) SELECT $1, $3, 1, $4, $5, $6 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
 
 const insertTask = `INSERT INTO task (id, owner, agent, context_id, state, status_at, visible)
 SELECT $1, $3, $4, $5, $6, $7, $8 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
@@ -79,11 +80,17 @@ func (s *Store) creation(n a2a.New) (*op, error) {
 		o.stmts = append(o.stmts, stmt{insertRequest, []any{n.Owner, "", n.MessageID, n.Digest, id, int64(0), at, expired(at)}})
 	}
 	o.stmts = append(o.stmts,
-		stmt{insertRun, []any{id, n.MessageID, n.Owner, int64(len(e.body)), at}},
+		stmt{insertRun, []any{id, n.MessageID, n.Owner, int64(len(e.body)), at, definitionOf(acc)}},
 		stmt{insertTask, []any{id, n.MessageID, n.Owner, acc.GetAgent(), acc.GetMessage().GetContextId(), int64(l.state), l.at, flag(l.visible)}},
 		stmt{insertFirst, []any{id, n.MessageID, n.Owner, e.sum, e.body}},
 	)
 	return o, nil
+}
+
+// definitionOf is the revision that a run is tied to, or NULL.
+func definitionOf(acc *teamv1.Accepted) sql.NullString {
+	r := acc.GetPins().GetRevisions()[acc.GetAgent()]
+	return sql.NullString{String: r, Valid: r != ""}
 }
 
 // created tells what became of a creation that is on record.

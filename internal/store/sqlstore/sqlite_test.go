@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -144,6 +145,39 @@ func TestSweep_RetentionDeletesWithEverything(t *testing.T) {
 			}
 			if n := s.Rows(t.Context(), t); n != 5 { // task, run, event, replica, setting of what goes on
 				t.Errorf("%d rows are left", n)
+			}
+		})
+	}
+}
+
+func TestSweep_DefinitionsStayWhileRunsAreTiedToThem(t *testing.T) {
+	for name, url := range urls(t) {
+		t.Run(name, func(t *testing.T) {
+			now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+			s := open(t, url(t), sqlstore.Config{Clock: func() time.Time { return now }, Lease: forever, Retention: 24 * time.Hour})
+			for _, revision := range []string{"tied", "free"} {
+				if err := s.PutDefinition(t.Context(), revision, []byte(revision)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n := task("one")
+			n.Accepted.Pins = &teamv1.Pins{Revisions: map[string]string{"a": "tied"}}
+			if _, _, err := s.Create(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+			now = now.Add(2 * time.Hour)
+			sweep(t, s)
+			if body, err := s.Definition(t.Context(), "tied"); err != nil || string(body) != "tied" {
+				t.Errorf("Definition = %q, %v", body, err)
+			}
+			if _, err := s.Definition(t.Context(), "free"); !errors.Is(err, a2a.ErrNotFound) {
+				t.Errorf("Definition that nothing is tied to: %v", err)
+			}
+			record(t, claim(t, s, "r"), end())
+			now = now.Add(25 * time.Hour)
+			sweep(t, s)
+			if _, err := s.Definition(t.Context(), "tied"); !errors.Is(err, a2a.ErrNotFound) {
+				t.Errorf("Definition after its last run: %v", err)
 			}
 		})
 	}

@@ -181,10 +181,11 @@ func (s *Store) owned(ctx context.Context, k a2a.Key) (root, scope string, err e
 }
 
 // PutDefinition keeps a definition under its revision, which is made of what it
-// holds: one that is there stays.
+// holds, for as long as runs are tied to it and at least an hour.
 func (s *Store) PutDefinition(ctx context.Context, revision string, body []byte) error {
 	return s.db.do(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.exec(ctx, `INSERT INTO definition (revision, body) VALUES ($1, $2) ON CONFLICT DO NOTHING`, revision, body)
+		_, err := q.exec(ctx, `INSERT INTO definition (revision, body, at) VALUES ($1, $2, $3)
+ON CONFLICT (revision) DO UPDATE SET at = excluded.at`, revision, body, s.now())
 		return err
 	})
 }

@@ -29,11 +29,13 @@ CREATE TABLE run (
     inputs BIGINT NOT NULL DEFAULT 0,
     due    BIGINT,
     ended  BIGINT,
-    deltas BIGINT NOT NULL DEFAULT 0
+    deltas BIGINT NOT NULL DEFAULT 0,
+    definition TEXT
 );
 CREATE INDEX run_due ON run (due) WHERE due IS NOT NULL;
 CREATE INDEX run_holder ON run (holder) WHERE holder IS NOT NULL;
 CREATE INDEX run_ended ON run (ended) WHERE ended IS NOT NULL;
+CREATE INDEX run_definition ON run (definition) WHERE definition IS NOT NULL;
 CREATE INDEX run_deltas ON run (ended) WHERE ended IS NOT NULL AND deltas > 0;
 
 CREATE TABLE replica (
@@ -75,6 +77,7 @@ CREATE INDEX request_at ON request (at);
 
 CREATE TABLE definition (
     revision TEXT   NOT NULL PRIMARY KEY,
+    at       BIGINT NOT NULL,
     body     BYTEA  NOT NULL
 );
 
