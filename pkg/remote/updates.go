@@ -20,10 +20,13 @@ func (x *exchange) take(r *a2av1.StreamResponse) (done bool, err error) {
 	if m := r.GetMessage(); m != nil {
 		return true, x.direct(m)
 	}
-	if ours, err := x.meet(taskOf(r)); err != nil || !ours {
+	id, contextID := taskOf(r)
+	if x.bound == nil || id == x.bound.GetTaskId() {
+		x.hear(r)
+	}
+	if ours, err := x.meet(id, contextID); err != nil || !ours {
 		return false, err
 	}
-	x.hear(r)
 	switch k := r.GetPayload().(type) {
 	case *a2av1.StreamResponse_Task:
 		for _, a := range k.Task.GetArtifacts() {

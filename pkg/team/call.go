@@ -27,6 +27,7 @@ type work struct {
 	attempts  int32
 	failures  int64
 	open      bool
+	loop      bool   // the member has steps of its own
 	unknown   bool   // an attempt before has an outcome that nobody here knows
 	effect    string // key of the effect under way, once it is known
 	deadline  time.Time
@@ -55,6 +56,7 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	if err != nil {
 		return p.emitEnd(w, emit, endedWith(err, teamv1.Outcome_OUTCOME_REJECTED))
 	}
+	w.loop = !ex.leaf
 	if w.deadline.IsZero() && ex.timeout > 0 {
 		w.deadline = p.run.Now().Add(ex.timeout)
 	}
@@ -199,10 +201,10 @@ func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) er
 	}
 	outcome := teamv1.Outcome_OUTCOME_FAILED
 	e := agent.AsError(err)
-	switch e.Reason {
-	case agent.ReasonCanceled:
+	switch {
+	case errors.Is(err, agent.ErrCanceled), e.Reason == agent.ReasonCanceled && !w.loop: // not for a member of it that was
 		outcome = teamv1.Outcome_OUTCOME_CANCELED
-	case agent.ReasonTimeout:
+	case e.Reason == agent.ReasonTimeout:
 		outcome = teamv1.Outcome_OUTCOME_TIMED_OUT
 	}
 	return p.emitEnd(w, emit, endedWith(e, outcome))

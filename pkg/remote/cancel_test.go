@@ -1,0 +1,266 @@
+package remote_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/fakeagent"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/remote"
+)
+
+func TestS_24_CancelReachesThePeer(t *testing.T) {
+	eachWay(t, func(t *testing.T, w way) {
+		f, a := w.start(t, func(c *fakeagent.Config) { c.Default = fakeagent.Turn{Progress: "working", Gate: make(chan struct{})} })
+		e := cancelDuring(t, w, f, a, nil)
+		wantEntry(t, e, true)
+		if len(f.Requests(w.cancel)) == 0 {
+			t.Error("the peer got no cancel")
+		}
+	})
+}
+
+// cancelDuring cancels a call that has reached the peer; then is called after.
+func cancelDuring(t *testing.T, w way, f *fakeagent.Agent, a agent.Agent, then func()) *agent.Error {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	ended := make(chan error)
+	go func() { ended <- newJournal("hello").play(ctx, a) }()
+	f.Await(t, w.first, 1)
+	cancel(agent.ErrCanceled)
+	if then != nil {
+		then()
+	}
+	err := <-ended
+	if !errors.Is(err, agent.ErrCanceled) {
+		t.Fatalf("error %v", err)
+	}
+	return asError(t, err)
+}
+
+// wantEntry wants the error of a canceled call that says what became of the
+// peer's task.
+func wantEntry(t *testing.T, e *agent.Error, confirmed bool) *teamv1.Receipt_Entry {
+	t.Helper()
+	entries := e.Receipt.GetEntries()
+	if !errors.Is(e, agent.ErrCanceled) || len(entries) != 1 {
+		t.Fatalf("error %+v, receipt %v", e, e.Receipt)
+	}
+	got := entries[0]
+	if got.GetConfirmed() != confirmed || got.GetUnconfirmed() == confirmed || got.GetScope() != "2.1" || got.GetLastAction() == "" {
+		t.Errorf("receipt %v", got)
+	}
+	return got
+}
+
+func TestS_24_CancelBeforeTheTaskIsKnown(t *testing.T) {
+	eachWay(t, func(t *testing.T, w way) {
+		before := make(chan struct{})
+		f, a := w.start(t, func(c *fakeagent.Config) {
+			c.Default = fakeagent.Turn{Before: before, Progress: "working", Gate: make(chan struct{})}
+		})
+		e := cancelDuring(t, w, f, a, func() { close(before) })
+		if got := f.Requests(w.cancel); len(got) == 0 {
+			t.Error("the peer got no cancel")
+		}
+		got := wantEntry(t, e, true)
+		if !w.unary && got.GetRemoteTaskId() == "" {
+			t.Errorf("the receipt does not name the task: %v", got)
+		}
+	})
+}
+
+// startWithin starts a fake agent whose cancels have a short time.
+func (w way) startWithin(t *testing.T, wait time.Duration, turn fakeagent.Turn) (*fakeagent.Agent, agent.Agent) {
+	t.Helper()
+	cfg := w.cfg
+	cfg.Default = turn
+	f := fakeagent.New(t, cfg)
+	if w.a2a {
+		return f, newA2A(t, f, func(c *remote.A2AConfig) { c.CancelWait = wait })
+	}
+	a, err := remote.New(remote.Config{ID: "far", Address: f.GRPC(), CancelEvery: 5 * time.Millisecond, CancelWait: wait})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	return f, a
+}
+
+// A peer takes the cancel and goes on: it is asked until the time is up.
+func TestS_24_PeerThatNeverConfirms(t *testing.T) {
+	eachWay(t, func(t *testing.T, w way) {
+		f, a := w.startWithin(t, 150*time.Millisecond, fakeagent.Turn{Progress: "working", Gate: make(chan struct{}), Deaf: true})
+		before := time.Now()
+		got := wantEntry(t, cancelDuring(t, w, f, a, nil), false)
+		if !w.unary && got.GetRemoteTaskId() == "" || len(f.Requests(w.cancel)) == 0 {
+			t.Errorf("receipt %v, %d cancels", got, len(f.Requests(w.cancel)))
+		}
+		if took := time.Since(before); took > 5*time.Second {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+// A peer never names its task: there is nothing to cancel but the key.
+func TestS_24_PeerThatNeverNamesItsTask(t *testing.T) {
+	eachWay(t, func(t *testing.T, w way) {
+		f, a := w.startWithin(t, 100*time.Millisecond, fakeagent.Turn{Before: make(chan struct{})})
+		got := wantEntry(t, cancelDuring(t, w, f, a, nil), false)
+		if got.GetRemoteTaskId() != "" || w.a2a == (len(f.Requests(w.cancel)) > 0) {
+			t.Errorf("receipt %v, %d cancels", got, len(f.Requests(w.cancel)))
+		}
+	})
+}
+
+// The cancel comes right before the message is sent: it is not sent any more.
+func TestS_24_NothingIsSentAfterTheCancel(t *testing.T) {
+	eachWay(t, func(t *testing.T, w way) {
+		f, a := w.start(t, nil)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		j := newJournal("hello")
+		j.run.Committer = func(context.Context) error {
+			cancel(agent.ErrCanceled)
+			return nil
+		}
+		err := j.play(ctx, a)
+		if !errors.Is(err, agent.ErrCanceled) || agent.AsError(err).Receipt != nil {
+			t.Errorf("error %v, receipt %v", err, agent.AsError(err).Receipt)
+		}
+		if n := len(f.Requests(w.first)) + len(f.Requests(w.cancel)); n > 0 {
+			t.Errorf("%d calls of the peer", n)
+		}
+	})
+}
+
+// The cancel comes while the Bound is made durable: the peer gets it all the same.
+func TestS_24_CancelWhileTheTaskIsRecorded(t *testing.T) {
+	eachWay(t, func(t *testing.T, w way) {
+		if w.unary {
+			t.Skip("no task is known")
+		}
+		f, a := w.start(t, func(c *fakeagent.Config) { c.Default = fakeagent.Turn{Progress: "working", Gate: make(chan struct{})} })
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		j := newJournal("hello")
+		j.run.Committer = func(context.Context) error {
+			if len(j.recorded) > 0 {
+				cancel(agent.ErrCanceled)
+			}
+			return context.Cause(ctx)
+		}
+		got := wantEntry(t, asError(t, j.play(ctx, a)), true)
+		if got.GetRemoteTaskId() != j.recorded[0].GetBound().GetTaskId() || len(f.Requests(w.cancel)) == 0 {
+			t.Errorf("receipt %v, %d cancels", got, len(f.Requests(w.cancel)))
+		}
+	})
+}
+
+// A call whose time ran out tells the peer, and does not wait for what it makes of it.
+func TestS_24_TimeoutTellsThePeer(t *testing.T) {
+	eachWay(t, func(t *testing.T, w way) {
+		f, a := w.startWithin(t, time.Hour, fakeagent.Turn{Progress: "working", Gate: make(chan struct{}), Deaf: true})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		ended := make(chan error)
+		go func() { ended <- newJournal("hello").play(ctx, a) }()
+		f.Await(t, w.first, 1)
+		cancel(agent.ErrTimeout)
+		if err := <-ended; !errors.Is(err, agent.ErrTimeout) {
+			t.Errorf("error %v", err)
+		}
+		if len(f.Requests(w.cancel)) != 1 {
+			t.Errorf("%d cancels", len(f.Requests(w.cancel)))
+		}
+	})
+}
+
+// A shutdown, or another owner, is no reason to end the peer's task.
+func TestS_24_ShutdownLeavesThePeerAlone(t *testing.T) {
+	eachWay(t, func(t *testing.T, w way) {
+		for _, cause := range []error{agent.ErrShutdown, agent.ErrFenced} {
+			f, a := w.start(t, func(c *fakeagent.Config) { c.Default = fakeagent.Turn{Progress: "working", Gate: make(chan struct{})} })
+			ctx, cancel := context.WithCancelCause(t.Context())
+			ended := make(chan error)
+			go func() { ended <- newJournal("hello").play(ctx, a) }()
+			f.Await(t, w.first, 1)
+			cancel(cause)
+			if err := <-ended; err != nil || len(f.Requests(w.cancel)) > 0 {
+				t.Errorf("%v: error %v, %d cancels", cause, err, len(f.Requests(w.cancel)))
+			}
+		}
+	})
+}
+
+// A process died before the peer's task was on record: over our Agent service it
+// is ended by its key; over A2A nobody knows, and the receipt says so.
+func TestS_24_Reap(t *testing.T) {
+	eachWay(t, func(t *testing.T, w way) {
+		f, a := w.start(t, func(c *fakeagent.Config) { c.Default = fakeagent.Turn{Progress: "working", Gate: make(chan struct{})} })
+		j := newJournal("hello")
+		ctx, crash := context.WithCancelCause(t.Context())
+		ended := make(chan error)
+		go func() { ended <- j.play(ctx, a) }()
+		f.Await(t, w.first, 1)
+		crash(agent.ErrShutdown)
+		<-ended
+		j.req.Recorded = nil
+		reaper, ok := a.(agent.Reaper)
+		if !ok {
+			t.Fatal("no Reaper")
+		}
+		sent := len(f.Requests(w.first))
+		err := reaper.Reap(agent.With(t.Context(), j.run), j.req)
+		wantEntry(t, asError(t, err), !w.a2a)
+		if len(f.Requests(w.first)) != sent {
+			t.Error("a message was sent")
+		}
+		if w.a2a {
+			return
+		}
+		j.req.Key = "never-sent"
+		if err := reaper.Reap(agent.With(t.Context(), j.run), j.req); !errors.Is(err, agent.ErrCanceled) || agent.AsError(err).Receipt != nil {
+			t.Errorf("error %v for what was never sent", err)
+		}
+	})
+}
+
+func TestS_24_PeerThatDoesNotCancel(t *testing.T) {
+	eachWay(t, func(t *testing.T, w way) {
+		if w.unary {
+			t.Skip("no task is known")
+		}
+		f, a := w.start(t, func(c *fakeagent.Config) {
+			c.NoCancel = true
+			c.Default = fakeagent.Turn{Progress: "working", Gate: make(chan struct{})}
+		})
+		wantEntry(t, cancelDuring(t, w, f, a, nil), false)
+	})
+}
+
+// TestS_24_CancelAfterACrash: the new owner calls once, with the context ended
+// and the Bound on record, so that the peer's task ends.
+func TestS_24_CancelAfterACrash(t *testing.T) {
+	eachWay(t, func(t *testing.T, w way) {
+		if w.unary {
+			t.Skip("no task is known")
+		}
+		f, a := w.start(t, func(c *fakeagent.Config) { c.Default = fakeagent.Turn{Ask: "which?"} })
+		j := newJournal("hello")
+		if err := j.play(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		sent := len(f.Requests(w.first))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(agent.ErrCanceled)
+		wantEntry(t, asError(t, j.play(ctx, a)), true)
+		if len(f.Requests(w.cancel)) == 0 || len(f.Requests(w.first)) != sent {
+			t.Errorf("%d cancels, %d messages", len(f.Requests(w.cancel)), len(f.Requests(w.first))-sent)
+		}
+	})
+}
