@@ -37,15 +37,15 @@ func (b *batch) op() *op {
 	}
 	if b.ended() {
 		o.plan = b.end
-		o.done = func(_ context.Context, _ querier, err error) { b.j.settle(b, b.why(answer(err))) }
+		o.done = func(_ context.Context, _ querier, err error) error { return b.j.settle(b, b.why(answer(err))) }
 		return o
 	}
 	o.stmts = b.statements(nil)
-	o.done = func(ctx context.Context, q querier, err error) {
+	o.done = func(ctx context.Context, q querier, err error) error {
 		if err == nil && o.affected[0] == 0 {
 			err = b.j.s.fenced(ctx, q, b.j, b.hi, o.again)
 		}
-		b.j.settle(b, b.why(err))
+		return b.j.settle(b, b.why(err))
 	}
 	return o
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -65,7 +66,46 @@ type op struct {
 	affected []int64                                    // rows, by statement
 	again    bool                                       // it was tried before, and may be on record
 	size     int
-	done     func(ctx context.Context, q querier, err error)
+	done     func(ctx context.Context, q querier, err error) error // may change the error
+}
+
+// once is a change that is made when its turn comes, unless its caller has left.
+type once struct {
+	*op
+	begun *atomic.Bool
+}
+
+// take implements source.
+func (o once) take() *op {
+	if o.begun.Swap(true) {
+		return nil
+	}
+	return o.op
+}
+
+// await queues a change and waits for it. When ctx ends before its turn it is not
+// made; afterwards it is waited for: the caller has to know.
+func await(ctx context.Context, db database, o *op) error {
+	result := make(chan error, 1)
+	done := o.done
+	o.done = func(ctx context.Context, q querier, err error) error {
+		if done != nil {
+			err = done(ctx, q, err)
+		}
+		result <- err
+		return err
+	}
+	s := once{op: o, begun: &atomic.Bool{}}
+	db.add(s)
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+	}
+	if !s.begun.Swap(true) {
+		return context.Cause(ctx)
+	}
+	return <-result
 }
 
 // refusal is an error that is an answer: nothing is wrong with the database.

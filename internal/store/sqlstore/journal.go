@@ -311,14 +311,13 @@ func (j *journal) take() *op {
 }
 
 // settle takes over what became of a batch.
-func (j *journal) settle(b *batch, err error) {
+func (j *journal) settle(b *batch, err error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.s.space.Release(b.room)
 	j.flying = false
 	if err != nil {
-		_ = j.fail(err)
-		return
+		return j.fail(err)
 	}
 	j.durable, j.commits, j.listed = b.hi, b.appends, b.after
 	if b.ended() {
@@ -332,6 +331,7 @@ func (j *journal) settle(b *batch, err error) {
 	case len(j.pending) > 0 || j.ending != nil:
 		j.later()
 	}
+	return nil
 }
 
 // announce wakes those who wait for this journal. The caller holds mu.

@@ -101,7 +101,7 @@ func scrub(err error) error {
 }
 
 func (d *postgresDB) single() bool     { return false }
-func (d *postgresDB) reader() querier  { return pgQuerier{d.db} }
+func (d *postgresDB) reader() querier  { return pgReader{pgQuerier{d.db}, d} }
 func (d *postgresDB) lock() string     { return " FOR UPDATE" }
 func (d *postgresDB) skip() string     { return " FOR UPDATE SKIP LOCKED" }
 func (d *postgresDB) tell(root string) { d.bell.ring(root) }
@@ -145,7 +145,7 @@ func (d *postgresDB) write(ctx context.Context, ops []*op) error {
 			continue
 		}
 		d.writer.work.Go(func() {
-			o.done(ctx, d.reader(), d.do(ctx, o.plan))
+			_ = o.done(ctx, d.reader(), d.do(ctx, o.plan)) // its caller is told
 		})
 	}
 	if len(plain) == 0 {
@@ -163,7 +163,7 @@ func (d *postgresDB) write(ctx context.Context, ops []*op) error {
 		return err
 	}
 	for _, o := range plain {
-		o.done(ctx, d.reader(), nil)
+		_ = o.done(ctx, d.reader(), nil) // its caller is told
 	}
 	return nil
 }

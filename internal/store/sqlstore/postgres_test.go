@@ -245,6 +245,21 @@ func TestPostgres_P1_ConnectionLostInCommit(t *testing.T) {
 	}
 }
 
+func TestPostgres_ReadsGoOnWhenConnectionsAreLost(t *testing.T) {
+	p := newProxy(t, pgtest.URL(t))
+	s := open(t, p.url, sqlstore.Config{})
+	create(t, s, "one")
+	for i := range 50 {
+		p.cut(i%2 == 0)
+		if records, err := s.Events(t.Context(), key("one"), 0, 10); err != nil || len(records) != 1 {
+			t.Fatalf("Events = %v, %v", records, err)
+		}
+		if _, _, err := s.Task(t.Context(), key("one")); err != nil {
+			t.Fatalf("Task: %v", err)
+		}
+	}
+}
+
 // proxy passes a database's connections on, and cuts them.
 type proxy struct {
 	url, to string

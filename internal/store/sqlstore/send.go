@@ -44,23 +44,16 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed boo
 	if err != nil {
 		return "", false, err
 	}
-	done := make(chan error, 1)
-	o.done = func(ctx context.Context, q querier, err error) {
+	o.done = func(ctx context.Context, q querier, err error) error {
 		if err == nil {
 			root, existed, err = s.created(ctx, q, n, o)
 		}
-		done <- s.unrecorded(err)
+		return err
 	}
-	s.db.add(once{o})
-	select {
-	case err := <-done:
-		if err != nil {
-			return "", false, err
-		}
-		return root, existed, nil
-	case <-ctx.Done():
-		return "", false, context.Cause(ctx)
+	if err := await(ctx, s.db, o); err != nil {
+		return "", false, s.unrecorded(err)
 	}
+	return root, existed, nil
 }
 
 // creation is a new task as a change.

@@ -137,20 +137,8 @@ func (d *sqliteDB) now(context.Context) (time.Time, error) { return time.Now(), 
 
 // do queues f like every other change: there is one writer.
 func (d *sqliteDB) do(ctx context.Context, f func(ctx context.Context, q querier) error) error {
-	done := make(chan error, 1)
-	d.add(once{&op{plan: f, done: func(_ context.Context, _ querier, err error) { done <- err }}})
-	select {
-	case err := <-done:
-		return answer(err)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return answer(await(ctx, d, &op{plan: f}))
 }
-
-// once is a change that is ready.
-type once struct{ *op }
-
-func (o once) take() *op { return o.op }
 
 // write applies a group in one transaction.
 func (d *sqliteDB) write(ctx context.Context, ops []*op) error {
@@ -164,7 +152,7 @@ func (d *sqliteDB) write(ctx context.Context, ops []*op) error {
 	}
 	d.health.wrote(nil)
 	for i, o := range ops {
-		o.done(ctx, d.reads, answers[i])
+		_ = o.done(ctx, d.reads, answers[i]) // its caller is told
 	}
 	return nil
 }

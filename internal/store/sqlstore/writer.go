@@ -100,7 +100,7 @@ func (w *writer) commit(ops []*op) {
 			alone = w.write(w.ctx, []*op{o})
 		}
 		if alone != nil {
-			o.done(w.ctx, nil, alone)
+			_ = o.done(w.ctx, nil, alone) // its caller is told
 		}
 	}
 }
