@@ -12,7 +12,7 @@ func Pragmas(ctx context.Context, t testing.TB, url string) (mode string, synchr
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // of a test
+	defer s.Close()
 	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
 		if err := q.scan(ctx, []any{&mode}, `PRAGMA journal_mode`); err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 )
 
 // claimed are the columns of a claimed run.
-const claimed = ` RETURNING id, owner, epoch, seq, bytes, EXISTS (SELECT 1 FROM inbox WHERE inbox.id = run.id)`
+const claimed = ` RETURNING id, owner, epoch, seq, bytes`
 
 // Lease is how long a replica keeps its runs that is not heard of. A process that
 // has its database alone keeps them as long as it lives.
@@ -179,8 +179,9 @@ UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL WHERE id IN (SELECT id
 func (s *Store) takes(ctx context.Context, q querier, text string, args ...any) ([]*journal, error) {
 	var taken []*journal
 	err := each(ctx, q, func() { taken = nil }, func(r *sql.Rows) error {
-		j := &journal{s: s, wake: make(chan struct{}, 1)}
-		if err := r.Scan(&j.root, &j.owner, &j.epoch, &j.seq, &j.bytes, &j.unread); err != nil {
+		// An input that comes before the claim is adopted wakes nobody: look once.
+		j := &journal{s: s, wake: make(chan struct{}, 1), unread: true}
+		if err := r.Scan(&j.root, &j.owner, &j.epoch, &j.seq, &j.bytes); err != nil {
 			return err
 		}
 		j.durable = j.seq

@@ -191,26 +191,33 @@ func (d *postgresDB) batch(ctx context.Context, ops []*op) (err error) {
 	return nil
 }
 
-// persist tries something again while the database is not reached or asks for it.
-// What came of a try whose answer was lost shows in the next one.
+// persist is retry for what writes: how the last write went says whether the
+// store is ready.
 func (d *postgresDB) persist(ctx context.Context, try func() error) error {
+	err := d.retry(ctx, try)
+	if errors.Is(err, a2a.ErrStorage) {
+		d.health.wrote(err)
+	} else {
+		d.health.wrote(nil)
+	}
+	return err
+}
+
+// retry tries something again while the database is not reached or asks for it,
+// then a2a.ErrStorage. What came of a write whose answer was lost shows in the next try.
+func (d *postgresDB) retry(ctx context.Context, try func() error) error {
 	start := time.Now()
 	for {
 		err := try()
-		if err == nil || refused(err) || errors.Is(err, sql.ErrNoRows) {
-			d.health.wrote(nil)
+		switch {
+		case err == nil, refused(err):
 			return err
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		}
-		if !passing(err) {
+		case !passing(err):
 			return err
-		}
-		err = fmt.Errorf("%w: %w", a2a.ErrStorage, err)
-		d.health.wrote(err)
-		if time.Since(start) > retryFor {
-			return err
+		case time.Since(start) > retryFor:
+			return fmt.Errorf("%w: %w", a2a.ErrStorage, err)
 		}
 		d.pool.Reset() // what else lies in it is lost as well
 		select {
@@ -280,8 +287,8 @@ type pgReader struct {
 	d *postgresDB
 }
 
-func (r pgReader) again(ctx context.Context, f func() error) error { return r.d.persist(ctx, f) }
+func (r pgReader) again(ctx context.Context, f func() error) error { return r.d.retry(ctx, f) }
 
 func (r pgReader) scan(ctx context.Context, dest []any, text string, args ...any) error {
-	return r.d.persist(ctx, func() error { return r.pgQuerier.scan(ctx, dest, text, args...) })
+	return r.d.retry(ctx, func() error { return r.pgQuerier.scan(ctx, dest, text, args...) })
 }

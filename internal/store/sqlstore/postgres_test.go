@@ -142,7 +142,7 @@ func TestPostgres_RefusesFsyncOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close() //nolint:errcheck // of a test
+	defer db.Close()
 	for _, text := range []string{`ALTER SYSTEM SET fsync = off`, `SELECT pg_reload_conf()`} {
 		if _, err := db.ExecContext(t.Context(), text); err != nil {
 			t.Fatal(err)

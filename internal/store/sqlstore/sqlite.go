@@ -284,7 +284,7 @@ func (s *statements) query(ctx context.Context, text string, args ...any) (*sql.
 	if err != nil {
 		return nil, err
 	}
-	return p.QueryContext(ctx, args...) //nolint:sqlclosecheck,rowserrcheck // each closes
+	return p.QueryContext(ctx, args...)
 }
 
 func (s *statements) scan(ctx context.Context, dest []any, text string, args ...any) error {

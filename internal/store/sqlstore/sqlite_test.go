@@ -105,7 +105,7 @@ func change(t testing.TB, file, text string, args ...any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close() //nolint:errcheck // of a test
+	defer db.Close()
 	if _, err := db.ExecContext(t.Context(), text, args...); err != nil {
 		t.Fatal(err)
 	}
