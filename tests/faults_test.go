@@ -75,7 +75,9 @@ func TestS_49_NoTaskNoCall(t *testing.T) {
 						wantRetryAfter(t, l.Target, req)
 					}
 					l.store.Heal()
-					resp, err := c.Send(t.Context(), req)
+					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+					defer cancel()
+					resp, err := c.Send(ctx, req)
 					if err != nil {
 						t.Fatalf("when the store is back: %v", err)
 					}
@@ -211,4 +213,69 @@ func TestS_49_AHangingStore(t *testing.T) {
 			t.Errorf("S-49 %d calls for what is not on record", n)
 		}
 	})
+}
+
+// TestS_49_OneFault has one operation of a run's owner fail on a store that
+// outlives it: not done, or done and reported as failed. The loop over every
+// operation is that of internal/store/faulty.
+func TestS_49_OneFault(t *testing.T) {
+	for _, place := range []func(testing.TB) rig.Place{rig.SQLite, rig.PostgreSQL} {
+		at := place(t)
+		t.Run(at.Name, func(t *testing.T) {
+			var wg sync.WaitGroup
+			defer wg.Wait()
+			for _, op := range []faulty.Op{faulty.Load, faulty.Append, faulty.Commit, faulty.Inbound, faulty.Park, faulty.Release} {
+				for _, mode := range []faulty.Mode{faulty.Fail, faulty.Lie} {
+					for k := 1; k <= 3; k++ {
+						if at.Name == "postgres" && k != 2 {
+							continue // a schema and connections each
+						}
+						l, c := asker(t, place(t))
+						wg.Go(func() { l.faulted(t, c, op, mode, k) })
+					}
+				}
+			}
+		})
+	}
+}
+
+// asker serves a workflow that asks on its way.
+func asker(t *testing.T, at rig.Place) (*life, *crew) {
+	t.Helper()
+	c := newCrew()
+	m := c.members(t)
+	w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{
+		{ID: "1", Member: "a"}, {ID: "ask", After: []string{"1"}, Human: &team.Human{Question: "go on?"}},
+		{ID: "2", Member: "b", After: []string{"ask"}}, {ID: "3", Member: "c", After: []string{"2"}},
+	}})
+	register(t, m, "workflow", w, err, team.Member{Agent: "a"}, team.Member{Agent: "b"}, team.Member{Agent: "c"})
+	return live(t, at, m), c
+}
+
+// faulted makes a run of which one operation meets a fault.
+func (l *life) faulted(t *testing.T, c *crew, op faulty.Op, mode faulty.Mode, k int) {
+	what := fmt.Sprintf("S-49 %s %d %ss", op, k, mode)
+	l.store.Break(faulty.Kth(k, mode, op))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	resp, err := l.clients[k%3].Send(ctx, rig.Text("team", "m", "x"))
+	if err != nil || resp.GetTask().GetStatus().GetState() != a2av1.TaskState_TASK_STATE_INPUT_REQUIRED {
+		t.Errorf("%s: %v, %v", what, resp, err)
+		return
+	}
+	answer := rig.Text("team", "answer", "yes")
+	answer.Message.TaskId = resp.GetTask().GetId()
+	resp, err = l.clients[k%3].Send(ctx, answer)
+	if err != nil || resp.GetTask().GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
+		t.Errorf("%s: after the answer: %v, %v", what, resp, err)
+		return
+	}
+	if got := agent.Text(&a2av1.Message{Parts: resp.GetTask().GetArtifacts()[0].GetParts()}); got != "c(b(yes))" {
+		t.Errorf("%s: the answer is %q", what, got)
+	}
+	for id, n := range c.called() {
+		if n > 2 {
+			t.Errorf("%s: %s was called %d times", what, id, n)
+		}
+	}
 }

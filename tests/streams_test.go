@@ -196,24 +196,18 @@ func TestP5_CutAndResubscribe(t *testing.T) {
 			c := rig.Clients(t, target)[i]
 			id := begin(t, c, "speaker", "m")
 			random := rand.New(rand.NewPCG(uint64(i), 5)) //nolint:gosec // repeatable
-			var saying sync.WaitGroup
-			saying.Go(func() { // between and during streams
-				for range cycles {
-					a.allowed <- 3
-				}
-				close(a.allowed)
-			})
-			r, n, over := &told{}, 0, false
-			for ; !over; n++ {
-				most := 1 + random.IntN(8)
-				if n >= cycles {
-					most = 1 << 30
-				}
-				over = r.cut(t, c, id, most)
+			r, n := &told{}, 0
+			over := r.cut(t, c, id, 1) // the task, before anything is said
+			for ; !over && n < cycles; n++ {
+				go func() { a.allowed <- 4 }() // while the reader subscribes, reads and leaves
+				over = r.cut(t, c, id, 1+random.IntN(4))
 			}
-			saying.Wait()
-			if n < cycles/2 {
-				t.Errorf("the stream was cut %d times only", n)
+			for range cycles { // what is still to be said
+				a.allowed <- 0
+			}
+			close(a.allowed)
+			if !r.cut(t, c, id, 1<<30) {
+				t.Fatal("the stream ended before the task")
 			}
 			whole, err := rig.Collect(c.Stream(t.Context(), rig.Text("speaker", "m", "x"))) // the log from its beginning
 			if err != nil {

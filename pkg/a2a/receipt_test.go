@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -24,7 +25,9 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/remote"
+	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	serving "github.com/agentteams/team-server/tests/rig"
 )
 
 // cancel cancels a task of ann.
@@ -142,26 +145,25 @@ func workflowOf(t testing.TB, members ...string) *team.Workflow {
 	return w
 }
 
-// bound waits until the tasks of peers are on record for these scopes.
-func (r *rig) bound(t testing.TB, root string, scopes ...string) {
+// recorded waits until so many events are of a kind.
+func (r *rig) recorded(t testing.TB, root string, n int, is func(*teamv1.Event) bool) {
 	t.Helper()
 	wake, stop := r.store.Watch(root)
 	defer stop()
 	for {
-		var open []string
-		for _, ev := range r.record(t, root) {
-			if ev.GetBound() != nil {
-				open = append(open, ev.GetScope())
-			}
-		}
-		if !slices.ContainsFunc(scopes, func(s string) bool { return !slices.Contains(open, s) }) {
+		events := slices.DeleteFunc(r.record(t, root), func(ev *teamv1.Event) bool { return !is(ev) })
+		if len(events) >= n {
 			return
 		}
-		select {
-		case <-wake:
-		case <-t.Context().Done():
-			t.Fatal("the peers' tasks are not on record")
-		}
+		<-wake
+	}
+}
+
+// bound waits until the tasks of peers are on record for these scopes.
+func (r *rig) bound(t testing.TB, root string, scopes ...string) {
+	t.Helper()
+	for _, scope := range scopes {
+		r.recorded(t, root, 1, func(ev *teamv1.Event) bool { return ev.GetBound() != nil && ev.GetScope() == scope })
 	}
 }
 
@@ -178,6 +180,7 @@ func TestS_24_CancelCascades(t *testing.T) {
 	<-called
 	r.bound(t, root, "1.1.2", "1.1.3")
 
+	updates := r.subscribe(t, root, 0)
 	before := time.Now()
 	task := wantState(t, r.cancel(t, root), canceled)
 	if took := time.Since(before); took > time.Second {
@@ -208,6 +211,7 @@ func TestS_24_CancelCascades(t *testing.T) {
 	}
 	equal(t, task, r.get(t, root))
 	equal(t, task, r.cancel(t, root))
+	sameTask(t, follow(t, updates).task, task)
 	if own := reached(r.get(t, root+"~1.1.2")); len(own) != 1 {
 		t.Errorf("the peer's step shows %v", own)
 	}
@@ -225,7 +229,7 @@ func TestS_24_TaskOfAPeerArrivesLate(t *testing.T) {
 	far.Await(t, "SendStreamingMessage", 1)
 	ended := make(chan *a2av1.Task)
 	go func() { ended <- r.cancel(t, root) }()
-	r.requested(t, root)
+	r.recorded(t, root, 1, func(ev *teamv1.Event) bool { return ev.GetCommanded() != nil })
 	wantState(t, r.get(t, root), working) // not before the peer is quiet
 	close(before)
 	task := wantState(t, <-ended, canceled)
@@ -233,16 +237,6 @@ func TestS_24_TaskOfAPeerArrivesLate(t *testing.T) {
 	e := a2a.RunOf(task.GetMetadata()).GetReceipt().GetEntries()[0]
 	if c := far.Requests("CancelTask"); len(c) == 0 || c[0].Body.(*a2av1.CancelTaskRequest).GetId() != e.GetRemoteTaskId() {
 		t.Errorf("cancels %v, entry %v", c, e)
-	}
-}
-
-// requested waits until the cancel of a root is on record.
-func (r *rig) requested(t testing.TB, root string) {
-	t.Helper()
-	wake, stop := r.store.Watch(root)
-	defer stop()
-	for !slices.ContainsFunc(r.record(t, root), func(ev *teamv1.Event) bool { return ev.GetCommanded() != nil }) {
-		<-wake
 	}
 }
 
@@ -302,6 +296,69 @@ func TestS_24_CancelOfAParkedRun(t *testing.T) {
 	}
 	if far.Played()+near.Played() != played {
 		t.Error("a peer was given something to do")
+	}
+}
+
+// breaking is a remote agent whose connection breaks as soon as the task is known.
+type breaking struct{ agent.Agent }
+
+func (b breaking) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+	if ctx.Err() != nil {
+		return b.Agent.Process(ctx, req)
+	}
+	return func(yield func(*teamv1.Event, error) bool) {
+		for ev, err := range b.Agent.Process(ctx, req) {
+			if more := yield(ev, err); !more || err != nil {
+				return
+			}
+			if ev.GetBound() != nil {
+				yield(nil, &agent.Error{Reason: agent.ReasonUnavailable, Retry: true, Message: "broken"})
+				return
+			}
+		}
+	}
+}
+
+// S-24: the connection to a peer broke, and the next attempt has not begun when
+// the cancel comes.
+func TestS_24_CancelBetweenAttempts(t *testing.T) {
+	far, overFar := overA2A(t, "far", held(), time.Minute)
+	near, overNear := overService(t, "near", held(), time.Minute)
+	r := start(t, breaking{overFar}, breaking{overNear})
+	limits := &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(time.Hour)}}
+	r.newTeamOf(t, team.Config{ID: "team", Scheduler: together("far", "near"), Limits: limits}, "far", "near")
+	root := r.send(t, ann(t), atOnce(message("team", "hi"))).GetId()
+	r.recorded(t, root, 2, func(ev *teamv1.Event) bool { return ev.GetRetried() != nil })
+	wantReached(t, wantState(t, r.cancel(t, root), canceled),
+		"1 team/far: remote task TASK_STATE_WORKING, confirmed",
+		"2 team/near: remote task TASK_STATE_WORKING, confirmed",
+	)
+	if len(far.Requests("CancelTask")) == 0 || len(near.Requests("Cancel")) == 0 {
+		t.Error("a peer got no cancel")
+	}
+}
+
+// R-002-8.2: the time of a member runs out: its task at the peer ends too.
+func TestR_002_8_2_TimeoutEndsTheTaskOfAPeer(t *testing.T) {
+	far, overFar := overA2A(t, "far", held(), time.Minute)
+	near, overNear := overService(t, "near", held(), time.Minute)
+	r := start(t, overFar, overNear)
+	tm, err := team.New(team.Config{
+		ID: "team", Scheduler: together("far", "near"), Registry: r.agents, ReportErrors: true,
+		Members: []team.Member{{Agent: "far", Timeout: 200 * time.Millisecond}, {Agent: "near", Timeout: 200 * time.Millisecond}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.add(t, tm)
+	task := r.send(t, ann(t), message("team", "hi"))
+	for _, d := range a2a.RunOf(task.GetMetadata()).GetFailedDelegations() {
+		if d.GetOutcome() != teamv1.Outcome_OUTCOME_TIMED_OUT {
+			t.Errorf("delegation %v", d)
+		}
+	}
+	if len(far.Requests("CancelTask")) != 1 || len(near.Requests("Cancel")) != 1 {
+		t.Errorf("%d and %d cancels", len(far.Requests("CancelTask")), len(near.Requests("Cancel")))
 	}
 }
 
@@ -461,6 +518,122 @@ func TestS_24_CancelOfAModel(t *testing.T) {
 	})
 }
 
+// S-24: the member is a team on another team-server: what it spent, and over A2A
+// what of that came after the cancel, is in the receipt.
+func TestS_24_CancelOfAnotherServersTeam(t *testing.T) {
+	found := tool(func(context.Context) (*teamv1.ToolResult, error) { return &teamv1.ToolResult{Text: "x"}, nil })
+	for name, over := range map[string]func(t *testing.T, at serving.Target) agent.Agent{
+		"A2A": func(t *testing.T, at serving.Target) agent.Agent {
+			t.Helper()
+			a, err := remote.NewA2A(remote.A2AConfig{ID: "desk", Card: at.HTTP + "/desk/.well-known/agent-card.json"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = a.Close() })
+			return a
+		},
+		"Agent service": func(t *testing.T, at serving.Target) agent.Agent {
+			t.Helper()
+			a, err := remote.New(remote.Config{ID: "desk", Address: at.GRPC, AgentID: "desk"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = a.Close() })
+			return a
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &counting{entered: make(chan struct{}, 1), spends: true}
+			desk, err := team.NewModelAgent(team.ModelAgentConfig{ID: "desk", Model: m, Tools: []agent.Tool{found}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := start(t, over(t, serving.Serve(t, server.Config{Agent: desk})))
+			r.newTeam(t, "team", through("desk"), "desk")
+			root := r.send(t, ann(t), atOnce(message("team", "hi"))).GetId()
+			<-m.entered
+			task := wantState(t, r.cancel(t, root), canceled)
+			run := a2a.RunOf(task.GetMetadata())
+			if e := run.GetReceipt().GetEntries(); len(e) != 1 || !e[0].GetConfirmed() || e[0].GetRemoteTaskId() == "" { // it may have told SUBMITTED last
+				t.Errorf("receipt %v", e)
+			}
+			if run.GetSpent().GetInputTokens() != 12 {
+				t.Errorf("spent %v", run.GetSpent())
+			}
+			if after := run.GetReceipt().GetSpentAfter(); name == "A2A" {
+				equal(t, &teamv1.Spent{InputTokens: 7, OutputTokens: 3, ModelCalls: 1}, after)
+			} else if after != nil {
+				t.Errorf("spent after the cancel: %v", after)
+			}
+		})
+	}
+}
+
+// restless is a model that calls a tool in every turn, at once.
+type restless struct {
+	mu   sync.Mutex
+	keys []string // of its calls; guarded by mu
+	at   int      // which call is told in reached
+	hit  chan struct{}
+}
+
+func (*restless) Name() string { return "gpt" }
+
+func (m *restless) Generate(_ context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
+	return func(yield func(agent.ModelChunk, error) bool) {
+		m.mu.Lock()
+		m.keys = append(m.keys, req.Key)
+		if len(m.keys) == m.at {
+			close(m.hit)
+		}
+		m.mu.Unlock()
+		yield(agent.ModelChunk{Turn: &teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: "c", Name: "search", Arguments: "{}"}}}}, nil)
+	}
+}
+
+func (m *restless) called() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.keys)
+}
+
+// S-24: a model that is called again and again is canceled at some moment: every
+// call had its start on record before the cancel, and none comes after the receipt.
+func TestS_24_NoCallAfterTheCancel(t *testing.T) {
+	found := tool(func(context.Context) (*teamv1.ToolResult, error) { return &teamv1.ToolResult{Text: "x"}, nil })
+	for at := range 100 {
+		m := &restless{at: at%25 + 1, hit: make(chan struct{})}
+		r := start(t)
+		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "writer", Model: m, Tools: []agent.Tool{found}, Limits: &teamv1.Limits{MaxTurns: new(int32(10_000))}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.add(t, a)
+		r.newTeam(t, "team", together("writer"), "writer")
+		root := r.send(t, ann(t), atOnce(message("team", "hi"))).GetId()
+		<-m.hit
+		wantState(t, r.cancel(t, root), canceled)
+		calls := m.called()
+		started, canceledAt := map[string]int64{}, int64(0)
+		for _, ev := range r.record(t, root) {
+			if key := ev.GetStarted().GetKey(); key != "" {
+				started[key] = ev.GetSeq()
+			}
+			if ev.GetCommanded() != nil {
+				canceledAt = ev.GetSeq()
+			}
+		}
+		for _, key := range calls {
+			if seq := started[key]; seq == 0 || seq > canceledAt {
+				t.Errorf("a call whose start is event %d; the cancel is event %d", seq, canceledAt)
+			}
+		}
+		if n := len(m.called()); n != len(calls) {
+			t.Errorf("%d calls after the receipt", n-len(calls))
+		}
+	}
+}
+
 // cancel and finish at the same moment: one of them wins, once.
 func TestA_16_CancelOrFinish(t *testing.T) {
 	g := &agent.Func{ID: "quick", Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) { return agent.NewMessage("done"), nil }}
@@ -519,23 +692,27 @@ func (r *rig) oneEnd(t testing.TB, root string, told *a2av1.Task, err error) a2a
 	return state
 }
 
-// dying is a journal whose process dies after some more events.
+// dying is a journal whose process dies at an event that is so.
 type dying struct {
 	a2a.Journal
-	left atomic.Int64
+	at   func(*teamv1.Event) bool
+	dead atomic.Bool
 }
 
 var errDied = errors.New("died")
 
 func (j *dying) Append(ctx context.Context, events ...*teamv1.Event) error {
-	if j.left.Add(int64(-len(events))) < 0 {
+	if slices.ContainsFunc(events, j.at) {
+		j.dead.Store(true)
+	}
+	if j.dead.Load() {
 		return errDied
 	}
 	return j.Journal.Append(ctx, events...)
 }
 
 func (j *dying) Commit(ctx context.Context) error {
-	if j.left.Load() < 0 {
+	if j.dead.Load() {
 		return errDied
 	}
 	return j.Journal.Commit(ctx)
@@ -577,6 +754,15 @@ func (s *single) die(t *testing.T) {
 	}
 }
 
+func (s *single) task(t *testing.T) *a2av1.Task {
+	t.Helper()
+	task, _, err := s.Task(t.Context(), s.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return task
+}
+
 func (s *single) cancel(t *testing.T) {
 	t.Helper()
 	in := &teamv1.Inbound{Key: "cancel/", Kind: &teamv1.Inbound_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL}}}
@@ -608,6 +794,89 @@ func (s *single) until(t *testing.T, n int, is func(*teamv1.Event) bool) {
 	}
 }
 
+// S-24: a task that was canceled before anybody drove it calls nobody.
+func TestS_24_CancelBeforeTheStart(t *testing.T) {
+	calls := 0
+	f := &agent.Func{ID: "func", Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) {
+		calls++
+		return agent.NewMessage("done"), nil
+	}}
+	r := start(t, f)
+	r.newTeam(t, "team", through("func"), "func")
+	for _, id := range []string{"func", "team"} {
+		s := newSingle(t, id)
+		s.cancel(t)
+		if park, err := (&a2a.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
+			t.Fatal(park, err)
+		}
+		wantState(t, s.task(t), canceled)
+	}
+	if calls > 0 {
+		t.Errorf("%d calls", calls)
+	}
+}
+
+// S-24: the process died before the peers' tasks were on record. By the Agent
+// service they end by the key on record; over A2A it is told that there may be one.
+func TestS_24_CrashBeforeTheTaskOfAPeerIsKnown(t *testing.T) {
+	for id, want := range map[string][]string{
+		"team": {"1 team/far: sent its message; the task is not known, unconfirmed", "2 team/near: sent its message; the task is not known, confirmed"},
+		"far":  {" far: sent its message; the task is not known, unconfirmed"},
+		"near": {" near: sent its message; the task is not known, confirmed"},
+	} {
+		far, overFar := overA2A(t, "far", held(), time.Minute)
+		near, overNear := overService(t, "near", held(), time.Minute)
+		r := start(t, overFar, overNear)
+		r.newTeam(t, "team", together("far", "near"), "far", "near")
+		s := newSingle(t, id)
+		c := s.take(t)
+		c.Journal = &dying{Journal: c.Journal, at: func(ev *teamv1.Event) bool {
+			if ev.GetBound() != nil && id != "near" {
+				far.Await(t, "SendStreamingMessage", 1)
+			}
+			if ev.GetBound() != nil && id != "far" {
+				near.Await(t, "ProcessStream", 1)
+			}
+			return ev.GetBound() != nil
+		}}
+		if _, err := (&a2a.Runner{Agent: r.agents.Get}).Drive(t.Context(), c); err == nil {
+			t.Fatal("it did not die")
+		}
+		s.die(t)
+		s.cancel(t)
+		sent := func() int { return len(far.Requests("SendStreamingMessage")) + len(near.Requests("ProcessStream")) }
+		before := sent()
+		if park, err := (&a2a.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
+			t.Fatal(park, err)
+		}
+		wantReached(t, wantState(t, s.task(t), canceled), want...)
+		if sent() != before {
+			t.Errorf("%s: %d messages after the crash", id, sent()-before)
+		}
+	}
+}
+
+// S-24: the agent of the run is gone when the cancel comes: the peer's task is
+// told as not confirmed.
+func TestS_24_CancelWithoutTheAgent(t *testing.T) {
+	_, overFar := overA2A(t, "far", fakeagent.Config{Default: fakeagent.Turn{Ask: "which?"}}, time.Minute)
+	r := start(t, overFar)
+	r.newTeam(t, "team", through("far"), "far")
+	s := newSingle(t, "team")
+	if park, err := (&a2a.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t)); err != nil || park.Done {
+		t.Fatal(park, err)
+	}
+	s.die(t)
+	s.cancel(t)
+	gone := func(id string) (agent.Agent, error) {
+		return nil, agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "no agent %q", id)
+	}
+	if park, err := (&a2a.Runner{Agent: gone}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
+		t.Fatal(park, err)
+	}
+	wantReached(t, wantState(t, s.task(t), canceled), "1 team/far: waiting for an answer, unconfirmed")
+}
+
 // S-24: the process dies at every event from the cancel on, up to the end; the next
 // one begins with what is on record, sends nothing, and ends the peers' tasks.
 func TestS_24_CrashAfterTheCancel(t *testing.T) {
@@ -632,15 +901,16 @@ func crashAfterCancel(t *testing.T, events int64) (ended bool) {
 	s := newSingle(t, "team")
 	runner := &a2a.Runner{Agent: r.agents.Get, Replica: "one"}
 	c := s.take(t)
-	j := &dying{Journal: c.Journal}
-	j.left.Store(1000)
+	var seen atomic.Int64 // events from the cancel on
+	j := &dying{Journal: c.Journal, at: func(ev *teamv1.Event) bool {
+		return (ev.GetCommanded() != nil || seen.Load() > 0) && seen.Add(1) > events
+	}}
 	done := make(chan error, 1)
 	go func() {
 		_, err := runner.Drive(t.Context(), a2a.Claim{Root: c.Root, Epoch: c.Epoch, Journal: j})
 		done <- err
 	}()
 	s.until(t, 2, func(ev *teamv1.Event) bool { return ev.GetBound() != nil })
-	j.left.Store(events)
 	s.cancel(t)
 	if err := <-done; err == nil {
 		return true
@@ -651,11 +921,7 @@ func crashAfterCancel(t *testing.T, events int64) (ended bool) {
 	if park, err := (&a2a.Runner{Agent: r.agents.Get, Replica: "two"}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
 		t.Fatal(events, park, err)
 	}
-	task, _, err := s.Task(t.Context(), s.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantReached(t, wantState(t, task, canceled),
+	wantReached(t, wantState(t, s.task(t), canceled),
 		"1 team/inner: gave work to far, near",
 		"1.1 team/inner/far: remote task TASK_STATE_WORKING, confirmed",
 		"1.2 team/inner/near: remote task TASK_STATE_WORKING, confirmed",

@@ -160,7 +160,7 @@ func (p *process) learn(ctx context.Context, next nextID) nextID {
 	for p.bound == nil && next != nil {
 		id, err := next(ctx, p.agent.cfg.CancelEvery)
 		if id != "" {
-			p.bound = &teamv1.Bound{Peer: p.peer(), TaskId: id}
+			p.bound, p.state = &teamv1.Bound{Peer: p.peer(), TaskId: id}, a2av1.TaskState_TASK_STATE_WORKING
 		}
 		switch {
 		case errors.Is(err, errIdle), ctx.Err() != nil:

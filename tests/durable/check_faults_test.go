@@ -64,7 +64,10 @@ func newStory() *story {
 	add(1, entry{Op: opKill, Count: 1})
 	add(2, entry{Op: opStart})
 	add(2, entry{Op: opCall, Member: "gamma", Key: "k2"})
-	for _, r := range told[2:] {
+	for i, r := range told[2:] {
+		if i+3 < len(told) && told[i+3].seq == r.seq {
+			r.seq = 0
+		}
 		add(2, entry{Op: opSee, Message: "m1", Task: "root", Seq: r.seq, Body: r.body, Stream: 2, Open: 3})
 	}
 	add(2, entry{Op: opEnd, Message: "m1", Task: "root", State: a2av1.TaskState_TASK_STATE_COMPLETED.String(), Text: flow("T1")})
@@ -108,7 +111,7 @@ func TestCheck_P1_P2(t *testing.T) {
 		{"the last event is lost", "not in its place", func(s *story) { s.record.events["root"] = s.record.events["root"][:5] }},
 		{"an event is missing", "in place 3", func(s *story) { s.record.events["root"] = slices.Delete(s.record.events["root"], 2, 3) }},
 		{"an event is another", "is on record as", func(s *story) { e := s.find(opSee, 2); e.Body = forge(e.Body) }},
-		{"an event was not seen", "did not see event 6", func(s *story) { s.without(func(e entry) bool { return e.Op == opSee && e.Seq >= 6 }) }},
+		{"an event was not seen", "did not see event 6", func(s *story) { s.without(func(e entry) bool { return e.Op == opSee && e.Seq != 0 && e.Seq >= 6 }) }},
 		{"an event was skipped", "not in its place", func(s *story) { s.without(func(e entry) bool { return e.Op == opSee && e.Seq == 2 }) }},
 		{"an event came again", "told of event", func(s *story) { s.find(opSee, 3).Open = 6 }},
 		{"an event came late", "came after", func(s *story) { s.find(opSee, 1).Seq = 9 }},

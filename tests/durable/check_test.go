@@ -60,6 +60,7 @@ func (r *report) err() error {
 type checker struct {
 	report
 	starts   []time.Time // of each life
+	overlap  bool        // lives do: what happened in which cannot be told
 	jobs     map[string]*deed
 	record   record
 	messages []string // of jobs, in order
@@ -81,6 +82,7 @@ func check(entries []entry, r record) *report {
 		switch e.Op {
 		case opStart:
 			c.starts = append(c.starts, e.At)
+			c.overlap = c.overlap || e.Both
 		case opKill:
 			if c.kills++; c.kills == 1 || e.Count < c.underWay {
 				c.underWay = e.Count
@@ -209,35 +211,44 @@ func (c *checker) checkSeen(d *deed, events []*teamv1.Event) {
 // stitch puts the streams of a job together, from its first task on. What a cut
 // left of an event that tells several things comes again whole.
 func (c *checker) stitch(d *deed) (seen []told, from int64) {
-	var last entry
+	var last int64
+	var part []entry // of an event
 	for _, e := range d.seen {
+		if len(part) > 0 && part[0].Stream != e.Stream {
+			part = nil
+		}
 		switch {
-		case e.Snap && len(seen) == 0 && e.Open == 0:
-			from = e.Seq
+		case e.Snap && last == 0 && e.Open == 0:
+			from, last = e.Seq, e.Seq
 		case e.Snap:
 			c.fault("task %s: a stream behind %d began with a task", d.task, e.Open)
+		case e.Seq == 0:
+			part = append(part, e)
 		case e.Seq <= e.Open:
 			c.fault("task %s: a stream behind %d told of event %d", d.task, e.Open, e.Seq)
-		case e.Seq < last.Seq:
-			c.fault("task %s: event %d came after %d", d.task, e.Seq, last.Seq)
+		case e.Seq <= last:
+			c.fault("task %s: event %d came after %d", d.task, e.Seq, last)
 		default:
-			if e.Stream != last.Stream {
-				seen = slices.DeleteFunc(seen, func(t told) bool { return t.seq == e.Seq })
+			for _, p := range append(part, e) {
+				seen = append(seen, told{e.Seq, p.Body})
 			}
-			seen = append(seen, told{e.Seq, e.Body})
+			part, last = nil, e.Seq
 		}
-		last = e
 	}
 	return seen, from
 }
 
 // projected is what a journal tells a subscriber that has seen what came up to
-// a sequence.
+// a sequence. Only the last response of an event names its sequence.
 func projected(task string, events []*teamv1.Event, from int64) []told {
 	var all []told
 	f := a2a.NewFold(task, "")
 	for _, ev := range events {
-		for _, r := range f.Project(ev, true) {
+		responses := f.Project(ev, true)
+		for i, r := range responses {
+			if i < len(responses)-1 {
+				delete(r.GetArtifactUpdate().GetMetadata().GetFields()[a2a.TeamRunURI].GetStructValue().GetFields(), "seq")
+			}
 			b, err := proto.MarshalOptions{Deterministic: true}.Marshal(r)
 			if err == nil && ev.GetSeq() > from {
 				all = append(all, told{ev.GetSeq(), b})
@@ -255,7 +266,11 @@ func parse(b []byte) *a2av1.StreamResponse {
 	return r
 }
 
-func show(b []byte) string { return fmt.Sprint(parse(b)) }
+// show is the beginning of a response as text.
+func show(b []byte) string {
+	s := fmt.Sprint(parse(b))
+	return s[:min(len(s), 400)]
+}
 
 func same(a, b []byte) bool { return bytes.Equal(a, b) || proto.Equal(parse(a), parse(b)) }
 
@@ -263,6 +278,8 @@ func same(a, b []byte) bool { return bytes.Equal(a, b) || proto.Equal(parse(a), 
 type step struct {
 	task, scope           string
 	started, bound, ended int // lives; 0 is never
+	endedAt               time.Time
+	claims                int // by new owners, while it was in flight
 }
 
 // lifeAt is the life of the server at a time.
@@ -291,7 +308,13 @@ func (c *checker) steps() map[string]*step {
 				}
 			case *teamv1.Event_Ended:
 				if s != nil {
-					s.ended = life
+					s.ended, s.endedAt = life, ev.GetTime().AsTime()
+				}
+			case *teamv1.Event_Claimed:
+				for _, s := range open {
+					if s.ended == 0 {
+						s.claims++
+					}
 				}
 			}
 		}
@@ -328,6 +351,13 @@ func (c *checker) checkCalls(calls []entry) {
 }
 
 func (c *checker) checkStep(s *step, calls []entry, atKill map[int]int) {
+	if len(calls) > 1+s.claims {
+		c.fault("%s was called %d times for step %s of task %s, which changed hands %d times meanwhile", calls[0].Member, len(calls), s.scope, s.task, s.claims)
+	}
+	if c.overlap {
+		c.checkTimes(s, calls)
+		return
+	}
 	for i, e := range calls {
 		switch {
 		case e.Life < s.started:
@@ -345,6 +375,21 @@ func (c *checker) checkStep(s *step, calls []entry, atKill map[int]int) {
 			c.repeats++
 			atKill[e.Life]++
 			c.repeatsAStep = max(c.repeatsAStep, 1)
+		}
+	}
+}
+
+// skew is how far the clocks of a store and of this process may be apart.
+const skew = 20 * time.Millisecond
+
+// checkTimes looks for calls of a step that had ended, where lives overlap. When
+// gamma was called is not known.
+func (c *checker) checkTimes(s *step, calls []entry) {
+	c.repeats += len(calls) - 1
+	for _, e := range calls {
+		if s.ended != 0 && e.Member != "gamma" && e.At.After(s.endedAt.Add(skew)) {
+			c.repeatedRecorded++
+			c.fault("%s was called for step %s of task %s at %v, which had ended on record at %v", e.Member, s.scope, s.task, e.At, s.endedAt)
 		}
 	}
 }

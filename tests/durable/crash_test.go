@@ -32,8 +32,11 @@ func TestCrash_P1_P2(t *testing.T) {
 	for _, s := range stores {
 		t.Run("P1 P2 "+s.name, func(t *testing.T) {
 			c := newCrash(t, s)
-			c.run(number(t, cyclesVariable, 12))
-			r := c.check()
+			c.run(number(t, cyclesVariable, 60))
+			r, err := c.verdict(c.history)
+			if err != nil {
+				t.Fatal(err)
+			}
 			t.Logf("%s: %v in %v", s.name, r, time.Since(c.began).Round(time.Second/10))
 			if err := r.err(); err != nil {
 				t.Error(err)
@@ -53,7 +56,7 @@ type database struct {
 // that the next server takes over within a cycle.
 var stores = []database{
 	{name: "sqlite", url: sqlite},
-	{name: "postgres", url: pgtest.URL, args: []string{"--lease=1500ms"}},
+	{name: "postgres", url: pgtest.URL, args: []string{"--lease=" + lease.String()}},
 }
 
 // crash is one run of the harness.
@@ -195,14 +198,4 @@ func (c *crash) await(p plan, l *load) (why string, err error) {
 			return "", fmt.Errorf("%d acknowledgements and %d tasks under way in %v", acks, open, patience)
 		}
 	}
-}
-
-// check reads what the store holds and compares it with the history.
-func (c *crash) check() *report {
-	c.Helper()
-	entries, err := c.history.all()
-	if err != nil {
-		c.Fatal(err)
-	}
-	return check(entries, c.read(entries))
 }

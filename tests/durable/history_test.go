@@ -13,13 +13,13 @@ import (
 
 // Ops of an entry.
 const (
-	opStart  = "start"  // the server is started: a new life
+	opStart  = "start"  // the server is started: a new life; Both says that the last one goes on for a while
 	opReady  = "ready"  // it says so; Took
 	opKill   = "kill"   // it was killed: Text says when, Count how many tasks were under way
 	opSend   = "send"   // a message is going to be sent: Message, Agent, Text
 	opTask   = "task"   // acknowledged: the task of a message
 	opReply  = "reply"  // acknowledged: a question's answer was taken
-	opSee    = "see"    // a subscriber has seen what Body holds, of Seq
+	opSee    = "see"    // a subscriber has seen what Body holds, of Seq; 0 where more of the same event follows
 	opEnd    = "end"    // acknowledged: the task has ended, with State and Text
 	opCall   = "call"   // a member was called: Member, Key, Text
 	opLeak   = "leak"   // somebody else's task was shown
@@ -40,12 +40,15 @@ type entry struct {
 	State   string        `json:"state,omitempty"`
 	Text    string        `json:"text,omitempty"`
 	Seq     int64         `json:"seq,omitempty"`
-	Body    []byte        `json:"body,omitempty"`   // a StreamResponse
+	Body    []byte        `json:"body,omitempty"` // a StreamResponse
+	Both    bool          `json:"both,omitempty"`
 	Snap    bool          `json:"snap,omitempty"`   // it is a whole task
 	Stream  int           `json:"stream,omitempty"` // which of its client's streams told it
 	Open    int64         `json:"open,omitempty"`   // the cursor that the stream began behind
 	Count   int           `json:"count,omitempty"`
 	Took    time.Duration `json:"took,omitempty"`
+
+	reader *watch // who saw it
 }
 
 // history is everything that happened, in order. It is on disk before it
@@ -83,7 +86,9 @@ func (h *history) add(e entry) {
 		h.life++
 		h.acks = 0
 	}
-	e.At = time.Now()
+	if e.At.IsZero() {
+		e.At = time.Now()
+	}
 	if e.Life == 0 {
 		e.Life = h.life
 	}

@@ -40,30 +40,40 @@ func events(ctx context.Context, s a2a.Store, k a2a.Key) ([]*teamv1.Event, error
 	}
 }
 
-// read reads the journals of all tasks that were acknowledged, from the store
-// itself: no server runs.
-func (c *crash) read(entries []entry) record {
-	c.Helper()
+// record reads the journals of all tasks that were acknowledged, from the store
+// itself.
+func (c command) record(entries []entry) (r record, err error) {
 	ctx := context.Background()
 	s, err := sqlstore.Open(ctx, c.store, sqlstore.Config{})
 	if err != nil {
-		c.Fatal(err)
+		return r, err
 	}
 	defer s.Close()
-	r := record{events: journals{}}
+	r.events = journals{}
 	for _, e := range entries {
-		if e.Op == opTask {
-			if r.events[e.Task], err = events(ctx, s, a2a.Key{Owner: owner(e.Owner), ID: e.Task}); err != nil {
-				c.Fatal(err)
-			}
+		if e.Op != opTask {
+			continue
+		}
+		if r.events[e.Task], err = events(ctx, s, a2a.Key{Owner: owner(e.Owner), ID: e.Task}); err != nil {
+			return r, err
 		}
 	}
 	for i := range principals {
 		page, err := s.List(ctx, owner(i), a2a.Filter{PageSize: 1})
 		if err != nil {
-			c.Fatal(err)
+			return r, err
 		}
 		r.tasks += page.Total
 	}
-	return r
+	return r, nil
+}
+
+// verdict checks a history against what the store holds.
+func (c command) verdict(h *history) (*report, error) {
+	entries, err := h.all()
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.record(entries)
+	return check(entries, r), err
 }

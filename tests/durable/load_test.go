@@ -192,10 +192,16 @@ func (w *watch) anywhere(ctx context.Context, call func(context.Context, rig.Cli
 		one, stop := context.WithTimeout(ctx, patience)
 		err = call(one, e.clients[w.job.owner][w.job.binding])
 		stop()
-		if err == nil || ctx.Err() != nil || !dead(err) {
+		switch {
+		case err == nil || ctx.Err() != nil:
 			return err
+		case dead(err):
+			last = e
+		case !refused(err):
+			return err
+		default:
+			_ = agent.Sleep(ctx, 20*time.Millisecond) // as it says: try again
 		}
-		last = e
 	}
 }
 
@@ -208,6 +214,10 @@ func dead(err error) bool {
 	}
 	return e.Reason == "" && e.HTTP == 0 && (e.Code == "Unavailable" || e.Code == "Canceled" || e.Code == "Internal" || e.Code == "Unknown")
 }
+
+// refused reports whether an error is what a server says that can take nothing
+// for now.
+func refused(err error) bool { return rig.Fault(err).Code == "Unavailable" }
 
 func (w *watch) request() *a2av1.SendMessageRequest {
 	req := rig.Text(w.job.agent, w.job.message, w.job.text)
@@ -239,7 +249,7 @@ func (w *watch) began(id string) {
 func (w *watch) stream(ctx context.Context) error {
 	return w.anywhere(ctx, func(ctx context.Context, c rig.Client) error {
 		err := w.take(0, c.Stream(ctx, w.request()))
-		if w.task != "" && err != nil && dead(err) {
+		if w.task != "" && err != nil && (dead(err) || refused(err)) {
 			return nil // it is followed from here
 		}
 		return err
@@ -288,26 +298,22 @@ func (w *watch) see(open int64, u *a2av1.StreamResponse) error {
 	if err != nil {
 		return err
 	}
-	e := entry{Op: opSee, Owner: w.job.owner, Message: w.job.message, Body: b, Stream: w.streams, Open: open}
+	e := entry{Op: opSee, Owner: w.job.owner, Message: w.job.message, Body: b, Stream: w.streams, Open: open, reader: w}
 	switch p := u.GetPayload().(type) {
 	case *a2av1.StreamResponse_Task:
 		w.began(p.Task.GetId())
 		e.Seq, e.Snap = a2a.RunOf(p.Task.GetMetadata()).GetSeq(), true
 		w.state = state(p.Task.GetStatus().GetState())
-		w.cursor = e.Seq
 	case *a2av1.StreamResponse_StatusUpdate:
 		e.Seq = a2a.RunOf(p.StatusUpdate.GetMetadata()).GetSeq()
 		w.state = state(p.StatusUpdate.GetStatus().GetState())
-		w.cursor = e.Seq
 	case *a2av1.StreamResponse_ArtifactUpdate:
 		e.Seq = a2a.RunOf(p.ArtifactUpdate.GetMetadata()).GetSeq()
-		if !p.ArtifactUpdate.GetLastChunk() {
-			w.cursor = e.Seq
-		} // else the status of the same event follows
 	default:
 		return fmt.Errorf("the stream tells %v", u)
 	}
 	e.Task = w.task
+	w.cursor = max(w.cursor, e.Seq) // 0: more of the same event follows
 	w.history.add(e)
 	return nil
 }

@@ -6,9 +6,11 @@
 //
 // The tests take from the environment:
 //
-//	TEAM_CRASH_CYCLES  kills a store; default 12
-//	TEAM_CRASH_SEED    seed of what is random; default: a new one, which is shown
-//	TEAM_CRASH_SERVER  the program to test in place of one built from the sources
+//	TEAM_CRASH_CYCLES    kills a store; default 60
+//	TEAM_CRASH_RESTARTS  rolling restarts; default 6
+//	TEAM_CRASH_SYNCS     syncs that fail, each in a run of its own; default 50
+//	TEAM_CRASH_SEED      seed of what is random; default: a new one, which is shown
+//	TEAM_CRASH_SERVER    the program to test in place of one built from the sources
 package durable
 
 import (
@@ -25,9 +27,11 @@ import (
 )
 
 const (
-	cyclesVariable = "TEAM_CRASH_CYCLES"
-	seedVariable   = "TEAM_CRASH_SEED"
-	serverVariable = "TEAM_CRASH_SERVER"
+	cyclesVariable   = "TEAM_CRASH_CYCLES"
+	restartsVariable = "TEAM_CRASH_RESTARTS"
+	syncsVariable    = "TEAM_CRASH_SYNCS"
+	seedVariable     = "TEAM_CRASH_SEED"
+	serverVariable   = "TEAM_CRASH_SERVER"
 	// repository is its root, seen from here.
 	repository = "../.."
 )

@@ -32,6 +32,7 @@ type members struct {
 	teamv1.UnimplementedAgentServiceServer
 	history *history
 	gate    func(ctx context.Context, member, text string) error // holds a call; nil is a short time
+	arrival bool                                                 // a call belongs to the life in which it comes, whatever its connection
 	server  *grpc.Server
 	address string
 	gamma   *fakeagent.Agent
@@ -107,6 +108,9 @@ func (l listener) Accept() (net.Conn, error) {
 }
 
 func (m *members) lifeOf(ctx context.Context) int {
+	if m.arrival {
+		return m.history.lifeNow()
+	}
 	p, _ := peer.FromContext(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,7 +140,7 @@ func (m *members) ProcessStream(req *teamv1.ProcessStreamRequest, stream grpc.Se
 	m.history.add(entry{Op: opCall, Life: m.lifeOf(ctx), Member: r.GetAgentId(), Key: r.GetKey(), Text: text})
 	for i, e := range script(r, echo(r.GetAgentId(), text)) {
 		if i == 2 {
-			if err := m.hold(ctx, r.GetAgentId(), text); err != nil {
+			if err := m.labour(ctx, r.GetAgentId(), text); err != nil {
 				return err
 			}
 		}
@@ -150,8 +154,8 @@ func (m *members) ProcessStream(req *teamv1.ProcessStreamRequest, stream grpc.Se
 	return nil
 }
 
-// hold keeps a call for a while.
-func (m *members) hold(ctx context.Context, member, text string) error {
+// labour keeps a call for a while.
+func (m *members) labour(ctx context.Context, member, text string) error {
 	if m.gate != nil {
 		return m.gate(ctx, member, text)
 	}
@@ -206,7 +210,7 @@ func (m *members) collect() {
 				key = values[0]
 			}
 		}
-		m.history.add(entry{Op: opCall, Member: r.Model, Key: key, Text: r.Last()})
+		m.history.add(entry{At: r.Arrived, Op: opCall, Member: r.Model, Key: key, Text: r.Last()})
 	}
 	m.asked = len(asked)
 }
