@@ -35,6 +35,19 @@ test: ## Run all tests.
 race: ## Run all tests with the race detector, in random order.
 	go test -race -shuffle=on ./...
 
+.PHONY: crash
+crash: ## Kill the server 60 times on each database, and servers with a known fault.
+	go test -count=1 -timeout=20m -v -run='^TestCrash' ./tests/durable
+
+.PHONY: crash-night
+crash-night: ## Kill the server 2,000 times on each database, and restart it 50 times.
+	TEAM_CRASH_CYCLES=2000 TEAM_CRASH_RESTARTS=50 go test -count=1 -timeout=4h -v ./tests/durable
+
+.PHONY: machine
+machine: ## Run 10,000 random sequences of actions over all bindings, and 1,000 on each database.
+	go test -count=1 -timeout=8h -v -run='StateMachine/memory' ./tests/machine -rapid.checks=10000
+	go test -count=1 -timeout=8h -v -run='StateMachine/(sqlite|postgres)' ./tests/machine -rapid.checks=1000
+
 .PHONY: bench
 bench: ## Run all benchmarks.
 	go test -run='^$$' -bench=. -benchmem ./...

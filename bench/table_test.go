@@ -12,6 +12,7 @@ import (
 // table is printed when a benchmark is done.
 type table struct {
 	title, head string
+	once        bool // no rounds: what was seen
 	rows        []string
 	goals       []string
 }
@@ -22,7 +23,11 @@ func (t *table) add(format string, args ...any) {
 }
 
 func (t *table) print() {
-	fmt.Fprintf(os.Stdout, "\n%s, medians of %d rounds in turn\n", t.title, rounds)
+	how := fmt.Sprintf(", medians of %d rounds in turn", rounds)
+	if t.once {
+		how = ""
+	}
+	fmt.Fprintf(os.Stdout, "\n%s%s\n", t.title, how)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "%s\t\n", t.head)
 	for _, r := range t.rows {

@@ -195,7 +195,7 @@ func TestP5_CutAndResubscribe(t *testing.T) {
 			target := rig.Serve(t, server.Config{Agent: a})
 			c := rig.Clients(t, target)[i]
 			id := begin(t, c, "speaker", "m")
-			random := rand.New(rand.NewPCG(uint64(i), 5)) //nolint:gosec // repeatable
+			random := rand.New(rand.NewPCG(uint64(i), 5))
 			r, n := &told{}, 0
 			over := r.cut(t, c, id, 1) // the task, before anything is said
 			for ; !over && n < cycles; n++ {
@@ -219,6 +219,76 @@ func TestP5_CutAndResubscribe(t *testing.T) {
 			t.Logf("%d cycles, %d updates", n, len(r.updates))
 		})
 	}
+}
+
+// TestP5_FromReplicaToReplica cuts streams and goes on elsewhere.
+func TestP5_FromReplicaToReplica(t *testing.T) {
+	place := rig.PostgreSQL(t)
+	a := newSpeaker("speaker") // whichever replica drives it
+	var clients []rig.Client
+	for range 2 {
+		kept, done := place.Open(t)
+		defer done()
+		target, stop := rig.Start(t, server.Config{Agent: a, Store: kept})
+		defer stop()
+		clients = append(clients, rig.Clients(t, target)...)
+	}
+	id := begin(t, clients[0], "speaker", "m")
+	r := &told{}
+	r.cut(t, clients[0], id, 1)
+	for n := range 60 {
+		go func() { a.allowed <- 4 }()
+		r.cut(t, clients[n%len(clients)], id, 3)
+	}
+	for range 60 {
+		a.allowed <- 0
+	}
+	close(a.allowed)
+	if !r.cut(t, clients[5], id, 1<<30) {
+		t.Fatal("the stream ended before the task")
+	}
+	whole, err := rig.Collect(clients[3].Stream(t.Context(), rig.Text("speaker", "m", "x")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(lines(r.since(whole)), lines(r.updates)); diff != "" {
+		t.Errorf("(-log +told):\n%.2000s", diff)
+	}
+}
+
+// TestP10_DefaultLimits opens as many streams of a task as there may be, and one more.
+func TestP10_DefaultLimits(t *testing.T) {
+	a := newSpeaker("speaker")
+	target := rig.Serve(t, server.Config{Agent: a})
+	clients := rig.Clients(t, target)
+	id := begin(t, clients[0], "speaker", "m")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var there, done sync.WaitGroup
+	for i := range 64 {
+		there.Add(1)
+		done.Go(func() {
+			first := sync.OnceFunc(there.Done)
+			for _, err := range clients[i%3].Subscribe(ctx, &a2av1.SubscribeToTaskRequest{Id: id}, 0) {
+				if err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+				first()
+			}
+			first()
+		})
+	}
+	there.Wait()
+	for _, c := range clients {
+		_, err := rig.Collect(c.Subscribe(t.Context(), &a2av1.SubscribeToTaskRequest{Id: id}, 0))
+		f := rig.Fault(err)
+		if f == nil || f.Code != "ResourceExhausted" || f.Reason != "INSUFFICIENT_RESOURCES" || f.Details["max_streams"] != "64" || c.Binding() != "grpc" && f.HTTP != 429 {
+			t.Errorf("%s: the 65th stream: %+v", c.Binding(), f)
+		}
+	}
+	cancel()
+	done.Wait()
+	close(a.allowed)
 }
 
 // TestA_14_Cursors asks each binding for what lies behind cursors of all kinds.

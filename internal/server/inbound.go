@@ -92,7 +92,7 @@ func number(name string, values []string) (int64, error) {
 	if err != nil && !errors.Is(err, strconv.ErrRange) || len(values) > 1 {
 		return 0, wire.Invalid(name, "must be one decimal number")
 	}
-	return int64(min(n, math.MaxInt64)), nil //nolint:gosec // bounded
+	return int64(min(n, math.MaxInt64)), nil
 }
 
 // list splits comma separated values, which may be spread over several headers.

@@ -34,65 +34,53 @@ func packed(send sendFunc) func(a2a.Update) error {
 // takes nothing for too long: sending has no time limit over gRPC, and only the
 // end of the call's handler ends it.
 func (s *Server) paced(to grpc.ServerStream, run func(context.Context, sendFunc) error) error {
-	ctx, cancel := context.WithCancelCause(to.Context())
 	p := &pace{start: time.Now()}
 	done := make(chan error, 1)
 	s.pacing.Go(func() {
-		defer cancel(nil)
-		done <- run(ctx, func(seq int64, m any) error { return p.send(ctx, to, seq, m) })
+		done <- run(to.Context(), func(seq int64, m any) error { return p.send(to, seq, m) })
 	})
-	err, stalled := s.watch(p, done)
-	if stalled {
-		cancel(err)
-		err = wire.Status(err).Err()
-	}
-	return err
+	return s.watch(p, done)
 }
 
 // watch waits for the end of a stream, or for its reader to stall.
-func (s *Server) watch(p *pace, done <-chan error) (err error, stalled bool) { //nolint:revive // the error is what it waits for
-	limit, closing := s.config.StallTime, s.closing.Done()
+func (s *Server) watch(p *pace, done <-chan error) error {
+	limit := s.config.StallTime
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
 		select {
 		case err := <-done:
-			return err, false
-		case <-closing:
-			closing, limit = nil, min(limit, closingTime)
-			timer.Reset(limit)
+			return err
 		case <-timer.C:
-			switch left := limit - p.waits(); {
-			case left > 0:
-				timer.Reset(left)
-			case closing == nil:
-				return context.Cause(s.closing), true
-			default:
-				return p.slow(), true
-			}
 		}
+		left := limit - p.waits()
+		if left <= 0 {
+			p.stalled.Store(true)
+			return wire.Status(p.slow()).Err()
+		}
+		timer.Reset(left)
 	}
 }
 
-// closingTime is what a reader may take when the server stops.
-const closingTime = time.Second
-
 // pace is how a reader takes what it is sent.
 type pace struct {
-	start time.Time
-	since atomic.Int64 // ns after start when the message under way was sent; 0 is none
-	last  atomic.Int64 // cursor behind what was sent
+	start   time.Time
+	since   atomic.Int64 // ns after start when the message under way was sent; 0 is none
+	last    atomic.Int64 // cursor behind what was sent
+	stalled atomic.Bool  // the stream is ended
 }
 
-func (p *pace) send(ctx context.Context, to grpc.ServerStream, seq int64, m any) error {
+func (p *pace) send(to grpc.ServerStream, seq int64, m any) error {
 	p.since.Store(max(int64(time.Since(p.start)), 1))
 	err := to.SendMsg(m)
 	p.since.Store(0)
 	switch {
 	case err == nil && seq != 0:
 		p.last.Store(seq)
-	case err != nil && ctx.Err() != nil:
-		return context.Cause(ctx)
+	case err != nil && p.stalled.Load():
+		return p.slow()
+	case err != nil && to.Context().Err() != nil:
+		return context.Cause(to.Context())
 	}
 	return err
 }

@@ -4,13 +4,17 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"iter"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -84,6 +88,21 @@ func TestA_01_Streams(t *testing.T) {
 		if got, err := rig.Collect(c.Subscribe(t.Context(), &a2av1.SubscribeToTaskRequest{Tenant: "team", Id: "t1"}, 7)); err != nil || len(got) != 2 || cursor != 7 {
 			t.Errorf("%d updates, cursor %d, %v", len(got), cursor, err)
 		}
+	})
+	t.Run("A-15 a send with a cursor", func(t *testing.T) {
+		var after int64
+		p.stream = func(ctx context.Context, _ *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+			after = a2a.CursorOf(ctx)
+			return counting(1, nil), nil
+		}
+		at := target
+		at.Headers = map[string]string{"last-event-id": "17"}
+		rig.Each(t, at, func(t *testing.T, c rig.Client) {
+			after = 0
+			if _, err := rig.Collect(c.Stream(t.Context(), rig.Text("", "m", "x"))); err != nil || after != 17 {
+				t.Errorf("cursor %d, %v", after, err)
+			}
+		})
 	})
 	t.Run("a bad cursor is refused", func(t *testing.T) {
 		resp, body := request(t, http.MethodGet, target.HTTP+"/team/tasks/t1:subscribe", "", map[string]string{"Last-Event-ID": "x"})
@@ -213,6 +232,114 @@ func TestA_19_ShutdownEndsStreams(t *testing.T) {
 				t.Errorf("blocking %v: got %+v", blocking, f)
 			}
 		}
+	}
+}
+
+// flood tells a reader more than it takes, until its stream is ended.
+func flood(ended chan<- error) func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+	text := strings.Repeat("x", 64<<10)
+	return func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+		return func(yield func(a2a.Update, error) bool) {
+			begin := time.Now()
+			for i := int64(1); ; i++ {
+				u := update(i)
+				u.Response.GetTask().ContextId = text
+				if !yield(u, nil) {
+					ended <- nil
+					return
+				}
+				if time.Since(begin) > 20*time.Second {
+					ended <- errors.New("the reader takes all")
+					return
+				}
+			}
+		}, nil
+	}
+}
+
+// TestP10_StalledReaderIsCut: a reader that takes nothing is let go, over gRPC
+// with the reason and where it goes on.
+func TestP10_StalledReaderIsCut(t *testing.T) {
+	ended := make(chan error, 1)
+	target := start(t, server.Config{Handler: &probe{stream: flood(ended)}, StallTime: 200 * time.Millisecond})
+	t.Run("grpc", func(t *testing.T) {
+		stream := unread(t, target)
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		last, err := int64(0), error(nil)
+		for err == nil {
+			var u *a2av1.StreamResponse
+			if u, err = stream.Recv(); err == nil {
+				last, _ = strconv.ParseInt(u.GetTask().GetId(), 10, 64)
+			}
+		}
+		f := rig.Fault(rig.FromGRPC(err))
+		if f.Code != "Unavailable" || f.Reason != "SLOW_READER" || f.Details["last_event_id"] != strconv.FormatInt(last, 10) || last == 0 {
+			t.Errorf("behind %d: %+v", last, f)
+		}
+	})
+	for _, path := range []string{"/message:stream", "/rpc"} {
+		t.Run(path, func(t *testing.T) {
+			body := "{}"
+			if path == "/rpc" {
+				body = `{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":{}}`
+			}
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, target.HTTP+path, strings.NewReader(body))
+			req.Header.Set("Content-Type", "application/json")
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, resp.Body); err == nil {
+				t.Error("the stream ended as if it were complete")
+			}
+		})
+	}
+}
+
+// unread begins a stream that nobody reads.
+func unread(t *testing.T, target rig.Target) grpc.ServerStreamingClient[a2av1.StreamResponse] {
+	t.Helper()
+	conn, err := grpc.NewClient(target.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	stream, err := a2av1.NewA2AServiceClient(conn).SendStreamingMessage(t.Context(), rig.Text("", "m", "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Header(); err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+// TestA_19_ShutdownWithStalledReaders: who does not read is cut when the time to
+// drain is over.
+func TestA_19_ShutdownWithStalledReaders(t *testing.T) {
+	ended := make(chan error, 1)
+	told := make(chan struct{}, 1)
+	p := &probe{stream: func(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+		told <- struct{}{}
+		return flood(ended)(ctx, req)
+	}}
+	target, stop := serve(t, server.Config{Handler: p, DrainTime: 200 * time.Millisecond})
+	stream := unread(t, target)
+	<-told
+	stop()
+	<-ended
+	var err error
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	if f := rig.Fault(rig.FromGRPC(err)); f.Code != "Unavailable" {
+		t.Errorf("%+v", f)
 	}
 }
 

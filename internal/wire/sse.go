@@ -70,6 +70,7 @@ func (e *EventWriter) Event(id int64, kind string, data ...[]byte) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.beat.Stop()
 	e.head = e.head[:0]
 	if id != 0 {
 		e.head = append(strconv.AppendInt(append(e.head, "id: "...), id, 10), '\n')

@@ -1,8 +1,10 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -66,6 +68,83 @@ func TestA_20_ReaderThatIsGone(t *testing.T) {
 			t.Error("an event was written")
 		}
 		e.Close()
+	})
+}
+
+func TestA_20_KeepAliveOnlyInSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := httptest.NewRecorder()
+		e := NewEventWriter(w, time.Minute, func(error) {})
+		for range 10 {
+			time.Sleep(10 * time.Second)
+			if err := e.Event(1, "", []byte("{}")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(16 * time.Second)
+		e.Close()
+		time.Sleep(time.Minute)
+		if n := strings.Count(w.Body.String(), ": keep-alive"); n != 1 {
+			t.Errorf("%d comments: one is due, 15 s behind the last of events that come every 10 s", n)
+		}
+	})
+}
+
+// slowWriter takes 10 s for each piece, and only within its deadline.
+type slowWriter struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+	most     int // bytes at once
+}
+
+func (w *slowWriter) SetWriteDeadline(t time.Time) error {
+	w.deadline = t
+	return nil
+}
+
+func (w *slowWriter) Write(b []byte) (int, error) {
+	w.most = max(w.most, len(b))
+	if len(b) >= piece {
+		time.Sleep(10 * time.Second)
+	}
+	if time.Now().After(w.deadline) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return w.ResponseRecorder.Write(b)
+}
+
+func (w *slowWriter) FlushError() error {
+	if time.Now().After(w.deadline) {
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+func TestP10_WhoTakesPiecesHasNotStalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &slowWriter{ResponseRecorder: httptest.NewRecorder()}
+		e := NewEventWriter(w, 15*time.Second, func(error) {})
+		defer e.Close()
+		for range 2 { // the second one long after the first one's time
+			if err := e.Event(1, "", bytes.Repeat([]byte("x"), 5*piece)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(12 * time.Second)
+		}
+		if w.most > piece {
+			t.Errorf("%d bytes were written at once", w.most)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		e := NewEventWriter(&slowWriter{ResponseRecorder: httptest.NewRecorder()}, 9*time.Second, func(error) {})
+		defer e.Close()
+		err := e.Event(1, "", bytes.Repeat([]byte("x"), piece))
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a reader that stalls: %v", err)
+		}
+		if again := e.Event(2, "", []byte("{}")); !errors.Is(again, os.ErrDeadlineExceeded) {
+			t.Errorf("after that: %v", again)
+		}
 	})
 }
 

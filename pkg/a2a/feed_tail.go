@@ -34,7 +34,7 @@ func (t *tail) send(ctx context.Context, req *a2av1.SendMessageRequest) error {
 	}
 	t.inbound = s.inbound
 	t.join(ctx, s.key)
-	after := cursorOf(ctx)
+	after := CursorOf(ctx)
 	if s.inbound == 0 && after <= 0 {
 		return t.follow(ctx)
 	}

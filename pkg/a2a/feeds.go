@@ -15,7 +15,7 @@ type Streams struct {
 	// PerOwner is how many an owner may have open; 0 is 1,000.
 	PerOwner int
 	// Poll is how often a silent journal is looked at, in case that nobody said
-	// that something came; 0 is 15 s.
+	// that something came; 0 is a minute.
 	Poll time.Duration
 }
 
@@ -27,7 +27,7 @@ func (s Streams) withDefaults() Streams {
 		s.PerOwner = 1000
 	}
 	if s.Poll == 0 {
-		s.Poll = 15 * time.Second
+		s.Poll = time.Minute
 	}
 	return s
 }

@@ -167,7 +167,8 @@ func WithCursor(ctx context.Context, after int64) context.Context {
 	return context.WithValue(ctx, cursorKey{}, after)
 }
 
-func cursorOf(ctx context.Context) int64 {
+// CursorOf returns the cursor of a repeated send, 0 without one.
+func CursorOf(ctx context.Context) int64 {
 	after, _ := ctx.Value(cursorKey{}).(int64)
 	return after
 }

@@ -40,7 +40,7 @@ func clusterOn(t *testing.T, url string, names ...string) *cluster {
 	t.Helper()
 	c := &cluster{T: t, history: newHistory(t), gates: newGates(), replicas: map[string]*replica{}, fronts: map[string]*front{}}
 	c.members = newMembers(t, c.history)
-	c.members.gate, c.members.arrival = c.gates.pass, true
+	c.gate, c.arrival = c.pass, true
 	c.command = command{config: c.members.config(t), store: url, dir: t.ArtifactDir()}
 	c.history.add(entry{Op: opStart})
 	t.Cleanup(func() {

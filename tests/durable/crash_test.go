@@ -20,10 +20,8 @@ const (
 	inFlight = 20
 )
 
-// failpoints are the places where a server may die of itself.
-var failpoints = []string{
-	"store.before_commit", "store.after_commit", "store.before_notify",
-}
+// segment is how many cycles one history is made of.
+const segment = 100
 
 // TestCrash_P1_P2 kills the server again and again under load, after a number of
 // acknowledgements or at a failpoint, and checks at the end that nothing
@@ -31,32 +29,51 @@ var failpoints = []string{
 func TestCrash_P1_P2(t *testing.T) {
 	for _, s := range stores {
 		t.Run("P1 P2 "+s.name, func(t *testing.T) {
-			c := newCrash(t, s)
-			c.run(number(t, cyclesVariable, 60))
-			r, err := c.verdict(c.history)
-			if err != nil {
-				t.Fatal(err)
+			all, began, seed := &report{}, time.Now(), seed(t)
+			for left := number(t, cyclesVariable, 60); left > 0 && !t.Failed(); {
+				n := min(left, segment)
+				t.Run(fmt.Sprintf("%d cycles", n), func(t *testing.T) { all.add(crashes(t, s, n, seed)) })
+				left -= n
+				seed++
 			}
-			t.Logf("%s: %v in %v", s.name, r, time.Since(c.began).Round(time.Second/10))
-			if err := r.err(); err != nil {
-				t.Error(err)
-			}
+			t.Logf("%s: %v, in %v", s.name, all, time.Since(began).Round(time.Second/10))
 		})
 	}
 }
 
+// crashes is one history.
+func crashes(t *testing.T, s database, cycles, seed uint64) *report {
+	t.Helper()
+	c := newCrash(t, s, seed)
+	if err := c.run(cycles); err != nil {
+		t.Error(err)
+	}
+	r, err := c.verdict(c.history)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.err(); err != nil {
+		t.Errorf("%v\n%v", r, err)
+	}
+	return r
+}
+
 // database is a kind of store.
 type database struct {
-	name string
-	url  func(testing.TB) string
-	args []string
+	name       string
+	url        func(testing.TB) string
+	args       []string
+	failpoints []string // where its server may die of itself
 }
 
 // stores are those that outlive a process. The lease of PostgreSQL is short, so
 // that the next server takes over within a cycle.
 var stores = []database{
-	{name: "sqlite", url: sqlite},
-	{name: "postgres", url: pgtest.URL, args: []string{"--lease=" + lease.String()}},
+	{name: "sqlite", url: sqlite, failpoints: []string{"store.before_commit", "store.after_commit"}},
+	{
+		name: "postgres", url: pgtest.URL, args: []string{"--lease=" + lease.String()},
+		failpoints: []string{"store.before_commit", "store.after_commit", "store.before_notify"},
+	},
 }
 
 // crash is one run of the harness.
@@ -66,17 +83,17 @@ type crash struct {
 	*members
 	history *history
 	front   *front
+	places  []string // failpoints
 	seed    uint64
-	began   time.Time
 	now     *replica // nil while none runs
 }
 
-func newCrash(t *testing.T, s database) *crash {
+func newCrash(t *testing.T, s database, seed uint64) *crash {
 	t.Helper()
 	if _, err := program(); err != nil {
 		t.Fatal(err)
 	}
-	c := &crash{T: t, history: newHistory(t), front: newFront(), seed: seed(t), began: time.Now()}
+	c := &crash{T: t, history: newHistory(t), front: newFront(), places: s.failpoints, seed: seed}
 	c.members = newMembers(t, c.history)
 	c.command = command{config: c.members.config(t), store: s.url(t), args: s.args, dir: t.ArtifactDir()}
 	t.Cleanup(func() {
@@ -89,28 +106,39 @@ func newCrash(t *testing.T, s database) *crash {
 }
 
 // run goes through a number of lives, each of which ends with a kill, and one
-// more in which everything comes to its end.
-func (c *crash) run(cycles uint64) {
+// more in which everything comes to its end. After an error no server runs.
+func (c *crash) run(cycles uint64) error {
 	c.Helper()
 	l := startLoad(c.Context(), c.history, c.front, c.seed)
 	defer l.abandon()
 	for n := range cycles {
 		if err := c.cycle(n, l); err != nil {
-			c.Fatal(err)
+			return c.giveUp(err)
 		}
 	}
 	if err := c.start(""); err != nil {
-		c.Fatal(err)
+		return err
 	}
-	if err := l.finish(patience); err != nil {
-		tail := c.now.tail()
-		c.now.end(syscall.SIGQUIT) // its goroutines are in its log then
-		c.Fatalf("%v\n%s\nmore in %s", err, tail, c.now.log)
+	if err := l.finish(); err != nil {
+		return c.giveUp(err)
 	}
-	if s := c.now.end(syscall.SIGTERM); s.ExitStatus() != 0 {
+	s := c.now.end(syscall.SIGTERM)
+	if s.ExitStatus() != 0 {
 		c.Errorf("after SIGTERM the server ended with %v\n%s", s, c.now.tail())
 	}
 	c.stopped("the end")
+	return nil
+}
+
+// giveUp ends the server, with its goroutines in its log.
+func (c *crash) giveUp(err error) error {
+	if c.now == nil {
+		return err
+	}
+	err = fmt.Errorf("life %d: %w\n%s\nmore in %s", c.history.lifeNow(), err, c.now.tail(), c.now.log)
+	c.now.end(syscall.SIGQUIT)
+	c.stopped("the end")
+	return err
 }
 
 // start begins a life of the server, with a variable or none.
@@ -151,7 +179,7 @@ func (c *crash) plan(n uint64) plan {
 	if n == 0 || r.IntN(2) == 0 {
 		return plan{acks: 1 + r.IntN(250)}
 	}
-	point := failpoints[r.IntN(len(failpoints))]
+	point := c.places[r.IntN(len(c.places))]
 	return plan{acks: 400, env: fmt.Sprintf("TEAM_FAILPOINTS=%s=kill@%d", point, 1+r.IntN(100))}
 }
 
@@ -169,7 +197,7 @@ func (c *crash) cycle(n uint64, l *load) error {
 	}
 	why, err := c.await(p, l)
 	if err != nil {
-		return fmt.Errorf("life %d: %w\n%s", c.history.lifeNow(), err, c.now.tail())
+		return err
 	}
 	if s := c.now.end(syscall.SIGKILL); s.Signal() != syscall.SIGKILL {
 		return fmt.Errorf("life %d was to be killed and ended with exit code %d\n%s", c.history.lifeNow(), s.ExitStatus(), c.now.tail())
@@ -180,22 +208,11 @@ func (c *crash) cycle(n uint64, l *load) error {
 
 // await waits until the server is to be killed, or has died.
 func (c *crash) await(p plan, l *load) (why string, err error) {
-	limit := time.NewTimer(patience)
-	defer limit.Stop()
-	for {
-		acks, open, changed := c.history.standing()
-		if acks >= p.acks && open >= inFlight {
-			return fmt.Sprintf("%d acknowledgements, %d tasks under way", acks, open), nil
-		}
-		if err := l.failure(); err != nil {
-			return "", err
-		}
-		select {
-		case <-changed:
-		case <-c.now.gone:
-			return p.env, nil
-		case <-limit.C:
-			return "", fmt.Errorf("%d acknowledgements and %d tasks under way in %v", acks, open, patience)
-		}
+	open, err := l.reach(p.acks, inFlight, c.now.gone)
+	select {
+	case <-c.now.gone:
+		return p.env, err
+	default:
+		return fmt.Sprintf("%d acknowledgements, %d tasks under way", p.acks, open), err
 	}
 }

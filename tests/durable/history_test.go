@@ -51,6 +51,9 @@ type entry struct {
 	reader *watch // who saw it
 }
 
+// historyFile is where a history is kept.
+const historyFile = "history.json"
+
 // history is everything that happened, in order. It is on disk before it
 // counts. Safe for concurrent use.
 type history struct {
@@ -68,7 +71,7 @@ type history struct {
 
 func newHistory(t testing.TB) *history {
 	t.Helper()
-	path := filepath.Join(t.ArtifactDir(), "history.json")
+	path := filepath.Join(t.ArtifactDir(), historyFile)
 	f, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,13 @@ package durable
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
@@ -75,5 +81,83 @@ func (c command) verdict(h *history) (*report, error) {
 		return nil, err
 	}
 	r, err := c.record(entries)
-	return check(entries, r), err
+	if err != nil {
+		return nil, err
+	}
+	found := check(entries, r)
+	if found.err() != nil {
+		err = r.save(filepath.Join(filepath.Dir(h.path), recordFile))
+	}
+	return found, err
+}
+
+// recordFile is what was on record, beside the history that it was compared with.
+const recordFile = "record.json"
+
+// saved is a record in a file.
+type saved struct {
+	Tasks  int                 `json:"tasks"`
+	Events map[string][][]byte `json:"events"`
+}
+
+func (r record) save(path string) error {
+	s := saved{Tasks: r.tasks, Events: map[string][][]byte{}}
+	for task, events := range r.events {
+		for _, ev := range events {
+			b, err := proto.Marshal(ev)
+			if err != nil {
+				return err
+			}
+			s.Events[task] = append(s.Events[task], b)
+		}
+	}
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, b, 0o600)
+}
+
+func loadRecord(path string) (record, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return record{}, err
+	}
+	var s saved
+	if err := json.Unmarshal(b, &s); err != nil {
+		return record{}, err
+	}
+	r := record{tasks: s.Tasks, events: journals{}}
+	for task, events := range s.Events {
+		for _, b := range events {
+			ev := &teamv1.Event{}
+			if err := proto.Unmarshal(b, ev); err != nil {
+				return record{}, err
+			}
+			r.events[task] = append(r.events[task], ev)
+		}
+	}
+	return r, nil
+}
+
+// TestCheck_Saved checks a history again that a failed run has left, for instance
+// with "go test -artifacts".
+func TestCheck_Saved(t *testing.T) {
+	dir := os.Getenv(historyVariable)
+	if dir == "" {
+		t.Skipf("%s names no saved history", historyVariable)
+	}
+	entries, err := read(filepath.Join(dir, historyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := loadRecord(filepath.Join(dir, recordFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := check(entries, r)
+	t.Log(found)
+	if err := found.err(); err != nil {
+		t.Error(err)
+	}
 }

@@ -70,16 +70,46 @@ func startLoad(ctx context.Context, h *history, f *front, seed uint64) *load {
 	return l
 }
 
+// stall is how long a server may tell nobody anything.
+const stall = patience / 2
+
 // finish lets the clients end what they have begun, and waits for them.
-func (l *load) finish(within time.Duration) error {
+func (l *load) finish() error {
 	close(l.enough)
-	timer := time.AfterFunc(within, func() {
-		l.fail(fmt.Errorf("tasks are not done in %v", within))
-	})
-	defer timer.Stop()
-	l.work.Wait()
-	l.cancel()
-	return l.failure()
+	limit := time.AfterFunc(2*patience, func() { l.fail(fmt.Errorf("tasks are not done in %v", 2*patience)) })
+	defer limit.Stop()
+	done := make(chan struct{})
+	go func() { l.work.Wait(); close(done) }()
+	for {
+		acks, open, changed := l.history.standing()
+		select {
+		case <-done:
+			return l.failure()
+		case <-changed:
+		case <-time.After(stall):
+			l.fail(fmt.Errorf("after %d acknowledgements nothing more comes of %d tasks", acks, open))
+			<-done
+			return l.failure()
+		}
+	}
+}
+
+// reach waits for a number of acknowledgements since the server was started, with
+// so many tasks under way, unless the server goes before.
+func (l *load) reach(acks, atLeast int, gone <-chan struct{}) (open int, err error) {
+	for {
+		n, open, changed := l.history.standing()
+		if err := l.failure(); err != nil || n >= acks && open >= atLeast {
+			return open, err
+		}
+		select {
+		case <-changed:
+		case <-gone:
+			return open, nil
+		case <-time.After(stall):
+			return open, fmt.Errorf("after %d acknowledgements nothing more comes of %d tasks", n, open)
+		}
+	}
 }
 
 // abandon ends the clients.
@@ -177,7 +207,7 @@ type watch struct {
 	task     string // empty until it is acknowledged
 	state    state
 	cursor   int64 // everything up to it was seen
-	answered int   // questions
+	answered bool  // its question
 	streams  int
 }
 
@@ -304,6 +334,9 @@ func (w *watch) see(open int64, u *a2av1.StreamResponse) error {
 		w.began(p.Task.GetId())
 		e.Seq, e.Snap = a2a.RunOf(p.Task.GetMetadata()).GetSeq(), true
 		w.state = state(p.Task.GetStatus().GetState())
+		if w.answered && w.state == a2av1Input {
+			w.state = state(a2av1.TaskState_TASK_STATE_WORKING) // the answer is on its way
+		}
 	case *a2av1.StreamResponse_StatusUpdate:
 		e.Seq = a2a.RunOf(p.StatusUpdate.GetMetadata()).GetSeq()
 		w.state = state(p.StatusUpdate.GetStatus().GetState())
@@ -320,7 +353,10 @@ func (w *watch) see(open int64, u *a2av1.StreamResponse) error {
 
 // answer answers the question that the task asks.
 func (w *watch) answer(ctx context.Context) error {
-	req := rig.Text(w.job.agent, fmt.Sprintf("%s-answer-%d", w.job.message, w.answered), consent)
+	if w.answered {
+		return errors.New("the task asks a second time")
+	}
+	req := rig.Text(w.job.agent, w.job.message+"-answer", consent)
 	req.Message.TaskId = w.task
 	req.Configuration = &a2av1.SendMessageConfiguration{ReturnImmediately: true}
 	err := w.anywhere(ctx, func(ctx context.Context, c rig.Client) error {
@@ -328,7 +364,7 @@ func (w *watch) answer(ctx context.Context) error {
 		return err
 	})
 	if err == nil {
-		w.answered++
+		w.answered = true
 		w.state = state(a2av1.TaskState_TASK_STATE_WORKING)
 		w.history.add(entry{Op: opReply, Owner: w.job.owner, Message: w.job.message, Task: w.task, Text: req.GetMessage().GetMessageId()})
 	}

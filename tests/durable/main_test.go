@@ -10,10 +10,12 @@
 //	TEAM_CRASH_RESTARTS  rolling restarts; default 6
 //	TEAM_CRASH_SYNCS     syncs that fail, each in a run of its own; default 50
 //	TEAM_CRASH_SEED      seed of what is random; default: a new one, which is shown
+//	TEAM_CRASH_HISTORY   folder of a saved history to check again
 //	TEAM_CRASH_SERVER    the program to test in place of one built from the sources
 package durable
 
 import (
+	"context"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -29,6 +31,7 @@ import (
 const (
 	cyclesVariable   = "TEAM_CRASH_CYCLES"
 	restartsVariable = "TEAM_CRASH_RESTARTS"
+	historyVariable  = "TEAM_CRASH_HISTORY"
 	syncsVariable    = "TEAM_CRASH_SYNCS"
 	seedVariable     = "TEAM_CRASH_SEED"
 	serverVariable   = "TEAM_CRASH_SERVER"
@@ -69,7 +72,7 @@ var program = sync.OnceValues(func() (string, error) {
 // compile builds the server with failpoints.
 func compile(path string, flags ...string) error {
 	args := append([]string{"build", "-tags=failpoints", "-o", path}, flags...)
-	cmd := exec.Command("go", append(args, "./cmd/team-server")...)
+	cmd := exec.CommandContext(context.Background(), "go", append(args, "./cmd/team-server")...)
 	cmd.Dir = repository
 	cmd.Stderr = os.Stderr
 	return cmd.Run()

@@ -4,6 +4,7 @@ package durable
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -156,7 +157,7 @@ func (c command) spawn() (r *replica, said <-chan string, err error) {
 	defer log.Close() // the program has its own
 	argv := append(c.prefix[:len(c.prefix):len(c.prefix)], path, "serve", "-c", c.config, "--http=127.0.0.1:0", "--grpc=127.0.0.1:0", "--log-level=warn", "--store="+c.store)
 	argv = append(argv, c.args...)
-	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd := exec.CommandContext(context.Background(), argv[0], argv[1:]...)
 	cmd.Dir, cmd.Stderr, cmd.Env = c.dir, log, append(os.Environ(), c.env...)
 	out, in, err := os.Pipe()
 	if err != nil {
@@ -194,7 +195,7 @@ func (r *replica) tail() string {
 	return strings.Join(lines[max(0, len(lines)-25):], "\n")
 }
 
-// place is where a store is kept in a test: its URL.
+// sqlite is the URL of a store in a file of the test.
 func sqlite(t testing.TB) string {
 	t.Helper()
 	return "sqlite:" + filepath.Join(t.TempDir(), "team.db")

@@ -26,7 +26,7 @@ import (
 
 // TestSQLite_SecondProcess starts a second server on the file of the first.
 func TestSQLite_SecondProcess(t *testing.T) {
-	c := newCrash(t, stores[0])
+	c := newCrash(t, stores[0], 0)
 	if err := c.start(""); err != nil {
 		t.Fatal(err)
 	}
@@ -119,11 +119,11 @@ func (c *crash) everything() (n int) {
 	return n
 }
 
-// TestSQLite_DiskFull fills the disk of the store: what is written is refused, what
+// TestSQLite_P13_DiskFull fills the disk of the store: what is written is refused, what
 // is there can be read, and when there is room again writes are taken, all of it
 // by the same process.
 func TestSQLite_P13_DiskFull(t *testing.T) {
-	c := newCrash(t, stores[0])
+	c := newCrash(t, stores[0], 0)
 	dir := t.TempDir()
 	c.store = "sqlite:" + filepath.Join(dir, "team.db")
 	c.prefix = privateDisk(t, dir, "8m")
@@ -170,7 +170,7 @@ func privateDisk(t *testing.T, dir, size string) []string {
 		t.Skip("SKIP-MISSING-TOOL: no unshare: install the package util-linux")
 	}
 	prefix = append(prefix, "sh", "-c", fmt.Sprintf("mount -t tmpfs -o size=%s tmpfs %q && exec \"$0\" \"$@\"", size, dir))
-	if out, err := exec.Command(prefix[0], append(prefix[1:len(prefix):len(prefix)], "true")...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), prefix[0], append(prefix[1:len(prefix):len(prefix)], "true")...).CombinedOutput(); err != nil {
 		t.Skipf("NOT POSSIBLE HERE: a disk of its own for the server needs a mount namespace: %v: %s", err, out)
 	}
 	return prefix
@@ -234,7 +234,7 @@ func trace(t *testing.T, r *replica, args ...string) (p *process, file string) {
 		t.Skip("SKIP-MISSING-TOOL: no strace: install the package strace")
 	}
 	file = filepath.Join(t.ArtifactDir(), "strace.txt")
-	cmd := exec.Command(path, append([]string{"-f", "-o", file, "-p", strconv.Itoa(r.cmd.Process.Pid)}, args...)...)
+	cmd := exec.CommandContext(context.Background(), path, append([]string{"-f", "-o", file, "-p", strconv.Itoa(r.cmd.Process.Pid)}, args...)...)
 	out, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +264,7 @@ func trace(t *testing.T, r *replica, args ...string) (p *process, file string) {
 	return p, file
 }
 
-// TestSQLite_SyncError has the k-th sync of the log fail, once: from then on
+// TestSQLite_P14_SyncError has the k-th sync of the log fail, once: from then on
 // nothing is acknowledged, the process ends with a message, and everything that
 // was acknowledged is there after a restart. The tracer counts a thread's syncs.
 func TestSQLite_P14_SyncError(t *testing.T) {
@@ -276,7 +276,7 @@ func TestSQLite_P14_SyncError(t *testing.T) {
 	t.Logf("sync 1 to %d failed: %d tasks were acknowledged before, and all of them are there", last, tasks)
 }
 
-// TestSQLite_CheckpointSyncError has the sync fail with which SQLite, every now
+// TestSQLite_P14_CheckpointSyncError has the sync fail with which SQLite, every now
 // and then, moves the log into the file. It does not tell its caller by itself.
 func TestSQLite_P14_CheckpointSyncError(t *testing.T) {
 	t.Logf("%d tasks were acknowledged before, and all of them are there", syncError(t, "", 1))
@@ -285,7 +285,7 @@ func TestSQLite_P14_CheckpointSyncError(t *testing.T) {
 // syncError has a sync of one of the store's files fail.
 func syncError(t *testing.T, file string, k int) (acknowledged int) {
 	t.Helper()
-	c := newCrash(t, stores[0])
+	c := newCrash(t, stores[0], 0)
 	if err := c.start(""); err != nil {
 		t.Fatal(err)
 	}

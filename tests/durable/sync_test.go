@@ -25,7 +25,7 @@ func TestSync_P3(t *testing.T) {
 		}
 	}
 	t.Run("P3 sqlite", func(t *testing.T) {
-		c := newCrash(t, stores[0])
+		c := newCrash(t, stores[0], 0)
 		if err := c.start(""); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func TestSync_P3(t *testing.T) {
 		}
 	})
 	t.Run("P3 postgres", func(t *testing.T) {
-		c := newCrash(t, stores[1])
+		c := newCrash(t, stores[1], 0)
 		if err := c.start(""); err != nil {
 			t.Fatal(err)
 		}

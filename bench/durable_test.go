@@ -1,0 +1,164 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/pgtest"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/server"
+	"github.com/agentteams/team-server/tests/rig"
+)
+
+func TestMain(m *testing.M) { rig.VerifyMain(m) }
+
+// stepBytes is how large the event of a step is, as encoded.
+const stepBytes = 1024
+
+// BenchmarkDurable is goal 10: an event of a step put on record and made durable,
+// by so many runs at the same time, against the same bytes appended to a file and
+// synced by one after the other.
+func BenchmarkDurable(b *testing.B) {
+	t := &table{
+		title: fmt.Sprintf("a durable step of %d bytes", stepBytes),
+		head:  "c\trival\tsteps/s\tp50\tp99\tcpu/op\tallocs/op\txsteps\txp50\txalone",
+		goals: []string{"goal 10: sqlite xp50 <= 1.6 at c=1, xalone >= 5 at c=64 and no less at 256; postgres xalone >= 7 at c=64"},
+	}
+	w := budgetOf(b)
+	rivals := []rival{{"fsync", appendAndSync}, {"sqlite", durable(rig.SQLite)}, {"postgres", durable(rig.PostgreSQL)}}
+	alone := make([]float64, len(rivals))
+	for _, c := range []int{1, 8, 64, 256} {
+		b.Run(fmt.Sprintf("c=%d", c), func(b *testing.B) {
+			pgtest.URL(b) // or skip, before anything has run
+			all := race(b, w, c, rivals)
+			b.ReportMetric(0, "ns/op") // of the whole race: says nothing
+			for i, r := range rivals {
+				if c == 1 {
+					alone[i] = median(all[i], rate)
+				}
+				t.add("%d\t%s\t%.0f\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%.2f", c, r.name, median(all[i], rate), short(median(all[i], p50)), short(median(all[i], p99)),
+					short(median(all[i], cpu)), median(all[i], allocs), ratio(all[i], all[0], rate), ratio(all[i], all[0], p50), median(all[i], rate)/alone[i])
+				if i > 0 {
+					b.ReportMetric(ratio(all[i], all[0], p50), r.name+"-xp50")
+					b.ReportMetric(median(all[i], rate)/alone[i], r.name+"-xalone")
+				}
+			}
+		})
+	}
+	t.print()
+}
+
+// step is the event of a step, of the usual size.
+func step(text string) *teamv1.Event {
+	return &teamv1.Event{Scope: "1", Agent: "team/member", Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{
+		Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Result: &teamv1.Ended_Reply{Reply: agent.NewMessage(text)},
+	}}}
+}
+
+// filler makes a step as large as it should be.
+func filler() string { return strings.Repeat("x", stepBytes-proto.Size(step(""))-3) }
+
+// appendAndSync is the yardstick: a file that everybody appends to, one after the
+// other, and syncs.
+func appendAndSync(b *testing.B) (call, func()) {
+	f, err := os.OpenFile(filepath.Join(b.TempDir(), "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		b.Fatal(err)
+	}
+	text := filler()
+	var mu sync.Mutex
+	return func(context.Context, int64) error {
+			record, err := proto.Marshal(step(text))
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if _, err := f.Write(record); err != nil {
+				return err
+			}
+			return f.Sync()
+		}, func() {
+			if err := f.Close(); err != nil {
+				b.Error(err)
+			}
+		}
+}
+
+// durable is a store with a run for each caller.
+func durable(place func(testing.TB) rig.Place) func(b *testing.B) (call, func()) {
+	return func(b *testing.B) (call, func()) {
+		s, err := server.OpenStore(b.Context(), place(b).URL, server.StoreConfig{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		r := &runs{store: s, text: filler(), of: map[int64]*journal{}}
+		return r.step, func() {
+			if err := s.Close(); err != nil {
+				b.Error(err)
+			}
+		}
+	}
+}
+
+// runs are those that callers drive, one each.
+type runs struct {
+	store  server.OpenedStore
+	text   string
+	opened func(root string) // is told of each run; may be nil
+
+	mu sync.Mutex
+	of map[int64]*journal // by caller; guarded by mu
+}
+
+// journal is a claimed run, and how much it holds. It is its caller's own.
+type journal struct {
+	a2a.Journal
+	events int
+}
+
+// step puts an event on record and waits until it is durable.
+func (r *runs) step(ctx context.Context, n int64) error {
+	j, err := r.journal(ctx, n>>30&1023) // the same when callers warm up
+	if err != nil {
+		return err
+	}
+	if err := j.Append(ctx, step(r.text)); err != nil {
+		return err
+	}
+	j.events++
+	return j.Commit(ctx)
+}
+
+// journal returns the run of a caller; one that is nearly full is left for another.
+func (r *runs) journal(ctx context.Context, caller int64) (*journal, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if j := r.of[caller]; j != nil && j.events < 40_000 {
+		return j, nil
+	}
+	id := uuid.NewString()
+	accepted := &teamv1.Accepted{TaskId: id, Agent: "bench", Owner: "bench/bench", Message: input()}
+	if _, _, err := r.store.Create(ctx, a2a.New{Owner: "bench/bench", Accepted: accepted, MessageID: id}); err != nil {
+		return nil, err
+	}
+	claims, _, err := r.store.Claim(ctx, "bench", 1)
+	if err != nil || len(claims) != 1 {
+		return nil, fmt.Errorf("%d claims: %w", len(claims), err)
+	}
+	r.of[caller] = &journal{Journal: claims[0].Journal}
+	if r.opened != nil {
+		r.opened(id)
+	}
+	return r.of[caller], nil
+}

@@ -1,0 +1,219 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/server"
+	"github.com/agentteams/team-server/tests/rig"
+)
+
+// listSizes are how many tasks an owner has; BENCH_LIST names others, for all
+// stores: BENCH_LIST=1000,100000,1000000.
+func listSizes(b *testing.B, store string) []int {
+	b.Helper()
+	text, set := os.LookupEnv("BENCH_LIST")
+	switch {
+	case !set && store == "memory":
+		text = "1000,100000"
+	case !set:
+		text = "1000,10000"
+	}
+	var sizes []int
+	for _, field := range strings.Split(text, ",") {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			b.Fatalf("BENCH_LIST: %v", err)
+		}
+		sizes = append(sizes, n)
+	}
+	return sizes
+}
+
+// BenchmarkList is goal 13: pages of 50 tasks, one after the other, of an owner
+// with few tasks and with many.
+func BenchmarkList(b *testing.B) {
+	t := &table{
+		title: "a page of 50 of an owner's tasks, its first page and count left out; runs kept in memory are not bounded",
+		head:  "store\ttasks\tfilter\tput\tpages/s\tp50\tp99\tallocs/op\txp50\txp99",
+		goals: []string{"goal 13: xp99 <= 3 and p99 <= 1ms at 1,000,000 tasks; put <= 5µs in memory"},
+	}
+	w := budgetOf(b).share(3)
+	for _, place := range []func(testing.TB) rig.Place{rig.Memory, rig.SQLite, rig.PostgreSQL} {
+		at := place(b)
+		b.Run(at.Name, func(b *testing.B) { lists(b, t, w, place, at.Name) })
+	}
+	t.print()
+}
+
+// filters are what is listed.
+var filters = []struct {
+	name   string
+	filter a2a.Filter
+}{{"none", a2a.Filter{}}, {"context", a2a.Filter{ContextID: "c7"}}, {"agent", a2a.Filter{Agent: "bench"}}}
+
+// lists measures one kind of store, the one with the fewest tasks first.
+func lists(b *testing.B, t *table, w budget, place func(testing.TB) rig.Place, name string) {
+	sizes := listSizes(b, name)
+	stores, puts := make([]keeper, len(sizes)), make([]time.Duration, len(sizes))
+	for i, n := range sizes {
+		url := place(b).URL
+		stores[i] = openFor(b, url)
+		puts[i] = fill(b, stores[i], n, name)
+		analyze(b, url)
+	}
+	for _, f := range filters {
+		rivals := make([]rival, len(sizes))
+		for i := range sizes {
+			rivals[i] = rival{fmt.Sprint(sizes[i]), func(b *testing.B) (call, func()) { return pages(b, stores[i], f.filter), func() {} }}
+		}
+		all := race(b, w, 1, rivals)
+		for i, own := range all {
+			t.add("%s\t%d\t%s\t%s\t%.0f\t%s\t%s\t%.0f\t%.2f\t%.2f", name, sizes[i], f.name, short(float64(puts[i])), median(own, rate), short(median(own, p50)),
+				short(median(own, p99)), median(own, allocs), ratio(own, all[0], p50), ratio(own, all[0], p99))
+		}
+		last := len(all) - 1
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric(ratio(all[last], all[0], p99), f.name+"-xp99")
+	}
+}
+
+// openFor opens a store that drops nothing.
+func openFor(b *testing.B, url string) keeper {
+	b.Helper()
+	if url == store.MemoryURL {
+		return store.NewMemory(store.MemoryConfig{MaxFinished: 1 << 30})
+	}
+	s, err := server.OpenStore(b.Context(), url, server.StoreConfig{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// analyze has PostgreSQL count what its tables hold, as it does by itself some
+// time after they were filled.
+func analyze(b *testing.B, url string) {
+	b.Helper()
+	if !strings.HasPrefix(url, "postgres:") {
+		return
+	}
+	conn, err := pgx.Connect(b.Context(), url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, err = conn.Exec(b.Context(), "ANALYZE")
+	if err = errors.Join(err, conn.Close(b.Context())); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// owned is who the tasks belong to.
+const owned = "bench/bench"
+
+// keeper is a store with its runs.
+type keeper interface {
+	a2a.Store
+	engine.Leases
+}
+
+// fill makes n tasks that have ended, in ten contexts, and returns what it took to
+// make one. A store on disk gets many at the same time.
+func fill(b *testing.B, s keeper, n int, name string) time.Duration {
+	b.Helper()
+	writers := 1
+	if name != "memory" {
+		writers = 128
+	}
+	begin := time.Now()
+	var wg sync.WaitGroup
+	errs := make([]error, writers)
+	for w := range writers {
+		wg.Go(func() {
+			for i := w; i < n && errs[w] == nil; i += writers {
+				errs[w] = put(b.Context(), s, i)
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(begin) / time.Duration(n)
+	for left := n; left > 0; {
+		claims, _, err := s.Claim(b.Context(), "bench", 256)
+		if err := errors.Join(append(errs, err)...); err != nil || len(claims) == 0 {
+			b.Fatalf("%d of %d tasks are not due: %v", left, n, err)
+		}
+		left -= len(claims)
+		for _, c := range claims {
+			wg.Go(func() {
+				if err := end(b.Context(), s, c); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	return took
+}
+
+// put makes a task.
+func put(ctx context.Context, s keeper, i int) error {
+	id := fmt.Sprintf("task-%08d", i)
+	m := agent.UserMessage(id, "do it")
+	m.ContextId = fmt.Sprint("c", i%10)
+	_, _, err := s.Create(ctx, a2a.New{Owner: owned, MessageID: id, Accepted: &teamv1.Accepted{TaskId: id, Agent: "bench", Owner: owned, Message: m}})
+	return err
+}
+
+// end ends a task's run.
+func end(ctx context.Context, s keeper, c a2a.Claim) error {
+	ended := &teamv1.Event{Agent: "bench", Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{
+		Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Result: &teamv1.Ended_Reply{Reply: agent.NewMessage("done")},
+	}}}
+	if err := c.Journal.Append(ctx, ended); err != nil {
+		return err
+	}
+	if err := c.Journal.Commit(ctx); err != nil {
+		return err
+	}
+	return s.Park(ctx, c, a2a.Park{Done: true})
+}
+
+// pages reads one page after the other, and then again from the second.
+func pages(b *testing.B, s a2a.Store, f a2a.Filter) call {
+	b.Helper()
+	f.PageSize = 50
+	first, err := s.List(b.Context(), owned, f)
+	if err != nil || first.NextToken == "" {
+		b.Fatalf("%d tasks, no second page: %v", len(first.Tasks), err)
+	}
+	f.PageToken = first.NextToken
+	return func(ctx context.Context, _ int64) error {
+		page, err := s.List(ctx, owned, f)
+		switch {
+		case err != nil:
+			return err
+		case len(page.Tasks) == 0:
+			return errors.New("an empty page")
+		case page.NextToken == "":
+			f.PageToken = first.NextToken
+		default:
+			f.PageToken = page.NextToken
+		}
+		return nil
+	}
+}

@@ -1,0 +1,85 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/agentteams/team-server/internal/pgtest"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/server"
+	"github.com/agentteams/team-server/tests/rig"
+)
+
+// BenchmarkNotify guards against notifications that hold up commits: 64 runs on
+// PostgreSQL, with a reader of each on another replica and without. Notifications
+// inside the appends cost a factor of twelve.
+func BenchmarkNotify(b *testing.B) {
+	t := &table{
+		title: "64 runs on PostgreSQL, alone and read on another replica",
+		head:  "rival\tsteps/s\tp50\tp99\txsteps",
+		goals: []string{"at least 0.5x the steps when every run is read elsewhere"},
+	}
+	pgtest.URL(b) // or skip
+	rivals := []rival{{"unread", durable(rig.PostgreSQL)}, {"read elsewhere", readElsewhere}}
+	all := race(b, budgetOf(b), 64, rivals)
+	b.ReportMetric(0, "ns/op")
+	for i, r := range rivals {
+		t.add("%s\t%.0f\t%s\t%s\t%.2f", r.name, median(all[i], rate), short(median(all[i], p50)), short(median(all[i], p99)), ratio(all[i], all[0], rate))
+	}
+	b.ReportMetric(ratio(all[1], all[0], rate), "xsteps")
+	t.print()
+}
+
+// readElsewhere is a store with a run for each caller, and a second one on the same
+// database that reads them.
+func readElsewhere(b *testing.B) (call, func()) {
+	url := pgtest.URL(b)
+	var stores [2]server.OpenedStore
+	for i := range stores {
+		s, err := server.OpenStore(b.Context(), url, server.StoreConfig{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		stores[i] = s
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var readers sync.WaitGroup
+	r := &runs{store: stores[0], text: filler(), of: map[int64]*journal{}, opened: func(root string) {
+		readers.Go(func() { tail(ctx, stores[1], root) })
+	}}
+	return r.step, func() {
+		stop()
+		readers.Wait()
+		for _, s := range stores {
+			if err := s.Close(); err != nil {
+				b.Error(fmt.Errorf("close: %w", err))
+			}
+		}
+	}
+}
+
+// tail reads a run as it grows.
+func tail(ctx context.Context, s a2a.Store, root string) {
+	wake, stop := s.Watch(root)
+	defer stop()
+	var cursor int64
+	for {
+		page, err := s.Events(ctx, a2a.Key{Owner: "bench/bench", ID: root}, cursor, 256)
+		if err != nil {
+			return // the benchmark is over
+		}
+		for _, rec := range page {
+			cursor = rec.Seq
+		}
+		if len(page) > 0 {
+			continue
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

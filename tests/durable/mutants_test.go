@@ -1,0 +1,149 @@
+//go:build linux
+
+package durable
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// edit replaces a text of a source that is there exactly once.
+type edit struct{ file, from, to string }
+
+// mutants are servers with a fault each that the tests of this package must
+// notice; a mutant that passes is a hole in the tests.
+var mutants = []struct {
+	name  string
+	edits []edit
+	test  string // that must fail
+	want  string // what it must say
+}{
+	{
+		name:  "Commit acknowledges what is not durable",
+		edits: []edit{{"internal/store/sqlstore/journal.go", "	want := j.appends\n", "	want := j.commits\n"}},
+		test:  "TestCrash_P1_P2/P1_P2_sqlite", want: "began on record in life",
+	},
+	{
+		name:  "what is recorded is ignored",
+		edits: []edit{{"pkg/team/loop.go", "for _, ev := range p.req.GetRecorded() {", "for _, ev := range p.req.GetRecorded()[:0] {"}},
+		test:  "TestCrash_P1_P2/P1_P2_sqlite", want: "which had ended on record in life",
+	},
+	{
+		name: "the owner is not asked for",
+		edits: []edit{
+			{"internal/store/sqlstore/store.go", "WHERE id = $1 AND owner = $2`, root, k.Owner", "WHERE id = $1 AND $2 <> ''`, root, k.Owner"},
+			{"internal/store/sqlstore/store.go", "if j.owner != k.Owner {", "if k.Owner == \"\" {"},
+		},
+		test: "TestCrash_P1_P2/P1_P2_sqlite", want: "was shown to another principal",
+	},
+	{
+		name: "appends are not fenced",
+		edits: []edit{
+			{"internal/store/sqlstore/journal.go", "deltas = deltas + $6 WHERE id = $1 AND epoch = $2 AND seq = $3`", "deltas = deltas + $6 WHERE id = $1 AND $2 > 0 AND $3 >= 0`"},
+		},
+		test: "TestReplicas_P2_Stopped", want: "after the run had ended",
+	},
+	{
+		name:  "SQLite does not sync",
+		edits: []edit{{"internal/store/sqlstore/sqlite.go", "_pragma=synchronous(FULL)", "_pragma=synchronous(OFF)"}},
+		test:  "TestSync_P3/P3_sqlite", want: "syncs for",
+	},
+	{
+		name:  "PostgreSQL does not sync before it answers",
+		edits: []edit{{"internal/store/sqlstore/postgres.go", `RuntimeParams["synchronous_commit"] = "on"`, `RuntimeParams["synchronous_commit"] = "off"`}},
+		test:  "TestSync_P3/P3_postgres", want: "syncs for",
+	},
+}
+
+// mutantCycles is how many lives a mutant gets.
+const mutantCycles = 8
+
+// TestCrash_Mutants runs the tests on servers with a fault each.
+func TestCrash_Mutants(t *testing.T) {
+	if testing.Short() || os.Getenv(serverVariable) != "" {
+		t.Skip("builds the server once a mutant; run without -short")
+	}
+	for _, m := range mutants {
+		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "team-server")
+			if err := compile(path, "-overlay", overlay(t, m.edits)); err != nil {
+				t.Fatalf("the mutant does not compile: %v", err)
+			}
+			out, err := runWith(t, path, m.test)
+			line := mention(out, m.want)
+			switch {
+			case err == nil:
+				t.Fatalf("%s passes although %s:\n%s", m.test, m.name, out)
+			case line == "":
+				t.Fatalf("%s fails, but not for %q:\n%s", m.test, m.want, out)
+			}
+			t.Logf("%s fails: %s", m.test, line)
+		})
+	}
+}
+
+// overlay writes the sources of a mutant.
+func overlay(t *testing.T, edits []edit) string {
+	t.Helper()
+	root, err := filepath.Abs(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	sources := map[string]string{}
+	for _, e := range edits {
+		path := filepath.Join(root, e.file)
+		from := path
+		if changed := sources[path]; changed != "" {
+			from = changed
+		}
+		src, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(src), e.from); n != 1 {
+			t.Fatalf("%s holds %d times, not once:\n%s", e.file, n, e.from)
+		}
+		sources[path] = filepath.Join(dir, strings.ReplaceAll(e.file, "/", "_"))
+		if err := os.WriteFile(sources[path], []byte(strings.Replace(string(src), e.from, e.to, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := json.Marshal(map[string]any{"Replace": sources})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(list, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// runWith runs one test of this package on another server.
+func runWith(t *testing.T, server, test string) (string, error) {
+	t.Helper()
+	var exact []string
+	for part := range strings.SplitSeq(test, "/") {
+		exact = append(exact, "^"+part+"$")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+strings.Join(exact, "/"), "-test.timeout=3m")
+	cmd.Env = append(os.Environ(), serverVariable+"="+server, fmt.Sprintf("%s=%d", cyclesVariable, mutantCycles))
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// mention is the first line of an output that holds a text.
+func mention(out, text string) string {
+	for line := range strings.SplitSeq(out, "\n") {
+		if strings.Contains(line, text) {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
