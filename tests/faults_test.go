@@ -193,9 +193,10 @@ func TestS_49_AHangingStore(t *testing.T) {
 		c := newCrew()
 		l := live(t, at, c.members(t))
 		l.store.Break(faulty.Always(faulty.Hang, faulty.Create))
-		l.Target.Headers = map[string]string{"Grpc-Timeout": "200m"}
+		target := l.Target
+		target.Headers = map[string]string{"Grpc-Timeout": "200m"}
 		var wg sync.WaitGroup
-		for i, client := range rig.Clients(t, l.Target) {
+		for i, client := range rig.Clients(t, target) {
 			wg.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				if i == 0 { // gRPC has its own deadline

@@ -170,13 +170,13 @@ func (l *life) until(t testing.TB, id string, is func(*a2av1.Task) bool) *a2av1.
 	defer cancel()
 	target := l.Target
 	target.Headers = map[string]string{"a2a-extensions": a2a.TeamRunURI}
-	task := l.get(t, id)
 	for _, err := range rig.NewREST(target).Subscribe(ctx, &a2av1.SubscribeToTaskRequest{Id: id}, 0) {
-		if task = l.get(t, id); is(task) || err != nil {
+		if err != nil || is(l.get(t, id)) {
 			break
 		}
 	}
-	if task = l.get(t, id); !is(task) {
+	task := l.get(t, id)
+	if !is(task) {
 		t.Fatalf("the task is not as it should be: %v", task)
 	}
 	return task

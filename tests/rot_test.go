@@ -63,9 +63,9 @@ func TestP15_BitRot(t *testing.T) {
 			}
 			first.stop()
 			first.close()
-			seed := rand.Uint64() //nolint:gosec // a test's
+			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
-			damaged := damage(t, at, rand.New(rand.NewPCG(seed, 1)), flips) //nolint:gosec // a test's
+			damaged := damage(t, at, rand.New(rand.NewPCG(seed, 1)), flips)
 			if len(damaged) != flips {
 				t.Fatalf("%d records are damaged", len(damaged))
 			}

@@ -10,7 +10,8 @@ import (
 )
 
 // beat says that the replica lives, until ctx ends. When it has not come through
-// for two beats the runs are given up, well before anybody else may take them.
+// for two beats the runs are given up, well before anybody else may take them; also
+// when it comes through after its lease, as of a process that was stopped for a while.
 func (e *Engine) beat(ctx context.Context) {
 	every := e.Leases.Lease() / 3
 	if every <= 0 {
@@ -18,7 +19,7 @@ func (e *Engine) beat(ctx context.Context) {
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	heard := time.Now()
+	p := pulse{every: every, heard: time.Now()}
 	for {
 		select {
 		case <-tick.C:
@@ -27,18 +28,35 @@ func (e *Engine) beat(ctx context.Context) {
 		}
 		before := time.Now()
 		err := e.say(ctx, every)
-		switch {
-		case err == nil:
-			heard = before
-		case ctx.Err() != nil:
-			return
-		default:
-			e.Log.Warn("the store does not hear of this replica", zap.Duration("since", time.Since(heard)), zap.Error(err))
+		if err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			e.Log.Warn("the store does not hear of this replica", zap.Duration("since", time.Since(p.heard)), zap.Error(err))
 		}
-		if time.Since(heard) >= 2*every {
+		if p.beaten(before, time.Now(), err == nil) {
 			e.renew(ctx)
 		}
 	}
+}
+
+// pulse is when a replica was heard of, and when its runs were given up.
+type pulse struct {
+	every          time.Duration
+	heard, renewed time.Time
+}
+
+// beaten notes a beat from its begin to now, and reports whether the runs must be
+// given up: their lease ends soon, or was over before the beat came through.
+func (p *pulse) beaten(begin, now time.Time, ok bool) (lost bool) {
+	over := now.Sub(p.heard) >= 3*p.every && now.Sub(p.renewed) >= 3*p.every
+	if ok {
+		p.heard = begin
+	}
+	if lost = over || now.Sub(p.heard) >= 2*p.every; lost {
+		p.renewed = now
+	}
+	return lost
 }
 
 // say makes one beat; the next one must not wait for it.

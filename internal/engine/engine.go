@@ -118,7 +118,7 @@ func (e *Engine) claim(ctx context.Context, wg *sync.WaitGroup, drive Drive) (wa
 	if free == 0 || ctx.Err() != nil {
 		return 0, false // the run that frees a slot signals
 	}
-	claims, next, err := e.Leases.Claim(ctx, e.Replica, free)
+	claims, next, err := e.ask(ctx, free)
 	if err != nil {
 		if ctx.Err() == nil {
 			e.Log.Error("runs cannot be claimed", zap.Error(err))
@@ -137,6 +137,13 @@ func (e *Engine) claim(ctx context.Context, wg *sync.WaitGroup, drive Drive) (wa
 		return 0, false
 	}
 	return max(next.Sub(e.Leases.Now()), 0), true
+}
+
+// ask claims runs; a store that does not answer must not keep all others waiting.
+func (e *Engine) ask(ctx context.Context, limit int) ([]a2a.Claim, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	return e.Leases.Claim(ctx, e.Replica, limit)
 }
 
 // free returns how many slots are, and the context of what is claimed now; when

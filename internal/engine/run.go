@@ -95,11 +95,16 @@ func (e *Engine) end(ctx context.Context, c a2a.Claim, cause error) bool {
 	return err == nil
 }
 
-// park gives up a run that has come to a stop.
+// park gives up a run that has come to a stop. That the store did not answer in
+// time is no fault of the run.
 func (e *Engine) park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
-	return e.Leases.Park(settle, c, p)
+	err := e.Leases.Park(settle, c, p)
+	if err != nil && settle.Err() != nil {
+		return fmt.Errorf("park %s: %w: %w", c.Root, a2a.ErrStorage, err)
+	}
+	return err
 }
 
 // release gives up a run that has not. While the store does not take that it is

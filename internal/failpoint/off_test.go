@@ -52,7 +52,7 @@ func TestReleaseHasNone(t *testing.T) {
 func build(t *testing.T, flags ...string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "team-server")
-	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-o", path}, flags...)
+	args := append([]string{"build", "-buildvcs=false", "-o", path}, flags...)
 	cmd := exec.CommandContext(t.Context(), "go", append(args, "./cmd/team-server")...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {

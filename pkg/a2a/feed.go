@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,7 +33,8 @@ type feed struct {
 	stop  func()          // ends wake
 	store chan struct{}   // holds one: who reads the store
 
-	readers int // guarded by feeds.mu
+	readers int         // guarded by feeds.mu
+	behind  atomic.Bool // another feed of the line has come further
 
 	mu      sync.Mutex
 	told    teller        // guarded by mu
@@ -43,7 +45,7 @@ type feed struct {
 	task    *Update       // the task as it is now; nil until somebody wants it; guarded by mu
 }
 
-// newFeed returns a feed that has read nothing. close must be called.
+// newFeed returns a feed that has read nothing. stop must be called.
 func (h *Handler) newFeed(k feedKey) *feed {
 	f := &feed{feedKey: k, h: h, told: newTeller(k), more: true, store: make(chan struct{}, 1)}
 	f.wake, f.stop = h.c.Store.Watch(k.root)

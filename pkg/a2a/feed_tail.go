@@ -17,7 +17,6 @@ type tail struct {
 	seat    seat
 	line    *line
 	feed    *feed
-	late    bool // its feed may not be the one that has come furthest
 	history *int32
 	first   *Update // told first: the task as it was
 	knows   bool    // it was told the task
@@ -156,7 +155,6 @@ func (t *tail) latest(ctx context.Context, after int64) error {
 // follow takes a feed that has what is behind the cursor: there is one, or a new
 // one folds what came before.
 func (t *tail) follow(ctx context.Context) error {
-	t.late = true
 	shut, err := t.line.open(ctx)
 	if err != nil {
 		return err
@@ -239,10 +237,10 @@ func (t *tail) next(ctx context.Context) (*entry, error) {
 	}
 }
 
-// advance takes the feed that has come furthest, once that has what the reader
-// needs next.
+// advance leaves a feed that is behind for the one that has come furthest of
+// those that have what the reader needs next.
 func (t *tail) advance() {
-	if !t.late {
+	if !t.feed.behind.Load() {
 		return
 	}
 	f := t.h.feeds.find(t.line, t.cursor, true)
@@ -251,7 +249,6 @@ func (t *tail) advance() {
 	}
 	t.h.feeds.drop(t.line, t.feed)
 	t.feed = f
-	t.late = !t.h.feeds.leads(t.line, f)
 }
 
 // tell yields what an entry says; false ends the stream.

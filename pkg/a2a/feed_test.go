@@ -28,6 +28,7 @@ type lens struct {
 	deaf    bool                              // nobody says that something came
 	deleted func(*teamv1.Event) bool          // rows that are not there any more
 	before  atomic.Pointer[func(after int64)] // is called before events are read
+	refuse  func(context.Context) error       // why they are not
 }
 
 func (l *lens) Watch(root string) (<-chan struct{}, func()) {
@@ -40,6 +41,11 @@ func (l *lens) Watch(root string) (<-chan struct{}, func()) {
 func (l *lens) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([]a2a.Record, error) {
 	if f := l.before.Load(); f != nil {
 		(*f)(after)
+	}
+	if l.refuse != nil {
+		if err := l.refuse(ctx); err != nil {
+			return nil, err
+		}
 	}
 	page, err := l.Store.Events(ctx, k, after, limit)
 	if l.deleted == nil || err != nil {
@@ -380,6 +386,65 @@ func TestP5_EndBetweenSnapshotAndSubscribe(t *testing.T) {
 			wg.Wait()
 		}
 	})
+}
+
+// TestP5_ReaderLeavesWithTheWakeUp ends the call of the reader that was woken on
+// behalf of all, before it has read.
+func TestP5_ReaderLeavesWithTheWakeUp(t *testing.T) {
+	type leaveKey struct{}
+	g := newGate("gate") // its end is one event: there is one wake-up
+	r := start(t, g)
+	id := r.send(t, ann(t), atOnce(message("gate", "x"))).GetId()
+	<-g.entered
+	var begun atomic.Bool
+	var once sync.Once
+	far := r.through(&lens{refuse: func(ctx context.Context) error {
+		leave, ok := ctx.Value(leaveKey{}).(context.CancelFunc)
+		if !ok || !begun.Load() {
+			return nil
+		}
+		once.Do(leave)
+		return ctx.Err()
+	}}, a2a.Config{})
+	var there, done sync.WaitGroup
+	told := make([]*view, 3)
+	for i := range told {
+		ctx, cancel := context.WithCancel(ann(t))
+		defer cancel()
+		updates, err := far.SubscribeToTask(context.WithValue(ctx, leaveKey{}, cancel), &a2av1.SubscribeToTaskRequest{Id: id}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told[i] = &view{}
+		there.Add(1)
+		done.Go(func() {
+			first := sync.OnceFunc(there.Done)
+			for u, err := range updates {
+				if err != nil {
+					if ctx.Err() == nil {
+						t.Error(err)
+					}
+					return
+				}
+				told[i].take(t, u)
+				first()
+			}
+		})
+	}
+	there.Wait()
+	begun.Store(true)
+	g.open()
+	done.Wait()
+	ends := 0
+	for _, v := range told {
+		if v.task.GetStatus().GetState() == completed {
+			ends++
+		}
+	}
+	if ends != 2 {
+		t.Errorf("%d of the 2 readers that stay were told the end", ends)
+	}
+	far.empty(t)
 }
 
 // bulky yields n events of so many bytes.

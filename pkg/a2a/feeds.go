@@ -88,8 +88,10 @@ func (s *feeds) find(l *line, cursor int64, early bool) *feed {
 // newest returns the feed that has come furthest, nil without one. drop must be
 // called with it.
 func (s *feeds) newest(l *line) *feed {
-	return s.use(l, func(int64, int64) bool { return true })
+	return s.use(l, anywhere)
 }
+
+func anywhere(int64, int64) bool { return true }
 
 // use adds a reader to the feed that has come furthest of those that fit.
 func (s *feeds) use(l *line, fits func(base, seq int64) bool) *feed {
@@ -100,13 +102,6 @@ func (s *feeds) use(l *line, fits func(base, seq int64) bool) *feed {
 		f.readers++
 	}
 	return f
-}
-
-// leads reports whether no feed has come further.
-func (s *feeds) leads(l *line, f *feed) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return l.furthest(func(int64, int64) bool { return true }) == f
 }
 
 // furthest returns the feed that has come furthest of those that fit. The caller
@@ -121,11 +116,20 @@ func (l *line) furthest(fits func(base, seq int64) bool) (best *feed) {
 	return best
 }
 
+// rank notes which feed has come furthest. The caller holds feeds.mu.
+func (l *line) rank() {
+	first := l.furthest(anywhere)
+	for _, f := range l.feeds {
+		f.behind.Store(f != first)
+	}
+}
+
 // add makes a feed known, with one reader. drop must be called with it.
 func (s *feeds) add(l *line, f *feed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.feeds = append(l.feeds, f)
+	l.rank()
 	f.readers = 1
 	s.n.Add(1)
 }
@@ -145,12 +149,13 @@ func (s *feeds) left(l *line, f *feed) bool {
 		return false
 	}
 	l.feeds = slices.DeleteFunc(l.feeds, func(have *feed) bool { return have == f })
+	l.rank()
 	s.n.Add(-1)
 	return true
 }
 
 // share is how many bytes each feed may keep.
-func (s *feeds) share() int { return ringBytes / int(max(s.n.Load()*ringBytes/ringsBytes, 1)) }
+func (s *feeds) share() int { return int(min(ringBytes, ringsBytes/max(s.n.Load(), 1))) }
 
 // open takes the right to make a feed of a line, so that readers that come
 // together make one. The result gives it back.

@@ -4,6 +4,7 @@ package durable
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -31,7 +32,7 @@ type report struct {
 	lostTasks, lostEvents                int
 	repeatedRecorded                     int // calls of a step whose end was on record
 	repeats, repeatsAtOnce, repeatsAStep int // of steps in flight: in all, most at one kill, most of one step at one kill
-	faults                               []string
+	faults                               []fault
 }
 
 // String is the report on one line.
@@ -54,25 +55,32 @@ func (r *report) add(o *report) {
 }
 
 func (r *report) fault(format string, args ...any) {
-	r.faults = append(r.faults, fmt.Sprintf(format, args...))
+	r.faults = append(r.faults, fault{format, fmt.Sprintf(format, args...)})
 }
 
-// err is nil when nothing is wrong.
+// fault is something that must not be. Those of a kind have one format.
+type fault struct{ format, text string }
+
+// err is nil when nothing is wrong. It names the first faults of each kind.
 func (r *report) err() error {
 	if len(r.faults) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(r.faults, func(a, b string) int { return rank(a) - rank(b) })
-	shown := r.faults[:min(len(r.faults), 20)]
-	return fmt.Errorf("%d faults:\n%s", len(r.faults), strings.Join(shown, "\n"))
-}
-
-// rank puts what follows from other faults behind them.
-func rank(fault string) int {
-	if strings.Contains(fault, "has not ended") || strings.Contains(fault, "and has 0 ends") || strings.Contains(fault, "did not see event") {
-		return 1
+	const most = 3
+	shown := []string{fmt.Sprintf("%d faults", len(r.faults))}
+	kinds := map[string]int{}
+	for _, f := range r.faults {
+		if kinds[f.format]++; kinds[f.format] <= most {
+			shown = append(shown, f.text)
+		}
 	}
-	return 0
+	for _, f := range r.faults {
+		if n := kinds[f.format] - most; n > 0 {
+			shown = append(shown, fmt.Sprintf("and %d more like: %s", n, f.format))
+			kinds[f.format] = 0
+		}
+	}
+	return errors.New(strings.Join(shown, "\n"))
 }
 
 // checker compares a history with what is on record. It needs nothing else, so

@@ -22,7 +22,7 @@ import (
 )
 
 // drivers is how many clients keep a task under way each.
-const drivers = 32
+const drivers = 40
 
 // load is a number of clients that send tasks to whichever server runs, follow
 // them to their end, and write down what they were told. A client that loses

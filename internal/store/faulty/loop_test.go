@@ -146,6 +146,7 @@ func start(t *testing.T, plan faulty.Plan) *rig {
 	r.ctx = a2a.WithCaller(ctx, a2a.Caller{Account: "acme", Principal: "ann"})
 	done := make(chan error, 1)
 	go func() { done <- e.Serve(ctx, runner.Drive) }()
+	synctest.Wait() // it has looked for runs: from now on somebody has to wake it
 	r.stop = func() {
 		r.store.Heal()
 		cancel()

@@ -31,7 +31,7 @@ func (b *batch) ended() bool { return b.ending != nil }
 
 // op returns the batch as a change. An end looks first what the inbox holds.
 func (b *batch) op() *op {
-	o := &op{}
+	o := &op{root: b.j.root}
 	for _, e := range b.entries {
 		o.size += len(e.body)
 	}

@@ -19,8 +19,11 @@ var tables = []struct{ name, columns, key string }{
 	{"run", "id, owner, epoch, seq, bytes, inputs, due, ended, deltas, definition", "id"},
 }
 
-// copyBatch is how many rows are written in one transaction.
-const copyBatch = 500
+// A transaction of a copy is at most so many rows, and a little more than so many bytes.
+const (
+	copyBatch = 500
+	copyBytes = 8 << 20
+)
 
 // Copy copies everything from one store to another that is empty. Nobody may use
 // either meanwhile. Epochs are kept, claims are not: what was driven is due. It
@@ -34,6 +37,10 @@ func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 		if n > 0 {
 			return 0, errors.New("the store to copy to is not empty; name an empty file or database")
 		}
+	}
+	for _, s := range []*Store{from, to} { // what is copied looks as if nothing was tied to it, and what is deleted meanwhile is copied in part
+		s.sweeps.Lock()
+		defer s.sweeps.Unlock()
 	}
 	if err := from.settle(ctx); err != nil {
 		return 0, err
@@ -65,6 +72,7 @@ func copyTable(ctx context.Context, from, to *Store, name, columns, key string) 
 	n := strings.Count(columns, ",") + 1
 	insert := `INSERT INTO ` + name + ` (` + columns + `) VALUES (` + placeholders(n) + `)`
 	var batch [][]any
+	size := 0
 	flush := func() error {
 		err := to.db.do(ctx, func(ctx context.Context, q querier) error {
 			for _, row := range batch {
@@ -75,7 +83,7 @@ func copyTable(ctx context.Context, from, to *Store, name, columns, key string) 
 			return nil
 		})
 		copied += int64(len(batch))
-		batch = batch[:0]
+		batch, size = batch[:0], 0
 		return err
 	}
 	err = each(ctx, from.db.reader(), func() {}, func(r *sql.Rows) error {
@@ -86,7 +94,11 @@ func copyTable(ctx context.Context, from, to *Store, name, columns, key string) 
 		if err := r.Scan(dest...); err != nil {
 			return err
 		}
-		if batch = append(batch, row); len(batch) < copyBatch {
+		for _, value := range row {
+			body, _ := value.([]byte)
+			size += len(body)
+		}
+		if batch = append(batch, row); len(batch) < copyBatch && size < copyBytes {
 			return nil
 		}
 		return flush()

@@ -61,6 +61,7 @@ type source interface {
 // op is a change: statements that are applied together, or a plan that looks
 // first. done is called once, when it is durable or has failed.
 type op struct {
+	root     string // the run that it locks
 	stmts    []stmt
 	plan     func(ctx context.Context, q querier) error // instead of stmts
 	affected []int64                                    // rows, by statement

@@ -99,7 +99,7 @@ func (s *Store) concerned() []string {
 func (s *Store) poll(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	seen := map[string]int64{}
+	seen := map[string]mark{}
 	for {
 		select {
 		case <-tick.C:
@@ -111,9 +111,12 @@ func (s *Store) poll(ctx context.Context) {
 			continue // the next second comes
 		}
 		var changed []string
-		for root, mark := range now {
-			if was, known := seen[root]; !known || was != mark {
+		for root, m := range now {
+			if was, known := seen[root]; !known || was != m {
 				changed = append(changed, root)
+			}
+			if j := s.journal(root); j != nil && j.epoch < m.epoch {
+				j.lose()
 			}
 		}
 		seen = now
@@ -123,20 +126,28 @@ func (s *Store) poll(ctx context.Context) {
 	}
 }
 
-// marks returns numbers that change when roots get events or inputs.
-func (s *Store) marks(ctx context.Context, roots []string) (map[string]int64, error) {
-	marks := map[string]int64{}
+// mark is what shows that a root has events or inputs, or an owner, that are new.
+type mark struct{ seq, inputs, epoch int64 }
+
+// pollFor bounds one look.
+const pollFor = 5 * time.Second
+
+// marks returns the marks of roots.
+func (s *Store) marks(ctx context.Context, roots []string) (map[string]mark, error) {
+	marks := map[string]mark{}
 	if len(roots) == 0 {
 		return marks, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, pollFor)
+	defer cancel()
 	err := each(ctx, s.db.reader(), func() { clear(marks) }, func(r *sql.Rows) error {
 		var root string
-		var mark int64
-		if err := r.Scan(&root, &mark); err != nil {
+		var m mark
+		if err := r.Scan(&root, &m.seq, &m.inputs, &m.epoch); err != nil {
 			return err
 		}
-		marks[root] = mark
+		marks[root] = m
 		return nil
-	}, `SELECT id, seq + inputs FROM run WHERE id = ANY($1)`, roots)
+	}, `SELECT id, seq, inputs, epoch FROM run WHERE id = ANY($1)`, roots)
 	return marks, err
 }

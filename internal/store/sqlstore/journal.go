@@ -52,7 +52,8 @@ type journal struct {
 	ended   bool // the root's end was appended
 	closed  bool // the claim was given up
 	broken  error
-	unread  bool // the inbox may hold something
+	unread  bool           // the inbox may hold something
+	named   map[int64]bool // rows of the inbox that events consume which were appended here
 	ring    ring
 
 	view view
@@ -217,6 +218,11 @@ func (j *journal) append(events []*teamv1.Event, room int64) error {
 		}
 		j.pending = append(j.pending, e)
 	}
+	for _, ev := range events {
+		if n := store.Consumes(ev); n > 0 {
+			j.named[n] = true
+		}
+	}
 	j.bytes += size
 	j.room += room
 	j.appends++
@@ -323,7 +329,9 @@ func (j *journal) settle(b *batch, err error) error {
 	if b.ended() {
 		j.seq, j.ending = b.hi, nil
 	}
-	j.ring.add(j.s, b.records())
+	if !j.closed {
+		j.ring.add(j.s, b.records())
+	}
 	j.announce()
 	switch {
 	case j.waiting > 0:
@@ -359,14 +367,17 @@ func (j *journal) fail(err error) error {
 	return j.broken
 }
 
+// lose ends a journal whose run somebody else has claimed.
+func (j *journal) lose() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_ = j.fail(fmt.Errorf("epoch %d of %s: %w", j.epoch, j.root, agent.ErrFenced))
+}
+
 // Inbound returns the inbox rows that no event has named yet, in order.
 func (j *journal) Inbound(ctx context.Context) ([]*teamv1.Inbound, error) {
 	j.mu.Lock()
 	err, unread, ended := j.held(), j.unread, j.ended
-	named := map[int64]bool{}
-	for _, e := range j.pending {
-		named[store.Consumes(e.ev)] = true
-	}
 	j.unread = false
 	j.mu.Unlock()
 	if err != nil || !unread || ended {
@@ -376,9 +387,11 @@ func (j *journal) Inbound(ctx context.Context) ([]*teamv1.Inbound, error) {
 	if err != nil || len(rows) > 0 {
 		j.arrived()
 	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	left := rows[:0]
 	for _, in := range rows {
-		if !named[in.GetN()] {
+		if !j.named[in.GetN()] { // they are there until their events are on record
 			left = append(left, in)
 		}
 	}

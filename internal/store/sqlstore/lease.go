@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -13,6 +14,9 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
+
+// lockedPause is how long a claim waits for runs that are due and locked.
+const lockedPause = 50 * time.Millisecond
 
 // claimed are the columns of a claimed run.
 const claimed = ` RETURNING id, owner, epoch, seq, bytes`
@@ -42,7 +46,7 @@ ON CONFLICT (id) DO UPDATE SET expires = excluded.expires`, replica, s.now()+s.c
 	}
 	s.mu.Lock()
 	s.replicas[replica] = time.Now()
-	unsure := s.unsure
+	unsure := time.Now().Before(s.unsure)
 	s.mu.Unlock()
 	if unsure {
 		return s.reclaim(ctx, replica)
@@ -58,6 +62,10 @@ func (s *Store) heardOf(replica string) bool {
 	return known && time.Since(at) < s.cfg.Lease/3
 }
 
+// doubtFor is how long lost claims are looked for: a commit whose answer was lost
+// may come about later than it was given up.
+const doubtFor = time.Minute
+
 // doubt notes that the database may know of claims that this process does not.
 func (s *Store) doubt(err error) {
 	if err == nil || errors.Is(err, agent.ErrFenced) {
@@ -65,13 +73,19 @@ func (s *Store) doubt(err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unsure = true
+	s.unsure = time.Now().Add(doubtFor)
 }
 
 // reclaim makes runs due that the database has as this replica's and that are
-// not driven here: the answer to their claim, or to its end, was lost.
+// not driven here: the answer to their claim, or to its end, was lost. A row that
+// somebody has locked is looked at with the next beat, as is everything while a claim
+// is under way, which looks like a lost one.
 func (s *Store) reclaim(ctx context.Context, replica string) error {
-	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
+	if !s.claiming.TryLock() {
+		return nil
+	}
+	defer s.claiming.Unlock()
+	return s.db.do(ctx, func(ctx context.Context, q querier) error {
 		lost := map[string]int64{}
 		err := each(ctx, q, func() { clear(lost) }, func(r *sql.Rows) error {
 			var root string
@@ -83,24 +97,18 @@ func (s *Store) reclaim(ctx context.Context, replica string) error {
 				lost[root] = epoch
 			}
 			return nil
-		}, `SELECT id, epoch FROM run WHERE holder = $1`+s.db.skip(), replica)
+		}, `SELECT id, epoch FROM run WHERE holder = $1`, replica)
 		if err != nil {
 			return err
 		}
 		for root, epoch := range lost {
-			if _, err := q.exec(ctx, `UPDATE run SET holder = NULL, due = $3 WHERE id = $1 AND epoch = $2`, root, epoch, s.now()); err != nil {
+			if _, err := q.exec(ctx, `UPDATE run SET holder = NULL, due = $4 WHERE id IN
+(SELECT id FROM run WHERE id = $1 AND epoch = $2 AND holder = $3`+s.db.skip()+`)`, root, epoch, replica, s.now()); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unsure = false
-	return nil
 }
 
 // Claim takes up to limit due runs, and those of replicas that are not heard of
@@ -118,32 +126,53 @@ func (s *Store) Claim(ctx context.Context, replica string, limit int) (claims []
 	if err := s.db.reader().scan(ctx, []any{&due}, `SELECT min(due) FROM run WHERE due IS NOT NULL`); err != nil {
 		return nil, time.Time{}, err
 	}
-	var journals []*journal
 	now := s.now()
 	if due.Valid && due.Int64 <= now || s.abandoned(ctx, now) {
-		err = s.db.do(ctx, func(ctx context.Context, q querier) error {
-			journals, err = s.claim(ctx, q, replica, limit, now)
-			return err
-		})
-		if err != nil {
-			s.doubt(err)
+		if claims, err = s.claimDue(ctx, replica, limit, now); err != nil {
 			return nil, time.Time{}, s.unrecorded(err)
 		}
 		if err := s.db.reader().scan(ctx, []any{&due}, `SELECT min(due) FROM run WHERE due IS NOT NULL`); err != nil {
 			s.cfg.Log.Warn("the next due time cannot be read", zap.Error(err))
 		}
 	}
+	return claims, s.next(due, len(claims)), nil
+}
+
+// claimDue claims what is due, and makes it this process's.
+func (s *Store) claimDue(ctx context.Context, replica string, limit int, now int64) (claims []a2a.Claim, err error) {
+	s.claiming.Lock()
+	defer s.claiming.Unlock()
+	var journals []*journal
+	tries := 0
+	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
+		tries++
+		var err error
+		journals, err = s.claim(ctx, q, replica, limit, now)
+		return err
+	})
+	if err != nil || tries > 1 { // what an earlier try has claimed, the next one does not find
+		s.doubt(cmp.Or(err, errAgain))
+	}
+	if err != nil {
+		return nil, err
+	}
 	for _, j := range journals {
 		claims = append(claims, s.adopt(j))
 	}
-	return claims, s.next(due), nil
+	return claims, nil
 }
 
-// next is when to claim again.
-func (s *Store) next(due sql.NullInt64) time.Time {
+// errAgain: a claim was tried more than once.
+var errAgain = errors.New("tried again")
+
+// next is when to claim again, after so many were claimed.
+func (s *Store) next(due sql.NullInt64, claimed int) time.Time {
 	var at time.Time
 	if due.Valid {
 		at = time.UnixMilli(due.Int64)
+	}
+	if pause := s.Now().Add(lockedPause); !s.db.single() && due.Valid && claimed == 0 && at.Before(pause) {
+		return pause // what is due is locked by somebody
 	}
 	if soon := s.Now().Add(pollEvery); !s.db.single() && (at.IsZero() || at.After(soon)) {
 		return soon
@@ -180,7 +209,7 @@ func (s *Store) takes(ctx context.Context, q querier, text string, args ...any) 
 	var taken []*journal
 	err := each(ctx, q, func() { taken = nil }, func(r *sql.Rows) error {
 		// An input that comes before the claim is adopted wakes nobody: look once.
-		j := &journal{s: s, wake: make(chan struct{}, 1), unread: true}
+		j := &journal{s: s, wake: make(chan struct{}, 1), unread: true, named: map[int64]bool{}}
 		if err := r.Scan(&j.root, &j.owner, &j.epoch, &j.seq, &j.bytes); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,7 +59,7 @@ func (s *Store) tasks(ctx context.Context, owner string, f a2a.Filter, rows []ta
 		if rows[i].snapSeq != rows[i].seq && s.journal(rows[i].id) != nil {
 			t, _, err = s.Task(ctx, a2a.Key{Owner: owner, ID: rows[i].id})
 		} else {
-			t, err = s.taskOf(ctx, &rows[i])
+			t, _, err = s.taskOf(ctx, &rows[i])
 		}
 		switch {
 		case errors.Is(err, a2a.ErrNotFound):
@@ -110,7 +111,8 @@ func wanted(owner string, f a2a.Filter) *where {
 }
 
 func (s *Store) rows(ctx context.Context, w *where, limit int) ([]taskRow, error) {
-	text := taskColumns + ` WHERE ` + w.text + ` ORDER BY status_at DESC, task.id DESC LIMIT ` + strconv.Itoa(limit)
+	args := append(slices.Clip(w.args), int64(limit)) // an argument: pages of all sizes are one statement
+	text := taskColumns + ` WHERE ` + w.text + ` ORDER BY status_at DESC, task.id DESC LIMIT $` + strconv.Itoa(len(args))
 	var list []taskRow
 	err := each(ctx, s.db.reader(), func() { list = nil }, func(r *sql.Rows) error {
 		var t taskRow
@@ -119,7 +121,7 @@ func (s *Store) rows(ctx context.Context, w *where, limit int) ([]taskRow, error
 		}
 		list = append(list, t)
 		return nil
-	}, text, w.args...)
+	}, text, args...)
 	return list, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,14 @@ const (
 	retryPause = 50 * time.Millisecond
 	// connectWait bounds one attempt to connect.
 	connectWait = 5 * time.Second
+	// groupFor bounds one try to write a group: a connection that neither answers nor
+	// breaks must not keep all others waiting.
+	groupFor = 5 * time.Second
+	// planFor bounds one try of a transaction that looks first.
+	planFor = 30 * time.Second
+	// idleFor is how long the database waits within a transaction for a replica that
+	// hangs, before it frees the rows that are locked.
+	idleFor = "10000" // ms
 )
 
 // postgresDB is a database that several replicas share.
@@ -38,6 +47,8 @@ type postgresDB struct {
 	health *health
 	bell   *bell
 	stop   context.CancelFunc
+
+	patience time.Duration // how long a write is tried again
 }
 
 // openPostgres connects, checks that what the database acknowledges is safe, and
@@ -48,6 +59,7 @@ func openPostgres(ctx context.Context, url string, cfg Config, heard func(roots 
 		return nil, fmt.Errorf("the store's URL is not understood; use postgres://USER:PASSWORD@HOST:PORT/DATABASE: %w", scrub(err))
 	}
 	pc.ConnConfig.RuntimeParams["synchronous_commit"] = "on"
+	pc.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = idleFor
 	pc.ConnConfig.RuntimeParams["application_name"] = "team-server"
 	pc.ConnConfig.ConnectTimeout = connectWait
 	pc.MaxConns = max(pc.MaxConns, 16)
@@ -55,7 +67,7 @@ func openPostgres(ctx context.Context, url string, cfg Config, heard func(roots 
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", scrub(err))
 	}
-	d := &postgresDB{pool: pool, db: stdlib.OpenDBFromPool(pool), health: newHealth()}
+	d := &postgresDB{pool: pool, db: stdlib.OpenDBFromPool(pool), health: newHealth(), patience: retryFor}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.db.Close())
@@ -110,18 +122,21 @@ func (d *postgresDB) state() *health   { return d.health }
 func (d *postgresDB) now(ctx context.Context) (time.Time, error) {
 	var t time.Time
 	err := d.pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&t)
+	if err != nil {
+		d.judge(ctx, err, time.Now()) // a beat asks for the time first
+	}
 	return t, err
 }
 
 // add queues a change. One that looks first has a transaction of its own: the
 // database groups those by itself.
-func (d *postgresDB) add(s source) {
-	d.writer.add(s)
-}
+func (d *postgresDB) add(s source) { d.writer.add(s) }
 
 // do runs f in a transaction of its own.
 func (d *postgresDB) do(ctx context.Context, f func(ctx context.Context, q querier) error) error {
 	err := d.persist(ctx, func() error {
+		ctx, cancel := context.WithTimeout(ctx, planFor)
+		defer cancel()
 		tx, err := d.db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
@@ -136,8 +151,9 @@ func (d *postgresDB) do(ctx context.Context, f func(ctx context.Context, q queri
 }
 
 // write applies a group: plain statements in one round trip, what looks first
-// each by itself.
-func (d *postgresDB) write(ctx context.Context, ops []*op) error {
+// each by itself. Rows are locked in the order of their runs, so that replicas do
+// not wait for each other in a circle.
+func (d *postgresDB) write(ctx context.Context, ops []*op) (left []*op, err error) {
 	var plain []*op
 	for _, o := range ops {
 		if o.plan == nil {
@@ -149,23 +165,24 @@ func (d *postgresDB) write(ctx context.Context, ops []*op) error {
 		})
 	}
 	if len(plain) == 0 {
-		return nil
+		return nil, nil
 	}
+	slices.SortStableFunc(plain, func(a, b *op) int { return strings.Compare(a.root, b.root) })
 	tries := 0
-	err := d.persist(ctx, func() error {
+	err = d.persist(ctx, func() error {
 		for _, o := range plain {
 			o.again = o.again || tries > 0
 		}
 		tries++
 		return d.batch(ctx, plain)
 	})
-	if err != nil {
-		return err
+	if err != nil && !errors.Is(err, a2a.ErrStorage) {
+		return plain, err
 	}
-	for _, o := range plain {
-		_ = o.done(ctx, d.reader(), nil) // its caller is told
+	for _, o := range plain { // where the database is not reached, none is by itself either
+		_ = o.done(ctx, d.reader(), err) // its caller is told
 	}
-	return nil
+	return nil, nil
 }
 
 // batch sends all statements at once; they are one transaction.
@@ -176,6 +193,8 @@ func (d *postgresDB) batch(ctx context.Context, ops []*op) (err error) {
 			b.Queue(s.text, s.args...)
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, groupFor)
+	defer cancel()
 	r := d.pool.SendBatch(ctx, b)
 	defer func() { err = errors.Join(err, r.Close()) }()
 	for _, o := range ops {
@@ -194,13 +213,27 @@ func (d *postgresDB) batch(ctx context.Context, ops []*op) (err error) {
 // persist is retry for what writes: how the last write went says whether the
 // store is ready.
 func (d *postgresDB) persist(ctx context.Context, try func() error) error {
-	err := d.retry(ctx, try)
-	if errors.Is(err, a2a.ErrStorage) {
-		d.health.wrote(err)
-	} else {
+	var last error
+	start := time.Now()
+	err := d.retry(ctx, func() error {
+		last = try()
+		return last
+	})
+	d.judge(ctx, last, start)
+	return err
+}
+
+// judge notes how a write went that began at start, by the error of its last try.
+// That a caller had no time for it says nothing.
+func (d *postgresDB) judge(ctx context.Context, err error, start time.Time) {
+	hasty := ctx.Err() != nil && time.Since(start) < time.Second && errors.Is(err, context.DeadlineExceeded)
+	switch {
+	case hasty, errors.Is(err, context.Canceled):
+	case err != nil && !refused(err) && passing(err):
+		d.health.wrote(fmt.Errorf("%w: %w", a2a.ErrStorage, err))
+	default:
 		d.health.wrote(nil)
 	}
-	return err
 }
 
 // retry tries something again while the database is not reached or asks for it,
@@ -216,7 +249,7 @@ func (d *postgresDB) retry(ctx context.Context, try func() error) error {
 			return context.Cause(ctx)
 		case !passing(err):
 			return err
-		case time.Since(start) > retryFor:
+		case time.Since(start) > d.patience:
 			return fmt.Errorf("%w: %w", a2a.ErrStorage, err)
 		}
 		d.pool.Reset() // what else lies in it is lost as well
@@ -235,7 +268,7 @@ func passing(err error) bool {
 	if errors.As(err, &pe) {
 		switch {
 		case strings.HasPrefix(pe.Code, "08"), strings.HasPrefix(pe.Code, "57P"), strings.HasPrefix(pe.Code, "53"), // connection, shutdown, resources
-			pe.Code == "40001", pe.Code == "40P01", pe.Code == "25006", pe.Code == "55P03": // conflicts; a standby
+			pe.Code == "40001", pe.Code == "40P01", pe.Code == "25006", pe.Code == "25P03", pe.Code == "55P03": // conflicts; a standby; too slow
 			return true
 		}
 		return false

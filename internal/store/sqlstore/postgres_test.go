@@ -27,7 +27,7 @@ func pair(t *testing.T, cfg sqlstore.Config) (a, b *sqlstore.Store) {
 	return open(t, url, cfg), open(t, url, cfg)
 }
 
-func TestPostgres_A16_AReplicaThatIsNotHeardOfLosesItsRuns(t *testing.T) {
+func TestPostgres_A_16_AReplicaThatIsNotHeardOfLosesItsRuns(t *testing.T) {
 	a, b := pair(t, sqlstore.Config{Lease: 300 * time.Millisecond})
 	create(t, a, "one")
 	old := claim(t, a, "a")
@@ -59,7 +59,7 @@ func TestPostgres_A16_AReplicaThatIsNotHeardOfLosesItsRuns(t *testing.T) {
 	}
 }
 
-func TestPostgres_A16_AReplicaThatBeatsKeepsItsRuns(t *testing.T) {
+func TestPostgres_A_16_AReplicaThatBeatsKeepsItsRuns(t *testing.T) {
 	a, b := pair(t, sqlstore.Config{Lease: 400 * time.Millisecond})
 	create(t, a, "one")
 	c := claim(t, a, "a")
@@ -75,7 +75,7 @@ func TestPostgres_A16_AReplicaThatBeatsKeepsItsRuns(t *testing.T) {
 	record(t, c, end())
 }
 
-func TestPostgres_A07_AReaderElsewhereIsWoken(t *testing.T) {
+func TestPostgres_A_07_AReaderElsewhereIsWoken(t *testing.T) {
 	a, b := pair(t, sqlstore.Config{})
 	create(t, a, "one")
 	c := claim(t, a, "a")
@@ -94,7 +94,7 @@ func TestPostgres_A07_AReaderElsewhereIsWoken(t *testing.T) {
 	}
 }
 
-func TestPostgres_A16_AnInputFromElsewhereWakesTheOwner(t *testing.T) {
+func TestPostgres_A_16_AnInputFromElsewhereWakesTheOwner(t *testing.T) {
 	a, b := pair(t, sqlstore.Config{})
 	create(t, a, "one")
 	c := claim(t, a, "a")
@@ -267,6 +267,7 @@ type proxy struct {
 
 	mu    sync.Mutex
 	conns map[net.Conn]net.Conn // client's to server's
+	hung  map[net.Conn]bool     // nothing more is passed on from them
 	n     int
 }
 
@@ -279,7 +280,7 @@ func newProxy(t *testing.T, address string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{to: u.Host, l: l, conns: map[net.Conn]net.Conn{}}
+	p := &proxy{to: u.Host, l: l, conns: map[net.Conn]net.Conn{}, hung: map[net.Conn]bool{}}
 	u.Host = l.Addr().String()
 	p.url = u.String()
 	var wg sync.WaitGroup
@@ -310,7 +311,7 @@ func (p *proxy) serve(c net.Conn) {
 	p.conns[c] = up
 	p.mu.Unlock()
 	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = io.Copy(up, c); _ = up.Close() })
+	wg.Go(func() { _, _ = io.Copy(up, reader{c, p}); _ = up.Close() })
 	wg.Go(func() { _, _ = io.Copy(c, up); _ = c.Close() })
 	wg.Wait()
 	p.mu.Lock()

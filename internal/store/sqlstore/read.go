@@ -26,7 +26,7 @@ func (s *Store) Events(ctx context.Context, k a2a.Key, after int64, limit int) (
 	if err != nil {
 		return nil, err
 	}
-	if j := s.journal(root); j != nil {
+	if j := s.live(root); j != nil {
 		j.mu.Lock()
 		records, ok := j.ring.since(after, j.durable, scope, limit)
 		j.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *Store) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error)
 	if scope != "" {
 		return s.child(ctx, root, scope)
 	}
-	if j := s.journal(root); j != nil {
+	if j := s.live(root); j != nil {
 		return j.task(ctx)
 	}
 	var r taskRow
@@ -117,8 +117,7 @@ func (s *Store) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error)
 	if err != nil {
 		return nil, 0, notFound(err)
 	}
-	t, err := s.taskOf(ctx, &r)
-	return t, r.seq, err
+	return s.taskOf(ctx, &r)
 }
 
 // taskRow is a row of task with its run's sequence.
@@ -134,24 +133,27 @@ func (r *taskRow) dest() []any {
 	return []any{&r.id, &r.visible, &r.statusAt, &r.snapSeq, &r.sum, &r.snap, &r.seq}
 }
 
-// taskOf returns the task of a row: the snapshot where nothing has happened
-// since, else what the events make.
-func (s *Store) taskOf(ctx context.Context, r *taskRow) (*a2av1.Task, error) {
+// taskOf returns the task of a row and the sequence it shows: the snapshot where
+// nothing has happened since, else what the events make, which may be later.
+func (s *Store) taskOf(ctx context.Context, r *taskRow) (*a2av1.Task, int64, error) {
 	if r.visible == 0 {
-		return nil, a2a.ErrNotFound
+		return nil, 0, a2a.ErrNotFound
 	}
 	if r.snapSeq == r.seq && r.snap != nil {
 		t := &a2av1.Task{}
 		if sumOf(r.id, r.snapSeq, "", r.snap) != r.sum || proto.Unmarshal(r.snap, t) != nil {
-			return nil, dataLoss("task", r.id, r.snapSeq)
+			return nil, 0, dataLoss("task", r.id, r.snapSeq)
 		}
-		return t, nil
+		return t, r.seq, nil
 	}
-	f, _, err := s.replay(ctx, s.db.reader(), r.id)
-	if err != nil {
-		return nil, err
+	f, seq, err := s.foldOf(ctx, r.id, "")
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case seq == 0: // deleted since its row was read, or gone
+		return nil, 0, dataLoss("the journal behind event", r.id, 0)
 	}
-	return f.Task(), nil
+	return f.Task(), seq, nil
 }
 
 // child computes the task of a scope below a root.

@@ -12,9 +12,10 @@ import (
 const (
 	// retainEvery is how often what is old is looked for.
 	retainEvery = time.Minute
-	// retainBatch is how many runs are deleted in one transaction, so that others
-	// can write in between.
-	retainBatch = 64
+	// retainBatch is how many runs are deleted in one transaction, and retainEvents
+	// about how many events, so that others can write in between.
+	retainBatch  = 64
+	retainEvents = 10_000
 	// deltasLife is how long streamed text of an ended run is kept; its artifact
 	// has it all.
 	deltasLife = time.Hour
@@ -43,6 +44,8 @@ func (s *Store) retain(ctx context.Context) {
 // with everything that belongs to them, streamed text of runs that ended an hour
 // ago, requests that are forgotten, definitions that no run is tied to.
 func (s *Store) Sweep(ctx context.Context) error {
+	s.sweeps.Lock()
+	defer s.sweeps.Unlock()
 	now := s.Now()
 	for _, sweep := range []struct {
 		old    string
@@ -57,9 +60,9 @@ func (s *Store) Sweep(ctx context.Context) error {
 			`DELETE FROM event WHERE id = $1 AND delta = 1`, `UPDATE run SET deltas = 0 WHERE id = $1`,
 		}},
 	} {
-		for n := retainBatch; n == retainBatch; {
+		for more := true; more; {
 			var err error
-			if n, err = s.sweep(ctx, sweep.old, sweep.before.UnixMilli(), sweep.delete); err != nil {
+			if more, err = s.sweep(ctx, sweep.old, sweep.before.UnixMilli(), sweep.delete); err != nil {
 				return err
 			}
 		}
@@ -74,18 +77,22 @@ func (s *Store) Sweep(ctx context.Context) error {
 	})
 }
 
-// sweep deletes a batch, and returns how many runs it were.
-func (s *Store) sweep(ctx context.Context, old string, before int64, texts []string) (int, error) {
-	var n int
-	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
+// sweep deletes a batch; more says that there may be another.
+func (s *Store) sweep(ctx context.Context, old string, before int64, texts []string) (more bool, err error) {
+	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
 		var ids []string
-		err := each(ctx, q, func() { ids = nil }, func(r *sql.Rows) error {
+		var rows, events int64
+		err := each(ctx, q, func() { ids, rows, events = nil, 0, 0 }, func(r *sql.Rows) error {
 			var id string
-			err := r.Scan(&id)
-			ids = append(ids, id)
+			var seq int64
+			err := r.Scan(&id, &seq)
+			if rows++; events < retainEvents {
+				ids = append(ids, id)
+			}
+			events += seq
 			return err
-		}, `SELECT id FROM run WHERE ended IS NOT NULL AND `+old+` LIMIT $2`+s.db.skip(), before, int64(retainBatch))
-		n = len(ids)
+		}, `SELECT id, seq FROM run WHERE ended IS NOT NULL AND `+old+` LIMIT $2`+s.db.skip(), before, int64(retainBatch))
+		more = rows == retainBatch || int64(len(ids)) < rows
 		for _, id := range ids {
 			for _, text := range texts {
 				if err != nil {
@@ -96,7 +103,7 @@ func (s *Store) sweep(ctx context.Context, old string, before int64, texts []str
 		}
 		return err
 	})
-	return n, err
+	return more, err
 }
 
 // secret returns the key that page tokens are sealed with: all replicas share it.

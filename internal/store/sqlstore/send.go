@@ -68,7 +68,7 @@ func (s *Store) creation(n a2a.New) (*op, error) {
 	f.Apply(ev)
 	l := listingOf(f)
 	id, at := acc.GetTaskId(), now.UnixMilli()
-	o := &op{size: len(e.body)}
+	o := &op{root: id, size: len(e.body)}
 	if n.MessageID != "" {
 		o.stmts = append(o.stmts, stmt{insertRequest, []any{n.Owner, "", n.MessageID, n.Digest, id, int64(0), at, expired(at)}})
 	}
@@ -175,13 +175,11 @@ func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 	if err := s.db.do(ctx, p.write); err != nil {
 		return 0, false, s.unrecorded(err)
 	}
-	if !p.existed {
-		if j := s.journal(root); j != nil {
-			j.arrived()
-			poke(j.wake)
-		}
-		s.db.tell(root)
+	if j := s.journal(root); j != nil { // also where it existed: of a try whose answer was lost nobody was told
+		j.arrived()
+		poke(j.wake)
 	}
+	s.db.tell(root)
 	return p.n, p.existed, nil
 }
 

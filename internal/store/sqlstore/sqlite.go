@@ -42,6 +42,12 @@ func openSQLite(ctx context.Context, file string) (_ *sqliteDB, err error) {
 	if file == "" {
 		return nil, errors.New("the store's URL names no file; use sqlite:FILE")
 	}
+	if file == ":memory:" {
+		return nil, errors.New("a SQLite store is a file; memory: is one that is gone with the process")
+	}
+	if name, err := filepath.EvalSymlinks(file); err == nil {
+		file = name // the lock lies beside the file itself, by whatever name it is opened
+	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the store: %w", err)
 	}
@@ -141,20 +147,20 @@ func (d *sqliteDB) do(ctx context.Context, f func(ctx context.Context, q querier
 }
 
 // write applies a group in one transaction.
-func (d *sqliteDB) write(ctx context.Context, ops []*op) error {
+func (d *sqliteDB) write(ctx context.Context, ops []*op) (left []*op, err error) {
 	if err := d.health.latched(); err != nil {
-		return err
+		return ops, err
 	}
 	answers, err := d.group(ctx, ops)
 	if err != nil {
 		_, _ = d.writes.exec(context.WithoutCancel(ctx), "ROLLBACK") // where there is something to roll back
-		return d.failed(err)
+		return ops, d.failed(err)
 	}
 	d.health.wrote(nil)
 	for i, o := range ops {
 		_ = o.done(ctx, d.reads, answers[i]) // its caller is told
 	}
-	return nil
+	return nil, nil
 }
 
 // group applies ops and commits; an answer of an op is no error of the group.
@@ -201,6 +207,9 @@ func (d *sqliteDB) failed(err error) error {
 		return d.health.latch(fmt.Errorf("the disk does not take what is written: %w", err))
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return fmt.Errorf("%w: %w", a2a.ErrDataLoss, err)
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN: // somebody looks into the file, say
+		err = fmt.Errorf("%w: %w", a2a.ErrStorage, err)
+		d.health.wrote(err)
 	}
 	return err
 }

@@ -62,7 +62,10 @@ type Store struct {
 	mu       sync.Mutex
 	journals map[string]*journal  // open claims of this process, by root; guarded by mu
 	replicas map[string]time.Time // that claimed here, and when they were last heard of; guarded by mu
-	unsure   bool                 // a claim or its end may be on record that nobody here knows of; guarded by mu
+	unsure   time.Time            // until then a claim or its end may be on record that nobody here knows of; guarded by mu
+
+	claiming sync.Mutex // a claim is under way, from its transaction until it is adopted; taken before mu
+	sweeps   sync.Mutex // what is old is deleted, or must not be
 
 	stop context.CancelFunc // of the background work
 	work sync.WaitGroup
@@ -121,6 +124,7 @@ func (s *Store) start(ctx context.Context) error {
 	}
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.work.Go(func() { s.retain(ctx) })
+	s.work.Go(func() { s.heal(ctx) })
 	if !s.db.single() {
 		s.work.Go(func() { s.poll(ctx) })
 	}
@@ -161,6 +165,36 @@ func (s *Store) journal(root string) *journal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.journals[root]
+}
+
+// live finds the open claim of a root whose journal is up to date, or nil: one that
+// has failed may have an owner elsewhere.
+func (s *Store) live(root string) *journal {
+	if j := s.journal(root); j != nil && j.usable() == nil {
+		return j
+	}
+	return nil
+}
+
+// heal tries a small write every second while the last one could not be done: a
+// server that is not ready gets no calls that would.
+func (s *Store) heal(ctx context.Context) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if s.Ready() == nil || s.Err() != nil {
+			continue
+		}
+		_ = s.db.do(ctx, func(ctx context.Context, q querier) error { // Ready tells
+			_, err := q.exec(ctx, `UPDATE setting SET value = value WHERE name = 'page_token_key'`)
+			return err
+		})
+	}
 }
 
 // owned splits a key and checks that its root is the owner's. a2a.ErrNotFound.

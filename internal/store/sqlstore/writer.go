@@ -17,8 +17,10 @@ const (
 // It has no timer: a lone change is written at once, and a group forms while the
 // one before it is being written.
 type writer struct {
-	ctx   context.Context                            // of the store
-	write func(ctx context.Context, ops []*op) error // one transaction; calls done of each op unless it fails
+	ctx context.Context // of the store
+	// write applies ops, those that only write in one transaction. left are those that
+	// were not written, for err; it calls done of all others.
+	write func(ctx context.Context, ops []*op) (left []*op, err error)
 
 	mu    sync.Mutex
 	queue []source // guarded by mu
@@ -88,16 +90,13 @@ func (w *writer) back(sources []source) {
 // that cannot be written does not take others with it.
 func (w *writer) commit(ops []*op) {
 	failpoint.Hit("store.before_commit")
-	err := w.write(w.ctx, ops)
+	left, err := w.write(w.ctx, ops)
 	failpoint.Hit("store.after_commit")
-	if err == nil {
-		return
-	}
-	for _, o := range ops {
+	for _, o := range left {
 		o.again = true
 		alone := err
-		if len(ops) > 1 {
-			alone = w.write(w.ctx, []*op{o})
+		if len(left) > 1 {
+			_, alone = w.write(w.ctx, []*op{o})
 		}
 		if alone != nil {
 			_ = o.done(w.ctx, nil, alone) // its caller is told

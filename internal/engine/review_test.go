@@ -1,0 +1,87 @@
+package engine_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// slow is a store that answers late: what it is asked for ends with its context.
+type slow struct {
+	*store.Memory
+	claims, parks atomic.Int64 // that are not answered
+	claimed       atomic.Int64
+}
+
+func (s *slow) Claim(ctx context.Context, replica string, limit int) ([]a2a.Claim, time.Time, error) {
+	if s.claims.Add(-1) >= 0 {
+		<-ctx.Done()
+		return nil, time.Time{}, ctx.Err()
+	}
+	s.claimed.Add(1)
+	return s.Memory.Claim(ctx, replica, limit)
+}
+
+func (s *slow) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
+	if s.parks.Add(-1) >= 0 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.Memory.Park(ctx, c, p)
+}
+
+// serveSlow starts an engine over such a store.
+func serveSlow(t *testing.T, s *slow, drive engine.Drive) *rig {
+	r := &rig{TB: t, Memory: s.Memory, Engine: engine.New(engine.Config{Leases: s, Replica: "r1"})}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Serve(ctx, drive); close(done) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func TestA16_AClaimThatIsNotAnsweredIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{Memory: store.NewMemory(store.MemoryConfig{})}
+		s.claims.Store(1)
+		var drives atomic.Int64
+		r := serveSlow(t, s, func(context.Context, a2a.Claim) (a2a.Park, error) {
+			drives.Add(1)
+			return a2a.Park{}, nil
+		})
+		r.send("one")
+		time.Sleep(time.Minute)
+		if drives.Load() == 0 {
+			t.Error("a claim that hangs keeps everything from being driven")
+		}
+	})
+}
+
+// A run is not to blame for a store that is slow.
+func TestA16_ParksThatAreNotAnsweredEndNoRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{Memory: store.NewMemory(store.MemoryConfig{})}
+		s.parks.Store(6)
+		r := serveSlow(t, s, func(context.Context, a2a.Claim) (a2a.Park, error) { return a2a.Park{}, nil })
+		r.send("one")
+		time.Sleep(5 * time.Minute)
+		if left := s.parks.Load(); left >= 0 {
+			t.Errorf("%d parks are left", left)
+		}
+		if state := r.task("one").GetStatus().GetState(); state == a2av1.TaskState_TASK_STATE_FAILED {
+			t.Error("the run was ended")
+		}
+	})
+}
