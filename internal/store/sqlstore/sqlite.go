@@ -29,14 +29,15 @@ type sqliteDB struct {
 	reads     *statements
 	writer    writer
 	health    *health
+	logged    int          // pages in the log, about; the writer's own
 	groups    atomic.Int64 // transactions, for tests
 	stop      context.CancelFunc
 }
 
 // pragmas: a commit is on the disk before it is acknowledged (synchronous FULL),
-// and what is deleted is overwritten.
+// what is deleted is overwritten, and checkpoints are the writer's (P14).
 const pragmas = "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)" +
-	"&_pragma=foreign_keys(1)&_pragma=secure_delete(1)&_pragma=temp_store(MEMORY)&_pragma=cache_size(-16000)"
+	"&_pragma=wal_autocheckpoint(0)&_pragma=foreign_keys(1)&_pragma=secure_delete(1)&_pragma=temp_store(MEMORY)&_pragma=cache_size(-16000)"
 
 func openSQLite(ctx context.Context, file string) (_ *sqliteDB, err error) {
 	if file == "" {
@@ -160,7 +161,29 @@ func (d *sqliteDB) write(ctx context.Context, ops []*op) (left []*op, err error)
 	for i, o := range ops {
 		_ = o.done(ctx, d.reads, answers[i]) // its caller is told
 	}
+	d.checkpoint(ctx, ops)
 	return nil, nil
+}
+
+// checkpointPages is how many pages are in the log, about, when it is written back.
+const checkpointPages = 1000
+
+// checkpoint writes the log back into the database when enough is in it. SQLite
+// would do so by itself, and keep an error to itself that says that the disk has
+// lost what was synced (P14).
+func (d *sqliteDB) checkpoint(ctx context.Context, ops []*op) {
+	const page, indexes = 4096, 4 // a change touches a page of each index it is in
+	for _, o := range ops {
+		d.logged += indexes + o.size/page
+	}
+	if d.logged < checkpointPages {
+		return
+	}
+	d.logged = 0
+	var busy, log, written int
+	if err := d.writes.scan(ctx, []any{&busy, &log, &written}, "PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
+		_ = d.failed(err) // what matters is the latch
+	}
 }
 
 // group applies ops and commits; an answer of an op is no error of the group.
