@@ -2,7 +2,9 @@ package a2a
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"time"
 
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -85,21 +87,30 @@ func (d *drive) expire(ctx context.Context) (bool, error) {
 	return expired, nil
 }
 
-// watch hands over what arrives while the agent runs, until ctx ends.
+// readAgain is how long the inbox is left alone after it could not be read.
+const readAgain = time.Second
+
+// watch hands over what arrives while the agent runs, until ctx ends. A run that
+// somebody else drives by now stops.
 func (d *drive) watch(ctx context.Context) {
 	for {
 		rows, err := d.claim.Journal.Inbound(ctx)
-		if err != nil {
-			if ctx.Err() == nil {
-				d.Log.Warn("inbox cannot be read", zap.String("task", d.claim.Root), zap.Error(err))
-			}
-			rows = nil
+		var again <-chan time.Time
+		switch {
+		case err == nil:
+		case errors.Is(err, agent.ErrFenced):
+			_ = d.journalError(err) // whoever works for the run meets the same error
+			return
+		case ctx.Err() == nil:
+			d.Log.Warn("inbox cannot be read", zap.String("task", d.claim.Root), zap.Error(err))
+			again = time.After(readAgain)
 		}
 		for _, in := range rows {
 			d.hand(ctx, in)
 		}
 		select {
 		case <-d.claim.Journal.Wake():
+		case <-again:
 		case <-ctx.Done():
 			return
 		}

@@ -135,12 +135,10 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	if acc.Message.GetContextId() == "" {
 		acc.Message.ContextId = newID()
 	}
-	root, existed, err := h.c.Store.Create(ctx, New{Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest})
+	root, _, err := h.c.Store.Create(ctx, New{Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest})
+	h.c.Wake(root) // also after an error, and of a task that was there: it may be on record with nobody told
 	if err != nil {
-		return sent{}, storeError(root, err)
-	}
-	if !existed {
-		h.c.Wake(root)
+		return sent{}, storeError(acc.GetTaskId(), err)
 	}
 	return sent{key: Key{acc.Owner, root}}, nil
 }
@@ -191,10 +189,10 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 		return sent{}, err
 	}
 	n, _, err := h.c.Store.Put(ctx, Key{who.Owner(), root}, in, digestOf(id, s.message))
+	h.c.Wake(root) // also after an error: it may be on record
 	if err != nil {
 		return sent{}, storeError(id, err)
 	}
-	h.c.Wake(root)
 	return sent{key: Key{who.Owner(), id}, inbound: n}, nil
 }
 

@@ -127,7 +127,7 @@ func (s *Store) Claim(ctx context.Context, replica string, limit int) (claims []
 		return nil, time.Time{}, err
 	}
 	now := s.now()
-	if due.Valid && due.Int64 <= now || s.abandoned(ctx, now) {
+	if due.Valid && due.Int64 <= now || s.abandoned(ctx, replica, now) {
 		if claims, err = s.claimDue(ctx, replica, limit, now); err != nil {
 			return nil, time.Time{}, s.unrecorded(err)
 		}
@@ -180,14 +180,15 @@ func (s *Store) next(due sql.NullInt64, claimed int) time.Time {
 	return at
 }
 
-// abandoned reports whether a replica went and left runs.
-func (s *Store) abandoned(ctx context.Context, now int64) bool {
+// abandoned reports whether another replica went and left runs. A replica does
+// not take its own: it drives them.
+func (s *Store) abandoned(ctx context.Context, replica string, now int64) bool {
 	if s.db.single() {
 		return false
 	}
 	var n int
-	err := s.db.reader().scan(ctx, []any{&n}, `SELECT 1 FROM run WHERE holder IS NOT NULL
-AND holder NOT IN (SELECT id FROM replica WHERE expires > $1) LIMIT 1`, now)
+	err := s.db.reader().scan(ctx, []any{&n}, `SELECT 1 FROM run WHERE holder <> $2
+AND holder NOT IN (SELECT id FROM replica WHERE expires > $1) LIMIT 1`, now, replica)
 	return err == nil
 }
 
@@ -198,7 +199,7 @@ UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL WHERE id IN (SELECT id
 	if err != nil || s.db.single() || len(taken) >= limit {
 		return taken, err
 	}
-	left, err := s.takes(ctx, q, `WITH c AS MATERIALIZED (SELECT id FROM run WHERE holder IS NOT NULL
+	left, err := s.takes(ctx, q, `WITH c AS MATERIALIZED (SELECT id FROM run WHERE holder <> $1
   AND holder NOT IN (SELECT id FROM replica WHERE expires > $2) LIMIT $3`+s.db.skip()+`)
 UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL WHERE id IN (SELECT id FROM c)`+claimed, replica, now, int64(limit-len(taken)))
 	return append(taken, left...), err

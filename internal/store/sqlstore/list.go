@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -50,7 +52,8 @@ func (s *Store) List(ctx context.Context, owner string, f a2a.Filter) (a2a.Page,
 }
 
 // tasks returns the tasks of rows. One that changed since its row was read is
-// left out where the filter does not select it any more.
+// left out where the filter does not select it any more, and one whose record is
+// damaged.
 func (s *Store) tasks(ctx context.Context, owner string, f a2a.Filter, rows []taskRow) ([]*a2av1.Task, error) {
 	var tasks []*a2av1.Task
 	for i := range rows {
@@ -63,6 +66,8 @@ func (s *Store) tasks(ctx context.Context, owner string, f a2a.Filter, rows []ta
 		}
 		switch {
 		case errors.Is(err, a2a.ErrNotFound):
+		case errors.Is(err, a2a.ErrDataLoss): // a list of the others is worth more than none
+			s.cfg.Log.Error("a task is left out of a list", zap.String("task", rows[i].id), zap.Error(err))
 		case err != nil:
 			return nil, err
 		case f.State == a2av1.TaskState_TASK_STATE_UNSPECIFIED || t.GetStatus().GetState() == f.State:

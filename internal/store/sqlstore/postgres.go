@@ -121,9 +121,10 @@ func (d *postgresDB) state() *health   { return d.health }
 
 func (d *postgresDB) now(ctx context.Context) (time.Time, error) {
 	var t time.Time
+	start := time.Now()
 	err := d.pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&t)
-	if err != nil {
-		d.judge(ctx, err, time.Now()) // a beat asks for the time first
+	if err != nil && passing(err) {
+		d.judge(ctx, err, start) // a beat asks for the time before it writes
 	}
 	return t, err
 }
@@ -231,6 +232,7 @@ func (d *postgresDB) judge(ctx context.Context, err error, start time.Time) {
 	case hasty, errors.Is(err, context.Canceled):
 	case err != nil && !refused(err) && passing(err):
 		d.health.wrote(fmt.Errorf("%w: %w", a2a.ErrStorage, err))
+		d.pool.Reset() // the next one needs a connection that is not lost
 	default:
 		d.health.wrote(nil)
 	}

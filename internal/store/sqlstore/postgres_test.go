@@ -294,7 +294,7 @@ func newProxy(t *testing.T, address string) *proxy {
 		}
 	})
 	t.Cleanup(func() {
-		_ = l.Close()
+		_ = p.l.Close()
 		p.cut(false)
 		wg.Wait()
 	})

@@ -50,6 +50,7 @@ func reviewClaim(t *testing.T, s *Store) a2a.Claim {
 // A group of PostgreSQL in which a plain statement fails: what looks first, and has
 // a transaction of its own, is neither done nor told of twice.
 func TestPostgres_A16_AFailureInAGroupRepeatsNoPlan(t *testing.T) {
+	t.Parallel()
 	s := reviewOpen(t, pgtest.URL(t), Config{})
 	d := s.db.(*postgresDB)
 	var plans, told, failed atomic.Int64
@@ -225,6 +226,7 @@ func TestList_SizesShareAStatement(t *testing.T) {
 // After a write that the disk had no room for, nobody writes: a server that is not
 // ready gets no calls. It must become ready all the same.
 func TestSQLite_P13_ReadyAgainWithoutWrites(t *testing.T) {
+	t.Parallel()
 	s := reviewOpen(t, reviewFile(t), Config{})
 	reviewCreate(t, s, "one")
 	for range 3 { // the first look for what is old writes as well
@@ -283,6 +285,7 @@ func TestCopy_KeepsDefinitionsThatRunsAreTiedTo(t *testing.T) {
 
 // Changes that meet an outage together are told of it together.
 func TestPostgres_WritesFailTogether(t *testing.T) {
+	t.Parallel()
 	s := reviewOpen(t, pgtest.URL(t), Config{})
 	d := s.db.(*postgresDB)
 	d.patience = 300 * time.Millisecond

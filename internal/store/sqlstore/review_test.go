@@ -59,6 +59,7 @@ func TestPostgres_P5_ATaskShowsItsSequence(t *testing.T) {
 
 // A replica that lost a run without knowing still shows what is on record.
 func TestPostgres_A16_AReplicaThatLostARunShowsWhatGoesOn(t *testing.T) {
+	t.Parallel()
 	a, b := pair(t, sqlstore.Config{Lease: 300 * time.Millisecond})
 	create(t, a, "one")
 	record(t, claim(t, a, "a"), note("by a"))
@@ -87,6 +88,7 @@ func TestPostgres_A16_AReplicaThatLostARunShowsWhatGoesOn(t *testing.T) {
 
 // A beat has less time than a write is tried for: the store is not ready then either.
 func TestPostgres_NotReadyWhileItIsNotReached(t *testing.T) {
+	t.Parallel()
 	p := newProxy(t, pgtest.URL(t))
 	s := open(t, p.url, sqlstore.Config{})
 	if err := s.Beat(t.Context(), "r"); err != nil || s.Ready() != nil {
@@ -113,7 +115,7 @@ func (p *proxy) reopen(t *testing.T, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() })
+	p.l = l // is closed after the store
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -154,6 +156,7 @@ func TestSQLite_RefusesMemory(t *testing.T) {
 
 // A connection that neither answers nor breaks does not keep the others waiting.
 func TestPostgres_A16_AConnectionThatHangsIsGivenUp(t *testing.T) {
+	t.Parallel()
 	p := newProxy(t, pgtest.URL(t))
 	s := open(t, p.url, sqlstore.Config{})
 	create(t, s, "one")
@@ -194,4 +197,29 @@ func (r reader) Read(b []byte) (int, error) {
 		return 0, nil // dropped
 	}
 	return n, err
+}
+
+// Connections that hang cost one beat, however many there are.
+func TestPostgres_A16_ABeatLeavesConnectionsThatHang(t *testing.T) {
+	t.Parallel()
+	p := newProxy(t, pgtest.URL(t))
+	s := open(t, p.url, sqlstore.Config{})
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			_, _, _ = s.Create(context.Background(), task(id(i)))
+			_, _, _ = s.Task(context.Background(), key(id(i)))
+		})
+	}
+	wg.Wait()
+	p.hang()
+	defer p.cut(true)
+	for i, want := range []bool{false, true} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		err := s.Beat(ctx, "r")
+		cancel()
+		if (err == nil) != want || (s.Ready() == nil) != want {
+			t.Errorf("beat %d: %v, Ready: %v", i, err, s.Ready())
+		}
+	}
 }

@@ -140,7 +140,8 @@ func (d *sqliteDB) tell(string)     {}
 func (d *sqliteDB) state() *health  { return d.health }
 func (d *sqliteDB) add(s source)    { d.writer.add(s) }
 
-func (d *sqliteDB) now(context.Context) (time.Time, error) { return time.Now(), nil }
+// now is the machine's time, without the monotonic part that would hide a jump.
+func (d *sqliteDB) now(context.Context) (time.Time, error) { return time.Now().Round(0), nil }
 
 // do queues f like every other change: there is one writer.
 func (d *sqliteDB) do(ctx context.Context, f func(ctx context.Context, q querier) error) error {

@@ -251,6 +251,11 @@ func (c *clock) now() time.Time {
 	return c.base.Add(time.Since(c.read))
 }
 
+// maxJump is how far the clock of a machine may be off after a sleep or a
+// correction. Farther it was set wrong, and would have everything deleted that
+// is old by it.
+const maxJump = 3 * 24 * time.Hour
+
 // syncClock asks the database for the time.
 func (s *Store) syncClock(ctx context.Context) error {
 	if s.clock.fixed != nil {
@@ -262,6 +267,10 @@ func (s *Store) syncClock(ctx context.Context) error {
 	}
 	s.clock.mu.Lock()
 	defer s.clock.mu.Unlock()
+	if off := t.Sub(s.clock.base.Add(time.Since(s.clock.read))); s.db.single() && !s.clock.base.IsZero() && off.Abs() > maxJump {
+		s.cfg.Log.Warn("the machine's clock has jumped; tasks keep the time they had", zap.Duration("by", off))
+		return nil
+	}
 	s.clock.base, s.clock.read = t, time.Now()
 	return nil
 }
