@@ -58,7 +58,7 @@ func TestPostgres_P5_ATaskShowsItsSequence(t *testing.T) {
 }
 
 // A replica that lost a run without knowing still shows what is on record.
-func TestPostgres_A16_AReplicaThatLostARunShowsWhatGoesOn(t *testing.T) {
+func TestPostgres_A_16_AReplicaThatLostARunShowsWhatGoesOn(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, sqlstore.Config{Lease: 300 * time.Millisecond})
 	create(t, a, "one")
@@ -155,7 +155,7 @@ func TestSQLite_RefusesMemory(t *testing.T) {
 }
 
 // A connection that neither answers nor breaks does not keep the others waiting.
-func TestPostgres_A16_AConnectionThatHangsIsGivenUp(t *testing.T) {
+func TestPostgres_A_16_AConnectionThatHangsIsGivenUp(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, pgtest.URL(t))
 	s := open(t, p.url, sqlstore.Config{})
@@ -200,7 +200,7 @@ func (r reader) Read(b []byte) (int, error) {
 }
 
 // Connections that hang cost one beat, however many there are.
-func TestPostgres_A16_ABeatLeavesConnectionsThatHang(t *testing.T) {
+func TestPostgres_A_16_ABeatLeavesConnectionsThatHang(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, pgtest.URL(t))
 	s := open(t, p.url, sqlstore.Config{})

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestA16_WhenRunsAreGivenUp(t *testing.T) {
+func TestA_16_WhenRunsAreGivenUp(t *testing.T) {
 	type beat struct {
 		at   int // seconds, when it came back
 		ok   bool

@@ -52,7 +52,7 @@ func serveSlow(t *testing.T, s *slow, drive engine.Drive) *rig {
 	return r
 }
 
-func TestA16_AClaimThatIsNotAnsweredIsGivenUp(t *testing.T) {
+func TestA_16_AClaimThatIsNotAnsweredIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{Memory: store.NewMemory(store.MemoryConfig{})}
 		s.claims.Store(1)
@@ -70,7 +70,7 @@ func TestA16_AClaimThatIsNotAnsweredIsGivenUp(t *testing.T) {
 }
 
 // A run is not to blame for a store that is slow.
-func TestA16_ParksThatAreNotAnsweredEndNoRun(t *testing.T) {
+func TestA_16_ParksThatAreNotAnsweredEndNoRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{Memory: store.NewMemory(store.MemoryConfig{})}
 		s.parks.Store(6)

@@ -17,7 +17,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-func reviewOpen(t *testing.T, url string, cfg Config) *Store {
+func opened(t *testing.T, url string, cfg Config) *Store {
 	t.Helper()
 	s, err := Open(context.Background(), url, cfg)
 	if err != nil {
@@ -27,9 +27,9 @@ func reviewOpen(t *testing.T, url string, cfg Config) *Store {
 	return s
 }
 
-func reviewFile(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "team.db") }
+func fileURL(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "team.db") }
 
-func reviewCreate(t *testing.T, s *Store, id string) {
+func created(t *testing.T, s *Store, id string) {
 	t.Helper()
 	m := agent.UserMessage("m-"+id, "do it")
 	n := a2a.New{Owner: "o", MessageID: "m-" + id, Digest: []byte("d"), Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Owner: "o", Message: m}}
@@ -38,7 +38,7 @@ func reviewCreate(t *testing.T, s *Store, id string) {
 	}
 }
 
-func reviewClaim(t *testing.T, s *Store) a2a.Claim {
+func claimedOne(t *testing.T, s *Store) a2a.Claim {
 	t.Helper()
 	claims, _, err := s.Claim(context.Background(), "r", 10)
 	if err != nil || len(claims) != 1 {
@@ -49,9 +49,9 @@ func reviewClaim(t *testing.T, s *Store) a2a.Claim {
 
 // A group of PostgreSQL in which a plain statement fails: what looks first, and has
 // a transaction of its own, is neither done nor told of twice.
-func TestPostgres_A16_AFailureInAGroupRepeatsNoPlan(t *testing.T) {
+func TestPostgres_A_16_AFailureInAGroupRepeatsNoPlan(t *testing.T) {
 	t.Parallel()
-	s := reviewOpen(t, pgtest.URL(t), Config{})
+	s := opened(t, pgtest.URL(t), Config{})
 	d := s.db.(*postgresDB)
 	var plans, told, failed atomic.Int64
 	plan := &op{
@@ -79,12 +79,14 @@ func (d twice) do(ctx context.Context, f func(context.Context, querier) error) e
 	return d.database.do(ctx, f)
 }
 
-func TestA16_AClaimWhoseAnswerWasLostIsMadeAgain(t *testing.T) {
-	s := reviewOpen(t, reviewFile(t), Config{})
-	reviewCreate(t, s, "one")
+func TestA_16_AClaimWhoseAnswerWasLostIsMadeAgain(t *testing.T) {
+	s := opened(t, fileURL(t), Config{})
+	created(t, s, "one")
 	if err := s.Beat(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
+	s.stop() // the sweep uses the database too
+	s.work.Wait()
 	db := s.db
 	s.db = twice{db}
 	claims, _, err := s.Claim(t.Context(), "r", 10)
@@ -95,16 +97,16 @@ func TestA16_AClaimWhoseAnswerWasLostIsMadeAgain(t *testing.T) {
 	if err := s.Beat(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
-	if c := reviewClaim(t, s); c.Root != "one" {
+	if c := claimedOne(t, s); c.Root != "one" {
 		t.Errorf("claimed %s", c.Root)
 	}
 }
 
 // An input locks the row of a lost claim while it is looked for.
-func TestPostgres_A16_ALostClaimIsFoundBehindALock(t *testing.T) {
-	s := reviewOpen(t, pgtest.URL(t), Config{})
-	reviewCreate(t, s, "one")
-	s.forget(reviewClaim(t, s).Journal.(*journal)) // as if its answer was lost
+func TestPostgres_A_16_ALostClaimIsFoundBehindALock(t *testing.T) {
+	s := opened(t, pgtest.URL(t), Config{})
+	created(t, s, "one")
+	s.forget(claimedOne(t, s).Journal.(*journal)) // as if its answer was lost
 	s.doubt(errors.New("the answer was lost"))
 	tx, err := s.db.(*postgresDB).pool.Begin(t.Context())
 	if err != nil {
@@ -124,15 +126,15 @@ func TestPostgres_A16_ALostClaimIsFoundBehindALock(t *testing.T) {
 	if err := s.Beat(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
-	if c := reviewClaim(t, s); c.Root != "one" || c.Epoch != 2 {
+	if c := claimedOne(t, s); c.Root != "one" || c.Epoch != 2 {
 		t.Errorf("claimed %s under %d", c.Root, c.Epoch)
 	}
 }
 
 // Somebody who hangs has the row of a due run locked.
-func TestPostgres_A16_ALockedRunIsNotAskedForWithoutPause(t *testing.T) {
-	s := reviewOpen(t, pgtest.URL(t), Config{})
-	reviewCreate(t, s, "one")
+func TestPostgres_A_16_ALockedRunIsNotAskedForWithoutPause(t *testing.T) {
+	s := opened(t, pgtest.URL(t), Config{})
+	created(t, s, "one")
 	tx, err := s.db.(*postgresDB).pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -151,10 +153,10 @@ func TestPostgres_A16_ALockedRunIsNotAskedForWithoutPause(t *testing.T) {
 }
 
 // An input is named by an event that is just being written.
-func TestA10_AnInputThatIsBeingConsumedIsNotReturned(t *testing.T) {
-	s := reviewOpen(t, reviewFile(t), Config{})
-	reviewCreate(t, s, "one")
-	j := reviewClaim(t, s).Journal.(*journal)
+func TestA_10_AnInputThatIsBeingConsumedIsNotReturned(t *testing.T) {
+	s := opened(t, fileURL(t), Config{})
+	created(t, s, "one")
+	j := claimedOne(t, s).Journal.(*journal)
 	in := &teamv1.Inbound{Key: "k", Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: agent.UserMessage("k", "x")}}}
 	n, _, err := s.Put(t.Context(), a2a.Key{Owner: "o", ID: "one"}, in, []byte("d"))
 	if err != nil {
@@ -195,10 +197,10 @@ func TestA10_AnInputThatIsBeingConsumedIsNotReturned(t *testing.T) {
 }
 
 // A batch is on record after its claim was given up.
-func TestA16_ABatchOfAClosedJournalTakesNoMemory(t *testing.T) {
-	s := reviewOpen(t, reviewFile(t), Config{})
-	reviewCreate(t, s, "one")
-	j := reviewClaim(t, s).Journal.(*journal)
+func TestA_16_ABatchOfAClosedJournalTakesNoMemory(t *testing.T) {
+	s := opened(t, fileURL(t), Config{})
+	created(t, s, "one")
+	j := claimedOne(t, s).Journal.(*journal)
 	ev := &teamv1.Event{Seq: 2, Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{Text: "x"}}}
 	j.give()
 	_ = j.settle(&batch{j: j, entries: []entry{{ev: ev}}, lo: 1, hi: 2}, nil)
@@ -209,7 +211,7 @@ func TestA16_ABatchOfAClosedJournalTakesNoMemory(t *testing.T) {
 
 // Pages of any size are one statement.
 func TestList_SizesShareAStatement(t *testing.T) {
-	s := reviewOpen(t, reviewFile(t), Config{})
+	s := opened(t, fileURL(t), Config{})
 	for size := range 50 {
 		if _, err := s.List(t.Context(), "o", a2a.Filter{PageSize: size + 1, State: a2av1.TaskState_TASK_STATE_WORKING}); err != nil {
 			t.Fatal(err)
@@ -227,8 +229,8 @@ func TestList_SizesShareAStatement(t *testing.T) {
 // ready gets no calls. It must become ready all the same.
 func TestSQLite_P13_ReadyAgainWithoutWrites(t *testing.T) {
 	t.Parallel()
-	s := reviewOpen(t, reviewFile(t), Config{})
-	reviewCreate(t, s, "one")
+	s := opened(t, fileURL(t), Config{})
+	created(t, s, "one")
 	for range 3 { // the first look for what is old writes as well
 		s.db.state().wrote(errors.New("the disk is full"))
 		deadline := time.After(5 * time.Second)
@@ -247,7 +249,7 @@ func TestSQLite_P13_ReadyAgainWithoutWrites(t *testing.T) {
 // What is old is deleted while a store is copied into another.
 func TestCopy_KeepsDefinitionsThatRunsAreTiedTo(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	from := reviewOpen(t, reviewFile(t), Config{Clock: func() time.Time { return now }})
+	from := opened(t, fileURL(t), Config{Clock: func() time.Time { return now }})
 	if err := from.PutDefinition(t.Context(), "rev", []byte("body")); err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +261,7 @@ func TestCopy_KeepsDefinitionsThatRunsAreTiedTo(t *testing.T) {
 		}
 	}
 	later := now.Add(2 * time.Hour)
-	to := reviewOpen(t, reviewFile(t), Config{Clock: func() time.Time { return later }})
+	to := opened(t, fileURL(t), Config{Clock: func() time.Time { return later }})
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -286,7 +288,7 @@ func TestCopy_KeepsDefinitionsThatRunsAreTiedTo(t *testing.T) {
 // Changes that meet an outage together are told of it together.
 func TestPostgres_WritesFailTogether(t *testing.T) {
 	t.Parallel()
-	s := reviewOpen(t, pgtest.URL(t), Config{})
+	s := opened(t, pgtest.URL(t), Config{})
 	d := s.db.(*postgresDB)
 	d.patience = 300 * time.Millisecond
 	var told atomic.Int64
@@ -313,8 +315,8 @@ func TestPostgres_WritesFailTogether(t *testing.T) {
 }
 
 // A replica that hangs in a transaction does not keep the rows that it has locked.
-func TestPostgres_A16_ATransactionThatHangsIsEnded(t *testing.T) {
-	s := reviewOpen(t, pgtest.URL(t), Config{})
+func TestPostgres_A_16_ATransactionThatHangsIsEnded(t *testing.T) {
+	s := opened(t, pgtest.URL(t), Config{})
 	var limit string
 	if err := s.db.reader().scan(t.Context(), []any{&limit}, `SHOW idle_in_transaction_session_timeout`); err != nil || limit != "10s" {
 		t.Errorf("idle_in_transaction_session_timeout = %s, %v", limit, err)
@@ -325,7 +327,7 @@ func TestPostgres_A16_ATransactionThatHangsIsEnded(t *testing.T) {
 func TestSQLite_P13_ALockedFileIsAStoreThatCannotRecord(t *testing.T) {
 	d := &sqliteDB{health: newHealth()}
 	file := filepath.Join(t.TempDir(), "x.db")
-	one, two := reviewDB(t, file), reviewDB(t, file)
+	one, two := beside(t, file), beside(t, file)
 	if _, err := one.ExecContext(t.Context(), "BEGIN EXCLUSIVE"); err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +337,7 @@ func TestSQLite_P13_ALockedFileIsAStoreThatCannotRecord(t *testing.T) {
 	}
 }
 
-func reviewDB(t *testing.T, file string) *sql.Conn {
+func beside(t *testing.T, file string) *sql.Conn {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+file)
 	if err != nil {
