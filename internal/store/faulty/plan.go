@@ -2,7 +2,6 @@ package faulty
 
 import (
 	"slices"
-	"sync"
 )
 
 // Op names an operation of a store or of a journal.
@@ -90,23 +89,4 @@ func From(k int, m Mode, ops ...Op) Plan {
 		}
 		return None
 	}
-}
-
-// When puts a plan in force only after begin is called.
-func When(plan Plan) (when Plan, begin func()) {
-	var mu sync.Mutex
-	on := false
-	begin = func() {
-		mu.Lock()
-		defer mu.Unlock()
-		on = true
-	}
-	return func(op Op) Mode {
-		mu.Lock()
-		defer mu.Unlock()
-		if !on {
-			return None
-		}
-		return plan(op)
-	}, begin
 }
