@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 
 	"go.uber.org/zap/zapcore"
 
@@ -26,6 +27,8 @@ func (f *DevFlags) url() (string, error) {
 	switch {
 	case f.DB != "" && f.Store != "":
 		return "", UsageError{errors.New("--db FILE is short for --store sqlite:FILE; give one of the two")}
+	case strings.Contains(f.DB, "://") || store.CheckURL(f.DB) == nil:
+		return "", UsageError{fmt.Errorf("--db %s: --db takes the name of a file; a URL goes to --store", store.Redacted(f.DB))}
 	case f.DB != "":
 		return store.SQLite + f.DB, nil
 	}
