@@ -14,6 +14,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // teamService is what the services of agents and teams begin with; "" is the
@@ -95,10 +96,19 @@ func (s *Server) serveHealthz(w http.ResponseWriter, _ *http.Request, _ map[stri
 // serveReadyz says whether the server should get calls.
 func (s *Server) serveReadyz(w http.ResponseWriter, _ *http.Request, _ map[string]string) {
 	if err := s.Ready(); err != nil {
-		plain(w, http.StatusServiceUnavailable, errors.New("not ready"))
+		plain(w, http.StatusServiceUnavailable, unready(err))
 		return
 	}
 	plain(w, http.StatusOK, nil)
+}
+
+// unready is why the server should get no calls, for everybody: no more than that it
+// stops, or that its store takes nothing.
+func unready(err error) error {
+	if errors.Is(err, a2a.ErrStorage) {
+		return errors.New("not ready: " + a2a.ErrStorage.Error())
+	}
+	return errors.New("not ready")
 }
 
 func plain(w http.ResponseWriter, httpStatus int, err error) {

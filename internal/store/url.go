@@ -38,8 +38,11 @@ const concealed = "xxxxx"
 func Redacted(raw string) string {
 	if !IsPostgres(raw) {
 		if CheckURL(raw) != nil {
-			if scheme, rest, _ := strings.Cut(raw, ":"); rest != "" {
+			if scheme, rest, _ := strings.Cut(raw, ":"); rest != "" && !strings.ContainsAny(scheme, "= ") {
 				return scheme + ":…"
+			}
+			if strings.ContainsAny(raw, "=@") {
+				return "…" // whatever it is, it may hold a password
 			}
 		}
 		return raw

@@ -200,6 +200,10 @@ func (f *Fold) below(ev *teamv1.Event) {
 		f.ask(ev, k.Asked)
 	case *teamv1.Event_Answered:
 		f.answered(ev, k.Answered)
+	case *teamv1.Event_Received:
+		if k.Received.GetTooLate() { // it was acknowledged, so it is shown to who sent it
+			f.say(k.Received.GetMessage())
+		}
 	case *teamv1.Event_Delta:
 		if f.speaks(ev.GetScope()) {
 			f.stream(k.Delta)

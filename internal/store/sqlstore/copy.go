@@ -62,7 +62,7 @@ func (s *Store) settle(ctx context.Context) error {
 		return err
 	}
 	if alive > 0 && !s.db.single() {
-		return fmt.Errorf("%d servers use the store to copy from; stop them and wait %v", alive, s.cfg.Lease)
+		return fmt.Errorf("the store to copy from is in use, by %d of its servers; stop them and wait %v", alive, s.cfg.Lease)
 	}
 	return s.orphan(ctx)
 }

@@ -211,10 +211,12 @@ func (s *Store) takes(ctx context.Context, q querier, text string, args ...any) 
 	err := each(ctx, q, func() { taken = nil }, func(r *sql.Rows) error {
 		// An input that comes before the claim is adopted wakes nobody: look once.
 		j := &journal{s: s, wake: make(chan struct{}, 1), unread: true, named: map[int64]bool{}}
+		j.view.turn = make(chan struct{}, 1)
 		if err := r.Scan(&j.root, &j.owner, &j.epoch, &j.seq, &j.bytes); err != nil {
 			return err
 		}
 		j.durable = j.seq
+		j.view.fold = a2a.NewFold(j.root, "")
 		taken = append(taken, j)
 		return nil
 	}, text, args...)

@@ -25,6 +25,10 @@ const (
 	// retryFor is how long a write is tried again while the database is not
 	// reached: less than a replica keeps its runs without being heard of.
 	retryFor = 8 * time.Second
+	// readFor is the same for a read.
+	readFor = 2 * time.Second
+	// notice is after how long of that the store is not ready.
+	notice = time.Second
 	// retryPause lies between two tries.
 	retryPause = 50 * time.Millisecond
 	// connectWait bounds one attempt to connect.
@@ -95,6 +99,10 @@ func openPostgres(ctx context.Context, url string, cfg Config, heard func(roots 
 func (d *postgresDB) check(ctx context.Context) error {
 	var fsync string
 	if err := d.pool.QueryRow(ctx, `SHOW fsync`).Scan(&fsync); err != nil {
+		var pe *pgconn.PgError
+		if errors.As(err, &pe) {
+			return fmt.Errorf("the database refuses the connection: %s; check user, password and name of the database", pe.Message)
+		}
 		return fmt.Errorf("the database is not reached; check that it runs and that the URL is right: %w", scrub(err))
 	}
 	if fsync != "on" {
@@ -216,8 +224,10 @@ func (d *postgresDB) batch(ctx context.Context, ops []*op) (err error) {
 func (d *postgresDB) persist(ctx context.Context, try func() error) error {
 	var last error
 	start := time.Now()
-	err := d.retry(ctx, func() error {
-		last = try()
+	err := d.retry(ctx, d.patience, func() error {
+		if last = try(); time.Since(start) > notice {
+			d.judge(ctx, last, start)
+		}
 		return last
 	})
 	d.judge(ctx, last, start)
@@ -238,9 +248,19 @@ func (d *postgresDB) judge(ctx context.Context, err error, start time.Time) {
 	}
 }
 
+// reading is retry for what reads: it is not tried for long, and once only where
+// it is known that the database is away.
+func (d *postgresDB) reading(ctx context.Context, try func() error) error {
+	patience := readFor
+	if d.health.problem() != nil {
+		patience = 0
+	}
+	return d.retry(ctx, patience, try)
+}
+
 // retry tries something again while the database is not reached or asks for it,
 // then a2a.ErrStorage. What came of a write whose answer was lost shows in the next try.
-func (d *postgresDB) retry(ctx context.Context, try func() error) error {
+func (d *postgresDB) retry(ctx context.Context, patience time.Duration, try func() error) error {
 	start := time.Now()
 	for {
 		err := try()
@@ -251,7 +271,7 @@ func (d *postgresDB) retry(ctx context.Context, try func() error) error {
 			return context.Cause(ctx)
 		case !passing(err):
 			return err
-		case time.Since(start) > d.patience:
+		case time.Since(start) > patience:
 			return fmt.Errorf("%w: %w", a2a.ErrStorage, err)
 		}
 		d.pool.Reset() // what else lies in it is lost as well
@@ -322,8 +342,8 @@ type pgReader struct {
 	d *postgresDB
 }
 
-func (r pgReader) again(ctx context.Context, f func() error) error { return r.d.retry(ctx, f) }
+func (r pgReader) again(ctx context.Context, f func() error) error { return r.d.reading(ctx, f) }
 
 func (r pgReader) scan(ctx context.Context, dest []any, text string, args ...any) error {
-	return r.d.retry(ctx, func() error { return r.pgQuerier.scan(ctx, dest, text, args...) })
+	return r.d.reading(ctx, func() error { return r.pgQuerier.scan(ctx, dest, text, args...) })
 }

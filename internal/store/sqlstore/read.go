@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"sync"
 
 	"google.golang.org/protobuf/proto"
 
@@ -187,9 +186,9 @@ func (s *Store) foldOf(ctx context.Context, root, scope string) (*a2a.Fold, int6
 // view is the task of an open run as it is on record, which is behind what was
 // appended.
 type view struct {
-	mu   sync.Mutex
-	fold *a2a.Fold // guarded by mu
-	seq  int64     // guarded by mu
+	turn chan struct{} // holds one: whoever has it brings the view up to date
+	fold *a2a.Fold     // of who has the turn, like seq
+	seq  int64
 }
 
 // viewPage is how many events a view takes at once.
@@ -198,10 +197,14 @@ const viewPage = 512
 // task returns the task as it is on record.
 func (j *journal) task(ctx context.Context) (*a2av1.Task, int64, error) {
 	v := &j.view
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.fold == nil {
-		v.fold = a2a.NewFold(j.root, "")
+	select {
+	case v.turn <- struct{}{}:
+		defer func() { <-v.turn }()
+	case <-ctx.Done():
+		return nil, 0, context.Cause(ctx)
+	}
+	if err := j.s.Ready(); err != nil && !j.s.db.single() && !j.fresh(v.seq) {
+		return nil, 0, err // whoever waits for a turn is not kept
 	}
 	for {
 		page, err := j.s.Events(ctx, a2a.Key{Owner: j.owner, ID: j.root}, v.seq, viewPage)
@@ -220,4 +223,12 @@ func (j *journal) task(ctx context.Context) (*a2av1.Task, int64, error) {
 		return nil, 0, a2a.ErrNotFound
 	}
 	return v.fold.Task(), v.seq, nil
+}
+
+// fresh reports whether the ring has what follows a sequence: no database is needed.
+func (j *journal) fresh(seq int64) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, ok := j.ring.since(seq, j.durable, "", 1)
+	return ok
 }

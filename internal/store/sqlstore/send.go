@@ -37,7 +37,7 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed boo
 	if root == "" || n.Owner == "" {
 		return "", false, errors.New("create a task: it needs an id and an owner")
 	}
-	if err := s.Err(); err != nil {
+	if err := s.Ready(); err != nil { // said at once, not after all tries
 		return "", false, err
 	}
 	o, err := s.creation(n)
@@ -159,7 +159,7 @@ func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 	if in.GetKind() == nil {
 		return 0, false, errors.New("put an input: it has no kind")
 	}
-	if err := s.Err(); err != nil {
+	if err := s.Ready(); err != nil { // said at once, not after all tries
 		return 0, false, err
 	}
 	root, scope, err := s.owned(ctx, k)

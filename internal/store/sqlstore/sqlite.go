@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,12 @@ func openSQLite(ctx context.Context, file string) (_ *sqliteDB, err error) {
 	if name, err := filepath.EvalSymlinks(file); err == nil {
 		file = name // the lock lies beside the file itself, by whatever name it is opened
 	}
+	if strings.HasPrefix(file, "//") {
+		return nil, errors.New("a SQLite store is sqlite:FILE, without // before the file's name")
+	}
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s is a folder; name a file in it", file)
+	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the store: %w", err)
 	}
@@ -68,6 +75,9 @@ func openSQLite(ctx context.Context, file string) (_ *sqliteDB, err error) {
 	}
 	w.SetMaxOpenConns(1)
 	d.writePool = w
+	if err := foreign(ctx, w, file); err != nil {
+		return nil, err
+	}
 	if err := migrate(ctx, w, goose.DialectSQLite3); err != nil {
 		return nil, explainSQLite(file, err)
 	}
@@ -106,6 +116,19 @@ func (d *sqliteDB) take(ctx context.Context, file string) error {
 	}
 	if err != nil {
 		return explainSQLite(file, err)
+	}
+	return nil
+}
+
+// foreign refuses a database that holds what another program put there.
+func foreign(ctx context.Context, db *sql.DB, file string) error {
+	var tables, ours int
+	err := db.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(name = 'goose_db_version'), 0) FROM sqlite_master WHERE type = 'table'`).Scan(&tables, &ours)
+	if err != nil {
+		return explainSQLite(file, err)
+	}
+	if tables > 0 && ours == 0 {
+		return fmt.Errorf("%s is the database of another program; name another file", file)
 	}
 	return nil
 }

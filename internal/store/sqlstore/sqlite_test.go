@@ -72,7 +72,7 @@ func TestSQLite_RefusesWhatIsNoStore(t *testing.T) {
 	for url, want := range map[string]string{
 		"sqlite:":         "names no file",
 		"sqlite:" + text:  "not a SQLite database",
-		"sqlite:" + dir:   "cannot be written",
+		"sqlite:" + dir:   "is a folder",
 		"mysql://x":       "sqlite:FILE or postgres://",
 		"postgres://a b/": "not understood",
 	} {
