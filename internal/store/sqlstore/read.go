@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 
 	"google.golang.org/protobuf/proto"
 
@@ -12,7 +13,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-const allEvents = `SELECT seq, scope, sum, body FROM event WHERE id = $1 ORDER BY seq`
+const allEvents = `SELECT seq, scope, sum, body FROM event WHERE id = $1 AND seq <= $2 ORDER BY seq`
 
 // Events returns committed events after a sequence, of the key's scope and
 // below. Those of a task that is not visible yet are returned too: its sender
@@ -25,19 +26,39 @@ func (s *Store) Events(ctx context.Context, k a2a.Key, after int64, limit int) (
 	if err != nil {
 		return nil, err
 	}
+	upTo := int64(math.MaxInt64)
 	if j := s.live(root); j != nil {
-		j.mu.Lock()
-		records, ok := j.ring.since(after, j.durable, scope, limit)
-		j.mu.Unlock()
+		records, durable, ok := j.since(after, scope, limit)
 		if ok {
 			return records, nil
 		}
+		upTo = durable
 	}
-	return s.events(ctx, s.db.reader(), root, scope, after, limit)
+	return s.events(ctx, s.db.reader(), root, scope, after, upTo, limit)
+}
+
+// since returns what the ring has after a sequence, false where that lies further
+// back, and up to where the journal is on record: a moment before it knows, the
+// database has more, which a reader must not see before others do.
+func (j *journal) since(after int64, scope string, limit int) (records []a2a.Record, durable int64, ok bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	records, ok = j.ring.since(after, j.durable, scope, limit)
+	return records, j.durable, ok
+}
+
+// shown returns up to where readers are shown a root.
+func (s *Store) shown(root string) int64 {
+	if j := s.live(root); j != nil {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return j.durable
+	}
+	return math.MaxInt64
 }
 
 // events reads from the database.
-func (s *Store) events(ctx context.Context, q querier, root, scope string, after int64, limit int) ([]a2a.Record, error) {
+func (s *Store) events(ctx context.Context, q querier, root, scope string, after, upTo int64, limit int) ([]a2a.Record, error) {
 	below := scope + "."
 	var records []a2a.Record
 	err := each(ctx, q, func() { records = nil }, func(r *sql.Rows) error {
@@ -45,8 +66,8 @@ func (s *Store) events(ctx context.Context, q querier, root, scope string, after
 		records = append(records, rec)
 		return err
 	}, `SELECT seq, scope, sum, body FROM event
-WHERE id = $1 AND seq > $2 AND ($3 = '' OR scope = $3 OR substr(scope, 1, $4) = $5) ORDER BY seq LIMIT $6`,
-		root, after, scope, int64(len(below)), below, int64(limit))
+WHERE id = $1 AND seq > $2 AND seq <= $7 AND ($3 = '' OR scope = $3 OR substr(scope, 1, $4) = $5) ORDER BY seq LIMIT $6`,
+		root, after, scope, int64(len(below)), below, int64(limit), upTo)
 	return records, damaged(err)
 }
 
@@ -76,7 +97,7 @@ func (s *Store) replay(ctx context.Context, q querier, root string) (*a2a.Fold, 
 			events = append(events, rec.Event)
 		}
 		return nil
-	}, allEvents, root)
+	}, allEvents, root, int64(math.MaxInt64))
 	if err == nil && len(events) == 0 {
 		err = fmt.Errorf("journal of %s: it is empty: %w", root, a2a.ErrDataLoss)
 	}
@@ -167,7 +188,7 @@ func (s *Store) child(ctx context.Context, root, scope string) (*a2av1.Task, int
 	return f.Task(), seq, nil
 }
 
-// foldOf computes the fold of a scope.
+// foldOf computes the fold of a scope, as readers are shown it.
 func (s *Store) foldOf(ctx context.Context, root, scope string) (*a2a.Fold, int64, error) {
 	var f *a2a.Fold
 	var seq int64
@@ -179,7 +200,7 @@ func (s *Store) foldOf(ctx context.Context, root, scope string) (*a2a.Fold, int6
 		f.Apply(rec.Event)
 		seq = rec.Seq
 		return nil
-	}, allEvents, root)
+	}, allEvents, root, s.shown(root))
 	return f, seq, damaged(err)
 }
 
