@@ -92,7 +92,7 @@ func (f *feed) add(rec Record) int {
 type place struct {
 	cursor  int64 // of the last event that was dealt with
 	since   int64 // a task that began to ask for input behind it ends the stream
-	inbound int64 // so does it only once this inbox row is on record; 0 is none
+	inbound int64 // and behind this inbox row, once that is on record; 0 is none
 }
 
 // next returns what a reader is told next and moves its cursor there. It waits
@@ -146,7 +146,7 @@ func (f *feed) ends(p *place) bool {
 		return false
 	case p.inbound != 0:
 		at, taken := f.told.taken[p.inbound]
-		return taken && f.told.asked > at
+		return taken && f.told.asked > max(at, p.since)
 	}
 	return f.told.asked > p.since
 }

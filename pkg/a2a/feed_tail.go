@@ -46,8 +46,9 @@ func (t *tail) send(ctx context.Context, req *a2av1.SendMessageRequest) error {
 		t.h.feeds.drop(t.line, f)
 		t.feed = nil
 		return t.follow(ctx)
-	case v.resumes(after) && after < v.last:
+	case v.resumes(after) && (after < v.last || !v.over): // else nothing would be told
 		t.resume(after)
+		t.since = after
 		return nil
 	}
 	return t.begin(ctx)

@@ -291,6 +291,63 @@ func TestA_15_RepeatedSendWithCursor(t *testing.T) {
 	r.empty(t)
 }
 
+// TestA_13_RepeatedSendAtTheTip: as long as a task has not ended, who has seen
+// all is told nothing until something new happens.
+func TestA_13_RepeatedSendAtTheTip(t *testing.T) {
+	repeat := func(r *rig, req *a2av1.SendMessageRequest, after int64) iter.Seq2[a2a.Update, error] {
+		updates, err := r.SendStreamingMessage(a2a.WithCursor(ann(t), after), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return updates
+	}
+	same := func(t *testing.T, r *rig, id string, after int64, updates iter.Seq2[a2a.Update, error], goOn func()) {
+		t.Helper()
+		subscribed := r.subscribe(t, id, after)
+		goOn()
+		want := texted(t, telling(t, subscribed, 0))
+		if diff := cmp.Diff(want, texted(t, telling(t, updates, 0))); diff != "" || len(want) == 0 {
+			t.Errorf("behind %d (-subscribed +sent again):\n%s", after, diff)
+		}
+		r.empty(t)
+	}
+	t.Run("of a task that works", func(t *testing.T) {
+		g := newGate("gate")
+		r := start(t, g)
+		req := message("gate", "x")
+		id := r.send(t, ann(t), atOnce(req)).GetId()
+		<-g.entered
+		r.until(t, id, working)
+		tip := telling(t, r.subscribe(t, id, 0), 1)[0].Seq
+		same(t, r, id, tip, repeat(r, req, tip), g.open)
+	})
+	t.Run("of a task that asks", func(t *testing.T) {
+		r := start(t, script(t, "ask", ask("who?"), say("{{answer}}")))
+		req := message("ask", "x")
+		told := telling(t, r.stream(t, req), 0)
+		id, tip := told[0].Response.GetTask().GetId(), told[len(told)-1].Seq
+		same(t, r, id, tip, repeat(r, req, tip), func() { r.send(t, ann(t), reply(id, "me")) })
+	})
+	t.Run("of an answer to a task that asks again", func(t *testing.T) {
+		r := start(t, script(t, "ask", ask("who?"), ask("where?"), say("{{answer}}")))
+		id := r.send(t, ann(t), message("ask", "x")).GetId()
+		req := reply(id, "me")
+		told := telling(t, r.stream(t, req), 0)
+		tip := told[len(told)-1].Seq
+		same(t, r, id, tip, repeat(r, req, tip), func() { r.send(t, ann(t), reply(id, "here")) })
+	})
+	t.Run("of a task that has ended it shows the task", func(t *testing.T) {
+		r := start(t, echo("echo"))
+		req := message("echo", "x")
+		told := telling(t, r.stream(t, req), 0)
+		got := telling(t, repeat(r, req, told[len(told)-1].Seq), 0)
+		if len(got) != 1 || got[0].Response.GetTask().GetStatus().GetState() != completed {
+			t.Errorf("told %v", got)
+		}
+		r.empty(t)
+	})
+}
+
 func TestA_14_AnyReplica(t *testing.T) {
 	begin := make(chan struct{})
 	r := start(t, chatter("chatter", 300, begin))

@@ -175,8 +175,9 @@ func CursorOf(ctx context.Context) int64 {
 
 // SendStreamingMessage is SendMessage with what happens as it happens: first the
 // task, then its updates until it has ended or asks for input; or one message.
-// A repeated send with a cursor (WithCursor) goes on behind that, as far as
-// there is more. An error that comes before anything was told is the second
+// A repeated send with a cursor (WithCursor) goes on behind that like
+// SubscribeToTask; of a task that has ended and been told to its end it shows
+// the task. An error that comes before anything was told is the second
 // result: besides those of SendMessage INSUFFICIENT_RESOURCES when too many
 // streams are open. The sequence is read once, before ctx ends.
 func (h *Handler) SendStreamingMessage(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[Update, error], error) {

@@ -140,6 +140,9 @@ func (p *process) cancelPeer(ctx context.Context, next nextID) withdrawn {
 			return withdrawn{none: true}
 		case err != nil && code != codes.Unavailable && code != codes.NotFound:
 			p.agent.cfg.Log.Warn("remote agent does not cancel", zap.String("agent", p.agent.cfg.ID), zap.Error(err))
+			if !p.late {
+				p.learn(ctx, next)
+			}
 			return withdrawn{}
 		case p.late:
 			return withdrawn{}
@@ -198,7 +201,7 @@ func (x *exchange) await(ctx context.Context, src *updates) bool {
 			x.hear(r)
 			return true
 		}
-		if x.nothing {
+		if x.nothing || ctx.Err() != nil {
 			return false
 		}
 	}

@@ -203,6 +203,7 @@ func (x *exchange) follow(src *updates) error {
 		r, err := src.next(x.ctx, idle)
 		switch {
 		case x.ctx.Err() != nil:
+			src.unread()
 			return x.ended(src)
 		case errors.Is(err, io.EOF) && x.bound == nil:
 			return broken(x.agent.cfg.ID)

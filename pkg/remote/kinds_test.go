@@ -2,6 +2,8 @@ package remote_test
 
 import (
 	"context"
+	"iter"
+	"sync"
 	"testing"
 	"time"
 
@@ -109,6 +111,9 @@ func TestConformance(t *testing.T) {
 				},
 				Held: func(t *testing.T) (agent.Agent, <-chan struct{}) {
 					f, a := w.start(t, func(c *fakeagent.Config) { c.Default = fakeagent.Turn{Progress: "working", Gate: make(chan struct{})} })
+					if !w.unary {
+						return watch(a)
+					}
 					started := make(chan struct{})
 					done := make(chan struct{})
 					go func() {
@@ -126,6 +131,31 @@ func TestConformance(t *testing.T) {
 				},
 			})
 		})
+	}
+}
+
+// watched is an agent of which is known when its caller has its first progress.
+type watched struct {
+	agent.Agent
+	progress func()
+}
+
+// watch returns an agent that tells once that its caller has its first progress.
+func watch(a agent.Agent) (agent.Agent, <-chan struct{}) {
+	seen := make(chan struct{})
+	return watched{a, sync.OnceFunc(func() { close(seen) })}, seen
+}
+
+func (w watched) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+	return func(yield func(*teamv1.Event, error) bool) {
+		for e, err := range w.Agent.Process(ctx, req) {
+			if !yield(e, err) {
+				return
+			}
+			if e.GetProgress() != nil {
+				w.progress()
+			}
+		}
 	}
 }
 

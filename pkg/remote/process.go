@@ -109,6 +109,7 @@ func (p *process) deliver() error {
 	defer src.close()
 	_, err := src.next(p.ctx, p.agent.cfg.Idle)
 	if p.ctx.Err() != nil {
+		src.unread()
 		return p.ended(streamedID(src))
 	}
 	if errors.Is(err, io.EOF) {
@@ -175,6 +176,7 @@ func (p *process) follow(src *events) error {
 		resp, err := src.next(p.ctx, p.agent.cfg.Idle)
 		switch {
 		case p.ctx.Err() != nil:
+			src.unread()
 			return p.ended(streamedID(src))
 		case errors.Is(err, io.EOF):
 			return broken(p.agent.cfg.ID)

@@ -3,8 +3,10 @@ package remote_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -62,37 +64,66 @@ func TestS_56_QuestionOfARemoteMember(t *testing.T) {
 	})
 }
 
+// TestS_56_AnAnswerIsNotGivenTwice: not to an A2A peer that would take it as
+// another one, once that has taken it; and not to one that knows a message that
+// comes again, whenever the crash comes.
 func TestS_56_AnAnswerIsNotGivenTwice(t *testing.T) {
 	eachWay(t, func(t *testing.T, w way) {
-		gate := make(chan struct{})
-		f, a := w.start(t, func(c *fakeagent.Config) {
-			c.Turns = []fakeagent.Turn{{Ask: "which colour?"}, {Progress: "painting", Gate: gate, Text: "done"}}
-			c.Forgetful = w.a2a
+		t.Run("taken", func(t *testing.T) {
+			answerTwice(t, w, w.a2a, func(f *fakeagent.Agent) { awaitPlayed(t, f, 2) })
 		})
-		j := newJournal("paint")
-		if err := j.play(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
-		j.answer("red")
-		crash, stop := context.WithCancelCause(t.Context())
-		before := len(f.Requests(w.first))
-		ended := make(chan error)
-		recorded := j.recorded
-		go func() { ended <- j.play(crash, a) }()
-		f.Await(t, w.first, before+1)
-		stop(agent.ErrShutdown)
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
-		close(gate)
-		j.recorded = recorded // all that came after the answer is lost
-		if err := j.play(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
-		if text := agent.Text(j.reply.GetMessage()); text != "done" || f.Played() != 2 {
-			t.Errorf("reply %q after %d turns, want 2", text, f.Played())
-		}
+		t.Run("on its way", func(t *testing.T) {
+			answerTwice(t, w, false, func(*fakeagent.Agent) {})
+		})
 	})
+}
+
+// answerTwice answers a question, and again after a crash when the peer has got
+// the answer and until has returned.
+func answerTwice(t *testing.T, w way, forgetful bool, until func(*fakeagent.Agent)) {
+	t.Helper()
+	gate := make(chan struct{})
+	f, a := w.start(t, func(c *fakeagent.Config) {
+		c.Turns = []fakeagent.Turn{{Ask: "which colour?"}, {Progress: "painting", Gate: gate, Text: "done"}}
+		c.Forgetful = forgetful
+	})
+	j := newJournal("paint")
+	if err := j.play(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	j.answer("red")
+	crash, stop := context.WithCancelCause(t.Context())
+	before := len(f.Requests(w.first))
+	ended := make(chan error)
+	recorded := j.recorded
+	go func() { ended <- j.play(crash, a) }()
+	f.Await(t, w.first, before+1)
+	until(f)
+	stop(agent.ErrShutdown)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	close(gate)
+	j.recorded = recorded // all that came after the answer is lost
+	if err := j.play(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	if text := agent.Text(j.reply.GetMessage()); text != "done" || f.Played() != 2 {
+		t.Errorf("reply %q after %d turns, want 2", text, f.Played())
+	}
+}
+
+// awaitPlayed waits until the peer has taken so many messages: it notes a request
+// before it takes what is in it.
+func awaitPlayed(t *testing.T, f *fakeagent.Agent, n int) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for f.Played() < n {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d turns played, want %d", f.Played(), n)
+		}
+		runtime.Gosched()
+	}
 }
 
 func TestR_000_27_FailureOfARemoteMember(t *testing.T) {

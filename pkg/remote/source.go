@@ -18,10 +18,13 @@ type stream[T any] func(ctx context.Context) iter.Seq2[T, error]
 
 // source reads a stream in a goroutine of its own, so that its reader can wait
 // for other things too, and can go on reading after its context has ended:
-// a cancel needs the id of the task that is to be cancelled. close must be called.
+// a cancel needs the id of the task that is to be cancelled. Its methods are
+// for one goroutine at a time. close must be called.
 type source[T any] struct {
 	items chan item[T]
 	stop  context.CancelFunc
+	last  *item[T] // that next returned; nil when that was none
+	kept  *item[T] // that next returns next; nil is what comes
 }
 
 type item[T any] struct {
@@ -55,12 +58,29 @@ func (s *source[T]) send(ctx context.Context, i item[T]) bool {
 	}
 }
 
-// next returns the next item; the cause of ctx's end; errIdle after idle
-// without an item, 0 waits for ever; or the stream's error.
+// next returns the next item, also after ctx's end if it is there already; the
+// cause of ctx's end; errIdle after idle without an item, 0 waits for ever; or
+// the stream's error.
 func (s *source[T]) next(ctx context.Context, idle time.Duration) (T, error) {
-	var none T
+	i, err := s.receive(ctx, idle)
+	s.last = i
+	if i == nil {
+		i = &item[T]{err: err}
+	}
+	return i.value, i.err
+}
+
+// unread makes next return again what it returned last, if that was an item: its
+// reader has seen that the context ended, and did nothing with it.
+func (s *source[T]) unread() { s.kept = s.last }
+
+func (s *source[T]) receive(ctx context.Context, idle time.Duration) (*item[T], error) {
+	if i := s.kept; i != nil {
+		s.kept = nil
+		return i, nil
+	}
 	if ctx.Err() != nil {
-		return none, context.Cause(ctx)
+		return s.ready(context.Cause(ctx))
 	}
 	var timeout <-chan time.Time
 	if idle > 0 {
@@ -70,15 +90,29 @@ func (s *source[T]) next(ctx context.Context, idle time.Duration) (T, error) {
 	}
 	select {
 	case i, ok := <-s.items:
-		if !ok {
-			return none, io.EOF
-		}
-		return i.value, i.err
+		return arrived(i, ok)
 	case <-ctx.Done():
-		return none, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	case <-timeout:
-		return none, errIdle
+		return nil, errIdle
 	}
+}
+
+// ready returns the item that is there already, err without one.
+func (s *source[T]) ready(err error) (*item[T], error) {
+	select {
+	case i, ok := <-s.items:
+		return arrived(i, ok)
+	default:
+		return nil, err
+	}
+}
+
+func arrived[T any](i item[T], ok bool) (*item[T], error) {
+	if !ok {
+		return nil, io.EOF
+	}
+	return &i, nil
 }
 
 // close ends the stream and waits for its goroutine.

@@ -50,6 +50,7 @@ func (p *process) once() (*teamv1.ProcessResponse, error) {
 	defer src.close()
 	resp, err := src.next(p.ctx, 0)
 	if p.ctx.Err() != nil {
+		src.unread()
 		return nil, p.ended(answeredID(src))
 	}
 	if errors.Is(err, io.EOF) {
