@@ -206,7 +206,7 @@ func TestS_24_Reap(t *testing.T) {
 		ctx, crash := context.WithCancelCause(t.Context())
 		ended := make(chan error)
 		go func() { ended <- j.play(ctx, a) }()
-		f.Await(t, w.first, 1)
+		awaitPlayed(t, f, 1)
 		crash(agent.ErrShutdown)
 		<-ended
 		j.req.Recorded = nil
