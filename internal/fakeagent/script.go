@@ -72,9 +72,19 @@ func newTask(key string) *task {
 	}
 }
 
-func (t *task) append(e *teamv1.Event) {
+// append puts events on record; nobody sees one of them without the others.
+func (t *task) append(events ...*teamv1.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for _, e := range events {
+		t.add(e)
+	}
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// add puts an event on record. The caller holds mu.
+func (t *task) add(e *teamv1.Event) {
 	e.Seq, e.Time = int64(len(t.events)+1), timestamppb.Now()
 	t.events = append(t.events, e)
 	switch k := e.GetKind().(type) {
@@ -85,8 +95,6 @@ func (t *task) append(e *teamv1.Event) {
 	case *teamv1.Event_Ended:
 		t.ended = t.ended || e.GetScope() == ""
 	}
-	close(t.changed)
-	t.changed = make(chan struct{})
 }
 
 // after returns what follows a sequence, whether nothing more will come for
@@ -227,8 +235,10 @@ func (t *task) ask(kind teamv1.Asked_Kind, text string) {
 	q := uuid.NewString()
 	m := agent.NewMessage(text)
 	m.MessageId = uuid.NewString()
-	t.append(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{Question: q, Kind: kind, Message: m}}})
-	t.append(&teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: []string{q}}}})
+	t.append(
+		&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{Question: q, Kind: kind, Message: m}}},
+		&teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: []string{q}}}},
+	)
 }
 
 func ended(o teamv1.Outcome, e *teamv1.Ended) *teamv1.Event {

@@ -289,6 +289,8 @@ func TestCopy_KeepsDefinitionsThatRunsAreTiedTo(t *testing.T) {
 func TestPostgres_WritesFailTogether(t *testing.T) {
 	t.Parallel()
 	s := opened(t, pgtest.URL(t), Config{})
+	s.stop() // the background work writes too
+	s.work.Wait()
 	d := s.db.(*postgresDB)
 	d.patience = 300 * time.Millisecond
 	var told atomic.Int64
