@@ -370,10 +370,14 @@ func newGate(id string) *gate {
 	return g
 }
 
-// stubborn ignores its context until it is let go.
-func stubborn(id string) (a agent.Agent, letGo func()) {
-	release := make(chan struct{})
-	return talker{id: id, talk: func(context.Context, func(*teamv1.Event) bool) { <-release }}, sync.OnceFunc(func() { close(release) })
+// stubborn ignores its context until it is let go; begun is closed when it is called.
+func stubborn(id string) (a agent.Agent, begun <-chan struct{}, letGo func()) {
+	called, release := make(chan struct{}), make(chan struct{})
+	begin := sync.OnceFunc(func() { close(called) })
+	return talker{id: id, talk: func(context.Context, func(*teamv1.Event) bool) {
+		begin()
+		<-release
+	}}, called, sync.OnceFunc(func() { close(release) })
 }
 
 func script(t testing.TB, id string, steps ...*teamv1.ScriptedStep) agent.Agent {

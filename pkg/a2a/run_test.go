@@ -70,7 +70,7 @@ func TestTime(t *testing.T) {
 	})
 	t.Run("cancel waits ten seconds", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			a, letGo := stubborn("stubborn")
+			a, _, letGo := stubborn("stubborn")
 			r := start(t, a)
 			defer letGo()
 			id := r.send(t, ann(t), atOnce(message("stubborn", "x"))).GetId()

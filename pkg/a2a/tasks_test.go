@@ -191,11 +191,12 @@ func TestCancel(t *testing.T) {
 		wantError(t, err, a2a.ReasonUnsupportedOperation)
 	})
 	t.Run("what does not end in time is returned as it is", func(t *testing.T) {
-		a, letGo := stubborn("stubborn")
+		a, begun, letGo := stubborn("stubborn")
 		r := startWith(t, a2a.Config{CancelWait: 20 * time.Millisecond}, a)
 		defer letGo()
 		id := r.send(t, ann(t), atOnce(message("stubborn", "x"))).GetId()
 		r.until(t, id, working)
+		<-begun // a cancel before that would end it at once
 		task := wantState(t, cancel(t, r, id), working)
 		if !a2a.RunOf(task.GetMetadata()).GetCancelRequested() {
 			t.Errorf("the cancel does not show: %v", task.GetMetadata())
