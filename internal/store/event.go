@@ -54,21 +54,27 @@ func TooLate(in *teamv1.Inbound, end *teamv1.Event) *teamv1.Event {
 	return &teamv1.Event{Scope: in.GetScope(), Agent: end.GetAgent(), Kind: &teamv1.Event_Received{Received: late}}
 }
 
-// Admit returns the size of events as encoded, or why a journal that holds so
-// many events and bytes, and perhaps its end, does not take them, all or none:
-// a2a.ErrTerminal, a2a.ErrLimit.
-func Admit(root string, ended bool, count, bytes int64, events []*teamv1.Event) (size int64, err error) {
+// Size returns the size of events as encoded, in bytes.
+func Size(events []*teamv1.Event) (n int64) {
+	for _, ev := range events {
+		n += int64(proto.Size(ev))
+	}
+	return n
+}
+
+// Admit reports why a journal that holds so many events and bytes, and perhaps
+// its end, does not take events of a size, all or none: a2a.ErrTerminal, a2a.ErrLimit.
+func Admit(root string, ended bool, count, bytes int64, events []*teamv1.Event, size int64) error {
 	closing := true
 	for _, ev := range events {
 		if ended {
-			return 0, fmt.Errorf("append to %s: %w", root, a2a.ErrTerminal)
+			return fmt.Errorf("append to %s: %w", root, a2a.ErrTerminal)
 		}
 		ended = RootEnd(ev)
 		closing = closing && Closes(ev)
-		size += int64(proto.Size(ev))
 	}
 	if !closing && (count+int64(len(events)) > MaxEvents || bytes+size > MaxBytes) {
-		return 0, fmt.Errorf("append to %s: %w", root, a2a.ErrLimit)
+		return fmt.Errorf("append to %s: %w", root, a2a.ErrLimit)
 	}
-	return size, nil
+	return nil
 }

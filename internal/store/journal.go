@@ -61,8 +61,8 @@ func (j *journal) append(events []*teamv1.Event) (ended bool, err error) {
 	if err := j.held(); err != nil {
 		return false, err
 	}
-	size, err := Admit(r.root, r.ended, int64(len(r.events)), r.bytes, events)
-	if err != nil {
+	size := Size(events)
+	if err := Admit(r.root, r.ended, int64(len(r.events)), r.bytes, events, size); err != nil {
 		return false, err
 	}
 	r.extend(j.store.clock(), events, size)

@@ -180,7 +180,7 @@ func (s *Memory) Put(_ context.Context, k a2a.Key, in *teamv1.Inbound, digest []
 	s.remember(r, key, request{root: r.root, n: n, digest: digest}, now)
 	s.mu.Unlock()
 	if r.claimed {
-		poke(r.wake)
+		Poke(r.wake)
 	} else {
 		s.due.set(r, now)
 	}
@@ -267,8 +267,8 @@ func (s *Memory) Watch(id string) (wake <-chan struct{}, stop func()) {
 	return r.watch()
 }
 
-// poke leaves one signal in a channel that holds one.
-func poke(c chan struct{}) {
+// Poke leaves one signal in a channel that holds one.
+func Poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

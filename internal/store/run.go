@@ -65,7 +65,7 @@ func (r *run) extend(now time.Time, events []*teamv1.Event, size int64) {
 	r.last = now
 	r.bytes += size
 	for w := range r.watchers {
-		poke(w)
+		Poke(w)
 	}
 }
 

@@ -212,17 +212,6 @@ func outcomeState(end *teamv1.Event) a2av1.TaskState {
 	}
 }
 
-// records are the events of the batch for readers.
-func (b *batch) records() []a2a.Record {
-	records := make([]a2a.Record, 0, len(b.entries)+len(b.tail))
-	for _, list := range [][]entry{b.entries, b.tail} {
-		for _, e := range list {
-			records = append(records, a2a.Record{Seq: e.ev.GetSeq(), Event: e.ev})
-		}
-	}
-	return records
-}
-
 // snapshot keeps the task as it is at a sequence; nil is none.
 func (s *Store) snapshot(ctx context.Context, q querier, root string, seq int64, task *a2av1.Task) error {
 	if task == nil {
@@ -235,5 +224,3 @@ func (s *Store) snapshot(ctx context.Context, q querier, root string, seq int64,
 	_, err = q.exec(ctx, `UPDATE task SET snap_seq = $2, snap_sum = $3, snap = $4 WHERE id = $1`, root, seq, sumOf(root, seq, "", body), body)
 	return err
 }
-
-func sizeOf(ev *teamv1.Event) int64 { return int64(proto.Size(ev)) }

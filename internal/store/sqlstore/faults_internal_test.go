@@ -107,7 +107,7 @@ func TestPostgres_A_16_ALostClaimIsFoundBehindALock(t *testing.T) {
 	s := opened(t, pgtest.URL(t), Config{})
 	created(t, s, "one")
 	s.forget(claimedOne(t, s).Journal.(*journal)) // as if its answer was lost
-	s.doubt(errors.New("the answer was lost"))
+	s.doubt()
 	tx, err := s.db.(*postgresDB).pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -47,7 +48,7 @@ func (h *hub) poke(root string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for c := range h.watchers[root] {
-		poke(c)
+		store.Poke(c)
 	}
 }
 
@@ -62,14 +63,6 @@ func (h *hub) roots() []string {
 	return list
 }
 
-// poke leaves one signal in a channel that holds one.
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // heard is told the roots that another replica changed; none is any.
 func (s *Store) heard(roots []string) {
 	if roots == nil {
@@ -78,7 +71,7 @@ func (s *Store) heard(roots []string) {
 	for _, root := range roots {
 		if j := s.journal(root); j != nil {
 			j.arrived()
-			poke(j.wake)
+			store.Poke(j.wake)
 		}
 		s.hub.poke(root)
 	}

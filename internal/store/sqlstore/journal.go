@@ -167,35 +167,26 @@ func (j *journal) Append(ctx context.Context, events ...*teamv1.Event) error {
 	if err := j.open(ctx); err != nil {
 		return err
 	}
-	room := roomOf(events)
+	size := store.Size(events)
+	room := min(size, maxQueued) // of the queue: never more than there is
 	if err := j.s.space.Acquire(ctx, room); err != nil {
 		return context.Cause(ctx)
 	}
-	err := j.append(events, room)
+	err := j.append(events, size, room)
 	if err != nil {
 		j.s.space.Release(room)
 	}
 	return err
 }
 
-// roomOf is how much of the queue events take: never more than there is.
-func roomOf(events []*teamv1.Event) int64 {
-	var n int64
-	for _, ev := range events {
-		n += sizeOf(ev)
-	}
-	return min(n, maxQueued)
-}
-
-// append queues events that take room.
-func (j *journal) append(events []*teamv1.Event, room int64) error {
+// append queues events of a size that take room.
+func (j *journal) append(events []*teamv1.Event, size, room int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.held(); err != nil {
 		return err
 	}
-	size, err := store.Admit(j.root, j.ended, j.seq, j.bytes, events)
-	if err != nil {
+	if err := store.Admit(j.root, j.ended, j.seq, j.bytes, events, size); err != nil {
 		return err
 	}
 	if j.lost && !store.RootEnd(events[len(events)-1]) {
@@ -330,7 +321,7 @@ func (j *journal) settle(b *batch, err error) error {
 		j.seq, j.ending = b.hi, nil
 	}
 	if !j.closed {
-		j.ring.add(j.s, b.records())
+		j.ring.add(j.s, b.entries, b.tail)
 	}
 	j.announce()
 	switch {
@@ -363,7 +354,7 @@ func (j *journal) fail(err error) error {
 		close(j.changed)
 		j.changed = nil
 	}
-	poke(j.wake) // its driver learns of it
+	store.Poke(j.wake) // its driver learns of it
 	return j.broken
 }
 

@@ -1,12 +1,10 @@
 package sqlstore
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -67,10 +65,7 @@ func (s *Store) heardOf(replica string) bool {
 const doubtFor = time.Minute
 
 // doubt notes that the database may know of claims that this process does not.
-func (s *Store) doubt(err error) {
-	if err == nil || errors.Is(err, agent.ErrFenced) {
-		return
-	}
+func (s *Store) doubt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unsure = time.Now().Add(doubtFor)
@@ -151,7 +146,7 @@ func (s *Store) claimDue(ctx context.Context, replica string, limit int, now int
 		return err
 	})
 	if err != nil || tries > 1 { // what an earlier try has claimed, the next one does not find
-		s.doubt(cmp.Or(err, errAgain))
+		s.doubt()
 	}
 	if err != nil {
 		return nil, err
@@ -161,9 +156,6 @@ func (s *Store) claimDue(ctx context.Context, replica string, limit int, now int
 	}
 	return claims, nil
 }
-
-// errAgain: a claim was tried more than once.
-var errAgain = errors.New("tried again")
 
 // next is when to claim again, after so many were claimed.
 func (s *Store) next(due sql.NullInt64, claimed int) time.Time {
@@ -258,8 +250,7 @@ func (s *Store) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
 		return fmt.Errorf("park %s as done: its end is not on record", c.Root)
 	case !ended:
 		if err := s.db.do(ctx, func(ctx context.Context, q querier) error { return j.park(ctx, q, p.Until) }); err != nil {
-			s.doubt(err)
-			return s.unrecorded(err)
+			return s.kept(err)
 		}
 	}
 	j.give() // an end gave the run up already
@@ -348,7 +339,15 @@ func (s *Store) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
 	if err == nil || errors.Is(err, agent.ErrFenced) {
 		j.give()
 	}
-	s.doubt(err)
+	return s.kept(err)
+}
+
+// kept is the error of a claim that could not be given up: unless somebody else has
+// the run, it may have been all the same.
+func (s *Store) kept(err error) error {
+	if err != nil && !errors.Is(err, agent.ErrFenced) {
+		s.doubt()
+	}
 	return s.unrecorded(err)
 }
 
@@ -375,7 +374,7 @@ func (s *Store) orphan(ctx context.Context) error {
 // hold can be taken by others at once.
 func (s *Store) leave(ctx context.Context) error {
 	s.mu.Lock()
-	names := make([]string, 0, len(s.replicas))
+	names := make([]any, 0, len(s.replicas))
 	for name := range s.replicas {
 		names = append(names, name)
 	}
@@ -383,14 +382,8 @@ func (s *Store) leave(ctx context.Context) error {
 	if len(names) == 0 {
 		return nil
 	}
-	list := "$1"
-	args := []any{names[0]}
-	for i, name := range names[1:] {
-		list += ", $" + fmt.Sprint(i+2)
-		args = append(args, name)
-	}
 	return s.db.do(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.exec(ctx, `DELETE FROM replica WHERE id IN (`+strings.TrimSpace(list)+`)`, args...)
+		_, err := q.exec(ctx, `DELETE FROM replica WHERE id IN (`+placeholders(len(names))+`)`, names...)
 		return err
 	})
 }

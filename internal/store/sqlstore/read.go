@@ -13,7 +13,8 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-const allEvents = `SELECT seq, scope, sum, body FROM event WHERE id = $1 AND seq <= $2 ORDER BY seq`
+// everything is behind all sequences.
+const everything int64 = math.MaxInt64
 
 // Events returns committed events after a sequence, of the key's scope and
 // below. Those of a task that is not visible yet are returned too: its sender
@@ -26,7 +27,7 @@ func (s *Store) Events(ctx context.Context, k a2a.Key, after int64, limit int) (
 	if err != nil {
 		return nil, err
 	}
-	upTo := int64(math.MaxInt64)
+	upTo := everything
 	if j := s.live(root); j != nil {
 		records, durable, ok := j.since(after, scope, limit)
 		if ok {
@@ -54,7 +55,7 @@ func (s *Store) shown(root string) int64 {
 		defer j.mu.Unlock()
 		return j.durable
 	}
-	return math.MaxInt64
+	return everything
 }
 
 // events reads from the database.
@@ -82,26 +83,34 @@ func scanEvent(r *sql.Rows, root string) (a2a.Record, error) {
 	return a2a.Record{Seq: seq, Event: ev}, err
 }
 
+// journalOf reads a root's events up to a sequence, and hands them on in order. It
+// may begin again: reset is called before.
+func (s *Store) journalOf(ctx context.Context, q querier, root string, upTo int64, reset func(), take func(a2a.Record)) error {
+	err := each(ctx, q, reset, func(r *sql.Rows) error {
+		rec, err := scanEvent(r, root)
+		if err == nil {
+			take(rec)
+		}
+		return err
+	}, `SELECT seq, scope, sum, body FROM event WHERE id = $1 AND seq <= $2 ORDER BY seq`, root, upTo)
+	return damaged(err)
+}
+
 // replay reads all that is on record: the fold of the root, and the events
 // without streamed text, which no replay needs.
 func (s *Store) replay(ctx context.Context, q querier, root string) (*a2a.Fold, []*teamv1.Event, error) {
 	var f *a2a.Fold
 	var events []*teamv1.Event
-	err := each(ctx, q, func() { f, events = a2a.NewFold(root, ""), nil }, func(r *sql.Rows) error {
-		rec, err := scanEvent(r, root)
-		if err != nil {
-			return err
-		}
+	err := s.journalOf(ctx, q, root, everything, func() { f, events = a2a.NewFold(root, ""), nil }, func(rec a2a.Record) {
 		f.Apply(rec.Event)
 		if rec.Event.GetDelta() == nil {
 			events = append(events, rec.Event)
 		}
-		return nil
-	}, allEvents, root, int64(math.MaxInt64))
+	})
 	if err == nil && len(events) == 0 {
 		err = fmt.Errorf("journal of %s: it is empty: %w", root, a2a.ErrDataLoss)
 	}
-	return f, events, damaged(err)
+	return f, events, err
 }
 
 // inbox reads the rows that wait.
@@ -192,16 +201,11 @@ func (s *Store) child(ctx context.Context, root, scope string) (*a2av1.Task, int
 func (s *Store) foldOf(ctx context.Context, root, scope string) (*a2a.Fold, int64, error) {
 	var f *a2a.Fold
 	var seq int64
-	err := each(ctx, s.db.reader(), func() { f = a2a.NewFold(root, scope) }, func(r *sql.Rows) error {
-		rec, err := scanEvent(r, root)
-		if err != nil {
-			return err
-		}
+	err := s.journalOf(ctx, s.db.reader(), root, s.shown(root), func() { f, seq = a2a.NewFold(root, scope), 0 }, func(rec a2a.Record) {
 		f.Apply(rec.Event)
 		seq = rec.Seq
-		return nil
-	}, allEvents, root, s.shown(root))
-	return f, seq, damaged(err)
+	})
+	return f, seq, err
 }
 
 // view is the task of an open run as it is on record, which is behind what was

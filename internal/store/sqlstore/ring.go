@@ -1,9 +1,8 @@
 package sqlstore
 
 import (
+	"slices"
 	"sort"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -18,34 +17,31 @@ const (
 // ring is the last committed events of a run that is driven here: its readers
 // need no database. Its journal's mu guards it.
 type ring struct {
-	records []a2a.Record
+	entries []entry
 	bytes   int
 }
 
 // add appends committed events and drops the oldest beyond what is kept.
-func (r *ring) add(s *Store, records []a2a.Record) {
-	if n := len(r.records); n > 0 && len(records) > 0 && records[0].Seq != r.records[n-1].Seq+1 {
-		r.drop(s)
+func (r *ring) add(s *Store, lists ...[]entry) {
+	before := r.bytes
+	for _, list := range lists {
+		for _, e := range list {
+			r.bytes += len(e.body)
+		}
+		r.entries = append(r.entries, list...)
 	}
-	for _, rec := range records {
-		n := proto.Size(rec.Event)
-		r.bytes += n
-		s.ringed.Add(int64(n))
-	}
-	r.records = append(r.records, records...)
 	limit := maxRing
 	if s.ringed.Load() > maxRings {
 		limit = maxRing / 16
 	}
 	drop := 0
-	for ; r.bytes > limit && drop < len(r.records); drop++ {
-		n := proto.Size(r.records[drop].Event)
-		r.bytes -= n
-		s.ringed.Add(-int64(n))
+	for ; r.bytes > limit && drop < len(r.entries); drop++ {
+		r.bytes -= len(r.entries[drop].body)
 	}
 	if drop > 0 {
-		r.records = append([]a2a.Record(nil), r.records[drop:]...)
+		r.entries = slices.Clone(r.entries[drop:])
 	}
+	s.ringed.Add(int64(r.bytes - before))
 }
 
 // drop empties the ring.
@@ -60,17 +56,17 @@ func (r *ring) since(after, durable int64, scope string, limit int) ([]a2a.Recor
 	if after >= durable {
 		return nil, true
 	}
-	if len(r.records) == 0 || r.records[0].Seq > after+1 {
+	if len(r.entries) == 0 || r.entries[0].ev.GetSeq() > after+1 {
 		return nil, false
 	}
-	from := sort.Search(len(r.records), func(i int) bool { return r.records[i].Seq > after })
-	out := make([]a2a.Record, 0, min(len(r.records)-from, limit))
-	for _, rec := range r.records[from:] {
+	from := sort.Search(len(r.entries), func(i int) bool { return r.entries[i].ev.GetSeq() > after })
+	out := make([]a2a.Record, 0, min(len(r.entries)-from, limit))
+	for _, e := range r.entries[from:] {
 		if len(out) >= limit {
 			break
 		}
-		if agent.Within(rec.Event.GetScope(), scope) {
-			out = append(out, rec)
+		if agent.Within(e.ev.GetScope(), scope) {
+			out = append(out, a2a.Record{Seq: e.ev.GetSeq(), Event: e.ev})
 		}
 	}
 	return out, true

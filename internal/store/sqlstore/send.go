@@ -177,7 +177,7 @@ func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 	}
 	if j := s.journal(root); j != nil { // also where it existed: of a try whose answer was lost nobody was told
 		j.arrived()
-		poke(j.wake)
+		store.Poke(j.wake)
 	}
 	s.db.tell(root)
 	return p.n, p.existed, nil

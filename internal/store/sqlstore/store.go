@@ -160,7 +160,7 @@ func (s *Store) Now() time.Time { return s.clock.now() }
 // now is the time as it is stored.
 func (s *Store) now() int64 { return s.clock.now().UnixMilli() }
 
-// Find the open claim of a root, or nil.
+// journal finds the open claim of a root, or nil.
 func (s *Store) journal(root string) *journal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
