@@ -33,8 +33,9 @@ type database interface {
 	// than once: after a failure, also one that came after its work was done. What f
 	// refuses must have written nothing.
 	do(ctx context.Context, f func(ctx context.Context, q querier) error) error
-	// add queues a change for the next group of changes that is written together.
-	add(s source)
+	// add queues a change for the next group of changes that is written together;
+	// errClosed.
+	add(s source) error
 	// now returns the database's time.
 	now(ctx context.Context) (time.Time, error)
 	// lock locks the rows of a SELECT; skip leaves out those that are locked.
@@ -97,7 +98,9 @@ func await(ctx context.Context, db database, o *op) error {
 		return err
 	}
 	s := once{op: o, begun: &atomic.Bool{}}
-	db.add(s)
+	if err := db.add(s); err != nil {
+		return err
+	}
 	select {
 	case err := <-result:
 		return err

@@ -63,7 +63,7 @@ func TestPostgres_A_16_AFailureInAGroupRepeatsNoPlan(t *testing.T) {
 		done:  func(_ context.Context, _ querier, err error) error { failed.Add(1); return err },
 	}
 	d.writer.commit([]*op{plan, bad})
-	d.writer.wait()
+	d.writer.work.Wait()
 	if plans.Load() != 1 || told.Load() != 1 || failed.Load() != 1 {
 		t.Errorf("the plan ran %d times and was told %d times, the other %d times; want once each", plans.Load(), told.Load(), failed.Load())
 	}
@@ -170,9 +170,13 @@ func TestA_10_AnInputThatIsBeingConsumedIsNotReturned(t *testing.T) {
 			done: func(_ context.Context, _ querier, err error) error { return err },
 		}
 	}
-	s.db.add(once{hold(first), &atomic.Bool{}})
+	if err := s.db.add(once{hold(first), &atomic.Bool{}}); err != nil {
+		t.Fatal(err)
+	}
 	<-begun
-	s.db.add(once{hold(second), &atomic.Bool{}})
+	if err := s.db.add(once{hold(second), &atomic.Bool{}}); err != nil {
+		t.Fatal(err)
+	}
 	ev := &teamv1.Event{Kind: &teamv1.Event_Received{Received: &teamv1.Received{Inbound: n}}}
 	if err := j.Append(t.Context(), ev); err != nil {
 		t.Fatal(err)
@@ -351,4 +355,24 @@ func beside(t *testing.T, file string) *sql.Conn {
 	}
 	t.Cleanup(func() { _, _ = c.Close(), db.Close() })
 	return c
+}
+
+// What nobody has committed when the store closes is refused afterwards.
+func TestA_16_AClosedStoreRefuses(t *testing.T) {
+	for name, url := range map[string]string{"sqlite": fileURL(t), "postgres": pgtest.URL(t)} {
+		t.Run(name, func(t *testing.T) {
+			s := opened(t, url, Config{})
+			created(t, s, "one")
+			j := claimedOne(t, s).Journal
+			if err := j.Append(t.Context(), &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{Text: "x"}}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := j.Commit(t.Context()); !errors.Is(err, a2a.ErrStorage) {
+				t.Errorf("Commit to a closed store: %v, want ErrStorage", err)
+			}
+		})
+	}
 }

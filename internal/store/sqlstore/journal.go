@@ -247,7 +247,9 @@ func (j *journal) Commit(ctx context.Context) error {
 		if j.commits >= want {
 			return nil
 		}
-		j.flush()
+		if j.flush(); j.broken != nil {
+			continue
+		}
 		if j.changed == nil {
 			j.changed = make(chan struct{})
 		}
@@ -271,8 +273,11 @@ func (j *journal) flush() {
 	if j.queued || j.flying || len(j.pending) == 0 && j.ending == nil {
 		return
 	}
+	if err := j.s.db.add(j); err != nil {
+		_ = j.fail(err) // whoever commits is told
+		return
+	}
 	j.queued = true
-	j.s.db.add(j)
 }
 
 // later flushes in a moment what nobody commits. The caller holds mu.

@@ -139,7 +139,7 @@ func (d *postgresDB) now(ctx context.Context) (time.Time, error) {
 
 // add queues a change. One that looks first has a transaction of its own: the
 // database groups those by itself.
-func (d *postgresDB) add(s source) { d.writer.add(s) }
+func (d *postgresDB) add(s source) error { return d.writer.add(s) }
 
 // do runs f in a transaction of its own.
 func (d *postgresDB) do(ctx context.Context, f func(ctx context.Context, q querier) error) error {
@@ -301,7 +301,7 @@ func passing(err error) bool {
 }
 
 func (d *postgresDB) close() error {
-	d.writer.wait()
+	d.writer.close()
 	d.stop()
 	d.bell.work.Wait()
 	err := d.db.Close()

@@ -155,13 +155,13 @@ func code(err error) int {
 	return 0
 }
 
-func (d *sqliteDB) single() bool    { return true }
-func (d *sqliteDB) reader() querier { return d.reads }
-func (d *sqliteDB) lock() string    { return "" }
-func (d *sqliteDB) skip() string    { return "" }
-func (d *sqliteDB) tell(string)     {}
-func (d *sqliteDB) state() *health  { return d.health }
-func (d *sqliteDB) add(s source)    { d.writer.add(s) }
+func (d *sqliteDB) single() bool       { return true }
+func (d *sqliteDB) reader() querier    { return d.reads }
+func (d *sqliteDB) lock() string       { return "" }
+func (d *sqliteDB) skip() string       { return "" }
+func (d *sqliteDB) tell(string)        {}
+func (d *sqliteDB) state() *health     { return d.health }
+func (d *sqliteDB) add(s source) error { return d.writer.add(s) }
 
 // now is the machine's time, without the monotonic part that would hide a jump.
 func (d *sqliteDB) now(context.Context) (time.Time, error) { return time.Now().Round(0), nil }
@@ -262,7 +262,7 @@ func (d *sqliteDB) failed(err error) error {
 }
 
 func (d *sqliteDB) close() error {
-	d.writer.wait()
+	d.writer.close()
 	d.stop()
 	return d.closeAll()
 }

@@ -2,9 +2,11 @@ package sqlstore
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/agentteams/team-server/internal/failpoint"
+	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // A group is at most this much.
@@ -22,21 +24,29 @@ type writer struct {
 	// were not written, for err; it calls done of all others.
 	write func(ctx context.Context, ops []*op) (left []*op, err error)
 
-	mu    sync.Mutex
-	queue []source // guarded by mu
-	busy  bool     // somebody writes; guarded by mu
-	work  sync.WaitGroup
+	mu     sync.Mutex
+	queue  []source // guarded by mu
+	busy   bool     // somebody writes; guarded by mu
+	closed bool     // nothing more is taken; guarded by mu
+	work   sync.WaitGroup
 }
 
-// add queues a change.
-func (w *writer) add(s source) {
+// errClosed refuses what comes after Close.
+var errClosed = fmt.Errorf("the store is closed: %w", a2a.ErrStorage)
+
+// add queues a change; errClosed.
+func (w *writer) add(s source) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.closed {
+		return errClosed
+	}
 	w.queue = append(w.queue, s)
 	if !w.busy {
 		w.busy = true
 		w.work.Go(w.drain)
 	}
+	return nil
 }
 
 // drain writes until nothing waits.
@@ -104,5 +114,10 @@ func (w *writer) commit(ops []*op) {
 	}
 }
 
-// wait returns when all that is queued has been written.
-func (w *writer) wait() { w.work.Wait() }
+// close takes nothing more and returns when all that is queued has been written.
+func (w *writer) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.work.Wait()
+}
