@@ -52,7 +52,7 @@ func TestS_49_EveryOperation(t *testing.T) {
 						synctest.Test(t, func(t *testing.T) { more = one(t, fault.plan(k), story) })
 					})
 				}
-				if k < 25 {
+				if k < 15 { // how many there are depends on how far the run is when it is canceled
 					t.Errorf("only %d operations met a fault", k-2)
 				}
 			})
