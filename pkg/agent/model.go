@@ -35,6 +35,8 @@ type ModelRequest struct {
 	Force string
 	// Key makes the call unique, for providers that know idempotency keys.
 	Key string
+	// MaxOutput is how many tokens the answer may have; 0 is the model's own limit.
+	MaxOutput int64
 }
 
 // ModelMessage is one entry of the conversation.
@@ -47,6 +49,10 @@ type ModelMessage struct {
 	ToolCalls []*teamv1.ToolCall
 	// CallID is the call that a tool's message answers.
 	CallID string
+	// Tool is the name of the tool that a tool's message is of.
+	Tool string
+	// State is what the provider gave with an assistant's turn; see Turn.state.
+	State []byte
 }
 
 // ModelRole is who speaks in a conversation with a model.
@@ -77,7 +83,23 @@ type ToolSpec struct {
 	Description string
 	// Parameters is a JSON Schema of type object.
 	Parameters json.RawMessage
+	// Effect says what a second call of it means.
+	Effect Effect
 }
+
+// Effect is what calling a tool twice means. It decides what becomes of a call
+// whose outcome is unknown after a crash.
+type Effect int
+
+// The effects.
+const (
+	// EffectKeyed: the tool knows a call by its key and has its effect once. It is called again.
+	EffectKeyed Effect = iota
+	// EffectSafe: it changes nothing. It is called again.
+	EffectSafe
+	// EffectUnsafe: people are asked what became of the call.
+	EffectUnsafe
+)
 
 // Tool is something a model can call. Safe for concurrent use.
 type Tool interface {

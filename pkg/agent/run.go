@@ -27,6 +27,8 @@ type Run struct {
 	Committer func(context.Context) error
 	// Clock tells the time; unset is time.Now.
 	Clock func() time.Time
+	// Memory is what the run reads of its conversation; unset is nothing.
+	Memory Memory
 
 	mu        sync.Mutex
 	listeners map[string]*Listener               // by scope; guarded by mu

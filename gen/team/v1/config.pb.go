@@ -29,6 +29,63 @@ const (
 )
 
 // Value is the word in the file.
+type ToolEffect_Value int32
+
+const (
+	// Not set: what the tool says of itself, else UNSAFE.
+	ToolEffect_DEFAULT_EFFECT ToolEffect_Value = 0
+	// It changes nothing: it is called again.
+	ToolEffect_SAFE ToolEffect_Value = 1
+	// It knows a call by its key: it is called again with the same one.
+	ToolEffect_KEYED ToolEffect_Value = 2
+	// People are asked what became of it.
+	ToolEffect_UNSAFE ToolEffect_Value = 3
+)
+
+// Enum value maps for ToolEffect_Value.
+var (
+	ToolEffect_Value_name = map[int32]string{
+		0: "DEFAULT_EFFECT",
+		1: "SAFE",
+		2: "KEYED",
+		3: "UNSAFE",
+	}
+	ToolEffect_Value_value = map[string]int32{
+		"DEFAULT_EFFECT": 0,
+		"SAFE":           1,
+		"KEYED":          2,
+		"UNSAFE":         3,
+	}
+)
+
+func (x ToolEffect_Value) Enum() *ToolEffect_Value {
+	p := new(ToolEffect_Value)
+	*p = x
+	return p
+}
+
+func (x ToolEffect_Value) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ToolEffect_Value) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_config_proto_enumTypes[0].Descriptor()
+}
+
+func (ToolEffect_Value) Type() protoreflect.EnumType {
+	return &file_team_v1_config_proto_enumTypes[0]
+}
+
+func (x ToolEffect_Value) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ToolEffect_Value.Descriptor instead.
+func (ToolEffect_Value) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{5, 0}
+}
+
+// Value is the word in the file.
 type Binding_Value int32
 
 const (
@@ -69,11 +126,11 @@ func (x Binding_Value) String() string {
 }
 
 func (Binding_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[0].Descriptor()
+	return file_team_v1_config_proto_enumTypes[1].Descriptor()
 }
 
 func (Binding_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[0]
+	return &file_team_v1_config_proto_enumTypes[1]
 }
 
 func (x Binding_Value) Number() protoreflect.EnumNumber {
@@ -82,7 +139,7 @@ func (x Binding_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Binding_Value.Descriptor instead.
 func (Binding_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{10, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{13, 0}
 }
 
 // Value is the word in the file.
@@ -130,11 +187,11 @@ func (x HistoryScope_Value) String() string {
 }
 
 func (HistoryScope_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[1].Descriptor()
+	return file_team_v1_config_proto_enumTypes[2].Descriptor()
 }
 
 func (HistoryScope_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[1]
+	return &file_team_v1_config_proto_enumTypes[2]
 }
 
 func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
@@ -143,7 +200,7 @@ func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryScope_Value.Descriptor instead.
 func (HistoryScope_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{15, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{18, 0}
 }
 
 // Value is the word in the file.
@@ -187,11 +244,11 @@ func (x OnMemberError_Value) String() string {
 }
 
 func (OnMemberError_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[2].Descriptor()
+	return file_team_v1_config_proto_enumTypes[3].Descriptor()
 }
 
 func (OnMemberError_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[2]
+	return &file_team_v1_config_proto_enumTypes[3]
 }
 
 func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
@@ -200,7 +257,7 @@ func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnMemberError_Value.Descriptor instead.
 func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{20, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{23, 0}
 }
 
 // Value is the word in the file.
@@ -244,11 +301,11 @@ func (x Join_Value) String() string {
 }
 
 func (Join_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[3].Descriptor()
+	return file_team_v1_config_proto_enumTypes[4].Descriptor()
 }
 
 func (Join_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[3]
+	return &file_team_v1_config_proto_enumTypes[4]
 }
 
 func (x Join_Value) Number() protoreflect.EnumNumber {
@@ -257,7 +314,117 @@ func (x Join_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Join_Value.Descriptor instead.
 func (Join_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{22, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25, 0}
+}
+
+// Value is the word in the file.
+type OpenDelegations_Value int32
+
+const (
+	// Not set: WAIT.
+	OpenDelegations_DEFAULT_OPEN OpenDelegations_Value = 0
+	// It is waited for, and the leader answers once more.
+	OpenDelegations_WAIT OpenDelegations_Value = 1
+	// It is canceled.
+	OpenDelegations_CANCEL OpenDelegations_Value = 2
+	// It goes on as a task of its own.
+	OpenDelegations_DETACH OpenDelegations_Value = 3
+)
+
+// Enum value maps for OpenDelegations_Value.
+var (
+	OpenDelegations_Value_name = map[int32]string{
+		0: "DEFAULT_OPEN",
+		1: "WAIT",
+		2: "CANCEL",
+		3: "DETACH",
+	}
+	OpenDelegations_Value_value = map[string]int32{
+		"DEFAULT_OPEN": 0,
+		"WAIT":         1,
+		"CANCEL":       2,
+		"DETACH":       3,
+	}
+)
+
+func (x OpenDelegations_Value) Enum() *OpenDelegations_Value {
+	p := new(OpenDelegations_Value)
+	*p = x
+	return p
+}
+
+func (x OpenDelegations_Value) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OpenDelegations_Value) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_config_proto_enumTypes[5].Descriptor()
+}
+
+func (OpenDelegations_Value) Type() protoreflect.EnumType {
+	return &file_team_v1_config_proto_enumTypes[5]
+}
+
+func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OpenDelegations_Value.Descriptor instead.
+func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30, 0}
+}
+
+// Value is the word in the file.
+type OnLimit_Value int32
+
+const (
+	// Not set: the run fails.
+	OnLimit_DEFAULT_ON_LIMIT OnLimit_Value = 0
+	// The run fails.
+	OnLimit_FAIL OnLimit_Value = 1
+	// The leader answers with what there is, in one turn without tools.
+	OnLimit_FINALIZE OnLimit_Value = 2
+)
+
+// Enum value maps for OnLimit_Value.
+var (
+	OnLimit_Value_name = map[int32]string{
+		0: "DEFAULT_ON_LIMIT",
+		1: "FAIL",
+		2: "FINALIZE",
+	}
+	OnLimit_Value_value = map[string]int32{
+		"DEFAULT_ON_LIMIT": 0,
+		"FAIL":             1,
+		"FINALIZE":         2,
+	}
+)
+
+func (x OnLimit_Value) Enum() *OnLimit_Value {
+	p := new(OnLimit_Value)
+	*p = x
+	return p
+}
+
+func (x OnLimit_Value) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnLimit_Value) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_config_proto_enumTypes[6].Descriptor()
+}
+
+func (OnLimit_Value) Type() protoreflect.EnumType {
+	return &file_team_v1_config_proto_enumTypes[6]
+}
+
+func (x OnLimit_Value) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnLimit_Value.Descriptor instead.
+func (OnLimit_Value) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31, 0}
 }
 
 // Value is the word in the file.
@@ -297,11 +464,11 @@ func (x ToolStyle_Value) String() string {
 }
 
 func (ToolStyle_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[4].Descriptor()
+	return file_team_v1_config_proto_enumTypes[7].Descriptor()
 }
 
 func (ToolStyle_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[4]
+	return &file_team_v1_config_proto_enumTypes[7]
 }
 
 func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
@@ -310,7 +477,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{26, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one id space.
@@ -419,9 +586,14 @@ type ModelConfig struct {
 	// What it costs.
 	Price *Price `protobuf:"bytes,5,opt,name=price,proto3" json:"price,omitempty"`
 	// Script of a scripted model; relative to this file.
-	File          string `protobuf:"bytes,6,opt,name=file,proto3" json:"file,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	File string `protobuf:"bytes,6,opt,name=file,proto3" json:"file,omitempty"`
+	// Models, by name, that are asked in this order when this one cannot answer.
+	Fallback []string `protobuf:"bytes,7,rep,name=fallback,proto3" json:"fallback,omitempty"`
+	// Tokens that one answer may have; unset is 4096 where a budget has to be
+	// reserved, else the provider's own limit.
+	MaxOutputTokens int32 `protobuf:"varint,8,opt,name=max_output_tokens,json=maxOutputTokens,proto3" json:"max_output_tokens,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ModelConfig) Reset() {
@@ -494,6 +666,20 @@ func (x *ModelConfig) GetFile() string {
 		return x.File
 	}
 	return ""
+}
+
+func (x *ModelConfig) GetFallback() []string {
+	if x != nil {
+		return x.Fallback
+	}
+	return nil
+}
+
+func (x *ModelConfig) GetMaxOutputTokens() int32 {
+	if x != nil {
+		return x.MaxOutputTokens
+	}
+	return 0
 }
 
 // Price is what a model costs, in USD for a million tokens.
@@ -603,7 +789,15 @@ type McpTool struct {
 	// Program to start, and its arguments.
 	Command []string `protobuf:"bytes,1,rep,name=command,proto3" json:"command,omitempty"`
 	// Or: where it is reached.
-	Url           string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	// Environment of the program, besides PATH and HOME.
+	Env map[string]string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Header Authorization: Bearer of an address.
+	Bearer string `protobuf:"bytes,4,opt,name=bearer,proto3" json:"bearer,omitempty"`
+	// Tools that are offered; unset is all.
+	Allow []string `protobuf:"bytes,5,rep,name=allow,proto3" json:"allow,omitempty"`
+	// What a call whose outcome is unknown after a crash means, by tool; "*" is all others.
+	Effects       map[string]ToolEffect_Value `protobuf:"bytes,6,rep,name=effects,proto3" json:"effects,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value,enum=team.v1.ToolEffect_Value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -652,6 +846,71 @@ func (x *McpTool) GetUrl() string {
 	return ""
 }
 
+func (x *McpTool) GetEnv() map[string]string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *McpTool) GetBearer() string {
+	if x != nil {
+		return x.Bearer
+	}
+	return ""
+}
+
+func (x *McpTool) GetAllow() []string {
+	if x != nil {
+		return x.Allow
+	}
+	return nil
+}
+
+func (x *McpTool) GetEffects() map[string]ToolEffect_Value {
+	if x != nil {
+		return x.Effects
+	}
+	return nil
+}
+
+// ToolEffect is what calling a tool twice means.
+type ToolEffect struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolEffect) Reset() {
+	*x = ToolEffect{}
+	mi := &file_team_v1_config_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolEffect) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolEffect) ProtoMessage() {}
+
+func (x *ToolEffect) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolEffect.ProtoReflect.Descriptor instead.
+func (*ToolEffect) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{5}
+}
+
 // AgentConfig is an agent: a model with instructions, a script of steps, or an
 // agent on another server.
 type AgentConfig struct {
@@ -677,14 +936,18 @@ type AgentConfig struct {
 	// An agent that implements team.v1.AgentService.
 	Grpc *GrpcAgent `protobuf:"bytes,10,opt,name=grpc,proto3" json:"grpc,omitempty"`
 	// An A2A agent.
-	A2A           *A2AAgent `protobuf:"bytes,11,opt,name=a2a,proto3" json:"a2a,omitempty"`
+	A2A *A2AAgent `protobuf:"bytes,11,opt,name=a2a,proto3" json:"a2a,omitempty"`
+	// What its input and its replies have to pass.
+	Guardrails *Guardrails `protobuf:"bytes,12,opt,name=guardrails,proto3" json:"guardrails,omitempty"`
+	// It remembers the conversation that a context id names; true.
+	Memory        *bool `protobuf:"varint,13,opt,name=memory,proto3,oneof" json:"memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AgentConfig) Reset() {
 	*x = AgentConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[5]
+	mi := &file_team_v1_config_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +959,7 @@ func (x *AgentConfig) String() string {
 func (*AgentConfig) ProtoMessage() {}
 
 func (x *AgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[5]
+	mi := &file_team_v1_config_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +972,7 @@ func (x *AgentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentConfig.ProtoReflect.Descriptor instead.
 func (*AgentConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{5}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AgentConfig) GetName() string {
@@ -789,6 +1052,175 @@ func (x *AgentConfig) GetA2A() *A2AAgent {
 	return nil
 }
 
+func (x *AgentConfig) GetGuardrails() *Guardrails {
+	if x != nil {
+		return x.Guardrails
+	}
+	return nil
+}
+
+func (x *AgentConfig) GetMemory() bool {
+	if x != nil && x.Memory != nil {
+		return *x.Memory
+	}
+	return false
+}
+
+// Guardrails are what messages have to pass.
+type Guardrails struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is looked at before the agent or team begins.
+	Input []*Guardrail `protobuf:"bytes,1,rep,name=input,proto3" json:"input,omitempty"`
+	// What is looked at before it answers.
+	Output []*Guardrail `protobuf:"bytes,2,rep,name=output,proto3" json:"output,omitempty"`
+	// What is looked at before a member of the team begins.
+	Delegation    []*Guardrail `protobuf:"bytes,3,rep,name=delegation,proto3" json:"delegation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Guardrails) Reset() {
+	*x = Guardrails{}
+	mi := &file_team_v1_config_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Guardrails) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Guardrails) ProtoMessage() {}
+
+func (x *Guardrails) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Guardrails.ProtoReflect.Descriptor instead.
+func (*Guardrails) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Guardrails) GetInput() []*Guardrail {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
+func (x *Guardrails) GetOutput() []*Guardrail {
+	if x != nil {
+		return x.Output
+	}
+	return nil
+}
+
+func (x *Guardrails) GetDelegation() []*Guardrail {
+	if x != nil {
+		return x.Delegation
+	}
+	return nil
+}
+
+// Guardrail is one thing that a message has to pass: exactly one of its kinds.
+type Guardrail struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name, shown when it blocks; unset is its kind.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Characters that the text may have at most.
+	MaxLength int32 `protobuf:"varint,2,opt,name=max_length,json=maxLength,proto3" json:"max_length,omitempty"`
+	// Regular expression (RE2) that must not be found in the text.
+	Deny string `protobuf:"bytes,3,opt,name=deny,proto3" json:"deny,omitempty"`
+	// Regular expression (RE2) that must be found in the text.
+	Require string `protobuf:"bytes,4,opt,name=require,proto3" json:"require,omitempty"`
+	// JSON Schema file that the message's data must fit; relative to this file.
+	Schema string `protobuf:"bytes,5,opt,name=schema,proto3" json:"schema,omitempty"`
+	// What people and models are told when it blocks; unset names the guardrail.
+	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Guardrail) Reset() {
+	*x = Guardrail{}
+	mi := &file_team_v1_config_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Guardrail) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Guardrail) ProtoMessage() {}
+
+func (x *Guardrail) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Guardrail.ProtoReflect.Descriptor instead.
+func (*Guardrail) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Guardrail) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Guardrail) GetMaxLength() int32 {
+	if x != nil {
+		return x.MaxLength
+	}
+	return 0
+}
+
+func (x *Guardrail) GetDeny() string {
+	if x != nil {
+		return x.Deny
+	}
+	return ""
+}
+
+func (x *Guardrail) GetRequire() string {
+	if x != nil {
+		return x.Require
+	}
+	return ""
+}
+
+func (x *Guardrail) GetSchema() string {
+	if x != nil {
+		return x.Schema
+	}
+	return ""
+}
+
+func (x *Guardrail) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // ScriptedAgent does its steps in order, each time it is called.
 type ScriptedAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -801,7 +1233,7 @@ type ScriptedAgent struct {
 
 func (x *ScriptedAgent) Reset() {
 	*x = ScriptedAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[6]
+	mi := &file_team_v1_config_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -813,7 +1245,7 @@ func (x *ScriptedAgent) String() string {
 func (*ScriptedAgent) ProtoMessage() {}
 
 func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[6]
+	mi := &file_team_v1_config_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -826,7 +1258,7 @@ func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedAgent.ProtoReflect.Descriptor instead.
 func (*ScriptedAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{6}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ScriptedAgent) GetSteps() []*ScriptedStep {
@@ -858,7 +1290,7 @@ type ScriptedStep struct {
 
 func (x *ScriptedStep) Reset() {
 	*x = ScriptedStep{}
-	mi := &file_team_v1_config_proto_msgTypes[7]
+	mi := &file_team_v1_config_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1302,7 @@ func (x *ScriptedStep) String() string {
 func (*ScriptedStep) ProtoMessage() {}
 
 func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[7]
+	mi := &file_team_v1_config_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +1315,7 @@ func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedStep.ProtoReflect.Descriptor instead.
 func (*ScriptedStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{7}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ScriptedStep) GetDo() isScriptedStep_Do {
@@ -1042,7 +1474,7 @@ type GrpcAgent struct {
 
 func (x *GrpcAgent) Reset() {
 	*x = GrpcAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[8]
+	mi := &file_team_v1_config_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1486,7 @@ func (x *GrpcAgent) String() string {
 func (*GrpcAgent) ProtoMessage() {}
 
 func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[8]
+	mi := &file_team_v1_config_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1499,7 @@ func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrpcAgent.ProtoReflect.Descriptor instead.
 func (*GrpcAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{8}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GrpcAgent) GetAddress() string {
@@ -1115,7 +1547,7 @@ type A2AAgent struct {
 
 func (x *A2AAgent) Reset() {
 	*x = A2AAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[9]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +1559,7 @@ func (x *A2AAgent) String() string {
 func (*A2AAgent) ProtoMessage() {}
 
 func (x *A2AAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[9]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +1572,7 @@ func (x *A2AAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use A2AAgent.ProtoReflect.Descriptor instead.
 func (*A2AAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *A2AAgent) GetCard() string {
@@ -1180,7 +1612,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1624,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1637,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
 }
 
 // TlsConfig is how a connection is secured.
@@ -1225,7 +1657,7 @@ type TlsConfig struct {
 
 func (x *TlsConfig) Reset() {
 	*x = TlsConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1669,7 @@ func (x *TlsConfig) String() string {
 func (*TlsConfig) ProtoMessage() {}
 
 func (x *TlsConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1682,7 @@ func (x *TlsConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TlsConfig.ProtoReflect.Descriptor instead.
 func (*TlsConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TlsConfig) GetCa() string {
@@ -1292,7 +1724,7 @@ type AgentAuth struct {
 
 func (x *AgentAuth) Reset() {
 	*x = AgentAuth{}
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1736,7 @@ func (x *AgentAuth) String() string {
 func (*AgentAuth) ProtoMessage() {}
 
 func (x *AgentAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1749,7 @@ func (x *AgentAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentAuth.ProtoReflect.Descriptor instead.
 func (*AgentAuth) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AgentAuth) GetBearer() string {
@@ -1344,6 +1776,16 @@ type TeamConfig struct {
 	Coordinator *CoordinatorConfig `protobuf:"bytes,6,opt,name=coordinator,proto3" json:"coordinator,omitempty"`
 	// Members hand over to each other.
 	Swarm *SwarmConfig `protobuf:"bytes,7,opt,name=swarm,proto3" json:"swarm,omitempty"`
+	// A model chooses one member, whose reply is the team's: short for a
+	// coordinator with skip_summarization and max_delegations 1.
+	Route *RouteConfig `protobuf:"bytes,9,opt,name=route,proto3" json:"route,omitempty"`
+	// All members get the message at the same time: short for a workflow with one
+	// wave, and a model that writes the answer from their results.
+	Broadcast *BroadcastConfig `protobuf:"bytes,10,opt,name=broadcast,proto3" json:"broadcast,omitempty"`
+	// What the team's input, its reply and what its members are given have to pass.
+	Guardrails *Guardrails `protobuf:"bytes,11,opt,name=guardrails,proto3" json:"guardrails,omitempty"`
+	// It remembers the conversation that a context id names; true. Coordinator and swarm.
+	Memory *bool `protobuf:"varint,12,opt,name=memory,proto3,oneof" json:"memory,omitempty"`
 	// Limits of one run: max_steps, max_parallel, max_depth, timeout, member_timeout, retry.
 	Limits        *Limits `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1352,7 +1794,7 @@ type TeamConfig struct {
 
 func (x *TeamConfig) Reset() {
 	*x = TeamConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1806,7 @@ func (x *TeamConfig) String() string {
 func (*TeamConfig) ProtoMessage() {}
 
 func (x *TeamConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1819,7 @@ func (x *TeamConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamConfig.ProtoReflect.Descriptor instead.
 func (*TeamConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TeamConfig) GetName() string {
@@ -1429,6 +1871,34 @@ func (x *TeamConfig) GetSwarm() *SwarmConfig {
 	return nil
 }
 
+func (x *TeamConfig) GetRoute() *RouteConfig {
+	if x != nil {
+		return x.Route
+	}
+	return nil
+}
+
+func (x *TeamConfig) GetBroadcast() *BroadcastConfig {
+	if x != nil {
+		return x.Broadcast
+	}
+	return nil
+}
+
+func (x *TeamConfig) GetGuardrails() *Guardrails {
+	if x != nil {
+		return x.Guardrails
+	}
+	return nil
+}
+
+func (x *TeamConfig) GetMemory() bool {
+	if x != nil && x.Memory != nil {
+		return *x.Memory
+	}
+	return false
+}
+
 func (x *TeamConfig) GetLimits() *Limits {
 	if x != nil {
 		return x.Limits
@@ -1466,14 +1936,16 @@ type MemberConfig struct {
 	// Members that it may hand over to.
 	Handoff []string `protobuf:"bytes,13,rep,name=handoff,proto3" json:"handoff,omitempty"`
 	// Member that takes over after its reply.
-	HandoffAfter  string `protobuf:"bytes,14,opt,name=handoff_after,json=handoffAfter,proto3" json:"handoff_after,omitempty"`
+	HandoffAfter string `protobuf:"bytes,14,opt,name=handoff_after,json=handoffAfter,proto3" json:"handoff_after,omitempty"`
+	// The leader goes on while it works, and looks later; unset is the coordinator's.
+	Async         *bool `protobuf:"varint,15,opt,name=async,proto3,oneof" json:"async,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MemberConfig) Reset() {
 	*x = MemberConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1957,7 @@ func (x *MemberConfig) String() string {
 func (*MemberConfig) ProtoMessage() {}
 
 func (x *MemberConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1970,7 @@ func (x *MemberConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberConfig.ProtoReflect.Descriptor instead.
 func (*MemberConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *MemberConfig) GetAgent() string {
@@ -1599,6 +2071,13 @@ func (x *MemberConfig) GetHandoffAfter() string {
 	return ""
 }
 
+func (x *MemberConfig) GetAsync() bool {
+	if x != nil && x.Async != nil {
+		return *x.Async
+	}
+	return false
+}
+
 // HistoryScope is what a member sees of what was said before.
 type HistoryScope struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1608,7 +2087,7 @@ type HistoryScope struct {
 
 func (x *HistoryScope) Reset() {
 	*x = HistoryScope{}
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +2099,7 @@ func (x *HistoryScope) String() string {
 func (*HistoryScope) ProtoMessage() {}
 
 func (x *HistoryScope) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +2112,7 @@ func (x *HistoryScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryScope.ProtoReflect.Descriptor instead.
 func (*HistoryScope) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
 }
 
 // SupervisorConfig chooses who works next: the first rule that is true, else the router.
@@ -1649,7 +2128,7 @@ type SupervisorConfig struct {
 
 func (x *SupervisorConfig) Reset() {
 	*x = SupervisorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1661,7 +2140,7 @@ func (x *SupervisorConfig) String() string {
 func (*SupervisorConfig) ProtoMessage() {}
 
 func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +2153,7 @@ func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorConfig.ProtoReflect.Descriptor instead.
 func (*SupervisorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SupervisorConfig) GetRules() []*RuleConfig {
@@ -1710,7 +2189,7 @@ type RuleConfig struct {
 
 func (x *RuleConfig) Reset() {
 	*x = RuleConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1722,7 +2201,7 @@ func (x *RuleConfig) String() string {
 func (*RuleConfig) ProtoMessage() {}
 
 func (x *RuleConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1735,7 +2214,7 @@ func (x *RuleConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleConfig.ProtoReflect.Descriptor instead.
 func (*RuleConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RuleConfig) GetId() string {
@@ -1786,7 +2265,7 @@ type RouterConfig struct {
 
 func (x *RouterConfig) Reset() {
 	*x = RouterConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +2277,7 @@ func (x *RouterConfig) String() string {
 func (*RouterConfig) ProtoMessage() {}
 
 func (x *RouterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +2290,7 @@ func (x *RouterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterConfig.ProtoReflect.Descriptor instead.
 func (*RouterConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RouterConfig) GetModel() string {
@@ -1841,7 +2320,7 @@ type WorkflowConfig struct {
 
 func (x *WorkflowConfig) Reset() {
 	*x = WorkflowConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +2332,7 @@ func (x *WorkflowConfig) String() string {
 func (*WorkflowConfig) ProtoMessage() {}
 
 func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +2345,7 @@ func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowConfig.ProtoReflect.Descriptor instead.
 func (*WorkflowConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WorkflowConfig) GetSteps() []*WorkflowStep {
@@ -1892,7 +2371,7 @@ type OnMemberError struct {
 
 func (x *OnMemberError) Reset() {
 	*x = OnMemberError{}
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +2383,7 @@ func (x *OnMemberError) String() string {
 func (*OnMemberError) ProtoMessage() {}
 
 func (x *OnMemberError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +2396,7 @@ func (x *OnMemberError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnMemberError.ProtoReflect.Descriptor instead.
 func (*OnMemberError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
 }
 
 // WorkflowStep is work of an agent, a question to people, or steps side by side.
@@ -1954,7 +2433,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2445,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2458,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WorkflowStep) GetId() string {
@@ -2075,7 +2554,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2566,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2579,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
 }
 
 // RepeatConfig runs a step again until a condition holds.
@@ -2116,7 +2595,7 @@ type RepeatConfig struct {
 
 func (x *RepeatConfig) Reset() {
 	*x = RepeatConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2607,7 @@ func (x *RepeatConfig) String() string {
 func (*RepeatConfig) ProtoMessage() {}
 
 func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2620,7 @@ func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatConfig.ProtoReflect.Descriptor instead.
 func (*RepeatConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RepeatConfig) GetUntil() string {
@@ -2173,7 +2652,7 @@ type HumanConfig struct {
 
 func (x *HumanConfig) Reset() {
 	*x = HumanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2664,7 @@ func (x *HumanConfig) String() string {
 func (*HumanConfig) ProtoMessage() {}
 
 func (x *HumanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2677,7 @@ func (x *HumanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanConfig.ProtoReflect.Descriptor instead.
 func (*HumanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HumanConfig) GetQuestion() string {
@@ -2225,19 +2704,32 @@ func (x *HumanConfig) GetRoles() []string {
 // CoordinatorConfig is a leader that calls the members as tools.
 type CoordinatorConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The leader.
-	Leader *AgentConfig `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
-	// Several calls at the same time.
+	// The leader. Required.
+	Leader *LeaderConfig `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
+	// Several calls of one answer of the leader run at the same time; false.
 	AllowParallel *bool `protobuf:"varint,2,opt,name=allow_parallel,json=allowParallel,proto3,oneof" json:"allow_parallel,omitempty"`
 	// How members look to the leader.
-	ToolStyle     ToolStyle_Value `protobuf:"varint,3,opt,name=tool_style,json=toolStyle,proto3,enum=team.v1.ToolStyle_Value" json:"tool_style,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ToolStyle ToolStyle_Value `protobuf:"varint,3,opt,name=tool_style,json=toolStyle,proto3,enum=team.v1.ToolStyle_Value" json:"tool_style,omitempty"`
+	// The leader goes on while members work, and looks later; false.
+	Async *bool `protobuf:"varint,4,opt,name=async,proto3,oneof" json:"async,omitempty"`
+	// What becomes of work that is open when the leader answers.
+	OnOpenDelegations OpenDelegations_Value `protobuf:"varint,5,opt,name=on_open_delegations,json=onOpenDelegations,proto3,enum=team.v1.OpenDelegations_Value" json:"on_open_delegations,omitempty"`
+	// A second call of a member with the same words fails the run; false: the
+	// leader is told, and the third one does.
+	StrictCycles *bool `protobuf:"varint,6,opt,name=strict_cycles,json=strictCycles,proto3,oneof" json:"strict_cycles,omitempty"`
+	// What happens at the limit of delegations, turns or of the budget.
+	OnLimit OnLimit_Value `protobuf:"varint,7,opt,name=on_limit,json=onLimit,proto3,enum=team.v1.OnLimit_Value" json:"on_limit,omitempty"`
+	// What a failed member means; REPORT_TO_LEADER.
+	OnMemberError OnMemberError_Value `protobuf:"varint,8,opt,name=on_member_error,json=onMemberError,proto3,enum=team.v1.OnMemberError_Value" json:"on_member_error,omitempty"`
+	// A detached delegation that ends begins a turn of the leader in the same conversation; false.
+	WakeOnCompletion *bool `protobuf:"varint,9,opt,name=wake_on_completion,json=wakeOnCompletion,proto3,oneof" json:"wake_on_completion,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *CoordinatorConfig) Reset() {
 	*x = CoordinatorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2249,7 +2741,7 @@ func (x *CoordinatorConfig) String() string {
 func (*CoordinatorConfig) ProtoMessage() {}
 
 func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2262,10 +2754,10 @@ func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorConfig.ProtoReflect.Descriptor instead.
 func (*CoordinatorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
 }
 
-func (x *CoordinatorConfig) GetLeader() *AgentConfig {
+func (x *CoordinatorConfig) GetLeader() *LeaderConfig {
 	if x != nil {
 		return x.Leader
 	}
@@ -2286,6 +2778,305 @@ func (x *CoordinatorConfig) GetToolStyle() ToolStyle_Value {
 	return ToolStyle_DEFAULT_STYLE
 }
 
+func (x *CoordinatorConfig) GetAsync() bool {
+	if x != nil && x.Async != nil {
+		return *x.Async
+	}
+	return false
+}
+
+func (x *CoordinatorConfig) GetOnOpenDelegations() OpenDelegations_Value {
+	if x != nil {
+		return x.OnOpenDelegations
+	}
+	return OpenDelegations_DEFAULT_OPEN
+}
+
+func (x *CoordinatorConfig) GetStrictCycles() bool {
+	if x != nil && x.StrictCycles != nil {
+		return *x.StrictCycles
+	}
+	return false
+}
+
+func (x *CoordinatorConfig) GetOnLimit() OnLimit_Value {
+	if x != nil {
+		return x.OnLimit
+	}
+	return OnLimit_DEFAULT_ON_LIMIT
+}
+
+func (x *CoordinatorConfig) GetOnMemberError() OnMemberError_Value {
+	if x != nil {
+		return x.OnMemberError
+	}
+	return OnMemberError_DEFAULT_REACTION
+}
+
+func (x *CoordinatorConfig) GetWakeOnCompletion() bool {
+	if x != nil && x.WakeOnCompletion != nil {
+		return *x.WakeOnCompletion
+	}
+	return false
+}
+
+// LeaderConfig is the model that leads a team.
+type LeaderConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The model. Required.
+	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	// System text, in addition to the members and how to delegate.
+	Instructions string `protobuf:"bytes,2,opt,name=instructions,proto3" json:"instructions,omitempty"`
+	// Tools of its own.
+	Tools []string `protobuf:"bytes,3,rep,name=tools,proto3" json:"tools,omitempty"`
+	// What it can do besides its members.
+	Skills        []*Skill `protobuf:"bytes,4,rep,name=skills,proto3" json:"skills,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaderConfig) Reset() {
+	*x = LeaderConfig{}
+	mi := &file_team_v1_config_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaderConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaderConfig) ProtoMessage() {}
+
+func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaderConfig.ProtoReflect.Descriptor instead.
+func (*LeaderConfig) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *LeaderConfig) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *LeaderConfig) GetInstructions() string {
+	if x != nil {
+		return x.Instructions
+	}
+	return ""
+}
+
+func (x *LeaderConfig) GetTools() []string {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *LeaderConfig) GetSkills() []*Skill {
+	if x != nil {
+		return x.Skills
+	}
+	return nil
+}
+
+// OpenDelegations is what becomes of work that is open when a leader answers.
+type OpenDelegations struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenDelegations) Reset() {
+	*x = OpenDelegations{}
+	mi := &file_team_v1_config_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenDelegations) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenDelegations) ProtoMessage() {}
+
+func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenDelegations.ProtoReflect.Descriptor instead.
+func (*OpenDelegations) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+}
+
+// OnLimit is what happens when a run has reached a limit.
+type OnLimit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OnLimit) Reset() {
+	*x = OnLimit{}
+	mi := &file_team_v1_config_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OnLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OnLimit) ProtoMessage() {}
+
+func (x *OnLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OnLimit.ProtoReflect.Descriptor instead.
+func (*OnLimit) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+}
+
+// RouteConfig is a model that chooses one member.
+type RouteConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The model. Required.
+	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	// System text, in addition to the members.
+	Instructions  string `protobuf:"bytes,2,opt,name=instructions,proto3" json:"instructions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RouteConfig) Reset() {
+	*x = RouteConfig{}
+	mi := &file_team_v1_config_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RouteConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RouteConfig) ProtoMessage() {}
+
+func (x *RouteConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
+func (*RouteConfig) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *RouteConfig) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *RouteConfig) GetInstructions() string {
+	if x != nil {
+		return x.Instructions
+	}
+	return ""
+}
+
+// BroadcastConfig asks all members and has a model write the answer.
+type BroadcastConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The model that writes the answer. Required.
+	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	// System text of that model.
+	Instructions  string `protobuf:"bytes,2,opt,name=instructions,proto3" json:"instructions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BroadcastConfig) Reset() {
+	*x = BroadcastConfig{}
+	mi := &file_team_v1_config_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BroadcastConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BroadcastConfig) ProtoMessage() {}
+
+func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
+func (*BroadcastConfig) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *BroadcastConfig) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *BroadcastConfig) GetInstructions() string {
+	if x != nil {
+		return x.Instructions
+	}
+	return ""
+}
+
 // ToolStyle is how members look to a leader.
 type ToolStyle struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2295,7 +3086,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +3098,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,23 +3111,25 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 // SwarmConfig is members that hand over to each other.
 type SwarmConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who begins.
+	// Who begins. Required.
 	EntryMember string `protobuf:"bytes,1,opt,name=entry_member,json=entryMember,proto3" json:"entry_member,omitempty"`
-	// The conversation stays with the last owner.
+	// The next message of a conversation goes to the member that answered last; false.
 	CrossRequestTransfer *bool `protobuf:"varint,2,opt,name=cross_request_transfer,json=crossRequestTransfer,proto3,oneof" json:"cross_request_transfer,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// Teams cannot be members; false.
+	StrictMembers *bool `protobuf:"varint,3,opt,name=strict_members,json=strictMembers,proto3,oneof" json:"strict_members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2348,7 +3141,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2361,7 +3154,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -2374,6 +3167,13 @@ func (x *SwarmConfig) GetEntryMember() string {
 func (x *SwarmConfig) GetCrossRequestTransfer() bool {
 	if x != nil && x.CrossRequestTransfer != nil {
 		return *x.CrossRequestTransfer
+	}
+	return false
+}
+
+func (x *SwarmConfig) GetStrictMembers() bool {
+	if x != nil && x.StrictMembers != nil {
+		return *x.StrictMembers
 	}
 	return false
 }
@@ -2406,7 +3206,7 @@ type ServerSettings struct {
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +3218,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2431,7 +3231,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -2515,7 +3315,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2527,7 +3327,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2540,7 +3340,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Definition) GetId() string {
@@ -2577,7 +3377,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2589,7 +3389,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2602,7 +3402,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -2634,7 +3434,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2646,7 +3446,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2659,7 +3459,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ApiKey) GetName() string {
@@ -2696,7 +3496,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2708,7 +3508,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2721,7 +3521,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -2769,8 +3569,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"TeamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
 	"\x05value\x18\x02 \x01(\v2\x13.team.v1.TeamConfigR\x05value:\x028\x01:y\xbaHv\x1at\n" +
-	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\xb0\n" +
-	"\n" +
+	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\xab\f\n" +
 	"\vModelConfig\x12\x90\x03\n" +
 	"\bprovider\x18\x01 \x01(\tB\xf3\x02\xbaH\xef\x02\xba\x01\xeb\x02\n" +
 	"\x0emodel.provider\x1a\xd8\x02this in ['scripted', 'openai'] ? '' : this in ['anthropic', 'gemini'] ? 'provider \"' + this + '\" is not supported yet; use openai (any compatible endpoint) or scripted' : this == '' ? 'provider is missing; use openai (any compatible endpoint) or scripted' : 'provider \"' + this + '\" is unknown; use openai (any compatible endpoint) or scripted'R\bprovider\x12\x12\n" +
@@ -2779,7 +3578,11 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bbase_url\x18\x04 \x01(\tB\xab\x01\xbaH\xa7\x01\xba\x01\xa3\x01\n" +
 	"\x0emodel.base_url\x12Pbase_url must be an http or https address; for example http://127.0.0.1:11434/v1\x1a?this == '' || (this.matches('^https?://[^/]+') && this.isUri())R\abaseUrl\x12$\n" +
 	"\x05price\x18\x05 \x01(\v2\x0e.team.v1.PriceR\x05price\x12\x12\n" +
-	"\x04file\x18\x06 \x01(\tR\x04file:\xdc\x04\xbaH\xd8\x04\x1a|\n" +
+	"\x04file\x18\x06 \x01(\tR\x04file\x12m\n" +
+	"\bfallback\x18\a \x03(\tBQ\xbaHN\xba\x01K\n" +
+	"\x0emodel.fallback\x12(fallback is not supported yet; remove it\x1a\x0fsize(this) == 0R\bfallback\x12\x89\x01\n" +
+	"\x11max_output_tokens\x18\b \x01(\x05B]\xbaHZ\xba\x01W\n" +
+	"\x17model.max_output_tokens\x121max_output_tokens is not supported yet; remove it\x1a\tthis == 0R\x0fmaxOutputTokens:\xdc\x04\xbaH\xd8\x04\x1a|\n" +
 	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\xc1\x01\n" +
 	"\x13model.scripted_only\x12Ja scripted model takes nothing but file; it needs no key, address or price\x1a^this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price))\x1a\x86\x01\n" +
 	"\fmodel.openai\x12Han openai model needs a name; add name: the model's name at its provider\x1a,this.provider != 'openai' || this.name != ''\x1a\x8a\x01\n" +
@@ -2793,10 +3596,28 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"ToolConfig\x12z\n" +
 	"\x03mcp\x18\x01 \x01(\v2\x10.team.v1.McpToolBV\xbaHS\xba\x01P\n" +
 	"\btool.mcp\x12=mcp tools are not supported yet; remove the tool and its uses\x1a\x05falseR\x03mcp:^\xbaH[\x1aY\n" +
-	"\ttool.kind\x12=the tool does not say what it is; tools are not supported yet\x1a\rhas(this.mcp)\"5\n" +
+	"\ttool.kind\x12=the tool does not say what it is; tools are not supported yet\x1a\rhas(this.mcp)\"\xd8\x02\n" +
 	"\aMcpTool\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\tR\acommand\x12\x10\n" +
-	"\x03url\x18\x02 \x01(\tR\x03url\"\x97\t\n" +
+	"\x03url\x18\x02 \x01(\tR\x03url\x12+\n" +
+	"\x03env\x18\x03 \x03(\v2\x19.team.v1.McpTool.EnvEntryR\x03env\x12\x16\n" +
+	"\x06bearer\x18\x04 \x01(\tR\x06bearer\x12\x14\n" +
+	"\x05allow\x18\x05 \x03(\tR\x05allow\x127\n" +
+	"\aeffects\x18\x06 \x03(\v2\x1d.team.v1.McpTool.EffectsEntryR\aeffects\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aU\n" +
+	"\fEffectsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
+	"\x05value\x18\x02 \x01(\x0e2\x19.team.v1.ToolEffect.ValueR\x05value:\x028\x01\"J\n" +
+	"\n" +
+	"ToolEffect\"<\n" +
+	"\x05Value\x12\x12\n" +
+	"\x0eDEFAULT_EFFECT\x10\x00\x12\b\n" +
+	"\x04SAFE\x10\x01\x12\t\n" +
+	"\x05KEYED\x10\x02\x12\n" +
+	"\n" +
+	"\x06UNSAFE\x10\x03\"\x8a\v\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -2812,10 +3633,34 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bscripted\x18\t \x01(\v2\x16.team.v1.ScriptedAgentR\bscripted\x12&\n" +
 	"\x04grpc\x18\n" +
 	" \x01(\v2\x12.team.v1.GrpcAgentR\x04grpc\x12#\n" +
-	"\x03a2a\x18\v \x01(\v2\x11.team.v1.A2aAgentR\x03a2a:\xc8\x04\xbaH\xc4\x04\x1a\xc0\x02\n" +
+	"\x03a2a\x18\v \x01(\v2\x11.team.v1.A2aAgentR\x03a2a\x12\x83\x01\n" +
+	"\n" +
+	"guardrails\x18\f \x01(\v2\x13.team.v1.GuardrailsBN\xbaHK\xba\x01H\n" +
+	"\x10agent.guardrails\x12-guardrails are not supported yet; remove them\x1a\x05falseR\n" +
+	"guardrails\x12`\n" +
+	"\x06memory\x18\r \x01(\bBC\xbaH@\xba\x01=\n" +
+	"\fagent.memory\x12&memory is not supported yet; remove it\x1a\x05falseH\x00R\x06memory\x88\x01\x01:\xc8\x04\xbaH\xc4\x04\x1a\xc0\x02\n" +
 	"\n" +
 	"agent.kind\x1a\xb1\x02(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\xfe\x01\n" +
-	"\x10agent.model_only\x12Pinstructions, tools and limits belong to an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\"\xa9\x01\n" +
+	"\x10agent.model_only\x12Pinstructions, tools and limits belong to an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
+	"\a_memory\"\x96\x01\n" +
+	"\n" +
+	"Guardrails\x12(\n" +
+	"\x05input\x18\x01 \x03(\v2\x12.team.v1.GuardrailR\x05input\x12*\n" +
+	"\x06output\x18\x02 \x03(\v2\x12.team.v1.GuardrailR\x06output\x122\n" +
+	"\n" +
+	"delegation\x18\x03 \x03(\v2\x12.team.v1.GuardrailR\n" +
+	"delegation\"\xe0\x03\n" +
+	"\tGuardrail\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12f\n" +
+	"\n" +
+	"max_length\x18\x02 \x01(\x05BG\xbaHD\xba\x01A\n" +
+	"\x14guardrail.max_length\x12\x1emax_length must be more than 0\x1a\tthis >= 0R\tmaxLength\x12\x12\n" +
+	"\x04deny\x18\x03 \x01(\tR\x04deny\x12\x18\n" +
+	"\arequire\x18\x04 \x01(\tR\arequire\x12\x16\n" +
+	"\x06schema\x18\x05 \x01(\tR\x06schema\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage:\xf6\x01\xbaH\xf2\x01\x1a\xef\x01\n" +
+	"\x0eguardrail.kind\x12`a guardrail is exactly one of max_length, deny, require and schema; keep one of them, or add one\x1a{(this.max_length > 0 ? 1 : 0) + (this.deny != '' ? 1 : 0) + (this.require != '' ? 1 : 0) + (this.schema != '' ? 1 : 0) == 1\"\xa9\x01\n" +
 	"\rScriptedAgent\x12\x97\x01\n" +
 	"\x05steps\x18\x01 \x03(\v2\x15.team.v1.ScriptedStepBj\xbaHg\xba\x01d\n" +
 	"\x0escripted.steps\x12Ba scripted agent needs at least one step; for example {echo: true}\x1a\x0esize(this) > 0R\x05steps\"\xce\x06\n" +
@@ -2873,7 +3718,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''R\x06bearer\"\xc6\a\n" +
+	"this != ''R\x06bearer\"\xd9\v\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -2887,10 +3732,23 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10team.coordinator\x12Ccoordinator teams are not supported yet; use supervisor or workflow\x1a\x05falseR\vcoordinator\x12\x84\x01\n" +
 	"\x05swarm\x18\a \x01(\v2\x14.team.v1.SwarmConfigBX\xbaHU\xba\x01R\n" +
 	"\n" +
-	"team.swarm\x12=swarm teams are not supported yet; use supervisor or workflow\x1a\x05falseR\x05swarm\x12'\n" +
+	"team.swarm\x12=swarm teams are not supported yet; use supervisor or workflow\x1a\x05falseR\x05swarm\x12\x84\x01\n" +
+	"\x05route\x18\t \x01(\v2\x14.team.v1.RouteConfigBX\xbaHU\xba\x01R\n" +
+	"\n" +
+	"team.route\x12=route teams are not supported yet; use supervisor or workflow\x1a\x05falseR\x05route\x12\x98\x01\n" +
+	"\tbroadcast\x18\n" +
+	" \x01(\v2\x18.team.v1.BroadcastConfigB`\xbaH]\xba\x01Z\n" +
+	"\x0eteam.broadcast\x12Abroadcast teams are not supported yet; use supervisor or workflow\x1a\x05falseR\tbroadcast\x12\x82\x01\n" +
+	"\n" +
+	"guardrails\x18\v \x01(\v2\x13.team.v1.GuardrailsBM\xbaHJ\xba\x01G\n" +
+	"\x0fteam.guardrails\x12-guardrails are not supported yet; remove them\x1a\x05falseR\n" +
+	"guardrails\x12_\n" +
+	"\x06memory\x18\f \x01(\bBB\xbaH?\xba\x01<\n" +
+	"\vteam.memory\x12&memory is not supported yet; remove it\x1a\x05falseH\x00R\x06memory\x88\x01\x01\x12'\n" +
 	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\x8b\x03\xbaH\x87\x03\x1a\xde\x01\n" +
 	"\tteam.mode\x12Na team is exactly one of supervisor and workflow; keep one of them, or add one\x1a\x80\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) == 1\x1a\xa3\x01\n" +
-	"\fteam.members\x12Ca supervisor team needs 1 to 64 members; add members: [{agent: ID}]\x1aN!has(this.supervisor) || (size(this.members) >= 1 && size(this.members) <= 64)\"\xad\f\n" +
+	"\fteam.members\x12Ca supervisor team needs 1 to 64 members; add members: [{agent: ID}]\x1aN!has(this.supervisor) || (size(this.members) >= 1 && size(this.members) <= 64)B\t\n" +
+	"\a_memory\"\xac\r\n" +
 	"\fMemberConfig\x12x\n" +
 	"\x05agent\x18\x01 \x01(\tBb\xbaH_\xba\x01\\\n" +
 	"\fmember.agent\x12@a member needs an agent; add agent: the id of an agent or a team\x1a\n" +
@@ -2918,12 +3776,15 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x0emember.handoff\x127handoff is not supported yet; it belongs to swarm teams\x1a\x0fsize(this) == 0R\ahandoff\x12\x8c\x01\n" +
 	"\rhandoff_after\x18\x0e \x01(\tBg\xbaHd\xba\x01a\n" +
 	"\x14member.handoff_after\x12=handoff_after is not supported yet; it belongs to swarm teams\x1a\n" +
-	"this == ''R\fhandoffAfterB\n" +
+	"this == ''R\fhandoffAfter\x12s\n" +
+	"\x05async\x18\x0f \x01(\bBX\xbaHU\xba\x01R\n" +
+	"\fmember.async\x12;async is not supported yet; it belongs to coordinator teams\x1a\x05falseH\x04R\x05async\x88\x01\x01B\n" +
 	"\n" +
 	"\b_enabledB\x0f\n" +
 	"\r_stream_innerB\r\n" +
 	"\v_inner_textB\x15\n" +
-	"\x13_skip_summarization\"n\n" +
+	"\x13_skip_summarizationB\b\n" +
+	"\x06_async\"n\n" +
 	"\fHistoryScope\"^\n" +
 	"\x05Value\x12\x11\n" +
 	"\rDEFAULT_SCOPE\x10\x00\x12\x0f\n" +
@@ -3005,24 +3866,67 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"this != ''R\bquestion\x12\x18\n" +
 	"\aoptions\x18\x02 \x03(\tR\aoptions\x12v\n" +
 	"\x05roles\x18\x03 \x03(\tB`\xbaH]\xba\x01Z\n" +
-	"\vhuman.roles\x12:roles are not supported yet; the owner of the task answers\x1a\x0fsize(this) == 0R\x05roles\"\xc1\x01\n" +
-	"\x11CoordinatorConfig\x124\n" +
-	"\x06leader\x18\x01 \x01(\v2\x14.team.v1.AgentConfigB\x06\xbaH\x03\xd8\x01\x03R\x06leader\x12*\n" +
+	"\vhuman.roles\x12:roles are not supported yet; the owner of the task answers\x1a\x0fsize(this) == 0R\x05roles\"\xa4\x06\n" +
+	"\x11CoordinatorConfig\x12\xac\x01\n" +
+	"\x06leader\x18\x01 \x01(\v2\x15.team.v1.LeaderConfigB}\xbaHz\xba\x01w\n" +
+	"\x12coordinator.leader\x12Oa coordinator needs a leader; add leader: {model: the name of one under models}\x1a\x10this.model != ''R\x06leader\x12*\n" +
 	"\x0eallow_parallel\x18\x02 \x01(\bH\x00R\rallowParallel\x88\x01\x01\x127\n" +
 	"\n" +
-	"tool_style\x18\x03 \x01(\x0e2\x18.team.v1.ToolStyle.ValueR\ttoolStyleB\x11\n" +
-	"\x0f_allow_parallel\"C\n" +
+	"tool_style\x18\x03 \x01(\x0e2\x18.team.v1.ToolStyle.ValueR\ttoolStyle\x12\x19\n" +
+	"\x05async\x18\x04 \x01(\bH\x01R\x05async\x88\x01\x01\x12N\n" +
+	"\x13on_open_delegations\x18\x05 \x01(\x0e2\x1e.team.v1.OpenDelegations.ValueR\x11onOpenDelegations\x12(\n" +
+	"\rstrict_cycles\x18\x06 \x01(\bH\x02R\fstrictCycles\x88\x01\x01\x121\n" +
+	"\bon_limit\x18\a \x01(\x0e2\x16.team.v1.OnLimit.ValueR\aonLimit\x12\xb9\x01\n" +
+	"\x0fon_member_error\x18\b \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBs\xbaHp\xba\x01m\n" +
+	"\x1bcoordinator.on_member_error\x12;a coordinator's on_member_error is REPORT_TO_LEADER or FAIL\x1a\x11this in [0, 1, 3]R\ronMemberError\x121\n" +
+	"\x12wake_on_completion\x18\t \x01(\bH\x03R\x10wakeOnCompletion\x88\x01\x01B\x11\n" +
+	"\x0f_allow_parallelB\b\n" +
+	"\x06_asyncB\x10\n" +
+	"\x0e_strict_cyclesB\x15\n" +
+	"\x13_wake_on_completion\"\x86\x01\n" +
+	"\fLeaderConfig\x12\x14\n" +
+	"\x05model\x18\x01 \x01(\tR\x05model\x12\"\n" +
+	"\finstructions\x18\x02 \x01(\tR\finstructions\x12\x14\n" +
+	"\x05tools\x18\x03 \x03(\tR\x05tools\x12&\n" +
+	"\x06skills\x18\x04 \x03(\v2\x0e.team.v1.SkillR\x06skills\"N\n" +
+	"\x0fOpenDelegations\";\n" +
+	"\x05Value\x12\x10\n" +
+	"\fDEFAULT_OPEN\x10\x00\x12\b\n" +
+	"\x04WAIT\x10\x01\x12\n" +
+	"\n" +
+	"\x06CANCEL\x10\x02\x12\n" +
+	"\n" +
+	"\x06DETACH\x10\x03\"@\n" +
+	"\aOnLimit\"5\n" +
+	"\x05Value\x12\x14\n" +
+	"\x10DEFAULT_ON_LIMIT\x10\x00\x12\b\n" +
+	"\x04FAIL\x10\x01\x12\f\n" +
+	"\bFINALIZE\x10\x02\"\xa6\x01\n" +
+	"\vRouteConfig\x12s\n" +
+	"\x05model\x18\x01 \x01(\tB]\xbaHZ\xba\x01W\n" +
+	"\vroute.model\x12<route needs a model; add model: the name of one under models\x1a\n" +
+	"this != ''R\x05model\x12\"\n" +
+	"\finstructions\x18\x02 \x01(\tR\finstructions\"\xb2\x01\n" +
+	"\x0fBroadcastConfig\x12{\n" +
+	"\x05model\x18\x01 \x01(\tBe\xbaHb\xba\x01_\n" +
+	"\x0fbroadcast.model\x12@broadcast needs a model; add model: the name of one under models\x1a\n" +
+	"this != ''R\x05model\x12\"\n" +
+	"\finstructions\x18\x02 \x01(\tR\finstructions\"C\n" +
 	"\tToolStyle\"6\n" +
 	"\x05Value\x12\x11\n" +
 	"\rDEFAULT_STYLE\x10\x00\x12\x0e\n" +
 	"\n" +
 	"PER_MEMBER\x10\x01\x12\n" +
 	"\n" +
-	"\x06SINGLE\x10\x02\"\x86\x01\n" +
-	"\vSwarmConfig\x12!\n" +
-	"\fentry_member\x18\x01 \x01(\tR\ventryMember\x129\n" +
-	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01B\x19\n" +
-	"\x17_cross_request_transfer\"\xde\f\n" +
+	"\x06SINGLE\x10\x02\"\xba\x02\n" +
+	"\vSwarmConfig\x12\x95\x01\n" +
+	"\fentry_member\x18\x01 \x01(\tBr\xbaHo\xba\x01l\n" +
+	"\x12swarm.entry_member\x12Ja swarm needs the member that begins; add entry_member: the id of a member\x1a\n" +
+	"this != ''R\ventryMember\x129\n" +
+	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
+	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
+	"\x17_cross_request_transferB\x11\n" +
+	"\x0f_strict_members\"\xde\f\n" +
 	"\x0eServerSettings\x12\x8e\x01\n" +
 	"\x04http\x18\x01 \x01(\tBz\xbaHw\xba\x01t\n" +
 	"\vserver.http\x122http must be HOST:PORT; for example 127.0.0.1:8080\x1a1this == '' || this.matches('^[^/ ]*:[0-9]{1,5}$')R\x04http\x12\x8f\x01\n" +
@@ -3080,111 +3984,138 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 	return file_team_v1_config_proto_rawDescData
 }
 
-var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_team_v1_config_proto_goTypes = []any{
-	(Binding_Value)(0),          // 0: team.v1.Binding.Value
-	(HistoryScope_Value)(0),     // 1: team.v1.HistoryScope.Value
-	(OnMemberError_Value)(0),    // 2: team.v1.OnMemberError.Value
-	(Join_Value)(0),             // 3: team.v1.Join.Value
-	(ToolStyle_Value)(0),        // 4: team.v1.ToolStyle.Value
-	(*ServerConfig)(nil),        // 5: team.v1.ServerConfig
-	(*ModelConfig)(nil),         // 6: team.v1.ModelConfig
-	(*Price)(nil),               // 7: team.v1.Price
-	(*ToolConfig)(nil),          // 8: team.v1.ToolConfig
-	(*McpTool)(nil),             // 9: team.v1.McpTool
-	(*AgentConfig)(nil),         // 10: team.v1.AgentConfig
-	(*ScriptedAgent)(nil),       // 11: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),        // 12: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),           // 13: team.v1.GrpcAgent
-	(*A2AAgent)(nil),            // 14: team.v1.A2aAgent
-	(*Binding)(nil),             // 15: team.v1.Binding
-	(*TlsConfig)(nil),           // 16: team.v1.TlsConfig
-	(*AgentAuth)(nil),           // 17: team.v1.AgentAuth
-	(*TeamConfig)(nil),          // 18: team.v1.TeamConfig
-	(*MemberConfig)(nil),        // 19: team.v1.MemberConfig
-	(*HistoryScope)(nil),        // 20: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),    // 21: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),          // 22: team.v1.RuleConfig
-	(*RouterConfig)(nil),        // 23: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),      // 24: team.v1.WorkflowConfig
-	(*OnMemberError)(nil),       // 25: team.v1.OnMemberError
-	(*WorkflowStep)(nil),        // 26: team.v1.WorkflowStep
-	(*Join)(nil),                // 27: team.v1.Join
-	(*RepeatConfig)(nil),        // 28: team.v1.RepeatConfig
-	(*HumanConfig)(nil),         // 29: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),   // 30: team.v1.CoordinatorConfig
-	(*ToolStyle)(nil),           // 31: team.v1.ToolStyle
-	(*SwarmConfig)(nil),         // 32: team.v1.SwarmConfig
-	(*ServerSettings)(nil),      // 33: team.v1.ServerSettings
-	(*Definition)(nil),          // 34: team.v1.Definition
-	(*AuthConfig)(nil),          // 35: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 36: team.v1.ApiKey
-	(*OidcConfig)(nil),          // 37: team.v1.OidcConfig
-	nil,                         // 38: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 39: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 40: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 41: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 42: team.v1.Definition.ScriptsEntry
-	(*Skill)(nil),               // 43: team.v1.Skill
-	(*Limits)(nil),              // 44: team.v1.Limits
-	(*durationpb.Duration)(nil), // 45: google.protobuf.Duration
-	(*Retry)(nil),               // 46: team.v1.Retry
+	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
+	(Binding_Value)(0),          // 1: team.v1.Binding.Value
+	(HistoryScope_Value)(0),     // 2: team.v1.HistoryScope.Value
+	(OnMemberError_Value)(0),    // 3: team.v1.OnMemberError.Value
+	(Join_Value)(0),             // 4: team.v1.Join.Value
+	(OpenDelegations_Value)(0),  // 5: team.v1.OpenDelegations.Value
+	(OnLimit_Value)(0),          // 6: team.v1.OnLimit.Value
+	(ToolStyle_Value)(0),        // 7: team.v1.ToolStyle.Value
+	(*ServerConfig)(nil),        // 8: team.v1.ServerConfig
+	(*ModelConfig)(nil),         // 9: team.v1.ModelConfig
+	(*Price)(nil),               // 10: team.v1.Price
+	(*ToolConfig)(nil),          // 11: team.v1.ToolConfig
+	(*McpTool)(nil),             // 12: team.v1.McpTool
+	(*ToolEffect)(nil),          // 13: team.v1.ToolEffect
+	(*AgentConfig)(nil),         // 14: team.v1.AgentConfig
+	(*Guardrails)(nil),          // 15: team.v1.Guardrails
+	(*Guardrail)(nil),           // 16: team.v1.Guardrail
+	(*ScriptedAgent)(nil),       // 17: team.v1.ScriptedAgent
+	(*ScriptedStep)(nil),        // 18: team.v1.ScriptedStep
+	(*GrpcAgent)(nil),           // 19: team.v1.GrpcAgent
+	(*A2AAgent)(nil),            // 20: team.v1.A2aAgent
+	(*Binding)(nil),             // 21: team.v1.Binding
+	(*TlsConfig)(nil),           // 22: team.v1.TlsConfig
+	(*AgentAuth)(nil),           // 23: team.v1.AgentAuth
+	(*TeamConfig)(nil),          // 24: team.v1.TeamConfig
+	(*MemberConfig)(nil),        // 25: team.v1.MemberConfig
+	(*HistoryScope)(nil),        // 26: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),    // 27: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),          // 28: team.v1.RuleConfig
+	(*RouterConfig)(nil),        // 29: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),      // 30: team.v1.WorkflowConfig
+	(*OnMemberError)(nil),       // 31: team.v1.OnMemberError
+	(*WorkflowStep)(nil),        // 32: team.v1.WorkflowStep
+	(*Join)(nil),                // 33: team.v1.Join
+	(*RepeatConfig)(nil),        // 34: team.v1.RepeatConfig
+	(*HumanConfig)(nil),         // 35: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),   // 36: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),        // 37: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),     // 38: team.v1.OpenDelegations
+	(*OnLimit)(nil),             // 39: team.v1.OnLimit
+	(*RouteConfig)(nil),         // 40: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),     // 41: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),           // 42: team.v1.ToolStyle
+	(*SwarmConfig)(nil),         // 43: team.v1.SwarmConfig
+	(*ServerSettings)(nil),      // 44: team.v1.ServerSettings
+	(*Definition)(nil),          // 45: team.v1.Definition
+	(*AuthConfig)(nil),          // 46: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 47: team.v1.ApiKey
+	(*OidcConfig)(nil),          // 48: team.v1.OidcConfig
+	nil,                         // 49: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 50: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 51: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 52: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 53: team.v1.McpTool.EnvEntry
+	nil,                         // 54: team.v1.McpTool.EffectsEntry
+	nil,                         // 55: team.v1.Definition.ScriptsEntry
+	(*Skill)(nil),               // 56: team.v1.Skill
+	(*Limits)(nil),              // 57: team.v1.Limits
+	(*durationpb.Duration)(nil), // 58: google.protobuf.Duration
+	(*Retry)(nil),               // 59: team.v1.Retry
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	38, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	39, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	40, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	41, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	33, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
-	7,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	9,  // 6: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	43, // 7: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	44, // 8: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	11, // 9: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	13, // 10: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	14, // 11: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	12, // 12: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	16, // 13: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	17, // 14: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	0,  // 15: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	17, // 16: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	19, // 17: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	21, // 18: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	24, // 19: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	30, // 20: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	32, // 21: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	44, // 22: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	45, // 23: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	46, // 24: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	1,  // 25: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	22, // 26: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	23, // 27: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	26, // 28: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	2,  // 29: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	3,  // 30: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	28, // 31: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	29, // 32: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	26, // 33: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	45, // 34: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	46, // 35: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	10, // 36: team.v1.CoordinatorConfig.leader:type_name -> team.v1.AgentConfig
-	4,  // 37: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	35, // 38: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	45, // 39: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	5,  // 40: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	42, // 41: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	36, // 42: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	37, // 43: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	6,  // 44: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	8,  // 45: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	10, // 46: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	18, // 47: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	48, // [48:48] is the sub-list for method output_type
-	48, // [48:48] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	49, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	50, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	51, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	52, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	44, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	10, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
+	12, // 6: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
+	53, // 7: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	54, // 8: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	56, // 9: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	57, // 10: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	17, // 11: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	19, // 12: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	20, // 13: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	15, // 14: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	16, // 15: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	16, // 16: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	16, // 17: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	18, // 18: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	22, // 19: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	23, // 20: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	1,  // 21: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	23, // 22: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	25, // 23: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	27, // 24: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	30, // 25: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	36, // 26: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	43, // 27: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	40, // 28: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	41, // 29: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	15, // 30: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	57, // 31: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	58, // 32: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	59, // 33: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	2,  // 34: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	28, // 35: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	29, // 36: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	32, // 37: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	3,  // 38: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	4,  // 39: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	34, // 40: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	35, // 41: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	32, // 42: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	58, // 43: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	59, // 44: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	37, // 45: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	7,  // 46: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	5,  // 47: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	6,  // 48: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	3,  // 49: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	56, // 50: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	46, // 51: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	58, // 52: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	8,  // 53: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	55, // 54: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	47, // 55: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	48, // 56: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	9,  // 57: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	11, // 58: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	14, // 59: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	24, // 60: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 61: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	62, // [62:62] is the sub-list for method output_type
+	62, // [62:62] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -3194,7 +4125,8 @@ func file_team_v1_config_proto_init() {
 	}
 	file_team_v1_event_proto_init()
 	file_team_v1_info_proto_init()
-	file_team_v1_config_proto_msgTypes[7].OneofWrappers = []any{
+	file_team_v1_config_proto_msgTypes[6].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[10].OneofWrappers = []any{
 		(*ScriptedStep_DelayMs)(nil),
 		(*ScriptedStep_Fail)(nil),
 		(*ScriptedStep_Chunks)(nil),
@@ -3204,16 +4136,17 @@ func file_team_v1_config_proto_init() {
 		(*ScriptedStep_Text)(nil),
 		(*ScriptedStep_Progress)(nil),
 	}
-	file_team_v1_config_proto_msgTypes[14].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[25].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[27].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[16].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[17].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[28].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[35].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   38,
+			NumEnums:      8,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

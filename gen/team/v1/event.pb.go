@@ -301,6 +301,59 @@ func (Commanded_Command) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_event_proto_rawDescGZIP(), []int{25, 0}
 }
 
+// Stage is which message was looked at.
+type Checked_Stage int32
+
+const (
+	// Not set.
+	Checked_STAGE_UNSPECIFIED Checked_Stage = 0
+	// What the scope was given.
+	Checked_STAGE_INPUT Checked_Stage = 1
+	// What the scope answers.
+	Checked_STAGE_OUTPUT Checked_Stage = 2
+)
+
+// Enum value maps for Checked_Stage.
+var (
+	Checked_Stage_name = map[int32]string{
+		0: "STAGE_UNSPECIFIED",
+		1: "STAGE_INPUT",
+		2: "STAGE_OUTPUT",
+	}
+	Checked_Stage_value = map[string]int32{
+		"STAGE_UNSPECIFIED": 0,
+		"STAGE_INPUT":       1,
+		"STAGE_OUTPUT":      2,
+	}
+)
+
+func (x Checked_Stage) Enum() *Checked_Stage {
+	p := new(Checked_Stage)
+	*p = x
+	return p
+}
+
+func (x Checked_Stage) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Checked_Stage) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_event_proto_enumTypes[4].Descriptor()
+}
+
+func (Checked_Stage) Type() protoreflect.EnumType {
+	return &file_team_v1_event_proto_enumTypes[4]
+}
+
+func (x Checked_Stage) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Checked_Stage.Descriptor instead.
+func (Checked_Stage) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{28, 0}
+}
+
 // Event is one entry of a root task's journal. It is what an agent yields,
 // what is stored, and what readers see.
 type Event struct {
@@ -331,6 +384,7 @@ type Event struct {
 	//	*Event_Commanded
 	//	*Event_Expired
 	//	*Event_Observed
+	//	*Event_Checked
 	//	*Event_Artifact
 	//	*Event_Delta
 	//	*Event_Progress
@@ -525,6 +579,15 @@ func (x *Event) GetObserved() *Observed {
 	return nil
 }
 
+func (x *Event) GetChecked() *Checked {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_Checked); ok {
+			return x.Checked
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetArtifact() *ArtifactUpdate {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_Artifact); ok {
@@ -657,6 +720,11 @@ type Event_Observed struct {
 	Observed *Observed `protobuf:"bytes,25,opt,name=observed,proto3,oneof"`
 }
 
+type Event_Checked struct {
+	// What a middleware or a guardrail did with a message.
+	Checked *Checked `protobuf:"bytes,26,opt,name=checked,proto3,oneof"`
+}
+
 type Event_Artifact struct {
 	// A piece of an artifact.
 	Artifact *ArtifactUpdate `protobuf:"bytes,30,opt,name=artifact,proto3,oneof"`
@@ -718,6 +786,8 @@ func (*Event_Commanded) isEvent_Kind() {}
 func (*Event_Expired) isEvent_Kind() {}
 
 func (*Event_Observed) isEvent_Kind() {}
+
+func (*Event_Checked) isEvent_Kind() {}
 
 func (*Event_Artifact) isEvent_Kind() {}
 
@@ -1300,7 +1370,9 @@ type Step struct {
 	// Time of the step with its retries; unset takes the member's or the limit's.
 	Timeout *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// The step is not run, for the reason named: it ends SKIPPED or REJECTED without a start.
-	Refusal       *Refusal `protobuf:"bytes,10,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	Refusal *Refusal `protobuf:"bytes,10,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	// How its failures are repeated; unset takes the member's or the limit's.
+	Retry         *Retry `protobuf:"bytes,11,opt,name=retry,proto3" json:"retry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1405,6 +1477,13 @@ func (x *Step) GetRefusal() *Refusal {
 	return nil
 }
 
+func (x *Step) GetRetry() *Retry {
+	if x != nil {
+		return x.Retry
+	}
+	return nil
+}
+
 // Refusal is the reason why a step does not run.
 type Refusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1467,7 +1546,10 @@ type Input struct {
 	Message *v1.Message `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
 	// Or: the sequence of the event that holds it, an Ended, Answered or Received;
 	// 0 with no message is the input of the deciding scope.
-	Ref           int64 `protobuf:"varint,2,opt,name=ref,proto3" json:"ref,omitempty"`
+	Ref int64 `protobuf:"varint,2,opt,name=ref,proto3" json:"ref,omitempty"`
+	// Results that are handed over behind the message, by the sequences of the
+	// events that hold them. Cycle detection does not look at them.
+	Earlier       []int64 `protobuf:"varint,3,rep,packed,name=earlier,proto3" json:"earlier,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1514,6 +1596,13 @@ func (x *Input) GetRef() int64 {
 		return x.Ref
 	}
 	return 0
+}
+
+func (x *Input) GetEarlier() []int64 {
+	if x != nil {
+		return x.Earlier
+	}
+	return nil
 }
 
 // Ask is a question as a scheduler words it.
@@ -1598,7 +1687,11 @@ type Decided struct {
 	// Id of the rule that matched.
 	Rule string `protobuf:"bytes,7,opt,name=rule,proto3" json:"rule,omitempty"`
 	// The values that the rule saw.
-	Values        *structpb.Struct `protobuf:"bytes,8,opt,name=values,proto3" json:"values,omitempty"`
+	Values *structpb.Struct `protobuf:"bytes,8,opt,name=values,proto3" json:"values,omitempty"`
+	// Or: finished, and control goes to a member of the caller's.
+	Transfer *Transfer `protobuf:"bytes,9,opt,name=transfer,proto3" json:"transfer,omitempty"`
+	// Ids of open steps that are not needed any more: they are canceled.
+	Cancel        []string `protobuf:"bytes,10,rep,name=cancel,proto3" json:"cancel,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1685,6 +1778,20 @@ func (x *Decided) GetRule() string {
 func (x *Decided) GetValues() *structpb.Struct {
 	if x != nil {
 		return x.Values
+	}
+	return nil
+}
+
+func (x *Decided) GetTransfer() *Transfer {
+	if x != nil {
+		return x.Transfer
+	}
+	return nil
+}
+
+func (x *Decided) GetCancel() []string {
+	if x != nil {
+		return x.Cancel
 	}
 	return nil
 }
@@ -2083,7 +2190,9 @@ type Turn struct {
 	// Why the model stopped, in the provider's word.
 	FinishReason string `protobuf:"bytes,3,opt,name=finish_reason,json=finishReason,proto3" json:"finish_reason,omitempty"`
 	// The model that answered.
-	Model         string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	// What the provider wants back with the turn; opaque.
+	State         []byte `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2144,6 +2253,13 @@ func (x *Turn) GetModel() string {
 		return x.Model
 	}
 	return ""
+}
+
+func (x *Turn) GetState() []byte {
+	if x != nil {
+		return x.State
+	}
+	return nil
 }
 
 // ToolCall is a model's wish to call a tool.
@@ -3053,6 +3169,89 @@ func (x *Observed) GetMembers() []*Observed_Member {
 	return nil
 }
 
+// Checked is what a middleware or a guardrail did with a message of the scope:
+// of the agent's own input or output, or of what a member is given or answers.
+type Checked struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which message.
+	Stage Checked_Stage `protobuf:"varint,1,opt,name=stage,proto3,enum=team.v1.Checked_Stage" json:"stage,omitempty"`
+	// Who looked: the name of the middleware or guardrail.
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// The message as it is from here on; unset: as it was.
+	Message *v1.Message `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// Why it was blocked, or how the middleware failed.
+	Error *Error `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	// The message goes no further.
+	Blocked       bool `protobuf:"varint,5,opt,name=blocked,proto3" json:"blocked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Checked) Reset() {
+	*x = Checked{}
+	mi := &file_team_v1_event_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Checked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Checked) ProtoMessage() {}
+
+func (x *Checked) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Checked.ProtoReflect.Descriptor instead.
+func (*Checked) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Checked) GetStage() Checked_Stage {
+	if x != nil {
+		return x.Stage
+	}
+	return Checked_STAGE_UNSPECIFIED
+}
+
+func (x *Checked) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Checked) GetMessage() *v1.Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *Checked) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *Checked) GetBlocked() bool {
+	if x != nil {
+		return x.Blocked
+	}
+	return false
+}
+
 // ArtifactUpdate is a piece of an artifact.
 type ArtifactUpdate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3068,7 +3267,7 @@ type ArtifactUpdate struct {
 
 func (x *ArtifactUpdate) Reset() {
 	*x = ArtifactUpdate{}
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3080,7 +3279,7 @@ func (x *ArtifactUpdate) String() string {
 func (*ArtifactUpdate) ProtoMessage() {}
 
 func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3093,7 +3292,7 @@ func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactUpdate.ProtoReflect.Descriptor instead.
 func (*ArtifactUpdate) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ArtifactUpdate) GetArtifact() *v1.Artifact {
@@ -3132,7 +3331,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3144,7 +3343,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3157,7 +3356,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Delta) GetArtifactId() string {
@@ -3192,7 +3391,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3204,7 +3403,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3217,7 +3416,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Progress) GetMessage() *v1.Message {
@@ -3242,7 +3441,7 @@ type Noted struct {
 
 func (x *Noted) Reset() {
 	*x = Noted{}
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3254,7 +3453,7 @@ func (x *Noted) String() string {
 func (*Noted) ProtoMessage() {}
 
 func (x *Noted) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3267,7 +3466,7 @@ func (x *Noted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noted.ProtoReflect.Descriptor instead.
 func (*Noted) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Noted) GetCode() string {
@@ -3304,7 +3503,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3316,7 +3515,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3329,7 +3528,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Claimed) GetEpoch() int64 {
@@ -3359,7 +3558,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3371,7 +3570,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3384,7 +3583,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Waiting) GetQuestions() []string {
@@ -3431,7 +3630,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3443,7 +3642,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3456,7 +3655,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Reply) GetResult() isReply_Result {
@@ -3595,7 +3794,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3607,7 +3806,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3620,7 +3819,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Error) GetReason() string {
@@ -3681,7 +3880,7 @@ type Inbound struct {
 
 func (x *Inbound) Reset() {
 	*x = Inbound{}
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3693,7 +3892,7 @@ func (x *Inbound) String() string {
 func (*Inbound) ProtoMessage() {}
 
 func (x *Inbound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3706,7 +3905,7 @@ func (x *Inbound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbound.ProtoReflect.Descriptor instead.
 func (*Inbound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Inbound) GetN() int64 {
@@ -3816,7 +4015,7 @@ type Receipt_Entry struct {
 
 func (x *Receipt_Entry) Reset() {
 	*x = Receipt_Entry{}
-	mi := &file_team_v1_event_proto_msgTypes[41]
+	mi := &file_team_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3828,7 +4027,7 @@ func (x *Receipt_Entry) String() string {
 func (*Receipt_Entry) ProtoMessage() {}
 
 func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[41]
+	mi := &file_team_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3915,7 +4114,7 @@ type Observed_Member struct {
 
 func (x *Observed_Member) Reset() {
 	*x = Observed_Member{}
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3927,7 +4126,7 @@ func (x *Observed_Member) String() string {
 func (*Observed_Member) ProtoMessage() {}
 
 func (x *Observed_Member) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3968,7 +4167,7 @@ var File_team_v1_event_proto protoreflect.FileDescriptor
 
 const file_team_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x13team/v1/event.proto\x12\ateam.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13lf/a2a/v1/a2a.proto\x1a\x12team/v1/info.proto\"\x95\b\n" +
+	"\x13team/v1/event.proto\x12\ateam.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13lf/a2a/v1/a2a.proto\x1a\x12team/v1/info.proto\"\xc3\b\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
@@ -3987,7 +4186,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\breceived\x18\x16 \x01(\v2\x11.team.v1.ReceivedH\x00R\breceived\x122\n" +
 	"\tcommanded\x18\x17 \x01(\v2\x12.team.v1.CommandedH\x00R\tcommanded\x12,\n" +
 	"\aexpired\x18\x18 \x01(\v2\x10.team.v1.ExpiredH\x00R\aexpired\x12/\n" +
-	"\bobserved\x18\x19 \x01(\v2\x11.team.v1.ObservedH\x00R\bobserved\x125\n" +
+	"\bobserved\x18\x19 \x01(\v2\x11.team.v1.ObservedH\x00R\bobserved\x12,\n" +
+	"\achecked\x18\x1a \x01(\v2\x10.team.v1.CheckedH\x00R\achecked\x125\n" +
 	"\bartifact\x18\x1e \x01(\v2\x17.team.v1.ArtifactUpdateH\x00R\bartifact\x12&\n" +
 	"\x05delta\x18\x1f \x01(\v2\x0e.team.v1.DeltaH\x00R\x05delta\x12/\n" +
 	"\bprogress\x18  \x01(\v2\x11.team.v1.ProgressH\x00R\bprogress\x12&\n" +
@@ -4075,7 +4275,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05Retry\x12\x1f\n" +
 	"\battempts\x18\x01 \x01(\x05H\x00R\battempts\x88\x01\x01\x123\n" +
 	"\abackoff\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\abackoffB\v\n" +
-	"\t_attempts\"\xd3\x03\n" +
+	"\t_attempts\"\xf9\x03\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x12.team.v1.Step.KindR\x04kind\x12\x16\n" +
@@ -4087,7 +4287,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x03ask\x18\b \x01(\v2\f.team.v1.AskR\x03ask\x123\n" +
 	"\atimeout\x18\t \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12*\n" +
 	"\arefusal\x18\n" +
-	" \x01(\v2\x10.team.v1.RefusalR\arefusal\"\x90\x01\n" +
+	" \x01(\v2\x10.team.v1.RefusalR\arefusal\x12$\n" +
+	"\x05retry\x18\v \x01(\v2\x0e.team.v1.RetryR\x05retry\"\x90\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_DELEGATE\x10\x01\x12\x11\n" +
@@ -4102,14 +4303,15 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"KIND_JUDGE\x10\a\"[\n" +
 	"\aRefusal\x12*\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\x12$\n" +
-	"\x05error\x18\x02 \x01(\v2\x0e.team.v1.ErrorR\x05error\"G\n" +
+	"\x05error\x18\x02 \x01(\v2\x0e.team.v1.ErrorR\x05error\"a\n" +
 	"\x05Input\x12,\n" +
 	"\amessage\x18\x01 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12\x10\n" +
-	"\x03ref\x18\x02 \x01(\x03R\x03ref\"Q\n" +
+	"\x03ref\x18\x02 \x01(\x03R\x03ref\x12\x18\n" +
+	"\aearlier\x18\x03 \x03(\x03R\aearlier\"Q\n" +
 	"\x03Ask\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12\x18\n" +
 	"\aoptions\x18\x02 \x03(\tR\aoptions\x12\x14\n" +
-	"\x05roles\x18\x03 \x03(\tR\x05roles\"\x91\x03\n" +
+	"\x05roles\x18\x03 \x03(\tR\x05roles\"\xd8\x03\n" +
 	"\aDecided\x12#\n" +
 	"\x05steps\x18\x01 \x03(\v2\r.team.v1.StepR\x05steps\x127\n" +
 	"\aupdates\x18\x02 \x03(\v2\x1d.team.v1.Decided.UpdatesEntryR\aupdates\x12$\n" +
@@ -4118,7 +4320,10 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x04plan\x18\x05 \x01(\v2\x17.google.protobuf.StructR\x04plan\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04rule\x18\a \x01(\tR\x04rule\x12/\n" +
-	"\x06values\x18\b \x01(\v2\x17.google.protobuf.StructR\x06values\x1aR\n" +
+	"\x06values\x18\b \x01(\v2\x17.google.protobuf.StructR\x06values\x12-\n" +
+	"\btransfer\x18\t \x01(\v2\x11.team.v1.TransferR\btransfer\x12\x16\n" +
+	"\x06cancel\x18\n" +
+	" \x03(\tR\x06cancel\x1aR\n" +
 	"\fUpdatesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\x8d\x02\n" +
@@ -4151,13 +4356,14 @@ const file_team_v1_event_proto_rawDesc = "" +
 	" \x03(\tR\bwarnings\x12*\n" +
 	"\areceipt\x18\v \x01(\v2\x10.team.v1.ReceiptR\areceipt\x12\x16\n" +
 	"\x06direct\x18\f \x01(\bR\x06directB\b\n" +
-	"\x06result\"\x87\x01\n" +
+	"\x06result\"\x9d\x01\n" +
 	"\x04Turn\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x120\n" +
 	"\n" +
 	"tool_calls\x18\x02 \x03(\v2\x11.team.v1.ToolCallR\ttoolCalls\x12#\n" +
 	"\rfinish_reason\x18\x03 \x01(\tR\ffinishReason\x12\x14\n" +
-	"\x05model\x18\x04 \x01(\tR\x05model\"L\n" +
+	"\x05model\x18\x04 \x01(\tR\x05model\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\fR\x05state\"L\n" +
 	"\bToolCall\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -4252,7 +4458,17 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04info\x18\x02 \x01(\v2\x12.team.v1.AgentInfoR\x04info\x12'\n" +
-	"\x06health\x18\x03 \x01(\v2\x0f.team.v1.HealthR\x06health\"x\n" +
+	"\x06health\x18\x03 \x01(\v2\x0f.team.v1.HealthR\x06health\"\xf8\x01\n" +
+	"\aChecked\x12,\n" +
+	"\x05stage\x18\x01 \x01(\x0e2\x16.team.v1.Checked.StageR\x05stage\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12,\n" +
+	"\amessage\x18\x03 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12$\n" +
+	"\x05error\x18\x04 \x01(\v2\x0e.team.v1.ErrorR\x05error\x12\x18\n" +
+	"\ablocked\x18\x05 \x01(\bR\ablocked\"A\n" +
+	"\x05Stage\x12\x15\n" +
+	"\x11STAGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vSTAGE_INPUT\x10\x01\x12\x10\n" +
+	"\fSTAGE_OUTPUT\x10\x02\"x\n" +
 	"\x0eArtifactUpdate\x12/\n" +
 	"\bartifact\x18\x01 \x01(\v2\x13.lf.a2a.v1.ArtifactR\bartifact\x12\x16\n" +
 	"\x06append\x18\x02 \x01(\bR\x06append\x12\x1d\n" +
@@ -4327,171 +4543,179 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 	return file_team_v1_event_proto_rawDescData
 }
 
-var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
 	(Step_Kind)(0),                // 1: team.v1.Step.Kind
 	(Asked_Kind)(0),               // 2: team.v1.Asked.Kind
 	(Commanded_Command)(0),        // 3: team.v1.Commanded.Command
-	(*Event)(nil),                 // 4: team.v1.Event
-	(*Accepted)(nil),              // 5: team.v1.Accepted
-	(*Pins)(nil),                  // 6: team.v1.Pins
-	(*Conversation)(nil),          // 7: team.v1.Conversation
-	(*Limits)(nil),                // 8: team.v1.Limits
-	(*Retry)(nil),                 // 9: team.v1.Retry
-	(*Step)(nil),                  // 10: team.v1.Step
-	(*Refusal)(nil),               // 11: team.v1.Refusal
-	(*Input)(nil),                 // 12: team.v1.Input
-	(*Ask)(nil),                   // 13: team.v1.Ask
-	(*Decided)(nil),               // 14: team.v1.Decided
-	(*Started)(nil),               // 15: team.v1.Started
-	(*Retried)(nil),               // 16: team.v1.Retried
-	(*Ended)(nil),                 // 17: team.v1.Ended
-	(*Turn)(nil),                  // 18: team.v1.Turn
-	(*ToolCall)(nil),              // 19: team.v1.ToolCall
-	(*ToolResult)(nil),            // 20: team.v1.ToolResult
-	(*Transfer)(nil),              // 21: team.v1.Transfer
-	(*Spent)(nil),                 // 22: team.v1.Spent
-	(*Receipt)(nil),               // 23: team.v1.Receipt
-	(*Spawned)(nil),               // 24: team.v1.Spawned
-	(*Bound)(nil),                 // 25: team.v1.Bound
-	(*Asked)(nil),                 // 26: team.v1.Asked
-	(*Answered)(nil),              // 27: team.v1.Answered
-	(*Received)(nil),              // 28: team.v1.Received
-	(*Commanded)(nil),             // 29: team.v1.Commanded
-	(*Expired)(nil),               // 30: team.v1.Expired
-	(*Observed)(nil),              // 31: team.v1.Observed
-	(*ArtifactUpdate)(nil),        // 32: team.v1.ArtifactUpdate
-	(*Delta)(nil),                 // 33: team.v1.Delta
-	(*Progress)(nil),              // 34: team.v1.Progress
-	(*Noted)(nil),                 // 35: team.v1.Noted
-	(*Claimed)(nil),               // 36: team.v1.Claimed
-	(*Waiting)(nil),               // 37: team.v1.Waiting
-	(*Reply)(nil),                 // 38: team.v1.Reply
-	(*Error)(nil),                 // 39: team.v1.Error
-	(*Inbound)(nil),               // 40: team.v1.Inbound
-	nil,                           // 41: team.v1.Accepted.TraceEntry
-	nil,                           // 42: team.v1.Pins.RevisionsEntry
-	nil,                           // 43: team.v1.Conversation.StateEntry
-	nil,                           // 44: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 45: team.v1.Receipt.Entry
-	(*Observed_Member)(nil),       // 46: team.v1.Observed.Member
-	nil,                           // 47: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 48: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 49: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 50: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 51: google.protobuf.Duration
-	(*v1.Artifact)(nil),           // 52: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 53: google.protobuf.Value
-	(*AgentInfo)(nil),             // 54: team.v1.AgentInfo
-	(*Health)(nil),                // 55: team.v1.Health
+	(Checked_Stage)(0),            // 4: team.v1.Checked.Stage
+	(*Event)(nil),                 // 5: team.v1.Event
+	(*Accepted)(nil),              // 6: team.v1.Accepted
+	(*Pins)(nil),                  // 7: team.v1.Pins
+	(*Conversation)(nil),          // 8: team.v1.Conversation
+	(*Limits)(nil),                // 9: team.v1.Limits
+	(*Retry)(nil),                 // 10: team.v1.Retry
+	(*Step)(nil),                  // 11: team.v1.Step
+	(*Refusal)(nil),               // 12: team.v1.Refusal
+	(*Input)(nil),                 // 13: team.v1.Input
+	(*Ask)(nil),                   // 14: team.v1.Ask
+	(*Decided)(nil),               // 15: team.v1.Decided
+	(*Started)(nil),               // 16: team.v1.Started
+	(*Retried)(nil),               // 17: team.v1.Retried
+	(*Ended)(nil),                 // 18: team.v1.Ended
+	(*Turn)(nil),                  // 19: team.v1.Turn
+	(*ToolCall)(nil),              // 20: team.v1.ToolCall
+	(*ToolResult)(nil),            // 21: team.v1.ToolResult
+	(*Transfer)(nil),              // 22: team.v1.Transfer
+	(*Spent)(nil),                 // 23: team.v1.Spent
+	(*Receipt)(nil),               // 24: team.v1.Receipt
+	(*Spawned)(nil),               // 25: team.v1.Spawned
+	(*Bound)(nil),                 // 26: team.v1.Bound
+	(*Asked)(nil),                 // 27: team.v1.Asked
+	(*Answered)(nil),              // 28: team.v1.Answered
+	(*Received)(nil),              // 29: team.v1.Received
+	(*Commanded)(nil),             // 30: team.v1.Commanded
+	(*Expired)(nil),               // 31: team.v1.Expired
+	(*Observed)(nil),              // 32: team.v1.Observed
+	(*Checked)(nil),               // 33: team.v1.Checked
+	(*ArtifactUpdate)(nil),        // 34: team.v1.ArtifactUpdate
+	(*Delta)(nil),                 // 35: team.v1.Delta
+	(*Progress)(nil),              // 36: team.v1.Progress
+	(*Noted)(nil),                 // 37: team.v1.Noted
+	(*Claimed)(nil),               // 38: team.v1.Claimed
+	(*Waiting)(nil),               // 39: team.v1.Waiting
+	(*Reply)(nil),                 // 40: team.v1.Reply
+	(*Error)(nil),                 // 41: team.v1.Error
+	(*Inbound)(nil),               // 42: team.v1.Inbound
+	nil,                           // 43: team.v1.Accepted.TraceEntry
+	nil,                           // 44: team.v1.Pins.RevisionsEntry
+	nil,                           // 45: team.v1.Conversation.StateEntry
+	nil,                           // 46: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 47: team.v1.Receipt.Entry
+	(*Observed_Member)(nil),       // 48: team.v1.Observed.Member
+	nil,                           // 49: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 50: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 51: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 52: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
+	(*v1.Artifact)(nil),           // 54: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 55: google.protobuf.Value
+	(*AgentInfo)(nil),             // 56: team.v1.AgentInfo
+	(*Health)(nil),                // 57: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	48, // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
-	5,  // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
-	14, // 2: team.v1.Event.decided:type_name -> team.v1.Decided
-	15, // 3: team.v1.Event.started:type_name -> team.v1.Started
-	16, // 4: team.v1.Event.retried:type_name -> team.v1.Retried
-	17, // 5: team.v1.Event.ended:type_name -> team.v1.Ended
-	24, // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
-	25, // 7: team.v1.Event.bound:type_name -> team.v1.Bound
-	26, // 8: team.v1.Event.asked:type_name -> team.v1.Asked
-	27, // 9: team.v1.Event.answered:type_name -> team.v1.Answered
-	28, // 10: team.v1.Event.received:type_name -> team.v1.Received
-	29, // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
-	30, // 12: team.v1.Event.expired:type_name -> team.v1.Expired
-	31, // 13: team.v1.Event.observed:type_name -> team.v1.Observed
-	32, // 14: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
-	33, // 15: team.v1.Event.delta:type_name -> team.v1.Delta
-	34, // 16: team.v1.Event.progress:type_name -> team.v1.Progress
-	35, // 17: team.v1.Event.noted:type_name -> team.v1.Noted
-	36, // 18: team.v1.Event.claimed:type_name -> team.v1.Claimed
-	37, // 19: team.v1.Event.waiting:type_name -> team.v1.Waiting
-	38, // 20: team.v1.Event.reply:type_name -> team.v1.Reply
-	49, // 21: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	50, // 22: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
-	50, // 23: team.v1.Accepted.brief:type_name -> google.protobuf.Struct
-	6,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
-	8,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	48, // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
-	7,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
-	41, // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	42, // 29: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	43, // 30: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
-	51, // 31: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
-	51, // 32: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
-	51, // 33: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
-	9,  // 34: team.v1.Limits.retry:type_name -> team.v1.Retry
-	51, // 35: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
-	1,  // 36: team.v1.Step.kind:type_name -> team.v1.Step.Kind
-	12, // 37: team.v1.Step.input:type_name -> team.v1.Input
-	13, // 38: team.v1.Step.ask:type_name -> team.v1.Ask
-	51, // 39: team.v1.Step.timeout:type_name -> google.protobuf.Duration
-	11, // 40: team.v1.Step.refusal:type_name -> team.v1.Refusal
-	0,  // 41: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	39, // 42: team.v1.Refusal.error:type_name -> team.v1.Error
-	49, // 43: team.v1.Input.message:type_name -> lf.a2a.v1.Message
-	10, // 44: team.v1.Decided.steps:type_name -> team.v1.Step
-	44, // 45: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
-	12, // 46: team.v1.Decided.reply:type_name -> team.v1.Input
-	49, // 47: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	50, // 48: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	50, // 49: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	12, // 50: team.v1.Started.input:type_name -> team.v1.Input
-	22, // 51: team.v1.Started.reserved:type_name -> team.v1.Spent
-	48, // 52: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	39, // 53: team.v1.Retried.error:type_name -> team.v1.Error
-	48, // 54: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	0,  // 55: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	49, // 56: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	18, // 57: team.v1.Ended.turn:type_name -> team.v1.Turn
-	20, // 58: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	21, // 59: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	39, // 60: team.v1.Ended.error:type_name -> team.v1.Error
-	22, // 61: team.v1.Ended.spent:type_name -> team.v1.Spent
-	50, // 62: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	23, // 63: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	19, // 64: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	45, // 65: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	22, // 66: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	49, // 67: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	22, // 68: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	2,  // 69: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	49, // 70: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	48, // 71: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	49, // 72: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	22, // 73: team.v1.Answered.grant:type_name -> team.v1.Spent
-	51, // 74: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	49, // 75: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	3,  // 76: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	51, // 77: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	46, // 78: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	52, // 79: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	49, // 80: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	50, // 81: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	49, // 82: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	18, // 83: team.v1.Reply.turn:type_name -> team.v1.Turn
-	21, // 84: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	20, // 85: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,  // 86: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	22, // 87: team.v1.Reply.spent:type_name -> team.v1.Spent
-	50, // 88: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	47, // 89: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	28, // 90: team.v1.Inbound.received:type_name -> team.v1.Received
-	27, // 91: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	29, // 92: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	53, // 93: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	53, // 94: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	22, // 95: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,  // 96: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	54, // 97: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	55, // 98: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	99, // [99:99] is the sub-list for method output_type
-	99, // [99:99] is the sub-list for method input_type
-	99, // [99:99] is the sub-list for extension type_name
-	99, // [99:99] is the sub-list for extension extendee
-	0,  // [0:99] is the sub-list for field type_name
+	50,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	6,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
+	15,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
+	16,  // 3: team.v1.Event.started:type_name -> team.v1.Started
+	17,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
+	18,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
+	25,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
+	26,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
+	27,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
+	28,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
+	29,  // 10: team.v1.Event.received:type_name -> team.v1.Received
+	30,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
+	31,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
+	32,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
+	33,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
+	34,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
+	35,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
+	36,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
+	37,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
+	38,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
+	39,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
+	40,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
+	51,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	52,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	52,  // 24: team.v1.Accepted.brief:type_name -> google.protobuf.Struct
+	7,   // 25: team.v1.Accepted.pins:type_name -> team.v1.Pins
+	9,   // 26: team.v1.Accepted.limits:type_name -> team.v1.Limits
+	50,  // 27: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	8,   // 28: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
+	43,  // 29: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
+	44,  // 30: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
+	45,  // 31: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	53,  // 32: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
+	53,  // 33: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
+	53,  // 34: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
+	10,  // 35: team.v1.Limits.retry:type_name -> team.v1.Retry
+	53,  // 36: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
+	1,   // 37: team.v1.Step.kind:type_name -> team.v1.Step.Kind
+	13,  // 38: team.v1.Step.input:type_name -> team.v1.Input
+	14,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
+	53,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	12,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
+	10,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
+	0,   // 43: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
+	41,  // 44: team.v1.Refusal.error:type_name -> team.v1.Error
+	51,  // 45: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	11,  // 46: team.v1.Decided.steps:type_name -> team.v1.Step
+	46,  // 47: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	13,  // 48: team.v1.Decided.reply:type_name -> team.v1.Input
+	51,  // 49: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	52,  // 50: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	52,  // 51: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	22,  // 52: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	13,  // 53: team.v1.Started.input:type_name -> team.v1.Input
+	23,  // 54: team.v1.Started.reserved:type_name -> team.v1.Spent
+	50,  // 55: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	41,  // 56: team.v1.Retried.error:type_name -> team.v1.Error
+	50,  // 57: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	0,   // 58: team.v1.Ended.outcome:type_name -> team.v1.Outcome
+	51,  // 59: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	19,  // 60: team.v1.Ended.turn:type_name -> team.v1.Turn
+	21,  // 61: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	22,  // 62: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	41,  // 63: team.v1.Ended.error:type_name -> team.v1.Error
+	23,  // 64: team.v1.Ended.spent:type_name -> team.v1.Spent
+	52,  // 65: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	24,  // 66: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	20,  // 67: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	47,  // 68: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	23,  // 69: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	51,  // 70: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	23,  // 71: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	2,   // 72: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	51,  // 73: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	50,  // 74: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	51,  // 75: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	23,  // 76: team.v1.Answered.grant:type_name -> team.v1.Spent
+	53,  // 77: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	51,  // 78: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	3,   // 79: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	53,  // 80: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	48,  // 81: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	4,   // 82: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	51,  // 83: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	41,  // 84: team.v1.Checked.error:type_name -> team.v1.Error
+	54,  // 85: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	51,  // 86: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	52,  // 87: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	51,  // 88: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	19,  // 89: team.v1.Reply.turn:type_name -> team.v1.Turn
+	22,  // 90: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	21,  // 91: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 92: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	23,  // 93: team.v1.Reply.spent:type_name -> team.v1.Spent
+	52,  // 94: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	49,  // 95: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	29,  // 96: team.v1.Inbound.received:type_name -> team.v1.Received
+	28,  // 97: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	30,  // 98: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	55,  // 99: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	55,  // 100: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	23,  // 101: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 102: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	56,  // 103: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	57,  // 104: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	105, // [105:105] is the sub-list for method output_type
+	105, // [105:105] is the sub-list for method input_type
+	105, // [105:105] is the sub-list for extension type_name
+	105, // [105:105] is the sub-list for extension extendee
+	0,   // [0:105] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -4514,6 +4738,7 @@ func file_team_v1_event_proto_init() {
 		(*Event_Commanded)(nil),
 		(*Event_Expired)(nil),
 		(*Event_Observed)(nil),
+		(*Event_Checked)(nil),
 		(*Event_Artifact)(nil),
 		(*Event_Delta)(nil),
 		(*Event_Progress)(nil),
@@ -4531,13 +4756,13 @@ func file_team_v1_event_proto_init() {
 		(*Ended_Tool)(nil),
 		(*Ended_Transfer)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[34].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[35].OneofWrappers = []any{
 		(*Reply_Message)(nil),
 		(*Reply_Turn)(nil),
 		(*Reply_Transfer)(nil),
 		(*Reply_Tool)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[36].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[37].OneofWrappers = []any{
 		(*Inbound_Received)(nil),
 		(*Inbound_Answered)(nil),
 		(*Inbound_Commanded)(nil),
@@ -4547,8 +4772,8 @@ func file_team_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   44,
+			NumEnums:      5,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -133,7 +133,9 @@ type Skill struct {
 	// What it does.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	// Words to find it by.
-	Tags          []string `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty"`
+	Tags []string `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty"`
+	// How to do it: part of the prompt of the agent that has it. Never shown to others.
+	Instructions  string `protobuf:"bytes,5,opt,name=instructions,proto3" json:"instructions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -194,6 +196,13 @@ func (x *Skill) GetTags() []string {
 		return x.Tags
 	}
 	return nil
+}
+
+func (x *Skill) GetInstructions() string {
+	if x != nil {
+		return x.Instructions
+	}
+	return ""
 }
 
 // Health is how an agent is.
@@ -357,12 +366,13 @@ const file_team_v1_info_proto_rawDesc = "" +
 	"\x12may_reply_directly\x18\a \x01(\bR\x10mayReplyDirectly\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x01\n" +
 	"\x05Skill\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x12\n" +
-	"\x04tags\x18\x04 \x03(\tR\x04tags\"\x83\x01\n" +
+	"\x04tags\x18\x04 \x03(\tR\x04tags\x12\"\n" +
+	"\finstructions\x18\x05 \x01(\tR\finstructions\"\x83\x01\n" +
 	"\x06Health\x12\x18\n" +
 	"\ahealthy\x18\x01 \x01(\bR\ahealthy\x12\x16\n" +
 	"\x06usable\x18\x02 \x01(\bR\x06usable\x12/\n" +

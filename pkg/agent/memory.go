@@ -1,0 +1,30 @@
+package agent
+
+import (
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+)
+
+// HistoryLength is how many entries of a conversation an agent is shown (R-002-29).
+const HistoryLength = 20
+
+// ConversationPrefix begins the keys of a run's context that outlive the run:
+// they are kept with the conversation, for the agent at the path that set them (R-000-15, C-22).
+const ConversationPrefix = "conversation."
+
+// Memory is what a run reads of the conversation it belongs to, as it was when
+// the run was accepted. Each agent sees its own part, by its path. What cannot be
+// read is empty (C-17). Safe for concurrent use; what it returns is read only.
+type Memory interface {
+	// History returns the last entries, oldest first, at most HistoryLength: what
+	// the agent at the path was asked and what it answered. The metadata of an
+	// answer lists the delegations behind it under DelegationsKey.
+	History(path string) []*a2av1.Message
+	// State returns the keys with ConversationPrefix that the agent at the path has set.
+	State(path string) map[string]*structpb.Value
+}
+
+// DelegationsKey is the metadata of a remembered answer that lists who worked for
+// it: a list of objects {member, task, outcome}.
+const DelegationsKey = "delegations"
