@@ -3,6 +3,7 @@ package team
 import (
 	"errors"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -30,8 +31,8 @@ type CoordinatorConfig struct {
 	// OnLimit is what becomes of the run at max_delegations, max_turns or the
 	// end of its budget; default FailRun.
 	OnLimit OnLimit
-	// MaxTurns and MaxDelegations of a run; 0 is 100 and 10.
-	MaxTurns, MaxDelegations int
+	// Limits: max_turns and max_delegations count here.
+	Limits *teamv1.Limits
 }
 
 // OpenDelegations is what becomes of work that is open when a leader answers (C-09).
@@ -73,10 +74,9 @@ func NewCoordinator(c CoordinatorConfig) (*Coordinator, error) {
 	}
 	l := &leader{
 		instructions: c.Instructions, crew: k, parallel: c.AllowParallel, open: c.OpenDelegations, onLimit: c.OnLimit,
-		strict: c.StrictCycles, maxTurns: 100, maxDelegated: 10,
+		strict: c.StrictCycles, maxTurns: effective(c.Limits).maxTurns, maxDelegated: 10,
 	}
-	set(&l.maxTurns, int32(c.MaxTurns))
-	set(&l.maxDelegated, int32(c.MaxDelegations))
+	set(&l.maxDelegated, c.Limits.GetMaxDelegations())
 	if l.tools, err = specsOf(c.Tools); err != nil {
 		return nil, err
 	}
