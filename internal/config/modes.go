@@ -62,7 +62,10 @@ func Coordinator(t *teamv1.TeamConfig, tools []agent.Tool) team.CoordinatorConfi
 		Limits: t.GetLimits(),
 	}
 	if t.GetRoute() != nil && t.GetLimits().GetMaxDelegations() == 0 {
-		cfg.Limits = &teamv1.Limits{MaxTurns: t.GetLimits().MaxTurns, MaxDelegations: proto.Int32(1)} //nolint:protogetter // unset stays unset
+		cfg.Limits = &teamv1.Limits{MaxDelegations: proto.Int32(1)}
+		if n := t.GetLimits().GetMaxTurns(); n > 0 {
+			cfg.Limits.MaxTurns = &n
+		}
 	}
 	return cfg
 }
