@@ -3859,22 +3859,21 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"this != ''R\bquestion\x12\x18\n" +
 	"\aoptions\x18\x02 \x03(\tR\aoptions\x12v\n" +
 	"\x05roles\x18\x03 \x03(\tB`\xbaH]\xba\x01Z\n" +
-	"\vhuman.roles\x12:roles are not supported yet; the owner of the task answers\x1a\x0fsize(this) == 0R\x05roles\"\x8c\b\n" +
+	"\vhuman.roles\x12:roles are not supported yet; the owner of the task answers\x1a\x0fsize(this) == 0R\x05roles\"\xee\a\n" +
 	"\x11CoordinatorConfig\x12\xac\x01\n" +
 	"\x06leader\x18\x01 \x01(\v2\x15.team.v1.LeaderConfigB}\xbaHz\xba\x01w\n" +
 	"\x12coordinator.leader\x12Oa coordinator needs a leader; add leader: {model: the name of one under models}\x1a\x10this.model != ''R\x06leader\x12*\n" +
 	"\x0eallow_parallel\x18\x02 \x01(\bH\x00R\rallowParallel\x88\x01\x01\x127\n" +
 	"\n" +
 	"tool_style\x18\x03 \x01(\x0e2\x18.team.v1.ToolStyle.ValueR\ttoolStyle\x12\x19\n" +
-	"\x05async\x18\x04 \x01(\bH\x01R\x05async\x88\x01\x01\x12\xd1\x01\n" +
-	"\x13on_open_delegations\x18\x05 \x01(\x0e2\x1e.team.v1.OpenDelegations.ValueB\x80\x01\xbaH}\xba\x01z\n" +
-	"\x1fcoordinator.on_open_delegations\x12Don_open_delegations: DETACH is not supported yet; use WAIT or CANCEL\x1a\x11this in [0, 1, 2]R\x11onOpenDelegations\x12(\n" +
+	"\x05async\x18\x04 \x01(\bH\x01R\x05async\x88\x01\x01\x12N\n" +
+	"\x13on_open_delegations\x18\x05 \x01(\x0e2\x1e.team.v1.OpenDelegations.ValueR\x11onOpenDelegations\x12(\n" +
 	"\rstrict_cycles\x18\x06 \x01(\bH\x02R\fstrictCycles\x88\x01\x01\x121\n" +
 	"\bon_limit\x18\a \x01(\x0e2\x16.team.v1.OnLimit.ValueR\aonLimit\x12\xb9\x01\n" +
 	"\x0fon_member_error\x18\b \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBs\xbaHp\xba\x01m\n" +
-	"\x1bcoordinator.on_member_error\x12;a coordinator's on_member_error is REPORT_TO_LEADER or FAIL\x1a\x11this in [0, 1, 3]R\ronMemberError\x12\x94\x01\n" +
-	"\x12wake_on_completion\x18\t \x01(\bBa\xbaH^\xba\x01[\n" +
-	"\x1ecoordinator.wake_on_completion\x122wake_on_completion is not supported yet; remove it\x1a\x05falseH\x03R\x10wakeOnCompletion\x88\x01\x01B\x11\n" +
+	"\x1bcoordinator.on_member_error\x12;a coordinator's on_member_error is REPORT_TO_LEADER or FAIL\x1a\x11this in [0, 1, 3]R\ronMemberError\x121\n" +
+	"\x12wake_on_completion\x18\t \x01(\bH\x03R\x10wakeOnCompletion\x88\x01\x01:\xc7\x01\xbaH\xc3\x01\x1a\xc0\x01\n" +
+	"\x1ecoordinator.wake_on_completion\x12cwake_on_completion needs work that goes on by itself; add on_open_delegations: DETACH, or remove it\x1a9!this.wake_on_completion || this.on_open_delegations == 3B\x11\n" +
 	"\x0f_allow_parallelB\b\n" +
 	"\x06_asyncB\x10\n" +
 	"\x0e_strict_cyclesB\x15\n" +

@@ -172,7 +172,7 @@ func (x Step_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Step_Kind.Descriptor instead.
 func (Step_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{7, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{8, 0}
 }
 
 // Kind is what is asked for.
@@ -237,7 +237,7 @@ func (x Asked_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Asked_Kind.Descriptor instead.
 func (Asked_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{23, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{24, 0}
 }
 
 // Command is what the caller wants.
@@ -298,7 +298,7 @@ func (x Commanded_Command) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Commanded_Command.Descriptor instead.
 func (Commanded_Command) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{26, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{27, 0}
 }
 
 // Stage is which message was looked at.
@@ -351,7 +351,7 @@ func (x Checked_Stage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Checked_Stage.Descriptor instead.
 func (Checked_Stage) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{29, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30, 0}
 }
 
 // Event is one entry of a root task's journal. It is what an agent yields,
@@ -844,7 +844,9 @@ type Accepted struct {
 	// memory of the conversation is not read then.
 	History []*v1.Message `protobuf:"bytes,18,rep,name=history,proto3" json:"history,omitempty"`
 	// Members of the caller's that the run may hand over to.
-	Transfers     []*TransferTarget `protobuf:"bytes,19,rep,name=transfers,proto3" json:"transfers,omitempty"`
+	Transfers []*TransferTarget `protobuf:"bytes,19,rep,name=transfers,proto3" json:"transfers,omitempty"`
+	// The task was begun by another one, which does not wait for it.
+	Detached      *Detached `protobuf:"bytes,20,opt,name=detached,proto3" json:"detached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1012,6 +1014,77 @@ func (x *Accepted) GetTransfers() []*TransferTarget {
 	return nil
 }
 
+func (x *Accepted) GetDetached() *Detached {
+	if x != nil {
+		return x.Detached
+	}
+	return nil
+}
+
+// Detached is where a task comes from that was begun by another one.
+type Detached struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task that began it.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// The member that works.
+	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
+	// The agent that is told of the end, in the same conversation; empty: nobody.
+	Lead          string `protobuf:"bytes,3,opt,name=lead,proto3" json:"lead,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Detached) Reset() {
+	*x = Detached{}
+	mi := &file_team_v1_event_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Detached) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Detached) ProtoMessage() {}
+
+func (x *Detached) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Detached.ProtoReflect.Descriptor instead.
+func (*Detached) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Detached) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *Detached) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *Detached) GetLead() string {
+	if x != nil {
+		return x.Lead
+	}
+	return ""
+}
+
 // TransferTarget is a member that control can be handed to.
 type TransferTarget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1025,7 +1098,7 @@ type TransferTarget struct {
 
 func (x *TransferTarget) Reset() {
 	*x = TransferTarget{}
-	mi := &file_team_v1_event_proto_msgTypes[2]
+	mi := &file_team_v1_event_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1110,7 @@ func (x *TransferTarget) String() string {
 func (*TransferTarget) ProtoMessage() {}
 
 func (x *TransferTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[2]
+	mi := &file_team_v1_event_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1123,7 @@ func (x *TransferTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferTarget.ProtoReflect.Descriptor instead.
 func (*TransferTarget) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TransferTarget) GetId() string {
@@ -1080,7 +1153,7 @@ type Pins struct {
 
 func (x *Pins) Reset() {
 	*x = Pins{}
-	mi := &file_team_v1_event_proto_msgTypes[3]
+	mi := &file_team_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1165,7 @@ func (x *Pins) String() string {
 func (*Pins) ProtoMessage() {}
 
 func (x *Pins) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[3]
+	mi := &file_team_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1178,7 @@ func (x *Pins) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pins.ProtoReflect.Descriptor instead.
 func (*Pins) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Pins) GetRevisions() map[string]string {
@@ -1139,7 +1212,7 @@ type Conversation struct {
 
 func (x *Conversation) Reset() {
 	*x = Conversation{}
-	mi := &file_team_v1_event_proto_msgTypes[4]
+	mi := &file_team_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1224,7 @@ func (x *Conversation) String() string {
 func (*Conversation) ProtoMessage() {}
 
 func (x *Conversation) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[4]
+	mi := &file_team_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1237,7 @@ func (x *Conversation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conversation.ProtoReflect.Descriptor instead.
 func (*Conversation) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Conversation) GetContextId() string {
@@ -1234,7 +1307,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_team_v1_event_proto_msgTypes[5]
+	mi := &file_team_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1319,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[5]
+	mi := &file_team_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1332,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Limits) GetMaxSteps() int32 {
@@ -1380,7 +1453,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_team_v1_event_proto_msgTypes[6]
+	mi := &file_team_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1392,7 +1465,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[6]
+	mi := &file_team_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1405,7 +1478,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Retry) GetAttempts() int32 {
@@ -1446,14 +1519,16 @@ type Step struct {
 	// The step is not run, for the reason named: it ends SKIPPED or REJECTED without a start.
 	Refusal *Refusal `protobuf:"bytes,10,opt,name=refusal,proto3" json:"refusal,omitempty"`
 	// How its failures are repeated; unset takes the member's or the limit's.
-	Retry         *Retry `protobuf:"bytes,11,opt,name=retry,proto3" json:"retry,omitempty"`
+	Retry *Retry `protobuf:"bytes,11,opt,name=retry,proto3" json:"retry,omitempty"`
+	// The work is begun as a task of its own, which nobody waits for.
+	Detached      bool `protobuf:"varint,12,opt,name=detached,proto3" json:"detached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_team_v1_event_proto_msgTypes[7]
+	mi := &file_team_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1540,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[7]
+	mi := &file_team_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1553,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Step) GetId() string {
@@ -1558,6 +1633,13 @@ func (x *Step) GetRetry() *Retry {
 	return nil
 }
 
+func (x *Step) GetDetached() bool {
+	if x != nil {
+		return x.Detached
+	}
+	return false
+}
+
 // Refusal is the reason why a step does not run.
 type Refusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1571,7 +1653,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_team_v1_event_proto_msgTypes[8]
+	mi := &file_team_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1665,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[8]
+	mi := &file_team_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1678,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Refusal) GetOutcome() Outcome {
@@ -1630,7 +1712,7 @@ type Input struct {
 
 func (x *Input) Reset() {
 	*x = Input{}
-	mi := &file_team_v1_event_proto_msgTypes[9]
+	mi := &file_team_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +1724,7 @@ func (x *Input) String() string {
 func (*Input) ProtoMessage() {}
 
 func (x *Input) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[9]
+	mi := &file_team_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +1737,7 @@ func (x *Input) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Input.ProtoReflect.Descriptor instead.
 func (*Input) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Input) GetMessage() *v1.Message {
@@ -1694,7 +1776,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_team_v1_event_proto_msgTypes[10]
+	mi := &file_team_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1788,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[10]
+	mi := &file_team_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1801,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Ask) GetQuestion() string {
@@ -1772,7 +1854,7 @@ type Decided struct {
 
 func (x *Decided) Reset() {
 	*x = Decided{}
-	mi := &file_team_v1_event_proto_msgTypes[11]
+	mi := &file_team_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1784,7 +1866,7 @@ func (x *Decided) String() string {
 func (*Decided) ProtoMessage() {}
 
 func (x *Decided) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[11]
+	mi := &file_team_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1797,7 +1879,7 @@ func (x *Decided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decided.ProtoReflect.Descriptor instead.
 func (*Decided) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Decided) GetSteps() []*Step {
@@ -1895,7 +1977,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_team_v1_event_proto_msgTypes[12]
+	mi := &file_team_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +1989,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[12]
+	mi := &file_team_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2002,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Started) GetAttempt() int32 {
@@ -1996,7 +2078,7 @@ type Retried struct {
 
 func (x *Retried) Reset() {
 	*x = Retried{}
-	mi := &file_team_v1_event_proto_msgTypes[13]
+	mi := &file_team_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2090,7 @@ func (x *Retried) String() string {
 func (*Retried) ProtoMessage() {}
 
 func (x *Retried) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[13]
+	mi := &file_team_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2103,7 @@ func (x *Retried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retried.ProtoReflect.Descriptor instead.
 func (*Retried) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Retried) GetAttempt() int32 {
@@ -2086,7 +2168,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_team_v1_event_proto_msgTypes[14]
+	mi := &file_team_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2180,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[14]
+	mi := &file_team_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2193,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Ended) GetOutcome() Outcome {
@@ -2273,7 +2355,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_team_v1_event_proto_msgTypes[15]
+	mi := &file_team_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2285,7 +2367,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[15]
+	mi := &file_team_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2298,7 +2380,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Turn) GetText() string {
@@ -2351,7 +2433,7 @@ type ToolCall struct {
 
 func (x *ToolCall) Reset() {
 	*x = ToolCall{}
-	mi := &file_team_v1_event_proto_msgTypes[16]
+	mi := &file_team_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2363,7 +2445,7 @@ func (x *ToolCall) String() string {
 func (*ToolCall) ProtoMessage() {}
 
 func (x *ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[16]
+	mi := &file_team_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2376,7 +2458,7 @@ func (x *ToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCall.ProtoReflect.Descriptor instead.
 func (*ToolCall) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ToolCall) GetId() string {
@@ -2413,7 +2495,7 @@ type ToolResult struct {
 
 func (x *ToolResult) Reset() {
 	*x = ToolResult{}
-	mi := &file_team_v1_event_proto_msgTypes[17]
+	mi := &file_team_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +2507,7 @@ func (x *ToolResult) String() string {
 func (*ToolResult) ProtoMessage() {}
 
 func (x *ToolResult) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[17]
+	mi := &file_team_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +2520,7 @@ func (x *ToolResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResult.ProtoReflect.Descriptor instead.
 func (*ToolResult) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ToolResult) GetText() string {
@@ -2468,7 +2550,7 @@ type Transfer struct {
 
 func (x *Transfer) Reset() {
 	*x = Transfer{}
-	mi := &file_team_v1_event_proto_msgTypes[18]
+	mi := &file_team_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +2562,7 @@ func (x *Transfer) String() string {
 func (*Transfer) ProtoMessage() {}
 
 func (x *Transfer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[18]
+	mi := &file_team_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +2575,7 @@ func (x *Transfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
 func (*Transfer) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Transfer) GetTo() string {
@@ -2529,7 +2611,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_team_v1_event_proto_msgTypes[19]
+	mi := &file_team_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2541,7 +2623,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[19]
+	mi := &file_team_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2554,7 +2636,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Spent) GetInputTokens() int64 {
@@ -2606,7 +2688,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_team_v1_event_proto_msgTypes[20]
+	mi := &file_team_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2618,7 +2700,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[20]
+	mi := &file_team_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2631,7 +2713,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Receipt) GetEntries() []*Receipt_Entry {
@@ -2658,14 +2740,18 @@ type Spawned struct {
 	// What it was given.
 	Input *v1.Message `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
 	// Its slice of the budget.
-	Budget        *Spent `protobuf:"bytes,4,opt,name=budget,proto3" json:"budget,omitempty"`
+	Budget *Spent `protobuf:"bytes,4,opt,name=budget,proto3" json:"budget,omitempty"`
+	// The member that works.
+	Member string `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"`
+	// The agent that is told of the end, in the same conversation; empty: nobody.
+	Lead          string `protobuf:"bytes,6,opt,name=lead,proto3" json:"lead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Spawned) Reset() {
 	*x = Spawned{}
-	mi := &file_team_v1_event_proto_msgTypes[21]
+	mi := &file_team_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2763,7 @@ func (x *Spawned) String() string {
 func (*Spawned) ProtoMessage() {}
 
 func (x *Spawned) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[21]
+	mi := &file_team_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2776,7 @@ func (x *Spawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spawned.ProtoReflect.Descriptor instead.
 func (*Spawned) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Spawned) GetTaskId() string {
@@ -2721,6 +2807,20 @@ func (x *Spawned) GetBudget() *Spent {
 	return nil
 }
 
+func (x *Spawned) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *Spawned) GetLead() string {
+	if x != nil {
+		return x.Lead
+	}
+	return ""
+}
+
 // Bound ties a step to a task of a remote peer, so that a new owner reattaches
 // instead of sending again.
 type Bound struct {
@@ -2739,7 +2839,7 @@ type Bound struct {
 
 func (x *Bound) Reset() {
 	*x = Bound{}
-	mi := &file_team_v1_event_proto_msgTypes[22]
+	mi := &file_team_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2751,7 +2851,7 @@ func (x *Bound) String() string {
 func (*Bound) ProtoMessage() {}
 
 func (x *Bound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[22]
+	mi := &file_team_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2764,7 +2864,7 @@ func (x *Bound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bound.ProtoReflect.Descriptor instead.
 func (*Bound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Bound) GetPeer() string {
@@ -2814,7 +2914,7 @@ type Asked struct {
 
 func (x *Asked) Reset() {
 	*x = Asked{}
-	mi := &file_team_v1_event_proto_msgTypes[23]
+	mi := &file_team_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2826,7 +2926,7 @@ func (x *Asked) String() string {
 func (*Asked) ProtoMessage() {}
 
 func (x *Asked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[23]
+	mi := &file_team_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2839,7 +2939,7 @@ func (x *Asked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asked.ProtoReflect.Descriptor instead.
 func (*Asked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Asked) GetQuestion() string {
@@ -2901,7 +3001,7 @@ type Answered struct {
 
 func (x *Answered) Reset() {
 	*x = Answered{}
-	mi := &file_team_v1_event_proto_msgTypes[24]
+	mi := &file_team_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2913,7 +3013,7 @@ func (x *Answered) String() string {
 func (*Answered) ProtoMessage() {}
 
 func (x *Answered) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[24]
+	mi := &file_team_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2926,7 +3026,7 @@ func (x *Answered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answered.ProtoReflect.Descriptor instead.
 func (*Answered) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Answered) GetQuestion() string {
@@ -2995,7 +3095,7 @@ type Received struct {
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_team_v1_event_proto_msgTypes[25]
+	mi := &file_team_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3007,7 +3107,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[25]
+	mi := &file_team_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3020,7 +3120,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Received) GetMessage() *v1.Message {
@@ -3074,7 +3174,7 @@ type Commanded struct {
 
 func (x *Commanded) Reset() {
 	*x = Commanded{}
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3186,7 @@ func (x *Commanded) String() string {
 func (*Commanded) ProtoMessage() {}
 
 func (x *Commanded) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3199,7 @@ func (x *Commanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commanded.ProtoReflect.Descriptor instead.
 func (*Commanded) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Commanded) GetCommand() Commanded_Command {
@@ -3162,7 +3262,7 @@ type Expired struct {
 
 func (x *Expired) Reset() {
 	*x = Expired{}
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3174,7 +3274,7 @@ func (x *Expired) String() string {
 func (*Expired) ProtoMessage() {}
 
 func (x *Expired) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3187,7 +3287,7 @@ func (x *Expired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expired.ProtoReflect.Descriptor instead.
 func (*Expired) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Expired) GetLimit() string {
@@ -3208,7 +3308,7 @@ type Observed struct {
 
 func (x *Observed) Reset() {
 	*x = Observed{}
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3220,7 +3320,7 @@ func (x *Observed) String() string {
 func (*Observed) ProtoMessage() {}
 
 func (x *Observed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3233,7 +3333,7 @@ func (x *Observed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed.ProtoReflect.Descriptor instead.
 func (*Observed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Observed) GetMembers() []*Observed_Member {
@@ -3263,7 +3363,7 @@ type Checked struct {
 
 func (x *Checked) Reset() {
 	*x = Checked{}
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3275,7 +3375,7 @@ func (x *Checked) String() string {
 func (*Checked) ProtoMessage() {}
 
 func (x *Checked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3288,7 +3388,7 @@ func (x *Checked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked.ProtoReflect.Descriptor instead.
 func (*Checked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Checked) GetStage() Checked_Stage {
@@ -3341,7 +3441,7 @@ type ArtifactUpdate struct {
 
 func (x *ArtifactUpdate) Reset() {
 	*x = ArtifactUpdate{}
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3353,7 +3453,7 @@ func (x *ArtifactUpdate) String() string {
 func (*ArtifactUpdate) ProtoMessage() {}
 
 func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3366,7 +3466,7 @@ func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactUpdate.ProtoReflect.Descriptor instead.
 func (*ArtifactUpdate) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ArtifactUpdate) GetArtifact() *v1.Artifact {
@@ -3405,7 +3505,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3417,7 +3517,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3430,7 +3530,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Delta) GetArtifactId() string {
@@ -3465,7 +3565,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3477,7 +3577,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3490,7 +3590,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Progress) GetMessage() *v1.Message {
@@ -3515,7 +3615,7 @@ type Noted struct {
 
 func (x *Noted) Reset() {
 	*x = Noted{}
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3527,7 +3627,7 @@ func (x *Noted) String() string {
 func (*Noted) ProtoMessage() {}
 
 func (x *Noted) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3540,7 +3640,7 @@ func (x *Noted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noted.ProtoReflect.Descriptor instead.
 func (*Noted) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Noted) GetCode() string {
@@ -3577,7 +3677,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3589,7 +3689,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3602,7 +3702,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Claimed) GetEpoch() int64 {
@@ -3632,7 +3732,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3644,7 +3744,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3657,7 +3757,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Waiting) GetQuestions() []string {
@@ -3704,7 +3804,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3716,7 +3816,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3729,7 +3829,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Reply) GetResult() isReply_Result {
@@ -3868,7 +3968,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3880,7 +3980,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3893,7 +3993,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Error) GetReason() string {
@@ -3954,7 +4054,7 @@ type Inbound struct {
 
 func (x *Inbound) Reset() {
 	*x = Inbound{}
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3966,7 +4066,7 @@ func (x *Inbound) String() string {
 func (*Inbound) ProtoMessage() {}
 
 func (x *Inbound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3979,7 +4079,7 @@ func (x *Inbound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbound.ProtoReflect.Descriptor instead.
 func (*Inbound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Inbound) GetN() int64 {
@@ -4089,7 +4189,7 @@ type Receipt_Entry struct {
 
 func (x *Receipt_Entry) Reset() {
 	*x = Receipt_Entry{}
-	mi := &file_team_v1_event_proto_msgTypes[43]
+	mi := &file_team_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4101,7 +4201,7 @@ func (x *Receipt_Entry) String() string {
 func (*Receipt_Entry) ProtoMessage() {}
 
 func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[43]
+	mi := &file_team_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4114,7 +4214,7 @@ func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt_Entry.ProtoReflect.Descriptor instead.
 func (*Receipt_Entry) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{20, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{21, 0}
 }
 
 func (x *Receipt_Entry) GetScope() string {
@@ -4188,7 +4288,7 @@ type Observed_Member struct {
 
 func (x *Observed_Member) Reset() {
 	*x = Observed_Member{}
-	mi := &file_team_v1_event_proto_msgTypes[44]
+	mi := &file_team_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4200,7 +4300,7 @@ func (x *Observed_Member) String() string {
 func (*Observed_Member) ProtoMessage() {}
 
 func (x *Observed_Member) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[44]
+	mi := &file_team_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4213,7 +4313,7 @@ func (x *Observed_Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed_Member.ProtoReflect.Descriptor instead.
 func (*Observed_Member) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29, 0}
 }
 
 func (x *Observed_Member) GetId() string {
@@ -4269,7 +4369,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\aclaimed\x18* \x01(\v2\x10.team.v1.ClaimedH\x00R\aclaimed\x12,\n" +
 	"\awaiting\x18+ \x01(\v2\x10.team.v1.WaitingH\x00R\awaiting\x12&\n" +
 	"\x05reply\x182 \x01(\v2\x0e.team.v1.ReplyH\x00R\x05replyB\x06\n" +
-	"\x04kindJ\x04\b)\x10*\"\xb3\x06\n" +
+	"\x04kindJ\x04\b)\x10*\"\xe2\x06\n" +
 	"\bAccepted\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
@@ -4292,11 +4392,16 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05depth\x18\x10 \x01(\x05R\x05depth\x12,\n" +
 	"\x12may_reply_directly\x18\x11 \x01(\bR\x10mayReplyDirectly\x12,\n" +
 	"\ahistory\x18\x12 \x03(\v2\x12.lf.a2a.v1.MessageR\ahistory\x125\n" +
-	"\ttransfers\x18\x13 \x03(\v2\x17.team.v1.TransferTargetR\ttransfers\x1a8\n" +
+	"\ttransfers\x18\x13 \x03(\v2\x17.team.v1.TransferTargetR\ttransfers\x12-\n" +
+	"\bdetached\x18\x14 \x01(\v2\x11.team.v1.DetachedR\bdetached\x1a8\n" +
 	"\n" +
 	"TraceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"B\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"N\n" +
+	"\bDetached\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\x12\x12\n" +
+	"\x04lead\x18\x03 \x01(\tR\x04lead\"B\n" +
 	"\x0eTransferTarget\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\"\x94\x01\n" +
@@ -4354,7 +4459,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05Retry\x12\x1f\n" +
 	"\battempts\x18\x01 \x01(\x05H\x00R\battempts\x88\x01\x01\x123\n" +
 	"\abackoff\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\abackoffB\v\n" +
-	"\t_attempts\"\xf9\x03\n" +
+	"\t_attempts\"\x95\x04\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x12.team.v1.Step.KindR\x04kind\x12\x16\n" +
@@ -4367,7 +4472,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\atimeout\x18\t \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12*\n" +
 	"\arefusal\x18\n" +
 	" \x01(\v2\x10.team.v1.RefusalR\arefusal\x12$\n" +
-	"\x05retry\x18\v \x01(\v2\x0e.team.v1.RetryR\x05retry\"\x90\x01\n" +
+	"\x05retry\x18\v \x01(\v2\x0e.team.v1.RetryR\x05retry\x12\x1a\n" +
+	"\bdetached\x18\f \x01(\bR\bdetached\"\x90\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_DELEGATE\x10\x01\x12\x11\n" +
@@ -4477,12 +4583,14 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"spentAfter\x12\x1c\n" +
 	"\tconfirmed\x18\x06 \x01(\bR\tconfirmed\x12 \n" +
 	"\vunconfirmed\x18\a \x01(\bR\vunconfirmed\x12*\n" +
-	"\aoutcome\x18\b \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\"\x8a\x01\n" +
+	"\aoutcome\x18\b \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\"\xb6\x01\n" +
 	"\aSpawned\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12(\n" +
 	"\x05input\x18\x03 \x01(\v2\x12.lf.a2a.v1.MessageR\x05input\x12&\n" +
-	"\x06budget\x18\x04 \x01(\v2\x0e.team.v1.SpentR\x06budget\"k\n" +
+	"\x06budget\x18\x04 \x01(\v2\x0e.team.v1.SpentR\x06budget\x12\x16\n" +
+	"\x06member\x18\x05 \x01(\tR\x06member\x12\x12\n" +
+	"\x04lead\x18\x06 \x01(\tR\x04lead\"k\n" +
 	"\x05Bound\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1d\n" +
@@ -4623,7 +4731,7 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
 	(Step_Kind)(0),                // 1: team.v1.Step.Kind
@@ -4632,172 +4740,174 @@ var file_team_v1_event_proto_goTypes = []any{
 	(Checked_Stage)(0),            // 4: team.v1.Checked.Stage
 	(*Event)(nil),                 // 5: team.v1.Event
 	(*Accepted)(nil),              // 6: team.v1.Accepted
-	(*TransferTarget)(nil),        // 7: team.v1.TransferTarget
-	(*Pins)(nil),                  // 8: team.v1.Pins
-	(*Conversation)(nil),          // 9: team.v1.Conversation
-	(*Limits)(nil),                // 10: team.v1.Limits
-	(*Retry)(nil),                 // 11: team.v1.Retry
-	(*Step)(nil),                  // 12: team.v1.Step
-	(*Refusal)(nil),               // 13: team.v1.Refusal
-	(*Input)(nil),                 // 14: team.v1.Input
-	(*Ask)(nil),                   // 15: team.v1.Ask
-	(*Decided)(nil),               // 16: team.v1.Decided
-	(*Started)(nil),               // 17: team.v1.Started
-	(*Retried)(nil),               // 18: team.v1.Retried
-	(*Ended)(nil),                 // 19: team.v1.Ended
-	(*Turn)(nil),                  // 20: team.v1.Turn
-	(*ToolCall)(nil),              // 21: team.v1.ToolCall
-	(*ToolResult)(nil),            // 22: team.v1.ToolResult
-	(*Transfer)(nil),              // 23: team.v1.Transfer
-	(*Spent)(nil),                 // 24: team.v1.Spent
-	(*Receipt)(nil),               // 25: team.v1.Receipt
-	(*Spawned)(nil),               // 26: team.v1.Spawned
-	(*Bound)(nil),                 // 27: team.v1.Bound
-	(*Asked)(nil),                 // 28: team.v1.Asked
-	(*Answered)(nil),              // 29: team.v1.Answered
-	(*Received)(nil),              // 30: team.v1.Received
-	(*Commanded)(nil),             // 31: team.v1.Commanded
-	(*Expired)(nil),               // 32: team.v1.Expired
-	(*Observed)(nil),              // 33: team.v1.Observed
-	(*Checked)(nil),               // 34: team.v1.Checked
-	(*ArtifactUpdate)(nil),        // 35: team.v1.ArtifactUpdate
-	(*Delta)(nil),                 // 36: team.v1.Delta
-	(*Progress)(nil),              // 37: team.v1.Progress
-	(*Noted)(nil),                 // 38: team.v1.Noted
-	(*Claimed)(nil),               // 39: team.v1.Claimed
-	(*Waiting)(nil),               // 40: team.v1.Waiting
-	(*Reply)(nil),                 // 41: team.v1.Reply
-	(*Error)(nil),                 // 42: team.v1.Error
-	(*Inbound)(nil),               // 43: team.v1.Inbound
-	nil,                           // 44: team.v1.Accepted.TraceEntry
-	nil,                           // 45: team.v1.Pins.RevisionsEntry
-	nil,                           // 46: team.v1.Conversation.StateEntry
-	nil,                           // 47: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 48: team.v1.Receipt.Entry
-	(*Observed_Member)(nil),       // 49: team.v1.Observed.Member
-	nil,                           // 50: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 52: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 53: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 54: google.protobuf.Duration
-	(*v1.Artifact)(nil),           // 55: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 56: google.protobuf.Value
-	(*AgentInfo)(nil),             // 57: team.v1.AgentInfo
-	(*Health)(nil),                // 58: team.v1.Health
+	(*Detached)(nil),              // 7: team.v1.Detached
+	(*TransferTarget)(nil),        // 8: team.v1.TransferTarget
+	(*Pins)(nil),                  // 9: team.v1.Pins
+	(*Conversation)(nil),          // 10: team.v1.Conversation
+	(*Limits)(nil),                // 11: team.v1.Limits
+	(*Retry)(nil),                 // 12: team.v1.Retry
+	(*Step)(nil),                  // 13: team.v1.Step
+	(*Refusal)(nil),               // 14: team.v1.Refusal
+	(*Input)(nil),                 // 15: team.v1.Input
+	(*Ask)(nil),                   // 16: team.v1.Ask
+	(*Decided)(nil),               // 17: team.v1.Decided
+	(*Started)(nil),               // 18: team.v1.Started
+	(*Retried)(nil),               // 19: team.v1.Retried
+	(*Ended)(nil),                 // 20: team.v1.Ended
+	(*Turn)(nil),                  // 21: team.v1.Turn
+	(*ToolCall)(nil),              // 22: team.v1.ToolCall
+	(*ToolResult)(nil),            // 23: team.v1.ToolResult
+	(*Transfer)(nil),              // 24: team.v1.Transfer
+	(*Spent)(nil),                 // 25: team.v1.Spent
+	(*Receipt)(nil),               // 26: team.v1.Receipt
+	(*Spawned)(nil),               // 27: team.v1.Spawned
+	(*Bound)(nil),                 // 28: team.v1.Bound
+	(*Asked)(nil),                 // 29: team.v1.Asked
+	(*Answered)(nil),              // 30: team.v1.Answered
+	(*Received)(nil),              // 31: team.v1.Received
+	(*Commanded)(nil),             // 32: team.v1.Commanded
+	(*Expired)(nil),               // 33: team.v1.Expired
+	(*Observed)(nil),              // 34: team.v1.Observed
+	(*Checked)(nil),               // 35: team.v1.Checked
+	(*ArtifactUpdate)(nil),        // 36: team.v1.ArtifactUpdate
+	(*Delta)(nil),                 // 37: team.v1.Delta
+	(*Progress)(nil),              // 38: team.v1.Progress
+	(*Noted)(nil),                 // 39: team.v1.Noted
+	(*Claimed)(nil),               // 40: team.v1.Claimed
+	(*Waiting)(nil),               // 41: team.v1.Waiting
+	(*Reply)(nil),                 // 42: team.v1.Reply
+	(*Error)(nil),                 // 43: team.v1.Error
+	(*Inbound)(nil),               // 44: team.v1.Inbound
+	nil,                           // 45: team.v1.Accepted.TraceEntry
+	nil,                           // 46: team.v1.Pins.RevisionsEntry
+	nil,                           // 47: team.v1.Conversation.StateEntry
+	nil,                           // 48: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 49: team.v1.Receipt.Entry
+	(*Observed_Member)(nil),       // 50: team.v1.Observed.Member
+	nil,                           // 51: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 52: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 53: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 54: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 55: google.protobuf.Duration
+	(*v1.Artifact)(nil),           // 56: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 57: google.protobuf.Value
+	(*AgentInfo)(nil),             // 58: team.v1.AgentInfo
+	(*Health)(nil),                // 59: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	51,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	52,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
 	6,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
-	16,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
-	17,  // 3: team.v1.Event.started:type_name -> team.v1.Started
-	18,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
-	19,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
-	26,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
-	27,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
-	28,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
-	29,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
-	30,  // 10: team.v1.Event.received:type_name -> team.v1.Received
-	31,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
-	32,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
-	33,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
-	34,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
-	35,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
-	36,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
-	37,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
-	38,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
-	39,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
-	40,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
-	41,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
-	52,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	53,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
-	53,  // 24: team.v1.Accepted.brief:type_name -> google.protobuf.Struct
-	8,   // 25: team.v1.Accepted.pins:type_name -> team.v1.Pins
-	10,  // 26: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	51,  // 27: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
-	9,   // 28: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
-	44,  // 29: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	52,  // 30: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
-	7,   // 31: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
-	45,  // 32: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	46,  // 33: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
-	54,  // 34: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
-	54,  // 35: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
-	54,  // 36: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
-	11,  // 37: team.v1.Limits.retry:type_name -> team.v1.Retry
-	54,  // 38: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
-	1,   // 39: team.v1.Step.kind:type_name -> team.v1.Step.Kind
-	14,  // 40: team.v1.Step.input:type_name -> team.v1.Input
-	15,  // 41: team.v1.Step.ask:type_name -> team.v1.Ask
-	54,  // 42: team.v1.Step.timeout:type_name -> google.protobuf.Duration
-	13,  // 43: team.v1.Step.refusal:type_name -> team.v1.Refusal
-	11,  // 44: team.v1.Step.retry:type_name -> team.v1.Retry
-	0,   // 45: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	42,  // 46: team.v1.Refusal.error:type_name -> team.v1.Error
-	52,  // 47: team.v1.Input.message:type_name -> lf.a2a.v1.Message
-	12,  // 48: team.v1.Decided.steps:type_name -> team.v1.Step
-	47,  // 49: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
-	14,  // 50: team.v1.Decided.reply:type_name -> team.v1.Input
-	52,  // 51: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	53,  // 52: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	53,  // 53: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	23,  // 54: team.v1.Decided.transfer:type_name -> team.v1.Transfer
-	14,  // 55: team.v1.Started.input:type_name -> team.v1.Input
-	24,  // 56: team.v1.Started.reserved:type_name -> team.v1.Spent
-	51,  // 57: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	42,  // 58: team.v1.Retried.error:type_name -> team.v1.Error
-	51,  // 59: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	0,   // 60: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	52,  // 61: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	20,  // 62: team.v1.Ended.turn:type_name -> team.v1.Turn
-	22,  // 63: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	23,  // 64: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	42,  // 65: team.v1.Ended.error:type_name -> team.v1.Error
-	24,  // 66: team.v1.Ended.spent:type_name -> team.v1.Spent
-	53,  // 67: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	25,  // 68: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	21,  // 69: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	48,  // 70: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	24,  // 71: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	52,  // 72: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	24,  // 73: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	2,   // 74: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	52,  // 75: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	51,  // 76: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	52,  // 77: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	24,  // 78: team.v1.Answered.grant:type_name -> team.v1.Spent
-	54,  // 79: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	52,  // 80: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	3,   // 81: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	54,  // 82: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	49,  // 83: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	4,   // 84: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	52,  // 85: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	42,  // 86: team.v1.Checked.error:type_name -> team.v1.Error
-	55,  // 87: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	52,  // 88: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	53,  // 89: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	52,  // 90: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	20,  // 91: team.v1.Reply.turn:type_name -> team.v1.Turn
-	23,  // 92: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	22,  // 93: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 94: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	24,  // 95: team.v1.Reply.spent:type_name -> team.v1.Spent
-	53,  // 96: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	50,  // 97: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	30,  // 98: team.v1.Inbound.received:type_name -> team.v1.Received
-	29,  // 99: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	31,  // 100: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	56,  // 101: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	56,  // 102: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	24,  // 103: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 104: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	57,  // 105: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	58,  // 106: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	107, // [107:107] is the sub-list for method output_type
-	107, // [107:107] is the sub-list for method input_type
-	107, // [107:107] is the sub-list for extension type_name
-	107, // [107:107] is the sub-list for extension extendee
-	0,   // [0:107] is the sub-list for field type_name
+	17,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
+	18,  // 3: team.v1.Event.started:type_name -> team.v1.Started
+	19,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
+	20,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
+	27,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
+	28,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
+	29,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
+	30,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
+	31,  // 10: team.v1.Event.received:type_name -> team.v1.Received
+	32,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
+	33,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
+	34,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
+	35,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
+	36,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
+	37,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
+	38,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
+	39,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
+	40,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
+	41,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
+	42,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
+	53,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	54,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	54,  // 24: team.v1.Accepted.brief:type_name -> google.protobuf.Struct
+	9,   // 25: team.v1.Accepted.pins:type_name -> team.v1.Pins
+	11,  // 26: team.v1.Accepted.limits:type_name -> team.v1.Limits
+	52,  // 27: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	10,  // 28: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
+	45,  // 29: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
+	53,  // 30: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
+	8,   // 31: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
+	7,   // 32: team.v1.Accepted.detached:type_name -> team.v1.Detached
+	46,  // 33: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
+	47,  // 34: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	55,  // 35: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
+	55,  // 36: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
+	55,  // 37: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
+	12,  // 38: team.v1.Limits.retry:type_name -> team.v1.Retry
+	55,  // 39: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
+	1,   // 40: team.v1.Step.kind:type_name -> team.v1.Step.Kind
+	15,  // 41: team.v1.Step.input:type_name -> team.v1.Input
+	16,  // 42: team.v1.Step.ask:type_name -> team.v1.Ask
+	55,  // 43: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	14,  // 44: team.v1.Step.refusal:type_name -> team.v1.Refusal
+	12,  // 45: team.v1.Step.retry:type_name -> team.v1.Retry
+	0,   // 46: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
+	43,  // 47: team.v1.Refusal.error:type_name -> team.v1.Error
+	53,  // 48: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	13,  // 49: team.v1.Decided.steps:type_name -> team.v1.Step
+	48,  // 50: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	15,  // 51: team.v1.Decided.reply:type_name -> team.v1.Input
+	53,  // 52: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	54,  // 53: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	54,  // 54: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	24,  // 55: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	15,  // 56: team.v1.Started.input:type_name -> team.v1.Input
+	25,  // 57: team.v1.Started.reserved:type_name -> team.v1.Spent
+	52,  // 58: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	43,  // 59: team.v1.Retried.error:type_name -> team.v1.Error
+	52,  // 60: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	0,   // 61: team.v1.Ended.outcome:type_name -> team.v1.Outcome
+	53,  // 62: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	21,  // 63: team.v1.Ended.turn:type_name -> team.v1.Turn
+	23,  // 64: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	24,  // 65: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	43,  // 66: team.v1.Ended.error:type_name -> team.v1.Error
+	25,  // 67: team.v1.Ended.spent:type_name -> team.v1.Spent
+	54,  // 68: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	26,  // 69: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	22,  // 70: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	49,  // 71: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	25,  // 72: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	53,  // 73: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	25,  // 74: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	2,   // 75: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	53,  // 76: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	52,  // 77: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	53,  // 78: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	25,  // 79: team.v1.Answered.grant:type_name -> team.v1.Spent
+	55,  // 80: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	53,  // 81: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	3,   // 82: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	55,  // 83: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	50,  // 84: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	4,   // 85: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	53,  // 86: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	43,  // 87: team.v1.Checked.error:type_name -> team.v1.Error
+	56,  // 88: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	53,  // 89: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	54,  // 90: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	53,  // 91: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	21,  // 92: team.v1.Reply.turn:type_name -> team.v1.Turn
+	24,  // 93: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	23,  // 94: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 95: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	25,  // 96: team.v1.Reply.spent:type_name -> team.v1.Spent
+	54,  // 97: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	51,  // 98: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	31,  // 99: team.v1.Inbound.received:type_name -> team.v1.Received
+	30,  // 100: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	32,  // 101: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	57,  // 102: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	57,  // 103: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	25,  // 104: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 105: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	58,  // 106: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	59,  // 107: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	108, // [108:108] is the sub-list for method output_type
+	108, // [108:108] is the sub-list for method input_type
+	108, // [108:108] is the sub-list for extension type_name
+	108, // [108:108] is the sub-list for extension extendee
+	0,   // [0:108] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -4829,22 +4939,22 @@ func file_team_v1_event_proto_init() {
 		(*Event_Waiting)(nil),
 		(*Event_Reply)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[5].OneofWrappers = []any{}
 	file_team_v1_event_proto_msgTypes[6].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[14].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[7].OneofWrappers = []any{}
+	file_team_v1_event_proto_msgTypes[15].OneofWrappers = []any{
 		(*Ended_Reply)(nil),
 		(*Ended_ReplyRef)(nil),
 		(*Ended_Turn)(nil),
 		(*Ended_Tool)(nil),
 		(*Ended_Transfer)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[36].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[37].OneofWrappers = []any{
 		(*Reply_Message)(nil),
 		(*Reply_Turn)(nil),
 		(*Reply_Transfer)(nil),
 		(*Reply_Tool)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[38].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[39].OneofWrappers = []any{
 		(*Inbound_Received)(nil),
 		(*Inbound_Answered)(nil),
 		(*Inbound_Commanded)(nil),
@@ -4855,7 +4965,7 @@ func file_team_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   46,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
