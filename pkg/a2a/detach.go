@@ -108,7 +108,7 @@ func (d *drive) beginTask(ctx context.Context, acc *teamv1.Accepted) (err error)
 		return err
 	}
 	_, _, err = h.c.Store.Create(ctx, New{Owner: acc.GetOwner(), Accepted: acc, MessageID: acc.GetTaskId(), Digest: digestOf(acc.GetAgent(), acc.GetMessage())})
-	h.c.Wake(acc.GetTaskId()) // also after an error: it may be on record
+	h.c.Wake(acc.GetTaskId())                     // also after an error: it may be on record
 	if err != nil && !errors.Is(err, ErrReused) { // with other words, when the end came twice
 		return fmt.Errorf("begin task %s: %w", acc.GetTaskId(), err)
 	}

@@ -94,6 +94,7 @@ func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (se
 		accepted: &teamv1.Accepted{
 			Metadata: req.GetMetadata(), Extensions: ExtensionsOf(ctx), Trace: traceOf(ctx), AcceptedOutputModes: req.GetConfiguration().GetAcceptedOutputModes(),
 			Depth: max(run.GetDepth(), int32(min(agent.Depth(ctx), 1<<20))), Deadline: run.GetDeadline(), Limits: run.GetEnvelope(), //nolint:gosec // bounded
+			Transfers: transfersOf(req.GetMessage()),
 		},
 	}
 	if run.GetDelegationId() != "" && s.question == "" {

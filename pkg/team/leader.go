@@ -117,9 +117,9 @@ func (l *leader) refused(s *State, r *round) error {
 			return st.Err
 		}
 	}
-	if inARow >= maxRefused {
+	if inARow >= maxRefused && len(r.steps) > 0 {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
-			"team %q: the leader made %d calls in a row that were refused; its last one: %s", s.Team.ID, inARow, s.Steps[len(s.Steps)-1].Err.Message)
+			"the model of %q made %d calls in a row that were refused; the last one: %s", s.Team.ID, inARow, r.steps[len(r.steps)-1].Err.Message)
 	}
 	return nil
 }
