@@ -44,6 +44,11 @@ type Member struct {
 	Timeout time.Duration
 	// Retry overrides the team's.
 	Retry *teamv1.Retry
+	// StreamInner shows what the member puts out to the readers of the team's task
+	// as it comes, as an artifact named by its path (R-004-11, R-004-14).
+	StreamInner bool
+	// HideText leaves the texts out of that.
+	HideText bool
 }
 
 // Config is what a Team is made of.
