@@ -102,6 +102,59 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_event_proto_rawDescGZIP(), []int{0}
 }
 
+// Inner is what readers are shown of a member's output as it comes.
+type Step_Inner int32
+
+const (
+	// Nothing but how it stands.
+	Step_INNER_UNSPECIFIED Step_Inner = 0
+	// All but its texts.
+	Step_INNER_EVENTS Step_Inner = 1
+	// All.
+	Step_INNER_TEXT Step_Inner = 2
+)
+
+// Enum value maps for Step_Inner.
+var (
+	Step_Inner_name = map[int32]string{
+		0: "INNER_UNSPECIFIED",
+		1: "INNER_EVENTS",
+		2: "INNER_TEXT",
+	}
+	Step_Inner_value = map[string]int32{
+		"INNER_UNSPECIFIED": 0,
+		"INNER_EVENTS":      1,
+		"INNER_TEXT":        2,
+	}
+)
+
+func (x Step_Inner) Enum() *Step_Inner {
+	p := new(Step_Inner)
+	*p = x
+	return p
+}
+
+func (x Step_Inner) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Step_Inner) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_event_proto_enumTypes[1].Descriptor()
+}
+
+func (Step_Inner) Type() protoreflect.EnumType {
+	return &file_team_v1_event_proto_enumTypes[1]
+}
+
+func (x Step_Inner) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Step_Inner.Descriptor instead.
+func (Step_Inner) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{6, 0}
+}
+
 // Kind is what kind of work a step is.
 type Step_Kind int32
 
@@ -159,11 +212,11 @@ func (x Step_Kind) String() string {
 }
 
 func (Step_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[1].Descriptor()
+	return file_team_v1_event_proto_enumTypes[2].Descriptor()
 }
 
 func (Step_Kind) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[1]
+	return &file_team_v1_event_proto_enumTypes[2]
 }
 
 func (x Step_Kind) Number() protoreflect.EnumNumber {
@@ -172,7 +225,7 @@ func (x Step_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Step_Kind.Descriptor instead.
 func (Step_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{6, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{6, 1}
 }
 
 // Kind is what is asked for.
@@ -224,11 +277,11 @@ func (x Asked_Kind) String() string {
 }
 
 func (Asked_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[2].Descriptor()
+	return file_team_v1_event_proto_enumTypes[3].Descriptor()
 }
 
 func (Asked_Kind) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[2]
+	return &file_team_v1_event_proto_enumTypes[3]
 }
 
 func (x Asked_Kind) Number() protoreflect.EnumNumber {
@@ -285,11 +338,11 @@ func (x Commanded_Command) String() string {
 }
 
 func (Commanded_Command) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[3].Descriptor()
+	return file_team_v1_event_proto_enumTypes[4].Descriptor()
 }
 
 func (Commanded_Command) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[3]
+	return &file_team_v1_event_proto_enumTypes[4]
 }
 
 func (x Commanded_Command) Number() protoreflect.EnumNumber {
@@ -338,11 +391,11 @@ func (x Checked_Stage) String() string {
 }
 
 func (Checked_Stage) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[4].Descriptor()
+	return file_team_v1_event_proto_enumTypes[5].Descriptor()
 }
 
 func (Checked_Stage) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[4]
+	return &file_team_v1_event_proto_enumTypes[5]
 }
 
 func (x Checked_Stage) Number() protoreflect.EnumNumber {
@@ -1372,7 +1425,9 @@ type Step struct {
 	// The step is not run, for the reason named: it ends SKIPPED or REJECTED without a start.
 	Refusal *Refusal `protobuf:"bytes,10,opt,name=refusal,proto3" json:"refusal,omitempty"`
 	// How its failures are repeated; unset takes the member's or the limit's.
-	Retry         *Retry `protobuf:"bytes,11,opt,name=retry,proto3" json:"retry,omitempty"`
+	Retry *Retry `protobuf:"bytes,11,opt,name=retry,proto3" json:"retry,omitempty"`
+	// What readers of the deciding scope are shown while the member works. Set by the loop.
+	Inner         Step_Inner `protobuf:"varint,12,opt,name=inner,proto3,enum=team.v1.Step_Inner" json:"inner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1482,6 +1537,13 @@ func (x *Step) GetRetry() *Retry {
 		return x.Retry
 	}
 	return nil
+}
+
+func (x *Step) GetInner() Step_Inner {
+	if x != nil {
+		return x.Inner
+	}
+	return Step_INNER_UNSPECIFIED
 }
 
 // Refusal is the reason why a step does not run.
@@ -1691,7 +1753,10 @@ type Decided struct {
 	// Or: finished, and control goes to a member of the caller's.
 	Transfer *Transfer `protobuf:"bytes,9,opt,name=transfer,proto3" json:"transfer,omitempty"`
 	// Ids of open steps that are not needed any more: they are canceled.
-	Cancel        []string `protobuf:"bytes,10,rep,name=cancel,proto3" json:"cancel,omitempty"`
+	Cancel []string `protobuf:"bytes,10,rep,name=cancel,proto3" json:"cancel,omitempty"`
+	// Ids of the steps whose results the reply joins: readers get each of these
+	// as an artifact besides.
+	Joins         []string `protobuf:"bytes,11,rep,name=joins,proto3" json:"joins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1792,6 +1857,13 @@ func (x *Decided) GetTransfer() *Transfer {
 func (x *Decided) GetCancel() []string {
 	if x != nil {
 		return x.Cancel
+	}
+	return nil
+}
+
+func (x *Decided) GetJoins() []string {
+	if x != nil {
+		return x.Joins
 	}
 	return nil
 }
@@ -4275,7 +4347,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05Retry\x12\x1f\n" +
 	"\battempts\x18\x01 \x01(\x05H\x00R\battempts\x88\x01\x01\x123\n" +
 	"\abackoff\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\abackoffB\v\n" +
-	"\t_attempts\"\xf9\x03\n" +
+	"\t_attempts\"\xe6\x04\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x12.team.v1.Step.KindR\x04kind\x12\x16\n" +
@@ -4288,7 +4360,13 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\atimeout\x18\t \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12*\n" +
 	"\arefusal\x18\n" +
 	" \x01(\v2\x10.team.v1.RefusalR\arefusal\x12$\n" +
-	"\x05retry\x18\v \x01(\v2\x0e.team.v1.RetryR\x05retry\"\x90\x01\n" +
+	"\x05retry\x18\v \x01(\v2\x0e.team.v1.RetryR\x05retry\x12)\n" +
+	"\x05inner\x18\f \x01(\x0e2\x13.team.v1.Step.InnerR\x05inner\"@\n" +
+	"\x05Inner\x12\x15\n" +
+	"\x11INNER_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fINNER_EVENTS\x10\x01\x12\x0e\n" +
+	"\n" +
+	"INNER_TEXT\x10\x02\"\x90\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_DELEGATE\x10\x01\x12\x11\n" +
@@ -4311,7 +4389,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x03Ask\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12\x18\n" +
 	"\aoptions\x18\x02 \x03(\tR\aoptions\x12\x14\n" +
-	"\x05roles\x18\x03 \x03(\tR\x05roles\"\xd8\x03\n" +
+	"\x05roles\x18\x03 \x03(\tR\x05roles\"\xee\x03\n" +
 	"\aDecided\x12#\n" +
 	"\x05steps\x18\x01 \x03(\v2\r.team.v1.StepR\x05steps\x127\n" +
 	"\aupdates\x18\x02 \x03(\v2\x1d.team.v1.Decided.UpdatesEntryR\aupdates\x12$\n" +
@@ -4323,7 +4401,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x06values\x18\b \x01(\v2\x17.google.protobuf.StructR\x06values\x12-\n" +
 	"\btransfer\x18\t \x01(\v2\x11.team.v1.TransferR\btransfer\x12\x16\n" +
 	"\x06cancel\x18\n" +
-	" \x03(\tR\x06cancel\x1aR\n" +
+	" \x03(\tR\x06cancel\x12\x14\n" +
+	"\x05joins\x18\v \x03(\tR\x05joins\x1aR\n" +
 	"\fUpdatesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\x8d\x02\n" +
@@ -4543,179 +4622,181 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 	return file_team_v1_event_proto_rawDescData
 }
 
-var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
-	(Step_Kind)(0),                // 1: team.v1.Step.Kind
-	(Asked_Kind)(0),               // 2: team.v1.Asked.Kind
-	(Commanded_Command)(0),        // 3: team.v1.Commanded.Command
-	(Checked_Stage)(0),            // 4: team.v1.Checked.Stage
-	(*Event)(nil),                 // 5: team.v1.Event
-	(*Accepted)(nil),              // 6: team.v1.Accepted
-	(*Pins)(nil),                  // 7: team.v1.Pins
-	(*Conversation)(nil),          // 8: team.v1.Conversation
-	(*Limits)(nil),                // 9: team.v1.Limits
-	(*Retry)(nil),                 // 10: team.v1.Retry
-	(*Step)(nil),                  // 11: team.v1.Step
-	(*Refusal)(nil),               // 12: team.v1.Refusal
-	(*Input)(nil),                 // 13: team.v1.Input
-	(*Ask)(nil),                   // 14: team.v1.Ask
-	(*Decided)(nil),               // 15: team.v1.Decided
-	(*Started)(nil),               // 16: team.v1.Started
-	(*Retried)(nil),               // 17: team.v1.Retried
-	(*Ended)(nil),                 // 18: team.v1.Ended
-	(*Turn)(nil),                  // 19: team.v1.Turn
-	(*ToolCall)(nil),              // 20: team.v1.ToolCall
-	(*ToolResult)(nil),            // 21: team.v1.ToolResult
-	(*Transfer)(nil),              // 22: team.v1.Transfer
-	(*Spent)(nil),                 // 23: team.v1.Spent
-	(*Receipt)(nil),               // 24: team.v1.Receipt
-	(*Spawned)(nil),               // 25: team.v1.Spawned
-	(*Bound)(nil),                 // 26: team.v1.Bound
-	(*Asked)(nil),                 // 27: team.v1.Asked
-	(*Answered)(nil),              // 28: team.v1.Answered
-	(*Received)(nil),              // 29: team.v1.Received
-	(*Commanded)(nil),             // 30: team.v1.Commanded
-	(*Expired)(nil),               // 31: team.v1.Expired
-	(*Observed)(nil),              // 32: team.v1.Observed
-	(*Checked)(nil),               // 33: team.v1.Checked
-	(*ArtifactUpdate)(nil),        // 34: team.v1.ArtifactUpdate
-	(*Delta)(nil),                 // 35: team.v1.Delta
-	(*Progress)(nil),              // 36: team.v1.Progress
-	(*Noted)(nil),                 // 37: team.v1.Noted
-	(*Claimed)(nil),               // 38: team.v1.Claimed
-	(*Waiting)(nil),               // 39: team.v1.Waiting
-	(*Reply)(nil),                 // 40: team.v1.Reply
-	(*Error)(nil),                 // 41: team.v1.Error
-	(*Inbound)(nil),               // 42: team.v1.Inbound
-	nil,                           // 43: team.v1.Accepted.TraceEntry
-	nil,                           // 44: team.v1.Pins.RevisionsEntry
-	nil,                           // 45: team.v1.Conversation.StateEntry
-	nil,                           // 46: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 47: team.v1.Receipt.Entry
-	(*Observed_Member)(nil),       // 48: team.v1.Observed.Member
-	nil,                           // 49: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 50: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 51: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 52: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
-	(*v1.Artifact)(nil),           // 54: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 55: google.protobuf.Value
-	(*AgentInfo)(nil),             // 56: team.v1.AgentInfo
-	(*Health)(nil),                // 57: team.v1.Health
+	(Step_Inner)(0),               // 1: team.v1.Step.Inner
+	(Step_Kind)(0),                // 2: team.v1.Step.Kind
+	(Asked_Kind)(0),               // 3: team.v1.Asked.Kind
+	(Commanded_Command)(0),        // 4: team.v1.Commanded.Command
+	(Checked_Stage)(0),            // 5: team.v1.Checked.Stage
+	(*Event)(nil),                 // 6: team.v1.Event
+	(*Accepted)(nil),              // 7: team.v1.Accepted
+	(*Pins)(nil),                  // 8: team.v1.Pins
+	(*Conversation)(nil),          // 9: team.v1.Conversation
+	(*Limits)(nil),                // 10: team.v1.Limits
+	(*Retry)(nil),                 // 11: team.v1.Retry
+	(*Step)(nil),                  // 12: team.v1.Step
+	(*Refusal)(nil),               // 13: team.v1.Refusal
+	(*Input)(nil),                 // 14: team.v1.Input
+	(*Ask)(nil),                   // 15: team.v1.Ask
+	(*Decided)(nil),               // 16: team.v1.Decided
+	(*Started)(nil),               // 17: team.v1.Started
+	(*Retried)(nil),               // 18: team.v1.Retried
+	(*Ended)(nil),                 // 19: team.v1.Ended
+	(*Turn)(nil),                  // 20: team.v1.Turn
+	(*ToolCall)(nil),              // 21: team.v1.ToolCall
+	(*ToolResult)(nil),            // 22: team.v1.ToolResult
+	(*Transfer)(nil),              // 23: team.v1.Transfer
+	(*Spent)(nil),                 // 24: team.v1.Spent
+	(*Receipt)(nil),               // 25: team.v1.Receipt
+	(*Spawned)(nil),               // 26: team.v1.Spawned
+	(*Bound)(nil),                 // 27: team.v1.Bound
+	(*Asked)(nil),                 // 28: team.v1.Asked
+	(*Answered)(nil),              // 29: team.v1.Answered
+	(*Received)(nil),              // 30: team.v1.Received
+	(*Commanded)(nil),             // 31: team.v1.Commanded
+	(*Expired)(nil),               // 32: team.v1.Expired
+	(*Observed)(nil),              // 33: team.v1.Observed
+	(*Checked)(nil),               // 34: team.v1.Checked
+	(*ArtifactUpdate)(nil),        // 35: team.v1.ArtifactUpdate
+	(*Delta)(nil),                 // 36: team.v1.Delta
+	(*Progress)(nil),              // 37: team.v1.Progress
+	(*Noted)(nil),                 // 38: team.v1.Noted
+	(*Claimed)(nil),               // 39: team.v1.Claimed
+	(*Waiting)(nil),               // 40: team.v1.Waiting
+	(*Reply)(nil),                 // 41: team.v1.Reply
+	(*Error)(nil),                 // 42: team.v1.Error
+	(*Inbound)(nil),               // 43: team.v1.Inbound
+	nil,                           // 44: team.v1.Accepted.TraceEntry
+	nil,                           // 45: team.v1.Pins.RevisionsEntry
+	nil,                           // 46: team.v1.Conversation.StateEntry
+	nil,                           // 47: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 48: team.v1.Receipt.Entry
+	(*Observed_Member)(nil),       // 49: team.v1.Observed.Member
+	nil,                           // 50: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 52: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 53: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 54: google.protobuf.Duration
+	(*v1.Artifact)(nil),           // 55: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 56: google.protobuf.Value
+	(*AgentInfo)(nil),             // 57: team.v1.AgentInfo
+	(*Health)(nil),                // 58: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	50,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
-	6,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
-	15,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
-	16,  // 3: team.v1.Event.started:type_name -> team.v1.Started
-	17,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
-	18,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
-	25,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
-	26,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
-	27,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
-	28,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
-	29,  // 10: team.v1.Event.received:type_name -> team.v1.Received
-	30,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
-	31,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
-	32,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
-	33,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
-	34,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
-	35,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
-	36,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
-	37,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
-	38,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
-	39,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
-	40,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
-	51,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	52,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
-	52,  // 24: team.v1.Accepted.brief:type_name -> google.protobuf.Struct
-	7,   // 25: team.v1.Accepted.pins:type_name -> team.v1.Pins
-	9,   // 26: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	50,  // 27: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
-	8,   // 28: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
-	43,  // 29: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	44,  // 30: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	45,  // 31: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
-	53,  // 32: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
-	53,  // 33: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
-	53,  // 34: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
-	10,  // 35: team.v1.Limits.retry:type_name -> team.v1.Retry
-	53,  // 36: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
-	1,   // 37: team.v1.Step.kind:type_name -> team.v1.Step.Kind
-	13,  // 38: team.v1.Step.input:type_name -> team.v1.Input
-	14,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
-	53,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
-	12,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
-	10,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
-	0,   // 43: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	41,  // 44: team.v1.Refusal.error:type_name -> team.v1.Error
-	51,  // 45: team.v1.Input.message:type_name -> lf.a2a.v1.Message
-	11,  // 46: team.v1.Decided.steps:type_name -> team.v1.Step
-	46,  // 47: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
-	13,  // 48: team.v1.Decided.reply:type_name -> team.v1.Input
-	51,  // 49: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	52,  // 50: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	52,  // 51: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	22,  // 52: team.v1.Decided.transfer:type_name -> team.v1.Transfer
-	13,  // 53: team.v1.Started.input:type_name -> team.v1.Input
-	23,  // 54: team.v1.Started.reserved:type_name -> team.v1.Spent
-	50,  // 55: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	41,  // 56: team.v1.Retried.error:type_name -> team.v1.Error
-	50,  // 57: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	0,   // 58: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	51,  // 59: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	19,  // 60: team.v1.Ended.turn:type_name -> team.v1.Turn
-	21,  // 61: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	22,  // 62: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	41,  // 63: team.v1.Ended.error:type_name -> team.v1.Error
-	23,  // 64: team.v1.Ended.spent:type_name -> team.v1.Spent
-	52,  // 65: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	24,  // 66: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	20,  // 67: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	47,  // 68: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	23,  // 69: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	51,  // 70: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	23,  // 71: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	2,   // 72: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	51,  // 73: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	50,  // 74: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	51,  // 75: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	23,  // 76: team.v1.Answered.grant:type_name -> team.v1.Spent
-	53,  // 77: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	51,  // 78: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	3,   // 79: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	53,  // 80: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	48,  // 81: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	4,   // 82: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	51,  // 83: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	41,  // 84: team.v1.Checked.error:type_name -> team.v1.Error
-	54,  // 85: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	51,  // 86: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	52,  // 87: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	51,  // 88: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	19,  // 89: team.v1.Reply.turn:type_name -> team.v1.Turn
-	22,  // 90: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	21,  // 91: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 92: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	23,  // 93: team.v1.Reply.spent:type_name -> team.v1.Spent
-	52,  // 94: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	49,  // 95: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	29,  // 96: team.v1.Inbound.received:type_name -> team.v1.Received
-	28,  // 97: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	30,  // 98: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	55,  // 99: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	55,  // 100: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	23,  // 101: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 102: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	56,  // 103: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	57,  // 104: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	105, // [105:105] is the sub-list for method output_type
-	105, // [105:105] is the sub-list for method input_type
-	105, // [105:105] is the sub-list for extension type_name
-	105, // [105:105] is the sub-list for extension extendee
-	0,   // [0:105] is the sub-list for field type_name
+	51,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	7,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
+	16,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
+	17,  // 3: team.v1.Event.started:type_name -> team.v1.Started
+	18,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
+	19,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
+	26,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
+	27,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
+	28,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
+	29,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
+	30,  // 10: team.v1.Event.received:type_name -> team.v1.Received
+	31,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
+	32,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
+	33,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
+	34,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
+	35,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
+	36,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
+	37,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
+	38,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
+	39,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
+	40,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
+	41,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
+	52,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	53,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	53,  // 24: team.v1.Accepted.brief:type_name -> google.protobuf.Struct
+	8,   // 25: team.v1.Accepted.pins:type_name -> team.v1.Pins
+	10,  // 26: team.v1.Accepted.limits:type_name -> team.v1.Limits
+	51,  // 27: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	9,   // 28: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
+	44,  // 29: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
+	45,  // 30: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
+	46,  // 31: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	54,  // 32: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
+	54,  // 33: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
+	54,  // 34: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
+	11,  // 35: team.v1.Limits.retry:type_name -> team.v1.Retry
+	54,  // 36: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
+	2,   // 37: team.v1.Step.kind:type_name -> team.v1.Step.Kind
+	14,  // 38: team.v1.Step.input:type_name -> team.v1.Input
+	15,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
+	54,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	13,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
+	11,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
+	1,   // 43: team.v1.Step.inner:type_name -> team.v1.Step.Inner
+	0,   // 44: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
+	42,  // 45: team.v1.Refusal.error:type_name -> team.v1.Error
+	52,  // 46: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	12,  // 47: team.v1.Decided.steps:type_name -> team.v1.Step
+	47,  // 48: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	14,  // 49: team.v1.Decided.reply:type_name -> team.v1.Input
+	52,  // 50: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	53,  // 51: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	53,  // 52: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	23,  // 53: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	14,  // 54: team.v1.Started.input:type_name -> team.v1.Input
+	24,  // 55: team.v1.Started.reserved:type_name -> team.v1.Spent
+	51,  // 56: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	42,  // 57: team.v1.Retried.error:type_name -> team.v1.Error
+	51,  // 58: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	0,   // 59: team.v1.Ended.outcome:type_name -> team.v1.Outcome
+	52,  // 60: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	20,  // 61: team.v1.Ended.turn:type_name -> team.v1.Turn
+	22,  // 62: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	23,  // 63: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	42,  // 64: team.v1.Ended.error:type_name -> team.v1.Error
+	24,  // 65: team.v1.Ended.spent:type_name -> team.v1.Spent
+	53,  // 66: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	25,  // 67: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	21,  // 68: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	48,  // 69: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	24,  // 70: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	52,  // 71: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	24,  // 72: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	3,   // 73: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	52,  // 74: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	51,  // 75: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	52,  // 76: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	24,  // 77: team.v1.Answered.grant:type_name -> team.v1.Spent
+	54,  // 78: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	52,  // 79: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	4,   // 80: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	54,  // 81: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	49,  // 82: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	5,   // 83: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	52,  // 84: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	42,  // 85: team.v1.Checked.error:type_name -> team.v1.Error
+	55,  // 86: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	52,  // 87: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	53,  // 88: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	52,  // 89: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	20,  // 90: team.v1.Reply.turn:type_name -> team.v1.Turn
+	23,  // 91: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	22,  // 92: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 93: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	24,  // 94: team.v1.Reply.spent:type_name -> team.v1.Spent
+	53,  // 95: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	50,  // 96: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	30,  // 97: team.v1.Inbound.received:type_name -> team.v1.Received
+	29,  // 98: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	31,  // 99: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	56,  // 100: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	56,  // 101: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	24,  // 102: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 103: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	57,  // 104: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	58,  // 105: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	106, // [106:106] is the sub-list for method output_type
+	106, // [106:106] is the sub-list for method input_type
+	106, // [106:106] is the sub-list for extension type_name
+	106, // [106:106] is the sub-list for extension extendee
+	0,   // [0:106] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -4772,7 +4853,7 @@ func file_team_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
-			NumEnums:      5,
+			NumEnums:      6,
 			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
