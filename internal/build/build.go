@@ -230,7 +230,14 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 		}
 	case t.GetWorkflow() != nil:
 		c.Mode = "workflow"
+		c.ReportErrors = t.GetWorkflow().GetOnMemberError() == teamv1.OnMemberError_CONTINUE_PARTIAL
 		if c.Scheduler, err = team.NewWorkflow(config.Workflow(t)); err != nil {
+			return nil, err
+		}
+	case t.GetBroadcast() != nil:
+		c.Mode, c.ReportErrors = "workflow", true
+		c.Scheduler = team.NewBroadcast(team.BroadcastConfig{Instructions: t.GetBroadcast().GetInstructions()})
+		if c.Model, err = b.model(t.GetBroadcast().GetModel()); err != nil {
 			return nil, err
 		}
 	default:

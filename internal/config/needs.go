@@ -110,6 +110,9 @@ func (k *checker) user(model string) string {
 		if k.Server.GetTeams()[id].GetSupervisor().GetRouter().GetModel() == model {
 			return fmt.Sprintf("the router of team %q", id)
 		}
+		if k.Server.GetTeams()[id].GetBroadcast().GetModel() == model {
+			return fmt.Sprintf("the broadcast of team %q", id)
+		}
 	}
 	return ""
 }

@@ -22,6 +22,7 @@ func (k *checker) team(id string, t *teamv1.TeamConfig) {
 	if t.GetWorkflow() != nil {
 		k.workflow(id, t)
 	}
+	k.model(t.GetBroadcast().GetModel(), fmt.Sprintf("the broadcast of team %q", id), "teams", id, "broadcast", "model")
 }
 
 func (k *checker) members(id string, t *teamv1.TeamConfig) {
@@ -101,6 +102,7 @@ func Members(t *teamv1.TeamConfig) []team.Member {
 			ID: memberID(m), Agent: m.GetAgent(), Role: m.GetRole(), Description: m.GetDescription(), Priority: m.GetPriority(),
 			Disabled: m.Enabled != nil && !m.GetEnabled(), //nolint:protogetter // unset is enabled
 			Timeout:  m.GetMemberTimeout().AsDuration(), Retry: m.GetRetry(),
+			StreamInner: m.GetStreamInner(), HideText: m.InnerText != nil && !m.GetInnerText(), //nolint:protogetter // unset is shown
 		})
 	}
 	walk(t.GetWorkflow().GetSteps(), nil, func(s *teamv1.WorkflowStep, _ []any) {
@@ -144,14 +146,16 @@ func workflowSteps(steps []*teamv1.WorkflowStep) []team.WorkflowStep {
 	for _, s := range steps {
 		step := team.WorkflowStep{
 			ID: s.GetId(), Member: s.GetAgent(), Task: s.GetTask(), After: s.GetAfter(), When: s.GetWhen(),
-			Parallel: workflowSteps(s.GetParallel()),
+			Parallel: workflowSteps(s.GetParallel()), Quorum: int(s.GetQuorum()), Timeout: s.GetTimeout().AsDuration(), Retry: s.GetRetry(),
 		}
 		switch s.GetJoin() {
 		case teamv1.Join_ALL:
 			step.Join = team.JoinAll
 		case teamv1.Join_ANY:
 			step.Join = team.JoinAny
-		case teamv1.Join_DEFAULT_JOIN, teamv1.Join_QUORUM: // the latter is refused by its rule
+		case teamv1.Join_QUORUM:
+			step.Join = team.JoinQuorum
+		case teamv1.Join_DEFAULT_JOIN:
 		}
 		if r := s.GetRepeat(); r != nil {
 			step.Repeat = &team.Repeat{Until: r.GetUntil(), Max: int(r.GetMax())}

@@ -16,12 +16,12 @@ teams:
     members: [{MEMBER}]
     supervisor: {rules: [{id: one, when: "turn == 1", next: [a]}, {id: end, when: "true", finish: a}]}
     limits: {LIMITS}
-  w: {workflow: {ERRORS steps: [{id: x, agent: a}, {id: y, agent: a, after: [x] STEP}, {id: h, after: [y], human: {question: Sure HUMAN}}]}}
+  w: {workflow: {steps: [{id: x, agent: a}, {id: y, agent: a, after: [x]}, {id: h, after: [y], human: {question: Sure HUMAN}}]}}
 server: {SERVER}
 `
 	good := map[string]string{
 		"{MODEL}": `{provider: openai, name: n, base_url: "http://127.0.0.1/v1"}`, "{AGENT}": "{model: m}", "{MEMBER}": "{agent: a}",
-		"{LIMITS}": "{max_steps: 5}", "ERRORS": "", "STEP": "", "HUMAN": "", "{SERVER}": "{store: 'memory:'}",
+		"{LIMITS}": "{max_steps: 5}", "HUMAN": "", "{SERVER}": "{store: 'memory:'}",
 	}
 	file := func(changed map[string]string) string {
 		text := base
@@ -43,15 +43,13 @@ server: {SERVER}
 			`{grpc: {address: "127.0.0.1:1", tls: {cert: c.pem}}}`, "{model: m, limits: {max_cost: 3}}",
 		},
 		"{MEMBER}": {
-			"{agent: a, stream_inner: true}", "{agent: a, inner_text: false}", "{agent: a, skip_summarization: true}",
+			"{agent: a, skip_summarization: true}",
 			"{agent: a, history_scope: CONVERSATION}", "{agent: a, handoff: [a]}", "{agent: a, handoff_after: a}",
 		},
 		"{LIMITS}": {
 			"{max_tokens: 5}", "{max_cost: 1.5}", "{max_delegations: 3}", "{max_handoffs: 0}", "{max_rounds: 3}",
 			"{node_timeout: 5s}", "{loop_window: 8}", "{loop_min_unique: 3}",
 		},
-		"ERRORS":   {"on_member_error: CONTINUE_PARTIAL,"},
-		"STEP":     {", join: QUORUM", ", quorum: 1", ", timeout: 5s", ", retry: {attempts: 2}"},
 		"HUMAN":    {", roles: [boss]"},
 		"{SERVER}": {`{auth: {oidc: {issuer: "https://id.example"}}}`},
 	} {

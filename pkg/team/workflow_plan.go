@@ -273,10 +273,10 @@ func (p *planner) check(n *node) {
 // checkRetry refuses numbers that mean nothing.
 func (p *planner) checkRetry(n *node, fault func(field, format string, args ...any)) {
 	if r := n.Retry; r != nil && r.Attempts != nil && r.GetAttempts() < 1 { //nolint:protogetter // set or not matters
-		fault(".retry.attempts", "is %d; it must be at least 1, or left out for the member's", r.GetAttempts())
+		fault(".retry.attempts", "attempts is %d; it must be at least 1, or left out for the member's", r.GetAttempts())
 	}
 	if n.Retry.GetBackoff().AsDuration() < 0 {
-		fault(".retry.backoff", "is negative")
+		fault(".retry.backoff", "backoff is negative; use a pause such as 1s")
 	}
 }
 
@@ -288,14 +288,14 @@ func (p *planner) checkJoin(n *node, fault func(field, format string, args ...an
 		n.need = 1
 	case JoinQuorum:
 		n.need = n.Quorum
-		if n.Quorum < 1 || n.Quorum > len(n.after) {
-			fault(".quorum", "is %d of %d steps before it", n.Quorum, len(n.after))
+		if len(n.after) > 0 && (n.Quorum < 1 || n.Quorum > len(n.after)) {
+			fault(".quorum", "the quorum is %d of %d steps before it; use 1 to %d", n.Quorum, len(n.after), len(n.after))
 		}
 	default:
 		fault(".join", "is %q; known are %s, %s, %s", n.Join, JoinAll, JoinAny, JoinQuorum)
 	}
 	if n.Quorum != 0 && n.Join != JoinQuorum {
-		fault(".quorum", "belongs to join: %s", JoinQuorum)
+		fault(".quorum", "a quorum belongs to join: %s; add that, or remove it", JoinQuorum)
 	}
 	if n.Join != "" && len(n.After) == 0 {
 		fault(".join", "joins nothing: the step has no after")

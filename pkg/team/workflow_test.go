@@ -592,7 +592,7 @@ func TestNewWorkflow_Faults(t *testing.T) {
 		`steps[11] step "group": is a group: beside parallel it has only id and after; the rest belongs to its steps`,
 		`steps[11].parallel[0].after step "in": stands in a group: its after is the group's`,
 		`steps[4].after[0] step "score": runs after "drft", which is no step; known here: a b, ask, both, draft, fix, group, in, late, many, nobody`,
-		`steps[0].quorum step "draft": belongs to join: QUORUM`,
+		`steps[0].quorum step "draft": a quorum belongs to join: QUORUM; add that, or remove it`,
 		`steps[4].join step "score": is "SOME"; known are ALL, ANY, QUORUM`,
 		`steps[5].repeat.max step "fix": is -1; it must be at least 1, or left out for 3`,
 		`steps[5].repeat.until step "fix": is missing: say when to stop`,
@@ -606,7 +606,7 @@ func TestNewWorkflow_Faults(t *testing.T) {
 		`steps[8].human step "both": is either work of a member or a question to people`,
 		`steps[9].human.question step "ask": asks nothing`,
 		`steps[9].timeout step "ask": is negative`,
-		`steps[10].quorum step "many": is 2 of 1 steps before it`,
+		`steps[10].quorum step "many": the quorum is 2 of 1 steps before it; use 1 to 1`,
 	}
 	if diff := cmp.Diff(want, faultTexts(err)); diff != "" {
 		t.Error(diff)
