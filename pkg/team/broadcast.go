@@ -47,11 +47,11 @@ func (b *Broadcast) Next(s *State) (Decision, error) {
 	last := s.Steps[len(s.Steps)-1]
 	switch {
 	case last.Step.GetKind() != teamv1.Step_KIND_MODEL:
-		return modelStep("the members have answered"), nil
+		return modelStep("", "the members have answered"), nil
 	case last.Err != nil:
 		return Decision{}, last.Err
 	case last.heard < len(s.Received):
-		return modelStep("the user has said more"), nil
+		return modelStep("", "the user has said more"), nil
 	case strings.TrimSpace(agent.Text(last.Message)) == "":
 		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q: its model wrote no answer from the members' results", s.Team.ID)

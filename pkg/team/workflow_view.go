@@ -151,7 +151,7 @@ func (v *view) answer() (Decision, error) {
 	wave := -1
 	for i, n := range v.nodes {
 		if v.status[i] != done || n.Human != nil || n.wave < wave {
-			continue // what was dropped and came to its end all the same is skipped
+			continue
 		}
 		if n.wave > wave {
 			wave, results = n.wave, nil
@@ -159,11 +159,7 @@ func (v *view) answer() (Decision, error) {
 		results = append(results, v.last[i])
 	}
 	if len(results) > 0 {
-		d := Decision{Reply: joinResults(results), Reason: "every step has ended"}
-		if len(results) > 1 {
-			d.Joins = stepIDs(results)
-		}
-		return d, nil
+		return Decision{Reply: joinResults(results), Joins: joinedIDs(results), Reason: "every step has ended"}, nil
 	}
 	for i, s := range v.status {
 		if s == failed && v.last[i].Err != nil && v.last[i].Outcome != teamv1.Outcome_OUTCOME_SKIPPED {

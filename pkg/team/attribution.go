@@ -26,8 +26,11 @@ func (p *process) joins(d *Decision) []string {
 	return d.Joins
 }
 
-// stepIDs are the ids of steps.
-func stepIDs(steps []*StepState) []string {
+// joinedIDs are the ids of steps whose results are joined: none of a single one.
+func joinedIDs(steps []*StepState) []string {
+	if len(steps) < 2 {
+		return nil
+	}
 	ids := make([]string, len(steps))
 	for i, st := range steps {
 		ids[i] = st.Step.GetId()
