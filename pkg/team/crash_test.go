@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,6 +42,7 @@ type world struct {
 	clock     func() time.Time
 	events    []*teamv1.Event
 	committed int
+	loaded    int // events on record when the process began
 	inbox     []*teamv1.Inbound
 	wake      chan struct{}
 
@@ -74,6 +76,7 @@ type crashPanic struct{}
 func (w *world) Load(context.Context) ([]*teamv1.Event, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.loaded = len(w.events)
 	out := make([]*teamv1.Event, len(w.events))
 	for i, ev := range w.events {
 		out[i] = proto.CloneOf(ev) // nothing in memory survives
@@ -200,12 +203,17 @@ func (w *world) effect(name, key string) {
 		if started && ev.GetScope() == scope && ev.GetEnded() != nil {
 			w.faults = append(w.faults, fmt.Sprintf("%s: step %s has ended on record and runs again", name, scope))
 		}
-		for _, id := range ev.GetDecided().GetCancel() {
-			if started && agent.Within(scope, agent.Scope(ev.GetScope(), id)) {
-				w.faults = append(w.faults, fmt.Sprintf("%s: step %s begins after it was dropped", name, scope))
-			}
+		if started && ev.GetSeq() <= int64(w.loaded) && drops(ev, scope) {
+			w.faults = append(w.faults, fmt.Sprintf("%s: step %s was dropped and runs again", name, scope))
 		}
 	}
+}
+
+// drops reports whether an event is a decision that drops a step, or one above it.
+func drops(ev *teamv1.Event, scope string) bool {
+	return slices.ContainsFunc(ev.GetDecided().GetCancel(), func(id string) bool {
+		return agent.Within(scope, agent.Scope(ev.GetScope(), id))
+	})
 }
 
 // worker is a member with one effect.
