@@ -231,7 +231,14 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 			}
 		}
 	case t.GetWorkflow() != nil:
+		c.ReportErrors = t.GetWorkflow().GetOnMemberError() == teamv1.OnMemberError_CONTINUE_PARTIAL
 		if c.Scheduler, err = team.NewWorkflow(config.Workflow(t)); err != nil {
+			return nil, err
+		}
+	case t.GetBroadcast() != nil:
+		c.ReportErrors = true
+		c.Scheduler = team.NewBroadcast(team.BroadcastConfig{Instructions: t.GetBroadcast().GetInstructions()})
+		if c.Model, err = b.model(t.GetBroadcast().GetModel()); err != nil {
 			return nil, err
 		}
 	case config.Leader(t) != nil:

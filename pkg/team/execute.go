@@ -93,7 +93,7 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 	_, isLoop := a.(interface{ steps() })
 	_, isTeam := a.(agent.Composite)
 	ex.leaf = !isLoop
-	ex.retry = p.limits.retry.with(m.Retry)
+	ex.retry = p.limits.retry.with(m.Retry).with(w.step.GetRetry())
 	switch {
 	case w.step.GetTimeout() != nil:
 		ex.timeout = w.step.GetTimeout().AsDuration()

@@ -76,7 +76,7 @@ func (l *leader) Next(s *State) (Decision, error) {
 	case len(r.calls()) == 0:
 		return l.answered(s, r)
 	case l.skipsSummary(r):
-		return Decision{Reply: joinResults(r.steps), Reason: "the reply of " + calledBy(r.steps) + " is the team's"}, nil
+		return Decision{Reply: joinResults(r.steps), Joins: joinedIDs(r.steps), Reason: "the reply of " + calledBy(r.steps) + " is the team's"}, nil
 	}
 	return l.turn(s, r, "", "the tools have answered")
 }

@@ -76,6 +76,7 @@ func (p *process) serve(ctx context.Context) {
 	for _, ev := range p.req.GetRecorded() {
 		p.apply(ev)
 	}
+	p.cancelDropped()
 	p.listener = p.run.Listen(p.Scope)
 	defer p.listener.Close()
 	ctx, p.cancel = context.WithCancelCause(ctx)

@@ -22,6 +22,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a known failure keeps its key", "call.go", "		w.failures++\n", ""},
 	{"a cancel between commit and call is not seen", "call.go", "if err := p.run.Begin(w.scope); err != nil {", "if err := error(nil); err != nil {"},
 	{"what is open elsewhere is left", "cancel.go", "err = ex.attempt(ctx, p.key(w)).err", "_ = ex"},
+	{"a dropped step begins anew after a crash", "loop.go", "	p.cancelDropped()\n", ""},
 	{"a decision is made anew", "state.go", "		f.decide(k.Decided)", "		f.decide(&teamv1.Decided{})"},
 }
 
@@ -71,7 +72,7 @@ func runMutant(t *testing.T, dir, file, from, to string) (string, error) {
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", list, "-run", "^TestCrash_(AtEveryEvent|PanickingConsumer|Break|Cancel.*)$",
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", list, "-run", "^TestCrash_(AtEveryEvent.*|PanickingConsumer|Break|Cancel.*)$",
 		"-count=1", "-vet=off", "-timeout=20s", ".")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()

@@ -151,6 +151,7 @@ func (f *fold) observe(o *teamv1.Observed) {
 
 // decide adds the steps of a decision and settles which of them may not start.
 func (f *fold) decide(d *teamv1.Decided) {
+	f.drop(d.GetCancel())
 	first := len(f.Steps)
 	dispatches := false
 	for _, step := range d.GetSteps() {
@@ -381,7 +382,7 @@ func (f *fold) respond(batch []*StepState) {
 	case 1:
 		f.Last.Message = answered[0].Message
 	default:
-		f.Last.Message = joinResults(answered)
+		f.Last.Message, f.Last.joins = joinResults(answered), joinedIDs(answered)
 	}
 	f.Messages = []*a2av1.Message{f.Last.Message}
 }

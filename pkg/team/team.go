@@ -44,6 +44,11 @@ type Member struct {
 	Timeout time.Duration
 	// Retry overrides the team's.
 	Retry *teamv1.Retry
+	// StreamInner shows what the member puts out to the readers of the team's task
+	// as it comes, as an artifact named by its path (R-004-11, R-004-14).
+	StreamInner bool
+	// HideText leaves the texts out of that.
+	HideText bool
 	// History is what it sees of what was said before; default: the mode's (C-14).
 	History HistoryScope
 	// SkipSummarization makes its reply the team's: the leader is not asked again (R-004-17).

@@ -1930,9 +1930,9 @@ type MemberConfig struct {
 	Retry *Retry `protobuf:"bytes,8,opt,name=retry,proto3" json:"retry,omitempty"`
 	// What it sees of what was said before.
 	HistoryScope HistoryScope_Value `protobuf:"varint,9,opt,name=history_scope,json=historyScope,proto3,enum=team.v1.HistoryScope_Value" json:"history_scope,omitempty"`
-	// Its events are shown to the caller.
+	// What it puts out is shown to the caller as it comes, as an artifact of its own; false.
 	StreamInner *bool `protobuf:"varint,10,opt,name=stream_inner,json=streamInner,proto3,oneof" json:"stream_inner,omitempty"`
-	// Its texts are shown to the caller.
+	// Of what stream_inner shows, also the texts; true.
 	InnerText *bool `protobuf:"varint,11,opt,name=inner_text,json=innerText,proto3,oneof" json:"inner_text,omitempty"`
 	// Its reply is the team's.
 	SkipSummarization *bool `protobuf:"varint,12,opt,name=skip_summarization,json=skipSummarization,proto3,oneof" json:"skip_summarization,omitempty"`
@@ -2315,7 +2315,7 @@ type WorkflowConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The steps. A step without after begins at once.
 	Steps []*WorkflowStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
-	// What a failed step means.
+	// What a failed step means; FAIL.
 	OnMemberError OnMemberError_Value `protobuf:"varint,2,opt,name=on_member_error,json=onMemberError,proto3,enum=team.v1.OnMemberError_Value" json:"on_member_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2426,9 +2426,10 @@ type WorkflowStep struct {
 	Human *HumanConfig `protobuf:"bytes,9,opt,name=human,proto3" json:"human,omitempty"`
 	// Steps side by side, after the same steps.
 	Parallel []*WorkflowStep `protobuf:"bytes,10,rep,name=parallel,proto3" json:"parallel,omitempty"`
-	// Time of the step with its retries.
+	// Time of the step with its retries, or how long its question stays open;
+	// unset is the member's, for a question 168h.
 	Timeout *durationpb.Duration `protobuf:"bytes,11,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// How its failures are repeated.
+	// How its failures are repeated; unset is the member's.
 	Retry         *Retry `protobuf:"bytes,12,opt,name=retry,proto3" json:"retry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3721,8 +3722,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''R\x06bearer\"\x90\n" +
-	"\n" +
+	"this != ''R\x06bearer\"\xad\t\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -3734,10 +3734,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bworkflow\x18\x05 \x01(\v2\x17.team.v1.WorkflowConfigR\bworkflow\x12<\n" +
 	"\vcoordinator\x18\x06 \x01(\v2\x1a.team.v1.CoordinatorConfigR\vcoordinator\x12*\n" +
 	"\x05swarm\x18\a \x01(\v2\x14.team.v1.SwarmConfigR\x05swarm\x12*\n" +
-	"\x05route\x18\t \x01(\v2\x14.team.v1.RouteConfigR\x05route\x12\x98\x01\n" +
+	"\x05route\x18\t \x01(\v2\x14.team.v1.RouteConfigR\x05route\x126\n" +
 	"\tbroadcast\x18\n" +
-	" \x01(\v2\x18.team.v1.BroadcastConfigB`\xbaH]\xba\x01Z\n" +
-	"\x0eteam.broadcast\x12Abroadcast teams are not supported yet; use supervisor or workflow\x1a\x05falseR\tbroadcast\x12\x82\x01\n" +
+	" \x01(\v2\x18.team.v1.BroadcastConfigR\tbroadcast\x12\x82\x01\n" +
 	"\n" +
 	"guardrails\x18\v \x01(\v2\x13.team.v1.GuardrailsBM\xbaHJ\xba\x01G\n" +
 	"\x0fteam.guardrails\x12-guardrails are not supported yet; remove them\x1a\x05falseR\n" +
@@ -3747,7 +3746,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xdf\x03\xbaH\xdb\x03\x1a\xc0\x02\n" +
 	"\tteam.mode\x12ta team is exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\x95\x01\n" +
 	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1aKhas(this.workflow) || (size(this.members) >= 1 && size(this.members) <= 64)B\t\n" +
-	"\a_memory\"\xb0\t\n" +
+	"\a_memory\"\x90\b\n" +
 	"\fMemberConfig\x12x\n" +
 	"\x05agent\x18\x01 \x01(\tBb\xbaH_\xba\x01\\\n" +
 	"\fmember.agent\x12@a member needs an agent; add agent: the id of an agent or a team\x1a\n" +
@@ -3761,13 +3760,11 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x0emember_timeout\x18\a \x01(\v2\x19.google.protobuf.DurationBi\xbaHf\xba\x01c\n" +
 	"\x15member.member_timeout\x123member_timeout must be more than 0; for example 90s\x1a\x15this > duration('0s')R\rmemberTimeout\x12$\n" +
 	"\x05retry\x18\b \x01(\v2\x0e.team.v1.RetryR\x05retry\x12@\n" +
-	"\rhistory_scope\x18\t \x01(\x0e2\x1b.team.v1.HistoryScope.ValueR\fhistoryScope\x12x\n" +
+	"\rhistory_scope\x18\t \x01(\x0e2\x1b.team.v1.HistoryScope.ValueR\fhistoryScope\x12&\n" +
 	"\fstream_inner\x18\n" +
-	" \x01(\bBP\xbaHM\xba\x01J\n" +
-	"\x13member.stream_inner\x12,stream_inner is not supported yet; remove it\x1a\x05falseH\x01R\vstreamInner\x88\x01\x01\x12p\n" +
+	" \x01(\bH\x01R\vstreamInner\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"inner_text\x18\v \x01(\bBL\xbaHI\xba\x01F\n" +
-	"\x11member.inner_text\x12*inner_text is not supported yet; remove it\x1a\x05falseH\x02R\tinnerText\x88\x01\x01\x122\n" +
+	"inner_text\x18\v \x01(\bH\x02R\tinnerText\x88\x01\x01\x122\n" +
 	"\x12skip_summarization\x18\f \x01(\bH\x03R\x11skipSummarization\x88\x01\x01\x12\x18\n" +
 	"\ahandoff\x18\r \x03(\tR\ahandoff\x12#\n" +
 	"\rhandoff_after\x18\x0e \x01(\tR\fhandoffAfter\x12\x19\n" +
@@ -3804,41 +3801,38 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05model\x18\x01 \x01(\tBa\xbaH^\xba\x01[\n" +
 	"\frouter.model\x12?a router needs a model; add model: the name of one under models\x1a\n" +
 	"this != ''R\x05model\x12\"\n" +
-	"\finstructions\x18\x02 \x01(\tR\finstructions\"\x83\x03\n" +
+	"\finstructions\x18\x02 \x01(\tR\finstructions\"\xfd\x02\n" +
 	"\x0eWorkflowConfig\x12\xb4\x01\n" +
 	"\x05steps\x18\x01 \x03(\v2\x15.team.v1.WorkflowStepB\x86\x01\xbaH\x82\x01\xba\x01\x7f\n" +
-	"\x0eworkflow.steps\x12Ga workflow needs 1 to 256 steps; for example {id: draft, agent: writer}\x1a$size(this) >= 1 && size(this) <= 256R\x05steps\x12\xb9\x01\n" +
-	"\x0fon_member_error\x18\x02 \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBs\xbaHp\xba\x01m\n" +
-	"\x18workflow.on_member_error\x12Athis on_member_error is not supported yet; use FAIL, or remove it\x1a\x0ethis in [0, 1]R\ronMemberError\"d\n" +
+	"\x0eworkflow.steps\x12Ga workflow needs 1 to 256 steps; for example {id: draft, agent: writer}\x1a$size(this) >= 1 && size(this) <= 256R\x05steps\x12\xb3\x01\n" +
+	"\x0fon_member_error\x18\x02 \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBm\xbaHj\xba\x01g\n" +
+	"\x18workflow.on_member_error\x128a workflow's on_member_error is FAIL or CONTINUE_PARTIAL\x1a\x11this in [0, 1, 2]R\ronMemberError\"d\n" +
 	"\rOnMemberError\"S\n" +
 	"\x05Value\x12\x14\n" +
 	"\x10DEFAULT_REACTION\x10\x00\x12\b\n" +
 	"\x04FAIL\x10\x01\x12\x14\n" +
 	"\x10CONTINUE_PARTIAL\x10\x02\x12\x14\n" +
-	"\x10REPORT_TO_LEADER\x10\x03\"\xdb\v\n" +
+	"\x10REPORT_TO_LEADER\x10\x03\"\xa5\n" +
+	"\n" +
 	"\fWorkflowStep\x12\xbf\x01\n" +
 	"\x02id\x18\x01 \x01(\tB\xae\x01\xbaH\xaa\x01\xba\x01\xa6\x01\n" +
 	"\astep.id\x12Zthis cannot be the id of a step; use 1 to 63 letters, digits, _ and -, not starting with -\x1a?this == '' || this.matches('^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$')R\x02id\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04task\x18\x03 \x01(\tR\x04task\x12\x14\n" +
-	"\x05after\x18\x04 \x03(\tR\x05after\x12\x80\x01\n" +
-	"\x04join\x18\x05 \x01(\x0e2\x13.team.v1.Join.ValueBW\xbaHT\xba\x01Q\n" +
-	"\tstep.join\x121join: QUORUM is not supported yet; use ALL or ANY\x1a\x11this in [0, 1, 2]R\x04join\x12i\n" +
-	"\x06quorum\x18\x06 \x01(\x05BQ\xbaHN\xba\x01K\n" +
-	"\vstep.quorum\x121quorum is not supported yet; use join: ALL or ANY\x1a\tthis == 0R\x06quorum\x12\x12\n" +
+	"\x05after\x18\x04 \x03(\tR\x05after\x121\n" +
+	"\x04join\x18\x05 \x01(\x0e2\x13.team.v1.Join.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04join\x12\x16\n" +
+	"\x06quorum\x18\x06 \x01(\x05R\x06quorum\x12\x12\n" +
 	"\x04when\x18\a \x01(\tR\x04when\x12-\n" +
 	"\x06repeat\x18\b \x01(\v2\x15.team.v1.RepeatConfigR\x06repeat\x12*\n" +
 	"\x05human\x18\t \x01(\v2\x14.team.v1.HumanConfigR\x05human\x121\n" +
 	"\bparallel\x18\n" +
-	" \x03(\v2\x15.team.v1.WorkflowStepR\bparallel\x12\x93\x01\n" +
-	"\atimeout\x18\v \x01(\v2\x19.google.protobuf.DurationB^\xbaH[\xba\x01X\n" +
-	"\fstep.timeout\x12Atimeout of a step is not supported yet; use limits.member_timeout\x1a\x05falseR\atimeout\x12w\n" +
-	"\x05retry\x18\f \x01(\v2\x0e.team.v1.RetryBQ\xbaHN\xba\x01K\n" +
-	"\n" +
-	"step.retry\x126retry of a step is not supported yet; use limits.retry\x1a\x05falseR\x05retry:\xa9\x04\xbaH\xa5\x04\x1a\xbe\x01\n" +
-	"\tstep.kind\x12Pa step is exactly one of agent, human and parallel; keep one of them, or add one\x1a_(this.agent != '' ? 1 : 0) + (has(this.human) ? 1 : 0) + (size(this.parallel) > 0 ? 1 : 0) == 1\x1a\xc0\x01\n" +
-	"\x0fstep.agent_only\x12@task and repeat belong to a step with an agent; remove them here\x1akthis.agent != '' || (this.task == '' && !has(this.repeat)) || !(has(this.human) || size(this.parallel) > 0)\x1a\x9e\x01\n" +
-	"\x12step.parallel_only\x12Ga step with parallel takes id and after only; say the rest in its steps\x1a?size(this.parallel) == 0 || (this.when == '' && this.join == 0)\"?\n" +
+	" \x03(\v2\x15.team.v1.WorkflowStepR\bparallel\x12\x8e\x01\n" +
+	"\atimeout\x18\v \x01(\v2\x19.google.protobuf.DurationBY\xbaHV\xba\x01S\n" +
+	"\fstep.timeout\x12,timeout must be more than 0; for example 30s\x1a\x15this > duration('0s')R\atimeout\x12$\n" +
+	"\x05retry\x18\f \x01(\v2\x0e.team.v1.RetryR\x05retry:\xee\x04\xbaH\xea\x04\x1a\xbe\x01\n" +
+	"\tstep.kind\x12Pa step is exactly one of agent, human and parallel; keep one of them, or add one\x1a_(this.agent != '' ? 1 : 0) + (has(this.human) ? 1 : 0) + (size(this.parallel) > 0 ? 1 : 0) == 1\x1a\xdb\x01\n" +
+	"\x0fstep.agent_only\x12Gtask, repeat and retry belong to a step with an agent; remove them here\x1a\x7fthis.agent != '' || (this.task == '' && !has(this.repeat) && !has(this.retry)) || !(has(this.human) || size(this.parallel) > 0)\x1a\xc8\x01\n" +
+	"\x12step.parallel_only\x12Ga step with parallel takes id and after only; say the rest in its steps\x1aisize(this.parallel) == 0 || (this.when == '' && this.join == 0 && this.quorum == 0 && !has(this.timeout))\"?\n" +
 	"\x04Join\"7\n" +
 	"\x05Value\x12\x10\n" +
 	"\fDEFAULT_JOIN\x10\x00\x12\a\n" +

@@ -102,6 +102,59 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_event_proto_rawDescGZIP(), []int{0}
 }
 
+// Inner is what readers are shown of a member's output as it comes.
+type Step_Inner int32
+
+const (
+	// Nothing but how it stands.
+	Step_INNER_UNSPECIFIED Step_Inner = 0
+	// All but its texts.
+	Step_INNER_EVENTS Step_Inner = 1
+	// All.
+	Step_INNER_TEXT Step_Inner = 2
+)
+
+// Enum value maps for Step_Inner.
+var (
+	Step_Inner_name = map[int32]string{
+		0: "INNER_UNSPECIFIED",
+		1: "INNER_EVENTS",
+		2: "INNER_TEXT",
+	}
+	Step_Inner_value = map[string]int32{
+		"INNER_UNSPECIFIED": 0,
+		"INNER_EVENTS":      1,
+		"INNER_TEXT":        2,
+	}
+)
+
+func (x Step_Inner) Enum() *Step_Inner {
+	p := new(Step_Inner)
+	*p = x
+	return p
+}
+
+func (x Step_Inner) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Step_Inner) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_event_proto_enumTypes[1].Descriptor()
+}
+
+func (Step_Inner) Type() protoreflect.EnumType {
+	return &file_team_v1_event_proto_enumTypes[1]
+}
+
+func (x Step_Inner) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Step_Inner.Descriptor instead.
+func (Step_Inner) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{8, 0}
+}
+
 // Kind is what kind of work a step is.
 type Step_Kind int32
 
@@ -159,11 +212,11 @@ func (x Step_Kind) String() string {
 }
 
 func (Step_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[1].Descriptor()
+	return file_team_v1_event_proto_enumTypes[2].Descriptor()
 }
 
 func (Step_Kind) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[1]
+	return &file_team_v1_event_proto_enumTypes[2]
 }
 
 func (x Step_Kind) Number() protoreflect.EnumNumber {
@@ -172,7 +225,7 @@ func (x Step_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Step_Kind.Descriptor instead.
 func (Step_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{8, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{8, 1}
 }
 
 // Kind is what is asked for.
@@ -224,11 +277,11 @@ func (x Asked_Kind) String() string {
 }
 
 func (Asked_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[2].Descriptor()
+	return file_team_v1_event_proto_enumTypes[3].Descriptor()
 }
 
 func (Asked_Kind) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[2]
+	return &file_team_v1_event_proto_enumTypes[3]
 }
 
 func (x Asked_Kind) Number() protoreflect.EnumNumber {
@@ -285,11 +338,11 @@ func (x Commanded_Command) String() string {
 }
 
 func (Commanded_Command) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[3].Descriptor()
+	return file_team_v1_event_proto_enumTypes[4].Descriptor()
 }
 
 func (Commanded_Command) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[3]
+	return &file_team_v1_event_proto_enumTypes[4]
 }
 
 func (x Commanded_Command) Number() protoreflect.EnumNumber {
@@ -338,11 +391,11 @@ func (x Checked_Stage) String() string {
 }
 
 func (Checked_Stage) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[4].Descriptor()
+	return file_team_v1_event_proto_enumTypes[5].Descriptor()
 }
 
 func (Checked_Stage) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[4]
+	return &file_team_v1_event_proto_enumTypes[5]
 }
 
 func (x Checked_Stage) Number() protoreflect.EnumNumber {
@@ -1521,7 +1574,9 @@ type Step struct {
 	// How its failures are repeated; unset takes the member's or the limit's.
 	Retry *Retry `protobuf:"bytes,11,opt,name=retry,proto3" json:"retry,omitempty"`
 	// The work is begun as a task of its own, which nobody waits for.
-	Detached      bool `protobuf:"varint,12,opt,name=detached,proto3" json:"detached,omitempty"`
+	Detached bool `protobuf:"varint,12,opt,name=detached,proto3" json:"detached,omitempty"`
+	// What readers of the deciding scope are shown while the member works. Set by the loop.
+	Inner         Step_Inner `protobuf:"varint,13,opt,name=inner,proto3,enum=team.v1.Step_Inner" json:"inner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1638,6 +1693,13 @@ func (x *Step) GetDetached() bool {
 		return x.Detached
 	}
 	return false
+}
+
+func (x *Step) GetInner() Step_Inner {
+	if x != nil {
+		return x.Inner
+	}
+	return Step_INNER_UNSPECIFIED
 }
 
 // Refusal is the reason why a step does not run.
@@ -1847,7 +1909,10 @@ type Decided struct {
 	// Or: finished, and control goes to a member of the caller's.
 	Transfer *Transfer `protobuf:"bytes,9,opt,name=transfer,proto3" json:"transfer,omitempty"`
 	// Ids of open steps that are not needed any more: they are canceled.
-	Cancel        []string `protobuf:"bytes,10,rep,name=cancel,proto3" json:"cancel,omitempty"`
+	Cancel []string `protobuf:"bytes,10,rep,name=cancel,proto3" json:"cancel,omitempty"`
+	// Ids of the steps whose results the reply joins: readers get each of these
+	// as an artifact besides.
+	Joins         []string `protobuf:"bytes,11,rep,name=joins,proto3" json:"joins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1948,6 +2013,13 @@ func (x *Decided) GetTransfer() *Transfer {
 func (x *Decided) GetCancel() []string {
 	if x != nil {
 		return x.Cancel
+	}
+	return nil
+}
+
+func (x *Decided) GetJoins() []string {
+	if x != nil {
+		return x.Joins
 	}
 	return nil
 }
@@ -4459,7 +4531,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05Retry\x12\x1f\n" +
 	"\battempts\x18\x01 \x01(\x05H\x00R\battempts\x88\x01\x01\x123\n" +
 	"\abackoff\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\abackoffB\v\n" +
-	"\t_attempts\"\x95\x04\n" +
+	"\t_attempts\"\x82\x05\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x12.team.v1.Step.KindR\x04kind\x12\x16\n" +
@@ -4473,7 +4545,13 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\arefusal\x18\n" +
 	" \x01(\v2\x10.team.v1.RefusalR\arefusal\x12$\n" +
 	"\x05retry\x18\v \x01(\v2\x0e.team.v1.RetryR\x05retry\x12\x1a\n" +
-	"\bdetached\x18\f \x01(\bR\bdetached\"\x90\x01\n" +
+	"\bdetached\x18\f \x01(\bR\bdetached\x12)\n" +
+	"\x05inner\x18\r \x01(\x0e2\x13.team.v1.Step.InnerR\x05inner\"@\n" +
+	"\x05Inner\x12\x15\n" +
+	"\x11INNER_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fINNER_EVENTS\x10\x01\x12\x0e\n" +
+	"\n" +
+	"INNER_TEXT\x10\x02\"\x90\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_DELEGATE\x10\x01\x12\x11\n" +
@@ -4496,7 +4574,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x03Ask\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12\x18\n" +
 	"\aoptions\x18\x02 \x03(\tR\aoptions\x12\x14\n" +
-	"\x05roles\x18\x03 \x03(\tR\x05roles\"\xd8\x03\n" +
+	"\x05roles\x18\x03 \x03(\tR\x05roles\"\xee\x03\n" +
 	"\aDecided\x12#\n" +
 	"\x05steps\x18\x01 \x03(\v2\r.team.v1.StepR\x05steps\x127\n" +
 	"\aupdates\x18\x02 \x03(\v2\x1d.team.v1.Decided.UpdatesEntryR\aupdates\x12$\n" +
@@ -4508,7 +4586,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x06values\x18\b \x01(\v2\x17.google.protobuf.StructR\x06values\x12-\n" +
 	"\btransfer\x18\t \x01(\v2\x11.team.v1.TransferR\btransfer\x12\x16\n" +
 	"\x06cancel\x18\n" +
-	" \x03(\tR\x06cancel\x1aR\n" +
+	" \x03(\tR\x06cancel\x12\x14\n" +
+	"\x05joins\x18\v \x03(\tR\x05joins\x1aR\n" +
 	"\fUpdatesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\x8d\x02\n" +
@@ -4730,184 +4809,186 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 	return file_team_v1_event_proto_rawDescData
 }
 
-var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
-	(Step_Kind)(0),                // 1: team.v1.Step.Kind
-	(Asked_Kind)(0),               // 2: team.v1.Asked.Kind
-	(Commanded_Command)(0),        // 3: team.v1.Commanded.Command
-	(Checked_Stage)(0),            // 4: team.v1.Checked.Stage
-	(*Event)(nil),                 // 5: team.v1.Event
-	(*Accepted)(nil),              // 6: team.v1.Accepted
-	(*Detached)(nil),              // 7: team.v1.Detached
-	(*TransferTarget)(nil),        // 8: team.v1.TransferTarget
-	(*Pins)(nil),                  // 9: team.v1.Pins
-	(*Conversation)(nil),          // 10: team.v1.Conversation
-	(*Limits)(nil),                // 11: team.v1.Limits
-	(*Retry)(nil),                 // 12: team.v1.Retry
-	(*Step)(nil),                  // 13: team.v1.Step
-	(*Refusal)(nil),               // 14: team.v1.Refusal
-	(*Input)(nil),                 // 15: team.v1.Input
-	(*Ask)(nil),                   // 16: team.v1.Ask
-	(*Decided)(nil),               // 17: team.v1.Decided
-	(*Started)(nil),               // 18: team.v1.Started
-	(*Retried)(nil),               // 19: team.v1.Retried
-	(*Ended)(nil),                 // 20: team.v1.Ended
-	(*Turn)(nil),                  // 21: team.v1.Turn
-	(*ToolCall)(nil),              // 22: team.v1.ToolCall
-	(*ToolResult)(nil),            // 23: team.v1.ToolResult
-	(*Transfer)(nil),              // 24: team.v1.Transfer
-	(*Spent)(nil),                 // 25: team.v1.Spent
-	(*Receipt)(nil),               // 26: team.v1.Receipt
-	(*Spawned)(nil),               // 27: team.v1.Spawned
-	(*Bound)(nil),                 // 28: team.v1.Bound
-	(*Asked)(nil),                 // 29: team.v1.Asked
-	(*Answered)(nil),              // 30: team.v1.Answered
-	(*Received)(nil),              // 31: team.v1.Received
-	(*Commanded)(nil),             // 32: team.v1.Commanded
-	(*Expired)(nil),               // 33: team.v1.Expired
-	(*Observed)(nil),              // 34: team.v1.Observed
-	(*Checked)(nil),               // 35: team.v1.Checked
-	(*ArtifactUpdate)(nil),        // 36: team.v1.ArtifactUpdate
-	(*Delta)(nil),                 // 37: team.v1.Delta
-	(*Progress)(nil),              // 38: team.v1.Progress
-	(*Noted)(nil),                 // 39: team.v1.Noted
-	(*Claimed)(nil),               // 40: team.v1.Claimed
-	(*Waiting)(nil),               // 41: team.v1.Waiting
-	(*Reply)(nil),                 // 42: team.v1.Reply
-	(*Error)(nil),                 // 43: team.v1.Error
-	(*Inbound)(nil),               // 44: team.v1.Inbound
-	nil,                           // 45: team.v1.Accepted.TraceEntry
-	nil,                           // 46: team.v1.Pins.RevisionsEntry
-	nil,                           // 47: team.v1.Conversation.StateEntry
-	nil,                           // 48: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 49: team.v1.Receipt.Entry
-	(*Observed_Member)(nil),       // 50: team.v1.Observed.Member
-	nil,                           // 51: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 52: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 53: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 54: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 55: google.protobuf.Duration
-	(*v1.Artifact)(nil),           // 56: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 57: google.protobuf.Value
-	(*AgentInfo)(nil),             // 58: team.v1.AgentInfo
-	(*Health)(nil),                // 59: team.v1.Health
+	(Step_Inner)(0),               // 1: team.v1.Step.Inner
+	(Step_Kind)(0),                // 2: team.v1.Step.Kind
+	(Asked_Kind)(0),               // 3: team.v1.Asked.Kind
+	(Commanded_Command)(0),        // 4: team.v1.Commanded.Command
+	(Checked_Stage)(0),            // 5: team.v1.Checked.Stage
+	(*Event)(nil),                 // 6: team.v1.Event
+	(*Accepted)(nil),              // 7: team.v1.Accepted
+	(*Detached)(nil),              // 8: team.v1.Detached
+	(*TransferTarget)(nil),        // 9: team.v1.TransferTarget
+	(*Pins)(nil),                  // 10: team.v1.Pins
+	(*Conversation)(nil),          // 11: team.v1.Conversation
+	(*Limits)(nil),                // 12: team.v1.Limits
+	(*Retry)(nil),                 // 13: team.v1.Retry
+	(*Step)(nil),                  // 14: team.v1.Step
+	(*Refusal)(nil),               // 15: team.v1.Refusal
+	(*Input)(nil),                 // 16: team.v1.Input
+	(*Ask)(nil),                   // 17: team.v1.Ask
+	(*Decided)(nil),               // 18: team.v1.Decided
+	(*Started)(nil),               // 19: team.v1.Started
+	(*Retried)(nil),               // 20: team.v1.Retried
+	(*Ended)(nil),                 // 21: team.v1.Ended
+	(*Turn)(nil),                  // 22: team.v1.Turn
+	(*ToolCall)(nil),              // 23: team.v1.ToolCall
+	(*ToolResult)(nil),            // 24: team.v1.ToolResult
+	(*Transfer)(nil),              // 25: team.v1.Transfer
+	(*Spent)(nil),                 // 26: team.v1.Spent
+	(*Receipt)(nil),               // 27: team.v1.Receipt
+	(*Spawned)(nil),               // 28: team.v1.Spawned
+	(*Bound)(nil),                 // 29: team.v1.Bound
+	(*Asked)(nil),                 // 30: team.v1.Asked
+	(*Answered)(nil),              // 31: team.v1.Answered
+	(*Received)(nil),              // 32: team.v1.Received
+	(*Commanded)(nil),             // 33: team.v1.Commanded
+	(*Expired)(nil),               // 34: team.v1.Expired
+	(*Observed)(nil),              // 35: team.v1.Observed
+	(*Checked)(nil),               // 36: team.v1.Checked
+	(*ArtifactUpdate)(nil),        // 37: team.v1.ArtifactUpdate
+	(*Delta)(nil),                 // 38: team.v1.Delta
+	(*Progress)(nil),              // 39: team.v1.Progress
+	(*Noted)(nil),                 // 40: team.v1.Noted
+	(*Claimed)(nil),               // 41: team.v1.Claimed
+	(*Waiting)(nil),               // 42: team.v1.Waiting
+	(*Reply)(nil),                 // 43: team.v1.Reply
+	(*Error)(nil),                 // 44: team.v1.Error
+	(*Inbound)(nil),               // 45: team.v1.Inbound
+	nil,                           // 46: team.v1.Accepted.TraceEntry
+	nil,                           // 47: team.v1.Pins.RevisionsEntry
+	nil,                           // 48: team.v1.Conversation.StateEntry
+	nil,                           // 49: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 50: team.v1.Receipt.Entry
+	(*Observed_Member)(nil),       // 51: team.v1.Observed.Member
+	nil,                           // 52: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 54: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 55: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 56: google.protobuf.Duration
+	(*v1.Artifact)(nil),           // 57: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 58: google.protobuf.Value
+	(*AgentInfo)(nil),             // 59: team.v1.AgentInfo
+	(*Health)(nil),                // 60: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	52,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
-	6,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
-	17,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
-	18,  // 3: team.v1.Event.started:type_name -> team.v1.Started
-	19,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
-	20,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
-	27,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
-	28,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
-	29,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
-	30,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
-	31,  // 10: team.v1.Event.received:type_name -> team.v1.Received
-	32,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
-	33,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
-	34,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
-	35,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
-	36,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
-	37,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
-	38,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
-	39,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
-	40,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
-	41,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
-	42,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
-	53,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	54,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
-	54,  // 24: team.v1.Accepted.brief:type_name -> google.protobuf.Struct
-	9,   // 25: team.v1.Accepted.pins:type_name -> team.v1.Pins
-	11,  // 26: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	52,  // 27: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
-	10,  // 28: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
-	45,  // 29: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	53,  // 30: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
-	8,   // 31: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
-	7,   // 32: team.v1.Accepted.detached:type_name -> team.v1.Detached
-	46,  // 33: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	47,  // 34: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
-	55,  // 35: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
-	55,  // 36: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
-	55,  // 37: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
-	12,  // 38: team.v1.Limits.retry:type_name -> team.v1.Retry
-	55,  // 39: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
-	1,   // 40: team.v1.Step.kind:type_name -> team.v1.Step.Kind
-	15,  // 41: team.v1.Step.input:type_name -> team.v1.Input
-	16,  // 42: team.v1.Step.ask:type_name -> team.v1.Ask
-	55,  // 43: team.v1.Step.timeout:type_name -> google.protobuf.Duration
-	14,  // 44: team.v1.Step.refusal:type_name -> team.v1.Refusal
-	12,  // 45: team.v1.Step.retry:type_name -> team.v1.Retry
-	0,   // 46: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	43,  // 47: team.v1.Refusal.error:type_name -> team.v1.Error
-	53,  // 48: team.v1.Input.message:type_name -> lf.a2a.v1.Message
-	13,  // 49: team.v1.Decided.steps:type_name -> team.v1.Step
-	48,  // 50: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
-	15,  // 51: team.v1.Decided.reply:type_name -> team.v1.Input
-	53,  // 52: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	54,  // 53: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	54,  // 54: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	24,  // 55: team.v1.Decided.transfer:type_name -> team.v1.Transfer
-	15,  // 56: team.v1.Started.input:type_name -> team.v1.Input
-	25,  // 57: team.v1.Started.reserved:type_name -> team.v1.Spent
-	52,  // 58: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	43,  // 59: team.v1.Retried.error:type_name -> team.v1.Error
-	52,  // 60: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	0,   // 61: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	53,  // 62: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	21,  // 63: team.v1.Ended.turn:type_name -> team.v1.Turn
-	23,  // 64: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	24,  // 65: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	43,  // 66: team.v1.Ended.error:type_name -> team.v1.Error
-	25,  // 67: team.v1.Ended.spent:type_name -> team.v1.Spent
-	54,  // 68: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	26,  // 69: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	22,  // 70: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	49,  // 71: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	25,  // 72: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	53,  // 73: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	25,  // 74: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	2,   // 75: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	53,  // 76: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	52,  // 77: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	53,  // 78: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	25,  // 79: team.v1.Answered.grant:type_name -> team.v1.Spent
-	55,  // 80: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	53,  // 81: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	3,   // 82: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	55,  // 83: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	50,  // 84: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	4,   // 85: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	53,  // 86: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	43,  // 87: team.v1.Checked.error:type_name -> team.v1.Error
-	56,  // 88: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	53,  // 89: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	54,  // 90: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	53,  // 91: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	21,  // 92: team.v1.Reply.turn:type_name -> team.v1.Turn
-	24,  // 93: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	23,  // 94: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 95: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	25,  // 96: team.v1.Reply.spent:type_name -> team.v1.Spent
-	54,  // 97: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	51,  // 98: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	31,  // 99: team.v1.Inbound.received:type_name -> team.v1.Received
-	30,  // 100: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	32,  // 101: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	57,  // 102: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	57,  // 103: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	25,  // 104: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 105: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	58,  // 106: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	59,  // 107: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	108, // [108:108] is the sub-list for method output_type
-	108, // [108:108] is the sub-list for method input_type
-	108, // [108:108] is the sub-list for extension type_name
-	108, // [108:108] is the sub-list for extension extendee
-	0,   // [0:108] is the sub-list for field type_name
+	53,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	7,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
+	18,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
+	19,  // 3: team.v1.Event.started:type_name -> team.v1.Started
+	20,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
+	21,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
+	28,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
+	29,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
+	30,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
+	31,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
+	32,  // 10: team.v1.Event.received:type_name -> team.v1.Received
+	33,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
+	34,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
+	35,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
+	36,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
+	37,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
+	38,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
+	39,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
+	40,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
+	41,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
+	42,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
+	43,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
+	54,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	55,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	55,  // 24: team.v1.Accepted.brief:type_name -> google.protobuf.Struct
+	10,  // 25: team.v1.Accepted.pins:type_name -> team.v1.Pins
+	12,  // 26: team.v1.Accepted.limits:type_name -> team.v1.Limits
+	53,  // 27: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	11,  // 28: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
+	46,  // 29: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
+	54,  // 30: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
+	9,   // 31: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
+	8,   // 32: team.v1.Accepted.detached:type_name -> team.v1.Detached
+	47,  // 33: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
+	48,  // 34: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	56,  // 35: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
+	56,  // 36: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
+	56,  // 37: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
+	13,  // 38: team.v1.Limits.retry:type_name -> team.v1.Retry
+	56,  // 39: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
+	2,   // 40: team.v1.Step.kind:type_name -> team.v1.Step.Kind
+	16,  // 41: team.v1.Step.input:type_name -> team.v1.Input
+	17,  // 42: team.v1.Step.ask:type_name -> team.v1.Ask
+	56,  // 43: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	15,  // 44: team.v1.Step.refusal:type_name -> team.v1.Refusal
+	13,  // 45: team.v1.Step.retry:type_name -> team.v1.Retry
+	1,   // 46: team.v1.Step.inner:type_name -> team.v1.Step.Inner
+	0,   // 47: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
+	44,  // 48: team.v1.Refusal.error:type_name -> team.v1.Error
+	54,  // 49: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	14,  // 50: team.v1.Decided.steps:type_name -> team.v1.Step
+	49,  // 51: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	16,  // 52: team.v1.Decided.reply:type_name -> team.v1.Input
+	54,  // 53: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	55,  // 54: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	55,  // 55: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	25,  // 56: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	16,  // 57: team.v1.Started.input:type_name -> team.v1.Input
+	26,  // 58: team.v1.Started.reserved:type_name -> team.v1.Spent
+	53,  // 59: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	44,  // 60: team.v1.Retried.error:type_name -> team.v1.Error
+	53,  // 61: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	0,   // 62: team.v1.Ended.outcome:type_name -> team.v1.Outcome
+	54,  // 63: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	22,  // 64: team.v1.Ended.turn:type_name -> team.v1.Turn
+	24,  // 65: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	25,  // 66: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	44,  // 67: team.v1.Ended.error:type_name -> team.v1.Error
+	26,  // 68: team.v1.Ended.spent:type_name -> team.v1.Spent
+	55,  // 69: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	27,  // 70: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	23,  // 71: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	50,  // 72: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	26,  // 73: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	54,  // 74: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	26,  // 75: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	3,   // 76: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	54,  // 77: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	53,  // 78: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	54,  // 79: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	26,  // 80: team.v1.Answered.grant:type_name -> team.v1.Spent
+	56,  // 81: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	54,  // 82: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	4,   // 83: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	56,  // 84: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	51,  // 85: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	5,   // 86: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	54,  // 87: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	44,  // 88: team.v1.Checked.error:type_name -> team.v1.Error
+	57,  // 89: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	54,  // 90: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	55,  // 91: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	54,  // 92: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	22,  // 93: team.v1.Reply.turn:type_name -> team.v1.Turn
+	25,  // 94: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	24,  // 95: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 96: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	26,  // 97: team.v1.Reply.spent:type_name -> team.v1.Spent
+	55,  // 98: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	52,  // 99: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	32,  // 100: team.v1.Inbound.received:type_name -> team.v1.Received
+	31,  // 101: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	33,  // 102: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	58,  // 103: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	58,  // 104: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	26,  // 105: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 106: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	59,  // 107: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	60,  // 108: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	109, // [109:109] is the sub-list for method output_type
+	109, // [109:109] is the sub-list for method input_type
+	109, // [109:109] is the sub-list for extension type_name
+	109, // [109:109] is the sub-list for extension extendee
+	0,   // [0:109] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -4964,7 +5045,7 @@ func file_team_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
-			NumEnums:      5,
+			NumEnums:      6,
 			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
