@@ -28,3 +28,24 @@ type Memory interface {
 // DelegationsKey is the metadata of a remembered answer that lists who worked for
 // it: a list of objects {member, task, outcome}.
 const DelegationsKey = "delegations"
+
+// Rememberer is what an Agent can be besides: one that remembers. What it was
+// asked and what it answered as the root of a run is kept with the conversation;
+// an agent that is none is not kept, and reads nothing.
+type Rememberer interface {
+	Agent
+	// Remembers reports whether it does. It never changes.
+	Remembers() bool
+}
+
+// Codes of Noted events that the driver of a run and its agents agree on.
+const (
+	// NoteTeamPrepared: a team has put its members on record. Details: members (how
+	// many), mode, and memory where what it is asked and answers is remembered
+	// under its path (R-003-33).
+	NoteTeamPrepared = "TEAM_PREPARED"
+	// NoteRemembered: the exchange is kept with the conversation.
+	NoteRemembered = "REMEMBERED"
+	// NoteStorage: something that is not critical could not be read or kept.
+	NoteStorage = "STORAGE"
+)
