@@ -49,3 +49,15 @@ func CutListeners(ctx context.Context, t testing.TB, s *Store) {
 		t.Fatal(err)
 	}
 }
+
+// Exec changes the database behind the store's back.
+func (s *Store) Exec(ctx context.Context, t testing.TB, text string) {
+	t.Helper()
+	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.exec(ctx, text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
