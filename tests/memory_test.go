@@ -427,3 +427,22 @@ func TestR_002_07_Optional(t *testing.T) {
 		}
 	})
 }
+
+// TestS_55_Elsewhere: an agent on another server, which knows all callers here by
+// one key, mixes up nobody's conversations.
+func TestS_55_Elsewhere(t *testing.T) {
+	llm := fakellm.New(t)
+	far := rig.Serve(t, server.Config{Agents: rig.Manager(t, newTalker(t, llm, true))})
+	m := rig.Manager(t, overService(t, "far", far, "talker"))
+	chain(t, m, "desk", "far")
+	near := rig.Serve(t, server.Config{Agents: m, Keys: []server.APIKey{rig.Key("one", "ann"), rig.Key("one", "bob")}})
+	for _, who := range []string{"ann", "bob"} {
+		c := rig.NewREST(near.As("one", who))
+		say(t, c, "desk", "same", "one of "+who)
+		wantPrompt(t, llm, "m", "user: one of "+who)
+		say(t, c, "desk", "same", "two of "+who)
+		wantPrompt(t, llm, "m", append(turn("one of "+who), "user: two of "+who)...)
+		say(t, c, "far", "same", "alone")
+		wantPrompt(t, llm, "m", "user: alone") // another path
+	}
+}

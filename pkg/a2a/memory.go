@@ -40,12 +40,9 @@ func remembers(a agent.Agent) bool {
 // conversation is what a new run of an agent reads of the context that its
 // message names (C-22). A context that is new has nothing to read.
 func (h *Handler) conversation(ctx context.Context, a agent.Agent, t Thread, fresh bool) *teamv1.Conversation {
-	kept, ok := h.c.Store.(Conversations)
-	if !ok || !remembers(a) {
-		return nil
-	}
 	v := &teamv1.Conversation{ContextId: t.ContextID}
-	if fresh {
+	kept, ok := h.c.Store.(Conversations)
+	if !ok || fresh || !remembers(a) {
 		return v
 	}
 	ctx, cancel := context.WithTimeout(ctx, memoryTime)
@@ -82,7 +79,11 @@ var errUnread = errors.New("its place could not be read when the run was accepte
 // remembering prepares what the run reads; nothing where its store keeps none.
 func (d *drive) remembering(ctx context.Context) {
 	c := d.accepted.GetConversation()
-	if c == nil || d.Conversations == nil {
+	if c == nil { // it was accepted by a version that kept none
+		return
+	}
+	d.run.Owner = d.accepted.GetOwner()
+	if d.Conversations == nil {
 		return
 	}
 	d.memory = &memory{
@@ -106,6 +107,9 @@ func (m *memory) recall(path string) Recollection {
 	r, known := m.paths[path]
 	if known || m.upTo == 0 {
 		return r
+	}
+	if m.ctx.Err() != nil {
+		return r // nothing comes of it any more
 	}
 	err := errUnread
 	if m.upTo != unread {

@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
 // HistoryLength is how many entries of a conversation an agent is shown (R-002-29).
@@ -36,6 +38,17 @@ type Rememberer interface {
 	Agent
 	// Remembers reports whether it does. It never changes.
 	Remembers() bool
+}
+
+// ConversationID names the conversation of a call to an agent on another server,
+// who knows nothing of the owners here: the same for an owner, a context id and a
+// path, and another one for anybody else (S-55). A run without an owner is a plain
+// library's: it is the call's context id.
+func (r *Run) ConversationID(req *teamv1.ProcessRequest) string {
+	if r.Owner == "" || req.GetContextId() == "" {
+		return req.GetContextId()
+	}
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(r.Owner+"\x00"+req.GetContextId()+"\x00"+Path(req))).String()
 }
 
 // Codes of Noted events that the driver of a run and its agents agree on.

@@ -29,6 +29,8 @@ type Run struct {
 	Clock func() time.Time
 	// Memory is what the run reads of its conversation; unset is nothing.
 	Memory Memory
+	// Owner is whose run it is, for ids that must not be another's; see ConversationID.
+	Owner string
 
 	mu        sync.Mutex
 	listeners map[string]*Listener               // by scope; guarded by mu
