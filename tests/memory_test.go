@@ -309,6 +309,20 @@ func TestR_002_40_Order(t *testing.T) {
 		if err != nil || len(r.History) != 2 || agent.Text(r.History[1]) != task.GetArtifacts()[0].GetParts()[0].GetText() {
 			t.Errorf("R-002-40 stored is %v, %v", r.History, err)
 		}
+		t.Run("R-002-40 what is kept is on record first", func(t *testing.T) {
+			var ops []faulty.Op
+			l.store.Break(func(op faulty.Op) faulty.Mode {
+				if op == faulty.Append || op == faulty.Commit || op == faulty.Remember {
+					ops = append(ops, op)
+				}
+				return faulty.None
+			})
+			say(t, l.clients[0], "talker", "c", "again")
+			l.store.Heal()
+			if i := slices.Index(ops, faulty.Remember); i < 1 || ops[i-1] != faulty.Commit {
+				t.Errorf("%v", ops)
+			}
+		})
 		if !at.Durable {
 			return
 		}
