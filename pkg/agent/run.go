@@ -31,6 +31,8 @@ type Run struct {
 	Memory Memory
 	// Detacher begins tasks of their own; unset: there can be none.
 	Detacher Detacher
+	// Owner is whose run it is, for ids that must not be another's; see ConversationID.
+	Owner string
 
 	mu        sync.Mutex
 	listeners map[string]*Listener               // by scope; guarded by mu

@@ -183,6 +183,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}
+	runner.Conversations, _ = c.Store.(a2a.Conversations) // a nil one: agents remember nothing
 	return &TeamServer{listeners: l, server: s, engine: e, runner: runner, store: c.Store}, nil
 }
 

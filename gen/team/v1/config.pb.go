@@ -940,7 +940,7 @@ type AgentConfig struct {
 	A2A *A2AAgent `protobuf:"bytes,11,opt,name=a2a,proto3" json:"a2a,omitempty"`
 	// What its input and its replies have to pass.
 	Guardrails *Guardrails `protobuf:"bytes,12,opt,name=guardrails,proto3" json:"guardrails,omitempty"`
-	// It remembers the conversation that a context id names; true.
+	// An agent with a model remembers the conversation that a context id names; true.
 	Memory        *bool `protobuf:"varint,13,opt,name=memory,proto3,oneof" json:"memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1785,7 +1785,7 @@ type TeamConfig struct {
 	Broadcast *BroadcastConfig `protobuf:"bytes,10,opt,name=broadcast,proto3" json:"broadcast,omitempty"`
 	// What the team's input, its reply and what its members are given have to pass.
 	Guardrails *Guardrails `protobuf:"bytes,11,opt,name=guardrails,proto3" json:"guardrails,omitempty"`
-	// It remembers the conversation that a context id names; true. Coordinator and swarm.
+	// It remembers the conversation that a context id names; true.
 	Memory *bool `protobuf:"varint,12,opt,name=memory,proto3,oneof" json:"memory,omitempty"`
 	// Limits of one run: max_steps, max_parallel, max_depth, timeout, member_timeout, retry; of a
 	// coordinator also max_turns and max_delegations, of a swarm max_handoffs,
@@ -3621,7 +3621,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04SAFE\x10\x01\x12\t\n" +
 	"\x05KEYED\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNSAFE\x10\x03\"\xf7\v\n" +
+	"\x06UNSAFE\x10\x03\"\xdf\f\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -3641,12 +3641,12 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"guardrails\x18\f \x01(\v2\x13.team.v1.GuardrailsBN\xbaHK\xba\x01H\n" +
 	"\x10agent.guardrails\x12-guardrails are not supported yet; remove them\x1a\x05falseR\n" +
-	"guardrails\x12`\n" +
-	"\x06memory\x18\r \x01(\bBC\xbaH@\xba\x01=\n" +
-	"\fagent.memory\x12&memory is not supported yet; remove it\x1a\x05falseH\x00R\x06memory\x88\x01\x01:\xb5\x05\xbaH\xb1\x05\x1a\xad\x03\n" +
+	"guardrails\x12\x1b\n" +
+	"\x06memory\x18\r \x01(\bH\x00R\x06memory\x88\x01\x01:\xe2\x06\xbaH\xde\x06\x1a\xad\x03\n" +
 	"\n" +
 	"agent.kind\x1a\x9e\x03(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a)) ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\xfe\x01\n" +
-	"\x10agent.model_only\x12Pinstructions, tools and limits belong to an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
+	"\x10agent.model_only\x12Pinstructions, tools and limits belong to an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xaa\x01\n" +
+	"\fagent.memory\x127memory belongs to an agent with a model; remove it here\x1aa!has(this.memory) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
 	"\a_memory\"\x96\x01\n" +
 	"\n" +
 	"Guardrails\x12(\n" +
@@ -3722,7 +3722,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''R\x06bearer\"\xad\t\n" +
+	"this != ''R\x06bearer\"\xe9\b\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -3740,9 +3740,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"guardrails\x18\v \x01(\v2\x13.team.v1.GuardrailsBM\xbaHJ\xba\x01G\n" +
 	"\x0fteam.guardrails\x12-guardrails are not supported yet; remove them\x1a\x05falseR\n" +
-	"guardrails\x12_\n" +
-	"\x06memory\x18\f \x01(\bBB\xbaH?\xba\x01<\n" +
-	"\vteam.memory\x12&memory is not supported yet; remove it\x1a\x05falseH\x00R\x06memory\x88\x01\x01\x12'\n" +
+	"guardrails\x12\x1b\n" +
+	"\x06memory\x18\f \x01(\bH\x00R\x06memory\x88\x01\x01\x12'\n" +
 	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xdf\x03\xbaH\xdb\x03\x1a\xc0\x02\n" +
 	"\tteam.mode\x12ta team is exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\x95\x01\n" +
 	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1aKhas(this.workflow) || (size(this.members) >= 1 && size(this.members) <= 64)B\t\n" +

@@ -1253,7 +1253,7 @@ type Conversation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The context's id.
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
-	// Entries of the history up to which the run reads.
+	// Place of the last entry that the run reads; 0 is none, -1: it could not be read.
 	History int64 `protobuf:"varint,2,opt,name=history,proto3" json:"history,omitempty"`
 	// The conversation's state map at the start.
 	State map[string]*structpb.Value `protobuf:"bytes,3,rep,name=state,proto3" json:"state,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
