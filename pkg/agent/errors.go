@@ -69,6 +69,7 @@ const (
 	ReasonDelegationFailed = "DELEGATION_FAILED"
 	ReasonTeamError        = "TEAM_ERROR"
 	ReasonTimeout          = "TIMEOUT_EXCEEDED"
+	ReasonGuardrailBlocked = "GUARDRAIL_BLOCKED"
 	ReasonInterrupted      = "INTERRUPTED"
 	ReasonJournalLimit     = "JOURNAL_LIMIT"
 	ReasonUnavailable      = "UNAVAILABLE"

@@ -28,6 +28,11 @@ type ModelAgentConfig struct {
 	Model agent.Model
 	// Tools the model may call, each name once.
 	Tools []agent.Tool
+	// Guards look at what the agent is given and what it answers; none. It has no
+	// members, so those of delegations are refused.
+	Guards agent.Guards
+	// Output is what answers must fit; nil is anything.
+	Output OutputFormat
 	// Limits: max_turns, timeout and retry count here.
 	Limits *teamv1.Limits
 	// Revision of the definition, for the record.
@@ -64,7 +69,7 @@ func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
 	}
 	cfg := &Config{
 		ID: c.ID, Name: c.Name, Description: c.Description, Mode: "model", Model: c.Model, Limits: c.Limits,
-		Revision: c.Revision, ReportErrors: true, Log: c.Log,
+		Revision: c.Revision, ReportErrors: true, Guards: c.Guards, Log: c.Log, output: c.Output,
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
@@ -72,7 +77,8 @@ func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
 	if cfg.Name == "" {
 		cfg.Name = c.ID
 	}
-	cfg.Scheduler = &turns{instructions: c.Instructions, tools: specs, max: effective(c.Limits).maxTurns}
+	cfg.Scheduler = &turns{instructions: c.Instructions, tools: specs, max: effective(c.Limits).maxTurns, output: c.Output}
+	faults = append(faults, checkMemberless(c.ID, &c.Guards)...)
 	if err := errors.Join(append(faults, cfg.validate())...); err != nil {
 		return nil, err
 	}
@@ -105,6 +111,7 @@ type turns struct {
 	instructions string
 	tools        []agent.ToolSpec
 	max          int
+	output       OutputFormat
 }
 
 var _ Prompter = (*turns)(nil)
@@ -128,7 +135,7 @@ func (t *turns) Next(s *State) (Decision, error) {
 		}, nil
 	}
 	if len(turn.Turn.GetToolCalls()) == 0 && turn.heard == len(s.Received) {
-		return Decision{Reply: turn.Message, Reason: "the model answered"}, nil
+		return t.answer(s, turn)
 	}
 	if t.count(s) >= t.max {
 		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
@@ -180,6 +187,7 @@ func (t *turns) Prompt(s *State, _ *teamv1.Step) *agent.ModelRequest {
 			for ; heard < st.heard; heard++ {
 				req.Messages = append(req.Messages, said(s.Received[heard]))
 			}
+			req.Messages = append(req.Messages, putBack(st)...)
 		}
 		switch {
 		case st.Turn != nil:
