@@ -139,8 +139,17 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 		if err != nil {
 			return nil, err
 		}
+		guards, err := b.guards(a.GetGuardrails())
+		if err != nil {
+			return nil, err
+		}
+		output, err := b.output(a.GetOutputSchema())
+		if err != nil {
+			return nil, err
+		}
 		return team.NewModelAgent(team.ModelAgentConfig{
 			ID: id, Name: a.GetName(), Description: a.GetDescription(), Instructions: a.GetInstructions(), Skills: a.GetSkills(),
+			Guards: guards, Output: output,
 			Model: m, Limits: a.GetLimits(), Revision: b.Revisions[id], Log: b.Log,
 		})
 	case a.GetScripted() != nil:
@@ -217,6 +226,9 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 		Limits: t.GetLimits(), Revision: b.Revisions[id], Log: b.Log,
 	}
 	var err error
+	if c.Guards, err = b.guards(t.GetGuardrails()); err != nil {
+		return nil, err
+	}
 	switch {
 	case t.GetSupervisor() != nil:
 		c.Mode = "supervisor"

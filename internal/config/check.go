@@ -36,6 +36,7 @@ func (k *checker) check() {
 	k.use()
 	k.needs()
 	k.scripts()
+	k.guardrails()
 	k.certificates()
 }
 
