@@ -142,8 +142,17 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 				return nil, err
 			}
 		}
+		guards, err := b.guards(a.GetGuardrails())
+		if err != nil {
+			return nil, err
+		}
+		output, err := b.output(a.GetOutputSchema())
+		if err != nil {
+			return nil, err
+		}
 		return team.NewModelAgent(team.ModelAgentConfig{
 			ID: id, Name: a.GetName(), Description: a.GetDescription(), Instructions: a.GetInstructions(), Skills: a.GetSkills(),
+			Guards: guards, Output: output,
 			Model: m, Limits: a.GetLimits(), Memory: a.Memory == nil || a.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
 		})
 	case a.GetScripted() != nil:
@@ -220,6 +229,9 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 		Mode: config.Mode(t), Limits: t.GetLimits(), Memory: t.Memory == nil || t.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
 	}
 	var err error
+	if c.Guards, err = b.guards(t.GetGuardrails()); err != nil {
+		return nil, err
+	}
 	switch {
 	case t.GetSupervisor() != nil:
 		if c.Scheduler, err = team.NewSupervisor(config.Supervisor(t)); err != nil {

@@ -77,6 +77,8 @@ func (d *drive) failed(err error) *teamv1.Ended {
 		end.Receipt = d.receipt("", end)
 	case e.Reason == agent.ReasonTimeout:
 		end.Outcome = teamv1.Outcome_OUTCOME_TIMED_OUT
+	case e.Reason == agent.ReasonGuardrailBlocked:
+		end.Outcome = teamv1.Outcome_OUTCOME_REJECTED
 	}
 	return end
 }

@@ -105,7 +105,7 @@ func (p *process) record(d *Decision) *teamv1.Decided {
 
 // reply is the last event of the sequence.
 func (p *process) reply(m *a2av1.Message) *teamv1.Reply {
-	r := &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}, Spent: p.spent()}
+	r := &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}, Spent: p.spent(), Warnings: p.warnings}
 	r.Ref = p.refer(m).GetRef()
 	if len(m.GetParts()) == 0 || agent.Text(m) == "" && onlyText(m) {
 		r.Outcome = teamv1.Outcome_OUTCOME_EMPTY

@@ -269,7 +269,7 @@ func (p *process) workOf(st *StepState) *work {
 	w := &work{
 		step: st.Step, index: p.index(st), scope: st.scope, input: p.handed(st), history: p.historyFor(st), transfers: p.transfersFor(st),
 		recorded: st.recorded, asked: maps.Clone(st.asked), attempts: st.attempts, failures: st.failures, open: st.open,
-		unknown: st.open || st.unknown, deadline: st.deadline, notBefore: st.notBefore,
+		unknown: st.open || st.unknown, deadline: st.deadline, notBefore: st.notBefore, checks: st.checks.copied(),
 	}
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_MODEL:

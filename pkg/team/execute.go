@@ -137,6 +137,9 @@ func (p *process) delegate(ctx context.Context, w *work, a agent.Agent, emit emi
 			res.reply = r
 			continue
 		}
+		if ev.GetDelta() != nil && p.hushes() {
+			continue
+		}
 		if err := emit(ev); err != nil {
 			return result{err: errStopped}
 		}
@@ -246,6 +249,9 @@ type deltas struct {
 }
 
 func (d *deltas) add(text string) error {
+	if d.p.silent() {
+		return nil
+	}
 	d.text.WriteString(text)
 	if d.last.IsZero() || d.text.Len() >= deltaBytes || d.p.run.Now().Sub(d.last) >= deltaAge {
 		return d.flush()

@@ -109,6 +109,9 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 	if ctx.Err() != nil {
 		return nil, p.cause(ctx)
 	}
+	if err := p.checkInput(ctx); err != nil {
+		return nil, err
+	}
 	if err := p.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -122,13 +125,19 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 		if err := p.takeInputs(); err != nil {
 			return nil, err
 		}
+		if err := p.checkInput(ctx); err != nil {
+			return nil, err
+		}
 		if p.mayDecide() {
 			if p.failed != nil && p.final == nil && p.handover == nil {
 				return nil, p.failed
 			}
 			reply, err := p.decideNext()
-			if reply != nil || err != nil {
-				return reply, err
+			if reply != nil {
+				return p.checkOutput(ctx, reply)
+			}
+			if err != nil {
+				return nil, err
 			}
 			continue
 		}

@@ -143,6 +143,7 @@ type StepState struct {
 	waiting   time.Time       // since when it waits for people
 	asked     questions       // of the step and below
 	expired   bool            // its own question lapsed
+	checks    stepChecks      // what the team's middlewares have said
 	recorded  []*teamv1.Event // of its scope and below
 }
 

@@ -364,6 +364,10 @@ const (
 	Checked_STAGE_INPUT Checked_Stage = 1
 	// What the scope answers.
 	Checked_STAGE_OUTPUT Checked_Stage = 2
+	// What the member of the step is given, looked at by the team.
+	Checked_STAGE_DELEGATION Checked_Stage = 3
+	// What the member of the step answers, looked at by the team.
+	Checked_STAGE_RESULT Checked_Stage = 4
 )
 
 // Enum value maps for Checked_Stage.
@@ -372,11 +376,15 @@ var (
 		0: "STAGE_UNSPECIFIED",
 		1: "STAGE_INPUT",
 		2: "STAGE_OUTPUT",
+		3: "STAGE_DELEGATION",
+		4: "STAGE_RESULT",
 	}
 	Checked_Stage_value = map[string]int32{
 		"STAGE_UNSPECIFIED": 0,
 		"STAGE_INPUT":       1,
 		"STAGE_OUTPUT":      2,
+		"STAGE_DELEGATION":  3,
+		"STAGE_RESULT":      4,
 	}
 )
 
@@ -3425,10 +3433,14 @@ type Checked struct {
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	// The message as it is from here on; unset: as it was.
 	Message *v1.Message `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// Why it was blocked, or how the middleware failed.
+	// Why it was blocked, or how the middleware failed. Not blocked: a warning.
 	Error *Error `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	// The message goes no further.
-	Blocked       bool `protobuf:"varint,5,opt,name=blocked,proto3" json:"blocked,omitempty"`
+	// The message goes no further: a guardrail said so, or a middleware failed
+	// that must not.
+	Blocked bool `protobuf:"varint,5,opt,name=blocked,proto3" json:"blocked,omitempty"`
+	// Sequence of the event that brought the message, a follow-up or an answer of
+	// people; 0 is what the scope was given, and what it answers.
+	Ref           int64 `protobuf:"varint,6,opt,name=ref,proto3" json:"ref,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3496,6 +3508,13 @@ func (x *Checked) GetBlocked() bool {
 		return x.Blocked
 	}
 	return false
+}
+
+func (x *Checked) GetRef() int64 {
+	if x != nil {
+		return x.Ref
+	}
+	return 0
 }
 
 // ArtifactUpdate is a piece of an artifact.
@@ -4724,17 +4743,20 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04info\x18\x02 \x01(\v2\x12.team.v1.AgentInfoR\x04info\x12'\n" +
-	"\x06health\x18\x03 \x01(\v2\x0f.team.v1.HealthR\x06health\"\xf8\x01\n" +
+	"\x06health\x18\x03 \x01(\v2\x0f.team.v1.HealthR\x06health\"\xb2\x02\n" +
 	"\aChecked\x12,\n" +
 	"\x05stage\x18\x01 \x01(\x0e2\x16.team.v1.Checked.StageR\x05stage\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12,\n" +
 	"\amessage\x18\x03 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12$\n" +
 	"\x05error\x18\x04 \x01(\v2\x0e.team.v1.ErrorR\x05error\x12\x18\n" +
-	"\ablocked\x18\x05 \x01(\bR\ablocked\"A\n" +
+	"\ablocked\x18\x05 \x01(\bR\ablocked\x12\x10\n" +
+	"\x03ref\x18\x06 \x01(\x03R\x03ref\"i\n" +
 	"\x05Stage\x12\x15\n" +
 	"\x11STAGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vSTAGE_INPUT\x10\x01\x12\x10\n" +
-	"\fSTAGE_OUTPUT\x10\x02\"x\n" +
+	"\fSTAGE_OUTPUT\x10\x02\x12\x14\n" +
+	"\x10STAGE_DELEGATION\x10\x03\x12\x10\n" +
+	"\fSTAGE_RESULT\x10\x04\"x\n" +
 	"\x0eArtifactUpdate\x12/\n" +
 	"\bartifact\x18\x01 \x01(\v2\x13.lf.a2a.v1.ArtifactR\bartifact\x12\x16\n" +
 	"\x06append\x18\x02 \x01(\bR\x06append\x12\x1d\n" +
