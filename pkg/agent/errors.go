@@ -63,6 +63,13 @@ const (
 	ReasonSchedulerError   = "SCHEDULER_ERROR"
 	ReasonMaxIterations    = "MAX_ITERATIONS_EXCEEDED"
 	ReasonMaxRounds        = "MAX_ROUNDS_EXCEEDED"
+	ReasonBudgetExceeded   = "BUDGET_EXCEEDED"
+	ReasonMaxDelegations   = "MAX_DELEGATIONS_EXCEEDED"
+	ReasonMaxHandoffs      = "MAX_HANDOFFS_EXCEEDED"
+	ReasonRepetitive       = "REPETITIVE_HANDOFF"
+	ReasonGuardrailBlocked = "GUARDRAIL_BLOCKED"
+	ReasonBreakerOpen      = "BREAKER_OPEN"
+	ReasonOutcomeUnknown   = "OUTCOME_UNKNOWN"
 	ReasonMaxDepth         = "MAX_DEPTH_EXCEEDED"
 	ReasonCycleDetected    = "CYCLE_DETECTED"
 	ReasonMemberNotFound   = "MEMBER_NOT_FOUND"
@@ -117,7 +124,7 @@ func (e *Error) Error() string {
 	if e.Message != "" {
 		s += ": " + e.Message
 	}
-	if e.Err != nil {
+	if e.Err != nil && e.Err.Error() != s { // or it is the same, with less beside it
 		s += ": " + e.Err.Error()
 	}
 	return s

@@ -32,6 +32,13 @@ type work struct {
 	effect    string // key of the effect under way, once it is known
 	deadline  time.Time
 	notBefore time.Time
+	peers     int           // members that share what is left of the budget, itself included
+	budget    *agent.Budget // that binds the attempt; nil is no limit
+	hold      *agent.Budget // what is reserved for the attempt; nil is nothing
+	reserved  *teamv1.Spent // the same, as it stands on record
+	maxOutput int64         // tokens that the answer may have; 0 is no limit
+	spent     *teamv1.Spent // on attempts that were repeated
+	lost      *teamv1.Spent // on the last one that failed
 }
 
 // emitter yields an event of a step's scope or below; errStopped ends the step.
@@ -62,9 +69,13 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	}
 	sctx, stop := p.stepContext(ctx, w)
 	defer stop()
+	defer w.giveBack()
 	for {
 		if err := agent.Sleep(sctx, p.pause(w)); err != nil {
 			return p.fail(ctx, w, emit, p.withdraw(sctx, w, ex, err))
+		}
+		if err := p.reserve(sctx, w, ex); err != nil {
+			return p.refuse(ctx, w, emit, p.withdraw(sctx, w, ex, err))
 		}
 		if !w.open {
 			if err := p.start(w, ex, emit); err != nil {
@@ -80,7 +91,8 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 		if err := p.run.Begin(w.scope); err != nil { // canceled while the start was made durable
 			return p.fail(ctx, w, emit, p.withdraw(sctx, w, ex, err))
 		}
-		res := ex.attempt(sctx, p.key(w))
+		res := ex.attempt(w.bound(sctx), p.key(w))
+		p.settle(w, ex, &res)
 		switch {
 		case errors.Is(res.err, errStopped):
 			return errStopped
@@ -136,7 +148,7 @@ func (p *process) stepContext(ctx context.Context, w *work) (context.Context, co
 // start records that an attempt begins.
 func (p *process) start(w *work, ex *executor, emit emitter) error {
 	w.attempts++
-	started := &teamv1.Started{Attempt: w.attempts, Model: ex.model, Key: p.key(w)}
+	started := &teamv1.Started{Attempt: w.attempts, Model: ex.model, Key: p.key(w), Reserved: w.reserved}
 	if !w.deadline.IsZero() {
 		started.Deadline = timestamppb.New(w.deadline)
 	}
@@ -163,6 +175,7 @@ func (p *process) mayRetry(w *work, ex *executor, err error) bool {
 func (p *process) retry(w *work, ex *executor, emit emitter, err error) error {
 	e := agent.AsError(err)
 	w.notBefore = p.run.Now().Add(p.backoff(w, ex.retry.backoff, e.RetryAfter))
+	w.spent, w.lost = agent.AddSpent(w.spent, w.lost), nil
 	w.open, w.unknown = false, !e.Fresh
 	if e.Fresh {
 		w.failures++
@@ -170,7 +183,7 @@ func (p *process) retry(w *work, ex *executor, emit emitter, err error) error {
 		w.recorded, w.asked = nil, nil
 	}
 	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Retried{Retried: &teamv1.Retried{
-		Attempt: w.attempts, Error: e.Proto(), Fresh: e.Fresh, NotBefore: timestamppb.New(w.notBefore),
+		Attempt: w.attempts, Error: e.Proto(), Fresh: e.Fresh, NotBefore: timestamppb.New(w.notBefore), Spent: e.Spent,
 	}}}))
 }
 
@@ -185,6 +198,14 @@ func (p *process) backoff(w *work, base, atLeast time.Duration) time.Duration {
 	return max(d, atLeast)
 }
 
+// refuse records that a step was not begun, or not again, for want of budget.
+func (p *process) refuse(ctx context.Context, w *work, emit emitter, err error) error {
+	if w.attempts == 0 && agent.AsError(err).Reason == agent.ReasonBudgetExceeded {
+		return p.emitEnd(w, emit, endedWith(err, teamv1.Outcome_OUTCOME_REJECTED))
+	}
+	return p.fail(ctx, w, emit, err)
+}
+
 // fail records that a step did not succeed. ctx is the run's context: when that
 // one ended, the step was ended from above.
 func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) error {
@@ -196,8 +217,9 @@ func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) er
 		if err := emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitMemberTimeout}}})); err != nil {
 			return err
 		}
-		err = agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time", w.step.GetMember())
-		return p.emitEnd(w, emit, endedWith(err, teamv1.Outcome_OUTCOME_TIMED_OUT))
+		late := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time", w.step.GetMember())
+		late.Spent = agent.AsError(err).Spent
+		return p.emitEnd(w, emit, endedWith(late, teamv1.Outcome_OUTCOME_TIMED_OUT))
 	}
 	outcome := teamv1.Outcome_OUTCOME_FAILED
 	e := agent.AsError(err)
@@ -244,7 +266,7 @@ func (p *process) endOf(w *work, r *teamv1.Reply) *teamv1.Ended {
 
 // emitEnd records the end of a step.
 func (p *process) emitEnd(w *work, emit emitter, e *teamv1.Ended) error {
-	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: e}}))
+	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: w.costs(e)}}))
 }
 
 // stepEvent completes an event of a step. Its path ends with the member.

@@ -22,6 +22,8 @@ type executor struct {
 	timeout time.Duration                               // of the step with its retries; 0 is none of its own
 	retry   retry
 	model   string
+	by      agent.Model // of a turn
+	spends  bool        // what it spends is seen by itself alone, so it gets a part of the budget
 }
 
 type retryKey struct{}
@@ -39,7 +41,7 @@ func (p *process) executor(ctx context.Context, w *work, emit emitter) (*executo
 		if p.cfg.Model == nil {
 			return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError, "%q has no model", p.cfg.ID)
 		}
-		ex.model = p.cfg.Model.Name()
+		ex.model, ex.by = p.cfg.Model.Name(), p.cfg.Model
 		ex.attempt = func(ctx context.Context, key string) result { return p.generate(ctx, w, emit, key) }
 	case teamv1.Step_KIND_TOOL:
 		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, ex.retry, key) }
@@ -69,7 +71,8 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 	}
 	_, isLoop := a.(interface{ steps() })
 	_, isTeam := a.(agent.Composite)
-	ex.leaf = !isLoop
+	_, isFunc := a.(*agent.Func)
+	ex.leaf, ex.spends = !isLoop, !isLoop && !isFunc
 	ex.retry = p.limits.retry.with(m.Retry)
 	switch {
 	case w.step.GetTimeout() != nil:
@@ -152,6 +155,7 @@ func (p *process) request(w *work, key string) *teamv1.ProcessRequest {
 	if !w.deadline.IsZero() {
 		req.Deadline = timestamppb.New(w.deadline)
 	}
+	req.Envelope = w.hold.Envelope()
 	return req
 }
 
@@ -178,6 +182,9 @@ func (p *process) generate(ctx context.Context, w *work, emit emitter, key strin
 	defer p.recovered(p.cfg.ID, &res)
 	req := *w.prompt
 	req.Key = key
+	if w.maxOutput > 0 {
+		req.MaxOutput = w.maxOutput
+	}
 	d := deltas{p: p, w: w, emit: emit, artifact: p.run.ID(p.Scope, "artifact", 1)}
 	for chunk, err := range p.cfg.Model.Generate(ctx, &req) {
 		switch {

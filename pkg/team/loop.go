@@ -47,6 +47,7 @@ type process struct {
 	run      *agent.Run
 	listener *agent.Listener
 	yield    func(*teamv1.Event, error) bool
+	spending *spending // nil where nothing limits it
 
 	stopped bool // the consumer broke off
 	inYield bool // control is with the consumer: a panic is its own
@@ -69,7 +70,8 @@ func (p *process) serve(ctx context.Context) {
 	}
 	p.listener = p.run.Listen(p.Scope)
 	defer p.listener.Close()
-	ctx, p.cancel = context.WithCancelCause(ctx)
+	ctx, p.cancel = context.WithCancelCause(p.bind(ctx))
+	defer p.unbind()
 	defer p.cancel(errStopped)
 	p.quit = make(chan struct{})
 	defer p.wg.Wait()
@@ -85,7 +87,7 @@ func (p *process) serve(ctx context.Context) {
 	switch {
 	case p.stopped || errors.Is(err, errStopped):
 	case err != nil:
-		p.yield(nil, err)
+		p.yield(nil, p.withSpent(err))
 	case reply != nil:
 		p.yield(p.event("", &teamv1.Event{Kind: &teamv1.Event_Reply{Reply: reply}}), nil)
 	}
