@@ -1809,7 +1809,8 @@ type Started struct {
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
 	// What was handed over, where it differs from what was decided.
 	Input *Input `protobuf:"bytes,5,opt,name=input,proto3" json:"input,omitempty"`
-	// What was reserved of the budget.
+	// What was reserved of the budget. Of a member the tokens stand under
+	// output_tokens: which they will be is not known.
 	Reserved *Spent `protobuf:"bytes,6,opt,name=reserved,proto3" json:"reserved,omitempty"`
 	// When the step must have ended.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=deadline,proto3" json:"deadline,omitempty"`
@@ -1915,7 +1916,9 @@ type Retried struct {
 	// The outcome of the attempt is known: the next one has a new key and starts from nothing.
 	Fresh bool `protobuf:"varint,3,opt,name=fresh,proto3" json:"fresh,omitempty"`
 	// The next attempt starts no earlier.
-	NotBefore     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	NotBefore *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	// What the attempt cost all the same.
+	Spent         *Spent `protobuf:"bytes,5,opt,name=spent,proto3" json:"spent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1974,6 +1977,13 @@ func (x *Retried) GetFresh() bool {
 func (x *Retried) GetNotBefore() *timestamppb.Timestamp {
 	if x != nil {
 		return x.NotBefore
+	}
+	return nil
+}
+
+func (x *Retried) GetSpent() *Spent {
+	if x != nil {
+		return x.Spent
 	}
 	return nil
 }
@@ -4335,13 +4345,14 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05input\x18\x05 \x01(\v2\x0e.team.v1.InputR\x05input\x12*\n" +
 	"\breserved\x18\x06 \x01(\v2\x0e.team.v1.SpentR\breserved\x126\n" +
 	"\bdeadline\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x10\n" +
-	"\x03key\x18\b \x01(\tR\x03key\"\x9a\x01\n" +
+	"\x03key\x18\b \x01(\tR\x03key\"\xc0\x01\n" +
 	"\aRetried\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x05R\aattempt\x12$\n" +
 	"\x05error\x18\x02 \x01(\v2\x0e.team.v1.ErrorR\x05error\x12\x14\n" +
 	"\x05fresh\x18\x03 \x01(\bR\x05fresh\x129\n" +
 	"\n" +
-	"not_before\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\"\xea\x03\n" +
+	"not_before\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12$\n" +
+	"\x05spent\x18\x05 \x01(\v2\x0e.team.v1.SpentR\x05spent\"\xea\x03\n" +
 	"\x05Ended\x12*\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\x12*\n" +
 	"\x05reply\x18\x02 \x01(\v2\x12.lf.a2a.v1.MessageH\x00R\x05reply\x12\x1d\n" +
@@ -4664,58 +4675,59 @@ var file_team_v1_event_proto_depIdxs = []int32{
 	50,  // 55: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
 	41,  // 56: team.v1.Retried.error:type_name -> team.v1.Error
 	50,  // 57: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	0,   // 58: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	51,  // 59: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	19,  // 60: team.v1.Ended.turn:type_name -> team.v1.Turn
-	21,  // 61: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	22,  // 62: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	41,  // 63: team.v1.Ended.error:type_name -> team.v1.Error
-	23,  // 64: team.v1.Ended.spent:type_name -> team.v1.Spent
-	52,  // 65: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	24,  // 66: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	20,  // 67: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	47,  // 68: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	23,  // 69: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	51,  // 70: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	23,  // 71: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	2,   // 72: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	51,  // 73: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	50,  // 74: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	51,  // 75: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	23,  // 76: team.v1.Answered.grant:type_name -> team.v1.Spent
-	53,  // 77: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	51,  // 78: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	3,   // 79: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	53,  // 80: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	48,  // 81: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	4,   // 82: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	51,  // 83: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	41,  // 84: team.v1.Checked.error:type_name -> team.v1.Error
-	54,  // 85: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	51,  // 86: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	52,  // 87: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	51,  // 88: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	19,  // 89: team.v1.Reply.turn:type_name -> team.v1.Turn
-	22,  // 90: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	21,  // 91: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 92: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	23,  // 93: team.v1.Reply.spent:type_name -> team.v1.Spent
-	52,  // 94: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	49,  // 95: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	29,  // 96: team.v1.Inbound.received:type_name -> team.v1.Received
-	28,  // 97: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	30,  // 98: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	55,  // 99: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	55,  // 100: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	23,  // 101: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 102: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	56,  // 103: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	57,  // 104: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	105, // [105:105] is the sub-list for method output_type
-	105, // [105:105] is the sub-list for method input_type
-	105, // [105:105] is the sub-list for extension type_name
-	105, // [105:105] is the sub-list for extension extendee
-	0,   // [0:105] is the sub-list for field type_name
+	23,  // 58: team.v1.Retried.spent:type_name -> team.v1.Spent
+	0,   // 59: team.v1.Ended.outcome:type_name -> team.v1.Outcome
+	51,  // 60: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	19,  // 61: team.v1.Ended.turn:type_name -> team.v1.Turn
+	21,  // 62: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	22,  // 63: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	41,  // 64: team.v1.Ended.error:type_name -> team.v1.Error
+	23,  // 65: team.v1.Ended.spent:type_name -> team.v1.Spent
+	52,  // 66: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	24,  // 67: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	20,  // 68: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	47,  // 69: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	23,  // 70: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	51,  // 71: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	23,  // 72: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	2,   // 73: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	51,  // 74: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	50,  // 75: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	51,  // 76: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	23,  // 77: team.v1.Answered.grant:type_name -> team.v1.Spent
+	53,  // 78: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	51,  // 79: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	3,   // 80: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	53,  // 81: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	48,  // 82: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	4,   // 83: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	51,  // 84: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	41,  // 85: team.v1.Checked.error:type_name -> team.v1.Error
+	54,  // 86: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	51,  // 87: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	52,  // 88: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	51,  // 89: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	19,  // 90: team.v1.Reply.turn:type_name -> team.v1.Turn
+	22,  // 91: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	21,  // 92: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 93: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	23,  // 94: team.v1.Reply.spent:type_name -> team.v1.Spent
+	52,  // 95: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	49,  // 96: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	29,  // 97: team.v1.Inbound.received:type_name -> team.v1.Received
+	28,  // 98: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	30,  // 99: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	55,  // 100: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	55,  // 101: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	23,  // 102: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 103: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	56,  // 104: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	57,  // 105: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	106, // [106:106] is the sub-list for method output_type
+	106, // [106:106] is the sub-list for method input_type
+	106, // [106:106] is the sub-list for extension type_name
+	106, // [106:106] is the sub-list for extension extendee
+	0,   // [0:106] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
