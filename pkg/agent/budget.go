@@ -120,13 +120,13 @@ type Budget struct {
 // tree is what all nodes of a run share.
 type tree struct {
 	mu    sync.Mutex
-	freed chan struct{} // closed when something is given back; guarded by mu
+	freed chan struct{} // closed when something is given back; nil while nobody waits; guarded by mu
 }
 
 // NewBudget returns a root. setBy is the path of the agent that sets the limit,
 // empty for a caller; spent is what is spent already.
 func NewBudget(setBy string, limit, spent Cost) *Budget {
-	return &Budget{tree: &tree{freed: make(chan struct{})}, setBy: setBy, limit: limit, share: 1, spent: spent}
+	return &Budget{tree: &tree{}, setBy: setBy, limit: limit, share: 1, spent: spent}
 }
 
 // Child returns a node below b with a limit of its own; a root where b is nil.
@@ -201,7 +201,7 @@ func (b *Budget) Acquire(ctx context.Context, w Want) (*Budget, error) {
 	}
 }
 
-// take reserves. A channel without a reservation is to be waited for.
+// take reserves. With an error there may be a channel: the end of what can be waited for.
 func (b *Budget) take(w Want) (*Budget, <-chan struct{}, error) {
 	if b == nil {
 		return nil, nil, nil
@@ -220,7 +220,7 @@ func (b *Budget) take(w Want) (*Budget, <-chan struct{}, error) {
 			w.Instead.hold()
 		}
 		if later != free && later.Covers(w.Least) {
-			return nil, b.tree.freed, nil
+			return nil, b.tree.wait(), b.exceeded(w.Least)
 		}
 		return nil, nil, b.exceeded(w.Least)
 	}
@@ -331,8 +331,18 @@ func (b *Budget) Settle(spent Cost) {
 
 // tell wakes who waits for something to be given back. The caller holds the lock.
 func (t *tree) tell() {
-	close(t.freed)
-	t.freed = make(chan struct{})
+	if t.freed != nil {
+		close(t.freed)
+		t.freed = nil
+	}
+}
+
+// wait returns what is closed when something is given back. The caller holds the lock.
+func (t *tree) wait() <-chan struct{} {
+	if t.freed == nil {
+		t.freed = make(chan struct{})
+	}
+	return t.freed
 }
 
 // Reserved is what b holds; of what is no reservation its limit.
