@@ -2,6 +2,7 @@ package team
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -202,13 +203,21 @@ func (p *process) settle(w *work, ex *executor, res *result) {
 	if e := agent.AsError(res.err); e != nil {
 		spent, w.lost = e.Spent, e.Spent
 		if ex.spends && e.Reason == agent.ReasonBudgetExceeded {
-			res.err = e.With(agent.DetailSetBy, p.Path+"/"+w.step.GetMember()) // the part it had, not the whole
+			res.err = p.partExceeded(w, e)
 		}
 	}
 	if p.spending != nil && w.prompt != nil {
 		p.spending.meter.learn(w.prompt, spent.GetInputTokens())
 	}
 	w.hold.Settle(agent.CostOf(spent))
+}
+
+// partExceeded is the error of a member that needs more than its part, which is
+// a failure of the member and not the end of the whole.
+func (p *process) partExceeded(w *work, e *agent.Error) *agent.Error {
+	e = e.With(agent.DetailSetBy, p.Path+"/"+w.step.GetMember())
+	e.Message = fmt.Sprintf("member %q has no budget left of the part that it was given: %s", w.step.GetMember(), e.Message)
+	return e
 }
 
 // giveBack ends what an attempt holds that did not come to its end.
@@ -246,8 +255,8 @@ func (p *process) peersOf(st *StepState) int {
 			n++
 		}
 	}
-	if st.Step.GetAsync() {
-		n++
+	if st.Step.GetAsync() && st.Step.GetKind() == teamv1.Step_KIND_DELEGATE {
+		n++ // the leader
 	}
 	return n
 }

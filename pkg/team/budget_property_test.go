@@ -306,7 +306,7 @@ func (a *auditor) life(ctx context.Context, root string, envelope agent.Cost, di
 }
 
 // schedule plays one random run.
-func schedule(t *testing.T, seed uint64) (err error, events int) {
+func schedule(t *testing.T, seed uint64) (events int, err error) {
 	d := &dice{r: rand.New(rand.NewPCG(seed, 11))}
 	c := newCompany(t, d)
 	envelope := agent.Cost{Tokens: int64(1 + d.n(30_000)), Micros: int64(1 + d.n(30_000))}
@@ -325,7 +325,7 @@ func schedule(t *testing.T, seed uint64) (err error, events int) {
 		ended, err := a.life(ctx, root, envelope, dies)
 		cancel(nil)
 		if ended || err != nil {
-			return err, len(a.events)
+			return len(a.events), err
 		}
 	}
 }
@@ -343,7 +343,7 @@ func TestC_07_TeamsNeverOverspend(t *testing.T) {
 	total := 0
 	for seed := range runs {
 		synctest.Test(t, func(t *testing.T) {
-			err, n := schedule(t, seed)
+			n, err := schedule(t, seed)
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
@@ -359,7 +359,7 @@ func TestC_07_TeamsNeverOverspendRaced(t *testing.T) {
 	for worker := range uint64(8) {
 		wg.Go(func() {
 			for seed := range uint64(6) {
-				if err, _ := schedule(t, worker*1000+seed); err != nil {
+				if _, err := schedule(t, worker*1000+seed); err != nil {
 					t.Errorf("worker %d seed %d: %v", worker, seed, err)
 				}
 			}
