@@ -18,10 +18,10 @@ type limited struct {
 }
 
 // Limits that hold for teams and for agents with a model. The others belong to
-// modes and budgets that are not built yet.
+// modes that are not built yet.
 var (
-	limitedTeam  = limited{"team", "a team", []string{"max_steps", "max_parallel", "max_depth", "timeout", "member_timeout", "retry"}}
-	limitedAgent = limited{"agent", "an agent with a model", []string{"max_turns", "timeout", "retry"}}
+	limitedTeam  = limited{"team", "a team", []string{"max_steps", "max_parallel", "max_depth", "timeout", "member_timeout", "retry", "max_tokens", "max_cost"}}
+	limitedAgent = limited{"agent", "an agent with a model", []string{"max_turns", "timeout", "retry", "max_tokens", "max_cost"}}
 )
 
 // limits finds limits that do not work here, and values that limit nothing:

@@ -40,14 +40,14 @@ server: {SERVER}
 		"{MODEL}": {"{provider: anthropic, name: n}", "{provider: gemini, name: n}"},
 		"{AGENT}": {
 			"{model: m, output_schema: s.json}", `{a2a: {card: "http://127.0.0.1/card.json", version: "0.3"}}`,
-			`{grpc: {address: "127.0.0.1:1", tls: {cert: c.pem}}}`, "{model: m, limits: {max_cost: 3}}",
+			`{grpc: {address: "127.0.0.1:1", tls: {cert: c.pem}}}`, "{model: m, limits: {max_rounds: 3}}",
 		},
 		"{MEMBER}": {
 			"{agent: a, stream_inner: true}", "{agent: a, inner_text: false}", "{agent: a, skip_summarization: true}",
 			"{agent: a, history_scope: CONVERSATION}", "{agent: a, handoff: [a]}", "{agent: a, handoff_after: a}",
 		},
 		"{LIMITS}": {
-			"{max_tokens: 5}", "{max_cost: 1.5}", "{max_delegations: 3}", "{max_handoffs: 0}", "{max_rounds: 3}",
+			"{max_delegations: 3}", "{max_handoffs: 0}", "{max_rounds: 3}",
 			"{node_timeout: 5s}", "{loop_window: 8}", "{loop_min_unique: 3}",
 		},
 		"ERRORS":   {"on_member_error: CONTINUE_PARTIAL,"},

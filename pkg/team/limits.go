@@ -83,6 +83,8 @@ func checkLimits(id string, l *teamv1.Limits) []error {
 	positive("max_turns", int64(l.GetMaxTurns()), l.MaxTurns != nil)
 	positive("max_parallel", int64(l.GetMaxParallel()), l.MaxParallel != nil)
 	positive("max_depth", int64(l.GetMaxDepth()), l.MaxDepth != nil)
+	positive("max_tokens", l.GetMaxTokens(), l.MaxTokens != nil)
+	positive("max_cost", agent.LimitOf(l).Micros, l.MaxCost != nil)
 	positive("timeout", int64(l.GetTimeout().AsDuration()), l.Timeout != nil)
 	positive("member_timeout", int64(l.GetMemberTimeout().AsDuration()), l.MemberTimeout != nil)
 	if r := l.GetRetry(); r != nil {
