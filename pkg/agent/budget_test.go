@@ -383,6 +383,11 @@ func TestPrice(t *testing.T) {
 	if p.Affords(0, 1000) != 0 || p.Affords(Unlimited, 5) != Unlimited || (Price{}).Affords(0, 5) != Unlimited {
 		t.Error("affords")
 	}
+	for usd, want := range map[float64]int64{0: 0, 0.07: 70_000, 0.1: 100_000, 2.5: 2_500_000, 0.0000001: 1, 1.2345678: 1_234_568, 1e300: Unlimited} {
+		if got := MicrosPerMillion(usd); got != want {
+			t.Error(usd, got, want)
+		}
+	}
 	if PriceOf(nil) != (Price{}) {
 		t.Error("a price of nothing")
 	}

@@ -20,8 +20,10 @@ type OutputLimiter interface {
 }
 
 // MicrosPerMillion is a price in USD per million tokens in millionths of a USD,
-// the unit of Pricer.
-func MicrosPerMillion(usd float64) int64 { return microsOf(usd) }
+// the unit of Pricer, rounded up.
+func MicrosPerMillion(usd float64) int64 {
+	return microsOf(math.Ceil(usd*1e6-1e-6) / 1e6) // what floats add to whole ones is not meant
+}
 
 // Price is what a million tokens cost, in millionths of a USD.
 type Price struct {
