@@ -38,6 +38,9 @@ type Config struct {
 	Registry *manager.Manager
 	// Egress makes their connections. Required.
 	Egress *egress.Dialer
+	// Upstreams knows how calls went of late, of everything that is built in this
+	// process; nil: every call is made.
+	Upstreams team.Upstreams
 	// Log gets their warnings; nil is none.
 	Log *zap.Logger
 }
@@ -141,7 +144,7 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 		}
 		return team.NewModelAgent(team.ModelAgentConfig{
 			ID: id, Name: a.GetName(), Description: a.GetDescription(), Instructions: a.GetInstructions(), Skills: a.GetSkills(),
-			Model: m, Limits: a.GetLimits(), Revision: b.Revisions[id], Log: b.Log,
+			Model: m, Limits: a.GetLimits(), Revision: b.Revisions[id], Upstreams: b.Upstreams, Log: b.Log,
 		})
 	case a.GetScripted() != nil:
 		return scripted.New(scripted.Config{
@@ -214,7 +217,7 @@ func (b *builder) tls(t *teamv1.TlsConfig) (*tls.Config, error) {
 func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	c := team.Config{
 		ID: id, Name: t.GetName(), Description: t.GetDescription(), Members: config.Members(t), Registry: b.Registry,
-		Limits: t.GetLimits(), Revision: b.Revisions[id], Log: b.Log,
+		Limits: t.GetLimits(), Revision: b.Revisions[id], Upstreams: b.Upstreams, Log: b.Log,
 	}
 	var err error
 	switch {

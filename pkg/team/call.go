@@ -32,13 +32,14 @@ type work struct {
 	effect    string // key of the effect under way, once it is known
 	deadline  time.Time
 	notBefore time.Time
-	peers     int           // members that share what is left of the budget, itself included
-	budget    *agent.Budget // that binds the attempt; nil is no limit
-	hold      *agent.Budget // what is reserved for the attempt; nil is nothing
-	reserved  *teamv1.Spent // the same, as it stands on record
-	maxOutput int64         // tokens that the answer may have; 0 is no limit
-	spent     *teamv1.Spent // on attempts that were repeated
-	lost      *teamv1.Spent // on the last one that failed
+	peers     int                 // members that share what is left of the budget, itself included
+	budget    *agent.Budget       // that binds the attempt; nil is no limit
+	hold      *agent.Budget       // what is reserved for the attempt; nil is nothing
+	reserved  *teamv1.Spent       // the same, as it stands on record
+	maxOutput int64               // tokens that the answer may have; 0 is no limit
+	spent     *teamv1.Spent       // on attempts that were repeated
+	lost      *teamv1.Spent       // on the last one that failed
+	judge     func(agent.Verdict) // takes what the attempt says of who was called; nil is nobody
 }
 
 // emitter yields an event of a step's scope or below; errStopped ends the step.
@@ -69,12 +70,15 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	}
 	sctx, stop := p.stepContext(ctx, w)
 	defer stop()
-	defer w.giveBack()
+	defer p.leave(w)
 	for {
 		if err := agent.Sleep(sctx, p.pause(w)); err != nil {
 			return p.fail(ctx, w, emit, p.withdraw(sctx, w, ex, err))
 		}
 		if err := p.reserve(sctx, w, ex); err != nil {
+			return p.refuse(ctx, w, emit, p.withdraw(sctx, w, ex, err))
+		}
+		if err := p.admit(w, ex); err != nil {
 			return p.refuse(ctx, w, emit, p.withdraw(sctx, w, ex, err))
 		}
 		if !w.open {
@@ -93,6 +97,7 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 		}
 		res := ex.attempt(w.bound(sctx), p.key(w))
 		p.settle(w, ex, &res)
+		p.judged(sctx, w, res)
 		switch {
 		case errors.Is(res.err, errStopped):
 			return errStopped
@@ -168,7 +173,7 @@ func (p *process) key(w *work) string {
 // policy of the delegation they work for.
 func (p *process) mayRetry(w *work, ex *executor, err error) bool {
 	e := agent.AsError(err)
-	return ex.leaf && e.Retry && w.attempts < ex.retry.attempts
+	return ex.leaf && e.Retry && w.attempts < ex.retry.attempts && p.repeatable(ex, e)
 }
 
 // retry records that the attempt failed and when the next one starts.
@@ -198,12 +203,23 @@ func (p *process) backoff(w *work, base, atLeast time.Duration) time.Duration {
 	return max(d, atLeast)
 }
 
-// refuse records that a step was not begun, or not again, for want of budget.
+// refuse records that a step was not begun, or not again: the budget does not
+// cover it, or the member is not called for now.
 func (p *process) refuse(ctx context.Context, w *work, emit emitter, err error) error {
-	if w.attempts == 0 && agent.AsError(err).Reason == agent.ReasonBudgetExceeded {
+	switch reason := agent.AsError(err).Reason; {
+	case w.attempts > 0:
+	case reason == agent.ReasonBudgetExceeded, reason == agent.ReasonBreakerOpen:
 		return p.emitEnd(w, emit, endedWith(err, teamv1.Outcome_OUTCOME_REJECTED))
 	}
 	return p.fail(ctx, w, emit, err)
+}
+
+// leave gives back what an attempt holds that did not come to its end.
+func (p *process) leave(w *work) {
+	w.giveBack()
+	if w.judge != nil {
+		w.judge(agent.VerdictNone)
+	}
 }
 
 // fail records that a step did not succeed. ctx is the run's context: when that
@@ -266,6 +282,7 @@ func (p *process) endOf(w *work, r *teamv1.Reply) *teamv1.Ended {
 
 // emitEnd records the end of a step.
 func (p *process) emitEnd(w *work, emit emitter, e *teamv1.Ended) error {
+	p.logFailure(w, e)
 	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: w.costs(e)}}))
 }
 

@@ -16,14 +16,16 @@ import (
 
 // executor knows how to make one attempt of a step.
 type executor struct {
-	attempt func(ctx context.Context, key string) result
-	reap    func(ctx context.Context, key string) error // nil: its work ends with this process
-	leaf    bool                                        // has an effect of its own, so it is what retries repeat
-	timeout time.Duration                               // of the step with its retries; 0 is none of its own
-	retry   retry
-	model   string
-	by      agent.Model // of a turn
-	spends  bool        // what it spends is seen by itself alone, so it gets a part of the budget
+	attempt  func(ctx context.Context, key string) result
+	reap     func(ctx context.Context, key string) error // nil: its work ends with this process
+	leaf     bool                                        // has an effect of its own, so it is what retries repeat
+	timeout  time.Duration                               // of the step with its retries; 0 is none of its own
+	retry    retry
+	model    string
+	by       agent.Model // of a turn
+	agent    string      // id of the member's agent where it is registered
+	upstream string      // what the attempts call, for the budget of repetitions
+	spends   bool        // what it spends is seen by itself alone, so it gets a part of the budget
 }
 
 type retryKey struct{}
@@ -41,9 +43,10 @@ func (p *process) executor(ctx context.Context, w *work, emit emitter) (*executo
 		if p.cfg.Model == nil {
 			return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError, "%q has no model", p.cfg.ID)
 		}
-		ex.model, ex.by = p.cfg.Model.Name(), p.cfg.Model
+		ex.model, ex.by, ex.upstream = p.cfg.Model.Name(), p.cfg.Model, "model "+p.cfg.Model.Name()
 		ex.attempt = func(ctx context.Context, key string) result { return p.generate(ctx, w, emit, key) }
 	case teamv1.Step_KIND_TOOL:
+		ex.upstream = "tool " + w.step.GetName()
 		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, ex.retry, key) }
 	case teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_UNSPECIFIED:
 		return nil, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
@@ -72,6 +75,7 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 	_, isLoop := a.(interface{ steps() })
 	_, isTeam := a.(agent.Composite)
 	_, isFunc := a.(*agent.Func)
+	ex.agent, ex.upstream = m.Agent, "agent "+m.Agent
 	ex.leaf, ex.spends = !isLoop, !isLoop && !isFunc
 	ex.retry = p.limits.retry.with(m.Retry)
 	switch {

@@ -155,7 +155,7 @@ func (p *process) prepare(ctx context.Context) error {
 	roster, _ := p.askInfo(agent.WithDepth(ctx, depth)) // a circle ends when it is dispatched
 	o := &teamv1.Observed{Members: roster}
 	for i, m := range p.cfg.Members {
-		roster[i].Health = p.cfg.Registry.Health(m.Agent)
+		roster[i].Health = p.health(&p.cfg.Members[i])
 		if roster[i].GetInfo() == nil && !m.Disabled {
 			if err := p.note("MEMBER_UNAVAILABLE", "member "+m.ID+" could not be asked what it does"); err != nil {
 				return err

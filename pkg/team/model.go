@@ -32,6 +32,8 @@ type ModelAgentConfig struct {
 	Limits *teamv1.Limits
 	// Revision of the definition, for the record.
 	Revision string
+	// Upstreams knows how calls went of late; nil: every call is made.
+	Upstreams Upstreams
 	// Log gets what callers must not see; nil is none.
 	Log *zap.Logger
 }
@@ -64,7 +66,7 @@ func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
 	}
 	cfg := &Config{
 		ID: c.ID, Name: c.Name, Description: c.Description, Mode: "model", Model: c.Model, Limits: c.Limits,
-		Revision: c.Revision, ReportErrors: true, Log: c.Log,
+		Revision: c.Revision, ReportErrors: true, Upstreams: c.Upstreams, Log: c.Log,
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()

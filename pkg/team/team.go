@@ -71,6 +71,8 @@ type Config struct {
 	// ReportErrors leaves failed members to the scheduler. Not set: the first
 	// failure ends the run with the member's own error (R-000-27, C-06).
 	ReportErrors bool
+	// Upstreams knows how calls went of late; nil: every call is made.
+	Upstreams Upstreams
 	// Log gets warnings; nil is none.
 	Log *zap.Logger
 }
@@ -228,6 +230,9 @@ func (t *Team) memberHealth(ctx context.Context, m *Member) *teamv1.MemberHealth
 		return mh
 	}
 	mh.Healthy, mh.Detail = h.GetHealthy(), h.GetDetail()
+	if why := t.open(m); why != "" {
+		mh.Healthy, mh.Detail = false, why
+	}
 	if !mh.Healthy && mh.Detail == "" {
 		mh.Detail = "unhealthy"
 	}
