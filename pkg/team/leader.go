@@ -35,7 +35,18 @@ type leader struct {
 	output       OutputFormat // what answers must fit; nil is anything
 }
 
-var _ Prompter = (*leader)(nil)
+var (
+	_ Prompter  = (*leader)(nil)
+	_ Finalizer = (*leader)(nil)
+)
+
+// FinalTurn implements Finalizer.
+func (l *leader) FinalTurn() string {
+	if l.onLimit == Finalize {
+		return finalTurn
+	}
+	return ""
+}
 
 // round is a turn of the model and the steps that answer its calls, in their order.
 type round struct {
