@@ -226,10 +226,7 @@ func (l *leader) reply(s *State, r *round) (Decision, error) {
 		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q: the leader ended the run without an answer", s.Team.ID)
 	}
-	if l.output != nil {
-		return l.formatted(s, r)
-	}
-	return Decision{Reply: r.turn.Message, Reason: "the model answered"}, nil
+	return l.formed(s, r)
 }
 
 // turn asks the model once more, if it may be asked.

@@ -166,7 +166,7 @@ func (c *Config) validate() error {
 		}
 		seen[m.ID] = true
 	}
-	faults = append(faults, checkGuards(c.ID, &c.Guards)...)
+	faults = append(faults, checkGuards(c)...)
 	faults = append(faults, checkLimits(c.ID, c.Limits)...)
 	return errors.Join(faults...)
 }
