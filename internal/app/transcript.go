@@ -60,7 +60,7 @@ func (t *Transcript) Event(taskID string, ev *teamv1.Event) {
 	case *teamv1.Event_Waiting:
 		t.Waiting = t.Waiting || ev.GetScope() == ""
 	case *teamv1.Event_Noted:
-		if k.Noted.GetCode() == "MEMBER_UNAVAILABLE" {
+		if code := k.Noted.GetCode(); code == "MEMBER_UNAVAILABLE" || code == agent.NoteStorage {
 			t.line(ev, t.who(ev), "warning   %s", k.Noted.GetText())
 		}
 	default: // texts and what only machines need

@@ -82,7 +82,7 @@ func (f *Fold) statusUpdate(ev *teamv1.Event, details bool) *a2av1.StreamRespons
 func (f *Fold) metadata(ev *teamv1.Event, details bool) *structpb.Struct {
 	r := &teamv1.TeamRun{
 		Seq: f.seq, Questions: f.questions, FailedDelegations: f.failed, CancelRequested: f.cancel && f.ended == nil,
-		Receipt: f.ended.GetReceipt(), Error: f.ended.GetError(), Spent: f.ended.GetSpent(),
+		Receipt: f.ended.GetReceipt(), Error: f.ended.GetError(), Spent: f.ended.GetSpent(), Warnings: f.ended.GetWarnings(),
 	}
 	if ev != nil {
 		r.Seq = ev.GetSeq()

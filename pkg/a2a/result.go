@@ -55,6 +55,9 @@ func (f *Fold) result() *a2av1.Artifact {
 
 // endMessage says why a task did not succeed.
 func (f *Fold) endMessage(e *teamv1.Ended) *a2av1.Message {
+	if t := e.GetTransfer(); t != nil {
+		return f.handsOver(t)
+	}
 	if e.GetError() == nil {
 		return nil
 	}

@@ -143,7 +143,7 @@ func (p *process) message() *teamv1.ProcessRequest {
 	req := &teamv1.ProcessRequest{
 		AgentId:   p.agent.cfg.AgentID,
 		Message:   foreign(p.req.GetMessage(), p.key),
-		ContextId: p.req.GetContextId(),
+		ContextId: agent.From(p.ctx).ConversationID(p.req),
 		Key:       p.key,
 		TaskId:    p.req.GetTaskId(),
 		Question:  p.req.GetQuestion(),

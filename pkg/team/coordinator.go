@@ -3,6 +3,7 @@ package team
 import (
 	"errors"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -24,14 +25,17 @@ type CoordinatorConfig struct {
 	Async bool
 	// OpenDelegations is what becomes of open work when the leader answers; default WaitOpen.
 	OpenDelegations OpenDelegations
+	// Wake has a task of its own that ends begin a run of the team in the same
+	// conversation, with its result (R-003-03). Only with DetachOpen.
+	Wake bool
 	// StrictCycles ends the run with the first repeated delegation, instead of
 	// telling the leader (C-23).
 	StrictCycles bool
 	// OnLimit is what becomes of the run at max_delegations, max_turns or the
 	// end of its budget; default FailRun.
 	OnLimit OnLimit
-	// MaxTurns and MaxDelegations of a run; 0 is 100 and 10.
-	MaxTurns, MaxDelegations int
+	// Limits: max_turns and max_delegations count here.
+	Limits *teamv1.Limits
 }
 
 // OpenDelegations is what becomes of work that is open when a leader answers (C-09).
@@ -43,6 +47,8 @@ const (
 	WaitOpen OpenDelegations = "WAIT"
 	// CancelOpen: it is canceled.
 	CancelOpen OpenDelegations = "CANCEL"
+	// DetachOpen: asynchronous work is a task of its own from the start, and goes on.
+	DetachOpen OpenDelegations = "DETACH"
 )
 
 // OnLimit is what becomes of a run at a limit.
@@ -73,10 +79,9 @@ func NewCoordinator(c CoordinatorConfig) (*Coordinator, error) {
 	}
 	l := &leader{
 		instructions: c.Instructions, crew: k, parallel: c.AllowParallel, open: c.OpenDelegations, onLimit: c.OnLimit,
-		strict: c.StrictCycles, maxTurns: 100, maxDelegated: 10,
+		wake: c.Wake, strict: c.StrictCycles, maxTurns: effective(c.Limits).maxTurns, maxDelegated: 10,
 	}
-	set(&l.maxTurns, int32(c.MaxTurns))
-	set(&l.maxDelegated, int32(c.MaxDelegations))
+	set(&l.maxDelegated, c.Limits.GetMaxDelegations())
 	if l.tools, err = specsOf(c.Tools); err != nil {
 		return nil, err
 	}

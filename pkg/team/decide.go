@@ -86,7 +86,8 @@ func (p *process) record(d *Decision) *teamv1.Decided {
 		step := &teamv1.Step{
 			Id: strconv.Itoa(len(p.Steps) + i + 1), Kind: s.GetKind(), Member: s.GetMember(), Async: s.GetAsync(),
 			CallId: s.GetCallId(), Name: s.GetName(), Ask: s.GetAsk(), Timeout: s.GetTimeout(), Refusal: s.GetRefusal(),
-			Retry: s.GetRetry(), Inner: p.inner(s.GetMember()),
+			Detached: s.GetDetached(),
+			Retry:    s.GetRetry(), Inner: p.inner(s.GetMember()),
 		}
 		switch {
 		case s.GetInput().GetMessage() != nil:

@@ -102,6 +102,11 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 	case !isTeam: // a team bounds itself (C-07)
 		ex.timeout = p.limits.memberTimeout
 	}
+	if w.step.GetDetached() {
+		ex.leaf = true
+		ex.attempt = func(ctx context.Context, _ string) result { return p.detach(ctx, w, m, emit) }
+		return nil
+	}
 	ex.attempt = func(ctx context.Context, key string) result {
 		return p.delegate(p.handDown(ctx, ex.retry), w, a, emit, key)
 	}

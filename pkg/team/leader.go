@@ -28,6 +28,7 @@ type leader struct {
 	parallel     bool
 	open         OpenDelegations
 	onLimit      OnLimit
+	wake         bool
 	strict       bool
 	maxTurns     int
 	maxDelegated int
@@ -116,9 +117,9 @@ func (l *leader) refused(s *State, r *round) error {
 			return st.Err
 		}
 	}
-	if inARow >= maxRefused {
+	if inARow >= maxRefused && len(r.steps) > 0 {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
-			"team %q: the leader made %d calls in a row that were refused; its last one: %s", s.Team.ID, inARow, s.Steps[len(s.Steps)-1].Err.Message)
+			"the model of %q made %d calls in a row that were refused; the last one: %s", s.Team.ID, inARow, r.steps[len(r.steps)-1].Err.Message)
 	}
 	return nil
 }
@@ -240,7 +241,7 @@ func modelStep(name, reason string) Decision {
 func (l *leader) skipsSummary(r *round) bool {
 	for _, st := range r.steps {
 		m := l.crew.find(func(m *crewMember) bool { return st.member() && memberID(m.Member) == st.Step.GetMember() })
-		if m == nil || !m.SkipSummarization || !st.Done || st.Message == nil {
+		if m == nil || !m.SkipSummarization || st.Step.GetAsync() || !st.Done || st.Message == nil {
 			return false
 		}
 	}
@@ -297,6 +298,7 @@ func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 	}
 	step.Input = &teamv1.Input{Message: agent.UserMessage("", d.task)}
 	step.Async = c.crew.isAsync(d.member)
+	step.Detached = step.GetAsync() && c.open == DetachOpen
 	if ticket := c.underWay(step); ticket != "" {
 		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_SKIPPED, Error: &teamv1.Error{
 			Message: "This task is under way already, as " + ticket + ".",

@@ -170,6 +170,9 @@ func (l *leader) system(s *State) string {
 			describe(&b, m.Member, s.Roster)
 		}
 	}
+	if past := PastDelegations(s.History); len(past) > 0 {
+		b.WriteString("\nEarlier in this conversation:\n- " + strings.Join(past, "\n- ") + "\n") // R-002-30
+	}
 	return strings.TrimRight(b.String(), "\n")
 }
 

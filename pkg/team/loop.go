@@ -41,6 +41,7 @@ func (l *loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq
 	return func(yield func(*teamv1.Event, error) bool) {
 		run := agent.From(ctx)
 		p := &process{loop: l, req: req, run: run, yield: yield, fold: newFold(l.cfg, req, run.Root, l.limits.maxSteps)}
+		p.recall(run.Memory)
 		p.serve(agent.With(ctx, p.run))
 	}
 }
@@ -159,6 +160,9 @@ func (p *process) prepare(ctx context.Context) error {
 	if depth > p.limits.maxDepth {
 		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonMaxDepth,
 			"team %q is nested deeper than %d levels (limits.max_depth), on the path %s", p.cfg.ID, p.limits.maxDepth, p.Path)
+	}
+	if err := p.prepared(); err != nil {
+		return err
 	}
 	roster, _ := p.askInfo(agent.WithDepth(ctx, depth)) // a circle ends when it is dispatched
 	o := &teamv1.Observed{Members: roster}

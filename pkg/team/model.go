@@ -29,6 +29,9 @@ type ModelAgentConfig struct {
 	Tools []agent.Tool
 	// Limits: max_turns, timeout and retry count here.
 	Limits *teamv1.Limits
+	// Memory: the agent remembers the conversation that a context id names, where
+	// it is the root of a run. Unset: each run begins from nothing.
+	Memory bool
 	// Revision of the definition, for the record.
 	Revision string
 	// Log gets what callers must not see; nil is none.
@@ -43,7 +46,7 @@ type ModelAgent struct {
 	info *teamv1.AgentInfo
 }
 
-var _ agent.Agent = (*ModelAgent)(nil)
+var _ agent.Rememberer = (*ModelAgent)(nil)
 
 // NewModelAgent returns a model-backed agent. The error lists every fault.
 func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
@@ -54,7 +57,7 @@ func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
 	}
 	cfg := &Config{
 		ID: c.ID, Name: c.Name, Description: c.Description, Mode: "model", Model: c.Model, Limits: c.Limits,
-		Tools: c.Tools, Revision: c.Revision, ReportErrors: true, Log: c.Log,
+		Tools: c.Tools, Memory: c.Memory, Revision: c.Revision, ReportErrors: true, Log: c.Log,
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()

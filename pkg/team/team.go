@@ -85,6 +85,9 @@ type Config struct {
 	Tools []agent.Tool
 	// Limits of a run; unset ones take their defaults.
 	Limits *teamv1.Limits
+	// Memory: the team remembers the conversation that a context id names: as a root,
+	// and as a member under its path. Unset: each run begins from nothing.
+	Memory bool
 	// Revision of the definition, for the record.
 	Revision string
 	// ReportErrors leaves failed members to the scheduler. Not set: the first
@@ -104,7 +107,10 @@ type Team struct {
 	name, description, mode string
 }
 
-var _ agent.Composite = (*Team)(nil)
+var (
+	_ agent.Composite  = (*Team)(nil)
+	_ agent.Rememberer = (*Team)(nil)
+)
 
 // New returns a team. The error lists every fault of the configuration.
 func New(c Config) (*Team, error) {

@@ -919,7 +919,8 @@ type AgentConfig struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What it does: models choose by it.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// Model of an agent with a model.
+	// Model of an agent with a model. An agent with instructions and without a model
+	// takes the one of the leader that it works for.
 	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
 	// System text of an agent with a model.
 	Instructions string `protobuf:"bytes,4,opt,name=instructions,proto3" json:"instructions,omitempty"`
@@ -939,7 +940,7 @@ type AgentConfig struct {
 	A2A *A2AAgent `protobuf:"bytes,11,opt,name=a2a,proto3" json:"a2a,omitempty"`
 	// What its input and its replies have to pass.
 	Guardrails *Guardrails `protobuf:"bytes,12,opt,name=guardrails,proto3" json:"guardrails,omitempty"`
-	// It remembers the conversation that a context id names; true.
+	// An agent with a model remembers the conversation that a context id names; true.
 	Memory        *bool `protobuf:"varint,13,opt,name=memory,proto3,oneof" json:"memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1784,9 +1785,11 @@ type TeamConfig struct {
 	Broadcast *BroadcastConfig `protobuf:"bytes,10,opt,name=broadcast,proto3" json:"broadcast,omitempty"`
 	// What the team's input, its reply and what its members are given have to pass.
 	Guardrails *Guardrails `protobuf:"bytes,11,opt,name=guardrails,proto3" json:"guardrails,omitempty"`
-	// It remembers the conversation that a context id names; true. Coordinator and swarm.
+	// It remembers the conversation that a context id names; true.
 	Memory *bool `protobuf:"varint,12,opt,name=memory,proto3,oneof" json:"memory,omitempty"`
-	// Limits of one run: max_steps, max_parallel, max_depth, timeout, member_timeout, retry.
+	// Limits of one run: max_steps, max_parallel, max_depth, timeout, member_timeout, retry; of a
+	// coordinator also max_turns and max_delegations, of a swarm max_handoffs,
+	// node_timeout, loop_window and loop_min_unique, for which 0 is no limit.
 	Limits        *Limits `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3618,7 +3621,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04SAFE\x10\x01\x12\t\n" +
 	"\x05KEYED\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNSAFE\x10\x03\"\x8a\v\n" +
+	"\x06UNSAFE\x10\x03\"\xdf\f\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -3638,12 +3641,12 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"guardrails\x18\f \x01(\v2\x13.team.v1.GuardrailsBN\xbaHK\xba\x01H\n" +
 	"\x10agent.guardrails\x12-guardrails are not supported yet; remove them\x1a\x05falseR\n" +
-	"guardrails\x12`\n" +
-	"\x06memory\x18\r \x01(\bBC\xbaH@\xba\x01=\n" +
-	"\fagent.memory\x12&memory is not supported yet; remove it\x1a\x05falseH\x00R\x06memory\x88\x01\x01:\xc8\x04\xbaH\xc4\x04\x1a\xc0\x02\n" +
+	"guardrails\x12\x1b\n" +
+	"\x06memory\x18\r \x01(\bH\x00R\x06memory\x88\x01\x01:\xe2\x06\xbaH\xde\x06\x1a\xad\x03\n" +
 	"\n" +
-	"agent.kind\x1a\xb1\x02(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\xfe\x01\n" +
-	"\x10agent.model_only\x12Pinstructions, tools and limits belong to an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
+	"agent.kind\x1a\x9e\x03(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a)) ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\xfe\x01\n" +
+	"\x10agent.model_only\x12Pinstructions, tools and limits belong to an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xaa\x01\n" +
+	"\fagent.memory\x127memory belongs to an agent with a model; remove it here\x1aa!has(this.memory) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
 	"\a_memory\"\x96\x01\n" +
 	"\n" +
 	"Guardrails\x12(\n" +
@@ -3719,7 +3722,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''R\x06bearer\"\xc7\v\n" +
+	"this != ''R\x06bearer\"\xe9\b\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -3728,27 +3731,21 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"supervisor\x18\x04 \x01(\v2\x19.team.v1.SupervisorConfigR\n" +
 	"supervisor\x123\n" +
-	"\bworkflow\x18\x05 \x01(\v2\x17.team.v1.WorkflowConfigR\bworkflow\x12\xa2\x01\n" +
-	"\vcoordinator\x18\x06 \x01(\v2\x1a.team.v1.CoordinatorConfigBd\xbaHa\xba\x01^\n" +
-	"\x10team.coordinator\x12Ccoordinator teams are not supported yet; use supervisor or workflow\x1a\x05falseR\vcoordinator\x12\x84\x01\n" +
-	"\x05swarm\x18\a \x01(\v2\x14.team.v1.SwarmConfigBX\xbaHU\xba\x01R\n" +
-	"\n" +
-	"team.swarm\x12=swarm teams are not supported yet; use supervisor or workflow\x1a\x05falseR\x05swarm\x12\x84\x01\n" +
-	"\x05route\x18\t \x01(\v2\x14.team.v1.RouteConfigBX\xbaHU\xba\x01R\n" +
-	"\n" +
-	"team.route\x12=route teams are not supported yet; use supervisor or workflow\x1a\x05falseR\x05route\x126\n" +
+	"\bworkflow\x18\x05 \x01(\v2\x17.team.v1.WorkflowConfigR\bworkflow\x12<\n" +
+	"\vcoordinator\x18\x06 \x01(\v2\x1a.team.v1.CoordinatorConfigR\vcoordinator\x12*\n" +
+	"\x05swarm\x18\a \x01(\v2\x14.team.v1.SwarmConfigR\x05swarm\x12*\n" +
+	"\x05route\x18\t \x01(\v2\x14.team.v1.RouteConfigR\x05route\x126\n" +
 	"\tbroadcast\x18\n" +
 	" \x01(\v2\x18.team.v1.BroadcastConfigR\tbroadcast\x12\x82\x01\n" +
 	"\n" +
 	"guardrails\x18\v \x01(\v2\x13.team.v1.GuardrailsBM\xbaHJ\xba\x01G\n" +
 	"\x0fteam.guardrails\x12-guardrails are not supported yet; remove them\x1a\x05falseR\n" +
-	"guardrails\x12_\n" +
-	"\x06memory\x18\f \x01(\bBB\xbaH?\xba\x01<\n" +
-	"\vteam.memory\x12&memory is not supported yet; remove it\x1a\x05falseH\x00R\x06memory\x88\x01\x01\x12'\n" +
-	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xdc\x03\xbaH\xd8\x03\x1a\x89\x02\n" +
-	"\tteam.mode\x12Ya team is exactly one of supervisor, workflow and broadcast; keep one of them, or add one\x1a\xa0\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\xc9\x01\n" +
-	"\fteam.members\x12Pa supervisor or broadcast team needs 1 to 64 members; add members: [{agent: ID}]\x1ag!(has(this.supervisor) || has(this.broadcast)) || (size(this.members) >= 1 && size(this.members) <= 64)B\t\n" +
-	"\a_memory\"\x8c\f\n" +
+	"guardrails\x12\x1b\n" +
+	"\x06memory\x18\f \x01(\bH\x00R\x06memory\x88\x01\x01\x12'\n" +
+	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xdf\x03\xbaH\xdb\x03\x1a\xc0\x02\n" +
+	"\tteam.mode\x12ta team is exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\x95\x01\n" +
+	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1aKhas(this.workflow) || (size(this.members) >= 1 && size(this.members) <= 64)B\t\n" +
+	"\a_memory\"\x90\b\n" +
 	"\fMemberConfig\x12x\n" +
 	"\x05agent\x18\x01 \x01(\tBb\xbaH_\xba\x01\\\n" +
 	"\fmember.agent\x12@a member needs an agent; add agent: the id of an agent or a team\x1a\n" +
@@ -3761,22 +3758,16 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\aenabled\x18\x06 \x01(\bH\x00R\aenabled\x88\x01\x01\x12\xab\x01\n" +
 	"\x0emember_timeout\x18\a \x01(\v2\x19.google.protobuf.DurationBi\xbaHf\xba\x01c\n" +
 	"\x15member.member_timeout\x123member_timeout must be more than 0; for example 90s\x1a\x15this > duration('0s')R\rmemberTimeout\x12$\n" +
-	"\x05retry\x18\b \x01(\v2\x0e.team.v1.RetryR\x05retry\x12\xb6\x01\n" +
-	"\rhistory_scope\x18\t \x01(\x0e2\x1b.team.v1.HistoryScope.ValueBt\xbaHq\xba\x01n\n" +
-	"\x14member.history_scope\x12Fthis history_scope is not supported yet; use LAST_RESULT, or remove it\x1a\x0ethis in [0, 1]R\fhistoryScope\x12&\n" +
+	"\x05retry\x18\b \x01(\v2\x0e.team.v1.RetryR\x05retry\x12@\n" +
+	"\rhistory_scope\x18\t \x01(\x0e2\x1b.team.v1.HistoryScope.ValueR\fhistoryScope\x12&\n" +
 	"\fstream_inner\x18\n" +
 	" \x01(\bH\x01R\vstreamInner\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"inner_text\x18\v \x01(\bH\x02R\tinnerText\x88\x01\x01\x12\x90\x01\n" +
-	"\x12skip_summarization\x18\f \x01(\bB\\\xbaHY\xba\x01V\n" +
-	"\x19member.skip_summarization\x122skip_summarization is not supported yet; remove it\x1a\x05falseH\x03R\x11skipSummarization\x88\x01\x01\x12z\n" +
-	"\ahandoff\x18\r \x03(\tB`\xbaH]\xba\x01Z\n" +
-	"\x0emember.handoff\x127handoff is not supported yet; it belongs to swarm teams\x1a\x0fsize(this) == 0R\ahandoff\x12\x8c\x01\n" +
-	"\rhandoff_after\x18\x0e \x01(\tBg\xbaHd\xba\x01a\n" +
-	"\x14member.handoff_after\x12=handoff_after is not supported yet; it belongs to swarm teams\x1a\n" +
-	"this == ''R\fhandoffAfter\x12s\n" +
-	"\x05async\x18\x0f \x01(\bBX\xbaHU\xba\x01R\n" +
-	"\fmember.async\x12;async is not supported yet; it belongs to coordinator teams\x1a\x05falseH\x04R\x05async\x88\x01\x01B\n" +
+	"inner_text\x18\v \x01(\bH\x02R\tinnerText\x88\x01\x01\x122\n" +
+	"\x12skip_summarization\x18\f \x01(\bH\x03R\x11skipSummarization\x88\x01\x01\x12\x18\n" +
+	"\ahandoff\x18\r \x03(\tR\ahandoff\x12#\n" +
+	"\rhandoff_after\x18\x0e \x01(\tR\fhandoffAfter\x12\x19\n" +
+	"\x05async\x18\x0f \x01(\bH\x04R\x05async\x88\x01\x01B\n" +
 	"\n" +
 	"\b_enabledB\x0f\n" +
 	"\r_stream_innerB\r\n" +
@@ -3861,7 +3852,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"this != ''R\bquestion\x12\x18\n" +
 	"\aoptions\x18\x02 \x03(\tR\aoptions\x12v\n" +
 	"\x05roles\x18\x03 \x03(\tB`\xbaH]\xba\x01Z\n" +
-	"\vhuman.roles\x12:roles are not supported yet; the owner of the task answers\x1a\x0fsize(this) == 0R\x05roles\"\xa4\x06\n" +
+	"\vhuman.roles\x12:roles are not supported yet; the owner of the task answers\x1a\x0fsize(this) == 0R\x05roles\"\xee\a\n" +
 	"\x11CoordinatorConfig\x12\xac\x01\n" +
 	"\x06leader\x18\x01 \x01(\v2\x15.team.v1.LeaderConfigB}\xbaHz\xba\x01w\n" +
 	"\x12coordinator.leader\x12Oa coordinator needs a leader; add leader: {model: the name of one under models}\x1a\x10this.model != ''R\x06leader\x12*\n" +
@@ -3874,7 +3865,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bon_limit\x18\a \x01(\x0e2\x16.team.v1.OnLimit.ValueR\aonLimit\x12\xb9\x01\n" +
 	"\x0fon_member_error\x18\b \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBs\xbaHp\xba\x01m\n" +
 	"\x1bcoordinator.on_member_error\x12;a coordinator's on_member_error is REPORT_TO_LEADER or FAIL\x1a\x11this in [0, 1, 3]R\ronMemberError\x121\n" +
-	"\x12wake_on_completion\x18\t \x01(\bH\x03R\x10wakeOnCompletion\x88\x01\x01B\x11\n" +
+	"\x12wake_on_completion\x18\t \x01(\bH\x03R\x10wakeOnCompletion\x88\x01\x01:\xc7\x01\xbaH\xc3\x01\x1a\xc0\x01\n" +
+	"\x1ecoordinator.wake_on_completion\x12cwake_on_completion needs work that goes on by itself; add on_open_delegations: DETACH, or remove it\x1a9!this.wake_on_completion || this.on_open_delegations == 3B\x11\n" +
 	"\x0f_allow_parallelB\b\n" +
 	"\x06_asyncB\x10\n" +
 	"\x0e_strict_cyclesB\x15\n" +

@@ -152,7 +152,7 @@ func (x Step_Inner) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Step_Inner.Descriptor instead.
 func (Step_Inner) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{6, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{8, 0}
 }
 
 // Kind is what kind of work a step is.
@@ -225,7 +225,7 @@ func (x Step_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Step_Kind.Descriptor instead.
 func (Step_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{6, 1}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{8, 1}
 }
 
 // Kind is what is asked for.
@@ -290,7 +290,7 @@ func (x Asked_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Asked_Kind.Descriptor instead.
 func (Asked_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{22, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{24, 0}
 }
 
 // Command is what the caller wants.
@@ -351,7 +351,7 @@ func (x Commanded_Command) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Commanded_Command.Descriptor instead.
 func (Commanded_Command) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{25, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{27, 0}
 }
 
 // Stage is which message was looked at.
@@ -404,7 +404,7 @@ func (x Checked_Stage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Checked_Stage.Descriptor instead.
 func (Checked_Stage) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30, 0}
 }
 
 // Event is one entry of a root task's journal. It is what an agent yields,
@@ -893,8 +893,15 @@ type Accepted struct {
 	Depth int32 `protobuf:"varint,16,opt,name=depth,proto3" json:"depth,omitempty"`
 	// The answer may be a plain message: the task stays invisible until it needs to be seen.
 	MayReplyDirectly bool `protobuf:"varint,17,opt,name=may_reply_directly,json=mayReplyDirectly,proto3" json:"may_reply_directly,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// What the caller shows of what was said before, oldest first; the agent's own
+	// memory of the conversation is not read then.
+	History []*v1.Message `protobuf:"bytes,18,rep,name=history,proto3" json:"history,omitempty"`
+	// Members of the caller's that the run may hand over to.
+	Transfers []*TransferTarget `protobuf:"bytes,19,rep,name=transfers,proto3" json:"transfers,omitempty"`
+	// The task was begun by another one, which does not wait for it.
+	Detached      *Detached `protobuf:"bytes,20,opt,name=detached,proto3" json:"detached,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Accepted) Reset() {
@@ -1046,6 +1053,146 @@ func (x *Accepted) GetMayReplyDirectly() bool {
 	return false
 }
 
+func (x *Accepted) GetHistory() []*v1.Message {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+func (x *Accepted) GetTransfers() []*TransferTarget {
+	if x != nil {
+		return x.Transfers
+	}
+	return nil
+}
+
+func (x *Accepted) GetDetached() *Detached {
+	if x != nil {
+		return x.Detached
+	}
+	return nil
+}
+
+// Detached is where a task comes from that was begun by another one.
+type Detached struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task that began it.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// The member that works.
+	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
+	// The agent that is told of the end, in the same conversation; empty: nobody.
+	Lead          string `protobuf:"bytes,3,opt,name=lead,proto3" json:"lead,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Detached) Reset() {
+	*x = Detached{}
+	mi := &file_team_v1_event_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Detached) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Detached) ProtoMessage() {}
+
+func (x *Detached) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Detached.ProtoReflect.Descriptor instead.
+func (*Detached) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Detached) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *Detached) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *Detached) GetLead() string {
+	if x != nil {
+		return x.Lead
+	}
+	return ""
+}
+
+// TransferTarget is a member that control can be handed to.
+type TransferTarget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// What it does.
+	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferTarget) Reset() {
+	*x = TransferTarget{}
+	mi := &file_team_v1_event_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferTarget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferTarget) ProtoMessage() {}
+
+func (x *TransferTarget) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferTarget.ProtoReflect.Descriptor instead.
+func (*TransferTarget) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *TransferTarget) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TransferTarget) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
 // Pins tie a run to the definitions it began with.
 type Pins struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1059,7 +1206,7 @@ type Pins struct {
 
 func (x *Pins) Reset() {
 	*x = Pins{}
-	mi := &file_team_v1_event_proto_msgTypes[2]
+	mi := &file_team_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1218,7 @@ func (x *Pins) String() string {
 func (*Pins) ProtoMessage() {}
 
 func (x *Pins) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[2]
+	mi := &file_team_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1231,7 @@ func (x *Pins) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pins.ProtoReflect.Descriptor instead.
 func (*Pins) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Pins) GetRevisions() map[string]string {
@@ -1106,7 +1253,7 @@ type Conversation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The context's id.
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
-	// Entries of the history up to which the run reads.
+	// Place of the last entry that the run reads; 0 is none, -1: it could not be read.
 	History int64 `protobuf:"varint,2,opt,name=history,proto3" json:"history,omitempty"`
 	// The conversation's state map at the start.
 	State map[string]*structpb.Value `protobuf:"bytes,3,rep,name=state,proto3" json:"state,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1118,7 +1265,7 @@ type Conversation struct {
 
 func (x *Conversation) Reset() {
 	*x = Conversation{}
-	mi := &file_team_v1_event_proto_msgTypes[3]
+	mi := &file_team_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1130,7 +1277,7 @@ func (x *Conversation) String() string {
 func (*Conversation) ProtoMessage() {}
 
 func (x *Conversation) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[3]
+	mi := &file_team_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1143,7 +1290,7 @@ func (x *Conversation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conversation.ProtoReflect.Descriptor instead.
 func (*Conversation) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Conversation) GetContextId() string {
@@ -1213,7 +1360,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_team_v1_event_proto_msgTypes[4]
+	mi := &file_team_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1372,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[4]
+	mi := &file_team_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1385,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Limits) GetMaxSteps() int32 {
@@ -1359,7 +1506,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_team_v1_event_proto_msgTypes[5]
+	mi := &file_team_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +1518,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[5]
+	mi := &file_team_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +1531,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Retry) GetAttempts() int32 {
@@ -1426,15 +1573,17 @@ type Step struct {
 	Refusal *Refusal `protobuf:"bytes,10,opt,name=refusal,proto3" json:"refusal,omitempty"`
 	// How its failures are repeated; unset takes the member's or the limit's.
 	Retry *Retry `protobuf:"bytes,11,opt,name=retry,proto3" json:"retry,omitempty"`
+	// The work is begun as a task of its own, which nobody waits for.
+	Detached bool `protobuf:"varint,12,opt,name=detached,proto3" json:"detached,omitempty"`
 	// What readers of the deciding scope are shown while the member works. Set by the loop.
-	Inner         Step_Inner `protobuf:"varint,12,opt,name=inner,proto3,enum=team.v1.Step_Inner" json:"inner,omitempty"`
+	Inner         Step_Inner `protobuf:"varint,13,opt,name=inner,proto3,enum=team.v1.Step_Inner" json:"inner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_team_v1_event_proto_msgTypes[6]
+	mi := &file_team_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1446,7 +1595,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[6]
+	mi := &file_team_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1459,7 +1608,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Step) GetId() string {
@@ -1539,6 +1688,13 @@ func (x *Step) GetRetry() *Retry {
 	return nil
 }
 
+func (x *Step) GetDetached() bool {
+	if x != nil {
+		return x.Detached
+	}
+	return false
+}
+
 func (x *Step) GetInner() Step_Inner {
 	if x != nil {
 		return x.Inner
@@ -1559,7 +1715,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_team_v1_event_proto_msgTypes[7]
+	mi := &file_team_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +1727,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[7]
+	mi := &file_team_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +1740,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Refusal) GetOutcome() Outcome {
@@ -1618,7 +1774,7 @@ type Input struct {
 
 func (x *Input) Reset() {
 	*x = Input{}
-	mi := &file_team_v1_event_proto_msgTypes[8]
+	mi := &file_team_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +1786,7 @@ func (x *Input) String() string {
 func (*Input) ProtoMessage() {}
 
 func (x *Input) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[8]
+	mi := &file_team_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +1799,7 @@ func (x *Input) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Input.ProtoReflect.Descriptor instead.
 func (*Input) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Input) GetMessage() *v1.Message {
@@ -1682,7 +1838,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_team_v1_event_proto_msgTypes[9]
+	mi := &file_team_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +1850,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[9]
+	mi := &file_team_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +1863,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Ask) GetQuestion() string {
@@ -1763,7 +1919,7 @@ type Decided struct {
 
 func (x *Decided) Reset() {
 	*x = Decided{}
-	mi := &file_team_v1_event_proto_msgTypes[10]
+	mi := &file_team_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +1931,7 @@ func (x *Decided) String() string {
 func (*Decided) ProtoMessage() {}
 
 func (x *Decided) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[10]
+	mi := &file_team_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +1944,7 @@ func (x *Decided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decided.ProtoReflect.Descriptor instead.
 func (*Decided) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Decided) GetSteps() []*Step {
@@ -1893,7 +2049,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_team_v1_event_proto_msgTypes[11]
+	mi := &file_team_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1905,7 +2061,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[11]
+	mi := &file_team_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1918,7 +2074,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Started) GetAttempt() int32 {
@@ -1994,7 +2150,7 @@ type Retried struct {
 
 func (x *Retried) Reset() {
 	*x = Retried{}
-	mi := &file_team_v1_event_proto_msgTypes[12]
+	mi := &file_team_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2006,7 +2162,7 @@ func (x *Retried) String() string {
 func (*Retried) ProtoMessage() {}
 
 func (x *Retried) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[12]
+	mi := &file_team_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2019,7 +2175,7 @@ func (x *Retried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retried.ProtoReflect.Descriptor instead.
 func (*Retried) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Retried) GetAttempt() int32 {
@@ -2084,7 +2240,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_team_v1_event_proto_msgTypes[13]
+	mi := &file_team_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2096,7 +2252,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[13]
+	mi := &file_team_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2109,7 +2265,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Ended) GetOutcome() Outcome {
@@ -2271,7 +2427,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_team_v1_event_proto_msgTypes[14]
+	mi := &file_team_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2283,7 +2439,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[14]
+	mi := &file_team_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2296,7 +2452,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Turn) GetText() string {
@@ -2349,7 +2505,7 @@ type ToolCall struct {
 
 func (x *ToolCall) Reset() {
 	*x = ToolCall{}
-	mi := &file_team_v1_event_proto_msgTypes[15]
+	mi := &file_team_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2361,7 +2517,7 @@ func (x *ToolCall) String() string {
 func (*ToolCall) ProtoMessage() {}
 
 func (x *ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[15]
+	mi := &file_team_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2374,7 +2530,7 @@ func (x *ToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCall.ProtoReflect.Descriptor instead.
 func (*ToolCall) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ToolCall) GetId() string {
@@ -2411,7 +2567,7 @@ type ToolResult struct {
 
 func (x *ToolResult) Reset() {
 	*x = ToolResult{}
-	mi := &file_team_v1_event_proto_msgTypes[16]
+	mi := &file_team_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +2579,7 @@ func (x *ToolResult) String() string {
 func (*ToolResult) ProtoMessage() {}
 
 func (x *ToolResult) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[16]
+	mi := &file_team_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2436,7 +2592,7 @@ func (x *ToolResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResult.ProtoReflect.Descriptor instead.
 func (*ToolResult) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ToolResult) GetText() string {
@@ -2466,7 +2622,7 @@ type Transfer struct {
 
 func (x *Transfer) Reset() {
 	*x = Transfer{}
-	mi := &file_team_v1_event_proto_msgTypes[17]
+	mi := &file_team_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2634,7 @@ func (x *Transfer) String() string {
 func (*Transfer) ProtoMessage() {}
 
 func (x *Transfer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[17]
+	mi := &file_team_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2647,7 @@ func (x *Transfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
 func (*Transfer) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Transfer) GetTo() string {
@@ -2527,7 +2683,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_team_v1_event_proto_msgTypes[18]
+	mi := &file_team_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +2695,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[18]
+	mi := &file_team_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +2708,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Spent) GetInputTokens() int64 {
@@ -2604,7 +2760,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_team_v1_event_proto_msgTypes[19]
+	mi := &file_team_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +2772,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[19]
+	mi := &file_team_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +2785,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Receipt) GetEntries() []*Receipt_Entry {
@@ -2656,14 +2812,18 @@ type Spawned struct {
 	// What it was given.
 	Input *v1.Message `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
 	// Its slice of the budget.
-	Budget        *Spent `protobuf:"bytes,4,opt,name=budget,proto3" json:"budget,omitempty"`
+	Budget *Spent `protobuf:"bytes,4,opt,name=budget,proto3" json:"budget,omitempty"`
+	// The member that works.
+	Member string `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"`
+	// The agent that is told of the end, in the same conversation; empty: nobody.
+	Lead          string `protobuf:"bytes,6,opt,name=lead,proto3" json:"lead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Spawned) Reset() {
 	*x = Spawned{}
-	mi := &file_team_v1_event_proto_msgTypes[20]
+	mi := &file_team_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2675,7 +2835,7 @@ func (x *Spawned) String() string {
 func (*Spawned) ProtoMessage() {}
 
 func (x *Spawned) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[20]
+	mi := &file_team_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2688,7 +2848,7 @@ func (x *Spawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spawned.ProtoReflect.Descriptor instead.
 func (*Spawned) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Spawned) GetTaskId() string {
@@ -2719,6 +2879,20 @@ func (x *Spawned) GetBudget() *Spent {
 	return nil
 }
 
+func (x *Spawned) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *Spawned) GetLead() string {
+	if x != nil {
+		return x.Lead
+	}
+	return ""
+}
+
 // Bound ties a step to a task of a remote peer, so that a new owner reattaches
 // instead of sending again.
 type Bound struct {
@@ -2737,7 +2911,7 @@ type Bound struct {
 
 func (x *Bound) Reset() {
 	*x = Bound{}
-	mi := &file_team_v1_event_proto_msgTypes[21]
+	mi := &file_team_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2749,7 +2923,7 @@ func (x *Bound) String() string {
 func (*Bound) ProtoMessage() {}
 
 func (x *Bound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[21]
+	mi := &file_team_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2762,7 +2936,7 @@ func (x *Bound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bound.ProtoReflect.Descriptor instead.
 func (*Bound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Bound) GetPeer() string {
@@ -2812,7 +2986,7 @@ type Asked struct {
 
 func (x *Asked) Reset() {
 	*x = Asked{}
-	mi := &file_team_v1_event_proto_msgTypes[22]
+	mi := &file_team_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2824,7 +2998,7 @@ func (x *Asked) String() string {
 func (*Asked) ProtoMessage() {}
 
 func (x *Asked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[22]
+	mi := &file_team_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2837,7 +3011,7 @@ func (x *Asked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asked.ProtoReflect.Descriptor instead.
 func (*Asked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Asked) GetQuestion() string {
@@ -2899,7 +3073,7 @@ type Answered struct {
 
 func (x *Answered) Reset() {
 	*x = Answered{}
-	mi := &file_team_v1_event_proto_msgTypes[23]
+	mi := &file_team_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +3085,7 @@ func (x *Answered) String() string {
 func (*Answered) ProtoMessage() {}
 
 func (x *Answered) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[23]
+	mi := &file_team_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +3098,7 @@ func (x *Answered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answered.ProtoReflect.Descriptor instead.
 func (*Answered) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Answered) GetQuestion() string {
@@ -2993,7 +3167,7 @@ type Received struct {
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_team_v1_event_proto_msgTypes[24]
+	mi := &file_team_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3005,7 +3179,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[24]
+	mi := &file_team_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3018,7 +3192,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Received) GetMessage() *v1.Message {
@@ -3072,7 +3246,7 @@ type Commanded struct {
 
 func (x *Commanded) Reset() {
 	*x = Commanded{}
-	mi := &file_team_v1_event_proto_msgTypes[25]
+	mi := &file_team_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3084,7 +3258,7 @@ func (x *Commanded) String() string {
 func (*Commanded) ProtoMessage() {}
 
 func (x *Commanded) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[25]
+	mi := &file_team_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3097,7 +3271,7 @@ func (x *Commanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commanded.ProtoReflect.Descriptor instead.
 func (*Commanded) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Commanded) GetCommand() Commanded_Command {
@@ -3160,7 +3334,7 @@ type Expired struct {
 
 func (x *Expired) Reset() {
 	*x = Expired{}
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3172,7 +3346,7 @@ func (x *Expired) String() string {
 func (*Expired) ProtoMessage() {}
 
 func (x *Expired) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3185,7 +3359,7 @@ func (x *Expired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expired.ProtoReflect.Descriptor instead.
 func (*Expired) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Expired) GetLimit() string {
@@ -3206,7 +3380,7 @@ type Observed struct {
 
 func (x *Observed) Reset() {
 	*x = Observed{}
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3218,7 +3392,7 @@ func (x *Observed) String() string {
 func (*Observed) ProtoMessage() {}
 
 func (x *Observed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3231,7 +3405,7 @@ func (x *Observed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed.ProtoReflect.Descriptor instead.
 func (*Observed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Observed) GetMembers() []*Observed_Member {
@@ -3261,7 +3435,7 @@ type Checked struct {
 
 func (x *Checked) Reset() {
 	*x = Checked{}
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3273,7 +3447,7 @@ func (x *Checked) String() string {
 func (*Checked) ProtoMessage() {}
 
 func (x *Checked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3286,7 +3460,7 @@ func (x *Checked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked.ProtoReflect.Descriptor instead.
 func (*Checked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Checked) GetStage() Checked_Stage {
@@ -3339,7 +3513,7 @@ type ArtifactUpdate struct {
 
 func (x *ArtifactUpdate) Reset() {
 	*x = ArtifactUpdate{}
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3351,7 +3525,7 @@ func (x *ArtifactUpdate) String() string {
 func (*ArtifactUpdate) ProtoMessage() {}
 
 func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3364,7 +3538,7 @@ func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactUpdate.ProtoReflect.Descriptor instead.
 func (*ArtifactUpdate) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ArtifactUpdate) GetArtifact() *v1.Artifact {
@@ -3403,7 +3577,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3415,7 +3589,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3428,7 +3602,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Delta) GetArtifactId() string {
@@ -3463,7 +3637,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3475,7 +3649,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3488,7 +3662,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Progress) GetMessage() *v1.Message {
@@ -3513,7 +3687,7 @@ type Noted struct {
 
 func (x *Noted) Reset() {
 	*x = Noted{}
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3525,7 +3699,7 @@ func (x *Noted) String() string {
 func (*Noted) ProtoMessage() {}
 
 func (x *Noted) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3538,7 +3712,7 @@ func (x *Noted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noted.ProtoReflect.Descriptor instead.
 func (*Noted) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Noted) GetCode() string {
@@ -3575,7 +3749,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3587,7 +3761,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3600,7 +3774,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Claimed) GetEpoch() int64 {
@@ -3630,7 +3804,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +3816,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +3829,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Waiting) GetQuestions() []string {
@@ -3702,7 +3876,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3714,7 +3888,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3727,7 +3901,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Reply) GetResult() isReply_Result {
@@ -3866,7 +4040,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3878,7 +4052,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3891,7 +4065,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Error) GetReason() string {
@@ -3952,7 +4126,7 @@ type Inbound struct {
 
 func (x *Inbound) Reset() {
 	*x = Inbound{}
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3964,7 +4138,7 @@ func (x *Inbound) String() string {
 func (*Inbound) ProtoMessage() {}
 
 func (x *Inbound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3977,7 +4151,7 @@ func (x *Inbound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbound.ProtoReflect.Descriptor instead.
 func (*Inbound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Inbound) GetN() int64 {
@@ -4087,7 +4261,7 @@ type Receipt_Entry struct {
 
 func (x *Receipt_Entry) Reset() {
 	*x = Receipt_Entry{}
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4099,7 +4273,7 @@ func (x *Receipt_Entry) String() string {
 func (*Receipt_Entry) ProtoMessage() {}
 
 func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4112,7 +4286,7 @@ func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt_Entry.ProtoReflect.Descriptor instead.
 func (*Receipt_Entry) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{19, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{21, 0}
 }
 
 func (x *Receipt_Entry) GetScope() string {
@@ -4186,7 +4360,7 @@ type Observed_Member struct {
 
 func (x *Observed_Member) Reset() {
 	*x = Observed_Member{}
-	mi := &file_team_v1_event_proto_msgTypes[43]
+	mi := &file_team_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4198,7 +4372,7 @@ func (x *Observed_Member) String() string {
 func (*Observed_Member) ProtoMessage() {}
 
 func (x *Observed_Member) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[43]
+	mi := &file_team_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4211,7 +4385,7 @@ func (x *Observed_Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed_Member.ProtoReflect.Descriptor instead.
 func (*Observed_Member) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{27, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29, 0}
 }
 
 func (x *Observed_Member) GetId() string {
@@ -4267,7 +4441,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\aclaimed\x18* \x01(\v2\x10.team.v1.ClaimedH\x00R\aclaimed\x12,\n" +
 	"\awaiting\x18+ \x01(\v2\x10.team.v1.WaitingH\x00R\awaiting\x12&\n" +
 	"\x05reply\x182 \x01(\v2\x0e.team.v1.ReplyH\x00R\x05replyB\x06\n" +
-	"\x04kindJ\x04\b)\x10*\"\xce\x05\n" +
+	"\x04kindJ\x04\b)\x10*\"\xe2\x06\n" +
 	"\bAccepted\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
@@ -4288,11 +4462,21 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x15accepted_output_modes\x18\x0e \x03(\tR\x13acceptedOutputModes\x12\x12\n" +
 	"\x04path\x18\x0f \x03(\tR\x04path\x12\x14\n" +
 	"\x05depth\x18\x10 \x01(\x05R\x05depth\x12,\n" +
-	"\x12may_reply_directly\x18\x11 \x01(\bR\x10mayReplyDirectly\x1a8\n" +
+	"\x12may_reply_directly\x18\x11 \x01(\bR\x10mayReplyDirectly\x12,\n" +
+	"\ahistory\x18\x12 \x03(\v2\x12.lf.a2a.v1.MessageR\ahistory\x125\n" +
+	"\ttransfers\x18\x13 \x03(\v2\x17.team.v1.TransferTargetR\ttransfers\x12-\n" +
+	"\bdetached\x18\x14 \x01(\v2\x11.team.v1.DetachedR\bdetached\x1a8\n" +
 	"\n" +
 	"TraceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x94\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"N\n" +
+	"\bDetached\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\x12\x12\n" +
+	"\x04lead\x18\x03 \x01(\tR\x04lead\"B\n" +
+	"\x0eTransferTarget\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\"\x94\x01\n" +
 	"\x04Pins\x12:\n" +
 	"\trevisions\x18\x01 \x03(\v2\x1c.team.v1.Pins.RevisionsEntryR\trevisions\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x1a<\n" +
@@ -4347,7 +4531,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05Retry\x12\x1f\n" +
 	"\battempts\x18\x01 \x01(\x05H\x00R\battempts\x88\x01\x01\x123\n" +
 	"\abackoff\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\abackoffB\v\n" +
-	"\t_attempts\"\xe6\x04\n" +
+	"\t_attempts\"\x82\x05\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x12.team.v1.Step.KindR\x04kind\x12\x16\n" +
@@ -4360,8 +4544,9 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\atimeout\x18\t \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12*\n" +
 	"\arefusal\x18\n" +
 	" \x01(\v2\x10.team.v1.RefusalR\arefusal\x12$\n" +
-	"\x05retry\x18\v \x01(\v2\x0e.team.v1.RetryR\x05retry\x12)\n" +
-	"\x05inner\x18\f \x01(\x0e2\x13.team.v1.Step.InnerR\x05inner\"@\n" +
+	"\x05retry\x18\v \x01(\v2\x0e.team.v1.RetryR\x05retry\x12\x1a\n" +
+	"\bdetached\x18\f \x01(\bR\bdetached\x12)\n" +
+	"\x05inner\x18\r \x01(\x0e2\x13.team.v1.Step.InnerR\x05inner\"@\n" +
 	"\x05Inner\x12\x15\n" +
 	"\x11INNER_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fINNER_EVENTS\x10\x01\x12\x0e\n" +
@@ -4477,12 +4662,14 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"spentAfter\x12\x1c\n" +
 	"\tconfirmed\x18\x06 \x01(\bR\tconfirmed\x12 \n" +
 	"\vunconfirmed\x18\a \x01(\bR\vunconfirmed\x12*\n" +
-	"\aoutcome\x18\b \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\"\x8a\x01\n" +
+	"\aoutcome\x18\b \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\"\xb6\x01\n" +
 	"\aSpawned\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12(\n" +
 	"\x05input\x18\x03 \x01(\v2\x12.lf.a2a.v1.MessageR\x05input\x12&\n" +
-	"\x06budget\x18\x04 \x01(\v2\x0e.team.v1.SpentR\x06budget\"k\n" +
+	"\x06budget\x18\x04 \x01(\v2\x0e.team.v1.SpentR\x06budget\x12\x16\n" +
+	"\x06member\x18\x05 \x01(\tR\x06member\x12\x12\n" +
+	"\x04lead\x18\x06 \x01(\tR\x04lead\"k\n" +
 	"\x05Bound\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1d\n" +
@@ -4623,7 +4810,7 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
 	(Step_Inner)(0),               // 1: team.v1.Step.Inner
@@ -4633,170 +4820,175 @@ var file_team_v1_event_proto_goTypes = []any{
 	(Checked_Stage)(0),            // 5: team.v1.Checked.Stage
 	(*Event)(nil),                 // 6: team.v1.Event
 	(*Accepted)(nil),              // 7: team.v1.Accepted
-	(*Pins)(nil),                  // 8: team.v1.Pins
-	(*Conversation)(nil),          // 9: team.v1.Conversation
-	(*Limits)(nil),                // 10: team.v1.Limits
-	(*Retry)(nil),                 // 11: team.v1.Retry
-	(*Step)(nil),                  // 12: team.v1.Step
-	(*Refusal)(nil),               // 13: team.v1.Refusal
-	(*Input)(nil),                 // 14: team.v1.Input
-	(*Ask)(nil),                   // 15: team.v1.Ask
-	(*Decided)(nil),               // 16: team.v1.Decided
-	(*Started)(nil),               // 17: team.v1.Started
-	(*Retried)(nil),               // 18: team.v1.Retried
-	(*Ended)(nil),                 // 19: team.v1.Ended
-	(*Turn)(nil),                  // 20: team.v1.Turn
-	(*ToolCall)(nil),              // 21: team.v1.ToolCall
-	(*ToolResult)(nil),            // 22: team.v1.ToolResult
-	(*Transfer)(nil),              // 23: team.v1.Transfer
-	(*Spent)(nil),                 // 24: team.v1.Spent
-	(*Receipt)(nil),               // 25: team.v1.Receipt
-	(*Spawned)(nil),               // 26: team.v1.Spawned
-	(*Bound)(nil),                 // 27: team.v1.Bound
-	(*Asked)(nil),                 // 28: team.v1.Asked
-	(*Answered)(nil),              // 29: team.v1.Answered
-	(*Received)(nil),              // 30: team.v1.Received
-	(*Commanded)(nil),             // 31: team.v1.Commanded
-	(*Expired)(nil),               // 32: team.v1.Expired
-	(*Observed)(nil),              // 33: team.v1.Observed
-	(*Checked)(nil),               // 34: team.v1.Checked
-	(*ArtifactUpdate)(nil),        // 35: team.v1.ArtifactUpdate
-	(*Delta)(nil),                 // 36: team.v1.Delta
-	(*Progress)(nil),              // 37: team.v1.Progress
-	(*Noted)(nil),                 // 38: team.v1.Noted
-	(*Claimed)(nil),               // 39: team.v1.Claimed
-	(*Waiting)(nil),               // 40: team.v1.Waiting
-	(*Reply)(nil),                 // 41: team.v1.Reply
-	(*Error)(nil),                 // 42: team.v1.Error
-	(*Inbound)(nil),               // 43: team.v1.Inbound
-	nil,                           // 44: team.v1.Accepted.TraceEntry
-	nil,                           // 45: team.v1.Pins.RevisionsEntry
-	nil,                           // 46: team.v1.Conversation.StateEntry
-	nil,                           // 47: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 48: team.v1.Receipt.Entry
-	(*Observed_Member)(nil),       // 49: team.v1.Observed.Member
-	nil,                           // 50: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 52: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 53: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 54: google.protobuf.Duration
-	(*v1.Artifact)(nil),           // 55: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 56: google.protobuf.Value
-	(*AgentInfo)(nil),             // 57: team.v1.AgentInfo
-	(*Health)(nil),                // 58: team.v1.Health
+	(*Detached)(nil),              // 8: team.v1.Detached
+	(*TransferTarget)(nil),        // 9: team.v1.TransferTarget
+	(*Pins)(nil),                  // 10: team.v1.Pins
+	(*Conversation)(nil),          // 11: team.v1.Conversation
+	(*Limits)(nil),                // 12: team.v1.Limits
+	(*Retry)(nil),                 // 13: team.v1.Retry
+	(*Step)(nil),                  // 14: team.v1.Step
+	(*Refusal)(nil),               // 15: team.v1.Refusal
+	(*Input)(nil),                 // 16: team.v1.Input
+	(*Ask)(nil),                   // 17: team.v1.Ask
+	(*Decided)(nil),               // 18: team.v1.Decided
+	(*Started)(nil),               // 19: team.v1.Started
+	(*Retried)(nil),               // 20: team.v1.Retried
+	(*Ended)(nil),                 // 21: team.v1.Ended
+	(*Turn)(nil),                  // 22: team.v1.Turn
+	(*ToolCall)(nil),              // 23: team.v1.ToolCall
+	(*ToolResult)(nil),            // 24: team.v1.ToolResult
+	(*Transfer)(nil),              // 25: team.v1.Transfer
+	(*Spent)(nil),                 // 26: team.v1.Spent
+	(*Receipt)(nil),               // 27: team.v1.Receipt
+	(*Spawned)(nil),               // 28: team.v1.Spawned
+	(*Bound)(nil),                 // 29: team.v1.Bound
+	(*Asked)(nil),                 // 30: team.v1.Asked
+	(*Answered)(nil),              // 31: team.v1.Answered
+	(*Received)(nil),              // 32: team.v1.Received
+	(*Commanded)(nil),             // 33: team.v1.Commanded
+	(*Expired)(nil),               // 34: team.v1.Expired
+	(*Observed)(nil),              // 35: team.v1.Observed
+	(*Checked)(nil),               // 36: team.v1.Checked
+	(*ArtifactUpdate)(nil),        // 37: team.v1.ArtifactUpdate
+	(*Delta)(nil),                 // 38: team.v1.Delta
+	(*Progress)(nil),              // 39: team.v1.Progress
+	(*Noted)(nil),                 // 40: team.v1.Noted
+	(*Claimed)(nil),               // 41: team.v1.Claimed
+	(*Waiting)(nil),               // 42: team.v1.Waiting
+	(*Reply)(nil),                 // 43: team.v1.Reply
+	(*Error)(nil),                 // 44: team.v1.Error
+	(*Inbound)(nil),               // 45: team.v1.Inbound
+	nil,                           // 46: team.v1.Accepted.TraceEntry
+	nil,                           // 47: team.v1.Pins.RevisionsEntry
+	nil,                           // 48: team.v1.Conversation.StateEntry
+	nil,                           // 49: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 50: team.v1.Receipt.Entry
+	(*Observed_Member)(nil),       // 51: team.v1.Observed.Member
+	nil,                           // 52: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 54: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 55: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 56: google.protobuf.Duration
+	(*v1.Artifact)(nil),           // 57: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 58: google.protobuf.Value
+	(*AgentInfo)(nil),             // 59: team.v1.AgentInfo
+	(*Health)(nil),                // 60: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	51,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	53,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
 	7,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
-	16,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
-	17,  // 3: team.v1.Event.started:type_name -> team.v1.Started
-	18,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
-	19,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
-	26,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
-	27,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
-	28,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
-	29,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
-	30,  // 10: team.v1.Event.received:type_name -> team.v1.Received
-	31,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
-	32,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
-	33,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
-	34,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
-	35,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
-	36,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
-	37,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
-	38,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
-	39,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
-	40,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
-	41,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
-	52,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	53,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
-	53,  // 24: team.v1.Accepted.brief:type_name -> google.protobuf.Struct
-	8,   // 25: team.v1.Accepted.pins:type_name -> team.v1.Pins
-	10,  // 26: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	51,  // 27: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
-	9,   // 28: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
-	44,  // 29: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	45,  // 30: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	46,  // 31: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
-	54,  // 32: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
-	54,  // 33: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
-	54,  // 34: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
-	11,  // 35: team.v1.Limits.retry:type_name -> team.v1.Retry
-	54,  // 36: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
-	2,   // 37: team.v1.Step.kind:type_name -> team.v1.Step.Kind
-	14,  // 38: team.v1.Step.input:type_name -> team.v1.Input
-	15,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
-	54,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
-	13,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
-	11,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
-	1,   // 43: team.v1.Step.inner:type_name -> team.v1.Step.Inner
-	0,   // 44: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	42,  // 45: team.v1.Refusal.error:type_name -> team.v1.Error
-	52,  // 46: team.v1.Input.message:type_name -> lf.a2a.v1.Message
-	12,  // 47: team.v1.Decided.steps:type_name -> team.v1.Step
-	47,  // 48: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
-	14,  // 49: team.v1.Decided.reply:type_name -> team.v1.Input
-	52,  // 50: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	53,  // 51: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	53,  // 52: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	23,  // 53: team.v1.Decided.transfer:type_name -> team.v1.Transfer
-	14,  // 54: team.v1.Started.input:type_name -> team.v1.Input
-	24,  // 55: team.v1.Started.reserved:type_name -> team.v1.Spent
-	51,  // 56: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	42,  // 57: team.v1.Retried.error:type_name -> team.v1.Error
-	51,  // 58: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	0,   // 59: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	52,  // 60: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	20,  // 61: team.v1.Ended.turn:type_name -> team.v1.Turn
-	22,  // 62: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	23,  // 63: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	42,  // 64: team.v1.Ended.error:type_name -> team.v1.Error
-	24,  // 65: team.v1.Ended.spent:type_name -> team.v1.Spent
-	53,  // 66: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	25,  // 67: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	21,  // 68: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	48,  // 69: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	24,  // 70: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	52,  // 71: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	24,  // 72: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	3,   // 73: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	52,  // 74: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	51,  // 75: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	52,  // 76: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	24,  // 77: team.v1.Answered.grant:type_name -> team.v1.Spent
-	54,  // 78: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	52,  // 79: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	4,   // 80: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	54,  // 81: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	49,  // 82: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	5,   // 83: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	52,  // 84: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	42,  // 85: team.v1.Checked.error:type_name -> team.v1.Error
-	55,  // 86: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	52,  // 87: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	53,  // 88: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	52,  // 89: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	20,  // 90: team.v1.Reply.turn:type_name -> team.v1.Turn
-	23,  // 91: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	22,  // 92: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 93: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	24,  // 94: team.v1.Reply.spent:type_name -> team.v1.Spent
-	53,  // 95: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	50,  // 96: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	30,  // 97: team.v1.Inbound.received:type_name -> team.v1.Received
-	29,  // 98: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	31,  // 99: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	56,  // 100: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	56,  // 101: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	24,  // 102: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 103: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	57,  // 104: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	58,  // 105: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	106, // [106:106] is the sub-list for method output_type
-	106, // [106:106] is the sub-list for method input_type
-	106, // [106:106] is the sub-list for extension type_name
-	106, // [106:106] is the sub-list for extension extendee
-	0,   // [0:106] is the sub-list for field type_name
+	18,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
+	19,  // 3: team.v1.Event.started:type_name -> team.v1.Started
+	20,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
+	21,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
+	28,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
+	29,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
+	30,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
+	31,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
+	32,  // 10: team.v1.Event.received:type_name -> team.v1.Received
+	33,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
+	34,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
+	35,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
+	36,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
+	37,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
+	38,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
+	39,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
+	40,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
+	41,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
+	42,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
+	43,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
+	54,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	55,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	55,  // 24: team.v1.Accepted.brief:type_name -> google.protobuf.Struct
+	10,  // 25: team.v1.Accepted.pins:type_name -> team.v1.Pins
+	12,  // 26: team.v1.Accepted.limits:type_name -> team.v1.Limits
+	53,  // 27: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	11,  // 28: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
+	46,  // 29: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
+	54,  // 30: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
+	9,   // 31: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
+	8,   // 32: team.v1.Accepted.detached:type_name -> team.v1.Detached
+	47,  // 33: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
+	48,  // 34: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	56,  // 35: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
+	56,  // 36: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
+	56,  // 37: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
+	13,  // 38: team.v1.Limits.retry:type_name -> team.v1.Retry
+	56,  // 39: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
+	2,   // 40: team.v1.Step.kind:type_name -> team.v1.Step.Kind
+	16,  // 41: team.v1.Step.input:type_name -> team.v1.Input
+	17,  // 42: team.v1.Step.ask:type_name -> team.v1.Ask
+	56,  // 43: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	15,  // 44: team.v1.Step.refusal:type_name -> team.v1.Refusal
+	13,  // 45: team.v1.Step.retry:type_name -> team.v1.Retry
+	1,   // 46: team.v1.Step.inner:type_name -> team.v1.Step.Inner
+	0,   // 47: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
+	44,  // 48: team.v1.Refusal.error:type_name -> team.v1.Error
+	54,  // 49: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	14,  // 50: team.v1.Decided.steps:type_name -> team.v1.Step
+	49,  // 51: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	16,  // 52: team.v1.Decided.reply:type_name -> team.v1.Input
+	54,  // 53: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	55,  // 54: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	55,  // 55: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	25,  // 56: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	16,  // 57: team.v1.Started.input:type_name -> team.v1.Input
+	26,  // 58: team.v1.Started.reserved:type_name -> team.v1.Spent
+	53,  // 59: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	44,  // 60: team.v1.Retried.error:type_name -> team.v1.Error
+	53,  // 61: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	0,   // 62: team.v1.Ended.outcome:type_name -> team.v1.Outcome
+	54,  // 63: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	22,  // 64: team.v1.Ended.turn:type_name -> team.v1.Turn
+	24,  // 65: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	25,  // 66: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	44,  // 67: team.v1.Ended.error:type_name -> team.v1.Error
+	26,  // 68: team.v1.Ended.spent:type_name -> team.v1.Spent
+	55,  // 69: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	27,  // 70: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	23,  // 71: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	50,  // 72: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	26,  // 73: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	54,  // 74: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	26,  // 75: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	3,   // 76: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	54,  // 77: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	53,  // 78: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	54,  // 79: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	26,  // 80: team.v1.Answered.grant:type_name -> team.v1.Spent
+	56,  // 81: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	54,  // 82: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	4,   // 83: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	56,  // 84: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	51,  // 85: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	5,   // 86: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	54,  // 87: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	44,  // 88: team.v1.Checked.error:type_name -> team.v1.Error
+	57,  // 89: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	54,  // 90: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	55,  // 91: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	54,  // 92: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	22,  // 93: team.v1.Reply.turn:type_name -> team.v1.Turn
+	25,  // 94: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	24,  // 95: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 96: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	26,  // 97: team.v1.Reply.spent:type_name -> team.v1.Spent
+	55,  // 98: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	52,  // 99: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	32,  // 100: team.v1.Inbound.received:type_name -> team.v1.Received
+	31,  // 101: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	33,  // 102: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	58,  // 103: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	58,  // 104: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	26,  // 105: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 106: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	59,  // 107: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	60,  // 108: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	109, // [109:109] is the sub-list for method output_type
+	109, // [109:109] is the sub-list for method input_type
+	109, // [109:109] is the sub-list for extension type_name
+	109, // [109:109] is the sub-list for extension extendee
+	0,   // [0:109] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -4828,22 +5020,22 @@ func file_team_v1_event_proto_init() {
 		(*Event_Waiting)(nil),
 		(*Event_Reply)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[4].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[5].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[13].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[6].OneofWrappers = []any{}
+	file_team_v1_event_proto_msgTypes[7].OneofWrappers = []any{}
+	file_team_v1_event_proto_msgTypes[15].OneofWrappers = []any{
 		(*Ended_Reply)(nil),
 		(*Ended_ReplyRef)(nil),
 		(*Ended_Turn)(nil),
 		(*Ended_Tool)(nil),
 		(*Ended_Transfer)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[35].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[37].OneofWrappers = []any{
 		(*Reply_Message)(nil),
 		(*Reply_Turn)(nil),
 		(*Reply_Transfer)(nil),
 		(*Reply_Tool)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[37].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[39].OneofWrappers = []any{
 		(*Inbound_Received)(nil),
 		(*Inbound_Answered)(nil),
 		(*Inbound_Commanded)(nil),
@@ -4854,7 +5046,7 @@ func file_team_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   45,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
