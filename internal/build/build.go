@@ -38,6 +38,9 @@ type Config struct {
 	Registry *manager.Manager
 	// Egress makes their connections. Required.
 	Egress *egress.Dialer
+	// Upstreams knows how calls went of late, of everything that is built in this
+	// process; nil: every call is made.
+	Upstreams team.Upstreams
 	// Log gets their warnings; nil is none.
 	Log *zap.Logger
 }
@@ -142,8 +145,17 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 				return nil, err
 			}
 		}
+		guards, err := b.guards(a.GetGuardrails())
+		if err != nil {
+			return nil, err
+		}
+		output, err := b.output(a.GetOutputSchema())
+		if err != nil {
+			return nil, err
+		}
 		return team.NewModelAgent(team.ModelAgentConfig{
 			ID: id, Name: a.GetName(), Description: a.GetDescription(), Instructions: a.GetInstructions(), Skills: a.GetSkills(),
+			Guards: guards, Output: output, Upstreams: b.Upstreams,
 			Model: m, Limits: a.GetLimits(), Memory: a.Memory == nil || a.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
 		})
 	case a.GetScripted() != nil:
@@ -217,9 +229,12 @@ func (b *builder) tls(t *teamv1.TlsConfig) (*tls.Config, error) {
 func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	c := team.Config{
 		ID: id, Name: t.GetName(), Description: t.GetDescription(), Members: config.Members(t), Registry: b.Registry,
-		Mode: config.Mode(t), Limits: t.GetLimits(), Memory: t.Memory == nil || t.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
+		Mode: config.Mode(t), Limits: t.GetLimits(), Memory: t.Memory == nil || t.GetMemory(), Revision: b.Revisions[id], Upstreams: b.Upstreams, Log: b.Log,
 	}
 	var err error
+	if c.Guards, err = b.guards(t.GetGuardrails()); err != nil {
+		return nil, err
+	}
 	switch {
 	case t.GetSupervisor() != nil:
 		if c.Scheduler, err = team.NewSupervisor(config.Supervisor(t)); err != nil {

@@ -35,6 +35,7 @@ type Fold struct {
 	questions   []*teamv1.Question
 	delegations []*teamv1.Delegation // below the scope, as they were decided
 	failed      []*teamv1.Delegation // those that did not succeed
+	warnings    []string             // what went wrong and did not stop the run
 	context     map[string]*structpb.Value
 	updates     map[string]*structpb.Value // of context, once the steps have ended
 	works       map[string]*work           // of steps, by scope
@@ -149,7 +150,10 @@ func (f *Fold) update(next map[string]*structpb.Value) {
 func (f *Fold) own(ev *teamv1.Event) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Started:
+		f.given(k.Started.GetInput())
 		f.turn(a2av1.TaskState_TASK_STATE_WORKING, ev, nil)
+	case *teamv1.Event_Checked:
+		f.checked(k.Checked)
 	case *teamv1.Event_Asked:
 		f.ask(ev, k.Asked)
 	case *teamv1.Event_Answered:
@@ -191,6 +195,8 @@ func (f *Fold) below(ev *teamv1.Event) {
 		if k.Received.GetTooLate() { // it was acknowledged, so it is shown to who sent it
 			f.say(k.Received.GetMessage())
 		}
+	case *teamv1.Event_Checked:
+		f.checked(k.Checked)
 	case *teamv1.Event_Delta:
 		if f.speaks(ev.GetScope()) {
 			f.stream(k.Delta)

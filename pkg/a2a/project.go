@@ -22,15 +22,16 @@ type known struct {
 	at                time.Time // of the status
 	status            *a2av1.Message
 	questions, failed int
+	warnings          int
 	cancel            bool
 }
 
 func (f *Fold) known() known {
-	return known{f.state, f.statusAt, f.status, len(f.questions), len(f.failed), f.cancel}
+	return known{f.state, f.statusAt, f.status, len(f.questions), len(f.failed), len(f.warnings), f.cancel}
 }
 
 // Project folds an event and returns what a reader of the task is told: state
-// changes, artifacts, questions, failures; with details also every decision, and
+// changes, artifacts, questions, failures, warnings; with details also every decision, and
 // the start and end of every step, for readers that activated the extension.
 func (f *Fold) Project(ev *teamv1.Event, details bool) []*a2av1.StreamResponse {
 	before, running := f.known(), f.ended == nil
@@ -82,12 +83,12 @@ func (f *Fold) statusUpdate(ev *teamv1.Event, details bool) *a2av1.StreamRespons
 func (f *Fold) metadata(ev *teamv1.Event, details bool) *structpb.Struct {
 	r := &teamv1.TeamRun{
 		Seq: f.seq, Questions: f.questions, FailedDelegations: f.failed, CancelRequested: f.cancel && f.ended == nil,
-		Receipt: f.ended.GetReceipt(), Error: f.ended.GetError(), Spent: f.ended.GetSpent(), Warnings: f.ended.GetWarnings(),
+		Warnings: f.warnings, Receipt: f.ended.GetReceipt(), Error: f.ended.GetError(), Spent: f.ended.GetSpent(),
 	}
 	if ev != nil {
 		r.Seq = ev.GetSeq()
 	}
-	if !details && f.ended == nil && len(f.questions)+len(f.failed) == 0 {
+	if !details && f.ended == nil && len(f.questions)+len(f.failed)+len(f.warnings) == 0 {
 		return brief(r)
 	}
 	if details && ev != nil {

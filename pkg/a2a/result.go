@@ -13,6 +13,7 @@ func (f *Fold) end(ev *teamv1.Event, e *teamv1.Ended) {
 	f.ended = e
 	f.questions = nil
 	f.update(nil)
+	f.warn(e.GetWarnings()...)
 	f.answer = e.GetReply()
 	if ref := e.GetReplyRef(); ref > 0 {
 		f.answer = f.texts[ref]

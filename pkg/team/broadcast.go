@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -132,9 +133,5 @@ func report(st *StepState) string {
 
 // reported is the content of a result, or why there is none.
 func reported(st *StepState) string {
-	var parts []string
-	for _, p := range resultParts(st) {
-		parts = append(parts, partText(p))
-	}
-	return strings.Join(parts, "\n")
+	return agent.Prompt(&a2av1.Message{Parts: resultParts(st)})
 }

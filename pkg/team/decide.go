@@ -32,6 +32,9 @@ func (p *process) decideNext() (*teamv1.Reply, error) {
 
 // decideAnew asks the scheduler and records its answer.
 func (p *process) decideAnew() error {
+	if err := p.watch(); err != nil {
+		return err
+	}
 	d, err := p.next()
 	if err != nil {
 		return p.schedulerError(err)
@@ -105,7 +108,7 @@ func (p *process) record(d *Decision) *teamv1.Decided {
 
 // reply is the last event of the sequence.
 func (p *process) reply(m *a2av1.Message) *teamv1.Reply {
-	r := &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}, Spent: p.spent()}
+	r := &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}, Spent: p.spent(), Warnings: p.warnings}
 	r.Ref = p.refer(m).GetRef()
 	if len(m.GetParts()) == 0 || agent.Text(m) == "" && onlyText(m) {
 		r.Outcome = teamv1.Outcome_OUTCOME_EMPTY

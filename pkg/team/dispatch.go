@@ -230,7 +230,7 @@ func (p *process) spawn(st *StepState, do func(child *process, w *work, emit emi
 // child is what a goroutine of a step may read of the process: nothing of it changes.
 func (p *process) child() *process {
 	return &process{
-		loop: p.loop, req: p.req, run: p.run,
+		loop: p.loop, req: p.req, run: p.run, spending: p.spending,
 		fold: &fold{State: State{Team: p.Team, Scope: p.Scope, Path: p.Path}, prefix: p.prefix},
 	}
 }
@@ -269,7 +269,8 @@ func (p *process) workOf(st *StepState) *work {
 	w := &work{
 		step: st.Step, index: p.index(st), scope: st.scope, input: p.handed(st), history: p.historyFor(st), transfers: p.transfersFor(st),
 		recorded: st.recorded, asked: maps.Clone(st.asked), attempts: st.attempts, failures: st.failures, open: st.open,
-		unknown: st.open || st.unknown, deadline: st.deadline, notBefore: st.notBefore,
+		unknown: st.open || st.unknown, deadline: st.deadline, notBefore: st.notBefore, checks: st.checks.copied(),
+		peers: p.peersOf(st), reserved: st.reserved, spent: st.wasted,
 	}
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_MODEL:

@@ -32,9 +32,21 @@ type leader struct {
 	strict       bool
 	maxTurns     int
 	maxDelegated int
+	output       OutputFormat // what answers must fit; nil is anything
 }
 
-var _ Prompter = (*leader)(nil)
+var (
+	_ Prompter  = (*leader)(nil)
+	_ Finalizer = (*leader)(nil)
+)
+
+// FinalTurn implements Finalizer.
+func (l *leader) FinalTurn() string {
+	if l.onLimit == Finalize {
+		return finalTurn
+	}
+	return ""
+}
 
 // round is a turn of the model and the steps that answer its calls, in their order.
 type round struct {
@@ -214,22 +226,30 @@ func (l *leader) reply(s *State, r *round) (Decision, error) {
 		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q: the leader ended the run without an answer", s.Team.ID)
 	}
+	if l.output != nil {
+		return l.formatted(s, r)
+	}
 	return Decision{Reply: r.turn.Message, Reason: "the model answered"}, nil
 }
 
 // turn asks the model once more, if it may be asked.
 func (l *leader) turn(s *State, r *round, name, reason string) (Decision, error) {
+	if n := modelTurns(s); n >= l.maxTurns {
+		return l.atLimit(s, r, agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
+			"agent %q took %d model turns without an answer, the most it may (limits.max_turns)", s.Team.ID, n))
+	}
+	return modelStep(name, reason), nil
+}
+
+// modelTurns counts the turns of the model.
+func modelTurns(s *State) int {
 	n := 0
 	for _, st := range s.Steps {
 		if st.Step.GetKind() == teamv1.Step_KIND_MODEL {
 			n++
 		}
 	}
-	if n >= l.maxTurns {
-		return l.atLimit(s, r, agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
-			"agent %q took %d model turns without an answer, the most it may (limits.max_turns)", s.Team.ID, n))
-	}
-	return modelStep(name, reason), nil
+	return n
 }
 
 func modelStep(name, reason string) Decision {

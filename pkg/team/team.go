@@ -93,8 +93,14 @@ type Config struct {
 	// ReportErrors leaves failed members to the scheduler. Not set: the first
 	// failure ends the run with the member's own error (R-000-27, C-06).
 	ReportErrors bool
+	// Guards look at the messages of the team and of its members; none.
+	Guards agent.Guards
+	// Upstreams knows how calls went of late; nil: every call is made.
+	Upstreams Upstreams
 	// Log gets warnings; nil is none.
 	Log *zap.Logger
+
+	output OutputFormat // of a model-backed agent
 }
 
 // infoTimeout bounds how long a member is waited for when it is asked for its
@@ -160,6 +166,7 @@ func (c *Config) validate() error {
 		}
 		seen[m.ID] = true
 	}
+	faults = append(faults, checkGuards(c.ID, &c.Guards)...)
 	faults = append(faults, checkLimits(c.ID, c.Limits)...)
 	return errors.Join(faults...)
 }
@@ -253,6 +260,9 @@ func (t *Team) memberHealth(ctx context.Context, m *Member) *teamv1.MemberHealth
 		return mh
 	}
 	mh.Healthy, mh.Detail = h.GetHealthy(), h.GetDetail()
+	if why := t.open(m); why != "" {
+		mh.Healthy, mh.Detail = false, why
+	}
 	if !mh.Healthy && mh.Detail == "" {
 		mh.Detail = "unhealthy"
 	}

@@ -928,7 +928,7 @@ type AgentConfig struct {
 	Skills []*Skill `protobuf:"bytes,5,rep,name=skills,proto3" json:"skills,omitempty"`
 	// Tools of an agent with a model.
 	Tools []string `protobuf:"bytes,6,rep,name=tools,proto3" json:"tools,omitempty"`
-	// Schema file that replies must fit.
+	// JSON Schema file that the replies of an agent with a model must fit; relative to this file.
 	OutputSchema string `protobuf:"bytes,7,opt,name=output_schema,json=outputSchema,proto3" json:"output_schema,omitempty"`
 	// Limits of an agent with a model: max_turns, timeout, retry.
 	Limits *Limits `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
@@ -938,7 +938,7 @@ type AgentConfig struct {
 	Grpc *GrpcAgent `protobuf:"bytes,10,opt,name=grpc,proto3" json:"grpc,omitempty"`
 	// An A2A agent.
 	A2A *A2AAgent `protobuf:"bytes,11,opt,name=a2a,proto3" json:"a2a,omitempty"`
-	// What its input and its replies have to pass.
+	// What the input and the replies of an agent with a model have to pass.
 	Guardrails *Guardrails `protobuf:"bytes,12,opt,name=guardrails,proto3" json:"guardrails,omitempty"`
 	// An agent with a model remembers the conversation that a context id names; true.
 	Memory        *bool `protobuf:"varint,13,opt,name=memory,proto3,oneof" json:"memory,omitempty"`
@@ -1067,15 +1067,18 @@ func (x *AgentConfig) GetMemory() bool {
 	return false
 }
 
-// Guardrails are what messages have to pass.
+// Guardrails are what messages have to pass, each list in its order.
 type Guardrails struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is looked at before the agent or team begins.
+	// What is looked at before the agent or team begins: its input, and what
+	// people say while it works.
 	Input []*Guardrail `protobuf:"bytes,1,rep,name=input,proto3" json:"input,omitempty"`
 	// What is looked at before it answers.
 	Output []*Guardrail `protobuf:"bytes,2,rep,name=output,proto3" json:"output,omitempty"`
-	// What is looked at before a member of the team begins.
-	Delegation    []*Guardrail `protobuf:"bytes,3,rep,name=delegation,proto3" json:"delegation,omitempty"`
+	// What is looked at before a member of the team begins: what it is given.
+	Delegation []*Guardrail `protobuf:"bytes,3,rep,name=delegation,proto3" json:"delegation,omitempty"`
+	// What is looked at when a member has answered, before anybody reads it.
+	Result        []*Guardrail `protobuf:"bytes,4,rep,name=result,proto3" json:"result,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1127,6 +1130,13 @@ func (x *Guardrails) GetOutput() []*Guardrail {
 func (x *Guardrails) GetDelegation() []*Guardrail {
 	if x != nil {
 		return x.Delegation
+	}
+	return nil
+}
+
+func (x *Guardrails) GetResult() []*Guardrail {
+	if x != nil {
+		return x.Result
 	}
 	return nil
 }
@@ -1783,7 +1793,8 @@ type TeamConfig struct {
 	// All members get the message at the same time: short for a workflow with one
 	// wave, and a model that writes the answer from their results.
 	Broadcast *BroadcastConfig `protobuf:"bytes,10,opt,name=broadcast,proto3" json:"broadcast,omitempty"`
-	// What the team's input, its reply and what its members are given have to pass.
+	// What the team's input, its reply, and what its members are given and answer
+	// have to pass.
 	Guardrails *Guardrails `protobuf:"bytes,11,opt,name=guardrails,proto3" json:"guardrails,omitempty"`
 	// It remembers the conversation that a context id names; true.
 	Memory *bool `protobuf:"varint,12,opt,name=memory,proto3,oneof" json:"memory,omitempty"`
@@ -3312,7 +3323,9 @@ type Definition struct {
 	// It and the agents, teams and models that it reaches; nothing else.
 	Config *ServerConfig `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
 	// Scripts of scripted models, by the model's name.
-	Scripts       map[string][]byte `protobuf:"bytes,3,rep,name=scripts,proto3" json:"scripts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Scripts map[string][]byte `protobuf:"bytes,3,rep,name=scripts,proto3" json:"scripts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// JSON Schema files, by the name that the file gives them.
+	Schemas       map[string][]byte `protobuf:"bytes,4,rep,name=schemas,proto3" json:"schemas,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3364,6 +3377,13 @@ func (x *Definition) GetConfig() *ServerConfig {
 func (x *Definition) GetScripts() map[string][]byte {
 	if x != nil {
 		return x.Scripts
+	}
+	return nil
+}
+
+func (x *Definition) GetSchemas() map[string][]byte {
+	if x != nil {
+		return x.Schemas
 	}
 	return nil
 }
@@ -3621,7 +3641,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04SAFE\x10\x01\x12\t\n" +
 	"\x05KEYED\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNSAFE\x10\x03\"\xdf\f\n" +
+	"\x06UNSAFE\x10\x03\"\xf3\x0e\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -3629,42 +3649,42 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\finstructions\x18\x04 \x01(\tR\finstructions\x12\x8f\x01\n" +
 	"\x06skills\x18\x05 \x03(\v2\x0e.team.v1.SkillBg\xbaHd\x92\x01a\"_\xba\x01\\\n" +
 	"\bskill.id\x12Aa skill needs an id; add id: a word for it, for example summarize\x1a\rthis.id != ''R\x06skills\x12\x14\n" +
-	"\x05tools\x18\x06 \x03(\tR\x05tools\x12{\n" +
-	"\routput_schema\x18\a \x01(\tBV\xbaHS\xba\x01P\n" +
-	"\x13agent.output_schema\x12-output_schema is not supported yet; remove it\x1a\n" +
-	"this == ''R\foutputSchema\x12'\n" +
+	"\x05tools\x18\x06 \x03(\tR\x05tools\x12#\n" +
+	"\routput_schema\x18\a \x01(\tR\foutputSchema\x12'\n" +
 	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits\x122\n" +
 	"\bscripted\x18\t \x01(\v2\x16.team.v1.ScriptedAgentR\bscripted\x12&\n" +
 	"\x04grpc\x18\n" +
 	" \x01(\v2\x12.team.v1.GrpcAgentR\x04grpc\x12#\n" +
-	"\x03a2a\x18\v \x01(\v2\x11.team.v1.A2aAgentR\x03a2a\x12\x83\x01\n" +
+	"\x03a2a\x18\v \x01(\v2\x11.team.v1.A2aAgentR\x03a2a\x12\xd1\x01\n" +
 	"\n" +
-	"guardrails\x18\f \x01(\v2\x13.team.v1.GuardrailsBN\xbaHK\xba\x01H\n" +
-	"\x10agent.guardrails\x12-guardrails are not supported yet; remove them\x1a\x05falseR\n" +
+	"guardrails\x18\f \x01(\v2\x13.team.v1.GuardrailsB\x9b\x01\xbaH\x97\x01\xba\x01\x93\x01\n" +
+	"\x10agent.guardrails\x12Idelegation and result are for the members of a team; use input and output\x1a4size(this.delegation) == 0 && size(this.result) == 0R\n" +
 	"guardrails\x12\x1b\n" +
-	"\x06memory\x18\r \x01(\bH\x00R\x06memory\x88\x01\x01:\xe2\x06\xbaH\xde\x06\x1a\xad\x03\n" +
+	"\x06memory\x18\r \x01(\bH\x00R\x06memory\x88\x01\x01:\x80\t\xbaH\xfc\b\x1a\xad\x03\n" +
 	"\n" +
 	"agent.kind\x1a\x9e\x03(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a)) ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\xfe\x01\n" +
 	"\x10agent.model_only\x12Pinstructions, tools and limits belong to an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xaa\x01\n" +
-	"\fagent.memory\x127memory belongs to an agent with a model; remove it here\x1aa!has(this.memory) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
-	"\a_memory\"\x96\x01\n" +
+	"\fagent.memory\x127memory belongs to an agent with a model; remove it here\x1aa!has(this.memory) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\x9b\x02\n" +
+	"\x12agent.model_checks\x12\x7fguardrails and output_schema belong to an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x83\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
+	"\a_memory\"\xc2\x01\n" +
 	"\n" +
 	"Guardrails\x12(\n" +
 	"\x05input\x18\x01 \x03(\v2\x12.team.v1.GuardrailR\x05input\x12*\n" +
 	"\x06output\x18\x02 \x03(\v2\x12.team.v1.GuardrailR\x06output\x122\n" +
 	"\n" +
 	"delegation\x18\x03 \x03(\v2\x12.team.v1.GuardrailR\n" +
-	"delegation\"\xe0\x03\n" +
+	"delegation\x12*\n" +
+	"\x06result\x18\x04 \x03(\v2\x12.team.v1.GuardrailR\x06result\"\x8e\x04\n" +
 	"\tGuardrail\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12f\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12|\n" +
 	"\n" +
-	"max_length\x18\x02 \x01(\x05BG\xbaHD\xba\x01A\n" +
-	"\x14guardrail.max_length\x12\x1emax_length must be more than 0\x1a\tthis >= 0R\tmaxLength\x12\x12\n" +
+	"max_length\x18\x02 \x01(\x05B]\xbaHZ\xba\x01W\n" +
+	"\x14guardrail.max_length\x124max_length must be more than 0; it counts characters\x1a\tthis >= 0R\tmaxLength\x12\x12\n" +
 	"\x04deny\x18\x03 \x01(\tR\x04deny\x12\x18\n" +
 	"\arequire\x18\x04 \x01(\tR\arequire\x12\x16\n" +
 	"\x06schema\x18\x05 \x01(\tR\x06schema\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage:\xf6\x01\xbaH\xf2\x01\x1a\xef\x01\n" +
-	"\x0eguardrail.kind\x12`a guardrail is exactly one of max_length, deny, require and schema; keep one of them, or add one\x1a{(this.max_length > 0 ? 1 : 0) + (this.deny != '' ? 1 : 0) + (this.require != '' ? 1 : 0) + (this.schema != '' ? 1 : 0) == 1\"\xa9\x01\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage:\x8e\x02\xbaH\x8a\x02\x1a\x87\x02\n" +
+	"\x0eguardrail.kind\x12`a guardrail is exactly one of max_length, deny, require and schema; keep one of them, or add one\x1a\x92\x01this.max_length < 0 || (this.max_length > 0 ? 1 : 0) + (this.deny != '' ? 1 : 0) + (this.require != '' ? 1 : 0) + (this.schema != '' ? 1 : 0) == 1\"\xa9\x01\n" +
 	"\rScriptedAgent\x12\x97\x01\n" +
 	"\x05steps\x18\x01 \x03(\v2\x15.team.v1.ScriptedStepBj\xbaHg\xba\x01d\n" +
 	"\x0escripted.steps\x12Ba scripted agent needs at least one step; for example {echo: true}\x1a\x0esize(this) > 0R\x05steps\"\xce\x06\n" +
@@ -3722,7 +3742,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''R\x06bearer\"\xe9\b\n" +
+	"this != ''R\x06bearer\"\x99\b\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -3736,10 +3756,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05swarm\x18\a \x01(\v2\x14.team.v1.SwarmConfigR\x05swarm\x12*\n" +
 	"\x05route\x18\t \x01(\v2\x14.team.v1.RouteConfigR\x05route\x126\n" +
 	"\tbroadcast\x18\n" +
-	" \x01(\v2\x18.team.v1.BroadcastConfigR\tbroadcast\x12\x82\x01\n" +
+	" \x01(\v2\x18.team.v1.BroadcastConfigR\tbroadcast\x123\n" +
 	"\n" +
-	"guardrails\x18\v \x01(\v2\x13.team.v1.GuardrailsBM\xbaHJ\xba\x01G\n" +
-	"\x0fteam.guardrails\x12-guardrails are not supported yet; remove them\x1a\x05falseR\n" +
+	"guardrails\x18\v \x01(\v2\x13.team.v1.GuardrailsR\n" +
 	"guardrails\x12\x1b\n" +
 	"\x06memory\x18\f \x01(\bH\x00R\x06memory\x88\x01\x01\x12'\n" +
 	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xdf\x03\xbaH\xdb\x03\x1a\xc0\x02\n" +
@@ -3933,13 +3952,17 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10server.retention\x12/retention must be more than 0; for example 168h\x1a\x15this > duration('0s')R\tretention\x12\xd8\x01\n" +
 	"\fstore_listen\x18\t \x01(\tB\xb4\x01\xbaH\xb0\x01\xba\x01\xac\x01\n" +
 	"\x13server.store_listen\x12^store_listen must be postgres://USER@HOST/DATABASE; for example the database behind the pooler\x1a5this == '' || this.matches('^postgres(ql)?://[^ ]+$')R\vstoreListen:\xc8\x01\xbaH\xc4\x01\x1a\xc1\x01\n" +
-	"\x18server.store_listen_only\x12gstore_listen belongs to a store in PostgreSQL; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\"\xcb\x01\n" +
+	"\x18server.store_listen_only\x12gstore_listen belongs to a store in PostgreSQL; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\"\xc3\x02\n" +
 	"\n" +
 	"Definition\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x125\n" +
 	"\x06config\x18\x02 \x01(\v2\x15.team.v1.ServerConfigB\x06\xbaH\x03\xd8\x01\x03R\x06config\x12:\n" +
-	"\ascripts\x18\x03 \x03(\v2 .team.v1.Definition.ScriptsEntryR\ascripts\x1a:\n" +
+	"\ascripts\x18\x03 \x03(\v2 .team.v1.Definition.ScriptsEntryR\ascripts\x12:\n" +
+	"\aschemas\x18\x04 \x03(\v2 .team.v1.Definition.SchemasEntryR\aschemas\x1a:\n" +
 	"\fScriptsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a:\n" +
+	"\fSchemasEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xa4\x01\n" +
 	"\n" +
@@ -3972,7 +3995,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
 	(Binding_Value)(0),          // 1: team.v1.Binding.Value
@@ -4030,10 +4053,11 @@ var file_team_v1_config_proto_goTypes = []any{
 	nil,                         // 53: team.v1.McpTool.EnvEntry
 	nil,                         // 54: team.v1.McpTool.EffectsEntry
 	nil,                         // 55: team.v1.Definition.ScriptsEntry
-	(*Skill)(nil),               // 56: team.v1.Skill
-	(*Limits)(nil),              // 57: team.v1.Limits
-	(*durationpb.Duration)(nil), // 58: google.protobuf.Duration
-	(*Retry)(nil),               // 59: team.v1.Retry
+	nil,                         // 56: team.v1.Definition.SchemasEntry
+	(*Skill)(nil),               // 57: team.v1.Skill
+	(*Limits)(nil),              // 58: team.v1.Limits
+	(*durationpb.Duration)(nil), // 59: google.protobuf.Duration
+	(*Retry)(nil),               // 60: team.v1.Retry
 }
 var file_team_v1_config_proto_depIdxs = []int32{
 	49, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
@@ -4045,8 +4069,8 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	12, // 6: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	53, // 7: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
 	54, // 8: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	56, // 9: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	57, // 10: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	57, // 9: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	58, // 10: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	17, // 11: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	19, // 12: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	20, // 13: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
@@ -4054,55 +4078,57 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	16, // 15: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	16, // 16: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	16, // 17: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	18, // 18: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	22, // 19: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	23, // 20: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	1,  // 21: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	23, // 22: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	25, // 23: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	27, // 24: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	30, // 25: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	36, // 26: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	43, // 27: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	40, // 28: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	41, // 29: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	15, // 30: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	57, // 31: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	58, // 32: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	59, // 33: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	2,  // 34: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	28, // 35: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	29, // 36: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	32, // 37: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	3,  // 38: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	4,  // 39: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	34, // 40: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	35, // 41: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	32, // 42: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	58, // 43: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	59, // 44: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	37, // 45: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	7,  // 46: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	5,  // 47: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	6,  // 48: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	3,  // 49: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	56, // 50: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	46, // 51: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	58, // 52: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	8,  // 53: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	55, // 54: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	47, // 55: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	48, // 56: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	9,  // 57: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	11, // 58: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	14, // 59: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	24, // 60: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 61: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	62, // [62:62] is the sub-list for method output_type
-	62, // [62:62] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	16, // 18: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	18, // 19: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	22, // 20: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	23, // 21: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	1,  // 22: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	23, // 23: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	25, // 24: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	27, // 25: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	30, // 26: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	36, // 27: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	43, // 28: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	40, // 29: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	41, // 30: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	15, // 31: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	58, // 32: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	59, // 33: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	60, // 34: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	2,  // 35: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	28, // 36: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	29, // 37: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	32, // 38: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	3,  // 39: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	4,  // 40: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	34, // 41: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	35, // 42: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	32, // 43: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	59, // 44: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	60, // 45: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	37, // 46: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	7,  // 47: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	5,  // 48: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	6,  // 49: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	3,  // 50: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	57, // 51: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	46, // 52: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	59, // 53: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	8,  // 54: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	55, // 55: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	56, // 56: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	47, // 57: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	48, // 58: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	9,  // 59: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	11, // 60: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	14, // 61: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	24, // 62: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 63: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	64, // [64:64] is the sub-list for method output_type
+	64, // [64:64] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -4133,7 +4159,7 @@ func file_team_v1_config_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   48,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -364,6 +364,10 @@ const (
 	Checked_STAGE_INPUT Checked_Stage = 1
 	// What the scope answers.
 	Checked_STAGE_OUTPUT Checked_Stage = 2
+	// What the member of the step is given, looked at by the team.
+	Checked_STAGE_DELEGATION Checked_Stage = 3
+	// What the member of the step answers, looked at by the team.
+	Checked_STAGE_RESULT Checked_Stage = 4
 )
 
 // Enum value maps for Checked_Stage.
@@ -372,11 +376,15 @@ var (
 		0: "STAGE_UNSPECIFIED",
 		1: "STAGE_INPUT",
 		2: "STAGE_OUTPUT",
+		3: "STAGE_DELEGATION",
+		4: "STAGE_RESULT",
 	}
 	Checked_Stage_value = map[string]int32{
 		"STAGE_UNSPECIFIED": 0,
 		"STAGE_INPUT":       1,
 		"STAGE_OUTPUT":      2,
+		"STAGE_DELEGATION":  3,
+		"STAGE_RESULT":      4,
 	}
 )
 
@@ -2037,7 +2045,8 @@ type Started struct {
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
 	// What was handed over, where it differs from what was decided.
 	Input *Input `protobuf:"bytes,5,opt,name=input,proto3" json:"input,omitempty"`
-	// What was reserved of the budget.
+	// What was reserved of the budget. Of a member the tokens stand under
+	// output_tokens: which they will be is not known.
 	Reserved *Spent `protobuf:"bytes,6,opt,name=reserved,proto3" json:"reserved,omitempty"`
 	// When the step must have ended.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=deadline,proto3" json:"deadline,omitempty"`
@@ -2143,7 +2152,9 @@ type Retried struct {
 	// The outcome of the attempt is known: the next one has a new key and starts from nothing.
 	Fresh bool `protobuf:"varint,3,opt,name=fresh,proto3" json:"fresh,omitempty"`
 	// The next attempt starts no earlier.
-	NotBefore     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	NotBefore *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	// What the attempt cost all the same.
+	Spent         *Spent `protobuf:"bytes,5,opt,name=spent,proto3" json:"spent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2202,6 +2213,13 @@ func (x *Retried) GetFresh() bool {
 func (x *Retried) GetNotBefore() *timestamppb.Timestamp {
 	if x != nil {
 		return x.NotBefore
+	}
+	return nil
+}
+
+func (x *Retried) GetSpent() *Spent {
+	if x != nil {
+		return x.Spent
 	}
 	return nil
 }
@@ -3425,10 +3443,14 @@ type Checked struct {
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	// The message as it is from here on; unset: as it was.
 	Message *v1.Message `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// Why it was blocked, or how the middleware failed.
+	// Why it was blocked, or how the middleware failed. Not blocked: a warning.
 	Error *Error `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	// The message goes no further.
-	Blocked       bool `protobuf:"varint,5,opt,name=blocked,proto3" json:"blocked,omitempty"`
+	// The message goes no further: a guardrail said so, or a middleware failed
+	// that must not.
+	Blocked bool `protobuf:"varint,5,opt,name=blocked,proto3" json:"blocked,omitempty"`
+	// Sequence of the event that brought the message, a follow-up or an answer of
+	// people; 0 is what the scope was given, and what it answers.
+	Ref           int64 `protobuf:"varint,6,opt,name=ref,proto3" json:"ref,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3496,6 +3518,13 @@ func (x *Checked) GetBlocked() bool {
 		return x.Blocked
 	}
 	return false
+}
+
+func (x *Checked) GetRef() int64 {
+	if x != nil {
+		return x.Ref
+	}
+	return 0
 }
 
 // ArtifactUpdate is a piece of an artifact.
@@ -4599,13 +4628,14 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05input\x18\x05 \x01(\v2\x0e.team.v1.InputR\x05input\x12*\n" +
 	"\breserved\x18\x06 \x01(\v2\x0e.team.v1.SpentR\breserved\x126\n" +
 	"\bdeadline\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x10\n" +
-	"\x03key\x18\b \x01(\tR\x03key\"\x9a\x01\n" +
+	"\x03key\x18\b \x01(\tR\x03key\"\xc0\x01\n" +
 	"\aRetried\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x05R\aattempt\x12$\n" +
 	"\x05error\x18\x02 \x01(\v2\x0e.team.v1.ErrorR\x05error\x12\x14\n" +
 	"\x05fresh\x18\x03 \x01(\bR\x05fresh\x129\n" +
 	"\n" +
-	"not_before\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\"\xea\x03\n" +
+	"not_before\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12$\n" +
+	"\x05spent\x18\x05 \x01(\v2\x0e.team.v1.SpentR\x05spent\"\xea\x03\n" +
 	"\x05Ended\x12*\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\x12*\n" +
 	"\x05reply\x18\x02 \x01(\v2\x12.lf.a2a.v1.MessageH\x00R\x05reply\x12\x1d\n" +
@@ -4724,17 +4754,20 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04info\x18\x02 \x01(\v2\x12.team.v1.AgentInfoR\x04info\x12'\n" +
-	"\x06health\x18\x03 \x01(\v2\x0f.team.v1.HealthR\x06health\"\xf8\x01\n" +
+	"\x06health\x18\x03 \x01(\v2\x0f.team.v1.HealthR\x06health\"\xb2\x02\n" +
 	"\aChecked\x12,\n" +
 	"\x05stage\x18\x01 \x01(\x0e2\x16.team.v1.Checked.StageR\x05stage\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12,\n" +
 	"\amessage\x18\x03 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12$\n" +
 	"\x05error\x18\x04 \x01(\v2\x0e.team.v1.ErrorR\x05error\x12\x18\n" +
-	"\ablocked\x18\x05 \x01(\bR\ablocked\"A\n" +
+	"\ablocked\x18\x05 \x01(\bR\ablocked\x12\x10\n" +
+	"\x03ref\x18\x06 \x01(\x03R\x03ref\"i\n" +
 	"\x05Stage\x12\x15\n" +
 	"\x11STAGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vSTAGE_INPUT\x10\x01\x12\x10\n" +
-	"\fSTAGE_OUTPUT\x10\x02\"x\n" +
+	"\fSTAGE_OUTPUT\x10\x02\x12\x14\n" +
+	"\x10STAGE_DELEGATION\x10\x03\x12\x10\n" +
+	"\fSTAGE_RESULT\x10\x04\"x\n" +
 	"\x0eArtifactUpdate\x12/\n" +
 	"\bartifact\x18\x01 \x01(\v2\x13.lf.a2a.v1.ArtifactR\bartifact\x12\x16\n" +
 	"\x06append\x18\x02 \x01(\bR\x06append\x12\x1d\n" +
@@ -4937,58 +4970,59 @@ var file_team_v1_event_proto_depIdxs = []int32{
 	53,  // 59: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
 	44,  // 60: team.v1.Retried.error:type_name -> team.v1.Error
 	53,  // 61: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	0,   // 62: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	54,  // 63: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	22,  // 64: team.v1.Ended.turn:type_name -> team.v1.Turn
-	24,  // 65: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	25,  // 66: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	44,  // 67: team.v1.Ended.error:type_name -> team.v1.Error
-	26,  // 68: team.v1.Ended.spent:type_name -> team.v1.Spent
-	55,  // 69: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	27,  // 70: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	23,  // 71: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	50,  // 72: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	26,  // 73: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	54,  // 74: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	26,  // 75: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	3,   // 76: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	54,  // 77: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	53,  // 78: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	54,  // 79: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	26,  // 80: team.v1.Answered.grant:type_name -> team.v1.Spent
-	56,  // 81: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	54,  // 82: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	4,   // 83: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	56,  // 84: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	51,  // 85: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	5,   // 86: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	54,  // 87: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	44,  // 88: team.v1.Checked.error:type_name -> team.v1.Error
-	57,  // 89: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	54,  // 90: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	55,  // 91: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	54,  // 92: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	22,  // 93: team.v1.Reply.turn:type_name -> team.v1.Turn
-	25,  // 94: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	24,  // 95: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 96: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	26,  // 97: team.v1.Reply.spent:type_name -> team.v1.Spent
-	55,  // 98: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	52,  // 99: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	32,  // 100: team.v1.Inbound.received:type_name -> team.v1.Received
-	31,  // 101: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	33,  // 102: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	58,  // 103: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	58,  // 104: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	26,  // 105: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 106: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	59,  // 107: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	60,  // 108: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	109, // [109:109] is the sub-list for method output_type
-	109, // [109:109] is the sub-list for method input_type
-	109, // [109:109] is the sub-list for extension type_name
-	109, // [109:109] is the sub-list for extension extendee
-	0,   // [0:109] is the sub-list for field type_name
+	26,  // 62: team.v1.Retried.spent:type_name -> team.v1.Spent
+	0,   // 63: team.v1.Ended.outcome:type_name -> team.v1.Outcome
+	54,  // 64: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	22,  // 65: team.v1.Ended.turn:type_name -> team.v1.Turn
+	24,  // 66: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	25,  // 67: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	44,  // 68: team.v1.Ended.error:type_name -> team.v1.Error
+	26,  // 69: team.v1.Ended.spent:type_name -> team.v1.Spent
+	55,  // 70: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	27,  // 71: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	23,  // 72: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	50,  // 73: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	26,  // 74: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	54,  // 75: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	26,  // 76: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	3,   // 77: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	54,  // 78: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	53,  // 79: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	54,  // 80: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	26,  // 81: team.v1.Answered.grant:type_name -> team.v1.Spent
+	56,  // 82: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	54,  // 83: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	4,   // 84: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	56,  // 85: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	51,  // 86: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	5,   // 87: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	54,  // 88: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	44,  // 89: team.v1.Checked.error:type_name -> team.v1.Error
+	57,  // 90: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	54,  // 91: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	55,  // 92: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	54,  // 93: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	22,  // 94: team.v1.Reply.turn:type_name -> team.v1.Turn
+	25,  // 95: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	24,  // 96: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 97: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	26,  // 98: team.v1.Reply.spent:type_name -> team.v1.Spent
+	55,  // 99: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	52,  // 100: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	32,  // 101: team.v1.Inbound.received:type_name -> team.v1.Received
+	31,  // 102: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	33,  // 103: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	58,  // 104: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	58,  // 105: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	26,  // 106: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 107: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	59,  // 108: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	60,  // 109: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	110, // [110:110] is the sub-list for method output_type
+	110, // [110:110] is the sub-list for method input_type
+	110, // [110:110] is the sub-list for extension type_name
+	110, // [110:110] is the sub-list for extension extendee
+	0,   // [0:110] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }

@@ -75,7 +75,7 @@ type TeamRun struct {
 	Question string `protobuf:"bytes,20,opt,name=question,proto3" json:"question,omitempty"`
 	// Why the run ended as it did.
 	Error *Error `protobuf:"bytes,21,opt,name=error,proto3" json:"error,omitempty"`
-	// What readers should know although the run succeeded; at its end.
+	// What went wrong and did not stop the run, in words.
 	Warnings      []string `protobuf:"bytes,22,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
