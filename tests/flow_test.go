@@ -62,6 +62,37 @@ func TestS_14_Cycles(t *testing.T) {
 	})
 }
 
+// TestC_16_SideBySide: a supervisor's parallel recipients (C-06, C-16).
+func TestC_16_SideBySide(t *testing.T) {
+	onStages(t, func(t *testing.T, place rig.Place) {
+		s := play(t, place, cast+`
+  both:
+    members: [{agent: a}, {agent: b}, {agent: c}]
+    supervisor: {rules: [{id: one, when: "turn == 1", next: [c, a]}, {id: end, when: "true", finish: last}]}
+  broken:
+    members: [{agent: a}, {agent: b}]
+    supervisor: {rules: [{id: one, when: "turn == 1", next: [a, b]}, {id: end, when: "true", finish: last}]}
+`)
+		s.repeats("a", "c")
+		s.llm.Answer("b", func(*fakellm.Request) fakellm.Turn { return fakellm.Turn{Status: 400, Message: "no such book"} })
+		t.Run("C-16 R-000-31 joined in the order of the rule, and an artifact each", func(t *testing.T) {
+			task := s.ask(t, "both", "x", completedTask)
+			if diff := cmp.Diff([]string{"result: ## c\n\nc(x)\n\n## a\n\na(x)", "both/c 1: c(x)", "both/a 2: a(x)"}, shelf(task)); diff != "" {
+				t.Error(diff)
+			}
+		})
+		t.Run("C-06 R-000-27 one of them fails: the run does, with its cause, and keeps what the other said", func(t *testing.T) {
+			task := s.ask(t, "broken", "x", failedTask)
+			if e := runOf(task).GetError(); !strings.Contains(e.GetMessage(), "no such book") {
+				t.Error(e)
+			}
+			if diff := cmp.Diff([]string{"broken/a 1: a(x)"}, shelf(task)); diff != "" {
+				t.Errorf("R-002-31: %s", diff)
+			}
+		})
+	})
+}
+
 // endless gives two members work in turn, with another text each time.
 type endless struct{}
 
