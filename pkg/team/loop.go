@@ -89,7 +89,9 @@ func (p *process) serve(ctx context.Context) {
 	defer close(p.quit)
 	defer p.cancel(errStopped) // before the wait: also when the consumer panics
 
-	reply, err := p.work(ctx)
+	bounded, stop := p.clock(ctx)
+	defer stop()
+	reply, err := p.work(bounded)
 	if !errors.Is(err, errStopped) && (reply != nil || err != nil) {
 		if cerr := p.closeSteps(ctx); cerr != nil {
 			err = cerr
@@ -106,8 +108,6 @@ func (p *process) serve(ctx context.Context) {
 
 // work is the loop itself. Neither a reply nor an error: parked.
 func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
-	ctx, stop := p.clock(ctx)
-	defer stop()
 	if ctx.Err() != nil {
 		return nil, p.cause(ctx)
 	}
