@@ -32,6 +32,7 @@ type work struct {
 	effect    string // key of the effect under way, once it is known
 	deadline  time.Time
 	notBefore time.Time
+	begins    time.Time // when the loop looked at the clock for all that begin with it
 	peers     int                 // members that share what is left of the budget, itself included
 	budget    *agent.Budget       // that binds the attempt; nil is no limit
 	hold      *agent.Budget       // what is reserved for the attempt; nil is nothing
@@ -66,7 +67,7 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	}
 	w.loop = !ex.leaf
 	if w.deadline.IsZero() && ex.timeout > 0 {
-		w.deadline = p.run.Now().Add(ex.timeout)
+		w.deadline = w.begins.Add(ex.timeout)
 	}
 	sctx, stop := p.stepContext(ctx, w)
 	defer stop()

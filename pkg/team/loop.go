@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -52,6 +53,7 @@ type process struct {
 	stopped bool // the consumer broke off
 	inYield bool // control is with the consumer: a panic is its own
 
+	looked  time.Time          // when steps were begun last
 	waits   bool               // the scheduler waits for the steps that run
 	running map[int]*StepState // by index; steps that a goroutine works on
 	msgs    chan stepMsg       // from those goroutines
