@@ -32,7 +32,7 @@ type work struct {
 	effect    string // key of the effect under way, once it is known
 	deadline  time.Time
 	notBefore time.Time
-	begins    time.Time // when the loop looked at the clock for all that begin with it
+	begins    time.Time           // when the loop looked at the clock for all that begin with it
 	peers     int                 // members that share what is left of the budget, itself included
 	budget    *agent.Budget       // that binds the attempt; nil is no limit
 	hold      *agent.Budget       // what is reserved for the attempt; nil is nothing

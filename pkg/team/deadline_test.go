@@ -43,7 +43,7 @@ func TestR_002_31_TimeRunsOut(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := &lasting{ended: map[string]time.Duration{}, began: time.Now()}
 			tm := newTeamWith(t, Config{ID: "root", Members: members("quick", "slow", "slower"), Registry: crew(l), ReportErrors: true,
-				Limits: &teamv1.Limits{Timeout: durationpb.New(10 * time.Second), MemberTimeout: durationpb.New(time.Minute)},
+				Limits:    &teamv1.Limits{Timeout: durationpb.New(10 * time.Second), MemberTimeout: durationpb.New(time.Minute)},
 				Scheduler: batches([]*teamv1.Step{to("quick"), to("slow"), to("slower")}, []*teamv1.Step{to("quick")})})
 			r := newRecord()
 			r.process(t.Context(), tm, nil)
