@@ -20,6 +20,13 @@ type validated struct {
 	Valid  bool          `json:"valid"`
 	Files  []string      `json:"files"`
 	Faults config.Faults `json:"faults"`
+	// Adjusted are limits that others make smaller, with the file they are in.
+	Adjusted []adjusted `json:"adjusted,omitempty"`
+}
+
+type adjusted struct {
+	File string `json:"file"`
+	config.Adjustment
 }
 
 // Validate finds everything that is wrong with files, or those in folders.
@@ -31,7 +38,7 @@ func (s *Shell) Validate(paths []string) error {
 	for _, path := range paths {
 		for _, file := range files(path) {
 			result.Files = append(result.Files, file)
-			_, err := config.Loader{}.Load(file)
+			def, err := config.Loader{}.Load(file)
 			var faults config.Faults
 			if err != nil && !errors.As(err, &faults) {
 				return err
@@ -39,6 +46,15 @@ func (s *Shell) Validate(paths []string) error {
 			result.Faults = append(result.Faults, faults...)
 			if !s.JSON {
 				s.verdict(file, faults)
+			}
+			if err != nil {
+				continue
+			}
+			for _, a := range def.Adjusted() {
+				result.Adjusted = append(result.Adjusted, adjusted{file, a})
+				if !s.JSON {
+					fmt.Fprintf(s.Out, "  %s is %s, but %s holds: %s\n", a.Path, a.Set, a.Effective, a.Because)
+				}
 			}
 		}
 	}

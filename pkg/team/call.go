@@ -35,6 +35,7 @@ type work struct {
 	checks    stepChecks
 	deadline  time.Time
 	notBefore time.Time
+	begins    time.Time             // when the loop looked at the clock for all that begin with it
 	peers     int                   // members that share what is left of the budget, itself included
 	budget    *agent.Budget         // that binds the attempt; nil is no limit
 	hold      *agent.Budget         // what is reserved for the attempt; nil is nothing
@@ -69,7 +70,7 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	}
 	w.loop = !ex.leaf
 	if w.deadline.IsZero() && ex.timeout > 0 {
-		w.deadline = p.run.Now().Add(ex.timeout)
+		w.deadline = w.begins.Add(ex.timeout)
 	}
 	sctx, stop := p.stepContext(ctx, w)
 	defer stop()

@@ -61,6 +61,7 @@ type process struct {
 	stopped bool // the consumer broke off
 	inYield bool // control is with the consumer: a panic is its own
 
+	looked  time.Time          // when steps were begun last
 	waits   bool               // the scheduler waits for the steps that run
 	alarm   time.Time          // until when a step idles that the loop answers itself; zero is none
 	running map[int]*StepState // by index; steps that a goroutine works on
