@@ -1,4 +1,4 @@
-package openai
+package model
 
 import (
 	"context"
@@ -9,38 +9,35 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	openai "github.com/sashabaranov/go-openai"
 )
 
 // What an endpoint may send, so that a broken one costs no memory.
 const (
+	// MaxPiece is how many bytes one piece of a turn may have.
+	MaxPiece = 16 << 20
+
 	maxStream     = 64 << 20 // bytes of one turn
-	maxLine       = 16 << 20 // bytes of one piece of it
 	maxFailure    = 64 << 10 // bytes of an error
 	maxRetryAfter = 24 * time.Hour
 )
-
-var errTooLong = errors.New("the answer is longer than 64 MiB")
 
 // drainTime is how long a complete answer may take to end, so that its
 // connection can be used again.
 const drainTime = 50 * time.Millisecond
 
-// call makes the one HTTP request of a turn. The library keeps the headers of
-// errors to itself, leaves their bodies open and reads without a limit; call
-// sees to that. Not safe for concurrent use.
-type call struct {
+// Call is the one HTTP request of a turn, as a client that a provider's library
+// is given. Libraries keep the headers of errors to themselves, leave bodies open
+// and read without a limit; Call sees to that. Not safe for concurrent use.
+type Call struct {
 	http   *http.Client
 	key    string // idempotency key
 	cancel context.CancelFunc
 	res    *http.Response
+	body   *limited
 }
 
-var _ openai.HTTPDoer = (*call)(nil)
-
-// Do implements openai.HTTPDoer.
-func (c *call) Do(req *http.Request) (*http.Response, error) {
+// Do makes the request. It is not repeated.
+func (c *Call) Do(req *http.Request) (*http.Response, error) {
 	if c.key != "" {
 		// Not in canonical form: with "Idempotency-Key" net/http would send the
 		// request again by itself when a connection breaks.
@@ -51,28 +48,44 @@ func (c *call) Do(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	c.res = res
-	if c.failed() {
+	if c.Failed() {
 		res.Body = body{io.LimitReader(res.Body, maxFailure), res.Body}
 	} else {
-		res.Body = body{&limited{res.Body, maxStream}, res.Body}
+		c.body = &limited{r: res.Body, left: maxStream}
+		res.Body = body{c.body, res.Body}
 	}
 	return res, nil
 }
 
-// failed reports whether the endpoint answered with a status that is no success.
-func (c *call) failed() bool {
+// Response is what the endpoint answered; nil before it did.
+func (c *Call) Response() *http.Response { return c.res }
+
+// Broken is why the body of the answer could not be read to its end; nil when it
+// could, or was not.
+func (c *Call) Broken() error {
+	if c.body == nil {
+		return nil
+	}
+	return c.body.err
+}
+
+// Failed reports whether the endpoint answered with a status that is no success.
+func (c *Call) Failed() bool {
 	return c.res != nil && (c.res.StatusCode < 200 || c.res.StatusCode > 299)
 }
 
-// noStream returns the media type of an answer that cannot be a stream.
-func (c *call) noStream() (string, bool) {
+// Streams returns an error if the answer cannot be a stream.
+func (c *Call) Streams() error {
 	t, _, _ := mime.ParseMediaType(c.res.Header.Get("Content-Type"))
-	return t, t == "text/html" || t == "application/json"
+	if t == "text/html" || t == "application/json" {
+		return &notStream{t}
+	}
+	return nil
 }
 
 // close ends the request. After a whole answer what is left of the body is read,
 // but not for long; otherwise the connection is closed.
-func (c *call) close(whole bool) {
+func (c *Call) close(whole bool) {
 	defer c.cancel()
 	if c.res == nil {
 		return
@@ -86,7 +99,7 @@ func (c *call) close(whole bool) {
 }
 
 // retryAfter is what the endpoint asks to wait: milliseconds, seconds or a date.
-func (c *call) retryAfter(now time.Time) time.Duration {
+func (c *Call) retryAfter(now time.Time) time.Duration {
 	h := c.res.Header
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
 		return bounded(ms / 1000)
@@ -117,17 +130,22 @@ type body struct {
 	io.Closer
 }
 
-// limited is a reader that ends with errTooLong.
+// limited is a reader that ends with errTooLong, and keeps why it ended.
 type limited struct {
 	r    io.Reader
 	left int64
+	err  error
 }
 
 func (l *limited) Read(p []byte) (int, error) {
 	if l.left <= 0 {
-		return 0, errTooLong
+		l.err = errTooLong
+		return 0, l.err
 	}
 	n, err := l.r.Read(p[:min(int64(len(p)), l.left)])
 	l.left -= int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		l.err = err
+	}
 	return n, err
 }
