@@ -38,6 +38,8 @@ type Said struct {
 	After time.Duration
 	// UsedUp: a quota is used up, and waiting does not help.
 	UsedUp bool
+	// KeyRefused: the key is not known, whatever the status is.
+	KeyRefused bool
 }
 
 // Attempt makes one turn's one request. receive makes it through the Call and
@@ -96,6 +98,9 @@ func (c *Config) failure(call *Call, err error, said *Said) *agent.Error {
 func (c *Config) status(status int, after time.Duration, said *Said) *agent.Error {
 	if said == nil {
 		return StatusError(c.Name, status, after)
+	}
+	if said.KeyRefused {
+		status = http.StatusUnauthorized
 	}
 	e := StatusError(c.Name, status, max(after, bounded(said.After.Seconds())))
 	switch {

@@ -2,7 +2,6 @@ package model
 
 import (
 	"context"
-	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -13,9 +12,6 @@ import (
 
 // What an endpoint may send, so that a broken one costs no memory.
 const (
-	// MaxPiece is how many bytes one piece of a turn may have.
-	MaxPiece = 16 << 20
-
 	maxStream     = 64 << 20 // bytes of one turn
 	maxFailure    = 64 << 10 // bytes of an error
 	maxRetryAfter = 24 * time.Hour
@@ -33,7 +29,6 @@ type Call struct {
 	key    string // idempotency key
 	cancel context.CancelFunc
 	res    *http.Response
-	body   *limited
 }
 
 // Do makes the request. It is not repeated.
@@ -51,23 +46,13 @@ func (c *Call) Do(req *http.Request) (*http.Response, error) {
 	if c.Failed() {
 		res.Body = body{io.LimitReader(res.Body, maxFailure), res.Body}
 	} else {
-		c.body = &limited{r: res.Body, left: maxStream}
-		res.Body = body{c.body, res.Body}
+		res.Body = body{&limited{res.Body, maxStream}, res.Body}
 	}
 	return res, nil
 }
 
 // Response is what the endpoint answered; nil before it did.
 func (c *Call) Response() *http.Response { return c.res }
-
-// Broken is why the body of the answer could not be read to its end; nil when it
-// could, or was not.
-func (c *Call) Broken() error {
-	if c.body == nil {
-		return nil
-	}
-	return c.body.err
-}
 
 // Failed reports whether the endpoint answered with a status that is no success.
 func (c *Call) Failed() bool {
@@ -130,22 +115,17 @@ type body struct {
 	io.Closer
 }
 
-// limited is a reader that ends with errTooLong, and keeps why it ended.
+// limited is a reader that ends with errTooLong.
 type limited struct {
 	r    io.Reader
 	left int64
-	err  error
 }
 
 func (l *limited) Read(p []byte) (int, error) {
 	if l.left <= 0 {
-		l.err = errTooLong
-		return 0, l.err
+		return 0, errTooLong
 	}
 	n, err := l.r.Read(p[:min(int64(len(p)), l.left)])
 	l.left -= int64(n)
-	if err != nil && !errors.Is(err, io.EOF) {
-		l.err = err
-	}
 	return n, err
 }

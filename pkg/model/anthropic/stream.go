@@ -11,15 +11,14 @@ import (
 
 	anthropic "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
-	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
 
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
 )
 
 // receive makes the request and puts the answer together, handing on each piece
-// of text. The library's own loop over the events is not used: it makes a text of
-// the errors that the provider reports within the stream.
+// of text. The library makes the request; its reader is not used: it makes a text
+// of what the provider reports within the stream.
 func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequest, a *answer, text func(string) bool) error {
 	if err := m.service.NewStreaming(ctx, m.request(req), option.WithHTTPClient(c)).Err(); err != nil {
 		return err
@@ -30,11 +29,10 @@ func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequ
 	if err := c.Streams(); err != nil {
 		return err
 	}
-	events := ssestream.NewDecoder(c.Response())
-	for !a.stopped && events.Next() {
-		data := events.Event().Data
-		if len(data) == 0 { // a comment
-			continue
+	for events := c.Events(); !a.stopped; {
+		data, err := events.Next()
+		if err != nil {
+			return a.end(err)
 		}
 		piece, err := a.add(data)
 		if err != nil {
@@ -44,13 +42,7 @@ func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequ
 			return model.ErrStopped
 		}
 	}
-	switch {
-	case a.stopped || a.finish != "" && (events.Err() == nil || errors.Is(events.Err(), io.ErrUnexpectedEOF)):
-		return nil
-	case events.Err() != nil:
-		return events.Err()
-	}
-	return io.ErrUnexpectedEOF
+	return nil
 }
 
 // answer is put together from events.
@@ -87,6 +79,18 @@ type reported struct {
 }
 
 func (r *reported) Error() string { return r.Type + ": " + r.Message }
+
+// end judges how the stream ended. An answer is whole once its stop reason is
+// there, whatever becomes of the connection then.
+func (a *answer) end(err error) error {
+	switch {
+	case a.finish != "" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
+		return nil
+	case errors.Is(err, io.EOF):
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
 
 // add takes an event and returns the text it adds.
 func (a *answer) add(data []byte) (string, error) {

@@ -1,8 +1,6 @@
 package openai
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,10 +27,8 @@ func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequ
 	if err := c.Streams(); err != nil {
 		return err
 	}
-	lines := bufio.NewScanner(c.Response().Body)
-	lines.Buffer(nil, model.MaxPiece)
-	for {
-		data, err := next(lines)
+	for events := c.Events(); ; {
+		data, err := events.Next()
 		if err != nil {
 			return a.end(err)
 		}
@@ -44,25 +40,6 @@ func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequ
 			return model.ErrStopped
 		}
 	}
-}
-
-// next returns the data of the next event, or io.EOF after the last one.
-func next(lines *bufio.Scanner) ([]byte, error) {
-	for lines.Scan() && lines.Err() == nil { // with an error it is half a line
-		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
-		data = bytes.TrimSpace(data)
-		switch {
-		case !ok, len(data) == 0:
-			continue
-		case string(data) == "[DONE]":
-			return nil, io.EOF
-		}
-		return data, nil
-	}
-	if err := lines.Err(); err != nil {
-		return nil, err
-	}
-	return nil, io.EOF
 }
 
 // chunk is one message of the stream; gateways report what fails behind them in it.
