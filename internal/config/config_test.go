@@ -108,7 +108,7 @@ func TestFaults(t *testing.T) {
 		{"numbers of fields are no keys", strings.Replace(desk, "version:", "1:", 1), `team.yaml:1:1 unknown key "1"`},
 		{"camel case is no key", desk + "server: {defaultAgent: desk}\n", `team.yaml:8:10 unknown key "defaultAgent"`},
 		{"other word for a mode", strings.Replace(desk, "supervisor: {rules: [{id: only, when: \"turn == 1\", next: [writer]}, {id: done, when: \"true\", finish: writer}]}",
-			"team_lead: {leader: {model: fast}}", 1), `team.yaml:7:16 coordinator teams are not supported yet`},
+			"team_lead: {leader: {model: fast}}", 1), `team.yaml:7:33 the leader of team "desk" uses model "fast", which is not defined`},
 		{"id of an agent and a team", desk + "  writer:\n    members: [{agent: desk}]\n    supervisor: {rules: [{id: a, when: \"true\", next: [desk]}]}\n",
 			`team.yaml:8:3 team "writer" has the id of an agent`},
 		{"only a comment", "# nothing\n", "team.yaml:1:1 the file is empty"},

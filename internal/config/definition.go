@@ -60,6 +60,7 @@ func (c *Config) closure(id string) *teamv1.Definition {
 		case t != nil:
 			d.Config.Teams[next] = t
 			c.collect(d, t.GetSupervisor().GetRouter().GetModel())
+			c.collect(d, Leader(t).GetModel())
 		}
 		for _, e := range names.edges(next) {
 			todo = append(todo, e.to)

@@ -15,12 +15,16 @@ var plainID = regexp.MustCompile(`^` + agent.IDPattern + `$`)
 // team checks what a team names.
 func (k *checker) team(id string, t *teamv1.TeamConfig) {
 	k.members(id, t)
-	k.limits(t.GetLimits(), limitedTeam, "teams", id, "limits")
-	if t.GetSupervisor() != nil {
+	k.limits(t.GetLimits(), limitedBy(t), "teams", id, "limits")
+	switch {
+	case t.GetSupervisor() != nil:
 		k.supervisor(id, t)
-	}
-	if t.GetWorkflow() != nil {
+	case t.GetWorkflow() != nil:
 		k.workflow(id, t)
+	case t.GetCoordinator() != nil, t.GetRoute() != nil:
+		k.coordinator(id, t)
+	case t.GetSwarm() != nil:
+		k.swarm(id, t)
 	}
 }
 
@@ -38,6 +42,7 @@ func (k *checker) members(id string, t *teamv1.TeamConfig) {
 		}
 		seen[memberID(m)] = n.Line
 		k.retry(m.GetRetry(), append(path, "retry")...)
+		k.misplaced(t, m, path)
 	}
 }
 
@@ -100,7 +105,9 @@ func Members(t *teamv1.TeamConfig) []team.Member {
 		out = append(out, team.Member{
 			ID: memberID(m), Agent: m.GetAgent(), Role: m.GetRole(), Description: m.GetDescription(), Priority: m.GetPriority(),
 			Disabled: m.Enabled != nil && !m.GetEnabled(), //nolint:protogetter // unset is enabled
-			Timeout:  m.GetMemberTimeout().AsDuration(), Retry: m.GetRetry(),
+			Timeout:  m.GetMemberTimeout().AsDuration(), Retry: m.GetRetry(), History: historyScopes[m.GetHistoryScope()],
+			SkipSummarization: m.GetSkipSummarization() || t.GetRoute() != nil, Async: m.Async, //nolint:protogetter // unset is the coordinator's
+			Handoff: m.GetHandoff(), HandoffAfter: m.GetHandoffAfter(),
 		})
 	}
 	walk(t.GetWorkflow().GetSteps(), nil, func(s *teamv1.WorkflowStep, _ []any) {

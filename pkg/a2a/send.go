@@ -105,7 +105,11 @@ func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (se
 
 // put begins a task with the message, or leaves it for the task it names.
 func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
-	if n := proto.Size(s.message) + proto.Size(s.metadata); n > maxMessage {
+	n := proto.Size(s.message) + proto.Size(s.metadata)
+	for _, m := range s.accepted.GetHistory() {
+		n += proto.Size(m)
+	}
+	if n > maxMessage {
 		return sent{}, agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
 			"the message has %d bytes; at most %d are taken", n, maxMessage).With("max_bytes", strconv.Itoa(maxMessage))
 	}

@@ -14,7 +14,7 @@ import (
 // decideNext asks the scheduler, unless its last word is on record already, and
 // does what it says.
 func (p *process) decideNext() (*teamv1.Reply, error) {
-	if p.final == nil && p.asks == nil {
+	if p.final == nil && p.asks == nil && p.handover == nil {
 		if err := p.decideAnew(); err != nil {
 			return nil, err
 		}
@@ -22,6 +22,8 @@ func (p *process) decideNext() (*teamv1.Reply, error) {
 	switch {
 	case p.final != nil:
 		return p.reply(p.final), nil
+	case p.handover != nil:
+		return &teamv1.Reply{Result: &teamv1.Reply_Transfer{Transfer: p.handover}, Spent: p.spent()}, nil
 	case p.asks != nil:
 		return nil, p.ask(p.asks)
 	}
@@ -34,7 +36,7 @@ func (p *process) decideAnew() error {
 	if err != nil {
 		return p.schedulerError(err)
 	}
-	if len(d.Steps) == 0 && d.Reply == nil && d.Ask == nil {
+	if len(d.Steps) == 0 && d.Reply == nil && d.Ask == nil && d.Transfer == nil {
 		if len(p.Open()) > 0 {
 			p.waits = true
 			return nil
@@ -69,7 +71,7 @@ func (p *process) schedulerError(err error) error {
 // are on record already named by their sequence.
 func (p *process) record(d *Decision) *teamv1.Decided {
 	rec := &teamv1.Decided{
-		Updates: d.Updates, Ask: d.Ask, Plan: d.Plan, Reason: d.Reason, Rule: d.Rule, Values: d.Values,
+		Updates: d.Updates, Ask: d.Ask, Transfer: d.Transfer, Plan: d.Plan, Reason: d.Reason, Rule: d.Rule, Values: d.Values,
 	}
 	if d.Reply != nil {
 		rec.Reply = p.refer(d.Reply)
@@ -86,6 +88,7 @@ func (p *process) record(d *Decision) *teamv1.Decided {
 		switch {
 		case s.GetInput().GetMessage() != nil:
 			step.Input = p.refer(s.GetInput().GetMessage())
+			step.Input.Earlier = s.GetInput().GetEarlier()
 		case s.GetInput() != nil:
 			step.Input = s.GetInput()
 		case memberKind(s.GetKind()):

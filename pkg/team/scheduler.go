@@ -29,7 +29,7 @@ type Prompter interface {
 	Prompt(s *State, step *teamv1.Step) *agent.ModelRequest
 }
 
-// Decision is a scheduler's answer. With neither steps, Reply nor Ask it waits
+// Decision is a scheduler's answer. With neither steps, Reply, Transfer nor Ask it waits
 // for the steps that run; where none runs it is the error NO_RESPONSE (R-000-19).
 type Decision struct {
 	// Steps to run; more than one run at the same time, at most max_parallel.
@@ -39,6 +39,8 @@ type Decision struct {
 	Updates map[string]*structpb.Value
 	// Reply ends the run with this message.
 	Reply *a2av1.Message
+	// Transfer ends the run, and control goes to one of State.Transfers.
+	Transfer *teamv1.Transfer
 	// Ask asks the user; the answer becomes the current message.
 	Ask *a2av1.Message
 	// Plan that is frozen from here on.
@@ -55,6 +57,8 @@ type Decision struct {
 type State struct {
 	// Team is the team's configuration.
 	Team *Config
+	// Root is the id of the root task.
+	Root string
 	// Scope of the run within its root, and the path of its agent.
 	Scope, Path string
 	// Input is the message the run began with.
@@ -75,10 +79,13 @@ type State struct {
 	Rounds int
 	// Received are the follow-up messages of the user, oldest first.
 	Received []*a2av1.Message
+	// Transfers are the members of the caller's that the run may hand over to.
+	Transfers []*teamv1.TransferTarget
 	// Now is the time of the last event.
 	Now time.Time
 
-	done int // the first steps, all of them ended: where to look for open ones
+	done  int // the first steps, all of them ended: where to look for open ones
+	ended int // steps that have ended
 }
 
 // Result is what a member answered.
@@ -98,18 +105,24 @@ type StepState struct {
 	// Round is the decision it belongs to, from 0.
 	Round int
 	// Done: it has ended, with the outcome and result below.
-	Done    bool
-	Outcome teamv1.Outcome
-	Message *a2av1.Message
-	Turn    *teamv1.Turn
-	Tool    *teamv1.ToolResult
-	Err     *agent.Error
-	Spent   *teamv1.Spent
+	Done     bool
+	Outcome  teamv1.Outcome
+	Message  *a2av1.Message
+	Turn     *teamv1.Turn
+	Tool     *teamv1.ToolResult
+	Transfer *teamv1.Transfer
+	Err      *agent.Error
+	Spent    *teamv1.Spent
 
 	scope     string          // its own
 	heard     int             // follow-ups that had come when it was decided
+	before    int             // steps that had ended when it was decided
+	place     int             // steps that had ended when it did
+	endSeq    int64           // of its end
+	began     time.Time       // of its first attempt
 	seq       int64           // of the event that holds the message
 	input     *a2av1.Message  // resolved
+	earlier   []int64         // results handed over behind it, by endSeq
 	refusal   *agent.Error    // it must not start
 	attempts  int32           // started so far
 	failures  int64           // attempts whose outcome is known

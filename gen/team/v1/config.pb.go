@@ -919,7 +919,8 @@ type AgentConfig struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What it does: models choose by it.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// Model of an agent with a model.
+	// Model of an agent with a model. An agent with instructions and without a model
+	// takes the one of the leader that it works for.
 	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
 	// System text of an agent with a model.
 	Instructions string `protobuf:"bytes,4,opt,name=instructions,proto3" json:"instructions,omitempty"`
@@ -1786,7 +1787,9 @@ type TeamConfig struct {
 	Guardrails *Guardrails `protobuf:"bytes,11,opt,name=guardrails,proto3" json:"guardrails,omitempty"`
 	// It remembers the conversation that a context id names; true. Coordinator and swarm.
 	Memory *bool `protobuf:"varint,12,opt,name=memory,proto3,oneof" json:"memory,omitempty"`
-	// Limits of one run: max_steps, max_parallel, max_depth, timeout, member_timeout, retry.
+	// Limits of one run: max_steps, max_parallel, max_depth, timeout, member_timeout, retry; of a
+	// coordinator also max_turns and max_delegations, of a swarm max_handoffs,
+	// node_timeout, loop_window and loop_min_unique, for which 0 is no limit.
 	Limits        *Limits `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3617,7 +3620,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04SAFE\x10\x01\x12\t\n" +
 	"\x05KEYED\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNSAFE\x10\x03\"\x8a\v\n" +
+	"\x06UNSAFE\x10\x03\"\xf7\v\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -3639,9 +3642,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10agent.guardrails\x12-guardrails are not supported yet; remove them\x1a\x05falseR\n" +
 	"guardrails\x12`\n" +
 	"\x06memory\x18\r \x01(\bBC\xbaH@\xba\x01=\n" +
-	"\fagent.memory\x12&memory is not supported yet; remove it\x1a\x05falseH\x00R\x06memory\x88\x01\x01:\xc8\x04\xbaH\xc4\x04\x1a\xc0\x02\n" +
+	"\fagent.memory\x12&memory is not supported yet; remove it\x1a\x05falseH\x00R\x06memory\x88\x01\x01:\xb5\x05\xbaH\xb1\x05\x1a\xad\x03\n" +
 	"\n" +
-	"agent.kind\x1a\xb1\x02(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\xfe\x01\n" +
+	"agent.kind\x1a\x9e\x03(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a)) ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\xfe\x01\n" +
 	"\x10agent.model_only\x12Pinstructions, tools and limits belong to an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
 	"\a_memory\"\x96\x01\n" +
 	"\n" +
@@ -3718,7 +3721,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''R\x06bearer\"\xd9\v\n" +
+	"this != ''R\x06bearer\"\x90\n" +
+	"\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -3727,15 +3731,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"supervisor\x18\x04 \x01(\v2\x19.team.v1.SupervisorConfigR\n" +
 	"supervisor\x123\n" +
-	"\bworkflow\x18\x05 \x01(\v2\x17.team.v1.WorkflowConfigR\bworkflow\x12\xa2\x01\n" +
-	"\vcoordinator\x18\x06 \x01(\v2\x1a.team.v1.CoordinatorConfigBd\xbaHa\xba\x01^\n" +
-	"\x10team.coordinator\x12Ccoordinator teams are not supported yet; use supervisor or workflow\x1a\x05falseR\vcoordinator\x12\x84\x01\n" +
-	"\x05swarm\x18\a \x01(\v2\x14.team.v1.SwarmConfigBX\xbaHU\xba\x01R\n" +
-	"\n" +
-	"team.swarm\x12=swarm teams are not supported yet; use supervisor or workflow\x1a\x05falseR\x05swarm\x12\x84\x01\n" +
-	"\x05route\x18\t \x01(\v2\x14.team.v1.RouteConfigBX\xbaHU\xba\x01R\n" +
-	"\n" +
-	"team.route\x12=route teams are not supported yet; use supervisor or workflow\x1a\x05falseR\x05route\x12\x98\x01\n" +
+	"\bworkflow\x18\x05 \x01(\v2\x17.team.v1.WorkflowConfigR\bworkflow\x12<\n" +
+	"\vcoordinator\x18\x06 \x01(\v2\x1a.team.v1.CoordinatorConfigR\vcoordinator\x12*\n" +
+	"\x05swarm\x18\a \x01(\v2\x14.team.v1.SwarmConfigR\x05swarm\x12*\n" +
+	"\x05route\x18\t \x01(\v2\x14.team.v1.RouteConfigR\x05route\x12\x98\x01\n" +
 	"\tbroadcast\x18\n" +
 	" \x01(\v2\x18.team.v1.BroadcastConfigB`\xbaH]\xba\x01Z\n" +
 	"\x0eteam.broadcast\x12Abroadcast teams are not supported yet; use supervisor or workflow\x1a\x05falseR\tbroadcast\x12\x82\x01\n" +
@@ -3745,10 +3744,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"guardrails\x12_\n" +
 	"\x06memory\x18\f \x01(\bBB\xbaH?\xba\x01<\n" +
 	"\vteam.memory\x12&memory is not supported yet; remove it\x1a\x05falseH\x00R\x06memory\x88\x01\x01\x12'\n" +
-	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\x8b\x03\xbaH\x87\x03\x1a\xde\x01\n" +
-	"\tteam.mode\x12Na team is exactly one of supervisor and workflow; keep one of them, or add one\x1a\x80\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) == 1\x1a\xa3\x01\n" +
-	"\fteam.members\x12Ca supervisor team needs 1 to 64 members; add members: [{agent: ID}]\x1aN!has(this.supervisor) || (size(this.members) >= 1 && size(this.members) <= 64)B\t\n" +
-	"\a_memory\"\xac\r\n" +
+	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xdf\x03\xbaH\xdb\x03\x1a\xc0\x02\n" +
+	"\tteam.mode\x12ta team is exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\x95\x01\n" +
+	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1aKhas(this.workflow) || (size(this.members) >= 1 && size(this.members) <= 64)B\t\n" +
+	"\a_memory\"\xb0\t\n" +
 	"\fMemberConfig\x12x\n" +
 	"\x05agent\x18\x01 \x01(\tBb\xbaH_\xba\x01\\\n" +
 	"\fmember.agent\x12@a member needs an agent; add agent: the id of an agent or a team\x1a\n" +
@@ -3761,24 +3760,18 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\aenabled\x18\x06 \x01(\bH\x00R\aenabled\x88\x01\x01\x12\xab\x01\n" +
 	"\x0emember_timeout\x18\a \x01(\v2\x19.google.protobuf.DurationBi\xbaHf\xba\x01c\n" +
 	"\x15member.member_timeout\x123member_timeout must be more than 0; for example 90s\x1a\x15this > duration('0s')R\rmemberTimeout\x12$\n" +
-	"\x05retry\x18\b \x01(\v2\x0e.team.v1.RetryR\x05retry\x12\xb6\x01\n" +
-	"\rhistory_scope\x18\t \x01(\x0e2\x1b.team.v1.HistoryScope.ValueBt\xbaHq\xba\x01n\n" +
-	"\x14member.history_scope\x12Fthis history_scope is not supported yet; use LAST_RESULT, or remove it\x1a\x0ethis in [0, 1]R\fhistoryScope\x12x\n" +
+	"\x05retry\x18\b \x01(\v2\x0e.team.v1.RetryR\x05retry\x12@\n" +
+	"\rhistory_scope\x18\t \x01(\x0e2\x1b.team.v1.HistoryScope.ValueR\fhistoryScope\x12x\n" +
 	"\fstream_inner\x18\n" +
 	" \x01(\bBP\xbaHM\xba\x01J\n" +
 	"\x13member.stream_inner\x12,stream_inner is not supported yet; remove it\x1a\x05falseH\x01R\vstreamInner\x88\x01\x01\x12p\n" +
 	"\n" +
 	"inner_text\x18\v \x01(\bBL\xbaHI\xba\x01F\n" +
-	"\x11member.inner_text\x12*inner_text is not supported yet; remove it\x1a\x05falseH\x02R\tinnerText\x88\x01\x01\x12\x90\x01\n" +
-	"\x12skip_summarization\x18\f \x01(\bB\\\xbaHY\xba\x01V\n" +
-	"\x19member.skip_summarization\x122skip_summarization is not supported yet; remove it\x1a\x05falseH\x03R\x11skipSummarization\x88\x01\x01\x12z\n" +
-	"\ahandoff\x18\r \x03(\tB`\xbaH]\xba\x01Z\n" +
-	"\x0emember.handoff\x127handoff is not supported yet; it belongs to swarm teams\x1a\x0fsize(this) == 0R\ahandoff\x12\x8c\x01\n" +
-	"\rhandoff_after\x18\x0e \x01(\tBg\xbaHd\xba\x01a\n" +
-	"\x14member.handoff_after\x12=handoff_after is not supported yet; it belongs to swarm teams\x1a\n" +
-	"this == ''R\fhandoffAfter\x12s\n" +
-	"\x05async\x18\x0f \x01(\bBX\xbaHU\xba\x01R\n" +
-	"\fmember.async\x12;async is not supported yet; it belongs to coordinator teams\x1a\x05falseH\x04R\x05async\x88\x01\x01B\n" +
+	"\x11member.inner_text\x12*inner_text is not supported yet; remove it\x1a\x05falseH\x02R\tinnerText\x88\x01\x01\x122\n" +
+	"\x12skip_summarization\x18\f \x01(\bH\x03R\x11skipSummarization\x88\x01\x01\x12\x18\n" +
+	"\ahandoff\x18\r \x03(\tR\ahandoff\x12#\n" +
+	"\rhandoff_after\x18\x0e \x01(\tR\fhandoffAfter\x12\x19\n" +
+	"\x05async\x18\x0f \x01(\bH\x04R\x05async\x88\x01\x01B\n" +
 	"\n" +
 	"\b_enabledB\x0f\n" +
 	"\r_stream_innerB\r\n" +
@@ -3866,20 +3859,22 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"this != ''R\bquestion\x12\x18\n" +
 	"\aoptions\x18\x02 \x03(\tR\aoptions\x12v\n" +
 	"\x05roles\x18\x03 \x03(\tB`\xbaH]\xba\x01Z\n" +
-	"\vhuman.roles\x12:roles are not supported yet; the owner of the task answers\x1a\x0fsize(this) == 0R\x05roles\"\xa4\x06\n" +
+	"\vhuman.roles\x12:roles are not supported yet; the owner of the task answers\x1a\x0fsize(this) == 0R\x05roles\"\x8c\b\n" +
 	"\x11CoordinatorConfig\x12\xac\x01\n" +
 	"\x06leader\x18\x01 \x01(\v2\x15.team.v1.LeaderConfigB}\xbaHz\xba\x01w\n" +
 	"\x12coordinator.leader\x12Oa coordinator needs a leader; add leader: {model: the name of one under models}\x1a\x10this.model != ''R\x06leader\x12*\n" +
 	"\x0eallow_parallel\x18\x02 \x01(\bH\x00R\rallowParallel\x88\x01\x01\x127\n" +
 	"\n" +
 	"tool_style\x18\x03 \x01(\x0e2\x18.team.v1.ToolStyle.ValueR\ttoolStyle\x12\x19\n" +
-	"\x05async\x18\x04 \x01(\bH\x01R\x05async\x88\x01\x01\x12N\n" +
-	"\x13on_open_delegations\x18\x05 \x01(\x0e2\x1e.team.v1.OpenDelegations.ValueR\x11onOpenDelegations\x12(\n" +
+	"\x05async\x18\x04 \x01(\bH\x01R\x05async\x88\x01\x01\x12\xd1\x01\n" +
+	"\x13on_open_delegations\x18\x05 \x01(\x0e2\x1e.team.v1.OpenDelegations.ValueB\x80\x01\xbaH}\xba\x01z\n" +
+	"\x1fcoordinator.on_open_delegations\x12Don_open_delegations: DETACH is not supported yet; use WAIT or CANCEL\x1a\x11this in [0, 1, 2]R\x11onOpenDelegations\x12(\n" +
 	"\rstrict_cycles\x18\x06 \x01(\bH\x02R\fstrictCycles\x88\x01\x01\x121\n" +
 	"\bon_limit\x18\a \x01(\x0e2\x16.team.v1.OnLimit.ValueR\aonLimit\x12\xb9\x01\n" +
 	"\x0fon_member_error\x18\b \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBs\xbaHp\xba\x01m\n" +
-	"\x1bcoordinator.on_member_error\x12;a coordinator's on_member_error is REPORT_TO_LEADER or FAIL\x1a\x11this in [0, 1, 3]R\ronMemberError\x121\n" +
-	"\x12wake_on_completion\x18\t \x01(\bH\x03R\x10wakeOnCompletion\x88\x01\x01B\x11\n" +
+	"\x1bcoordinator.on_member_error\x12;a coordinator's on_member_error is REPORT_TO_LEADER or FAIL\x1a\x11this in [0, 1, 3]R\ronMemberError\x12\x94\x01\n" +
+	"\x12wake_on_completion\x18\t \x01(\bBa\xbaH^\xba\x01[\n" +
+	"\x1ecoordinator.wake_on_completion\x122wake_on_completion is not supported yet; remove it\x1a\x05falseH\x03R\x10wakeOnCompletion\x88\x01\x01B\x11\n" +
 	"\x0f_allow_parallelB\b\n" +
 	"\x06_asyncB\x10\n" +
 	"\x0e_strict_cyclesB\x15\n" +

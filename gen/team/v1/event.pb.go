@@ -172,7 +172,7 @@ func (x Step_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Step_Kind.Descriptor instead.
 func (Step_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{6, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{7, 0}
 }
 
 // Kind is what is asked for.
@@ -237,7 +237,7 @@ func (x Asked_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Asked_Kind.Descriptor instead.
 func (Asked_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{22, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{23, 0}
 }
 
 // Command is what the caller wants.
@@ -298,7 +298,7 @@ func (x Commanded_Command) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Commanded_Command.Descriptor instead.
 func (Commanded_Command) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{25, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{26, 0}
 }
 
 // Stage is which message was looked at.
@@ -351,7 +351,7 @@ func (x Checked_Stage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Checked_Stage.Descriptor instead.
 func (Checked_Stage) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29, 0}
 }
 
 // Event is one entry of a root task's journal. It is what an agent yields,
@@ -840,8 +840,13 @@ type Accepted struct {
 	Depth int32 `protobuf:"varint,16,opt,name=depth,proto3" json:"depth,omitempty"`
 	// The answer may be a plain message: the task stays invisible until it needs to be seen.
 	MayReplyDirectly bool `protobuf:"varint,17,opt,name=may_reply_directly,json=mayReplyDirectly,proto3" json:"may_reply_directly,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// What the caller shows of what was said before, oldest first; the agent's own
+	// memory of the conversation is not read then.
+	History []*v1.Message `protobuf:"bytes,18,rep,name=history,proto3" json:"history,omitempty"`
+	// Members of the caller's that the run may hand over to.
+	Transfers     []*TransferTarget `protobuf:"bytes,19,rep,name=transfers,proto3" json:"transfers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Accepted) Reset() {
@@ -993,6 +998,75 @@ func (x *Accepted) GetMayReplyDirectly() bool {
 	return false
 }
 
+func (x *Accepted) GetHistory() []*v1.Message {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+func (x *Accepted) GetTransfers() []*TransferTarget {
+	if x != nil {
+		return x.Transfers
+	}
+	return nil
+}
+
+// TransferTarget is a member that control can be handed to.
+type TransferTarget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// What it does.
+	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferTarget) Reset() {
+	*x = TransferTarget{}
+	mi := &file_team_v1_event_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferTarget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferTarget) ProtoMessage() {}
+
+func (x *TransferTarget) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferTarget.ProtoReflect.Descriptor instead.
+func (*TransferTarget) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *TransferTarget) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TransferTarget) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
 // Pins tie a run to the definitions it began with.
 type Pins struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1006,7 +1080,7 @@ type Pins struct {
 
 func (x *Pins) Reset() {
 	*x = Pins{}
-	mi := &file_team_v1_event_proto_msgTypes[2]
+	mi := &file_team_v1_event_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1092,7 @@ func (x *Pins) String() string {
 func (*Pins) ProtoMessage() {}
 
 func (x *Pins) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[2]
+	mi := &file_team_v1_event_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1105,7 @@ func (x *Pins) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pins.ProtoReflect.Descriptor instead.
 func (*Pins) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Pins) GetRevisions() map[string]string {
@@ -1065,7 +1139,7 @@ type Conversation struct {
 
 func (x *Conversation) Reset() {
 	*x = Conversation{}
-	mi := &file_team_v1_event_proto_msgTypes[3]
+	mi := &file_team_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1151,7 @@ func (x *Conversation) String() string {
 func (*Conversation) ProtoMessage() {}
 
 func (x *Conversation) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[3]
+	mi := &file_team_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1164,7 @@ func (x *Conversation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conversation.ProtoReflect.Descriptor instead.
 func (*Conversation) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Conversation) GetContextId() string {
@@ -1160,7 +1234,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_team_v1_event_proto_msgTypes[4]
+	mi := &file_team_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1246,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[4]
+	mi := &file_team_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1259,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Limits) GetMaxSteps() int32 {
@@ -1306,7 +1380,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_team_v1_event_proto_msgTypes[5]
+	mi := &file_team_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1392,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[5]
+	mi := &file_team_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1405,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Retry) GetAttempts() int32 {
@@ -1379,7 +1453,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_team_v1_event_proto_msgTypes[6]
+	mi := &file_team_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1465,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[6]
+	mi := &file_team_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1478,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Step) GetId() string {
@@ -1497,7 +1571,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_team_v1_event_proto_msgTypes[7]
+	mi := &file_team_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +1583,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[7]
+	mi := &file_team_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +1596,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Refusal) GetOutcome() Outcome {
@@ -1556,7 +1630,7 @@ type Input struct {
 
 func (x *Input) Reset() {
 	*x = Input{}
-	mi := &file_team_v1_event_proto_msgTypes[8]
+	mi := &file_team_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1642,7 @@ func (x *Input) String() string {
 func (*Input) ProtoMessage() {}
 
 func (x *Input) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[8]
+	mi := &file_team_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1655,7 @@ func (x *Input) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Input.ProtoReflect.Descriptor instead.
 func (*Input) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Input) GetMessage() *v1.Message {
@@ -1620,7 +1694,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_team_v1_event_proto_msgTypes[9]
+	mi := &file_team_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1706,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[9]
+	mi := &file_team_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1719,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Ask) GetQuestion() string {
@@ -1698,7 +1772,7 @@ type Decided struct {
 
 func (x *Decided) Reset() {
 	*x = Decided{}
-	mi := &file_team_v1_event_proto_msgTypes[10]
+	mi := &file_team_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1710,7 +1784,7 @@ func (x *Decided) String() string {
 func (*Decided) ProtoMessage() {}
 
 func (x *Decided) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[10]
+	mi := &file_team_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1723,7 +1797,7 @@ func (x *Decided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decided.ProtoReflect.Descriptor instead.
 func (*Decided) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Decided) GetSteps() []*Step {
@@ -1821,7 +1895,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_team_v1_event_proto_msgTypes[11]
+	mi := &file_team_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1833,7 +1907,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[11]
+	mi := &file_team_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1846,7 +1920,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Started) GetAttempt() int32 {
@@ -1922,7 +1996,7 @@ type Retried struct {
 
 func (x *Retried) Reset() {
 	*x = Retried{}
-	mi := &file_team_v1_event_proto_msgTypes[12]
+	mi := &file_team_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2008,7 @@ func (x *Retried) String() string {
 func (*Retried) ProtoMessage() {}
 
 func (x *Retried) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[12]
+	mi := &file_team_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2021,7 @@ func (x *Retried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retried.ProtoReflect.Descriptor instead.
 func (*Retried) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Retried) GetAttempt() int32 {
@@ -2012,7 +2086,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_team_v1_event_proto_msgTypes[13]
+	mi := &file_team_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2024,7 +2098,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[13]
+	mi := &file_team_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2037,7 +2111,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Ended) GetOutcome() Outcome {
@@ -2199,7 +2273,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_team_v1_event_proto_msgTypes[14]
+	mi := &file_team_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +2285,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[14]
+	mi := &file_team_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2298,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Turn) GetText() string {
@@ -2277,7 +2351,7 @@ type ToolCall struct {
 
 func (x *ToolCall) Reset() {
 	*x = ToolCall{}
-	mi := &file_team_v1_event_proto_msgTypes[15]
+	mi := &file_team_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +2363,7 @@ func (x *ToolCall) String() string {
 func (*ToolCall) ProtoMessage() {}
 
 func (x *ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[15]
+	mi := &file_team_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2302,7 +2376,7 @@ func (x *ToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCall.ProtoReflect.Descriptor instead.
 func (*ToolCall) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ToolCall) GetId() string {
@@ -2339,7 +2413,7 @@ type ToolResult struct {
 
 func (x *ToolResult) Reset() {
 	*x = ToolResult{}
-	mi := &file_team_v1_event_proto_msgTypes[16]
+	mi := &file_team_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2425,7 @@ func (x *ToolResult) String() string {
 func (*ToolResult) ProtoMessage() {}
 
 func (x *ToolResult) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[16]
+	mi := &file_team_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2438,7 @@ func (x *ToolResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResult.ProtoReflect.Descriptor instead.
 func (*ToolResult) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ToolResult) GetText() string {
@@ -2394,7 +2468,7 @@ type Transfer struct {
 
 func (x *Transfer) Reset() {
 	*x = Transfer{}
-	mi := &file_team_v1_event_proto_msgTypes[17]
+	mi := &file_team_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2406,7 +2480,7 @@ func (x *Transfer) String() string {
 func (*Transfer) ProtoMessage() {}
 
 func (x *Transfer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[17]
+	mi := &file_team_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2419,7 +2493,7 @@ func (x *Transfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
 func (*Transfer) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Transfer) GetTo() string {
@@ -2455,7 +2529,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_team_v1_event_proto_msgTypes[18]
+	mi := &file_team_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2467,7 +2541,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[18]
+	mi := &file_team_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2480,7 +2554,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Spent) GetInputTokens() int64 {
@@ -2532,7 +2606,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_team_v1_event_proto_msgTypes[19]
+	mi := &file_team_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2544,7 +2618,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[19]
+	mi := &file_team_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2557,7 +2631,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Receipt) GetEntries() []*Receipt_Entry {
@@ -2591,7 +2665,7 @@ type Spawned struct {
 
 func (x *Spawned) Reset() {
 	*x = Spawned{}
-	mi := &file_team_v1_event_proto_msgTypes[20]
+	mi := &file_team_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2677,7 @@ func (x *Spawned) String() string {
 func (*Spawned) ProtoMessage() {}
 
 func (x *Spawned) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[20]
+	mi := &file_team_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +2690,7 @@ func (x *Spawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spawned.ProtoReflect.Descriptor instead.
 func (*Spawned) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Spawned) GetTaskId() string {
@@ -2665,7 +2739,7 @@ type Bound struct {
 
 func (x *Bound) Reset() {
 	*x = Bound{}
-	mi := &file_team_v1_event_proto_msgTypes[21]
+	mi := &file_team_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2751,7 @@ func (x *Bound) String() string {
 func (*Bound) ProtoMessage() {}
 
 func (x *Bound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[21]
+	mi := &file_team_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2764,7 @@ func (x *Bound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bound.ProtoReflect.Descriptor instead.
 func (*Bound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Bound) GetPeer() string {
@@ -2740,7 +2814,7 @@ type Asked struct {
 
 func (x *Asked) Reset() {
 	*x = Asked{}
-	mi := &file_team_v1_event_proto_msgTypes[22]
+	mi := &file_team_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2752,7 +2826,7 @@ func (x *Asked) String() string {
 func (*Asked) ProtoMessage() {}
 
 func (x *Asked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[22]
+	mi := &file_team_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2765,7 +2839,7 @@ func (x *Asked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asked.ProtoReflect.Descriptor instead.
 func (*Asked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Asked) GetQuestion() string {
@@ -2827,7 +2901,7 @@ type Answered struct {
 
 func (x *Answered) Reset() {
 	*x = Answered{}
-	mi := &file_team_v1_event_proto_msgTypes[23]
+	mi := &file_team_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +2913,7 @@ func (x *Answered) String() string {
 func (*Answered) ProtoMessage() {}
 
 func (x *Answered) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[23]
+	mi := &file_team_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +2926,7 @@ func (x *Answered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answered.ProtoReflect.Descriptor instead.
 func (*Answered) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Answered) GetQuestion() string {
@@ -2921,7 +2995,7 @@ type Received struct {
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_team_v1_event_proto_msgTypes[24]
+	mi := &file_team_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2933,7 +3007,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[24]
+	mi := &file_team_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2946,7 +3020,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Received) GetMessage() *v1.Message {
@@ -3000,7 +3074,7 @@ type Commanded struct {
 
 func (x *Commanded) Reset() {
 	*x = Commanded{}
-	mi := &file_team_v1_event_proto_msgTypes[25]
+	mi := &file_team_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3012,7 +3086,7 @@ func (x *Commanded) String() string {
 func (*Commanded) ProtoMessage() {}
 
 func (x *Commanded) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[25]
+	mi := &file_team_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3025,7 +3099,7 @@ func (x *Commanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commanded.ProtoReflect.Descriptor instead.
 func (*Commanded) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Commanded) GetCommand() Commanded_Command {
@@ -3088,7 +3162,7 @@ type Expired struct {
 
 func (x *Expired) Reset() {
 	*x = Expired{}
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3100,7 +3174,7 @@ func (x *Expired) String() string {
 func (*Expired) ProtoMessage() {}
 
 func (x *Expired) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3113,7 +3187,7 @@ func (x *Expired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expired.ProtoReflect.Descriptor instead.
 func (*Expired) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Expired) GetLimit() string {
@@ -3134,7 +3208,7 @@ type Observed struct {
 
 func (x *Observed) Reset() {
 	*x = Observed{}
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3146,7 +3220,7 @@ func (x *Observed) String() string {
 func (*Observed) ProtoMessage() {}
 
 func (x *Observed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3159,7 +3233,7 @@ func (x *Observed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed.ProtoReflect.Descriptor instead.
 func (*Observed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Observed) GetMembers() []*Observed_Member {
@@ -3189,7 +3263,7 @@ type Checked struct {
 
 func (x *Checked) Reset() {
 	*x = Checked{}
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3201,7 +3275,7 @@ func (x *Checked) String() string {
 func (*Checked) ProtoMessage() {}
 
 func (x *Checked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3214,7 +3288,7 @@ func (x *Checked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked.ProtoReflect.Descriptor instead.
 func (*Checked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Checked) GetStage() Checked_Stage {
@@ -3267,7 +3341,7 @@ type ArtifactUpdate struct {
 
 func (x *ArtifactUpdate) Reset() {
 	*x = ArtifactUpdate{}
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3279,7 +3353,7 @@ func (x *ArtifactUpdate) String() string {
 func (*ArtifactUpdate) ProtoMessage() {}
 
 func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3292,7 +3366,7 @@ func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactUpdate.ProtoReflect.Descriptor instead.
 func (*ArtifactUpdate) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ArtifactUpdate) GetArtifact() *v1.Artifact {
@@ -3331,7 +3405,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3343,7 +3417,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3356,7 +3430,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Delta) GetArtifactId() string {
@@ -3391,7 +3465,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3403,7 +3477,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3416,7 +3490,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Progress) GetMessage() *v1.Message {
@@ -3441,7 +3515,7 @@ type Noted struct {
 
 func (x *Noted) Reset() {
 	*x = Noted{}
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3453,7 +3527,7 @@ func (x *Noted) String() string {
 func (*Noted) ProtoMessage() {}
 
 func (x *Noted) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3466,7 +3540,7 @@ func (x *Noted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noted.ProtoReflect.Descriptor instead.
 func (*Noted) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Noted) GetCode() string {
@@ -3503,7 +3577,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3515,7 +3589,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3528,7 +3602,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Claimed) GetEpoch() int64 {
@@ -3558,7 +3632,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +3644,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +3657,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Waiting) GetQuestions() []string {
@@ -3630,7 +3704,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +3716,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +3729,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Reply) GetResult() isReply_Result {
@@ -3794,7 +3868,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3806,7 +3880,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3819,7 +3893,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Error) GetReason() string {
@@ -3880,7 +3954,7 @@ type Inbound struct {
 
 func (x *Inbound) Reset() {
 	*x = Inbound{}
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3892,7 +3966,7 @@ func (x *Inbound) String() string {
 func (*Inbound) ProtoMessage() {}
 
 func (x *Inbound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3905,7 +3979,7 @@ func (x *Inbound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbound.ProtoReflect.Descriptor instead.
 func (*Inbound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Inbound) GetN() int64 {
@@ -4015,7 +4089,7 @@ type Receipt_Entry struct {
 
 func (x *Receipt_Entry) Reset() {
 	*x = Receipt_Entry{}
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4027,7 +4101,7 @@ func (x *Receipt_Entry) String() string {
 func (*Receipt_Entry) ProtoMessage() {}
 
 func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4040,7 +4114,7 @@ func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt_Entry.ProtoReflect.Descriptor instead.
 func (*Receipt_Entry) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{19, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{20, 0}
 }
 
 func (x *Receipt_Entry) GetScope() string {
@@ -4114,7 +4188,7 @@ type Observed_Member struct {
 
 func (x *Observed_Member) Reset() {
 	*x = Observed_Member{}
-	mi := &file_team_v1_event_proto_msgTypes[43]
+	mi := &file_team_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4126,7 +4200,7 @@ func (x *Observed_Member) String() string {
 func (*Observed_Member) ProtoMessage() {}
 
 func (x *Observed_Member) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[43]
+	mi := &file_team_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4139,7 +4213,7 @@ func (x *Observed_Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed_Member.ProtoReflect.Descriptor instead.
 func (*Observed_Member) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{27, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{28, 0}
 }
 
 func (x *Observed_Member) GetId() string {
@@ -4195,7 +4269,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\aclaimed\x18* \x01(\v2\x10.team.v1.ClaimedH\x00R\aclaimed\x12,\n" +
 	"\awaiting\x18+ \x01(\v2\x10.team.v1.WaitingH\x00R\awaiting\x12&\n" +
 	"\x05reply\x182 \x01(\v2\x0e.team.v1.ReplyH\x00R\x05replyB\x06\n" +
-	"\x04kindJ\x04\b)\x10*\"\xce\x05\n" +
+	"\x04kindJ\x04\b)\x10*\"\xb3\x06\n" +
 	"\bAccepted\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
@@ -4216,11 +4290,16 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x15accepted_output_modes\x18\x0e \x03(\tR\x13acceptedOutputModes\x12\x12\n" +
 	"\x04path\x18\x0f \x03(\tR\x04path\x12\x14\n" +
 	"\x05depth\x18\x10 \x01(\x05R\x05depth\x12,\n" +
-	"\x12may_reply_directly\x18\x11 \x01(\bR\x10mayReplyDirectly\x1a8\n" +
+	"\x12may_reply_directly\x18\x11 \x01(\bR\x10mayReplyDirectly\x12,\n" +
+	"\ahistory\x18\x12 \x03(\v2\x12.lf.a2a.v1.MessageR\ahistory\x125\n" +
+	"\ttransfers\x18\x13 \x03(\v2\x17.team.v1.TransferTargetR\ttransfers\x1a8\n" +
 	"\n" +
 	"TraceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x94\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"B\n" +
+	"\x0eTransferTarget\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\"\x94\x01\n" +
 	"\x04Pins\x12:\n" +
 	"\trevisions\x18\x01 \x03(\v2\x1c.team.v1.Pins.RevisionsEntryR\trevisions\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x1a<\n" +
@@ -4544,7 +4623,7 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
 	(Step_Kind)(0),                // 1: team.v1.Step.Kind
@@ -4553,169 +4632,172 @@ var file_team_v1_event_proto_goTypes = []any{
 	(Checked_Stage)(0),            // 4: team.v1.Checked.Stage
 	(*Event)(nil),                 // 5: team.v1.Event
 	(*Accepted)(nil),              // 6: team.v1.Accepted
-	(*Pins)(nil),                  // 7: team.v1.Pins
-	(*Conversation)(nil),          // 8: team.v1.Conversation
-	(*Limits)(nil),                // 9: team.v1.Limits
-	(*Retry)(nil),                 // 10: team.v1.Retry
-	(*Step)(nil),                  // 11: team.v1.Step
-	(*Refusal)(nil),               // 12: team.v1.Refusal
-	(*Input)(nil),                 // 13: team.v1.Input
-	(*Ask)(nil),                   // 14: team.v1.Ask
-	(*Decided)(nil),               // 15: team.v1.Decided
-	(*Started)(nil),               // 16: team.v1.Started
-	(*Retried)(nil),               // 17: team.v1.Retried
-	(*Ended)(nil),                 // 18: team.v1.Ended
-	(*Turn)(nil),                  // 19: team.v1.Turn
-	(*ToolCall)(nil),              // 20: team.v1.ToolCall
-	(*ToolResult)(nil),            // 21: team.v1.ToolResult
-	(*Transfer)(nil),              // 22: team.v1.Transfer
-	(*Spent)(nil),                 // 23: team.v1.Spent
-	(*Receipt)(nil),               // 24: team.v1.Receipt
-	(*Spawned)(nil),               // 25: team.v1.Spawned
-	(*Bound)(nil),                 // 26: team.v1.Bound
-	(*Asked)(nil),                 // 27: team.v1.Asked
-	(*Answered)(nil),              // 28: team.v1.Answered
-	(*Received)(nil),              // 29: team.v1.Received
-	(*Commanded)(nil),             // 30: team.v1.Commanded
-	(*Expired)(nil),               // 31: team.v1.Expired
-	(*Observed)(nil),              // 32: team.v1.Observed
-	(*Checked)(nil),               // 33: team.v1.Checked
-	(*ArtifactUpdate)(nil),        // 34: team.v1.ArtifactUpdate
-	(*Delta)(nil),                 // 35: team.v1.Delta
-	(*Progress)(nil),              // 36: team.v1.Progress
-	(*Noted)(nil),                 // 37: team.v1.Noted
-	(*Claimed)(nil),               // 38: team.v1.Claimed
-	(*Waiting)(nil),               // 39: team.v1.Waiting
-	(*Reply)(nil),                 // 40: team.v1.Reply
-	(*Error)(nil),                 // 41: team.v1.Error
-	(*Inbound)(nil),               // 42: team.v1.Inbound
-	nil,                           // 43: team.v1.Accepted.TraceEntry
-	nil,                           // 44: team.v1.Pins.RevisionsEntry
-	nil,                           // 45: team.v1.Conversation.StateEntry
-	nil,                           // 46: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 47: team.v1.Receipt.Entry
-	(*Observed_Member)(nil),       // 48: team.v1.Observed.Member
-	nil,                           // 49: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 50: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 51: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 52: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
-	(*v1.Artifact)(nil),           // 54: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 55: google.protobuf.Value
-	(*AgentInfo)(nil),             // 56: team.v1.AgentInfo
-	(*Health)(nil),                // 57: team.v1.Health
+	(*TransferTarget)(nil),        // 7: team.v1.TransferTarget
+	(*Pins)(nil),                  // 8: team.v1.Pins
+	(*Conversation)(nil),          // 9: team.v1.Conversation
+	(*Limits)(nil),                // 10: team.v1.Limits
+	(*Retry)(nil),                 // 11: team.v1.Retry
+	(*Step)(nil),                  // 12: team.v1.Step
+	(*Refusal)(nil),               // 13: team.v1.Refusal
+	(*Input)(nil),                 // 14: team.v1.Input
+	(*Ask)(nil),                   // 15: team.v1.Ask
+	(*Decided)(nil),               // 16: team.v1.Decided
+	(*Started)(nil),               // 17: team.v1.Started
+	(*Retried)(nil),               // 18: team.v1.Retried
+	(*Ended)(nil),                 // 19: team.v1.Ended
+	(*Turn)(nil),                  // 20: team.v1.Turn
+	(*ToolCall)(nil),              // 21: team.v1.ToolCall
+	(*ToolResult)(nil),            // 22: team.v1.ToolResult
+	(*Transfer)(nil),              // 23: team.v1.Transfer
+	(*Spent)(nil),                 // 24: team.v1.Spent
+	(*Receipt)(nil),               // 25: team.v1.Receipt
+	(*Spawned)(nil),               // 26: team.v1.Spawned
+	(*Bound)(nil),                 // 27: team.v1.Bound
+	(*Asked)(nil),                 // 28: team.v1.Asked
+	(*Answered)(nil),              // 29: team.v1.Answered
+	(*Received)(nil),              // 30: team.v1.Received
+	(*Commanded)(nil),             // 31: team.v1.Commanded
+	(*Expired)(nil),               // 32: team.v1.Expired
+	(*Observed)(nil),              // 33: team.v1.Observed
+	(*Checked)(nil),               // 34: team.v1.Checked
+	(*ArtifactUpdate)(nil),        // 35: team.v1.ArtifactUpdate
+	(*Delta)(nil),                 // 36: team.v1.Delta
+	(*Progress)(nil),              // 37: team.v1.Progress
+	(*Noted)(nil),                 // 38: team.v1.Noted
+	(*Claimed)(nil),               // 39: team.v1.Claimed
+	(*Waiting)(nil),               // 40: team.v1.Waiting
+	(*Reply)(nil),                 // 41: team.v1.Reply
+	(*Error)(nil),                 // 42: team.v1.Error
+	(*Inbound)(nil),               // 43: team.v1.Inbound
+	nil,                           // 44: team.v1.Accepted.TraceEntry
+	nil,                           // 45: team.v1.Pins.RevisionsEntry
+	nil,                           // 46: team.v1.Conversation.StateEntry
+	nil,                           // 47: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 48: team.v1.Receipt.Entry
+	(*Observed_Member)(nil),       // 49: team.v1.Observed.Member
+	nil,                           // 50: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 52: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 53: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 54: google.protobuf.Duration
+	(*v1.Artifact)(nil),           // 55: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 56: google.protobuf.Value
+	(*AgentInfo)(nil),             // 57: team.v1.AgentInfo
+	(*Health)(nil),                // 58: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	50,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	51,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
 	6,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
-	15,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
-	16,  // 3: team.v1.Event.started:type_name -> team.v1.Started
-	17,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
-	18,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
-	25,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
-	26,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
-	27,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
-	28,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
-	29,  // 10: team.v1.Event.received:type_name -> team.v1.Received
-	30,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
-	31,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
-	32,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
-	33,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
-	34,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
-	35,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
-	36,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
-	37,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
-	38,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
-	39,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
-	40,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
-	51,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	52,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
-	52,  // 24: team.v1.Accepted.brief:type_name -> google.protobuf.Struct
-	7,   // 25: team.v1.Accepted.pins:type_name -> team.v1.Pins
-	9,   // 26: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	50,  // 27: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
-	8,   // 28: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
-	43,  // 29: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	44,  // 30: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	45,  // 31: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
-	53,  // 32: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
-	53,  // 33: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
-	53,  // 34: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
-	10,  // 35: team.v1.Limits.retry:type_name -> team.v1.Retry
-	53,  // 36: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
-	1,   // 37: team.v1.Step.kind:type_name -> team.v1.Step.Kind
-	13,  // 38: team.v1.Step.input:type_name -> team.v1.Input
-	14,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
-	53,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
-	12,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
-	10,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
-	0,   // 43: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	41,  // 44: team.v1.Refusal.error:type_name -> team.v1.Error
-	51,  // 45: team.v1.Input.message:type_name -> lf.a2a.v1.Message
-	11,  // 46: team.v1.Decided.steps:type_name -> team.v1.Step
-	46,  // 47: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
-	13,  // 48: team.v1.Decided.reply:type_name -> team.v1.Input
-	51,  // 49: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	52,  // 50: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	52,  // 51: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	22,  // 52: team.v1.Decided.transfer:type_name -> team.v1.Transfer
-	13,  // 53: team.v1.Started.input:type_name -> team.v1.Input
-	23,  // 54: team.v1.Started.reserved:type_name -> team.v1.Spent
-	50,  // 55: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	41,  // 56: team.v1.Retried.error:type_name -> team.v1.Error
-	50,  // 57: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	0,   // 58: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	51,  // 59: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	19,  // 60: team.v1.Ended.turn:type_name -> team.v1.Turn
-	21,  // 61: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	22,  // 62: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	41,  // 63: team.v1.Ended.error:type_name -> team.v1.Error
-	23,  // 64: team.v1.Ended.spent:type_name -> team.v1.Spent
-	52,  // 65: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	24,  // 66: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	20,  // 67: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	47,  // 68: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	23,  // 69: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	51,  // 70: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	23,  // 71: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	2,   // 72: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	51,  // 73: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	50,  // 74: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	51,  // 75: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	23,  // 76: team.v1.Answered.grant:type_name -> team.v1.Spent
-	53,  // 77: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	51,  // 78: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	3,   // 79: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	53,  // 80: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	48,  // 81: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	4,   // 82: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	51,  // 83: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	41,  // 84: team.v1.Checked.error:type_name -> team.v1.Error
-	54,  // 85: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	51,  // 86: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	52,  // 87: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	51,  // 88: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	19,  // 89: team.v1.Reply.turn:type_name -> team.v1.Turn
-	22,  // 90: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	21,  // 91: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 92: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	23,  // 93: team.v1.Reply.spent:type_name -> team.v1.Spent
-	52,  // 94: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	49,  // 95: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	29,  // 96: team.v1.Inbound.received:type_name -> team.v1.Received
-	28,  // 97: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	30,  // 98: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	55,  // 99: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	55,  // 100: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	23,  // 101: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 102: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	56,  // 103: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	57,  // 104: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	105, // [105:105] is the sub-list for method output_type
-	105, // [105:105] is the sub-list for method input_type
-	105, // [105:105] is the sub-list for extension type_name
-	105, // [105:105] is the sub-list for extension extendee
-	0,   // [0:105] is the sub-list for field type_name
+	16,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
+	17,  // 3: team.v1.Event.started:type_name -> team.v1.Started
+	18,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
+	19,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
+	26,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
+	27,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
+	28,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
+	29,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
+	30,  // 10: team.v1.Event.received:type_name -> team.v1.Received
+	31,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
+	32,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
+	33,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
+	34,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
+	35,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
+	36,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
+	37,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
+	38,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
+	39,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
+	40,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
+	41,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
+	52,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	53,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	53,  // 24: team.v1.Accepted.brief:type_name -> google.protobuf.Struct
+	8,   // 25: team.v1.Accepted.pins:type_name -> team.v1.Pins
+	10,  // 26: team.v1.Accepted.limits:type_name -> team.v1.Limits
+	51,  // 27: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	9,   // 28: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
+	44,  // 29: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
+	52,  // 30: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
+	7,   // 31: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
+	45,  // 32: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
+	46,  // 33: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	54,  // 34: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
+	54,  // 35: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
+	54,  // 36: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
+	11,  // 37: team.v1.Limits.retry:type_name -> team.v1.Retry
+	54,  // 38: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
+	1,   // 39: team.v1.Step.kind:type_name -> team.v1.Step.Kind
+	14,  // 40: team.v1.Step.input:type_name -> team.v1.Input
+	15,  // 41: team.v1.Step.ask:type_name -> team.v1.Ask
+	54,  // 42: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	13,  // 43: team.v1.Step.refusal:type_name -> team.v1.Refusal
+	11,  // 44: team.v1.Step.retry:type_name -> team.v1.Retry
+	0,   // 45: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
+	42,  // 46: team.v1.Refusal.error:type_name -> team.v1.Error
+	52,  // 47: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	12,  // 48: team.v1.Decided.steps:type_name -> team.v1.Step
+	47,  // 49: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	14,  // 50: team.v1.Decided.reply:type_name -> team.v1.Input
+	52,  // 51: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	53,  // 52: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	53,  // 53: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	23,  // 54: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	14,  // 55: team.v1.Started.input:type_name -> team.v1.Input
+	24,  // 56: team.v1.Started.reserved:type_name -> team.v1.Spent
+	51,  // 57: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	42,  // 58: team.v1.Retried.error:type_name -> team.v1.Error
+	51,  // 59: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	0,   // 60: team.v1.Ended.outcome:type_name -> team.v1.Outcome
+	52,  // 61: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	20,  // 62: team.v1.Ended.turn:type_name -> team.v1.Turn
+	22,  // 63: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	23,  // 64: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	42,  // 65: team.v1.Ended.error:type_name -> team.v1.Error
+	24,  // 66: team.v1.Ended.spent:type_name -> team.v1.Spent
+	53,  // 67: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	25,  // 68: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	21,  // 69: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	48,  // 70: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	24,  // 71: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	52,  // 72: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	24,  // 73: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	2,   // 74: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	52,  // 75: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	51,  // 76: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	52,  // 77: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	24,  // 78: team.v1.Answered.grant:type_name -> team.v1.Spent
+	54,  // 79: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	52,  // 80: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	3,   // 81: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	54,  // 82: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	49,  // 83: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	4,   // 84: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	52,  // 85: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	42,  // 86: team.v1.Checked.error:type_name -> team.v1.Error
+	55,  // 87: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	52,  // 88: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	53,  // 89: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	52,  // 90: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	20,  // 91: team.v1.Reply.turn:type_name -> team.v1.Turn
+	23,  // 92: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	22,  // 93: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 94: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	24,  // 95: team.v1.Reply.spent:type_name -> team.v1.Spent
+	53,  // 96: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	50,  // 97: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	30,  // 98: team.v1.Inbound.received:type_name -> team.v1.Received
+	29,  // 99: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	31,  // 100: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	56,  // 101: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	56,  // 102: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	24,  // 103: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 104: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	57,  // 105: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	58,  // 106: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	107, // [107:107] is the sub-list for method output_type
+	107, // [107:107] is the sub-list for method input_type
+	107, // [107:107] is the sub-list for extension type_name
+	107, // [107:107] is the sub-list for extension extendee
+	0,   // [0:107] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -4747,22 +4829,22 @@ func file_team_v1_event_proto_init() {
 		(*Event_Waiting)(nil),
 		(*Event_Reply)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[4].OneofWrappers = []any{}
 	file_team_v1_event_proto_msgTypes[5].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[13].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[6].OneofWrappers = []any{}
+	file_team_v1_event_proto_msgTypes[14].OneofWrappers = []any{
 		(*Ended_Reply)(nil),
 		(*Ended_ReplyRef)(nil),
 		(*Ended_Turn)(nil),
 		(*Ended_Tool)(nil),
 		(*Ended_Transfer)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[35].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[36].OneofWrappers = []any{
 		(*Reply_Message)(nil),
 		(*Reply_Turn)(nil),
 		(*Reply_Transfer)(nil),
 		(*Reply_Tool)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[37].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[38].OneofWrappers = []any{
 		(*Inbound_Received)(nil),
 		(*Inbound_Answered)(nil),
 		(*Inbound_Commanded)(nil),
@@ -4773,7 +4855,7 @@ func file_team_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   45,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
