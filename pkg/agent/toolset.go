@@ -9,6 +9,8 @@ import (
 // ToolSet is tools whose list is not known beforehand, such as those of another
 // process. Safe for concurrent use.
 type ToolSet interface {
+	// Name is the set's, for errors.
+	Name() string
 	// Tools returns what is on offer now. A run asks once and keeps to it; what it
 	// calls later is looked up by its name.
 	Tools(ctx context.Context) ([]Tool, error)

@@ -103,6 +103,16 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
+// Name implements agent.ToolSet.
+func (s *Server) Name() string { return s.config.Name }
+
+// Known returns the tools as they were when the server was asked last.
+func (s *Server) Known() []agent.Tool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.known)
+}
+
 // Tools implements agent.ToolSet: the server is asked each time, as its list may
 // change. When it cannot be asked the tools are those known before.
 func (s *Server) Tools(ctx context.Context) ([]agent.Tool, error) {

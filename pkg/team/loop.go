@@ -59,12 +59,13 @@ type process struct {
 	stopped bool // the consumer broke off
 	inYield bool // control is with the consumer: a panic is its own
 
-	waits   bool               // the scheduler waits for the steps that run
-	alarm   time.Time          // until when a step idles that the loop answers itself; zero is none
-	running map[int]*StepState // by index; steps that a goroutine works on
-	msgs    chan stepMsg       // from those goroutines
-	quit    chan struct{}      // closed when the loop ends: nobody takes msgs any more
-	wg      sync.WaitGroup     // of those goroutines
+	sets    map[string]agent.Tool // what tool sets offer now, by name; read only once the loop runs
+	waits   bool                  // the scheduler waits for the steps that run
+	alarm   time.Time             // until when a step idles that the loop answers itself; zero is none
+	running map[int]*StepState    // by index; steps that a goroutine works on
+	msgs    chan stepMsg          // from those goroutines
+	quit    chan struct{}         // closed when the loop ends: nobody takes msgs any more
+	wg      sync.WaitGroup        // of those goroutines
 	cancel  context.CancelCauseFunc
 }
 
@@ -108,6 +109,9 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 		return nil, p.cause(ctx)
 	}
 	if err := p.prepare(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.offer(ctx); err != nil {
 		return nil, err
 	}
 	for {

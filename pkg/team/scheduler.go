@@ -79,6 +79,8 @@ type State struct {
 	Rounds int
 	// Received are the follow-up messages of the user, oldest first.
 	Received []*a2av1.Message
+	// Tools are what the team's tool sets offer, as it was when the run began.
+	Tools []agent.ToolSpec
 	// Transfers are the members of the caller's that the run may hand over to.
 	Transfers []*teamv1.TransferTarget
 	// Now is the time of the last event.
@@ -132,6 +134,8 @@ type StepState struct {
 	notBefore time.Time       // of the next attempt
 	waiting   time.Time       // since when it waits for people
 	asked     questions       // of the step and below
+	questions int64           // of its own so far
+	verdict   *a2av1.Message  // what people say of an attempt whose outcome is not known
 	expired   bool            // its own question lapsed
 	recorded  []*teamv1.Event // of its scope and below
 }
