@@ -2,8 +2,6 @@ package config
 
 import (
 	"fmt"
-
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
 // lack keeps what models and agents need and is not there, should somebody use
