@@ -69,6 +69,10 @@ type Server struct {
 	client *mcp.Client
 	known  []agent.Tool // guarded by mu
 
+	ctx    context.Context // of all calls
+	cancel context.CancelCauseFunc
+	calls  sync.WaitGroup // under way
+
 	mu     sync.Mutex
 	live   *mcp.ClientSession // nil: there is none; guarded by mu
 	closed bool               // guarded by mu
@@ -89,6 +93,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	s := &Server{config: c, client: mcp.NewClient(
 		&mcp.Implementation{Name: "team-server", Version: "1"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}},
 	)}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	ctx, cancel := context.WithTimeoutCause(ctx, StartTimeout, errStart)
 	defer cancel()
 	tools, err := s.list(ctx)
@@ -136,6 +141,8 @@ func (s *Server) Close() error {
 	live := s.live
 	s.live, s.closed = nil, true
 	s.mu.Unlock()
+	s.cancel(errClosed)
+	s.calls.Wait()
 	if live != nil {
 		_ = live.Close() // how a program ends that is not needed any more is its own business
 	}

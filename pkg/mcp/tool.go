@@ -18,25 +18,19 @@ import (
 // repeated because nobody knows what became of it.
 const KeyMeta = "team-server/key"
 
-// list reads what the server offers and may be offered.
+// list reads what the server offers and may be offered. A program that has died
+// meanwhile is started again.
 func (s *Server) list(ctx context.Context) ([]agent.Tool, error) {
-	live, err := s.session(ctx)
+	offers, again, err := s.ask(ctx)
+	if again {
+		offers, _, err = s.ask(ctx)
+	}
 	if err != nil {
-		return nil, s.unreachable(ctx, err)
+		return nil, err
 	}
 	var tools []agent.Tool
 	names := map[string]string{}
-	count := 0
-	for t, err := range live.Tools(ctx, nil) {
-		if err != nil {
-			if errors.Is(err, mcp.ErrConnectionClosed) {
-				s.drop(live)
-			}
-			return nil, s.unreachable(ctx, err)
-		}
-		if count++; count > maxTools {
-			return nil, fmt.Errorf("the MCP server of tool %q has more than %d tools", s.config.Name, maxTools)
-		}
+	for _, t := range offers {
 		if s.config.Allow != nil && !slices.Contains(s.config.Allow, t.Name) {
 			continue
 		}
@@ -49,6 +43,31 @@ func (s *Server) list(ctx context.Context) ([]agent.Tool, error) {
 		tools = append(tools, &tool{server: s, name: t.Name, spec: spec})
 	}
 	return tools, nil
+}
+
+// ask asks for the server's tools once; again reports that the connection had
+// ended.
+func (s *Server) ask(ctx context.Context) (offers []*mcp.Tool, again bool, err error) {
+	x := &exchange{}
+	ctx = observed(ctx, x)
+	live, err := s.session(ctx)
+	if err != nil {
+		return nil, false, s.unreachable(ctx, err, x)
+	}
+	for t, err := range live.Tools(ctx, nil) {
+		if err != nil {
+			ended := s.ended(ctx, err)
+			if ended {
+				s.drop(live)
+			}
+			return nil, ended, s.unreachable(ctx, err, x)
+		}
+		if len(offers) == maxTools {
+			return nil, false, fmt.Errorf("the MCP server of tool %q has more than %d tools", s.config.Name, maxTools)
+		}
+		offers = append(offers, t)
+	}
+	return offers, false, nil
 }
 
 // missing reports names in allow and effects that the server does not have.
@@ -99,6 +118,19 @@ func (s *Server) effect(t *mcp.Tool) agent.Effect {
 	return agent.EffectUnsafe
 }
 
+// begin counts a call in, which ends with the server.
+func (s *Server) begin(ctx context.Context) (context.Context, func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, s.unreachable(ctx, errClosed, &exchange{})
+	}
+	s.calls.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.ctx, func() { cancel(errClosed) })
+	return ctx, func() { stop(); cancel(nil); s.calls.Done() }, nil
+}
+
 // tool is a tool of a server.
 type tool struct {
 	server *Server
@@ -117,19 +149,43 @@ func (t *tool) Call(ctx context.Context, arguments json.RawMessage, key string) 
 		e.Fresh = true
 		return nil, e
 	}
-	live, err := t.server.session(ctx)
+	ctx, done, err := t.server.begin(ctx)
 	if err != nil {
-		return nil, t.server.unreachable(ctx, err)
+		return nil, err
 	}
-	x := &exchange{}
-	r, err := live.CallTool(observed(ctx, x), &mcp.CallToolParams{
-		Meta: mcp.Meta{KeyMeta: key}, Name: t.name, Arguments: arguments,
-	})
+	defer done()
+	r, sent, err := t.call(ctx, arguments, key)
+	if err != nil && !sent { // the connection had ended
+		r, _, err = t.call(ctx, arguments, key)
+	}
 	if err != nil {
-		if errors.Is(err, mcp.ErrConnectionClosed) || errors.Is(err, mcp.ErrSessionMissing) {
-			t.server.drop(live)
-		}
-		return nil, t.server.failure(ctx, t.spec.Name, err, x)
+		return nil, err
 	}
 	return result(r), nil
+}
+
+// call makes the call once; sent reports that the server may have seen it.
+func (t *tool) call(ctx context.Context, arguments json.RawMessage, key string) (r *mcp.CallToolResult, sent bool, err error) {
+	x := &exchange{}
+	live, err := t.server.session(observed(ctx, x))
+	if err != nil {
+		return nil, true, t.server.unreachable(ctx, err, x)
+	}
+	*x = exchange{} // of the call alone
+	r, err = live.CallTool(observed(ctx, x), &mcp.CallToolParams{
+		Meta: mcp.Meta{KeyMeta: key}, Name: t.name, Arguments: arguments,
+	})
+	if err == nil {
+		return r, true, nil
+	}
+	if t.server.ended(ctx, err) {
+		t.server.drop(live)
+		if t.server.config.URL != "" && *x == (exchange{}) && ctx.Err() == nil {
+			return nil, false, t.server.unreachable(ctx, err, x)
+		}
+	}
+	if errors.Is(context.Cause(ctx), errClosed) {
+		return nil, true, lost(t.spec.Name).Because(err)
+	}
+	return nil, true, t.server.failure(ctx, t.spec.Name, err, x)
 }
