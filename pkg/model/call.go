@@ -51,8 +51,13 @@ func (c *Call) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// Response is what the endpoint answered; nil before it did.
-func (c *Call) Response() *http.Response { return c.res }
+// Status is what the endpoint answered with; 0 before it did.
+func (c *Call) Status() int {
+	if c.res == nil {
+		return 0
+	}
+	return c.res.StatusCode
+}
 
 // Failed reports whether the endpoint answered with a status that is no success.
 func (c *Call) Failed() bool {

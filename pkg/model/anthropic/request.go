@@ -2,7 +2,6 @@ package anthropic
 
 import (
 	"cmp"
-	"encoding/json"
 
 	anthropic "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
@@ -76,7 +75,7 @@ func (m *Model) content(msg agent.ModelMessage) []anthropic.ContentBlockParamUni
 func tool(t agent.ToolSpec) anthropic.ToolUnionParam {
 	schema := anthropic.ToolInputSchemaParam{Properties: map[string]any{}}
 	if len(t.Parameters) > 0 {
-		schema = param.Override[anthropic.ToolInputSchemaParam](json.RawMessage(t.Parameters))
+		schema = param.Override[anthropic.ToolInputSchemaParam](t.Parameters)
 	}
 	out := anthropic.ToolUnionParamOfTool(schema, t.Name)
 	if t.Description != "" {

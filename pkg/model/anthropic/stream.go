@@ -24,7 +24,7 @@ func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequ
 		return err
 	}
 	if c.Failed() {
-		return fmt.Errorf("the endpoint answered with status %d", c.Response().StatusCode)
+		return fmt.Errorf("the endpoint answered with status %d", c.Status())
 	}
 	if err := c.Streams(); err != nil {
 		return err

@@ -51,7 +51,7 @@ func (m *Model) options(req *agent.ModelRequest) *genai.GenerateContentConfig {
 func declaration(t agent.ToolSpec) *genai.FunctionDeclaration {
 	d := &genai.FunctionDeclaration{Name: t.Name, Description: t.Description}
 	if len(t.Parameters) > 0 {
-		d.ParametersJsonSchema = json.RawMessage(t.Parameters)
+		d.ParametersJsonSchema = t.Parameters
 	}
 	return d
 }
@@ -97,8 +97,9 @@ func (m *Model) parts(msg agent.ModelMessage, names map[string]string) []*genai.
 		}}}
 	case agent.RoleAssistant:
 		return m.said(msg)
+	default:
+		return []*genai.Part{{Text: model.Text(msg.Text)}}
 	}
-	return []*genai.Part{{Text: model.Text(msg.Text)}}
 }
 
 // said is a turn: as the model itself made it, where that is known.

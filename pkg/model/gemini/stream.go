@@ -50,7 +50,7 @@ func (m *Model) send(ctx context.Context, c *model.Call, req *agent.ModelRequest
 			return err
 		}
 	}
-	if c.Response() == nil {
+	if c.Status() == 0 {
 		return errors.New("the library made no request")
 	}
 	return c.Streams()

@@ -20,7 +20,7 @@ func (m *Model) request(req *agent.ModelRequest) openai.ChatCompletionRequest {
 	if n := int(m.config.Output(req.MaxOutput)); m.completionTokens() {
 		r.MaxCompletionTokens = n
 	} else {
-		r.MaxTokens = n
+		r.MaxTokens = n //nolint:staticcheck // SA1019: many endpoints know no other name
 	}
 	if req.Instructions != "" {
 		r.Messages = append(r.Messages, openai.ChatCompletionMessage{Role: openai.ChatMessageRoleSystem, Content: req.Instructions})
