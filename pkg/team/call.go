@@ -29,8 +29,11 @@ type work struct {
 	attempts  int32
 	failures  int64
 	open      bool
-	loop      bool   // the member has steps of its own
-	unknown   bool   // an attempt before has an outcome that nobody here knows
+	loop      bool  // the member has steps of its own
+	unknown   bool  // an attempt before has an outcome that nobody here knows
+	unsafe    bool  // a second attempt would be a second effect
+	questions int64 // its own so far
+	verdict   *a2av1.Message
 	effect    string // key of the effect under way, once it is known
 	checks    stepChecks
 	deadline  time.Time

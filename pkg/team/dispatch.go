@@ -231,7 +231,7 @@ func (p *process) spawn(st *StepState, do func(child *process, w *work, emit emi
 // child is what a goroutine of a step may read of the process: nothing of it changes.
 func (p *process) child() *process {
 	return &process{
-		loop: p.loop, req: p.req, run: p.run, spending: p.spending,
+		loop: p.loop, req: p.req, run: p.run, spending: p.spending, sets: p.sets,
 		fold: &fold{State: State{Team: p.Team, Scope: p.Scope, Path: p.Path}, prefix: p.prefix},
 	}
 }
@@ -280,6 +280,7 @@ func (p *process) workOf(st *StepState) *work {
 		}
 	case teamv1.Step_KIND_TOOL:
 		w.arguments = p.argumentsOf(st)
+		p.weigh(w, st)
 	default:
 	}
 	return w

@@ -3,6 +3,7 @@ package team
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -70,7 +71,7 @@ func (p *process) executor(ctx context.Context, w *work, emit emitter) (*executo
 		ex.attempt = func(ctx context.Context, key string) result { return p.generate(ctx, m, w, emit, key) }
 	case teamv1.Step_KIND_TOOL:
 		ex.upstream = "tool " + w.step.GetName()
-		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, ex.retry, key) }
+		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, emit, ex.retry, key) }
 	case teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_UNSPECIFIED:
 		return nil, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
 			"the scheduler of team %q asked for a step of kind %s, which this server cannot run", p.cfg.ID, w.step.GetKind())
@@ -282,8 +283,14 @@ func (d *deltas) flush() error {
 
 // useTool calls a tool. What goes wrong is the tool's result: the model decides
 // what to make of it.
-func (p *process) useTool(ctx context.Context, w *work, policy retry, key string) result {
-	tool, ok := p.tools[w.step.GetName()]
+func (p *process) useTool(ctx context.Context, w *work, emit emitter, policy retry, key string) result {
+	if r := judged(w); r != nil {
+		return *r
+	}
+	if w.unsafe && w.unknown {
+		return p.askOutcome(w, emit, "this server stopped before it ended")
+	}
+	tool, ok := p.tool(w.step.GetName())
 	if !ok {
 		return toolFailed("there is no tool %q; the tools are %s", w.step.GetName(), strings.Join(p.toolNames(), ", "))
 	}
@@ -300,6 +307,9 @@ func (p *process) useTool(ctx context.Context, w *work, policy retry, key string
 	}
 	if err != nil {
 		e := agent.AsError(err)
+		if w.unsafe && e.Retry && !e.Fresh {
+			return p.askOutcome(w, emit, "it ended without a result: "+e.Message)
+		}
 		if e.Retry && w.attempts < policy.attempts || e.Reason == agent.ReasonAgentPanic {
 			return result{err: e}
 		}
@@ -338,11 +348,8 @@ func toolFailed(format string, args ...any) result {
 	}}
 }
 
-func (l *loop) toolNames() []string {
-	names := make([]string, 0, len(l.tools))
-	for name := range l.tools {
-		names = append(names, name)
-	}
+func (p *process) toolNames() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(p.tools)), maps.Keys(p.sets))
 	slices.Sort(names)
 	return names
 }

@@ -287,13 +287,13 @@ type calling struct {
 func (c *calling) step(call *teamv1.ToolCall) *teamv1.Step {
 	step := &teamv1.Step{Kind: teamv1.Step_KIND_TOOL, Name: call.GetName(), CallId: call.GetId()}
 	switch {
-	case c.crew.delegates(call, c.tools):
+	case c.crew.delegates(call, append(c.tools[:len(c.tools):len(c.tools)], c.state.Tools...)):
 		c.delegate(step, call)
 	case call.GetName() == transferTool && len(c.state.Transfers) > 0:
 		_, err := readTransfer(call.GetArguments())
 		refuse(step, agent.ReasonInvalidRequest, err.Error())
 	case !c.knows(c.state, call.GetName()):
-		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", shorten(call.GetName()), c.toolList()))
+		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", shorten(call.GetName()), c.toolList(c.state)))
 	}
 	c.planned = append(c.planned, step)
 	return step
@@ -384,9 +384,9 @@ func (l *leader) knows(s *State, name string) bool {
 	return false
 }
 
-func (l *leader) toolList() string {
-	names := make([]string, 0, len(l.tools))
-	for _, t := range l.tools {
+func (l *leader) toolList(s *State) string {
+	names := make([]string, 0, len(l.tools)+len(s.Tools))
+	for _, t := range append(l.tools[:len(l.tools):len(l.tools)], s.Tools...) {
 		names = append(names, t.Name)
 	}
 	if l.crew != nil {

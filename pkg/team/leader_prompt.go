@@ -140,7 +140,7 @@ func upTo(text string, n int) string {
 // which it looks at what the team has.
 func (l *leader) specs(s *State) []agent.ToolSpec {
 	specs := l.crew.specs(s)
-	specs = append(specs, l.tools...)
+	specs = append(append(specs, l.tools...), s.Tools...)
 	if l.crew.anyAsync() {
 		specs = append(specs, checkSpec)
 	}

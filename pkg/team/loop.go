@@ -61,13 +61,14 @@ type process struct {
 	stopped bool // the consumer broke off
 	inYield bool // control is with the consumer: a panic is its own
 
-	looked  time.Time          // when steps were begun last
-	waits   bool               // the scheduler waits for the steps that run
-	alarm   time.Time          // until when a step idles that the loop answers itself; zero is none
-	running map[int]*StepState // by index; steps that a goroutine works on
-	msgs    chan stepMsg       // from those goroutines
-	quit    chan struct{}      // closed when the loop ends: nobody takes msgs any more
-	wg      sync.WaitGroup     // of those goroutines
+	looked  time.Time             // when steps were begun last
+	sets    map[string]agent.Tool // what tool sets offer now, by name; read only once the loop runs
+	waits   bool                  // the scheduler waits for the steps that run
+	alarm   time.Time             // until when a step idles that the loop answers itself; zero is none
+	running map[int]*StepState    // by index; steps that a goroutine works on
+	msgs    chan stepMsg          // from those goroutines
+	quit    chan struct{}         // closed when the loop ends: nobody takes msgs any more
+	wg      sync.WaitGroup        // of those goroutines
 	cancel  context.CancelCauseFunc
 }
 
@@ -118,9 +119,18 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 	if err := p.prepare(ctx); err != nil {
 		return nil, err
 	}
+	if err := p.offer(ctx); err != nil {
+		return nil, err
+	}
 	for {
-		if ctx.Err() != nil && len(p.running) == 0 {
-			return nil, p.cause(ctx)
+		if ctx.Err() != nil { // nothing more is decided; what runs is waited for
+			if len(p.running) == 0 {
+				return nil, p.cause(ctx)
+			}
+			if err := p.receive(); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		if p.asked != "" && len(p.running) == 0 {
 			return nil, nil

@@ -28,6 +28,8 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a look at the answer is forgotten", "checks.go", "		f.outputs++\n", ""},
 	{"a look at a result is forgotten", "checks.go", "		k.results++\n", ""},
 	{"what was looked at is forgotten", "guard.go", "g.m, g.seq = w.checks.answer, w.checks.answered", "_ = w.checks.answer"},
+	{"an unsafe tool is called again", "execute.go", "if w.unsafe && w.unknown {", "if false {"},
+	{"a person's word to call again counts for ever", "state.go", "st.open, st.verdict = true, nil", "st.open = true"},
 	{"a decision is made anew", "state.go", "		f.decide(k.Decided)", "		f.decide(&teamv1.Decided{})"},
 }
 

@@ -30,6 +30,7 @@ type fold struct {
 	asks      *a2av1.Message           // decided to be asked, and not yet
 	final     *a2av1.Message           // the answer that was decided on
 	handover  *teamv1.Transfer         // or who takes over
+	offered   bool                     // what tool sets offer is on record
 	recorded  []*teamv1.Event          // what the call began with, to resolve references
 	texts     map[int64]*a2av1.Message // by sequence; what this scope has seen live
 	places    map[*a2av1.Message]int64 // the same, by message
@@ -113,6 +114,8 @@ func (f *fold) applyOwn(ev *teamv1.Event) {
 		f.decide(k.Decided)
 	case *teamv1.Event_Observed:
 		f.observe(k.Observed)
+	case *teamv1.Event_Noted:
+		f.noted(k.Noted)
 	case *teamv1.Event_Received:
 		f.saw(ev.GetSeq(), k.Received.GetMessage())
 		if m := k.Received.GetMessage(); m != nil && !k.Received.GetTooLate() {
@@ -234,7 +237,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	case *teamv1.Event_Started:
 		if own {
 			st.attempts, st.reserved = k.Started.GetAttempt(), k.Started.GetReserved()
-			st.open = true
+			st.open, st.verdict = true, nil
 			if st.began.IsZero() {
 				st.began = f.Now
 			}
@@ -265,9 +268,15 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		f.wait(k.Answered)
 		st.resume(ev.GetTime().AsTime())
 		f.saw(ev.GetSeq(), k.Answered.GetMessage())
-		if st.Step.GetKind() == teamv1.Step_KIND_HUMAN {
-			st.Message, st.seq = k.Answered.GetMessage(), ev.GetSeq()
-			f.arriveHuman(st)
+		if own {
+			st.judge(k.Answered.GetMessage(), ev.GetSeq())
+			if st.Step.GetKind() == teamv1.Step_KIND_HUMAN {
+				f.arriveHuman(st)
+			}
+		}
+	case *teamv1.Event_Asked:
+		if own {
+			st.questions++
 		}
 	case *teamv1.Event_Checked:
 		f.saw(ev.GetSeq(), k.Checked.GetMessage())

@@ -83,6 +83,10 @@ type Config struct {
 	Model agent.Model
 	// Tools that the model of a coordinator may call besides its members, each name once.
 	Tools []agent.Tool
+	// ToolSets hold tools besides Tools whose lists are not known beforehand.
+	ToolSets []agent.ToolSet
+	// Skills of the leader itself; its Info lists them before the members'.
+	Skills []*teamv1.Skill
 	// Limits of a run; unset ones take their defaults.
 	Limits *teamv1.Limits
 	// Memory: the team remembers the conversation that a context id names: as a root,
@@ -200,8 +204,12 @@ func (t *Team) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 	if err != nil {
 		return nil, err
 	}
+	lists := [][]*teamv1.Skill{shown(t.cfg.Skills)}
 	for _, m := range roster {
-		for _, s := range m.GetInfo().GetSkills() {
+		lists = append(lists, m.GetInfo().GetSkills())
+	}
+	for _, list := range lists {
+		for _, s := range list {
 			if !seen[s.GetId()] {
 				seen[s.GetId()] = true
 				info.Capabilities = append(info.Capabilities, s.GetId())
