@@ -123,7 +123,7 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 		return nil, err
 	}
 	for {
-		if ctx.Err() != nil { // nothing more is decided; what runs is waited for
+		if over(ctx) { // nothing more is decided; what runs is waited for
 			if len(p.running) == 0 {
 				return nil, p.cause(ctx)
 			}
@@ -171,6 +171,15 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 			return nil, err
 		}
 	}
+}
+
+// over reports whether a context has ended, or is about to: its time has come and
+// its timer is late (R-002-8.3).
+func over(ctx context.Context) bool {
+	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
 }
 
 // prepare puts the roster on record at the start of a run.
