@@ -114,7 +114,7 @@ func (f *fold) handed(st *StepState) *a2av1.Message {
 	var b strings.Builder
 	b.WriteString("Results so far:")
 	for _, before := range f.Steps {
-		if before.endSeq > 0 && slices.Contains(st.earlier, before.endSeq) {
+		if before.Done && slices.Contains(st.earlier, before.endSeq) {
 			b.WriteString("\n\n" + resultText(before))
 		}
 	}

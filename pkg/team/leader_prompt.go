@@ -51,9 +51,10 @@ func (w *wording) turn(i int, st *StepState) {
 	}
 	switch st.Step.GetName() {
 	case resultsTurn:
-		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: resultsText(w.state, st)})
+		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: "The delegated tasks have ended. Answer the request with their results." + resultsText(w.state, st)})
 	case finalTurn:
-		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: "A limit is reached: no more tools can be called. Answer the request now with what you have, and say what is missing."})
+		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: "A limit is reached: no more tools can be called. Answer the request now with what you have, " +
+			"and say what is missing." + resultsText(w.state, st)})
 	}
 	if st.Turn == nil {
 		return
@@ -73,6 +74,8 @@ func (w *wording) answer(st *StepState) string {
 	switch {
 	case st.Tool != nil:
 		return st.Tool.GetText()
+	case st.refusal != nil && st.refusal.Reason == agent.ReasonCycleDetected:
+		return st.refusal.Message + "; use other words, or go on with the result you have"
 	case st.refusal != nil:
 		return st.refusal.Message
 	case st.Step.GetAsync():
@@ -89,7 +92,7 @@ func (w *wording) answer(st *StepState) string {
 func (w *wording) result(st *StepState) string {
 	text := resultText(st)
 	if st.failure() != nil {
-		text += "\nYou can call it again with other words, or go on without it: " + w.crew.others()
+		text += "\nYou can call it again with other words, or go on without it: " + w.crew.others(st.Step.GetMember())
 	}
 	return text
 }

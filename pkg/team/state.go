@@ -317,6 +317,9 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	st.Outcome, st.Turn, st.Tool, st.Transfer, st.Spent = e.GetOutcome(), e.GetTurn(), e.GetTool(), e.GetTransfer(), e.GetSpent()
 	st.place, st.endSeq = f.ended, ev.GetSeq()
 	f.ended++
+	if st.endSeq == 0 {
+		st.endSeq = -int64(f.ended) // nobody keeps a record
+	}
 	st.Err = agent.FromProto(e.GetError())
 	if ref := e.GetReplyRef(); ref != 0 {
 		st.Message, st.seq = f.message(ref), ref
@@ -327,13 +330,22 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 		f.saw(st.seq, st.Message)
 	}
 	st.recorded, st.asked, st.waiting = nil, nil, time.Time{}
-	if f.failed == nil && (!f.Team.ReportErrors || st.beyondLimit()) {
+	if f.failed == nil && f.fatal(st) {
 		f.failed = st.failure()
 	}
 	for f.done < len(f.Steps) && f.Steps[f.done].Done {
 		f.done++
 	}
 	f.settle()
+}
+
+// fatal reports whether the failure of a step ends the run. A leader is told of
+// each call that is refused, whatever the policy on failures is (C-23, R-002-1.3).
+func (f *fold) fatal(st *StepState) bool {
+	if l, leads := f.Team.Scheduler.(interface{ finalizes() bool }); leads && st.refusal != nil {
+		return st.beyondLimit() && !l.finalizes()
+	}
+	return !f.Team.ReportErrors || st.beyondLimit()
 }
 
 // settle applies what decisions proposed once their steps have ended: the

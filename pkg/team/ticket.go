@@ -135,7 +135,7 @@ func unreportedAt(s *State, steps, ended int) []*StepState {
 	told := map[*StepState]bool{}
 	for _, st := range s.Steps[:steps] {
 		switch {
-		case st.Step.GetName() == resultsTurn && st.Step.GetKind() == teamv1.Step_KIND_MODEL:
+		case st.Step.GetKind() == teamv1.Step_KIND_MODEL && (st.Step.GetName() == resultsTurn || st.Step.GetName() == finalTurn):
 			for _, w := range watchedBy(s, nil) {
 				told[w] = told[w] || w.Done && w.place < st.before
 			}
@@ -158,7 +158,6 @@ func unreportedAt(s *State, steps, ended int) []*StepState {
 // resultsText tells a leader what has ended since it last looked.
 func resultsText(s *State, turn *StepState) string {
 	var b strings.Builder
-	b.WriteString("The delegated tasks have ended. Answer the request with their results.")
 	for _, st := range unreportedAt(s, slices.Index(s.Steps, turn), turn.before) {
 		fmt.Fprintf(&b, "\n\n%s\n%s", ticket(s, st), resultText(st))
 	}
