@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.uber.org/zap"
+
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -79,7 +81,7 @@ func newCrew(c *CoordinatorConfig) (*crew, error) {
 			fs.addf(fmt.Sprintf("leader.tools[%d]", i), "coordinator",
 				"tool %s has the name of the tool that stands for member %q; rename one of them", name, other)
 		}
-		if slices.Contains([]string{delegateTool, checkTool, readTool, transferTool}, name) {
+		if name == delegateTool || name == checkTool {
 			fs.addf(fmt.Sprintf("leader.tools[%d]", i), "coordinator", "tool %s has the name of a tool that leaders have; rename it", name)
 		}
 	}
@@ -183,6 +185,15 @@ func (k *crew) others(id string) string {
 		return "no other member is enabled: answer yourself"
 	}
 	return "use another one: " + strings.Join(on, ", ")
+}
+
+// warn logs the members whose tools could not have their ids (R-004-08).
+func (k *crew) warn(log *zap.Logger, team string) {
+	for _, m := range k.members {
+		if id := memberID(m.Member); m.tool != delegatePrefix+id {
+			log.Warn("the id of a member does not fit into a tool's name", zap.String("team", team), zap.String("member", id), zap.String("tool", m.tool))
+		}
+	}
 }
 
 // called is the member that a call names: by its tool, or in member_id.

@@ -3,16 +3,11 @@ package team
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
-
-// maxResult is how many bytes of a result a leader is shown; the rest it can read
-// with a tool (C-31).
-const maxResult = 16 << 10
 
 // Prompt implements Prompter: the conversation so far, with results under the
 // calls they answer, and what the user said meanwhile before the turn that heard it.
@@ -90,51 +85,11 @@ func (w *wording) answer(st *StepState) string {
 
 // result words a delegation's result for the leader: who, how it went, the text (R-002-39).
 func (w *wording) result(st *StepState) string {
-	text := resultText(st)
+	text := resultText(w.state, st)
 	if st.failure() != nil {
 		text += "\nYou can call it again with other words, or go on without it: " + w.crew.others(st.Step.GetMember())
 	}
 	return text
-}
-
-// resultText is a delegation's result in words: member, outcome, why it failed,
-// and the text, cut where it is long (R-002-39, R-002-2.4).
-func resultText(st *StepState) string {
-	head := st.Step.GetMember() + ": " + outcomeWord(st.Outcome)
-	switch {
-	case !st.Done:
-		return st.Step.GetMember() + ": working"
-	case st.Err != nil && st.Err.Reason != "":
-		head += " (" + st.Err.Reason + ")"
-	}
-	text := promptText(st.Message)
-	switch {
-	case st.Err != nil:
-		return head + "\n\n" + st.Err.Message
-	case strings.TrimSpace(text) == "":
-		return head + "\n\n(member returned no content)"
-	}
-	return head + "\n\n" + cut(text, st.Step.GetId())
-}
-
-// cut shortens a long result and says where the rest is.
-func cut(text, id string) string {
-	if len(text) <= maxResult {
-		return text
-	}
-	return fmt.Sprintf("%s\n\n[the first %d of %d bytes. The whole is result %q: read on with %s]",
-		upTo(text, maxResult), maxResult, len(text), id, readTool)
-}
-
-// upTo is the beginning of a text, at most n bytes, with whole characters.
-func upTo(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
 }
 
 // specs are the tools that the model sees: the members, its own, and those by
@@ -145,7 +100,7 @@ func (l *leader) specs(s *State) []agent.ToolSpec {
 	if l.crew.anyAsync() {
 		specs = append(specs, checkSpec)
 	}
-	if l.crew != nil && hasLong(s) {
+	if hasLong(s) {
 		specs = append(specs, readSpec)
 	}
 	if len(s.Transfers) > 0 {
@@ -200,6 +155,9 @@ func promptText(m *a2av1.Message) string {
 func partText(p *a2av1.Part) string {
 	switch c := p.GetContent().(type) {
 	case *a2av1.Part_Text:
+		if name := nameOfResult(p); name != "" {
+			return cut(c.Text, name)
+		}
 		return c.Text
 	case *a2av1.Part_Data:
 		data, err := c.Data.MarshalJSON()

@@ -11,11 +11,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Tools that the loop answers itself, from what is on record.
-const (
-	checkTool = "check_delegated_tasks" // R-003-12
-	readTool  = "read_result"           // S-64
-)
+// checkTool is the tool by which a leader looks after its tickets (R-003-12).
+const checkTool = "check_delegated_tasks"
 
 // maxWait is how long a leader may wait for work that is under way (C-08).
 const maxWait = 30 * time.Second
@@ -26,13 +23,6 @@ var checkSpec = agent.ToolSpec{
 	Parameters: json.RawMessage(`{"type":"object","properties":{` +
 		`"task_ids":{"type":"array","items":{"type":"string"},"description":"The tickets; none is all."},` +
 		`"wait_seconds":{"type":"number","minimum":0,"maximum":30,"description":"How long to wait for one of them to end."}}}`),
-}
-
-var readSpec = agent.ToolSpec{
-	Name:        readTool,
-	Description: "Reads on in a result that was too long to be shown whole.",
-	Parameters: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},` +
-		`"offset":{"type":"integer","minimum":0,"description":"Byte to begin with."}},"required":["id","offset"]}`),
 }
 
 // ticket is the id of a delegation's task (C-28).
@@ -49,12 +39,12 @@ var _ answerer = (*leader)(nil)
 
 // answer implements answerer.
 func (l *leader) answer(s *State, st *StepState, now time.Time) (*teamv1.ToolResult, time.Time) {
-	switch name := st.Step.GetName(); {
-	case l.crew == nil || slices.ContainsFunc(l.tools, func(t agent.ToolSpec) bool { return t.Name == name }):
-		return nil, time.Time{}
-	case name == checkTool:
-		return check(s, st, now)
-	case name == readTool:
+	switch st.Step.GetName() {
+	case checkTool:
+		if l.crew.anyAsync() {
+			return check(s, st, now)
+		}
+	case readTool:
 		return readResult(s, s.argumentsOf(st)), time.Time{}
 	}
 	return nil, time.Time{}
@@ -77,7 +67,7 @@ func check(s *State, st *StepState, now time.Time) (*teamv1.ToolResult, time.Tim
 	}
 	var b strings.Builder
 	for _, w := range watched {
-		fmt.Fprintf(&b, "%s\n%s\n\n", ticket(s, w), resultText(w))
+		fmt.Fprintf(&b, "%s\n%s\n\n", ticket(s, w), resultText(s, w))
 	}
 	for _, id := range ids {
 		if !slices.ContainsFunc(watched, func(w *StepState) bool { return ticket(s, w) == id }) {
@@ -159,43 +149,7 @@ func unreportedAt(s *State, steps, ended int) []*StepState {
 func resultsText(s *State, turn *StepState) string {
 	var b strings.Builder
 	for _, st := range unreportedAt(s, slices.Index(s.Steps, turn), turn.before) {
-		fmt.Fprintf(&b, "\n\n%s\n%s", ticket(s, st), resultText(st))
+		fmt.Fprintf(&b, "\n\n%s\n%s", ticket(s, st), resultText(s, st))
 	}
 	return b.String()
-}
-
-// hasLong reports whether a result was too long to be shown whole.
-func hasLong(s *State) bool {
-	return slices.ContainsFunc(s.Steps, func(st *StepState) bool { return st.member() && len(promptText(st.Message)) > maxResult })
-}
-
-// readResult returns a piece of a result.
-func readResult(s *State, arguments string) *teamv1.ToolResult {
-	args, err := readArguments(arguments)
-	if err != nil {
-		return toolError(`the arguments are not a JSON object; write {"id": "1", "offset": 0}`)
-	}
-	id, err := textOf(args, "id", true)
-	if err != nil {
-		return toolError(err.Error())
-	}
-	offset := 0
-	if raw, ok := args["offset"]; ok && json.Unmarshal(raw, &offset) != nil {
-		return toolError("argument offset must be a whole number, got " + jsonKind(raw))
-	}
-	i := slices.IndexFunc(s.Steps, func(st *StepState) bool { return st.Step.GetId() == id && st.member() && st.Message != nil })
-	if i < 0 {
-		return toolError(fmt.Sprintf("there is no result %q", shorten(id)))
-	}
-	text := promptText(s.Steps[i].Message)
-	if offset < 0 || offset >= len(text) {
-		return toolError(fmt.Sprintf("offset %d is out of range; result %s has %d bytes", offset, id, len(text)))
-	}
-	piece := upTo(text[offset:], maxResult)
-	end := offset + len(piece)
-	piece = strings.ToValidUTF8(piece, "") // it may begin within a character
-	if end < len(text) {
-		piece += fmt.Sprintf("\n\n[bytes %d to %d of %d]", offset, end, len(text))
-	}
-	return toolText(piece)
 }
