@@ -54,7 +54,8 @@ func toolText(text string) *teamv1.ToolResult  { return &teamv1.ToolResult{Text:
 func toolError(text string) *teamv1.ToolResult { return &teamv1.ToolResult{Text: text, IsError: true} }
 
 // check tells how delegations stand. It waits while the time asked for has not
-// passed, one of them may still end, and none has since it was called.
+// passed, one of them may still end, and there is no end that the leader does not
+// know of.
 func check(s *State, st *StepState, now time.Time) (*teamv1.ToolResult, time.Time) {
 	ids, wait, err := checkArguments(s.argumentsOf(st))
 	if err != nil {
@@ -62,7 +63,8 @@ func check(s *State, st *StepState, now time.Time) (*teamv1.ToolResult, time.Tim
 	}
 	watched := watchedBy(s, ids)
 	until := st.began.Add(wait)
-	if now.Before(until) && mayEnd(watched) && !slices.ContainsFunc(watched, func(w *StepState) bool { return w.Done && w.place >= st.before }) {
+	news := unreportedAt(s, slices.Index(s.Steps, st), s.ended)
+	if now.Before(until) && mayEnd(watched) && !slices.ContainsFunc(watched, func(w *StepState) bool { return slices.Contains(news, w) }) {
 		return nil, until
 	}
 	var b strings.Builder
@@ -97,7 +99,7 @@ func checkArguments(text string) (ids []string, wait time.Duration, err error) {
 	if raw, ok := args["wait_seconds"]; ok && string(raw) != "null" && json.Unmarshal(raw, &seconds) != nil {
 		return nil, 0, fmt.Errorf("argument wait_seconds must be a number, got %s", jsonKind(raw))
 	}
-	return ids, min(max(time.Duration(seconds*float64(time.Second)), 0), maxWait), nil
+	return ids, time.Duration(min(max(seconds, 0), maxWait.Seconds()) * float64(time.Second)), nil
 }
 
 // watchedBy are the asynchronous delegations that a check is about.
