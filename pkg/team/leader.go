@@ -297,7 +297,7 @@ func (c *calling) step(call *teamv1.ToolCall) *teamv1.Step {
 	case c.crew.delegates(call, c.tools):
 		c.delegate(step, call)
 	case call.GetName() == transferTool && len(c.state.Transfers) > 0:
-		_, err := readTransfer(call.GetArguments())
+		_, err := readTransfer(call.GetArguments(), c.state.Transfers)
 		refuse(step, agent.ReasonInvalidRequest, err.Error())
 	case !c.knows(c.state, call.GetName()):
 		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", shorten(call.GetName()), c.toolList()))
