@@ -220,11 +220,17 @@ func readArguments(text string) (map[string]json.RawMessage, error) {
 	if json.Unmarshal([]byte(text), &args) == nil {
 		return args, nil
 	}
-	var inner string
-	if json.Unmarshal([]byte(text), &inner) == nil && json.Unmarshal([]byte(inner), &args) == nil {
+	if inner, ok := unwrapped(text); ok && json.Unmarshal([]byte(inner), &args) == nil {
 		return args, nil
 	}
 	return nil, errors.New(`the arguments are not a JSON object; write {"task": "…"}`)
+}
+
+// unwrapped is the object within a JSON string.
+func unwrapped(text string) (inner string, ok bool) {
+	var object map[string]json.RawMessage
+	ok = json.Unmarshal([]byte(text), &inner) == nil && json.Unmarshal([]byte(inner), &object) == nil
+	return inner, ok && object != nil
 }
 
 // taskOf is the task of a call with its context.

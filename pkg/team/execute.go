@@ -272,6 +272,9 @@ func (p *process) useTool(ctx context.Context, w *work, policy retry, key string
 	if !json.Valid([]byte(arguments)) {
 		return toolFailed("the arguments of %s are no JSON", w.step.GetName())
 	}
+	if inner, ok := unwrapped(arguments); ok {
+		arguments = inner
+	}
 	r, err := p.callTool(ctx, tool, json.RawMessage(arguments), key)
 	if ctx.Err() != nil {
 		return result{err: context.Cause(ctx)}
