@@ -43,7 +43,7 @@ func (p *process) abandon(ctx context.Context, st *StepState) error {
 		p.spawn(st, func(child *process, w *work, emit emitter) error { return child.release(ctx, w, emit) })
 		return nil
 	}
-	return p.emitEnd(&work{step: st.Step, scope: st.scope}, p.pass, endedWith(agent.ErrCanceled, teamv1.Outcome_OUTCOME_CANCELED))
+	return p.emitEnd(&work{step: st.Step, scope: st.scope, spent: st.wasted}, p.pass, endedWith(agent.ErrCanceled, teamv1.Outcome_OUTCOME_CANCELED))
 }
 
 // release has a member close what it has open, and records the end of its step.

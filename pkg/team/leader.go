@@ -31,12 +31,25 @@ type leader struct {
 	parallel     bool
 	open         OpenDelegations
 	onLimit      OnLimit
+	wake         bool
 	strict       bool
 	maxTurns     int
 	maxDelegated int
+	output       OutputFormat // what answers must fit; nil is anything
 }
 
-var _ Prompter = (*leader)(nil)
+var (
+	_ Prompter  = (*leader)(nil)
+	_ Finalizer = (*leader)(nil)
+)
+
+// FinalTurn implements Finalizer.
+func (l *leader) FinalTurn() string {
+	if l.onLimit == Finalize {
+		return finalTurn
+	}
+	return ""
+}
 
 // round is a turn of the model and the steps that answer its calls, in their order.
 type round struct {
@@ -78,7 +91,7 @@ func (l *leader) Next(s *State) (Decision, error) {
 		return l.atLimit(s, r, err)
 	}
 	if l.skipsSummary(r) && r.turn.heard == len(s.Received) && len(s.Open()) == 0 {
-		return Decision{Reply: joinResults(r.steps), Reason: "the reply of " + calledBy(r.steps) + " is the team's"}, nil
+		return Decision{Reply: joinResults(r.steps), Joins: joinedIDs(r.steps), Reason: "the reply of " + calledBy(r.steps) + " is the team's"}, nil
 	}
 	return l.turn(s, r, "", "the tools have answered")
 }
@@ -160,16 +173,13 @@ func (l *leader) atLimit(s *State, r *round, err error) (Decision, error) {
 		limit = true
 	}
 	switch {
-	case !limit || !l.finalizes() || r.turn.Step.GetName() == finalTurn:
+	case !limit || l.onLimit != Finalize || r.turn.Step.GetName() == finalTurn:
 		return Decision{}, err
 	case l.open != CancelOpen && len(s.Open()) > 0:
 		return Decision{}, nil // the last turn is to have its results
 	}
 	return modelStep(finalTurn, "a limit is reached: "+agent.AsError(err).Message), nil
 }
-
-// finalizes reports whether a limit leads to one last turn.
-func (l *leader) finalizes() bool { return l.onLimit == Finalize }
 
 // call decides on what the turn calls: all of it at the same time, or the next.
 func (l *leader) call(s *State, r *round) Decision {
@@ -237,22 +247,30 @@ func (l *leader) reply(s *State, r *round) (Decision, error) {
 		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q: the leader ended the run without an answer", s.Team.ID)
 	}
+	if l.output != nil {
+		return l.formatted(s, r)
+	}
 	return Decision{Reply: r.turn.Message, Reason: "the model answered"}, nil
 }
 
 // turn asks the model once more, if it may be asked.
 func (l *leader) turn(s *State, r *round, name, reason string) (Decision, error) {
+	if n := modelTurns(s); n >= l.maxTurns {
+		return l.atLimit(s, r, agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
+			"agent %q took %d model turns without an answer, the most it may (limits.max_turns)", s.Team.ID, n))
+	}
+	return modelStep(name, reason), nil
+}
+
+// modelTurns counts the turns of the model.
+func modelTurns(s *State) int {
 	n := 0
 	for _, st := range s.Steps {
 		if st.Step.GetKind() == teamv1.Step_KIND_MODEL {
 			n++
 		}
 	}
-	if n >= l.maxTurns {
-		return l.atLimit(s, r, agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
-			"agent %q took %d model turns without an answer, the most it may (limits.max_turns)", s.Team.ID, n))
-	}
-	return modelStep(name, reason), nil
+	return n
 }
 
 func modelStep(name, reason string) Decision {
@@ -322,6 +340,7 @@ func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 	}
 	step.Input = &teamv1.Input{Message: agent.UserMessage("", d.task)}
 	step.Async = c.crew.isAsync(d.member)
+	step.Detached = step.GetAsync() && c.open == DetachOpen
 	if ticket := c.underWay(step); ticket != "" {
 		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_SKIPPED, Error: &teamv1.Error{
 			Message: "This task is under way already, as " + ticket + ".",

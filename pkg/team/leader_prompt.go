@@ -2,6 +2,7 @@ package team
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -50,6 +51,9 @@ func (w *wording) turn(i int, st *StepState) {
 	case finalTurn:
 		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: "A limit is reached: no more tools can be called. Answer the request now with what you have, " +
 			"and say what is missing." + resultsText(w.state, st)})
+	}
+	if q := st.Step.GetAsk().GetQuestion(); q != "" { // what was wrong with the answer before
+		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: q})
 	}
 	if st.Turn == nil {
 		return
@@ -128,6 +132,9 @@ func (l *leader) system(s *State) string {
 			describe(&b, m.Member, s.Roster)
 		}
 	}
+	if past := PastDelegations(s.History); len(past) > 0 {
+		b.WriteString("\nEarlier in this conversation:\n- " + strings.Join(past, "\n- ") + "\n") // R-002-30
+	}
 	return strings.TrimRight(b.String(), "\n")
 }
 
@@ -139,36 +146,17 @@ func said(m *a2av1.Message) agent.ModelMessage {
 	return agent.ModelMessage{Role: role, Text: promptText(m)}
 }
 
-// promptText is a message as a model reads it: its texts, its data as JSON, and
-// a line for what it cannot see.
+// promptText is a message as a model reads it: long results in it are cut.
 func promptText(m *a2av1.Message) string {
-	var b strings.Builder
+	if !slices.ContainsFunc(m.GetParts(), func(p *a2av1.Part) bool { return nameOfResult(p) != "" }) {
+		return agent.Prompt(m)
+	}
+	shown := &a2av1.Message{}
 	for _, p := range m.GetParts() {
-		if b.Len() > 0 {
-			b.WriteString("\n")
-		}
-		b.WriteString(partText(p))
-	}
-	return b.String()
-}
-
-func partText(p *a2av1.Part) string {
-	switch c := p.GetContent().(type) {
-	case *a2av1.Part_Text:
 		if name := nameOfResult(p); name != "" {
-			return cut(c.Text, name)
+			p = &a2av1.Part{Content: &a2av1.Part_Text{Text: cut(p.GetText(), name)}}
 		}
-		return c.Text
-	case *a2av1.Part_Data:
-		data, err := c.Data.MarshalJSON()
-		if err != nil {
-			return "[data that cannot be shown]"
-		}
-		return string(data)
-	case *a2av1.Part_Url:
-		return "[file " + p.GetFilename() + " at " + c.Url + "]"
-	case *a2av1.Part_Raw:
-		return "[file " + p.GetFilename() + " of type " + p.GetMediaType() + "]"
+		shown.Parts = append(shown.Parts, p)
 	}
-	return ""
+	return agent.Prompt(shown)
 }

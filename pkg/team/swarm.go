@@ -201,7 +201,7 @@ func (w *Swarm) transfer(s *State, from *StepState, t *teamv1.Transfer) Decision
 // guard returns why a hand-off is refused.
 func (w *Swarm) guard(s *State, from, to string) *agent.Error {
 	refused := func(reason, format string, args ...any) *agent.Error {
-		return agent.Errorf(agent.CodeFailedPrecondition, reason, format, args...).With("member", from)
+		return agent.Errorf(agent.CodeInternal, reason, format, args...).With("member", from)
 	}
 	targets := handoffs(s)
 	recent := append(slices.Clone(targets), to)

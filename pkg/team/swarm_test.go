@@ -88,7 +88,7 @@ func (r *recorded) handoffs() int {
 	return n
 }
 
-func guarded(l *teamv1.Limits) func(*SwarmConfig, *Config) {
+func withLimits(l *teamv1.Limits) func(*SwarmConfig, *Config) {
 	return func(_ *SwarmConfig, c *Config) { proto.Merge(c.Limits, l) }
 }
 
@@ -295,7 +295,7 @@ func TestSwarm_Guards(t *testing.T) {
 		{"R-004-27 the first one hit wins", two, &teamv1.Limits{MaxHandoffs: proto.Int32(7)}, 7, agent.ReasonMaxHandoffs},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			limits := guarded(tt.limits)
+			limits := withLimits(tt.limits)
 			r := watch(t.Context(), swarmOf(t, rotating(t, false, tt.ids...), limits), "x")
 			if r.err != nil || r.handoffs() != tt.at {
 				t.Fatal(r.handoffs(), r.err)
@@ -322,11 +322,11 @@ func TestSwarm_Guards(t *testing.T) {
 			return handsTo("b", "")
 		}))
 		reg["c"] = minded(t, "c", always{"a", true}.model())
-		r := watch(t.Context(), swarmOf(t, reg, guarded(&teamv1.Limits{MaxHandoffs: proto.Int32(0)})), "x")
+		r := watch(t.Context(), swarmOf(t, reg, withLimits(&teamv1.Limits{MaxHandoffs: proto.Int32(0)})), "x")
 		if r.err != nil || r.handoffs() != 51 || r.text() != "enough" {
 			t.Error(r.err, r.handoffs(), r.text())
 		}
-		r = watch(t.Context(), swarmOf(t, rotating(t, true, "a", "b", "c"), guarded(&teamv1.Limits{MaxHandoffs: proto.Int32(0)})), "x")
+		r = watch(t.Context(), swarmOf(t, rotating(t, true, "a", "b", "c"), withLimits(&teamv1.Limits{MaxHandoffs: proto.Int32(0)})), "x")
 		has(t, wantReason(t, r.err, agent.ReasonMaxIterations).Message, "limits.max_steps")
 		if r.handoffs() != 100 { // the entry and 99, and one that was refused
 			t.Error(r.handoffs())
@@ -334,7 +334,7 @@ func TestSwarm_Guards(t *testing.T) {
 	})
 
 	t.Run("R-004-33 all four off", func(t *testing.T) {
-		off := guarded(&teamv1.Limits{
+		off := withLimits(&teamv1.Limits{
 			MaxHandoffs: proto.Int32(0), LoopWindow: proto.Int32(0), LoopMinUnique: proto.Int32(0), NodeTimeout: durationpb.New(0), MaxSteps: proto.Int32(60),
 		})
 		r := watch(t.Context(), swarmOf(t, rotating(t, true, "a", "b"), off), "x")
@@ -351,7 +351,7 @@ func TestSwarm_Guards(t *testing.T) {
 	})
 
 	t.Run("events.md 1 a refusal is a DELEGATE to the same member with the reason, and no hand-off", func(t *testing.T) {
-		r := watch(t.Context(), swarmOf(t, rotating(t, false, "a", "b"), guarded(&teamv1.Limits{MaxHandoffs: proto.Int32(1)})), "x")
+		r := watch(t.Context(), swarmOf(t, rotating(t, false, "a", "b"), withLimits(&teamv1.Limits{MaxHandoffs: proto.Int32(1)})), "x")
 		var last *teamv1.Decided
 		for _, ev := range r.events {
 			if ev.GetScope() == "" && len(ev.GetDecided().GetSteps()) > 0 {
@@ -365,7 +365,7 @@ func TestSwarm_Guards(t *testing.T) {
 }
 
 func TestSwarm_Time(t *testing.T) {
-	node := guarded(&teamv1.Limits{NodeTimeout: durationpb.New(2 * time.Second)})
+	node := withLimits(&teamv1.Limits{NodeTimeout: durationpb.New(2 * time.Second)})
 	slow := func(d *diary) registry { return registry{"a": d.takes("a", 5*time.Second)} }
 
 	t.Run("S-34 R-004-28 the entry member has no node_timeout", func(t *testing.T) {
@@ -397,7 +397,7 @@ func TestSwarm_Time(t *testing.T) {
 				return says("late")
 			})
 			reg := registry{"a": minded(t, "a", leads(t, handsTo("b", ""))), "b": minded(t, "b", b)}
-			r := watch(t.Context(), swarmOf(t, reg, node, guarded(&teamv1.Limits{MaxHandoffs: proto.Int32(1)})), "x")
+			r := watch(t.Context(), swarmOf(t, reg, node, withLimits(&teamv1.Limits{MaxHandoffs: proto.Int32(1)})), "x")
 			wantReason(t, r.err, agent.ReasonTimeout)
 			if r.delegations()[2] != "3 b: timed_out TIMEOUT_EXCEEDED" {
 				t.Error(r.delegations())
@@ -594,7 +594,7 @@ func TestC_13_TeamsInASwarm(t *testing.T) {
 		}
 		always := leads(t, handsTo("z", ""), says("desk says"))
 		inner = ledBy(t, always, registry{}, named("desk"))
-		full := guarded(&teamv1.Limits{LoopWindow: proto.Int32(1), LoopMinUnique: proto.Int32(2)})
+		full := withLimits(&teamv1.Limits{LoopWindow: proto.Int32(1), LoopMinUnique: proto.Int32(2)})
 		r = watch(t.Context(), swarmOf(t, registry{"desk": inner, "z": skilled("z")}, full), "x")
 		if r.err != nil || r.text() != "desk says" || !strings.Contains(lastSaid(always.all()[1]), "was refused") {
 			t.Error(r.text(), r.err)
@@ -632,7 +632,7 @@ func TestC_13_TeamsInASwarm(t *testing.T) {
 			return Decision{Reply: s.Last.Message}, nil
 		}), Members: members("w"), Registry: registry{"w": w}})
 		reg := registry{"flow": inner, "z": minded(t, "z", modelFunc(func(*agent.ModelRequest) *teamv1.Turn { return handsTo("flow", fmt.Sprint("again ", n)) }))}
-		r := watch(t.Context(), swarmOf(t, reg, func(c *SwarmConfig, _ *Config) { c.Members[0].HandoffAfter = "z" }, guarded(&teamv1.Limits{MaxHandoffs: proto.Int32(4)})), "x")
+		r := watch(t.Context(), swarmOf(t, reg, func(c *SwarmConfig, _ *Config) { c.Members[0].HandoffAfter = "z" }, withLimits(&teamv1.Limits{MaxHandoffs: proto.Int32(4)})), "x")
 		has(t, wantReason(t, r.err, agent.ReasonMaxHandoffs).Message, "limits.max_handoffs")
 		if n != 3 {
 			t.Errorf("the workflow ran %d times", n)

@@ -2,6 +2,7 @@ package team
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -626,7 +627,7 @@ func TestCancelWhileACheckWaits(t *testing.T) {
 		m := leads(t, calls(give("a", "x")), check1(`{"wait_seconds":30}`))
 		begin := time.Now()
 		r := watch(ctx, ledBy(t, m, registry{"a": d.takes("a", time.Minute)}, async), "x")
-		if r.err != agent.ErrCanceled || time.Since(begin) != 3*time.Second { //nolint:errorlint // as it is
+		if !errors.Is(r.err, agent.ErrCanceled) || time.Since(begin) != 3*time.Second {
 			t.Error(r.err, time.Since(begin))
 		}
 		if diff := cmp.Diff([]string{"2 a: canceled CANCELED"}, r.delegations()); diff != "" {
