@@ -254,10 +254,17 @@ func (r *recorded) starts(scope string) int {
 	return n
 }
 
-// complete fails the test where I1 does not hold: a step that has begun, or was
-// refused, has exactly one end.
+// complete fails the test where I1 does not hold.
 func (r *recorded) complete(t *testing.T) {
 	t.Helper()
+	for _, fault := range r.incomplete() {
+		t.Error(fault)
+	}
+}
+
+// incomplete are the steps for which I1 does not hold: one that has begun, or was
+// refused, has exactly one end.
+func (r *recorded) incomplete() (faults []string) {
 	started, ended := map[string]bool{}, map[string]int{}
 	for _, ev := range r.events {
 		if ev.GetStarted().GetAttempt() == 1 {
@@ -268,15 +275,16 @@ func (r *recorded) complete(t *testing.T) {
 		}
 	}
 	for _, scope := range sortedKeys(started) {
-		if ended[scope] != 1 {
-			t.Errorf("I1: %s has begun and has %d ends", scope, ended[scope])
+		if ended[scope] == 0 {
+			faults = append(faults, "I1: "+scope+" has begun and has no end")
 		}
 	}
 	for _, scope := range sortedKeys(ended) {
 		if ended[scope] != 1 {
-			t.Errorf("I1: %s has %d ends", scope, ended[scope])
+			faults = append(faults, fmt.Sprintf("I1: %s has %d ends", scope, ended[scope]))
 		}
 	}
+	return faults
 }
 
 // stuck is a member that works until it is ended.

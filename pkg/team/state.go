@@ -355,9 +355,11 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 }
 
 // fatal reports whether the failure of a step ends the run. A leader is told of
-// each call that is refused, whatever the policy on failures is (C-23, R-002-1.3).
+// each call that is refused, whatever the policy on failures is (C-23, R-002-1.3),
+// and of what was canceled: that is nobody's failure, and so it looks what the end
+// of a run has canceled that fails for another reason.
 func (f *fold) fatal(st *StepState) bool {
-	if l, leads := f.Team.Scheduler.(Finalizer); leads && st.refusal != nil {
+	if l, leads := f.Team.Scheduler.(Finalizer); leads && (st.refusal != nil || st.Outcome == teamv1.Outcome_OUTCOME_CANCELED) {
 		return st.beyondLimit() && l.FinalTurn() == ""
 	}
 	return !f.Team.ReportErrors || st.beyondLimit()
