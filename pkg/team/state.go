@@ -362,6 +362,9 @@ func (f *fold) fatal(st *StepState) bool {
 	if l, leads := f.Team.Scheduler.(Finalizer); leads && (st.refusal != nil || st.Outcome == teamv1.Outcome_OUTCOME_CANCELED) {
 		return st.beyondLimit() && l.FinalTurn() == ""
 	}
+	if _, swarm := f.Team.Scheduler.(*Swarm); swarm && unmanned(st) {
+		return false
+	}
 	return !f.Team.ReportErrors || st.beyondLimit()
 }
 

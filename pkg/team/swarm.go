@@ -123,6 +123,9 @@ func (w *Swarm) Next(s *State) (Decision, error) {
 		return w.begin(s), nil
 	}
 	last := s.Steps[len(s.Steps)-1]
+	if unmanned(last) {
+		return w.missed(s, last.Err)
+	}
 	if err := last.failure(); err != nil {
 		return Decision{}, err
 	}
@@ -198,6 +201,28 @@ func (w *Swarm) transfer(s *State, from *StepState, t *teamv1.Transfer) Decision
 	return Decision{Steps: []*teamv1.Step{step}, Reason: from.Step.GetMember() + " hands over to " + t.GetTo()}
 }
 
+// unmanned reports whether a hand-over went to a member that takes no work now.
+func unmanned(st *StepState) bool {
+	if st.Step.GetKind() != teamv1.Step_KIND_TRANSFER || st.Outcome != teamv1.Outcome_OUTCOME_REJECTED || st.Err == nil {
+		return false
+	}
+	return slices.Contains([]string{agent.ReasonDisabled, agent.ReasonMemberNotFound, agent.ReasonBreakerOpen}, st.Err.Reason)
+}
+
+// missed tells the member that handed over that nobody took it, as if it had been
+// refused before; where it cannot answer itself the run fails.
+func (w *Swarm) missed(s *State, why *agent.Error) (Decision, error) {
+	for _, st := range slices.Backward(s.Steps[:len(s.Steps)-1]) {
+		if st.Transfer != nil {
+			return w.reject(st, why), nil
+		}
+		if !unmanned(st) {
+			break
+		}
+	}
+	return Decision{}, why
+}
+
 // guard returns why a hand-off is refused.
 func (w *Swarm) guard(s *State, from, to string) *agent.Error {
 	refused := func(reason, format string, args ...any) *agent.Error {
@@ -237,7 +262,7 @@ func (w *Swarm) repeats(targets []string) bool {
 func handoffs(s *State) []string {
 	var targets []string
 	for _, st := range s.Steps {
-		if st.Step.GetKind() == teamv1.Step_KIND_TRANSFER {
+		if st.Step.GetKind() == teamv1.Step_KIND_TRANSFER && !unmanned(st) {
 			targets = append(targets, st.Step.GetMember())
 		}
 	}

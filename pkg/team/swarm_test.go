@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -644,5 +645,94 @@ func TestC_13_TeamsInASwarm(t *testing.T) {
 		if answer, err := ask(t, ledBy(t, m, registry{"pair": inner}), "x"); err != nil || answer != "pair: succeeded\n\nB says" {
 			t.Error(answer, err)
 		}
+	})
+}
+
+// understaffed are members of whom some take no more work.
+type understaffed struct {
+	registry
+	gone map[string]bool
+}
+
+func (u understaffed) Gone(team, member string) *agent.Error {
+	if !u.gone[member] {
+		return nil
+	}
+	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "member %q of team %q was disabled", member, team)
+}
+
+// TestS_59_RosterInFlight has members that are disabled while a run is under way
+// that knows of them (R-002-13).
+func TestS_59_RosterInFlight(t *testing.T) {
+	leave := func(gone map[string]bool, id string) *agent.Func {
+		return &agent.Func{ID: id, Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) {
+			gone[id], gone["b"] = true, true
+			return agent.NewMessage(id + " says"), nil
+		}}
+	}
+	t.Run("S-59 R-002-13 a leader is told at the next delegation; who is at work goes on", func(t *testing.T) {
+		var d diary
+		gone := map[string]bool{}
+		reg := registry{"a": leave(gone, "a"), "b": d.crew("b")["b"]}
+		m := leads(t, calls(give("a", "x")), calls(give("b", "y")), calls(give("a", "z")), says("done"))
+		r := watch(t.Context(), ledBy(t, m, reg, func(_ *CoordinatorConfig, c *Config) { c.Registry = understaffed{reg, gone} }), "x")
+		if diff := cmp.Diff([]string{"2 a: succeeded", "4 b: rejected DISABLED", "6 a: rejected DISABLED"}, r.delegations()); diff != "" || r.err != nil || len(d.all()) > 0 {
+			t.Error(diff, r.err, d.all())
+		}
+		if r.starts("4") != 0 || !slices.Contains(offered(m.all()[1]), "delegate_to_b") {
+			t.Error("the run chooses among the members it began with")
+		}
+		r.complete(t)
+	})
+	t.Run("S-59 a step that has begun is not refused after a crash", func(t *testing.T) {
+		w := newWorld(t)
+		gone := map[string]bool{}
+		reg := registry{"a": asksFirst(w, "a")}
+		tm := ledBy(t, leads(t, calls(give("a", "x")), says("done")), reg, func(_ *CoordinatorConfig, c *Config) { c.Registry = understaffed{reg, gone} })
+		if w.drive(t, tm) {
+			t.Fatal("it does not wait")
+		}
+		gone["a"] = true
+		w.answer()
+		if !w.drive(t, tm) || w.result() != "succeeded: done" {
+			t.Error(w.result())
+		}
+	})
+	t.Run("S-59 a swarm's member that hands over to one is told, and answers itself", func(t *testing.T) {
+		gone := map[string]bool{"b": true}
+		a := leads(t, handsTo("b", ""), says("myself then"))
+		reg := registry{"a": minded(t, "a", a), "b": skilled("b")}
+		r := watch(t.Context(), swarmOf(t, reg, func(_ *SwarmConfig, c *Config) { c.Registry = understaffed{reg, gone} }), "x")
+		if r.err != nil || r.text() != "myself then" {
+			t.Fatal(r.text(), r.err)
+		}
+		has(t, lastSaid(a.all()[1]), "transfer_to_agent was refused", `member "b" of team "t1" was disabled`)
+		r.complete(t)
+	})
+	t.Run("S-59 R-004-27 such a hand-over does not count", func(t *testing.T) {
+		gone := map[string]bool{"c": true}
+		b := leads(t, handsTo("c", ""), says("B says"))
+		reg := registry{"a": minded(t, "a", leads(t, handsTo("b", ""))), "b": minded(t, "b", b), "c": skilled("c")}
+		r := watch(t.Context(), swarmOf(t, reg, func(_ *SwarmConfig, c *Config) { c.Registry = understaffed{reg, gone} }, withLimits(&teamv1.Limits{MaxHandoffs: proto.Int32(2)})), "x")
+		if r.err != nil || r.text() != "B says" {
+			t.Error(r.text(), r.err)
+		}
+	})
+	t.Run("S-59 where nobody can answer instead the run fails: the entry member, and one behind a workflow", func(t *testing.T) {
+		gone := map[string]bool{"a": true}
+		reg := registry{"a": skilled("a"), "b": skilled("b")}
+		with := func(_ *SwarmConfig, c *Config) { c.Registry = understaffed{reg, gone} }
+		r := watch(t.Context(), swarmOf(t, reg, with), "x")
+		wantReason(t, r.err, agent.ReasonDisabled)
+		gone["a"], gone["b"] = false, true
+		r = watch(t.Context(), swarmOf(t, reg, with, func(c *SwarmConfig, _ *Config) { c.Members[0].HandoffAfter = "b" }), "x")
+		wantReason(t, r.err, agent.ReasonDisabled)
+		r.complete(t)
+	})
+	t.Run("S-59 R-000-27 other modes fail with the refusal", func(t *testing.T) {
+		reg := registry{"a": skilled("a")}
+		tm := newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("a"), Members: members("a"), Registry: understaffed{reg, map[string]bool{"a": true}}})
+		_, err := ask(t, tm, "x")
+		wantReason(t, err, agent.ReasonDisabled)
 	})
 }

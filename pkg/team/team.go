@@ -26,6 +26,16 @@ type Members interface {
 	Health(id string) *teamv1.Health
 }
 
+// Staff is a Members that knows of changes since a run began. The run keeps the
+// members that it began with for its choices; who was disabled or removed since is
+// refused when it is to begin something, and goes on with what it has begun
+// (R-002-13, S-59).
+type Staff interface {
+	Members
+	// Gone says why the member of a team gets no more work; nil: it does.
+	Gone(team, member string) *agent.Error
+}
+
 // Member is an agent's place in a team.
 type Member struct {
 	// ID of the member in the team; default: Agent.
