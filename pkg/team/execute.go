@@ -91,6 +91,11 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 	if m.Disabled {
 		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "member %q of team %q is disabled", id, p.cfg.ID).With("member", id)
 	}
+	if staff, ok := p.cfg.Registry.(Staff); ok && w.attempts == 0 {
+		if gone := staff.Gone(p.cfg.ID, id); gone != nil {
+			return gone.With("member", id)
+		}
+	}
 	a, err := p.cfg.Registry.Agent(m.Agent)
 	if err != nil {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMemberNotFound,
@@ -300,6 +305,9 @@ func (p *process) useTool(ctx context.Context, w *work, emit emitter, policy ret
 	}
 	if !json.Valid([]byte(arguments)) {
 		return toolFailed("the arguments of %s are no JSON", w.step.GetName())
+	}
+	if inner, ok := unwrapped(arguments); ok {
+		arguments = inner
 	}
 	r, err := p.callTool(ctx, tool, json.RawMessage(arguments), key)
 	if ctx.Err() != nil {

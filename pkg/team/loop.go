@@ -141,7 +141,7 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 		if err := p.checkInput(ctx); err != nil {
 			return nil, err
 		}
-		if p.mayDecide() {
+		if ctx.Err() == nil && p.mayDecide() {
 			if p.failed != nil && p.final == nil && p.handover == nil {
 				return nil, p.failed
 			}

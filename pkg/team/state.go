@@ -340,6 +340,9 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	st.Outcome, st.Turn, st.Tool, st.Transfer, st.Spent = e.GetOutcome(), e.GetTurn(), e.GetTool(), e.GetTransfer(), e.GetSpent()
 	st.place, st.endSeq = f.ended, ev.GetSeq()
 	f.ended++
+	if st.endSeq == 0 {
+		st.endSeq = -int64(f.ended) // nobody keeps a record
+	}
 	st.Err = agent.FromProto(e.GetError())
 	if ref := e.GetReplyRef(); ref != 0 {
 		st.Message, st.seq = f.message(ref), ref
@@ -350,7 +353,7 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 		f.saw(st.seq, st.Message)
 	}
 	st.recorded, st.asked, st.waiting = nil, nil, time.Time{}
-	if f.failed == nil && (!f.Team.ReportErrors || st.beyondLimit()) {
+	if f.failed == nil && f.fatal(st) {
 		f.failed = st.failure()
 	}
 	f.exhausted(st)
@@ -358,6 +361,20 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 		f.done++
 	}
 	f.settle()
+}
+
+// fatal reports whether the failure of a step ends the run. A leader is told of
+// each call that is refused, whatever the policy on failures is (C-23, R-002-1.3),
+// and of what was canceled: that is nobody's failure, and so it looks what the end
+// of a run has canceled that fails for another reason.
+func (f *fold) fatal(st *StepState) bool {
+	if l, leads := f.Team.Scheduler.(Finalizer); leads && (st.refusal != nil || st.Outcome == teamv1.Outcome_OUTCOME_CANCELED) {
+		return st.beyondLimit() && l.FinalTurn() == ""
+	}
+	if _, swarm := f.Team.Scheduler.(*Swarm); swarm && unmanned(st) {
+		return false
+	}
+	return !f.Team.ReportErrors || st.beyondLimit()
 }
 
 // settle applies what decisions proposed once their steps have ended: the

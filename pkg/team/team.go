@@ -26,6 +26,16 @@ type Members interface {
 	Health(id string) *teamv1.Health
 }
 
+// Staff is a Members that knows of changes since a run began. The run keeps the
+// members that it began with for its choices; who was disabled or removed since is
+// refused when it is to begin something, and goes on with what it has begun
+// (R-002-13, S-59).
+type Staff interface {
+	Members
+	// Gone says why the member of a team gets no more work; nil: it does.
+	Gone(team, member string) *agent.Error
+}
+
 // Member is an agent's place in a team.
 type Member struct {
 	// ID of the member in the team; default: Agent.
@@ -139,6 +149,9 @@ func New(c Config) (*Team, error) {
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()
+	}
+	if k, ok := c.Scheduler.(*Coordinator); ok {
+		k.crew.warn(c.Log, c.ID)
 	}
 	t := &Team{name: c.Name, description: c.Description, mode: c.Mode}
 	t.loop = newLoop(&c)

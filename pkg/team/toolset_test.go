@@ -23,19 +23,19 @@ type toolSet struct {
 func (s *toolSet) Name() string                                { return s.name }
 func (s *toolSet) Tools(context.Context) ([]agent.Tool, error) { return s.tools, s.err }
 
-// named is a tool that answers with its name.
-type named struct{ spec agent.ToolSpec }
+// offering is a tool that answers with its name.
+type offering struct{ spec agent.ToolSpec }
 
-func (n named) Spec() agent.ToolSpec { return n.spec }
-func (n named) Call(context.Context, json.RawMessage, string) (*teamv1.ToolResult, error) {
+func (n offering) Spec() agent.ToolSpec { return n.spec }
+func (n offering) Call(context.Context, json.RawMessage, string) (*teamv1.ToolResult, error) {
 	return &teamv1.ToolResult{Text: "from " + n.spec.Name}, nil
 }
 
 func tool(name string) agent.Tool {
-	return named{agent.ToolSpec{Name: name, Description: "Does " + name + ".", Parameters: json.RawMessage(`{"type":"object"}`), Effect: agent.EffectSafe}}
+	return offering{agent.ToolSpec{Name: name, Description: "Does " + name + ".", Parameters: json.RawMessage(`{"type":"object"}`), Effect: agent.EffectSafe}}
 }
 
-// caller is an agent whose model calls the tools named in the message, one a turn,
+// caller is an agent whose model calls the tools offering in the message, one a turn,
 // and keeps the tools it was offered.
 func caller(t *testing.T, offered *[][]agent.ToolSpec, sets ...agent.ToolSet) *ModelAgent {
 	t.Helper()
