@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/scenario"
 )
 
 // ErrInvalid ends Validate when it has printed what is wrong.
@@ -31,7 +32,7 @@ func (s *Shell) Validate(paths []string) error {
 	for _, path := range paths {
 		for _, file := range files(path) {
 			result.Files = append(result.Files, file)
-			_, err := config.Loader{}.Load(file)
+			err := load(file)
 			var faults config.Faults
 			if err != nil && !errors.As(err, &faults) {
 				return err
@@ -54,6 +55,16 @@ func (s *Shell) Validate(paths []string) error {
 	return nil
 }
 
+// load reads a configuration or, by its name, a test of one.
+func load(file string) error {
+	if scenario.IsTest(file) {
+		_, err := scenario.Load(scenario.Loader{}, file)
+		return err
+	}
+	_, err := config.Loader{}.Load(file)
+	return err
+}
+
 func (s *Shell) verdict(file string, faults config.Faults) {
 	if len(faults) == 0 {
 		fmt.Fprintf(s.Out, "%s  ok\n", file)
@@ -63,7 +74,7 @@ func (s *Shell) verdict(file string, faults config.Faults) {
 }
 
 // files are those a path means: itself; of a folder its team.yaml, else all
-// YAML files that are no scripts.
+// YAML files that are no scripts and no tests.
 func files(path string) []string {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
@@ -78,7 +89,7 @@ func files(path string) []string {
 		if err != nil {
 			continue
 		}
-		out = append(out, slices.DeleteFunc(found, func(f string) bool { return strings.Contains(filepath.Base(f), ".script.") })...)
+		out = append(out, slices.DeleteFunc(found, func(f string) bool { return strings.Contains(filepath.Base(f), ".script.") || scenario.IsTest(f) })...)
 	}
 	if len(out) == 0 {
 		return []string{path} // its fault says what was looked for

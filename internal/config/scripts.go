@@ -18,6 +18,10 @@ func (k *checker) scripts() {
 }
 
 func (k *checker) script(model, file string) {
+	if s, ok := k.scriptFor(model); ok {
+		k.Scripts[model], k.Config.scripts[model] = s.Script, s.Source
+		return
+	}
 	n, _ := k.at("models", model, "file")
 	data, err := k.ReadFile(file)
 	if err != nil {
