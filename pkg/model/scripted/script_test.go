@@ -76,6 +76,26 @@ func TestPlaceholders(t *testing.T) {
 	}
 }
 
+// TestResultsByTool reads what each tool answered last, whether the message names
+// the tool or its call.
+func TestResultsByTool(t *testing.T) {
+	s := parse(t, `agents: {a: [{when: 'result["search"].contains("new") && !("fetch" in result)', text: "{{result.search}}|{{ result.to-do }}|{{result.fetch}}"}, {text: no}]}`)
+	req := request("user: x")
+	req.Messages = append(req.Messages,
+		agent.ModelMessage{Role: agent.RoleAssistant, ToolCalls: []*teamv1.ToolCall{{Id: "1", Name: "search"}, {Id: "2", Name: "to-do"}}},
+		agent.ModelMessage{Role: agent.RoleTool, CallID: "1", Text: "old"},
+		agent.ModelMessage{Role: agent.RoleTool, CallID: "2", Text: "done"},
+		agent.ModelMessage{Role: agent.RoleTool, CallID: "3", Tool: "search", Text: "new {{input}}"},
+	)
+	a, err := s.Answer(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "new {{input}}|done|"; a.Text != want {
+		t.Errorf("text = %q, want %q", a.Text, want)
+	}
+}
+
 func TestArguments(t *testing.T) {
 	for in, want := range map[string]string{
 		`{b: 1, a: 2.5}`:                       `{"a":2.5,"b":1}`,

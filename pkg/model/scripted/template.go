@@ -8,10 +8,13 @@ import (
 // placeholder is {{name}}.
 var placeholder = regexp.MustCompile(`\{\{\s*([^{}]*?)\s*\}\}`)
 
+// resultOf begins the name of a placeholder for what a tool answered.
+const resultOf = "result."
+
 // unknownPlaceholder returns the first placeholder of a text that has no meaning.
 func unknownPlaceholder(text string) (string, bool) {
 	for _, m := range placeholder.FindAllStringSubmatch(text, -1) {
-		if m[1] != "input" && m[1] != "results" {
+		if tool, named := strings.CutPrefix(m[1], resultOf); m[1] != "input" && m[1] != "results" && (!named || tool == "") {
 			return m[1], true
 		}
 	}
@@ -24,10 +27,14 @@ func (s *said) fill(text string) string {
 		return text
 	}
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
-		if placeholder.FindStringSubmatch(m)[1] == "input" {
+		switch name := placeholder.FindStringSubmatch(m)[1]; name {
+		case "input":
 			return s.input
+		case "results":
+			return strings.Join(s.results, "\n")
+		default:
+			return s.result[strings.TrimPrefix(name, resultOf)]
 		}
-		return strings.Join(s.results, "\n")
 	})
 }
 
