@@ -97,7 +97,7 @@ func (t *tester) invalid(err error) error {
 
 // measure makes the columns wide enough, within bounds.
 func (t *tester) measure(all []*scenario.Scenario) {
-	const most = 60
+	const most = 80
 	for _, s := range all {
 		t.team = min(max(t.team, utf8.RuneCountInString(s.Team)), most)
 		t.name = min(max(t.name, utf8.RuneCountInString(s.Name)), most)
