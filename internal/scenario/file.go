@@ -98,7 +98,7 @@ func (r *reader) read() error {
 		return nil
 	}
 	def, err := r.load(common)
-	if def == nil {
+	if err != nil || def == nil {
 		return err
 	}
 	r.loaded = def
@@ -117,7 +117,7 @@ func (r *reader) scenario(path []any, s *teamv1.Scenario, def *config.Config, co
 	if own {
 		r.known(path, s.GetModels(), s.GetAgents())
 		var err error
-		if def, err = r.load(r.standIns(path, common, s.GetModels(), s.GetAgents())); def == nil {
+		if def, err = r.load(r.standIns(path, common, s.GetModels(), s.GetAgents())); err != nil || def == nil {
 			return err
 		}
 	}
@@ -162,7 +162,10 @@ func (r *reader) load(s *config.StandIns) (*config.Config, error) {
 	var faults config.Faults
 	if errors.As(err, &faults) {
 		r.faults = append(r.faults, faults...)
-		return nil, nil //nolint:nilnil // the faults say why
+		return nil, nil //nolint:nilnil,nilerr // the faults say why
+	}
+	if err == nil {
+		hurry(def.Server)
 	}
 	return def, err
 }

@@ -142,6 +142,7 @@ func (r *record) started(scope string, s *teamv1.Started) {
 		r.calls++
 	case teamv1.Step_KIND_TOOL:
 		r.tools++
+	default: // of members and people
 	}
 	if w := r.byScope[scope]; w != nil && s.GetInput().GetMessage() != nil {
 		w.given = s.GetInput().GetMessage()
@@ -206,15 +207,4 @@ func (r *record) last(path string) *work {
 		}
 	}
 	return found
-}
-
-// paths are those of the works that a function keeps.
-func (r *record) paths(keep func(*work) bool) []string {
-	ids := []string{}
-	for _, w := range r.works {
-		if keep(w) {
-			ids = append(ids, w.path)
-		}
-	}
-	return ids
 }
