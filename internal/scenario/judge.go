@@ -62,7 +62,7 @@ func (j *judge) all() {
 		})
 	}
 	for _, path := range sorted(w.GetSaid()) {
-		j.work([]any{"said", path}, path+" to say", func(k *work) {
+		j.work([]any{"said", path}, path, func(k *work) {
 			j.text([]any{"said", path}, path+" to say", w.GetSaid()[path], agent.Text(k.said), k.problem())
 		})
 	}
@@ -71,11 +71,11 @@ func (j *judge) all() {
 
 // work judges the last work of an agent, which there has to be.
 func (j *judge) work(key []any, path string, judge func(*work)) {
-	if w := j.last(strings.TrimSuffix(path, " to say")); w != nil {
+	if w := j.last(path); w != nil {
 		judge(w)
 		return
 	}
-	j.failf(key, "", "want %s, which did not work", path)
+	j.failf(key, j.ending(), "want %s to work, it did not", path)
 }
 
 // problem is why a piece of work did not succeed.
