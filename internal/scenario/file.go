@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -72,14 +73,17 @@ func Load(l Loader, path string) (*File, error) {
 		return nil, err
 	}
 	r := &reader{loader: l, Source: source, message: &m, file: &File{Path: path, source: source}}
-	if err := r.read(); err != nil {
+	if err := r.read(); err != nil && !errors.Is(err, errFaults) {
 		return nil, err
 	}
 	if faults := append(source.Faults(), r.faults...); len(faults) > 0 {
-		return nil, faults
+		return nil, config.Tidy(faults)
 	}
 	return r.file, nil
 }
+
+// errFaults ends reading: the faults that are known say why.
+var errFaults = errors.New("the file has faults")
 
 // reader reads one test file.
 type reader struct {
@@ -93,18 +97,18 @@ type reader struct {
 
 // read reads the scenarios, if the file is what it has to be.
 func (r *reader) read() error {
-	common := r.standIns(nil, nil, r.message.GetModels(), r.message.GetAgents())
-	if r.Faults() != nil {
-		return nil
+	common, err := r.standIns(nil, nil, r.message.GetModels(), r.message.GetAgents())
+	if err != nil {
+		return err
 	}
 	def, err := r.load(common)
-	if err != nil || def == nil {
+	if err != nil {
 		return err
 	}
 	r.loaded = def
 	r.known(nil, r.message.GetModels(), r.message.GetAgents())
 	for i, s := range r.message.GetScenarios() {
-		if err := r.scenario([]any{"scenarios", i}, s, def, common); err != nil {
+		if err := r.scenario([]any{"scenarios", i}, s, def, common); err != nil && !errors.Is(err, errFaults) {
 			return err
 		}
 	}
@@ -116,8 +120,11 @@ func (r *reader) scenario(path []any, s *teamv1.Scenario, def *config.Config, co
 	own := len(s.GetModels())+len(s.GetAgents()) > 0
 	if own {
 		r.known(path, s.GetModels(), s.GetAgents())
-		var err error
-		if def, err = r.load(r.standIns(path, common, s.GetModels(), s.GetAgents())); err != nil || def == nil {
+		in, err := r.standIns(path, common, s.GetModels(), s.GetAgents())
+		if err != nil {
+			return err
+		}
+		if def, err = r.load(in); err != nil {
 			return err
 		}
 	}
@@ -150,24 +157,21 @@ func defaultTeam(def *config.Config) string {
 	return ""
 }
 
-// load reads the configuration with stand-ins; nil where it has faults, which
-// are kept, or cannot be read.
+// load reads the configuration with stand-ins. Its faults are kept.
 func (r *reader) load(s *config.StandIns) (*config.Config, error) {
-	if r.Faults() != nil {
-		return nil, nil //nolint:nilnil // the faults say why
-	}
 	l := r.loader
 	l.StandIns = s
 	def, err := l.Load(r.config())
 	var faults config.Faults
 	if errors.As(err, &faults) {
 		r.faults = append(r.faults, faults...)
-		return nil, nil //nolint:nilnil,nilerr // the faults say why
+		return nil, errFaults
 	}
-	if err == nil {
-		hurry(def.Server)
+	if err != nil {
+		return nil, err
 	}
-	return def, err
+	hurry(def.Server)
+	return def, nil
 }
 
 // config is the file that is tested.
@@ -183,26 +187,24 @@ func (r *reader) config() string {
 
 // standIns are the scripts and steps that take the place of models and agents:
 // those of common, and those given.
-func (r *reader) standIns(path []any, common *config.StandIns, models map[string]*teamv1.ModelScript, agents map[string]*teamv1.ScriptedAgent) *config.StandIns {
+func (r *reader) standIns(path []any, common *config.StandIns, models map[string]*teamv1.ModelScript, agents map[string]*teamv1.ScriptedAgent) (*config.StandIns, error) {
 	s := &config.StandIns{Models: map[string]config.Script{}, Agents: map[string]*yaml.Node{}}
 	if common != nil {
-		for name, script := range common.Models {
-			s.Models[name] = script
-		}
-		for id, n := range common.Agents {
-			s.Agents[id] = n
-		}
+		maps.Copy(s.Models, common.Models)
+		maps.Copy(s.Agents, common.Agents)
 	}
-	for name, m := range models {
-		at := slices.Concat(path, []any{"models", name})
-		if script, ok := r.script(m, at); ok {
-			s.Models[name] = script
+	var err error
+	for _, name := range sorted(models) {
+		script, ok := r.script(models[name], slices.Concat(path, []any{"models", name}))
+		if !ok {
+			err = errFaults
 		}
+		s.Models[name] = script
 	}
 	for id := range agents {
 		s.Agents[id] = r.Node(slices.Concat(path, []any{"agents", id})...)
 	}
-	return s
+	return s, err
 }
 
 // script reads the script at a path: a file, or in place.

@@ -329,6 +329,8 @@ func TestFaults(t *testing.T) {
 		"a model over the network":      {head + "  - {name: n, send: x, team: luxury}\n", `team_test.yaml:4:5  "luxury" works with model "slow", which is asked over the network`},
 		"an agent over the network":     {head + "  - {name: n, send: x, team: abroad}\n", `"abroad" works with agent "far", which is on another server`},
 		"no configuration":              {"version: v1\nconfig: none.yaml\nscenarios: [{name: n, send: x}]\n", "none.yaml  there is no such file"},
+		"one fault beside another":      {head + "  - {name: n, sent: x}\n  - {name: m, send: x, want: {members: [writr]}}\n  - {name: o, send: x, models: {fats: {file: fast.yaml}}}\n", `"desk" has no member "writr"`},
+		"a third one beside them":       {head + "  - {name: n, sent: x}\n  - {name: m, send: x, want: {members: [writr]}}\n  - {name: o, send: x, models: {fats: {file: fast.yaml}}}\n", `team.yaml has no model "fats"`},
 		"a timeout":                     {head + "  - {name: n, send: x, timeout: 0s}\n", "timeout must be more than 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
