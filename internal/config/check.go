@@ -37,6 +37,7 @@ func (k *checker) check() {
 	k.inheritance()
 	k.needs()
 	k.scripts()
+	k.guardrails()
 	k.certificates()
 }
 

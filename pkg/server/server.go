@@ -177,10 +177,11 @@ func newCore(c *Config, at Addrs) core {
 		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: cmp.Or(c.PublicGRPC, at.GRPC)},
 		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams,
 	})
-	runner := &a2a.Runner{Agent: c.Agents.Get, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run")}
+	runner := &a2a.Runner{Agent: c.Agents.Get, Handler: h, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run")}
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}
+	runner.Conversations, _ = c.Store.(a2a.Conversations) // a nil one: agents remember nothing
 	return core{handler: h, engine: e, runner: runner, store: c.Store}
 }
 

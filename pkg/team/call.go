@@ -32,6 +32,7 @@ type work struct {
 	loop      bool   // the member has steps of its own
 	unknown   bool   // an attempt before has an outcome that nobody here knows
 	effect    string // key of the effect under way, once it is known
+	checks    stepChecks
 	deadline  time.Time
 	notBefore time.Time
 }
@@ -64,6 +65,9 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	}
 	sctx, stop := p.stepContext(ctx, w)
 	defer stop()
+	if over, err := p.checkGiven(ctx, sctx, w, emit); over || err != nil {
+		return err
+	}
 	for {
 		if err := agent.Sleep(sctx, p.pause(w)); err != nil {
 			return p.fail(ctx, w, emit, p.withdraw(sctx, w, ex, err))
@@ -82,7 +86,7 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 		if err := p.run.Begin(w.scope); err != nil { // canceled while the start was made durable
 			return p.fail(ctx, w, emit, p.withdraw(sctx, w, ex, err))
 		}
-		res := ex.attempt(sctx, p.key(w))
+		res := p.checkResult(sctx, w, emit, ex.attempt(sctx, p.key(w)))
 		switch {
 		case errors.Is(res.err, errStopped):
 			return errStopped
@@ -138,7 +142,7 @@ func (p *process) stepContext(ctx context.Context, w *work) (context.Context, co
 // start records that an attempt begins.
 func (p *process) start(w *work, ex *executor, emit emitter) error {
 	w.attempts++
-	started := &teamv1.Started{Attempt: w.attempts, Model: ex.model, Key: p.key(w)}
+	started := &teamv1.Started{Attempt: w.attempts, Model: ex.model, Key: p.key(w), Input: w.checks.givenInput()}
 	if !w.deadline.IsZero() {
 		started.Deadline = timestamppb.New(w.deadline)
 	}
@@ -208,6 +212,8 @@ func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) er
 		outcome = teamv1.Outcome_OUTCOME_CANCELED
 	case e.Reason == agent.ReasonTimeout:
 		outcome = teamv1.Outcome_OUTCOME_TIMED_OUT
+	case e.Reason == agent.ReasonGuardrailBlocked:
+		outcome = teamv1.Outcome_OUTCOME_REJECTED
 	}
 	return p.emitEnd(w, emit, endedWith(e, outcome))
 }

@@ -93,7 +93,7 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 	_, isLoop := a.(interface{ steps() })
 	_, isTeam := a.(agent.Composite)
 	ex.leaf = !isLoop
-	ex.retry = p.limits.retry.with(m.Retry)
+	ex.retry = p.limits.retry.with(m.Retry).with(w.step.GetRetry())
 	switch {
 	case w.step.GetTimeout() != nil:
 		ex.timeout = w.step.GetTimeout().AsDuration()
@@ -101,6 +101,11 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 		ex.timeout = m.Timeout
 	case !isTeam: // a team bounds itself (C-07)
 		ex.timeout = p.limits.memberTimeout
+	}
+	if w.step.GetDetached() {
+		ex.leaf = true
+		ex.attempt = func(ctx context.Context, _ string) result { return p.detach(ctx, w, m, emit) }
+		return nil
 	}
 	ex.attempt = func(ctx context.Context, key string) result {
 		return p.delegate(p.handDown(ctx, ex.retry), w, a, emit, key)
@@ -130,6 +135,9 @@ func (p *process) delegate(ctx context.Context, w *work, a agent.Agent, emit emi
 		}
 		if r := ev.GetReply(); r != nil && ev.GetScope() == w.scope {
 			res.reply = r
+			continue
+		}
+		if ev.GetDelta() != nil && p.hushes() {
 			continue
 		}
 		if err := emit(ev); err != nil {
@@ -241,6 +249,9 @@ type deltas struct {
 }
 
 func (d *deltas) add(text string) error {
+	if d.p.silent() {
+		return nil
+	}
 	d.text.WriteString(text)
 	if d.last.IsZero() || d.text.Len() >= deltaBytes || d.p.run.Now().Sub(d.last) >= deltaAge {
 		return d.flush()

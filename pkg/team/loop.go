@@ -41,6 +41,7 @@ func (l *loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq
 	return func(yield func(*teamv1.Event, error) bool) {
 		run := agent.From(ctx)
 		p := &process{loop: l, req: req, run: run, yield: yield, fold: newFold(l.cfg, req, run.Root, l.limits.maxSteps)}
+		p.recall(run.Memory)
 		p.serve(agent.With(ctx, p.run))
 	}
 }
@@ -76,6 +77,7 @@ func (p *process) serve(ctx context.Context) {
 	for _, ev := range p.req.GetRecorded() {
 		p.apply(ev)
 	}
+	p.cancelDropped()
 	p.listener = p.run.Listen(p.Scope)
 	defer p.listener.Close()
 	ctx, p.cancel = context.WithCancelCause(ctx)
@@ -107,6 +109,9 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 	if ctx.Err() != nil {
 		return nil, p.cause(ctx)
 	}
+	if err := p.checkInput(ctx); err != nil {
+		return nil, err
+	}
 	if err := p.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -120,13 +125,19 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 		if err := p.takeInputs(); err != nil {
 			return nil, err
 		}
+		if err := p.checkInput(ctx); err != nil {
+			return nil, err
+		}
 		if p.mayDecide() {
 			if p.failed != nil && p.final == nil && p.handover == nil {
 				return nil, p.failed
 			}
 			reply, err := p.decideNext()
-			if reply != nil || err != nil {
-				return reply, err
+			if reply != nil {
+				return p.checkOutput(ctx, reply)
+			}
+			if err != nil {
+				return nil, err
 			}
 			continue
 		}
@@ -158,6 +169,9 @@ func (p *process) prepare(ctx context.Context) error {
 	if depth > p.limits.maxDepth {
 		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonMaxDepth,
 			"team %q is nested deeper than %d levels (limits.max_depth), on the path %s", p.cfg.ID, p.limits.maxDepth, p.Path)
+	}
+	if err := p.prepared(); err != nil {
+		return err
 	}
 	roster, _ := p.askInfo(agent.WithDepth(ctx, depth)) // a circle ends when it is dispatched
 	o := &teamv1.Observed{Members: roster}

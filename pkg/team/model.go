@@ -27,8 +27,16 @@ type ModelAgentConfig struct {
 	Model agent.Model
 	// Tools the model may call, each name once.
 	Tools []agent.Tool
+	// Guards look at what the agent is given and what it answers; none. It has no
+	// members, so those of delegations are refused.
+	Guards agent.Guards
+	// Output is what answers must fit; nil is anything.
+	Output OutputFormat
 	// Limits: max_turns, timeout and retry count here.
 	Limits *teamv1.Limits
+	// Memory: the agent remembers the conversation that a context id names, where
+	// it is the root of a run. Unset: each run begins from nothing.
+	Memory bool
 	// Revision of the definition, for the record.
 	Revision string
 	// Log gets what callers must not see; nil is none.
@@ -43,7 +51,7 @@ type ModelAgent struct {
 	info *teamv1.AgentInfo
 }
 
-var _ agent.Agent = (*ModelAgent)(nil)
+var _ agent.Rememberer = (*ModelAgent)(nil)
 
 // NewModelAgent returns a model-backed agent. The error lists every fault.
 func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
@@ -54,7 +62,7 @@ func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
 	}
 	cfg := &Config{
 		ID: c.ID, Name: c.Name, Description: c.Description, Mode: "model", Model: c.Model, Limits: c.Limits,
-		Tools: c.Tools, Revision: c.Revision, ReportErrors: true, Log: c.Log,
+		Tools: c.Tools, Memory: c.Memory, Revision: c.Revision, ReportErrors: true, Guards: c.Guards, Log: c.Log, output: c.Output,
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
@@ -62,7 +70,8 @@ func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
 	if cfg.Name == "" {
 		cfg.Name = c.ID
 	}
-	cfg.Scheduler = &leader{instructions: c.Instructions, tools: specs, maxTurns: effective(c.Limits).maxTurns}
+	cfg.Scheduler = &leader{instructions: c.Instructions, tools: specs, maxTurns: effective(c.Limits).maxTurns, output: c.Output}
+	faults = append(faults, checkMemberless(c.ID, &c.Guards)...)
 	if err := errors.Join(append(faults, cfg.validate())...); err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type Prompter interface {
 	Prompt(s *State, step *teamv1.Step) *agent.ModelRequest
 }
 
-// Decision is a scheduler's answer. With neither steps, Reply, Transfer nor Ask it waits
+// Decision is a scheduler's answer. With neither steps, Cancel, Reply, Transfer nor Ask it waits
 // for the steps that run; where none runs it is the error NO_RESPONSE (R-000-19).
 type Decision struct {
 	// Steps to run; more than one run at the same time, at most max_parallel.
@@ -39,6 +39,12 @@ type Decision struct {
 	Updates map[string]*structpb.Value
 	// Reply ends the run with this message.
 	Reply *a2av1.Message
+	// Joins are the ids of the steps whose results Reply joins: readers get each of
+	// them as an artifact besides (C-16). Unset with the last response, it is known.
+	Joins []string
+	// Cancel are the ids of open steps that nobody needs any more. They end
+	// CANCELED, which does not fail the run.
+	Cancel []string
 	// Transfer ends the run, and control goes to one of State.Transfers.
 	Transfer *teamv1.Transfer
 	// Ask asks the user; the answer becomes the current message.
@@ -96,6 +102,8 @@ type Result struct {
 	Message *a2av1.Message
 	// Outcome of its step.
 	Outcome teamv1.Outcome
+
+	joins []string // ids of the steps whose results the message joins; nil for one
 }
 
 // StepState is a step and what became of it.
@@ -113,6 +121,8 @@ type StepState struct {
 	Transfer *teamv1.Transfer
 	Err      *agent.Error
 	Spent    *teamv1.Spent
+	// Dropped: the scheduler has canceled it (Decision.Cancel). Its end fails nothing.
+	Dropped bool
 
 	scope     string          // its own
 	heard     int             // follow-ups that had come when it was decided
@@ -133,6 +143,7 @@ type StepState struct {
 	waiting   time.Time       // since when it waits for people
 	asked     questions       // of the step and below
 	expired   bool            // its own question lapsed
+	checks    stepChecks      // what the team's middlewares have said
 	recorded  []*teamv1.Event // of its scope and below
 }
 
@@ -171,7 +182,7 @@ func (s *State) LastOf(member string) *StepState {
 
 // failure returns the error of a member's or human's step that did not succeed.
 func (st *StepState) failure() *agent.Error {
-	if !st.Done || !st.member() && st.Step.GetKind() != teamv1.Step_KIND_HUMAN {
+	if !st.Done || st.Dropped || !st.member() && st.Step.GetKind() != teamv1.Step_KIND_HUMAN {
 		return nil
 	}
 	switch st.Outcome {

@@ -34,6 +34,7 @@ type fold struct {
 	texts     map[int64]*a2av1.Message // by sequence; what this scope has seen live
 	places    map[*a2av1.Message]int64 // the same, by message
 	failed    *agent.Error             // the failure that ends the run
+	checks
 }
 
 // batch is a decision and its steps.
@@ -59,6 +60,7 @@ func newFold(c *Config, req *teamv1.ProcessRequest, root string, maxSteps int) *
 	if f.Scope != "" {
 		f.prefix = f.Scope + "."
 	}
+	f.arriveInput()
 	return f
 }
 
@@ -115,6 +117,7 @@ func (f *fold) applyOwn(ev *teamv1.Event) {
 		f.saw(ev.GetSeq(), k.Received.GetMessage())
 		if m := k.Received.GetMessage(); m != nil && !k.Received.GetTooLate() {
 			f.Received = append(f.Received, m)
+			f.arriveFollowUp(ev.GetSeq())
 		}
 	case *teamv1.Event_Asked:
 		f.asked, f.asks = k.Asked.GetQuestion(), nil
@@ -124,7 +127,10 @@ func (f *fold) applyOwn(ev *teamv1.Event) {
 		if k.Answered.GetQuestion() == f.asked {
 			f.asked = ""
 			f.Messages = []*a2av1.Message{k.Answered.GetMessage()}
+			f.arriveAnswer(ev.GetSeq(), k.Answered.GetMessage())
 		}
+	case *teamv1.Event_Checked:
+		f.checked(ev.GetSeq(), k.Checked)
 	default: // notes, texts and what is for readers only
 	}
 }
@@ -151,6 +157,7 @@ func (f *fold) observe(o *teamv1.Observed) {
 
 // decide adds the steps of a decision and settles which of them may not start.
 func (f *fold) decide(d *teamv1.Decided) {
+	f.drop(d.GetCancel())
 	first := len(f.Steps)
 	dispatches := false
 	for _, step := range d.GetSteps() {
@@ -260,6 +267,12 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		f.saw(ev.GetSeq(), k.Answered.GetMessage())
 		if st.Step.GetKind() == teamv1.Step_KIND_HUMAN {
 			st.Message, st.seq = k.Answered.GetMessage(), ev.GetSeq()
+			f.arriveHuman(st)
+		}
+	case *teamv1.Event_Checked:
+		f.saw(ev.GetSeq(), k.Checked.GetMessage())
+		if own && st.checked(ev.GetSeq(), k.Checked) {
+			return
 		}
 	case *teamv1.Event_Expired:
 		if k.Expired.GetLimit() == agent.LimitQuestion {
@@ -381,7 +394,7 @@ func (f *fold) respond(batch []*StepState) {
 	case 1:
 		f.Last.Message = answered[0].Message
 	default:
-		f.Last.Message = joinResults(answered)
+		f.Last.Message, f.Last.joins = joinResults(answered), joinedIDs(answered)
 	}
 	f.Messages = []*a2av1.Message{f.Last.Message}
 }
@@ -412,11 +425,11 @@ func (f *fold) message(seq int64) *a2av1.Message {
 // refer returns an input that names a message by its place on record where it
 // has one, so that a text is recorded once.
 func (f *fold) refer(m *a2av1.Message) *teamv1.Input {
-	if m == nil || m == f.Input {
-		return &teamv1.Input{}
-	}
 	if seq, ok := f.places[m]; ok {
 		return &teamv1.Input{Ref: seq}
+	}
+	if m == nil || m == f.Input {
+		return &teamv1.Input{}
 	}
 	return &teamv1.Input{Message: m}
 }
