@@ -53,6 +53,7 @@ teams:
     members: [{agent: writer}, {agent: critic}]
     swarm: {entry_member: writer}
     limits: {max_handoffs: 1}
+  talk: {members: [{agent: writer}, {agent: critic}], swarm: {entry_member: writer, cross_request_transfer: true}}
   house: {members: [{agent: desk}], coordinator: {leader: {model: fast}}}
   abroad: {workflow: {steps: [{id: go, agent: far}]}}
   luxury: {members: [{agent: writer}], coordinator: {leader: {model: slow}}}
@@ -279,6 +280,11 @@ func TestConversation(t *testing.T) {
     turns:
       - {send: good, answers: [red], want: {reply: {equals: red it is}}}
       - {send: good, answers: [blue], want: {reply: {equals: blue it is}, model_calls: 1}}
+  - name: the conversation stays with whom it was handed over to
+    team: talk
+    turns:
+      - {send: hello, want: {members: [writer, critic], handoffs: 1, reply: {equals: "taken: take over: hello"}}}
+      - {send: again, want: {members: [critic], reply: {equals: '{"score": 6}'}}}
   - name: another script
     team: line
     models: {fast: {agents: {writer: [{text: bad}], critic: [{text: fixed}]}}}
