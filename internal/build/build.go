@@ -118,7 +118,7 @@ func (b *builder) model(name string) (agent.Model, error) {
 func (b *builder) newModel(name string, m *teamv1.ModelConfig) (agent.Model, error) {
 	switch m.GetProvider() {
 	case "scripted":
-		return scriptedmodel.New(scriptedmodel.Config{Name: cmp.Or(m.GetName(), name), Script: b.Definition.Scripts[name]})
+		return scriptedmodel.New(scriptedmodel.Config{Name: cmp.Or(m.GetName(), name), Script: b.Definition.Scripts[name], Price: m.GetPrice()})
 	case "openai":
 		return openai.New(openai.Config{
 			Name: m.GetName(), BaseURL: m.GetBaseUrl(), APIKey: m.GetApiKey(), HTTPClient: b.client(),

@@ -130,6 +130,7 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	if len(d.faults) > 0 {
 		return nil, tidy(d.faults)
 	}
+	c.playStandIns()
 	return c, nil
 }
 

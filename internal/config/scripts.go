@@ -18,8 +18,7 @@ func (k *checker) scripts() {
 }
 
 func (k *checker) script(model, file string) {
-	if s, ok := k.scriptFor(model); ok {
-		k.Scripts[model], k.Config.scripts[model] = s.Script, s.Source
+	if _, ok := k.played[model]; ok {
 		return
 	}
 	n, _ := k.at("models", model, "file")

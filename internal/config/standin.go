@@ -78,18 +78,23 @@ func (d *document) standInModel(in *standIns, s *StandIns, name string, n *yaml.
 		in.absent[modelKey(name)] = true
 	}
 	in.played[name] = script
-	keep(n, "name")
-	put(n, "provider", nodeOf("scripted"))
-	put(n, "file", nodeOf("stand-in"))
+	if provider != nil && provider.Value != "scripted" { // it needs none
+		remove(n, "api_key", "base_url")
+		put(n, "api_key", nodeOf("none"))
+	}
+}
+
+// playStandIns gives models that have a stand-in its script. What they cost
+// stays what it is.
+func (c *Config) playStandIns() {
+	for name, s := range c.played {
+		m := c.Server.GetModels()[name]
+		m.Provider, m.File, m.ApiKey, m.BaseUrl = "scripted", "stand-in", "", ""
+		c.Scripts[name], c.scripts[name] = s.Script, s.Source
+	}
 }
 
 func modelKey(name string) string { return "model " + name }
-
-// scriptFor is what a model plays instead.
-func (in *standIns) scriptFor(model string) (Script, bool) {
-	s, ok := in.played[model]
-	return s, ok
-}
 
 // Absent returns what an agent or team reaches that is elsewhere and has no
 // stand-in: models by name, agents by id, sorted.
@@ -125,9 +130,18 @@ func (d *document) eachOf(section string, f func(key string, value *yaml.Node)) 
 
 // keep removes all keys of a mapping but some.
 func keep(n *yaml.Node, keys ...string) {
+	filter(n, func(key string) bool { return slices.Contains(keys, key) })
+}
+
+// remove removes keys of a mapping.
+func remove(n *yaml.Node, keys ...string) {
+	filter(n, func(key string) bool { return !slices.Contains(keys, key) })
+}
+
+func filter(n *yaml.Node, keep func(key string) bool) {
 	var kept []*yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if slices.Contains(keys, n.Content[i].Value) {
+		if keep(n.Content[i].Value) {
 			kept = append(kept, n.Content[i], n.Content[i+1])
 		}
 	}

@@ -271,10 +271,13 @@ func (j *judge) spend(most *teamv1.SpendLimit) {
 		{"tool_calls", float64(most.GetToolCalls()), float64(j.tools)},
 	} {
 		if j.scenario.File.source.Has(j.turn.want("at_most", m.key)...) && m.got > m.most {
-			j.failf([]any{"at_most", m.key}, "", "want at most %v %s, got %v", m.most, strings.ReplaceAll(m.key, "_", " "), m.got)
+			j.failf([]any{"at_most", m.key}, "", "want at most %s %s, got %s", plain(m.most), strings.ReplaceAll(m.key, "_", " "), plain(m.got))
 		}
 	}
 }
+
+// plain is a number without an exponent.
+func plain(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 // text judges a text.
 func (j *judge) text(key []any, what string, want *teamv1.TextExpectation, got, why string) {

@@ -174,8 +174,8 @@ func TestExpectations(t *testing.T) {
 		{"said", "panel: down", `{critic: {contains: [score]}}`, "{writer: {equals: x}}", []string{
 			`4 want writer to say "x", got "" | writer: UNAVAILABLE: …`,
 		}},
-		{"at_most", "good", "{tokens: 100, cost: 0.001, model_calls: 2, tool_calls: 0}", "{tokens: 1, model_calls: 1}", []string{
-			`4 want at most 1 tokens, got … | `, `4 want at most 1 model calls, got 2 | `,
+		{"at_most", "good", "{tokens: 100, cost: 0.001, model_calls: 2, tool_calls: 0}", "{tokens: 1, cost: 0.00001, model_calls: 1}", []string{
+			`4 want at most 1 tokens, got … | `, `4 want at most 0.00001 cost, got 0.000013 | `, `4 want at most 1 model calls, got 2 | `,
 		}},
 	}
 	told := map[string]bool{}
