@@ -149,10 +149,12 @@ func defaultTeam(def *config.Config) string {
 	if id := def.Server.GetServer().GetDefaultAgent(); id != "" {
 		return id
 	}
-	if teams := def.Server.GetTeams(); len(teams) == 1 {
-		for id := range teams {
-			return id
-		}
+	ids := sorted(def.Server.GetTeams())
+	if len(ids) == 0 {
+		ids = sorted(def.Used)
+	}
+	if len(ids) == 1 {
+		return ids[0]
 	}
 	return ""
 }
