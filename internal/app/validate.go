@@ -21,6 +21,13 @@ type validated struct {
 	Valid  bool          `json:"valid"`
 	Files  []string      `json:"files"`
 	Faults config.Faults `json:"faults"`
+	// Adjusted are limits that others make smaller, with the file they are in.
+	Adjusted []adjusted `json:"adjusted,omitempty"`
+}
+
+type adjusted struct {
+	File string `json:"file"`
+	config.Adjustment
 }
 
 // Validate finds everything that is wrong with files, or those in folders.
@@ -32,7 +39,7 @@ func (s *Shell) Validate(paths []string) error {
 	for _, path := range paths {
 		for _, file := range files(path) {
 			result.Files = append(result.Files, file)
-			err := load(file)
+			found, err := load(file)
 			var faults config.Faults
 			if err != nil && !errors.As(err, &faults) {
 				return err
@@ -40,6 +47,15 @@ func (s *Shell) Validate(paths []string) error {
 			result.Faults = append(result.Faults, faults...)
 			if !s.JSON {
 				s.verdict(file, faults)
+			}
+			if err != nil {
+				continue
+			}
+			for _, a := range found {
+				result.Adjusted = append(result.Adjusted, adjusted{file, a})
+				if !s.JSON {
+					fmt.Fprintf(s.Out, "  %s is %s, but %s holds: %s\n", a.Path, a.Set, a.Effective, a.Because)
+				}
 			}
 		}
 	}
@@ -55,14 +71,18 @@ func (s *Shell) Validate(paths []string) error {
 	return nil
 }
 
-// load reads a configuration or, by its name, a test of one.
-func load(file string) error {
+// load reads a configuration, and returns its limits that others make smaller;
+// or, by its name, a test of one.
+func load(file string) ([]config.Adjustment, error) {
 	if scenario.IsTest(file) {
 		_, err := scenario.Load(scenario.Loader{}, file)
-		return err
+		return nil, err
 	}
-	_, err := config.Loader{}.Load(file)
-	return err
+	def, err := config.Loader{}.Load(file)
+	if err != nil {
+		return nil, err
+	}
+	return def.Adjusted(), nil
 }
 
 func (s *Shell) verdict(file string, faults config.Faults) {

@@ -38,6 +38,9 @@ type Config struct {
 	Registry *manager.Manager
 	// Egress makes their connections. Required.
 	Egress *egress.Dialer
+	// Upstreams knows how calls went of late, of everything that is built in this
+	// process; nil: every call is made.
+	Upstreams team.Upstreams
 	// Log gets their warnings; nil is none.
 	Log *zap.Logger
 }
@@ -152,7 +155,7 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 		}
 		return team.NewModelAgent(team.ModelAgentConfig{
 			ID: id, Name: a.GetName(), Description: a.GetDescription(), Instructions: a.GetInstructions(), Skills: a.GetSkills(),
-			Guards: guards, Output: output,
+			Guards: guards, Output: output, Upstreams: b.Upstreams,
 			Model: m, Limits: a.GetLimits(), Memory: a.Memory == nil || a.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
 		})
 	case a.GetScripted() != nil:
@@ -226,7 +229,7 @@ func (b *builder) tls(t *teamv1.TlsConfig) (*tls.Config, error) {
 func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	c := team.Config{
 		ID: id, Name: t.GetName(), Description: t.GetDescription(), Members: config.Members(t), Registry: b.Registry,
-		Mode: config.Mode(t), Limits: t.GetLimits(), Memory: t.Memory == nil || t.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
+		Mode: config.Mode(t), Limits: t.GetLimits(), Memory: t.Memory == nil || t.GetMemory(), Revision: b.Revisions[id], Upstreams: b.Upstreams, Log: b.Log,
 	}
 	var err error
 	if c.Guards, err = b.guards(t.GetGuardrails()); err != nil {

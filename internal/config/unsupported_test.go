@@ -40,10 +40,10 @@ server: {SERVER}
 		"{MODEL}": {"{provider: anthropic, name: n}", "{provider: gemini, name: n}"},
 		"{AGENT}": {
 			`{a2a: {card: "http://127.0.0.1/card.json", version: "0.3"}}`,
-			`{grpc: {address: "127.0.0.1:1", tls: {cert: c.pem}}}`, "{model: m, limits: {max_cost: 3}}",
+			`{grpc: {address: "127.0.0.1:1", tls: {cert: c.pem}}}`, "{model: m, limits: {max_rounds: 3}}",
 		},
 		"{LIMITS}": {
-			"{max_tokens: 5}", "{max_cost: 1.5}", "{max_rounds: 3}",
+			"{max_rounds: 3}",
 		},
 		"HUMAN":    {", roles: [boss]"},
 		"{SERVER}": {`{auth: {oidc: {issuer: "https://id.example"}}}`},

@@ -62,7 +62,7 @@ func (r *Runner) Drive(ctx context.Context, c Claim) (Park, error) {
 	if d.replay(events) {
 		return Park{Done: true}, nil
 	}
-	d.resumed = d.started
+	d.resumed, d.budget = d.started, d.envelope()
 	return d.serve(ctx)
 }
 
@@ -72,6 +72,7 @@ type drive struct {
 	claim    Claim
 	accepted *teamv1.Accepted
 	run      *agent.Run
+	budget   *agent.Budget // what the caller has left for it; nil is no limit
 	cancel   context.CancelCauseFunc
 
 	recorded  []*teamv1.Event          // for the agent: without the driver's own
@@ -324,7 +325,7 @@ func (d *drive) attend(ctx context.Context, a agent.Agent) error {
 
 // bounded applies the caller's deadline, which stands while the run waits for people.
 func (d *drive) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx = agent.WithDepth(agent.With(ctx, d.run), int(d.accepted.GetDepth()))
+	ctx = agent.WithBudget(agent.WithDepth(agent.With(ctx, d.run), int(d.accepted.GetDepth())), d.budget)
 	if d.accepted.GetDeadline() == nil {
 		return context.WithCancel(ctx)
 	}
@@ -372,7 +373,7 @@ func (d *drive) request() *teamv1.ProcessRequest {
 	acc := d.accepted
 	return &teamv1.ProcessRequest{
 		AgentId: acc.GetAgent(), Message: acc.GetMessage(), ContextId: acc.GetMessage().GetContextId(),
-		Key: d.run.ID("", "key", 1), Depth: acc.GetDepth(), Deadline: acc.GetDeadline(), Recorded: d.recorded,
+		Key: d.run.ID("", "key", 1), Depth: acc.GetDepth(), Deadline: acc.GetDeadline(), Envelope: d.left(), Recorded: d.recorded,
 		History: acc.GetHistory(), Transfers: acc.GetTransfers(),
 	}
 }

@@ -133,5 +133,5 @@ func report(st *StepState) string {
 
 // reported is the content of a result, or why there is none.
 func reported(st *StepState) string {
-	return agent.Prompt(&a2av1.Message{Parts: resultParts(st)})
+	return promptText(&a2av1.Message{Parts: resultParts(st)})
 }

@@ -32,6 +32,9 @@ func (p *process) decideNext() (*teamv1.Reply, error) {
 
 // decideAnew asks the scheduler and records its answer.
 func (p *process) decideAnew() error {
+	if err := p.watch(); err != nil {
+		return err
+	}
 	d, err := p.next()
 	if err != nil {
 		return p.schedulerError(err)
@@ -87,7 +90,7 @@ func (p *process) record(d *Decision) *teamv1.Decided {
 			Id: strconv.Itoa(len(p.Steps) + i + 1), Kind: s.GetKind(), Member: s.GetMember(), Async: s.GetAsync(),
 			CallId: s.GetCallId(), Name: s.GetName(), Ask: s.GetAsk(), Timeout: s.GetTimeout(), Refusal: s.GetRefusal(),
 			Detached: s.GetDetached(),
-			Retry:    s.GetRetry(), Inner: p.inner(s.GetMember()),
+			Retry:    s.GetRetry(), Inner: p.inner(s.GetMember()), Withheld: memberKind(s.GetKind()) && p.withholds(),
 		}
 		switch {
 		case s.GetInput().GetMessage() != nil:

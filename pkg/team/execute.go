@@ -16,12 +16,16 @@ import (
 
 // executor knows how to make one attempt of a step.
 type executor struct {
-	attempt func(ctx context.Context, key string) result
-	reap    func(ctx context.Context, key string) error // nil: its work ends with this process
-	leaf    bool                                        // has an effect of its own, so it is what retries repeat
-	timeout time.Duration                               // of the step with its retries; 0 is none of its own
-	retry   retry
-	model   string
+	attempt  func(ctx context.Context, key string) result
+	reap     func(ctx context.Context, key string) error // nil: its work ends with this process
+	leaf     bool                                        // has an effect of its own, so it is what retries repeat
+	timeout  time.Duration                               // of the step with its retries; 0 is none of its own
+	retry    retry
+	model    string
+	by       agent.Model // of a turn
+	agent    string      // id of the member's agent where it is registered
+	upstream string      // what the attempts call, for the budget of repetitions
+	spends   bool        // what it spends is seen by itself alone, so it gets a part of the budget
 }
 
 // What a delegation hands down in the context.
@@ -62,9 +66,10 @@ func (p *process) executor(ctx context.Context, w *work, emit emitter) (*executo
 			return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
 				"agent %q has no model and works for no team whose leader has one; give it a model", p.cfg.ID)
 		}
-		ex.model = m.Name()
+		ex.model, ex.by, ex.upstream = m.Name(), m, "model "+m.Name()
 		ex.attempt = func(ctx context.Context, key string) result { return p.generate(ctx, m, w, emit, key) }
 	case teamv1.Step_KIND_TOOL:
+		ex.upstream = "tool " + w.step.GetName()
 		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, ex.retry, key) }
 	case teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_UNSPECIFIED:
 		return nil, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
@@ -92,7 +97,9 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 	}
 	_, isLoop := a.(interface{ steps() })
 	_, isTeam := a.(agent.Composite)
-	ex.leaf = !isLoop
+	_, isFunc := a.(*agent.Func)
+	ex.agent, ex.upstream = m.Agent, "agent "+m.Agent
+	ex.leaf, ex.spends = !isLoop, !isLoop && !isFunc
 	ex.retry = p.limits.retry.with(m.Retry).with(w.step.GetRetry())
 	switch {
 	case w.step.GetTimeout() != nil:
@@ -184,6 +191,7 @@ func (p *process) request(w *work, key string) *teamv1.ProcessRequest {
 	if !w.deadline.IsZero() {
 		req.Deadline = timestamppb.New(w.deadline)
 	}
+	req.Envelope = w.hold.Envelope()
 	return req
 }
 
@@ -210,6 +218,9 @@ func (p *process) generate(ctx context.Context, m agent.Model, w *work, emit emi
 	defer p.recovered(p.cfg.ID, &res)
 	req := *w.prompt
 	req.Key = key
+	if w.maxOutput > 0 {
+		req.MaxOutput = w.maxOutput
+	}
 	d := deltas{p: p, w: w, emit: emit, artifact: p.run.ID(p.Scope, "artifact", 1)}
 	for chunk, err := range m.Generate(ctx, &req) {
 		switch {

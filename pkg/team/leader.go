@@ -35,7 +35,18 @@ type leader struct {
 	output       OutputFormat // what answers must fit; nil is anything
 }
 
-var _ Prompter = (*leader)(nil)
+var (
+	_ Prompter  = (*leader)(nil)
+	_ Finalizer = (*leader)(nil)
+)
+
+// FinalTurn implements Finalizer.
+func (l *leader) FinalTurn() string {
+	if l.onLimit == Finalize {
+		return finalTurn
+	}
+	return ""
+}
 
 // round is a turn of the model and the steps that answer its calls, in their order.
 type round struct {
@@ -215,10 +226,7 @@ func (l *leader) reply(s *State, r *round) (Decision, error) {
 		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q: the leader ended the run without an answer", s.Team.ID)
 	}
-	if l.output != nil {
-		return l.formatted(s, r)
-	}
-	return Decision{Reply: r.turn.Message, Reason: "the model answered"}, nil
+	return l.formed(s, r)
 }
 
 // turn asks the model once more, if it may be asked.

@@ -52,11 +52,10 @@ func (w *wording) turn(i int, st *StepState) {
 	switch st.Step.GetName() {
 	case resultsTurn:
 		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: resultsText(w.state, st)})
+	case againTurn:
+		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: st.Step.GetAsk().GetQuestion()})
 	case finalTurn:
 		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: "A limit is reached: no more tools can be called. Answer the request now with what you have, and say what is missing."})
-	}
-	if q := st.Step.GetAsk().GetQuestion(); q != "" { // what was wrong with the answer before
-		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: q})
 	}
 	if st.Turn == nil {
 		return

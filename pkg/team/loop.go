@@ -56,10 +56,12 @@ type process struct {
 	run      *agent.Run
 	listener *agent.Listener
 	yield    func(*teamv1.Event, error) bool
+	spending *spending // nil where nothing limits it
 
 	stopped bool // the consumer broke off
 	inYield bool // control is with the consumer: a panic is its own
 
+	looked  time.Time          // when steps were begun last
 	waits   bool               // the scheduler waits for the steps that run
 	alarm   time.Time          // until when a step idles that the loop answers itself; zero is none
 	running map[int]*StepState // by index; steps that a goroutine works on
@@ -80,14 +82,17 @@ func (p *process) serve(ctx context.Context) {
 	p.cancelDropped()
 	p.listener = p.run.Listen(p.Scope)
 	defer p.listener.Close()
-	ctx, p.cancel = context.WithCancelCause(ctx)
+	ctx, p.cancel = context.WithCancelCause(p.bind(ctx))
+	defer p.unbind()
 	defer p.cancel(errStopped)
 	p.quit = make(chan struct{})
 	defer p.wg.Wait()
 	defer close(p.quit)
 	defer p.cancel(errStopped) // before the wait: also when the consumer panics
 
-	reply, err := p.work(ctx)
+	bounded, stop := p.clock(ctx)
+	defer stop()
+	reply, err := p.work(bounded)
 	if !errors.Is(err, errStopped) && (reply != nil || err != nil) {
 		if cerr := p.closeSteps(ctx); cerr != nil {
 			err = cerr
@@ -96,7 +101,7 @@ func (p *process) serve(ctx context.Context) {
 	switch {
 	case p.stopped || errors.Is(err, errStopped):
 	case err != nil:
-		p.yield(nil, err)
+		p.yield(nil, p.withSpent(err))
 	case reply != nil:
 		p.yield(p.event("", &teamv1.Event{Kind: &teamv1.Event_Reply{Reply: reply}}), nil)
 	}
@@ -104,8 +109,6 @@ func (p *process) serve(ctx context.Context) {
 
 // work is the loop itself. Neither a reply nor an error: parked.
 func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
-	ctx, stop := p.clock(ctx)
-	defer stop()
 	if ctx.Err() != nil {
 		return nil, p.cause(ctx)
 	}
@@ -176,7 +179,7 @@ func (p *process) prepare(ctx context.Context) error {
 	roster, _ := p.askInfo(agent.WithDepth(ctx, depth)) // a circle ends when it is dispatched
 	o := &teamv1.Observed{Members: roster}
 	for i, m := range p.cfg.Members {
-		roster[i].Health = p.cfg.Registry.Health(m.Agent)
+		roster[i].Health = p.health(&p.cfg.Members[i])
 		if roster[i].GetInfo() == nil && !m.Disabled {
 			if err := p.note("MEMBER_UNAVAILABLE", "member "+m.ID+" could not be asked what it does"); err != nil {
 				return err

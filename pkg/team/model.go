@@ -39,6 +39,8 @@ type ModelAgentConfig struct {
 	Memory bool
 	// Revision of the definition, for the record.
 	Revision string
+	// Upstreams knows how calls went of late; nil: every call is made.
+	Upstreams Upstreams
 	// Log gets what callers must not see; nil is none.
 	Log *zap.Logger
 }
@@ -62,7 +64,8 @@ func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
 	}
 	cfg := &Config{
 		ID: c.ID, Name: c.Name, Description: c.Description, Mode: "model", Model: c.Model, Limits: c.Limits,
-		Tools: c.Tools, Memory: c.Memory, Revision: c.Revision, ReportErrors: true, Guards: c.Guards, Log: c.Log, output: c.Output,
+		Tools: c.Tools, Memory: c.Memory, Revision: c.Revision, ReportErrors: true, Guards: c.Guards, Upstreams: c.Upstreams,
+		Log: c.Log, output: c.Output,
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()

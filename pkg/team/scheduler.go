@@ -87,6 +87,9 @@ type State struct {
 	Received []*a2av1.Message
 	// Transfers are the members of the caller's that the run may hand over to.
 	Transfers []*teamv1.TransferTarget
+	// Exhausted is why the budget that binds the run refused a step; nil before. It
+	// ends the run, unless the scheduler is a Finalizer.
+	Exhausted *agent.Error
 	// Now is the time of the last event.
 	Now time.Time
 
@@ -140,6 +143,8 @@ type StepState struct {
 	unknown   bool            // the last attempt that ended may have had its effect
 	deadline  time.Time       // of the step; zero is none
 	notBefore time.Time       // of the next attempt
+	reserved  *teamv1.Spent   // of the budget, for the last attempt
+	wasted    *teamv1.Spent   // on attempts that were repeated
 	waiting   time.Time       // since when it waits for people
 	asked     questions       // of the step and below
 	expired   bool            // its own question lapsed

@@ -233,7 +233,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Started:
 		if own {
-			st.attempts = k.Started.GetAttempt()
+			st.attempts, st.reserved = k.Started.GetAttempt(), k.Started.GetReserved()
 			st.open = true
 			if st.began.IsZero() {
 				st.began = f.Now
@@ -302,6 +302,7 @@ func (f *fold) saw(seq int64, m *a2av1.Message) {
 // retried closes an attempt. A known failure begins a new effect.
 func (st *StepState) retried(r *teamv1.Retried) {
 	st.open, st.unknown = false, !r.GetFresh()
+	st.wasted = agent.AddSpent(st.wasted, r.GetSpent())
 	if r.GetFresh() {
 		st.failures++
 		st.recorded = nil
@@ -343,6 +344,7 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	if f.failed == nil && (!f.Team.ReportErrors || st.beyondLimit()) {
 		f.failed = st.failure()
 	}
+	f.exhausted(st)
 	for f.done < len(f.Steps) && f.Steps[f.done].Done {
 		f.done++
 	}

@@ -95,6 +95,8 @@ type Config struct {
 	ReportErrors bool
 	// Guards look at the messages of the team and of its members; none.
 	Guards agent.Guards
+	// Upstreams knows how calls went of late; nil: every call is made.
+	Upstreams Upstreams
 	// Log gets warnings; nil is none.
 	Log *zap.Logger
 
@@ -164,7 +166,7 @@ func (c *Config) validate() error {
 		}
 		seen[m.ID] = true
 	}
-	faults = append(faults, checkGuards(c.ID, &c.Guards)...)
+	faults = append(faults, checkGuards(c)...)
 	faults = append(faults, checkLimits(c.ID, c.Limits)...)
 	return errors.Join(faults...)
 }
@@ -258,6 +260,9 @@ func (t *Team) memberHealth(ctx context.Context, m *Member) *teamv1.MemberHealth
 		return mh
 	}
 	mh.Healthy, mh.Detail = h.GetHealthy(), h.GetDetail()
+	if why := t.open(m); why != "" {
+		mh.Healthy, mh.Detail = false, why
+	}
 	if !mh.Healthy && mh.Detail == "" {
 		mh.Detail = "unhealthy"
 	}

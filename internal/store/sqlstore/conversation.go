@@ -189,23 +189,37 @@ const retainThreads = 16
 // forgetThreads deletes a batch of conversations that nothing was added to since a
 // time; more says that there may be another.
 func (s *Store) forgetThreads(ctx context.Context, before int64) (more bool, err error) {
+	var threads []a2a.Thread
+	err = each(ctx, s.db.reader(), func() { threads = nil }, func(r *sql.Rows) error {
+		var t a2a.Thread
+		err := r.Scan(&t.Owner, &t.ContextID)
+		threads = append(threads, t)
+		return err
+	}, `SELECT owner, context_id FROM conversation WHERE used < $1 ORDER BY used, owner, context_id LIMIT $2`, before, int64(retainThreads))
+	if err != nil || len(threads) == 0 {
+		return false, err
+	}
 	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
-		var threads []a2a.Thread
-		err := each(ctx, q, func() { threads = nil }, func(r *sql.Rows) error {
-			var t a2a.Thread
-			err := r.Scan(&t.Owner, &t.ContextID)
-			threads = append(threads, t)
-			return err
-		}, `SELECT owner, context_id FROM conversation WHERE used < $1 LIMIT $2`+s.db.skip(), before, int64(retainThreads))
-		more = len(threads) == retainThreads
 		for _, t := range threads {
-			for _, table := range []string{"history", "conversation_state", "conversation"} {
-				if err == nil {
-					_, err = q.exec(ctx, `DELETE FROM `+table+` WHERE owner = $1 AND context_id = $2`, t.Owner, t.ContextID)
-				}
+			if err := forgetThread(ctx, q, t, before); err != nil {
+				return err
 			}
 		}
-		return err
+		return nil
 	})
-	return more, err
+	return len(threads) == retainThreads, err
+}
+
+// forgetThread deletes a conversation, unless something was added to it meanwhile.
+func forgetThread(ctx context.Context, q querier, t a2a.Thread, before int64) error {
+	gone, err := q.exec(ctx, `DELETE FROM conversation WHERE owner = $1 AND context_id = $2 AND used < $3`, t.Owner, t.ContextID, before)
+	if err != nil || gone == 0 {
+		return err
+	}
+	for _, table := range []string{"history", "conversation_state"} {
+		if _, err := q.exec(ctx, `DELETE FROM `+table+` WHERE owner = $1 AND context_id = $2`, t.Owner, t.ContextID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
