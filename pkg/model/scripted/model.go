@@ -28,7 +28,10 @@ type Model struct {
 	price  *teamv1.Price
 }
 
-var _ agent.Model = (*Model)(nil)
+var (
+	_ agent.Model  = (*Model)(nil)
+	_ agent.Pricer = (*Model)(nil)
+)
 
 // New returns a scripted model.
 func New(c Config) (*Model, error) {
