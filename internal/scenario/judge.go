@@ -211,14 +211,19 @@ func (j *judge) list(key string, want, got []string, why func(i int) string) {
 	j.failf([]any{key}, why(i), "want %s %s, got %s", key, listed(want), listed(got))
 }
 
-// listed is a list in a line; what holds spaces is quoted.
+// listed is a list in a line, cut where it is long; what holds spaces is quoted.
 func listed(items []string) string {
-	words := make([]string, len(items))
+	const most = 16
+	var words []string
 	for i, s := range items {
-		words[i] = s
-		if s == "" || strings.ContainsAny(s, " \n\t") {
-			words[i] = strconv.Quote(s)
+		if i == most {
+			words = append(words, fmt.Sprintf("… %d in all", len(items)))
+			break
 		}
+		if s == "" || strings.ContainsAny(s, " \n\t") {
+			s = quoted(s)
+		}
+		words = append(words, s)
 	}
 	return "[" + strings.Join(words, " ") + "]"
 }
@@ -302,7 +307,7 @@ func (j *judge) text(key []any, what string, want *teamv1.TextExpectation, got, 
 
 // quoted is a text for a message: in quotes, and cut where it is long.
 func quoted(s string) string {
-	const most = 300
+	const most = 160
 	if len(s) > most {
 		n := most
 		for !utf8.RuneStart(s[n]) {

@@ -53,6 +53,10 @@ teams:
     members: [{agent: writer}, {agent: critic}]
     swarm: {entry_member: writer}
     limits: {max_handoffs: 1}
+  thrift:
+    members: [{agent: writer}]
+    supervisor: {rules: [{id: w, when: "turn < 50", next: [writer]}, {id: d, when: "true", finish: writer}]}
+    limits: {max_cost: 0.001}
   talk: {members: [{agent: writer}, {agent: critic}], swarm: {entry_member: writer, cross_request_transfer: true}}
   house: {members: [{agent: desk}], coordinator: {leader: {model: fast}}}
   abroad: {workflow: {steps: [{id: go, agent: far}]}}
@@ -252,6 +256,9 @@ func TestUnexpectedEnds(t *testing.T) {
 		"the second message": {head + "  - name: n\n    turns:\n      - {send: good}\n      - {send: bad, want: {members: [writer]}}\n      - {send: never, want: {members: []}}\n", []string{
 			`7 message 2: want members [writer], got [writer critic writer critic] | turn 2: …`,
 		}},
+		"a long list": {"version: v1\nmodels: {fast: {agents: {writer: [{text: \"more {{input}}\"}]}}}\nscenarios:\n  - {name: n, team: thrift, send: x, want: {reason: BUDGET_EXCEEDED, members: []}}\n", []string{
+			"4 want members [], got [writer … 22 in all] | turn 1: …",
+		}},
 		"too long": {"version: v1\nmodels: {fast: {agents: {writer: [{delay_ms: 60000, text: x}], critic: [{text: x}]}}}\nscenarios:\n  - {name: n, send: good, timeout: 50ms}\n", []string{
 			"4 the scenario has not ended after 50ms (timeout) | …",
 		}},
@@ -285,6 +292,10 @@ func TestConversation(t *testing.T) {
     turns:
       - {send: hello, want: {members: [writer, critic], handoffs: 1, reply: {equals: "taken: take over: hello"}}}
       - {send: again, want: {members: [critic], reply: {equals: '{"score": 6}'}}}
+  - name: money is counted as the model's whose script is played
+    team: thrift
+    send: hello
+    want: {reason: BUDGET_EXCEEDED, at_most: {cost: 0.001}}
   - name: another script
     team: line
     models: {fast: {agents: {writer: [{text: bad}], critic: [{text: fixed}]}}}
