@@ -257,7 +257,7 @@ func TestUnexpectedEnds(t *testing.T) {
 			`7 message 2: want members [writer], got [writer critic writer critic] | turn 2: …`,
 		}},
 		"a long list": {"version: v1\nmodels: {fast: {agents: {writer: [{text: \"more {{input}}\"}]}}}\nscenarios:\n  - {name: n, team: thrift, send: x, want: {reason: BUDGET_EXCEEDED, members: []}}\n", []string{
-			"4 want members [], got [writer … 22 in all] | turn 1: …",
+			"4 want members [], got [writer … in all] | turn 1: …",
 		}},
 		"too long": {"version: v1\nmodels: {fast: {agents: {writer: [{delay_ms: 60000, text: x}], critic: [{text: x}]}}}\nscenarios:\n  - {name: n, send: good, timeout: 50ms}\n", []string{
 			"4 the scenario has not ended after 50ms (timeout) | …",
