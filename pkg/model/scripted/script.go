@@ -12,11 +12,11 @@
 //	      chunks: 3                              # the text is streamed in so many pieces
 //
 // The first entry that matches is played. A condition knows input (the last
-// user message), turn (assistant messages in the request, plus one), tools (the
+// user message), inputs (all of them), turn (assistant messages in the request, plus one), tools (the
 // names on offer), results (the texts of tool messages) and result (the last of
 // each tool, by its name). One that reads what is not there is not true; an
 // unknown name is a fault of the file. Texts, also those in arguments, may hold
-// {{input}}, {{results}} (one a line) and {{result.TOOL}} (nothing where that tool
+// {{input}}, {{inputs}} and {{results}} (one a line) and {{result.TOOL}} (nothing where that tool
 // has not answered), nothing else. Arguments that are text themselves are sent as
 // they are, JSON or not.
 //
@@ -131,6 +131,7 @@ func noAnswer(format string, args ...any) *agent.Error {
 // said is what conditions and texts see of a request.
 type said struct {
 	input   string
+	inputs  []string
 	turn    int
 	tools   []string
 	results []string
@@ -138,12 +139,12 @@ type said struct {
 }
 
 func listen(req *agent.ModelRequest) *said {
-	s := &said{turn: 1, tools: []string{}, results: []string{}, result: map[string]string{}}
+	s := &said{turn: 1, inputs: []string{}, tools: []string{}, results: []string{}, result: map[string]string{}}
 	called := map[string]string{} // tools by the ids of their calls
 	for _, m := range req.Messages {
 		switch m.Role {
 		case agent.RoleUser:
-			s.input = m.Text
+			s.input, s.inputs = m.Text, append(s.inputs, m.Text)
 		case agent.RoleAssistant:
 			s.turn++
 			for _, c := range m.ToolCalls {
@@ -164,7 +165,9 @@ func (e *entry) matches(s *said) (bool, error) {
 	if e.when == nil {
 		return true, nil
 	}
-	return holds(e.when, map[string]any{"input": s.input, "turn": s.turn, "tools": s.tools, "results": s.results, "result": s.result})
+	return holds(e.when, map[string]any{
+		"input": s.input, "inputs": s.inputs, "turn": s.turn, "tools": s.tools, "results": s.results, "result": s.result,
+	})
 }
 
 func (e *entry) answer(s *said) *Answer {

@@ -2,11 +2,15 @@ package scripted
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // placeholder is {{name}}.
 var placeholder = regexp.MustCompile(`\{\{\s*([^{}]*?)\s*\}\}`)
+
+// placeholders are those that are a name alone.
+var placeholders = []string{"input", "inputs", "results"}
 
 // resultOf begins the name of a placeholder for what a tool answered.
 const resultOf = "result."
@@ -14,7 +18,8 @@ const resultOf = "result."
 // unknownPlaceholder returns the first placeholder of a text that has no meaning.
 func unknownPlaceholder(text string) (string, bool) {
 	for _, m := range placeholder.FindAllStringSubmatch(text, -1) {
-		if tool, named := strings.CutPrefix(m[1], resultOf); m[1] != "input" && m[1] != "results" && (!named || tool == "") {
+		tool, named := strings.CutPrefix(m[1], resultOf)
+		if !slices.Contains(placeholders, m[1]) && (!named || tool == "") {
 			return m[1], true
 		}
 	}
@@ -30,6 +35,8 @@ func (s *said) fill(text string) string {
 		switch name := placeholder.FindStringSubmatch(m)[1]; name {
 		case "input":
 			return s.input
+		case "inputs":
+			return strings.Join(s.inputs, "\n")
 		case "results":
 			return strings.Join(s.results, "\n")
 		default:
