@@ -29,6 +29,9 @@ func folders(t *testing.T) []string {
 // TestScenarios plays the tests that each example has (R-004-37).
 func TestScenarios(t *testing.T) {
 	for _, folder := range folders(t) {
+		if folder == "mcp" { // starts a program, and has a test that builds it
+			continue
+		}
 		f, err := scenario.Load(scenario.Loader{Env: func(string) (string, bool) { return "", false }}, filepath.Join(folder, "team_test.yaml"))
 		if err != nil {
 			t.Errorf("%s: %v", folder, err)
@@ -63,7 +66,7 @@ func TestCommands(t *testing.T) {
 		switch folder {
 		case "demo": // is served, see the README of the repository
 			continue
-		case "openai-endpoint", "remote-agent": // want a server: TestOpenAIEndpoint, TestRemoteAgent
+		case "openai-endpoint", "remote-agent", "mcp": // want a server, which their own tests start
 			continue
 		}
 		t.Run(folder, func(t *testing.T) {

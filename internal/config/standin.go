@@ -97,9 +97,17 @@ func (c *Config) playStandIns() {
 func modelKey(name string) string { return "model " + name }
 
 // Absent returns what an agent or team reaches that is elsewhere and has no
-// stand-in: models by name, agents by id, sorted.
-func (c *Config) Absent(id string) (models, agents []string) {
+// stand-in: models by name, agents by id, tools by name, sorted.
+func (c *Config) Absent(id string) (models, agents, tools []string) {
 	d := c.closure(id).GetConfig()
+	for _, a := range d.GetAgents() {
+		tools = append(tools, a.GetTools()...)
+	}
+	for _, t := range d.GetTeams() {
+		tools = append(tools, Leader(t).GetTools()...)
+	}
+	slices.Sort(tools)
+	tools = slices.DeleteFunc(slices.Compact(tools), func(name string) bool { return c.Server.GetTools()[name].GetMcp().GetUrl() == "" })
 	for name := range d.GetModels() {
 		if c.absent[modelKey(name)] {
 			models = append(models, name)
@@ -112,7 +120,7 @@ func (c *Config) Absent(id string) (models, agents []string) {
 	}
 	slices.Sort(models)
 	slices.Sort(agents)
-	return models, agents
+	return models, agents, tools
 }
 
 // eachOf calls f for each entry of a section that is a mapping.

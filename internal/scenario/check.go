@@ -46,12 +46,15 @@ func (r *reader) check(s *Scenario) {
 		r.Fault(fmt.Sprintf("agent %q is not served: no team uses it", s.Team), "ask a team", r.teamPath(s)...)
 		return
 	}
-	models, agents := s.def.Absent(s.Team)
+	models, agents, tools := s.def.Absent(s.Team)
 	for _, name := range models {
 		r.Fault(fmt.Sprintf("%q works with model %q, which is asked over the network", s.Team, name), "add models: {"+name+": {file: its script}}", s.path...)
 	}
 	for _, id := range agents {
 		r.Fault(fmt.Sprintf("%q works with agent %q, which is on another server", s.Team, id), "add agents: {"+id+": {steps: [{text: what it says}]}}", s.path...)
+	}
+	for _, name := range tools {
+		r.Fault(fmt.Sprintf("%q works with tool %q, which is called over the network", s.Team, name), "test a team without it, or start it as a program: mcp: {command: [...]}", s.path...)
 	}
 	for i := range s.turns {
 		c := &checks{reader: r, turn: &s.turns[i], scenario: s}
