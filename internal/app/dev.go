@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -113,13 +114,16 @@ func (d *Dev) Run(ctx context.Context, r *Running) error {
 	return err
 }
 
-// folders are those of the file and of the scripts it names.
+// folders are those of the file and of the scripts and schemas it names.
 func (d *Dev) folders(def *config.Config) []string {
 	files := []string{def.File}
 	for _, m := range def.Server.GetModels() {
 		if m.GetFile() != "" {
 			files = append(files, def.Path(m.GetFile()))
 		}
+	}
+	for name := range maps.Keys(def.Schemas) {
+		files = append(files, def.Path(name))
 	}
 	return Folders(files...)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/pkg/manager"
+	"github.com/agentteams/team-server/pkg/upstream"
 )
 
 // revision is a definition and what was built from it: the file as it was
@@ -34,11 +35,11 @@ type pinned struct {
 
 // newRevision builds the agents of a definition. known are revisions by id that
 // it has by its origin, and not by its content as this program sees it.
-func newRevision(def *config.Config, known map[string]string, out *egress.Dialer, log *zap.Logger) (*revision, error) {
+func newRevision(def *config.Config, known map[string]string, out *egress.Dialer, calls *upstream.Guard, log *zap.Logger) (*revision, error) {
 	r := &revision{def: def, registry: manager.New(manager.Config{Log: log}), pinned: map[string]*pinned{}}
 	names, err := r.pin(known)
 	if err == nil {
-		r.agents, err = build.Register(build.Config{Definition: def, Revisions: names, Registry: r.registry, Egress: out, Log: log})
+		r.agents, err = build.Register(build.Config{Definition: def, Revisions: names, Registry: r.registry, Egress: out, Upstreams: calls, Log: log})
 	}
 	if err != nil {
 		r.registry.Close()

@@ -35,6 +35,9 @@ type Config struct {
 	Registry *manager.Manager
 	// Egress makes their connections. Required.
 	Egress *egress.Dialer
+	// Upstreams knows how calls went of late, of everything that is built in this
+	// process; nil: every call is made.
+	Upstreams team.Upstreams
 	// Log gets their warnings; nil is none.
 	Log *zap.Logger
 }
@@ -122,9 +125,18 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 		if err != nil {
 			return nil, err
 		}
+		guards, err := b.guards(a.GetGuardrails())
+		if err != nil {
+			return nil, err
+		}
+		output, err := b.output(a.GetOutputSchema())
+		if err != nil {
+			return nil, err
+		}
 		return team.NewModelAgent(team.ModelAgentConfig{
 			ID: id, Name: a.GetName(), Description: a.GetDescription(), Instructions: a.GetInstructions(), Skills: a.GetSkills(),
-			Model: m, ToolSets: tools, Limits: a.GetLimits(), Revision: b.Revisions[id], Log: b.Log,
+			Guards: guards, Output: output, Upstreams: b.Upstreams,
+			Model: m, ToolSets: tools, Limits: a.GetLimits(), Memory: a.Memory == nil || a.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
 		})
 	case a.GetScripted() != nil:
 		return scripted.New(scripted.Config{
@@ -197,9 +209,12 @@ func (b *builder) tls(t *teamv1.TlsConfig) (*tls.Config, error) {
 func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	c := team.Config{
 		ID: id, Name: t.GetName(), Description: t.GetDescription(), Members: config.Members(t), Registry: b.Registry,
-		Mode: config.Mode(t), Limits: t.GetLimits(), Revision: b.Revisions[id], Log: b.Log,
+		Mode: config.Mode(t), Limits: t.GetLimits(), Memory: t.Memory == nil || t.GetMemory(), Revision: b.Revisions[id], Upstreams: b.Upstreams, Log: b.Log,
 	}
 	var err error
+	if c.Guards, err = b.guards(t.GetGuardrails()); err != nil {
+		return nil, err
+	}
 	switch {
 	case t.GetSupervisor() != nil:
 		if c.Scheduler, err = team.NewSupervisor(config.Supervisor(t)); err != nil {
@@ -211,7 +226,14 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 			}
 		}
 	case t.GetWorkflow() != nil:
+		c.ReportErrors = t.GetWorkflow().GetOnMemberError() == teamv1.OnMemberError_CONTINUE_PARTIAL
 		if c.Scheduler, err = team.NewWorkflow(config.Workflow(t)); err != nil {
+			return nil, err
+		}
+	case t.GetBroadcast() != nil:
+		c.ReportErrors = true
+		c.Scheduler = team.NewBroadcast(team.BroadcastConfig{Instructions: t.GetBroadcast().GetInstructions()})
+		if c.Model, err = b.model(t.GetBroadcast().GetModel()); err != nil {
 			return nil, err
 		}
 	case config.Leader(t) != nil:

@@ -39,6 +39,7 @@ func (k *checker) check() {
 	k.inheritance()
 	k.needs()
 	k.scripts()
+	k.guardrails()
 	k.certificates()
 }
 

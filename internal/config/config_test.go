@@ -123,10 +123,31 @@ func TestFaults(t *testing.T) {
 		{"two kinds in one scripted step", strings.Replace(desk, "echo: true", "echo: true, text: Hi, ask: Who", 1),
 			`team.yaml:3:44 "text" cannot stand beside "echo"; team.yaml:3:54 "ask" cannot stand beside "echo"`},
 		{"a step of an agent and people", flow("{id: a, agent: writer, human: {question: Why}}"), `team.yaml:5:26 a step is exactly one of agent, human and parallel`},
-		{"a task for people", flow("{id: a, task: x, human: {question: Why}}"), `team.yaml:5:26 task and repeat belong to a step with an agent`},
+		{"a task for people", flow("{id: a, task: x, human: {question: Why}}"), `team.yaml:5:26 task, repeat and retry belong to a step with an agent`},
+		{"a retry for people", flow("{id: a, retry: {attempts: 2}, human: {question: Why}}"), `team.yaml:5:26 task, repeat and retry belong to a step with an agent`},
+		{"a time for people", flow("{id: b, agent: writer}, {id: a, timeout: 2h, human: {question: Why}}"), ""},
+		{"a step without time", flow("{id: a, agent: writer, timeout: 0s}"), `team.yaml:5:58 timeout must be more than 0`},
+		{"a step that is never tried", flow("{id: a, agent: writer, retry: {attempts: 0}}"), `team.yaml:5:67 step "a": attempts is 0`},
+		{"a group with a time", flow("{id: g, timeout: 5s, parallel: [{id: a, agent: writer}]}"), `team.yaml:5:26 a step with parallel takes id and after only`},
+		{"a reaction of coordinators", strings.Replace(flow("{id: a, agent: writer}"), "{steps: [{id", "{on_member_error: REPORT_TO_LEADER, steps: [{id", 1),
+			`team.yaml:5:35 a workflow's on_member_error is FAIL or CONTINUE_PARTIAL`},
+		{"partial results", strings.Replace(flow("{id: a, agent: writer}"), "{steps: [{id", "{on_member_error: CONTINUE_PARTIAL, steps: [{id", 1), ""},
+		{"a member that streams", strings.Replace(desk, "{agent: writer}", "{agent: writer, stream_inner: true, inner_text: false}", 1), ""},
+		{"a broadcast", broadcast("model: m"), ""},
+		{"a broadcast without a model", broadcast("instructions: Be quick"), `team.yaml:7:16 broadcast needs a model`},
+		{"a broadcast with an unknown model", broadcast("model: mm"), `team.yaml:7:24 the broadcast of team "all" uses model "mm", which is not defined`},
+		{"a broadcast without members", strings.Replace(broadcast("model: m"), "[{agent: writer}]", "[]", 1),
+			`team.yaml:6:5 a team needs 1 to 64 members`},
+		{"a broadcast that is a workflow", broadcast("model: m") + "    workflow: {steps: [{id: a, agent: writer}]}\n",
+			`team.yaml:6:5 a team is exactly one of supervisor, workflow, coordinator, swarm, route and broadcast`},
 		{"a refused step shows its expressions", flow("{id: a, agent: writer, when: inptu == 'x', human: {question: Why}}"),
 			`team.yaml:5:26 a step is exactly one of agent, human and parallel; team.yaml:5:55 step "a": no such variable "inptu"`},
-		{"a quorum", flow("{id: a, agent: writer, join: QUORUM}"), `team.yaml:5:55 join: QUORUM is not supported yet`},
+		{"a quorum of nobody", flow("{id: a, agent: writer, join: QUORUM, quorum: 1}"), `team.yaml:5:55 step "a": joins nothing: the step has no after`},
+		{"a quorum of too many", flow("{id: a, agent: writer}, {id: b, agent: writer, after: [a], join: QUORUM, quorum: 2}"),
+			`team.yaml:5:107 step "b": the quorum is 2 of 1 steps before it`},
+		{"a quorum without a join", flow("{id: a, agent: writer}, {id: b, agent: writer, after: [a], quorum: 1}"),
+			`team.yaml:5:93 step "b": a quorum belongs to join: QUORUM`},
+		{"a quorum", flow("{id: a, agent: writer}, {id: b, agent: writer, after: [a], join: QUORUM, quorum: 1}"), ""},
 		{"an unknown step before a group", flow("{id: g, after: [nope], parallel: [{id: a, agent: writer}, {id: b, agent: writer}]}"),
 			`team.yaml:5:42 step "g": runs after "nope", which is no step`},
 		{"a step id that begins with a hyphen", flow("{id: -a, agent: writer}"), `team.yaml:5:31 this cannot be the id of a step`},
@@ -172,12 +193,23 @@ teams:
   w: {workflow: {steps: [` + step + "]}}\n"
 }
 
+// broadcast is a team that asks everybody.
+func broadcast(how string) string {
+	return `version: v1
+models: {m: {provider: openai, name: n, base_url: "http://127.0.0.1/v1"}}
+agents: {writer: {scripted: {steps: [{echo: true}]}}}
+teams:
+  all:
+    members: [{agent: writer}]
+    broadcast: {` + how + "}\n"
+}
+
 // TestLimitsAreRead has every limit where it is read; elsewhere each is refused.
 func TestLimitsAreRead(t *testing.T) {
-	team := []string{"max_steps: 1", "max_parallel: 1", "max_depth: 1", "timeout: 1s", "member_timeout: 1s", "retry: {attempts: 1}"}
-	agent := []string{"max_turns: 1", "timeout: 1s", "retry: {attempts: 1}"}
+	team := []string{"max_steps: 1", "max_parallel: 1", "max_depth: 1", "timeout: 1s", "member_timeout: 1s", "retry: {attempts: 1}", "max_tokens: 1", "max_cost: 0.5"}
+	agent := []string{"max_turns: 1", "timeout: 1s", "retry: {attempts: 1}", "max_tokens: 1", "max_cost: 0.5"}
 	other := []string{
-		"max_delegations: 1", "max_handoffs: 1", "max_rounds: 1", "max_tokens: 1", "max_cost: 1", "node_timeout: 1s",
+		"max_delegations: 1", "max_handoffs: 1", "max_rounds: 1", "node_timeout: 1s",
 		"loop_window: 1", "loop_min_unique: 1",
 	}
 	for _, limit := range slices.Concat(team, agent, other) {
@@ -197,7 +229,7 @@ func TestHints(t *testing.T) {
 		{"two kinds in one scripted step", strings.Replace(desk, "echo: true", "echo: true, text: Hi", 1), "keep one of them, or make two steps"},
 		{"an unknown step", flow("{id: a, agent: writer}, {id: draft, agent: writer, after: [drft]}"), "known here: a"},
 		{"an unknown step of a group", flow("{id: group, after: [groop], parallel: [{id: a, agent: writer}]}, {id: z, agent: writer}"), "known here: z"},
-		{"a limit of agents on a team", withLimits("s", "{max_turns: 5}"), "set it in the limits of the agent; a team has max_steps, max_parallel, max_depth, timeout, member_timeout, retry"},
+		{"a limit of agents on a team", withLimits("s", "{max_turns: 5}"), "set it in the limits of the agent; a team has max_steps, max_parallel, max_depth, timeout, member_timeout, retry, max_tokens, max_cost"},
 	} {
 		fs := faultsOf(t, tt.text)
 		if len(fs) != 1 || fs[0].Hint != tt.want {

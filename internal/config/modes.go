@@ -22,6 +22,7 @@ var (
 	}
 	openDelegations = map[teamv1.OpenDelegations_Value]team.OpenDelegations{
 		teamv1.OpenDelegations_WAIT: team.WaitOpen, teamv1.OpenDelegations_CANCEL: team.CancelOpen,
+		teamv1.OpenDelegations_DETACH: team.DetachOpen,
 	}
 	onLimits = map[teamv1.OnLimit_Value]team.OnLimit{
 		teamv1.OnLimit_FAIL: team.FailRun, teamv1.OnLimit_FINALIZE: team.Finalize,
@@ -59,6 +60,7 @@ func Coordinator(t *teamv1.TeamConfig, tools []agent.Tool) team.CoordinatorConfi
 		Instructions: Leader(t).GetInstructions(), Skills: Leader(t).GetSkills(), Members: Members(t), Tools: tools,
 		AllowParallel: c.GetAllowParallel(), ToolStyle: toolStyles[c.GetToolStyle()], Async: c.GetAsync(),
 		OpenDelegations: openDelegations[c.GetOnOpenDelegations()], OnLimit: onLimits[c.GetOnLimit()], StrictCycles: c.GetStrictCycles(),
+		Wake:   c.GetWakeOnCompletion(),
 		Limits: t.GetLimits(),
 	}
 	if t.GetRoute() != nil && t.GetLimits().GetMaxDelegations() == 0 {

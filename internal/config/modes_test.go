@@ -32,6 +32,8 @@ func TestModes(t *testing.T) {
 		{"R-003-02 C-01 another word for coordinator", "coordinator:", "orchestrator_agent:", ""},
 		{"R-003-02 and another", "coordinator:", "ai_employee:", ""},
 		{"C-08 tool style", "LEAD", "tool_style: SINGLE, allow_parallel: true, async: true, on_open_delegations: CANCEL, strict_cycles: true, on_limit: FINALIZE, on_member_error: FAIL", ""},
+		{"C-09 detached work", "LEAD", "async: true, on_open_delegations: DETACH, wake_on_completion: true", ""},
+		{"S-65 nobody to be woken by", "LEAD", "async: true, wake_on_completion: true", "wake_on_completion needs work that goes on by itself"},
 		{"history scopes", "MEMBER", "history_scope: ISOLATED, skip_summarization: true, async: false", ""},
 		{"R-002-11 the leader's model is not defined", "{model: fast, instructions: Lead.}", "{model: fats}", `the leader of team "lead" uses model "fats", which is not defined`},
 		{"R-002-01 a leader without a model", "{model: fast, instructions: Lead.}", "{instructions: Lead.}", "a coordinator needs a leader"},

@@ -81,6 +81,9 @@ func (k *checker) user(model string) string {
 		case k.uses(Leader(t).GetModel(), model):
 			return fmt.Sprintf("the leader of team %q", id)
 		}
+		if k.Server.GetTeams()[id].GetBroadcast().GetModel() == model {
+			return fmt.Sprintf("the broadcast of team %q", id)
+		}
 	}
 	return ""
 }

@@ -26,6 +26,7 @@ func (k *checker) team(id string, t *teamv1.TeamConfig) {
 	case t.GetSwarm() != nil:
 		k.swarm(id, t)
 	}
+	k.model(t.GetBroadcast().GetModel(), fmt.Sprintf("the broadcast of team %q", id), "teams", id, "broadcast", "model")
 }
 
 func (k *checker) members(id string, t *teamv1.TeamConfig) {
@@ -108,6 +109,7 @@ func Members(t *teamv1.TeamConfig) []team.Member {
 			Timeout:  m.GetMemberTimeout().AsDuration(), Retry: m.GetRetry(), History: historyScopes[m.GetHistoryScope()],
 			SkipSummarization: m.GetSkipSummarization() || t.GetRoute() != nil, Async: m.Async, //nolint:protogetter // unset is the coordinator's
 			Handoff: m.GetHandoff(), HandoffAfter: m.GetHandoffAfter(),
+			StreamInner: m.GetStreamInner(), HideText: m.InnerText != nil && !m.GetInnerText(), //nolint:protogetter // unset is shown
 		})
 	}
 	walk(t.GetWorkflow().GetSteps(), nil, func(s *teamv1.WorkflowStep, _ []any) {
@@ -151,14 +153,16 @@ func workflowSteps(steps []*teamv1.WorkflowStep) []team.WorkflowStep {
 	for _, s := range steps {
 		step := team.WorkflowStep{
 			ID: s.GetId(), Member: s.GetAgent(), Task: s.GetTask(), After: s.GetAfter(), When: s.GetWhen(),
-			Parallel: workflowSteps(s.GetParallel()),
+			Parallel: workflowSteps(s.GetParallel()), Quorum: int(s.GetQuorum()), Timeout: s.GetTimeout().AsDuration(), Retry: s.GetRetry(),
 		}
 		switch s.GetJoin() {
 		case teamv1.Join_ALL:
 			step.Join = team.JoinAll
 		case teamv1.Join_ANY:
 			step.Join = team.JoinAny
-		case teamv1.Join_DEFAULT_JOIN, teamv1.Join_QUORUM: // the latter is refused by its rule
+		case teamv1.Join_QUORUM:
+			step.Join = team.JoinQuorum
+		case teamv1.Join_DEFAULT_JOIN:
 		}
 		if r := s.GetRepeat(); r != nil {
 			step.Repeat = &team.Repeat{Until: r.GetUntil(), Max: int(r.GetMax())}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Config is what a model at a provider is made of.
@@ -36,14 +37,17 @@ type Price struct {
 	Input, Output float64
 }
 
-// Spent is what a turn cost. USD per million tokens are millionths of a USD per
-// token.
+// Micros is the price in millionths of a USD, see agent.Pricer.
+func (p Price) Micros() (input, output int64) {
+	return agent.MicrosPerMillion(p.Input), agent.MicrosPerMillion(p.Output)
+}
+
+// Spent is what a turn cost.
 func (p Price) Spent(in, out int64) *teamv1.Spent {
 	in, out = max(in, 0), max(out, 0)
-	return &teamv1.Spent{
-		ModelCalls: 1, InputTokens: in, OutputTokens: out,
-		CostMicros: int64(math.Round(float64(in)*p.Input + float64(out)*p.Output)),
-	}
+	price := agent.Price{}
+	price.Input, price.Output = p.Micros()
+	return &teamv1.Spent{ModelCalls: 1, InputTokens: in, OutputTokens: out, CostMicros: price.Round(in, out)}
 }
 
 // Complete returns c with its defaults in place. The error lists every fault,

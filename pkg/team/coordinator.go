@@ -27,6 +27,9 @@ type CoordinatorConfig struct {
 	Async bool
 	// OpenDelegations is what becomes of open work when the leader answers; default WaitOpen.
 	OpenDelegations OpenDelegations
+	// Wake has a task of its own that ends begin a run of the team in the same
+	// conversation, with its result (R-003-03). Only with DetachOpen.
+	Wake bool
 	// StrictCycles ends the run with the first repeated delegation, instead of
 	// telling the leader (C-23).
 	StrictCycles bool
@@ -46,6 +49,8 @@ const (
 	WaitOpen OpenDelegations = "WAIT"
 	// CancelOpen: it is canceled.
 	CancelOpen OpenDelegations = "CANCEL"
+	// DetachOpen: asynchronous work is a task of its own from the start, and goes on.
+	DetachOpen OpenDelegations = "DETACH"
 )
 
 // OnLimit is what becomes of a run at a limit.
@@ -76,7 +81,7 @@ func NewCoordinator(c CoordinatorConfig) (*Coordinator, error) {
 	}
 	l := &leader{
 		instructions: withSkills(c.Instructions, c.Skills), crew: k, parallel: c.AllowParallel, open: c.OpenDelegations, onLimit: c.OnLimit,
-		strict: c.StrictCycles, maxTurns: effective(c.Limits).maxTurns, maxDelegated: 10,
+		wake: c.Wake, strict: c.StrictCycles, maxTurns: effective(c.Limits).maxTurns, maxDelegated: 10,
 	}
 	set(&l.maxDelegated, c.Limits.GetMaxDelegations())
 	if l.tools, err = specsOf(c.Tools); err != nil {

@@ -32,11 +32,15 @@ func (p *process) decideNext() (*teamv1.Reply, error) {
 
 // decideAnew asks the scheduler and records its answer.
 func (p *process) decideAnew() error {
+	if err := p.watch(); err != nil {
+		return err
+	}
 	d, err := p.next()
 	if err != nil {
 		return p.schedulerError(err)
 	}
-	if len(d.Steps) == 0 && d.Reply == nil && d.Ask == nil && d.Transfer == nil {
+	d.Cancel = p.droppable(d.Cancel)
+	if len(d.Steps)+len(d.Cancel) == 0 && d.Reply == nil && d.Ask == nil && d.Transfer == nil {
 		if len(p.Open()) > 0 {
 			p.waits = true
 			return nil
@@ -44,7 +48,7 @@ func (p *process) decideAnew() error {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q ended without a response: no member has answered", p.cfg.ID)
 	}
-	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: p.record(&d)}})
+	return p.put(&d)
 }
 
 // next asks the scheduler. Its panic is its error: the steps that run get their ends.
@@ -72,9 +76,10 @@ func (p *process) schedulerError(err error) error {
 func (p *process) record(d *Decision) *teamv1.Decided {
 	rec := &teamv1.Decided{
 		Updates: d.Updates, Ask: d.Ask, Transfer: d.Transfer, Plan: d.Plan, Reason: d.Reason, Rule: d.Rule, Values: d.Values,
+		Cancel: d.Cancel,
 	}
 	if d.Reply != nil {
-		rec.Reply = p.refer(d.Reply)
+		rec.Reply, rec.Joins = p.refer(d.Reply), p.joins(d)
 	}
 	if len(d.Steps) == 0 {
 		return rec
@@ -84,6 +89,8 @@ func (p *process) record(d *Decision) *teamv1.Decided {
 		step := &teamv1.Step{
 			Id: strconv.Itoa(len(p.Steps) + i + 1), Kind: s.GetKind(), Member: s.GetMember(), Async: s.GetAsync(),
 			CallId: s.GetCallId(), Name: s.GetName(), Ask: s.GetAsk(), Timeout: s.GetTimeout(), Refusal: s.GetRefusal(),
+			Detached: s.GetDetached(),
+			Retry:    s.GetRetry(), Inner: p.inner(s.GetMember()), Withheld: memberKind(s.GetKind()) && p.withholds(),
 		}
 		switch {
 		case s.GetInput().GetMessage() != nil:
@@ -101,7 +108,7 @@ func (p *process) record(d *Decision) *teamv1.Decided {
 
 // reply is the last event of the sequence.
 func (p *process) reply(m *a2av1.Message) *teamv1.Reply {
-	r := &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}, Spent: p.spent()}
+	r := &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}, Spent: p.spent(), Warnings: p.warnings}
 	r.Ref = p.refer(m).GetRef()
 	if len(m.GetParts()) == 0 || agent.Text(m) == "" && onlyText(m) {
 		r.Outcome = teamv1.Outcome_OUTCOME_EMPTY

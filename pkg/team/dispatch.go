@@ -42,7 +42,7 @@ func (p *process) dispatch(ctx context.Context) (progressed bool, err error) {
 		case settled:
 			p.waits = false
 			return true, nil
-		case p.idles(st):
+		case p.idles(ctx, st):
 		case p.parked(st):
 			parked = true
 		case ctx.Err() == nil:
@@ -86,8 +86,8 @@ func (p *process) goesOn(st *StepState) bool {
 }
 
 // idles reports whether a step is a tool of the loop's own that waits for others.
-func (p *process) idles(st *StepState) bool {
-	r, until := p.answer(st)
+func (p *process) idles(ctx context.Context, st *StepState) bool {
+	r, until := p.answer(ctx, st)
 	if r != nil || until.IsZero() {
 		return false
 	}
@@ -98,18 +98,18 @@ func (p *process) idles(st *StepState) bool {
 }
 
 // answer is what the loop itself answers a step, see answerer.
-func (p *process) answer(st *StepState) (*teamv1.ToolResult, time.Time) {
+func (p *process) answer(ctx context.Context, st *StepState) (*teamv1.ToolResult, time.Time) {
 	a, ok := p.cfg.Scheduler.(answerer)
 	if !ok || st.Step.GetKind() != teamv1.Step_KIND_TOOL || st.refusal != nil {
 		return nil, time.Time{}
 	}
-	return a.answer(&p.State, st, p.run.Now())
+	return a.answer(&p.State, st, p.run.Now(), func() map[*StepState]*teamv1.Ended { return p.elsewhere(ctx) })
 }
 
 // answerAlone starts a step that the loop answers itself, and ends it when its
 // answer is there.
-func (p *process) answerAlone(w *work, st *StepState) (bool, error) {
-	r, until := p.answer(st)
+func (p *process) answerAlone(ctx context.Context, w *work, st *StepState) (bool, error) {
+	r, until := p.answer(ctx, st)
 	switch {
 	case r == nil && until.IsZero():
 		return false, nil
@@ -156,7 +156,7 @@ func (p *process) settleAlone(ctx context.Context, st *StepState) (bool, error) 
 	case st.blocked() && st.waiting.IsZero():
 		return true, p.emitWaiting(w, st)
 	case st.Step.GetKind() == teamv1.Step_KIND_TOOL && ctx.Err() == nil:
-		return p.answerAlone(w, st)
+		return p.answerAlone(ctx, w, st)
 	case st.Step.GetKind() != teamv1.Step_KIND_HUMAN || st.parked():
 		return false, nil
 	case st.Message != nil:
@@ -230,7 +230,7 @@ func (p *process) spawn(st *StepState, do func(child *process, w *work, emit emi
 // child is what a goroutine of a step may read of the process: nothing of it changes.
 func (p *process) child() *process {
 	return &process{
-		loop: p.loop, req: p.req, run: p.run, sets: p.sets,
+		loop: p.loop, req: p.req, run: p.run, sets: p.sets, spending: p.spending,
 		fold: &fold{State: State{Team: p.Team, Scope: p.Scope, Path: p.Path}, prefix: p.prefix},
 	}
 }
@@ -269,7 +269,8 @@ func (p *process) workOf(st *StepState) *work {
 	w := &work{
 		step: st.Step, index: p.index(st), scope: st.scope, input: p.handed(st), history: p.historyFor(st), transfers: p.transfersFor(st),
 		recorded: st.recorded, asked: maps.Clone(st.asked), attempts: st.attempts, failures: st.failures, open: st.open,
-		unknown: st.open || st.unknown, deadline: st.deadline, notBefore: st.notBefore,
+		unknown: st.open || st.unknown, deadline: st.deadline, notBefore: st.notBefore, checks: st.checks.copied(),
+		peers: p.peersOf(st), reserved: st.reserved, spent: st.wasted,
 	}
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_MODEL:

@@ -17,12 +17,16 @@ import (
 
 // executor knows how to make one attempt of a step.
 type executor struct {
-	attempt func(ctx context.Context, key string) result
-	reap    func(ctx context.Context, key string) error // nil: its work ends with this process
-	leaf    bool                                        // has an effect of its own, so it is what retries repeat
-	timeout time.Duration                               // of the step with its retries; 0 is none of its own
-	retry   retry
-	model   string
+	attempt  func(ctx context.Context, key string) result
+	reap     func(ctx context.Context, key string) error // nil: its work ends with this process
+	leaf     bool                                        // has an effect of its own, so it is what retries repeat
+	timeout  time.Duration                               // of the step with its retries; 0 is none of its own
+	retry    retry
+	model    string
+	by       agent.Model // of a turn
+	agent    string      // id of the member's agent where it is registered
+	upstream string      // what the attempts call, for the budget of repetitions
+	spends   bool        // what it spends is seen by itself alone, so it gets a part of the budget
 }
 
 // What a delegation hands down in the context.
@@ -63,9 +67,10 @@ func (p *process) executor(ctx context.Context, w *work, emit emitter) (*executo
 			return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
 				"agent %q has no model and works for no team whose leader has one; give it a model", p.cfg.ID)
 		}
-		ex.model = m.Name()
+		ex.model, ex.by, ex.upstream = m.Name(), m, "model "+m.Name()
 		ex.attempt = func(ctx context.Context, key string) result { return p.generate(ctx, m, w, emit, key) }
 	case teamv1.Step_KIND_TOOL:
+		ex.upstream = "tool " + w.step.GetName()
 		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, emit, ex.retry, key) }
 	case teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_UNSPECIFIED:
 		return nil, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
@@ -93,8 +98,10 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 	}
 	_, isLoop := a.(interface{ steps() })
 	_, isTeam := a.(agent.Composite)
-	ex.leaf = !isLoop
-	ex.retry = p.limits.retry.with(m.Retry)
+	_, isFunc := a.(*agent.Func)
+	ex.agent, ex.upstream = m.Agent, "agent "+m.Agent
+	ex.leaf, ex.spends = !isLoop, !isLoop && !isFunc
+	ex.retry = p.limits.retry.with(m.Retry).with(w.step.GetRetry())
 	switch {
 	case w.step.GetTimeout() != nil:
 		ex.timeout = w.step.GetTimeout().AsDuration()
@@ -102,6 +109,11 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 		ex.timeout = m.Timeout
 	case !isTeam: // a team bounds itself (C-07)
 		ex.timeout = p.limits.memberTimeout
+	}
+	if w.step.GetDetached() {
+		ex.leaf = true
+		ex.attempt = func(ctx context.Context, _ string) result { return p.detach(ctx, w, m, emit) }
+		return nil
 	}
 	ex.attempt = func(ctx context.Context, key string) result {
 		return p.delegate(p.handDown(ctx, ex.retry), w, a, emit, key)
@@ -131,6 +143,9 @@ func (p *process) delegate(ctx context.Context, w *work, a agent.Agent, emit emi
 		}
 		if r := ev.GetReply(); r != nil && ev.GetScope() == w.scope {
 			res.reply = r
+			continue
+		}
+		if ev.GetDelta() != nil && p.hushes() {
 			continue
 		}
 		if err := emit(ev); err != nil {
@@ -177,6 +192,7 @@ func (p *process) request(w *work, key string) *teamv1.ProcessRequest {
 	if !w.deadline.IsZero() {
 		req.Deadline = timestamppb.New(w.deadline)
 	}
+	req.Envelope = w.hold.Envelope()
 	return req
 }
 
@@ -203,6 +219,9 @@ func (p *process) generate(ctx context.Context, m agent.Model, w *work, emit emi
 	defer p.recovered(p.cfg.ID, &res)
 	req := *w.prompt
 	req.Key = key
+	if w.maxOutput > 0 {
+		req.MaxOutput = w.maxOutput
+	}
 	d := deltas{p: p, w: w, emit: emit, artifact: p.run.ID(p.Scope, "artifact", 1)}
 	for chunk, err := range m.Generate(ctx, &req) {
 		switch {
@@ -242,6 +261,9 @@ type deltas struct {
 }
 
 func (d *deltas) add(text string) error {
+	if d.p.silent() {
+		return nil
+	}
 	d.text.WriteString(text)
 	if d.last.IsZero() || d.text.Len() >= deltaBytes || d.p.run.Now().Sub(d.last) >= deltaAge {
 		return d.flush()

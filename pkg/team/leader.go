@@ -28,12 +28,25 @@ type leader struct {
 	parallel     bool
 	open         OpenDelegations
 	onLimit      OnLimit
+	wake         bool
 	strict       bool
 	maxTurns     int
 	maxDelegated int
+	output       OutputFormat // what answers must fit; nil is anything
 }
 
-var _ Prompter = (*leader)(nil)
+var (
+	_ Prompter  = (*leader)(nil)
+	_ Finalizer = (*leader)(nil)
+)
+
+// FinalTurn implements Finalizer.
+func (l *leader) FinalTurn() string {
+	if l.onLimit == Finalize {
+		return finalTurn
+	}
+	return ""
+}
 
 // round is a turn of the model and the steps that answer its calls, in their order.
 type round struct {
@@ -75,7 +88,7 @@ func (l *leader) Next(s *State) (Decision, error) {
 	case len(r.calls()) == 0:
 		return l.answered(s, r)
 	case l.skipsSummary(r):
-		return Decision{Reply: joinResults(r.steps), Reason: "the reply of " + calledBy(r.steps) + " is the team's"}, nil
+		return Decision{Reply: joinResults(r.steps), Joins: joinedIDs(r.steps), Reason: "the reply of " + calledBy(r.steps) + " is the team's"}, nil
 	}
 	return l.turn(s, r, "", "the tools have answered")
 }
@@ -116,9 +129,9 @@ func (l *leader) refused(s *State, r *round) error {
 			return st.Err
 		}
 	}
-	if inARow >= maxRefused {
+	if inARow >= maxRefused && len(r.steps) > 0 {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
-			"team %q: the leader made %d calls in a row that were refused; its last one: %s", s.Team.ID, inARow, s.Steps[len(s.Steps)-1].Err.Message)
+			"the model of %q made %d calls in a row that were refused; the last one: %s", s.Team.ID, inARow, r.steps[len(r.steps)-1].Err.Message)
 	}
 	return nil
 }
@@ -213,22 +226,27 @@ func (l *leader) reply(s *State, r *round) (Decision, error) {
 		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q: the leader ended the run without an answer", s.Team.ID)
 	}
-	return Decision{Reply: r.turn.Message, Reason: "the model answered"}, nil
+	return l.formed(s, r)
 }
 
 // turn asks the model once more, if it may be asked.
 func (l *leader) turn(s *State, r *round, name, reason string) (Decision, error) {
+	if n := modelTurns(s); n >= l.maxTurns {
+		return l.atLimit(s, r, agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
+			"agent %q took %d model turns without an answer, the most it may (limits.max_turns)", s.Team.ID, n))
+	}
+	return modelStep(name, reason), nil
+}
+
+// modelTurns counts the turns of the model.
+func modelTurns(s *State) int {
 	n := 0
 	for _, st := range s.Steps {
 		if st.Step.GetKind() == teamv1.Step_KIND_MODEL {
 			n++
 		}
 	}
-	if n >= l.maxTurns {
-		return l.atLimit(s, r, agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
-			"agent %q took %d model turns without an answer, the most it may (limits.max_turns)", s.Team.ID, n))
-	}
-	return modelStep(name, reason), nil
+	return n
 }
 
 func modelStep(name, reason string) Decision {
@@ -240,7 +258,7 @@ func modelStep(name, reason string) Decision {
 func (l *leader) skipsSummary(r *round) bool {
 	for _, st := range r.steps {
 		m := l.crew.find(func(m *crewMember) bool { return st.member() && memberID(m.Member) == st.Step.GetMember() })
-		if m == nil || !m.SkipSummarization || !st.Done || st.Message == nil {
+		if m == nil || !m.SkipSummarization || st.Step.GetAsync() || !st.Done || st.Message == nil {
 			return false
 		}
 	}
@@ -297,6 +315,7 @@ func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 	}
 	step.Input = &teamv1.Input{Message: agent.UserMessage("", d.task)}
 	step.Async = c.crew.isAsync(d.member)
+	step.Detached = step.GetAsync() && c.open == DetachOpen
 	if ticket := c.underWay(step); ticket != "" {
 		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_SKIPPED, Error: &teamv1.Error{
 			Message: "This task is under way already, as " + ticket + ".",

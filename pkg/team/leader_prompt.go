@@ -52,6 +52,8 @@ func (w *wording) turn(i int, st *StepState) {
 	switch st.Step.GetName() {
 	case resultsTurn:
 		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: resultsText(w.state, st)})
+	case againTurn:
+		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: st.Step.GetAsk().GetQuestion()})
 	case finalTurn:
 		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: "A limit is reached: no more tools can be called. Answer the request now with what you have, and say what is missing."})
 	}
@@ -170,6 +172,9 @@ func (l *leader) system(s *State) string {
 			describe(&b, m.Member, s.Roster)
 		}
 	}
+	if past := PastDelegations(s.History); len(past) > 0 {
+		b.WriteString("\nEarlier in this conversation:\n- " + strings.Join(past, "\n- ") + "\n") // R-002-30
+	}
 	return strings.TrimRight(b.String(), "\n")
 }
 
@@ -181,33 +186,5 @@ func said(m *a2av1.Message) agent.ModelMessage {
 	return agent.ModelMessage{Role: role, Text: promptText(m)}
 }
 
-// promptText is a message as a model reads it: its texts, its data as JSON, and
-// a line for what it cannot see.
-func promptText(m *a2av1.Message) string {
-	var b strings.Builder
-	for _, p := range m.GetParts() {
-		if b.Len() > 0 {
-			b.WriteString("\n")
-		}
-		b.WriteString(partText(p))
-	}
-	return b.String()
-}
-
-func partText(p *a2av1.Part) string {
-	switch c := p.GetContent().(type) {
-	case *a2av1.Part_Text:
-		return c.Text
-	case *a2av1.Part_Data:
-		data, err := c.Data.MarshalJSON()
-		if err != nil {
-			return "[data that cannot be shown]"
-		}
-		return string(data)
-	case *a2av1.Part_Url:
-		return "[file " + p.GetFilename() + " at " + c.Url + "]"
-	case *a2av1.Part_Raw:
-		return "[file " + p.GetFilename() + " of type " + p.GetMediaType() + "]"
-	}
-	return ""
-}
+// promptText is a message as a model reads it.
+func promptText(m *a2av1.Message) string { return agent.Prompt(m) }

@@ -41,6 +41,7 @@ func (l *loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq
 	return func(yield func(*teamv1.Event, error) bool) {
 		run := agent.From(ctx)
 		p := &process{loop: l, req: req, run: run, yield: yield, fold: newFold(l.cfg, req, run.Root, l.limits.maxSteps)}
+		p.recall(run.Memory)
 		p.serve(agent.With(ctx, p.run))
 	}
 }
@@ -55,6 +56,7 @@ type process struct {
 	run      *agent.Run
 	listener *agent.Listener
 	yield    func(*teamv1.Event, error) bool
+	spending *spending // nil where nothing limits it
 
 	stopped bool // the consumer broke off
 	inYield bool // control is with the consumer: a panic is its own
@@ -77,16 +79,20 @@ func (p *process) serve(ctx context.Context) {
 	for _, ev := range p.req.GetRecorded() {
 		p.apply(ev)
 	}
+	p.cancelDropped()
 	p.listener = p.run.Listen(p.Scope)
 	defer p.listener.Close()
-	ctx, p.cancel = context.WithCancelCause(ctx)
+	ctx, p.cancel = context.WithCancelCause(p.bind(ctx))
+	defer p.unbind()
 	defer p.cancel(errStopped)
 	p.quit = make(chan struct{})
 	defer p.wg.Wait()
 	defer close(p.quit)
 	defer p.cancel(errStopped) // before the wait: also when the consumer panics
 
-	reply, err := p.work(ctx)
+	bounded, stop := p.clock(ctx)
+	defer stop()
+	reply, err := p.work(bounded)
 	if !errors.Is(err, errStopped) && (reply != nil || err != nil) {
 		if cerr := p.closeSteps(ctx); cerr != nil {
 			err = cerr
@@ -95,7 +101,7 @@ func (p *process) serve(ctx context.Context) {
 	switch {
 	case p.stopped || errors.Is(err, errStopped):
 	case err != nil:
-		p.yield(nil, err)
+		p.yield(nil, p.withSpent(err))
 	case reply != nil:
 		p.yield(p.event("", &teamv1.Event{Kind: &teamv1.Event_Reply{Reply: reply}}), nil)
 	}
@@ -103,10 +109,11 @@ func (p *process) serve(ctx context.Context) {
 
 // work is the loop itself. Neither a reply nor an error: parked.
 func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
-	ctx, stop := p.clock(ctx)
-	defer stop()
 	if ctx.Err() != nil {
 		return nil, p.cause(ctx)
+	}
+	if err := p.checkInput(ctx); err != nil {
+		return nil, err
 	}
 	if err := p.prepare(ctx); err != nil {
 		return nil, err
@@ -124,13 +131,19 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 		if err := p.takeInputs(); err != nil {
 			return nil, err
 		}
+		if err := p.checkInput(ctx); err != nil {
+			return nil, err
+		}
 		if p.mayDecide() {
 			if p.failed != nil && p.final == nil && p.handover == nil {
 				return nil, p.failed
 			}
 			reply, err := p.decideNext()
-			if reply != nil || err != nil {
-				return reply, err
+			if reply != nil {
+				return p.checkOutput(ctx, reply)
+			}
+			if err != nil {
+				return nil, err
 			}
 			continue
 		}
@@ -163,10 +176,13 @@ func (p *process) prepare(ctx context.Context) error {
 		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonMaxDepth,
 			"team %q is nested deeper than %d levels (limits.max_depth), on the path %s", p.cfg.ID, p.limits.maxDepth, p.Path)
 	}
+	if err := p.prepared(); err != nil {
+		return err
+	}
 	roster, _ := p.askInfo(agent.WithDepth(ctx, depth)) // a circle ends when it is dispatched
 	o := &teamv1.Observed{Members: roster}
 	for i, m := range p.cfg.Members {
-		roster[i].Health = p.cfg.Registry.Health(m.Agent)
+		roster[i].Health = p.health(&p.cfg.Members[i])
 		if roster[i].GetInfo() == nil && !m.Disabled {
 			if err := p.note("MEMBER_UNAVAILABLE", "member "+m.ID+" could not be asked what it does"); err != nil {
 				return err

@@ -69,12 +69,13 @@ func toolReply(r *teamv1.ToolResult) *result {
 }
 
 // judge folds an answer to a step's own question.
-func (st *StepState) judge(m *a2av1.Message, seq int64) {
+func (f *fold) judge(st *StepState, m *a2av1.Message, seq int64) {
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_TOOL:
 		st.verdict = m
 	case teamv1.Step_KIND_HUMAN:
 		st.Message, st.seq = m, seq
+		f.arriveHuman(st)
 	default:
 	}
 }

@@ -29,7 +29,7 @@ type Prompter interface {
 	Prompt(s *State, step *teamv1.Step) *agent.ModelRequest
 }
 
-// Decision is a scheduler's answer. With neither steps, Reply, Transfer nor Ask it waits
+// Decision is a scheduler's answer. With neither steps, Cancel, Reply, Transfer nor Ask it waits
 // for the steps that run; where none runs it is the error NO_RESPONSE (R-000-19).
 type Decision struct {
 	// Steps to run; more than one run at the same time, at most max_parallel.
@@ -39,6 +39,12 @@ type Decision struct {
 	Updates map[string]*structpb.Value
 	// Reply ends the run with this message.
 	Reply *a2av1.Message
+	// Joins are the ids of the steps whose results Reply joins: readers get each of
+	// them as an artifact besides (C-16). Unset with the last response, it is known.
+	Joins []string
+	// Cancel are the ids of open steps that nobody needs any more. They end
+	// CANCELED, which does not fail the run.
+	Cancel []string
 	// Transfer ends the run, and control goes to one of State.Transfers.
 	Transfer *teamv1.Transfer
 	// Ask asks the user; the answer becomes the current message.
@@ -83,6 +89,9 @@ type State struct {
 	Tools []agent.ToolSpec
 	// Transfers are the members of the caller's that the run may hand over to.
 	Transfers []*teamv1.TransferTarget
+	// Exhausted is why the budget that binds the run refused a step; nil before. It
+	// ends the run, unless the scheduler is a Finalizer.
+	Exhausted *agent.Error
 	// Now is the time of the last event.
 	Now time.Time
 
@@ -98,6 +107,8 @@ type Result struct {
 	Message *a2av1.Message
 	// Outcome of its step.
 	Outcome teamv1.Outcome
+
+	joins []string // ids of the steps whose results the message joins; nil for one
 }
 
 // StepState is a step and what became of it.
@@ -115,6 +126,8 @@ type StepState struct {
 	Transfer *teamv1.Transfer
 	Err      *agent.Error
 	Spent    *teamv1.Spent
+	// Dropped: the scheduler has canceled it (Decision.Cancel). Its end fails nothing.
+	Dropped bool
 
 	scope     string          // its own
 	heard     int             // follow-ups that had come when it was decided
@@ -132,11 +145,14 @@ type StepState struct {
 	unknown   bool            // the last attempt that ended may have had its effect
 	deadline  time.Time       // of the step; zero is none
 	notBefore time.Time       // of the next attempt
+	reserved  *teamv1.Spent   // of the budget, for the last attempt
+	wasted    *teamv1.Spent   // on attempts that were repeated
 	waiting   time.Time       // since when it waits for people
 	asked     questions       // of the step and below
 	questions int64           // of its own so far
 	verdict   *a2av1.Message  // what people say of an attempt whose outcome is not known
 	expired   bool            // its own question lapsed
+	checks    stepChecks      // what the team's middlewares have said
 	recorded  []*teamv1.Event // of its scope and below
 }
 
@@ -175,7 +191,7 @@ func (s *State) LastOf(member string) *StepState {
 
 // failure returns the error of a member's or human's step that did not succeed.
 func (st *StepState) failure() *agent.Error {
-	if !st.Done || !st.member() && st.Step.GetKind() != teamv1.Step_KIND_HUMAN {
+	if !st.Done || st.Dropped || !st.member() && st.Step.GetKind() != teamv1.Step_KIND_HUMAN {
 		return nil
 	}
 	switch st.Outcome {

@@ -35,6 +35,7 @@ type fold struct {
 	texts     map[int64]*a2av1.Message // by sequence; what this scope has seen live
 	places    map[*a2av1.Message]int64 // the same, by message
 	failed    *agent.Error             // the failure that ends the run
+	checks
 }
 
 // batch is a decision and its steps.
@@ -60,6 +61,7 @@ func newFold(c *Config, req *teamv1.ProcessRequest, root string, maxSteps int) *
 	if f.Scope != "" {
 		f.prefix = f.Scope + "."
 	}
+	f.arriveInput()
 	return f
 }
 
@@ -118,6 +120,7 @@ func (f *fold) applyOwn(ev *teamv1.Event) {
 		f.saw(ev.GetSeq(), k.Received.GetMessage())
 		if m := k.Received.GetMessage(); m != nil && !k.Received.GetTooLate() {
 			f.Received = append(f.Received, m)
+			f.arriveFollowUp(ev.GetSeq())
 		}
 	case *teamv1.Event_Asked:
 		f.asked, f.asks = k.Asked.GetQuestion(), nil
@@ -127,7 +130,10 @@ func (f *fold) applyOwn(ev *teamv1.Event) {
 		if k.Answered.GetQuestion() == f.asked {
 			f.asked = ""
 			f.Messages = []*a2av1.Message{k.Answered.GetMessage()}
+			f.arriveAnswer(ev.GetSeq(), k.Answered.GetMessage())
 		}
+	case *teamv1.Event_Checked:
+		f.checked(ev.GetSeq(), k.Checked)
 	default: // notes, texts and what is for readers only
 	}
 }
@@ -154,6 +160,7 @@ func (f *fold) observe(o *teamv1.Observed) {
 
 // decide adds the steps of a decision and settles which of them may not start.
 func (f *fold) decide(d *teamv1.Decided) {
+	f.drop(d.GetCancel())
 	first := len(f.Steps)
 	dispatches := false
 	for _, step := range d.GetSteps() {
@@ -229,7 +236,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Started:
 		if own {
-			st.attempts = k.Started.GetAttempt()
+			st.attempts, st.reserved = k.Started.GetAttempt(), k.Started.GetReserved()
 			st.open, st.verdict = true, nil
 			if st.began.IsZero() {
 				st.began = f.Now
@@ -262,11 +269,16 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		st.resume(ev.GetTime().AsTime())
 		f.saw(ev.GetSeq(), k.Answered.GetMessage())
 		if own {
-			st.judge(k.Answered.GetMessage(), ev.GetSeq())
+			f.judge(st, k.Answered.GetMessage(), ev.GetSeq())
 		}
 	case *teamv1.Event_Asked:
 		if own {
 			st.questions++
+		}
+	case *teamv1.Event_Checked:
+		f.saw(ev.GetSeq(), k.Checked.GetMessage())
+		if own && st.checked(ev.GetSeq(), k.Checked) {
+			return
 		}
 	case *teamv1.Event_Expired:
 		if k.Expired.GetLimit() == agent.LimitQuestion {
@@ -296,6 +308,7 @@ func (f *fold) saw(seq int64, m *a2av1.Message) {
 // retried closes an attempt. A known failure begins a new effect.
 func (st *StepState) retried(r *teamv1.Retried) {
 	st.open, st.unknown = false, !r.GetFresh()
+	st.wasted = agent.AddSpent(st.wasted, r.GetSpent())
 	if r.GetFresh() {
 		st.failures++
 		st.recorded = nil
@@ -337,6 +350,7 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	if f.failed == nil && (!f.Team.ReportErrors || st.beyondLimit()) {
 		f.failed = st.failure()
 	}
+	f.exhausted(st)
 	for f.done < len(f.Steps) && f.Steps[f.done].Done {
 		f.done++
 	}
@@ -388,7 +402,7 @@ func (f *fold) respond(batch []*StepState) {
 	case 1:
 		f.Last.Message = answered[0].Message
 	default:
-		f.Last.Message = joinResults(answered)
+		f.Last.Message, f.Last.joins = joinResults(answered), joinedIDs(answered)
 	}
 	f.Messages = []*a2av1.Message{f.Last.Message}
 }
@@ -419,11 +433,11 @@ func (f *fold) message(seq int64) *a2av1.Message {
 // refer returns an input that names a message by its place on record where it
 // has one, so that a text is recorded once.
 func (f *fold) refer(m *a2av1.Message) *teamv1.Input {
-	if m == nil || m == f.Input {
-		return &teamv1.Input{}
-	}
 	if seq, ok := f.places[m]; ok {
 		return &teamv1.Input{Ref: seq}
+	}
+	if m == nil || m == f.Input {
+		return &teamv1.Input{}
 	}
 	return &teamv1.Input{Message: m}
 }

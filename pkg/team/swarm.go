@@ -180,7 +180,7 @@ func (w *Swarm) handOver(s *State, from *StepState, t *teamv1.Transfer) (Decisio
 // guard returns why a hand-off is refused.
 func (w *Swarm) guard(s *State, from, to string) *agent.Error {
 	refused := func(reason, format string, args ...any) *agent.Error {
-		return agent.Errorf(agent.CodeFailedPrecondition, reason, format, args...).With("member", from)
+		return agent.Errorf(agent.CodeInternal, reason, format, args...).With("member", from)
 	}
 	targets := handoffs(s)
 	recent := append(slices.Clone(targets), to)
@@ -226,7 +226,7 @@ func handoffs(s *State) []string {
 // reject gives the member the reason: its next reply has to be an answer (R-004-27).
 func (w *Swarm) reject(s *State, from *StepState, why *agent.Error) (Decision, error) {
 	if from.Step.GetName() == rejectedTransfer {
-		return Decision{}, agent.Errorf(agent.CodeFailedPrecondition, why.Reason,
+		return Decision{}, agent.Errorf(agent.CodeInternal, why.Reason,
 			"team %q: member %q handed over again after it was refused: %s", s.Team.ID, from.Step.GetMember(), why.Message)
 	}
 	text := fmt.Sprintf("%s was refused: %s. Answer the request yourself.", transferTool, why.Message)

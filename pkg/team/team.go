@@ -44,6 +44,11 @@ type Member struct {
 	Timeout time.Duration
 	// Retry overrides the team's.
 	Retry *teamv1.Retry
+	// StreamInner shows what the member puts out to the readers of the team's task
+	// as it comes, as an artifact named by its path (R-004-11, R-004-14).
+	StreamInner bool
+	// HideText leaves the texts out of that.
+	HideText bool
 	// History is what it sees of what was said before; default: the mode's (C-14).
 	History HistoryScope
 	// SkipSummarization makes its reply the team's: the leader is not asked again (R-004-17).
@@ -84,13 +89,22 @@ type Config struct {
 	Skills []*teamv1.Skill
 	// Limits of a run; unset ones take their defaults.
 	Limits *teamv1.Limits
+	// Memory: the team remembers the conversation that a context id names: as a root,
+	// and as a member under its path. Unset: each run begins from nothing.
+	Memory bool
 	// Revision of the definition, for the record.
 	Revision string
 	// ReportErrors leaves failed members to the scheduler. Not set: the first
 	// failure ends the run with the member's own error (R-000-27, C-06).
 	ReportErrors bool
+	// Guards look at the messages of the team and of its members; none.
+	Guards agent.Guards
+	// Upstreams knows how calls went of late; nil: every call is made.
+	Upstreams Upstreams
 	// Log gets warnings; nil is none.
 	Log *zap.Logger
+
+	output OutputFormat // of a model-backed agent
 }
 
 // infoTimeout bounds how long a member is waited for when it is asked for its
@@ -103,7 +117,10 @@ type Team struct {
 	name, description, mode string
 }
 
-var _ agent.Composite = (*Team)(nil)
+var (
+	_ agent.Composite  = (*Team)(nil)
+	_ agent.Rememberer = (*Team)(nil)
+)
 
 // New returns a team. The error lists every fault of the configuration.
 func New(c Config) (*Team, error) {
@@ -153,6 +170,7 @@ func (c *Config) validate() error {
 		}
 		seen[m.ID] = true
 	}
+	faults = append(faults, checkGuards(c)...)
 	faults = append(faults, checkLimits(c.ID, c.Limits)...)
 	return errors.Join(faults...)
 }
@@ -250,6 +268,9 @@ func (t *Team) memberHealth(ctx context.Context, m *Member) *teamv1.MemberHealth
 		return mh
 	}
 	mh.Healthy, mh.Detail = h.GetHealthy(), h.GetDetail()
+	if why := t.open(m); why != "" {
+		mh.Healthy, mh.Detail = false, why
+	}
 	if !mh.Healthy && mh.Detail == "" {
 		mh.Detail = "unhealthy"
 	}

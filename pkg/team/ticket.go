@@ -36,24 +36,30 @@ var readSpec = agent.ToolSpec{
 }
 
 // ticket is the id of a delegation's task (C-28).
-func ticket(s *State, st *StepState) string { return agent.ChildTask(s.Root, st.scope) }
+func ticket(s *State, st *StepState) string {
+	if st.Step.GetDetached() {
+		return detachedID(s.Root, st.scope)
+	}
+	return agent.ChildTask(s.Root, st.scope)
+}
 
 // answerer is a Scheduler some of whose tools the loop answers itself.
 type answerer interface {
 	// answer returns the result of a TOOL step, or until when it waits for work that
 	// is under way; neither means that the tool is not one of these.
-	answer(s *State, st *StepState, now time.Time) (r *teamv1.ToolResult, until time.Time)
+	// elsewhere tells how steps have ended that were begun as tasks of their own.
+	answer(s *State, st *StepState, now time.Time, elsewhere func() map[*StepState]*teamv1.Ended) (r *teamv1.ToolResult, until time.Time)
 }
 
 var _ answerer = (*leader)(nil)
 
 // answer implements answerer.
-func (l *leader) answer(s *State, st *StepState, now time.Time) (*teamv1.ToolResult, time.Time) {
+func (l *leader) answer(s *State, st *StepState, now time.Time, elsewhere func() map[*StepState]*teamv1.Ended) (*teamv1.ToolResult, time.Time) {
 	switch name := st.Step.GetName(); {
 	case l.crew == nil || slices.ContainsFunc(l.tools, func(t agent.ToolSpec) bool { return t.Name == name }):
 		return nil, time.Time{}
 	case name == checkTool:
-		return check(s, st, now)
+		return check(s, st, now, elsewhere())
 	case name == readTool:
 		return readResult(s, s.argumentsOf(st)), time.Time{}
 	}
@@ -65,19 +71,21 @@ func toolError(text string) *teamv1.ToolResult { return &teamv1.ToolResult{Text:
 
 // check tells how delegations stand. It waits while the time asked for has not
 // passed, one of them may still end, and none has since it was called.
-func check(s *State, st *StepState, now time.Time) (*teamv1.ToolResult, time.Time) {
+func check(s *State, st *StepState, now time.Time, ends map[*StepState]*teamv1.Ended) (*teamv1.ToolResult, time.Time) {
 	ids, wait, err := checkArguments(s.argumentsOf(st))
 	if err != nil {
 		return toolError(err.Error()), time.Time{}
 	}
 	watched := watchedBy(s, ids)
-	until := st.began.Add(wait)
-	if now.Before(until) && mayEnd(watched) && !slices.ContainsFunc(watched, func(w *StepState) bool { return w.Done && w.place >= st.before }) {
+	if until := st.began.Add(wait); now.Before(until) && waitsOn(watched, st, ends) {
+		if slices.ContainsFunc(watched, func(w *StepState) bool { return w.Step.GetDetached() }) && until.Sub(now) > pollEvery {
+			until = now.Add(pollEvery)
+		}
 		return nil, until
 	}
 	var b strings.Builder
 	for _, w := range watched {
-		fmt.Fprintf(&b, "%s\n%s\n\n", ticket(s, w), resultText(w))
+		fmt.Fprintf(&b, "%s\n%s\n\n", ticket(s, w), resultText(asEnded(w, ends)))
 	}
 	for _, id := range ids {
 		if !slices.ContainsFunc(watched, func(w *StepState) bool { return ticket(s, w) == id }) {
@@ -121,9 +129,19 @@ func watchedBy(s *State, ids []string) []*StepState {
 	return watched
 }
 
-// mayEnd reports whether one of them can end without people.
-func mayEnd(watched []*StepState) bool {
-	return slices.ContainsFunc(watched, func(w *StepState) bool { return !w.Done && !w.parked() })
+// waitsOn reports whether one of them can end without people, and none has ended
+// since a check was decided on.
+func waitsOn(watched []*StepState, check *StepState, ends map[*StepState]*teamv1.Ended) bool {
+	may := false
+	for _, w := range watched {
+		switch detached := w.Step.GetDetached(); {
+		case detached && ends[w] != nil, !detached && w.Done && w.place >= check.before:
+			return false
+		case detached && w.Outcome == teamv1.Outcome_OUTCOME_SUCCEEDED, !w.Done && !w.parked():
+			may = true
+		}
+	}
+	return may
 }
 
 // unreported are the asynchronous delegations whose end the leader has not been told.
@@ -148,7 +166,7 @@ func unreportedAt(s *State, steps, ended int) []*StepState {
 	}
 	var left []*StepState
 	for _, w := range watchedBy(s, nil) {
-		if w.Done && w.place < ended && !told[w] {
+		if w.Done && w.place < ended && !told[w] && !w.Step.GetDetached() {
 			left = append(left, w)
 		}
 	}
