@@ -41,6 +41,7 @@ func (s *sendTool) Call(_ context.Context, _ json.RawMessage, key string) (*team
 var (
 	errConnection = &agent.Error{Reason: agent.ReasonUnavailable, Message: "the connection broke", Retry: true}
 	errBusyNow    = &agent.Error{Reason: agent.ReasonUnavailable, Message: "busy", Retry: true, Fresh: true}
+	errLater      = &agent.Error{Reason: agent.ReasonUnavailable, Message: "later", Retry: true, Fresh: true, RetryAfter: 12 * time.Hour}
 	errNotToday   = &agent.Error{Reason: agent.ReasonUnavailable, Message: "not today", Fresh: true}
 )
 
@@ -96,6 +97,7 @@ func TestOutcome_OfAnUnsafeTool(t *testing.T) {
 		"they are asked each time":        {agent.EffectUnsafe, []error{errConnection, errConnection, errConnection, errConnection}, []string{"call it again", "call it again", "call it again", "it was done"}, 4, 1, "it was done"},
 		"a known failure is no question":  {agent.EffectUnsafe, []error{errBusyNow, errBusyNow}, nil, 3, 3, "sent"},
 		"nor is one that does not pass":   {agent.EffectUnsafe, []error{errNotToday}, nil, 1, 1, "send failed: not today"},
+		"it wants to be left for long":    {agent.EffectUnsafe, []error{errLater}, nil, 1, 1, "send failed: later"},
 		"a keyed tool keeps its key":      {agent.EffectKeyed, []error{errConnection, errConnection}, nil, 3, 1, "sent"},
 		"and is given up in the end":      {agent.EffectKeyed, []error{errConnection, errConnection, errConnection}, nil, 3, 1, "send failed: the connection broke"},
 		"a safe tool is called again too": {agent.EffectSafe, []error{errConnection}, nil, 2, 1, "sent"},
