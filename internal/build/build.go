@@ -124,6 +124,10 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 				return nil, err
 			}
 		}
+		tools, err := b.toolSets(fmt.Sprintf("agent %q", id), a.GetTools())
+		if err != nil {
+			return nil, err
+		}
 		guards, err := b.guards(a.GetGuardrails())
 		if err != nil {
 			return nil, err
@@ -132,14 +136,10 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 		if err != nil {
 			return nil, err
 		}
-		tools, err := b.toolSets(fmt.Sprintf("agent %q", id), a.GetTools())
-		if err != nil {
-			return nil, err
-		}
 		return team.NewModelAgent(team.ModelAgentConfig{
 			ID: id, Name: a.GetName(), Description: a.GetDescription(), Instructions: a.GetInstructions(), Skills: a.GetSkills(),
-			Guards: guards, Output: output, ToolSets: tools, Upstreams: b.Upstreams,
-			Model: m, Limits: a.GetLimits(), Memory: a.Memory == nil || a.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
+			Guards: guards, Output: output, Upstreams: b.Upstreams,
+			Model: m, ToolSets: tools, Limits: a.GetLimits(), Memory: a.Memory == nil || a.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
 		})
 	case a.GetScripted() != nil:
 		return scripted.New(scripted.Config{

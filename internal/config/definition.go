@@ -58,15 +58,15 @@ func (c *Config) closure(id string) *teamv1.Definition {
 		case a != nil:
 			d.Config.Agents[next] = disconnected(a)
 			c.collect(d, a.GetModel())
-			c.collectSchemas(d, schemasOf(a.GetGuardrails(), a.GetOutputSchema()))
 			c.collectTools(d, a.GetTools())
+			c.collectSchemas(d, schemasOf(a.GetGuardrails(), a.GetOutputSchema()))
 		case t != nil:
 			d.Config.Teams[next] = t
 			c.collect(d, t.GetSupervisor().GetRouter().GetModel())
 			c.collect(d, Leader(t).GetModel())
+			c.collectTools(d, Leader(t).GetTools())
 			c.collect(d, t.GetBroadcast().GetModel())
 			c.collectSchemas(d, schemasOf(t.GetGuardrails(), ""))
-			c.collectTools(d, Leader(t).GetTools())
 		}
 		for _, e := range names.edges(next) {
 			todo = append(todo, e.to)

@@ -65,7 +65,7 @@ func (s *Server) status(x *exchange) *agent.Error {
 	var e *agent.Error
 	switch {
 	case x.status == http.StatusTooManyRequests:
-		e = agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "the server takes no more calls for now (HTTP %d); try again later", x.status)
+		e = agent.Errorf(agent.CodeResourceExhausted, agent.ReasonUnavailable, "the server takes no more calls for now (HTTP %d); try again later", x.status)
 		e.Retry, e.Fresh, e.RetryAfter = true, true, x.after
 	case x.status == http.StatusNotFound, x.status == 0 && dialed(x.err):
 		e = agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "the server could not be reached; try again later")

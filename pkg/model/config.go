@@ -37,19 +37,17 @@ type Price struct {
 	Input, Output float64
 }
 
-// Spent is what a turn cost. USD per million tokens are millionths of a USD per
-// token.
-func (p Price) Spent(in, out int64) *teamv1.Spent {
-	in, out = max(in, 0), max(out, 0)
-	return &teamv1.Spent{
-		ModelCalls: 1, InputTokens: in, OutputTokens: out,
-		CostMicros: int64(math.Round(float64(in)*p.Input + float64(out)*p.Output)),
-	}
+// Micros is the price in millionths of a USD, see agent.Pricer.
+func (p Price) Micros() (input, output int64) {
+	return agent.MicrosPerMillion(p.Input), agent.MicrosPerMillion(p.Output)
 }
 
-// PerMillion is the price as agent.Pricer has it.
-func (p Price) PerMillion() (input, output int64) {
-	return agent.MicrosPerMillion(p.Input), agent.MicrosPerMillion(p.Output)
+// Spent is what a turn cost.
+func (p Price) Spent(in, out int64) *teamv1.Spent {
+	in, out = max(in, 0), max(out, 0)
+	price := agent.Price{}
+	price.Input, price.Output = p.Micros()
+	return &teamv1.Spent{ModelCalls: 1, InputTokens: in, OutputTokens: out, CostMicros: price.Round(in, out)}
 }
 
 // Complete returns c with its defaults in place. The error lists every fault,

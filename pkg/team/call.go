@@ -121,6 +121,8 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 			if err := p.retry(w, ex, emit, res.err); err != nil {
 				return err
 			}
+		case sctx.Err() == nil && givenUp(w, res.err) != nil:
+			return p.emitEnd(w, emit, p.endOf(w, givenUp(w, res.err)))
 		default:
 			return p.fail(ctx, w, emit, p.endOfAttempt(sctx, w, ex, res.err))
 		}

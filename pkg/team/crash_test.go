@@ -607,6 +607,9 @@ func baselineOf(t *testing.T, build func(*testing.T, *world) *Team, want string)
 	if !strings.Contains(text, want) || !strings.Contains(text, "tides") {
 		t.Fatalf("unexpected answer %q", text)
 	}
+	if paid := w.effects["pay"]; paid > 1 {
+		t.Fatalf("the unsafe tool ran %d times", paid)
+	}
 	return len(w.events), text
 }
 
@@ -619,14 +622,17 @@ func crashEverywhere(t *testing.T, build func(*testing.T, *world) *Team, want st
 	t.Helper()
 	defer goleak.VerifyNone(t)
 	n, baseline := baselineOf(t, build, want)
-	pays := false // it has a tool that must not be called twice
+	unsafe := strings.Contains(want, "peer(") // the team with the tool that must not run twice
+	outcomes := []string{outcomeDone}
+	if unsafe {
+		outcomes = append(outcomes, outcomeAgain, outcomeFail)
+	}
 	begin := func() *world {
 		w := newWorld(t)
 		w.build = build
 		return w
 	}
 	crashes, asked := 0, 0
-	outcomes := []string{outcomeDone, outcomeAgain, outcomeFail}
 	for _, lose := range []bool{false, true} {
 		for at := range n + 4 {
 			w := begin()
@@ -636,11 +642,10 @@ func crashEverywhere(t *testing.T, build func(*testing.T, *world) *Team, want st
 				w.crash(lose)
 			}
 			w.verify(baseline)
-			pays = pays || w.effects["pay"] > 0
 			asked += w.outcomesAsked()
 		}
 	}
-	if pays && asked < 3 {
+	if unsafe && asked < 3 {
 		t.Errorf("people were asked %d times what became of a call", asked)
 	}
 	for seed := range uint64(150) {

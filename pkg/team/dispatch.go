@@ -231,7 +231,7 @@ func (p *process) spawn(st *StepState, do func(child *process, w *work, emit emi
 // child is what a goroutine of a step may read of the process: nothing of it changes.
 func (p *process) child() *process {
 	return &process{
-		loop: p.loop, req: p.req, run: p.run, spending: p.spending, sets: p.sets,
+		loop: p.loop, req: p.req, run: p.run, sets: p.sets, spending: p.spending,
 		fold: &fold{State: State{Team: p.Team, Scope: p.Scope, Path: p.Path}, prefix: p.prefix},
 	}
 }

@@ -71,7 +71,7 @@ func (p *process) executor(ctx context.Context, w *work, emit emitter) (*executo
 		ex.attempt = func(ctx context.Context, key string) result { return p.generate(ctx, m, w, emit, key) }
 	case teamv1.Step_KIND_TOOL:
 		ex.upstream = "tool " + w.step.GetName()
-		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, emit, ex.retry, key) }
+		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, emit, key) }
 	case teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_UNSPECIFIED:
 		return nil, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
 			"the scheduler of team %q asked for a step of kind %s, which this server cannot run", p.cfg.ID, w.step.GetKind())
@@ -288,7 +288,7 @@ func (d *deltas) flush() error {
 
 // useTool calls a tool. What goes wrong is the tool's result: the model decides
 // what to make of it.
-func (p *process) useTool(ctx context.Context, w *work, emit emitter, policy retry, key string) result {
+func (p *process) useTool(ctx context.Context, w *work, emit emitter, key string) result {
 	if r := judged(w); r != nil {
 		return *r
 	}
@@ -318,10 +318,7 @@ func (p *process) useTool(ctx context.Context, w *work, emit emitter, policy ret
 		if w.unsafe && e.Retry && !e.Fresh {
 			return p.askOutcome(w, emit, "it ended without a result: "+e.Message)
 		}
-		if e.Retry && w.attempts < policy.attempts || e.Reason == agent.ReasonAgentPanic {
-			return result{err: e}
-		}
-		return toolFailed("%s failed: %s", w.step.GetName(), e.Message)
+		return result{err: e}
 	}
 	return result{reply: &teamv1.Reply{Result: &teamv1.Reply_Tool{Tool: r}, Spent: &teamv1.Spent{ToolCalls: 1}}}
 }

@@ -28,13 +28,13 @@ type ModelAgentConfig struct {
 	Model agent.Model
 	// Tools the model may call, each name once.
 	Tools []agent.Tool
+	// ToolSets hold tools whose lists are not known beforehand.
+	ToolSets []agent.ToolSet
 	// Guards look at what the agent is given and what it answers; none. It has no
 	// members, so those of delegations are refused.
 	Guards agent.Guards
 	// Output is what answers must fit; nil is anything.
 	Output OutputFormat
-	// ToolSets hold tools whose lists are not known beforehand.
-	ToolSets []agent.ToolSet
 	// Limits: max_turns, timeout and retry count here.
 	Limits *teamv1.Limits
 	// Memory: the agent remembers the conversation that a context id names, where

@@ -64,17 +64,28 @@ func judged(w *work) *result {
 	return toolReply(toolError("It is not known what became of this call. A person has looked and says that it counts as failed."))
 }
 
+// givenUp is what the model is told of a call that failed and is not made again;
+// nil for what is no failure of a tool.
+func givenUp(w *work, err error) *teamv1.Reply {
+	e := agent.AsError(err)
+	if w.step.GetKind() != teamv1.Step_KIND_TOOL || e.Reason == agent.ReasonAgentPanic {
+		return nil
+	}
+	return toolReply(toolError(w.step.GetName() + " failed: " + e.Message)).reply
+}
+
 func toolReply(r *teamv1.ToolResult) *result {
 	return &result{reply: &teamv1.Reply{Result: &teamv1.Reply_Tool{Tool: r}, Spent: &teamv1.Spent{ToolCalls: 1}}}
 }
 
 // judge folds an answer to a step's own question.
-func (st *StepState) judge(m *a2av1.Message, seq int64) {
+func (f *fold) judge(st *StepState, m *a2av1.Message, seq int64) {
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_TOOL:
 		st.verdict = m
 	case teamv1.Step_KIND_HUMAN:
 		st.Message, st.seq = m, seq
+		f.arriveHuman(st)
 	default:
 	}
 }

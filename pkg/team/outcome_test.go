@@ -39,9 +39,10 @@ func (s *sendTool) Call(_ context.Context, _ json.RawMessage, key string) (*team
 }
 
 var (
-	errLost  = &agent.Error{Reason: agent.ReasonUnavailable, Message: "the connection broke", Retry: true}
-	errBusy  = &agent.Error{Reason: agent.ReasonUnavailable, Message: "busy", Retry: true, Fresh: true}
-	errToday = &agent.Error{Reason: agent.ReasonUnavailable, Message: "not today", Fresh: true}
+	errConnection = &agent.Error{Reason: agent.ReasonUnavailable, Message: "the connection broke", Retry: true}
+	errBusyNow    = &agent.Error{Reason: agent.ReasonUnavailable, Message: "busy", Retry: true, Fresh: true}
+	errLater      = &agent.Error{Reason: agent.ReasonUnavailable, Message: "later", Retry: true, Fresh: true, RetryAfter: 12 * time.Hour}
+	errNotToday   = &agent.Error{Reason: agent.ReasonUnavailable, Message: "not today", Fresh: true}
 )
 
 // sender is an agent whose model calls send once and says what came of it.
@@ -90,15 +91,16 @@ func TestOutcome_OfAnUnsafeTool(t *testing.T) {
 		keys    int // different ones
 		says    string
 	}{
-		"it was done":                     {agent.EffectUnsafe, []error{errLost}, []string{"it was done"}, 1, 1, "A person has looked and says that it was done"},
-		"it counts as failed":             {agent.EffectUnsafe, []error{errLost}, []string{"fail"}, 1, 1, "it counts as failed"},
-		"it is called again":              {agent.EffectUnsafe, []error{errLost}, []string{" Call it again "}, 2, 1, "sent"},
-		"they are asked each time":        {agent.EffectUnsafe, []error{errLost, errLost, errLost, errLost}, []string{"call it again", "call it again", "call it again", "it was done"}, 4, 1, "it was done"},
-		"a known failure is no question":  {agent.EffectUnsafe, []error{errBusy, errBusy}, nil, 3, 3, "sent"},
-		"nor is one that does not pass":   {agent.EffectUnsafe, []error{errToday}, nil, 1, 1, "send failed: not today"},
-		"a keyed tool keeps its key":      {agent.EffectKeyed, []error{errLost, errLost}, nil, 3, 1, "sent"},
-		"and is given up in the end":      {agent.EffectKeyed, []error{errLost, errLost, errLost}, nil, 3, 1, "send failed: the connection broke"},
-		"a safe tool is called again too": {agent.EffectSafe, []error{errLost}, nil, 2, 1, "sent"},
+		"it was done":                     {agent.EffectUnsafe, []error{errConnection}, []string{"it was done"}, 1, 1, "A person has looked and says that it was done"},
+		"it counts as failed":             {agent.EffectUnsafe, []error{errConnection}, []string{"fail"}, 1, 1, "it counts as failed"},
+		"it is called again":              {agent.EffectUnsafe, []error{errConnection}, []string{" Call it again "}, 2, 1, "sent"},
+		"they are asked each time":        {agent.EffectUnsafe, []error{errConnection, errConnection, errConnection, errConnection}, []string{"call it again", "call it again", "call it again", "it was done"}, 4, 1, "it was done"},
+		"a known failure is no question":  {agent.EffectUnsafe, []error{errBusyNow, errBusyNow}, nil, 3, 3, "sent"},
+		"nor is one that does not pass":   {agent.EffectUnsafe, []error{errNotToday}, nil, 1, 1, "send failed: not today"},
+		"it wants to be left for long":    {agent.EffectUnsafe, []error{errLater}, nil, 1, 1, "send failed: later"},
+		"a keyed tool keeps its key":      {agent.EffectKeyed, []error{errConnection, errConnection}, nil, 3, 1, "sent"},
+		"and is given up in the end":      {agent.EffectKeyed, []error{errConnection, errConnection, errConnection}, nil, 3, 1, "send failed: the connection broke"},
+		"a safe tool is called again too": {agent.EffectSafe, []error{errConnection}, nil, 2, 1, "sent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tool := &sendTool{effect: c.effect, errs: c.errs}
@@ -133,7 +135,7 @@ func TestOutcome_OfAnUnsafeTool(t *testing.T) {
 // TestOutcome_QuestionHasOptions: the question names its answers as data, so that
 // clients can show them.
 func TestOutcome_QuestionHasOptions(t *testing.T) {
-	a, r := sender(t, &sendTool{effect: agent.EffectUnsafe, errs: []error{errLost}}), newRecord()
+	a, r := sender(t, &sendTool{effect: agent.EffectUnsafe, errs: []error{errConnection}}), newRecord()
 	r.process(t.Context(), a, nil)
 	ev := r.asked()
 	parts := ev.GetAsked().GetMessage().GetParts()
@@ -181,7 +183,7 @@ func TestOutcome_Crash(t *testing.T) {
 // it at once.
 func TestOutcome_NobodyAnswers(t *testing.T) {
 	for _, cancel := range []bool{false, true} {
-		tool := &sendTool{effect: agent.EffectUnsafe, errs: []error{errLost}}
+		tool := &sendTool{effect: agent.EffectUnsafe, errs: []error{errConnection}}
 		a := sender(t, tool)
 		w := newWorld(t)
 		now := time.Now()

@@ -269,10 +269,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		st.resume(ev.GetTime().AsTime())
 		f.saw(ev.GetSeq(), k.Answered.GetMessage())
 		if own {
-			st.judge(k.Answered.GetMessage(), ev.GetSeq())
-			if st.Step.GetKind() == teamv1.Step_KIND_HUMAN {
-				f.arriveHuman(st)
-			}
+			f.judge(st, k.Answered.GetMessage(), ev.GetSeq())
 		}
 	case *teamv1.Event_Asked:
 		if own {

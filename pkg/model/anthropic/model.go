@@ -38,7 +38,11 @@ type Model struct {
 	service anthropic.MessageService
 }
 
-var _ agent.Model = (*Model)(nil)
+var (
+	_ agent.Model         = (*Model)(nil)
+	_ agent.Pricer        = (*Model)(nil)
+	_ agent.OutputLimiter = (*Model)(nil)
+)
 
 // New returns a model. It makes no call and reads no variable of the environment.
 // The error lists every fault, and never the key.
@@ -56,6 +60,12 @@ func New(c Config) (*Model, error) {
 
 // Name implements agent.Model.
 func (m *Model) Name() string { return m.config.Name }
+
+// Price implements agent.Pricer.
+func (m *Model) Price() (input, output int64) { return m.config.Price.Micros() }
+
+// MaxOutput implements agent.OutputLimiter.
+func (m *Model) MaxOutput() int64 { return m.config.MaxOutput }
 
 // Generate implements agent.Model. Tokens that are read from or written to a
 // cache count as tokens read.

@@ -16,7 +16,11 @@ import (
 // use.
 type Model struct{ models []agent.Model }
 
-var _ agent.Model = (*Model)(nil)
+var (
+	_ agent.Model         = (*Model)(nil)
+	_ agent.Pricer        = (*Model)(nil)
+	_ agent.OutputLimiter = (*Model)(nil)
+)
 
 // New returns a model that is first, with others behind it.
 func New(first agent.Model, others ...agent.Model) (*Model, error) {
@@ -31,6 +35,28 @@ func New(first agent.Model, others ...agent.Model) (*Model, error) {
 
 // Name implements agent.Model: the first one's.
 func (m *Model) Name() string { return m.models[0].Name() }
+
+// Price implements agent.Pricer: the highest of all.
+func (m *Model) Price() (input, output int64) {
+	for _, one := range m.models {
+		p := agent.PriceOf(one)
+		input, output = max(input, p.Input), max(output, p.Output)
+	}
+	return input, output
+}
+
+// MaxOutput implements agent.OutputLimiter: the highest of all, where all say it.
+func (m *Model) MaxOutput() int64 {
+	most := int64(0)
+	for _, one := range m.models {
+		l, ok := one.(agent.OutputLimiter)
+		if !ok || l.MaxOutput() == 0 {
+			return 0
+		}
+		most = max(most, l.MaxOutput())
+	}
+	return most
+}
 
 // Generate implements agent.Model. The error is the last one's, and Fresh only
 // where the outcome of every attempt is known: the key of the call is the same for

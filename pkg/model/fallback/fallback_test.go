@@ -133,6 +133,23 @@ func TestWhoIsAsked(t *testing.T) {
 	}
 }
 
+func TestPriceIsTheHighest(t *testing.T) {
+	one := func(in, out float64, most int64) agent.Model {
+		m, err := openai.New(openai.Config{Name: "m", BaseURL: "http://model.invalid", Price: openai.Price{Input: in, Output: out}, MaxOutput: most})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	m := of(t, one(1, 4, 100), one(2, 3, 50), answers("free"))
+	if in, out := m.Price(); in != 2_000_000 || out != 4_000_000 || m.MaxOutput() != 0 {
+		t.Error(in, out, m.MaxOutput())
+	}
+	if got := of(t, one(1, 4, 100), one(2, 3, 50)).MaxOutput(); got != 100 {
+		t.Error(got)
+	}
+}
+
 func TestMissing(t *testing.T) {
 	if _, err := fallback.New(answers("a"), nil); err == nil {
 		t.Error("a model that is missing is taken")

@@ -32,7 +32,11 @@ type Model struct {
 	client *genai.Client
 }
 
-var _ agent.Model = (*Model)(nil)
+var (
+	_ agent.Model         = (*Model)(nil)
+	_ agent.Pricer        = (*Model)(nil)
+	_ agent.OutputLimiter = (*Model)(nil)
+)
 
 // New returns a model. It makes no call. The error lists every fault, and never
 // the key.
@@ -57,6 +61,12 @@ func New(c Config) (*Model, error) {
 
 // Name implements agent.Model.
 func (m *Model) Name() string { return m.config.Name }
+
+// Price implements agent.Pricer.
+func (m *Model) Price() (input, output int64) { return m.config.Price.Micros() }
+
+// MaxOutput implements agent.OutputLimiter.
+func (m *Model) MaxOutput() int64 { return m.config.MaxOutput }
 
 // Generate implements agent.Model. Tokens that were thought count as tokens
 // written. Arguments of calls are JSON always: the provider sends no others.

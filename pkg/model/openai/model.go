@@ -31,7 +31,11 @@ type Model struct {
 	client openai.ClientConfig
 }
 
-var _ agent.Model = (*Model)(nil)
+var (
+	_ agent.Model         = (*Model)(nil)
+	_ agent.Pricer        = (*Model)(nil)
+	_ agent.OutputLimiter = (*Model)(nil)
+)
 
 // New returns a model. It makes no call. The error lists every fault, and never
 // the key.
@@ -47,6 +51,12 @@ func New(c Config) (*Model, error) {
 
 // Name implements agent.Model.
 func (m *Model) Name() string { return m.config.Name }
+
+// Price implements agent.Pricer.
+func (m *Model) Price() (input, output int64) { return m.config.Price.Micros() }
+
+// MaxOutput implements agent.OutputLimiter.
+func (m *Model) MaxOutput() int64 { return m.config.MaxOutput }
 
 // Generate implements agent.Model. Usage that the endpoint does not report is
 // not counted. Reasoning that it streams beside the answer is left out.
