@@ -81,7 +81,7 @@ func documents(t *testing.T) []string {
 	return all
 }
 
-// files writes the named YAML blocks of a document into a folder of its own,
+// files writes the named YAML and JSON blocks of a document into a folder of its own,
 // next to the examples.
 func files(t *testing.T, all []block) string {
 	t.Helper()
@@ -94,7 +94,7 @@ func files(t *testing.T, all []block) string {
 		t.Fatal(err)
 	}
 	for _, b := range all {
-		if b.lang != "yaml" || b.name == "" {
+		if b.lang != "yaml" && b.lang != "json" || b.name == "" {
 			continue
 		}
 		if err := os.WriteFile(filepath.Join(dir, b.name), []byte(b.text), 0o600); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/agent/agenttest"
+	"github.com/agentteams/team-server/pkg/guard"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/model/scripted"
 	"github.com/agentteams/team-server/pkg/team"
@@ -195,4 +197,39 @@ agents:
 	reply, err := agent.Reply(context.Background(), pilot, agent.UserMessage("m1", "How high is it in Brest?"))
 	fmt.Println(agent.Text(reply), err)
 	// Output: The tide: Brest: 4.2 m. <nil>
+}
+
+// masked is a middleware: it takes the digits of long numbers out of messages.
+type masked struct{ numbers *regexp.Regexp }
+
+func (masked) Name() string { return "masked" }
+
+func (m masked) Check(_ context.Context, p *agent.Passing) (agent.Verdict, error) {
+	text := agent.Text(p.Message)
+	if strings.Contains(text, "PIN") {
+		return agent.Verdict{Block: "it holds a PIN; take it out"}, nil
+	}
+	p.Message.Parts = agent.TextParts(m.numbers.ReplaceAllString(text, "[number]"))
+	return agent.Verdict{Message: p.Message}, nil
+}
+
+func Example_middleware() {
+	mask := agent.Guard{Middleware: masked{regexp.MustCompile(`\d{8,}`)}, OnFailure: agent.Abort}
+	short, err := guard.New(guard.Config{Name: "short", MaxLength: 200})
+	if err != nil {
+		panic(err)
+	}
+	a, err := team.NewModelAgent(team.ModelAgentConfig{
+		ID: "loud", Model: shout{}, Guards: agent.Guards{Input: []agent.Guard{short, mask}, Output: []agent.Guard{mask}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	for _, text := range []string{"card 4111111111111111", "PIN 1234"} {
+		reply, err := agent.Reply(context.Background(), a, agent.UserMessage("m1", text))
+		fmt.Println(agent.Text(reply), err)
+	}
+	// Output:
+	// CARD [NUMBER] <nil>
+	//  GUARDRAIL_BLOCKED: guardrail "masked" stopped the input of "loud": it holds a PIN; take it out
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -113,13 +114,16 @@ func (d *Dev) Run(ctx context.Context, r *Running) error {
 	return err
 }
 
-// folders are those of the file and of the scripts it names.
+// folders are those of the file and of the scripts and schemas it names.
 func (d *Dev) folders(def *config.Config) []string {
 	files := []string{def.File}
 	for _, m := range def.Server.GetModels() {
 		if m.GetFile() != "" {
 			files = append(files, def.Path(m.GetFile()))
 		}
+	}
+	for name := range maps.Keys(def.Schemas) {
+		files = append(files, def.Path(name))
 	}
 	return Folders(files...)
 }
@@ -191,9 +195,5 @@ func describe(id string, t *teamv1.TeamConfig) string {
 	for _, m := range config.Members(t) {
 		members = append(members, cmp.Or(m.ID, m.Agent))
 	}
-	mode := "workflow"
-	if t.GetSupervisor() != nil {
-		mode = "supervisor"
-	}
-	return fmt.Sprintf("%-12s %-11s %s", id, mode, strings.Join(slices.Compact(members), ", "))
+	return fmt.Sprintf("%-12s %-11s %s", id, config.Mode(t), strings.Join(slices.Compact(members), ", "))
 }

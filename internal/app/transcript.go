@@ -60,10 +60,22 @@ func (t *Transcript) Event(taskID string, ev *teamv1.Event) {
 	case *teamv1.Event_Waiting:
 		t.Waiting = t.Waiting || ev.GetScope() == ""
 	case *teamv1.Event_Noted:
-		if k.Noted.GetCode() == "MEMBER_UNAVAILABLE" {
+		if code := k.Noted.GetCode(); code == "MEMBER_UNAVAILABLE" || code == agent.NoteStorage {
 			t.line(ev, t.who(ev), "warning   %s", k.Noted.GetText())
 		}
+	case *teamv1.Event_Checked:
+		t.checked(ev, k.Checked)
 	default: // texts and what only machines need
+	}
+}
+
+// checked tells what a middleware stopped, and which one failed.
+func (t *Transcript) checked(ev *teamv1.Event, c *teamv1.Checked) {
+	switch {
+	case c.GetBlocked():
+		t.line(ev, t.who(ev), "stopped   %s", c.GetError().GetMessage())
+	case c.GetError() != nil:
+		t.line(ev, t.who(ev), "warning   %s", c.GetError().GetMessage())
 	}
 }
 

@@ -34,8 +34,10 @@ func (k *checker) check() {
 	}
 	k.nesting()
 	k.use()
+	k.inheritance()
 	k.needs()
 	k.scripts()
+	k.guardrails()
 	k.certificates()
 }
 

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/guard"
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
@@ -30,9 +31,13 @@ type Config struct {
 	Used map[string]bool
 	// Scripts are the scripts of scripted models by model name.
 	Scripts map[string]*scripted.Script
+	// Schemas are the JSON Schema files that guardrails and agents name, by the
+	// name that the file gives them.
+	Schemas map[string]*guard.Schema
 
 	dir     string
 	scripts map[string][]byte    // the sources of Scripts
+	schemas map[string][]byte    // the sources of Schemas
 	lacking map[[2]string]string // by section and id: what it needs and is not there; none of it is used
 	read    func(string) ([]byte, error)
 }
@@ -48,9 +53,11 @@ func (c *Config) Path(name string) string {
 	return filepath.Join(c.dir, name)
 }
 
-// Same reports whether two configurations serve the same: content and scripts.
+// Same reports whether two configurations serve the same: content, scripts and
+// schemas.
 func (c *Config) Same(other *Config) bool {
-	return proto.Equal(c.Server, other.Server) && maps.EqualFunc(c.scripts, other.scripts, bytes.Equal)
+	return proto.Equal(c.Server, other.Server) && maps.EqualFunc(c.scripts, other.scripts, bytes.Equal) &&
+		maps.EqualFunc(c.schemas, other.schemas, bytes.Equal)
 }
 
 // Loader reads configurations. The zero value uses the files and the
@@ -96,7 +103,10 @@ func (l Loader) Load(path string) (*Config, error) {
 // Parse is Load for a file whose content is known. Files it names are read
 // relative to it.
 func (l Loader) Parse(path string, data []byte) (*Config, error) {
-	c := &Config{File: path, Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, scripts: map[string][]byte{}, dir: filepath.Dir(path), read: l.readFile}
+	c := &Config{
+		File: path, Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, scripts: map[string][]byte{},
+		Schemas: map[string]*guard.Schema{}, schemas: map[string][]byte{}, dir: filepath.Dir(path), read: l.readFile,
+	}
 	d := parse(path, data)
 	if d.root == nil {
 		return nil, tidy(d.faults)

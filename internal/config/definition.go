@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/guard"
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
@@ -44,7 +45,7 @@ func (c *Config) Definition(id string) (Definition, error) {
 
 // closure collects what an agent or team is built from.
 func (c *Config) closure(id string) *teamv1.Definition {
-	d := &teamv1.Definition{Id: id, Scripts: map[string][]byte{}, Config: &teamv1.ServerConfig{
+	d := &teamv1.Definition{Id: id, Scripts: map[string][]byte{}, Schemas: map[string][]byte{}, Config: &teamv1.ServerConfig{
 		Models: map[string]*teamv1.ModelConfig{}, Agents: map[string]*teamv1.AgentConfig{}, Teams: map[string]*teamv1.TeamConfig{},
 	}}
 	names := &checker{Config: c}
@@ -57,9 +58,13 @@ func (c *Config) closure(id string) *teamv1.Definition {
 		case a != nil:
 			d.Config.Agents[next] = disconnected(a)
 			c.collect(d, a.GetModel())
+			c.collectSchemas(d, schemasOf(a.GetGuardrails(), a.GetOutputSchema()))
 		case t != nil:
 			d.Config.Teams[next] = t
 			c.collect(d, t.GetSupervisor().GetRouter().GetModel())
+			c.collect(d, Leader(t).GetModel())
+			c.collect(d, t.GetBroadcast().GetModel())
+			c.collectSchemas(d, schemasOf(t.GetGuardrails(), ""))
 		}
 		for _, e := range names.edges(next) {
 			todo = append(todo, e.to)
@@ -102,9 +107,10 @@ func (c *Config) Restore(body []byte) (*Config, error) {
 		return nil, fmt.Errorf("decoding the definition: %w", err)
 	}
 	r := &restorer{from: c, to: &Config{
-		File: c.File, Server: d.GetConfig(), Used: map[string]bool{}, Scripts: map[string]*scripted.Script{},
-		dir: c.dir, scripts: d.GetScripts(), read: c.read,
+		File: c.File, Server: d.GetConfig(), Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, Schemas: map[string]*guard.Schema{},
+		dir: c.dir, scripts: d.GetScripts(), schemas: d.GetSchemas(), read: c.read,
 	}}
+	r.schemas()
 	for _, id := range sorted(r.to.Server.GetAgents()) {
 		r.to.Used[id] = true
 		r.agent(id, r.to.Server.GetAgents()[id])

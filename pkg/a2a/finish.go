@@ -3,6 +3,7 @@ package a2a
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -20,6 +21,13 @@ func (d *drive) finish(ctx context.Context, err error) error {
 		d.reply, err = nil, canceledBy(err)
 	}
 	e := d.ended(err)
+	if jerr := d.remember(ctx, e); jerr != nil {
+		return jerr
+	}
+	e.Warnings = slices.Concat(e.GetWarnings(), d.warnings)
+	if jerr := d.wakeLead(ctx, e); jerr != nil {
+		return jerr
+	}
 	ev := d.event("", &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: e}})
 	if jerr := d.claim.Journal.Append(ctx, ev); jerr != nil {
 		return d.journalError(jerr)
@@ -72,6 +80,8 @@ func (d *drive) failed(err error) *teamv1.Ended {
 		end.Receipt = d.receipt("", end)
 	case e.Reason == agent.ReasonTimeout:
 		end.Outcome = teamv1.Outcome_OUTCOME_TIMED_OUT
+	case e.Reason == agent.ReasonGuardrailBlocked:
+		end.Outcome = teamv1.Outcome_OUTCOME_REJECTED
 	}
 	return end
 }

@@ -22,6 +22,10 @@ type Runner struct {
 	// Pinned finds it at the revision that the run began with, see Pinner; unset:
 	// as Agent finds it.
 	Pinned func(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error)
+	// Handler begins the tasks that runs detach; unset: none can be.
+	Handler *Handler
+	// Conversations is where runs read and keep what their agents remember; unset: nowhere.
+	Conversations Conversations
 	// Replica names this process in Claimed events.
 	Replica string
 	// Clock tells the time; unset is time.Now.
@@ -46,9 +50,15 @@ func (r *Runner) Drive(ctx context.Context, c Claim) (Park, error) {
 	defer cancel(nil)
 	d := &drive{Runner: r, claim: c, accepted: events[0].GetAccepted(), cancel: cancel}
 	if d.Log == nil {
-		d.Runner = &Runner{Agent: r.Agent, Pinned: r.Pinned, Replica: r.Replica, Clock: r.Clock, Log: zap.NewNop()}
+		d.Runner = &Runner{
+			Agent: r.Agent, Pinned: r.Pinned, Handler: r.Handler, Conversations: r.Conversations, Replica: r.Replica, Clock: r.Clock, Log: zap.NewNop(),
+		}
 	}
 	d.run = &agent.Run{Root: c.Root, Seed: d.accepted.GetSeed(), Committer: d.commit, Clock: r.Clock}
+	if r.Handler != nil {
+		d.run.Detacher = d
+	}
+	d.remembering(ctx)
 	if d.replay(events) {
 		return Park{Done: true}, nil
 	}
@@ -74,6 +84,10 @@ type drive struct {
 	canceled  bool                     // a cancel of the root is on record
 	lapsed    bool                     // nobody answered the root's own question in time
 	reply     *teamv1.Reply            // that ended the agent's sequence
+	memory    *memory                  // what the run reads of its conversation; nil is nothing
+	remembers bool                     // the root's agent does
+	kept      bool                     // the exchange is with the conversation
+	warnings  []string                 // for the run's end
 
 	broken atomic.Pointer[error] // why the journal takes nothing more
 
@@ -141,6 +155,10 @@ func (d *drive) note(ev *teamv1.Event) {
 		}
 	case *teamv1.Event_Ended:
 		d.forget(ev.GetScope())
+	case *teamv1.Event_Noted:
+		if d.noted(ev) {
+			return
+		}
 	default:
 	}
 	d.recorded = append(d.recorded, ev)
@@ -278,6 +296,7 @@ func (d *drive) process(ctx context.Context) error {
 		return err
 	}
 	defer release()
+	d.remembers = remembers(a)
 	ctx, stop := d.bounded(ctx)
 	defer stop()
 	err = d.attend(ctx, a)
@@ -338,7 +357,9 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 		}
 		d.addReceipt(ev)
 		appending = true
-		aerr = d.append(context.WithoutCancel(ctx), ev)
+		if aerr = d.tellUnread(context.WithoutCancel(ctx)); aerr == nil {
+			aerr = d.append(context.WithoutCancel(ctx), ev)
+		}
 		appending = false
 		if broke(aerr) {
 			return aerr
@@ -353,6 +374,7 @@ func (d *drive) request() *teamv1.ProcessRequest {
 	return &teamv1.ProcessRequest{
 		AgentId: acc.GetAgent(), Message: acc.GetMessage(), ContextId: acc.GetMessage().GetContextId(),
 		Key: d.run.ID("", "key", 1), Depth: acc.GetDepth(), Deadline: acc.GetDeadline(), Envelope: d.left(), Recorded: d.recorded,
+		History: acc.GetHistory(), Transfers: acc.GetTransfers(),
 	}
 }
 

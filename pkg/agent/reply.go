@@ -131,8 +131,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 }
 
 // MessageOf returns the message that an event of a run holds, for references by
-// sequence: a reply, an answer, a follow-up, or what a model said; nil when it
-// holds none. root is the id of the run's root task.
+// sequence: a reply, an answer, a follow-up, what a model said, or what a
+// middleware made of a message; nil when it holds none. root is the id of the run's root task.
 func MessageOf(root string, ev *teamv1.Event) *a2av1.Message {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Ended:
@@ -146,6 +146,8 @@ func MessageOf(root string, ev *teamv1.Event) *a2av1.Message {
 		return k.Answered.GetMessage()
 	case *teamv1.Event_Received:
 		return k.Received.GetMessage()
+	case *teamv1.Event_Checked:
+		return k.Checked.GetMessage()
 	}
 	return nil
 }

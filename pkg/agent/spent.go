@@ -20,6 +20,31 @@ func AddSpent(a, b *teamv1.Spent) *teamv1.Spent {
 // sum adds counts, which peers may have made up: negative ones are nothing.
 func sum(a, b int64) int64 { return plus(max(a, 0), max(b, 0)) }
 
+// BookedOn is what is gone of a budget by what is on record of a call: what was
+// spent, and the parts that detached children took along.
+func BookedOn(recorded []*teamv1.Event) Cost {
+	c := CostOf(SpentOn(recorded))
+	for _, ev := range recorded {
+		if s := ev.GetSpawned(); s != nil {
+			c = c.plus(CostOf(s.GetBudget()))
+		}
+	}
+	return c
+}
+
+// PartLimits are the limits of who took a part of a budget along, as it stands on
+// record; nil is none.
+func PartLimits(s *teamv1.Spent) *teamv1.Limits {
+	c := NoLimit()
+	if n := CostOf(s).Tokens; n > 0 {
+		c.Tokens = n
+	}
+	if n := s.GetCostMicros(); n > 0 {
+		c.Micros = n
+	}
+	return LimitsOf(c)
+}
+
 // SpentOn adds up what is on record of a call: what the leaves below it have cost
 // that have ended, and attempts of others that failed. What is under way counts
 // nothing.

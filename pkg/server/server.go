@@ -179,10 +179,11 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	runner := &a2a.Runner{Agent: c.Agents.Get, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run")}
+	runner := &a2a.Runner{Agent: c.Agents.Get, Handler: h, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run")}
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}
+	runner.Conversations, _ = c.Store.(a2a.Conversations) // a nil one: agents remember nothing
 	return &TeamServer{listeners: l, server: s, engine: e, runner: runner, store: c.Store}, nil
 }
 

@@ -381,30 +381,10 @@ func TestC_07_Envelopes(t *testing.T) {
 	})
 }
 
-// finalizing is a scheduler that ends at its limit with one more turn.
-type finalizing struct{ turns }
-
-func (f *finalizing) FinalTurn() string { return "final" }
-
-func (f *finalizing) Next(s *State) (Decision, error) {
-	if n := len(s.Steps); s.Exhausted != nil && n > 0 && s.Steps[n-1].Step.GetName() != "final" {
-		return Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_MODEL, Name: "final"}}, Reason: s.Exhausted.Message}, nil
-	}
-	return f.turns.Next(s)
-}
-
-func (f *finalizing) Prompt(s *State, step *teamv1.Step) *agent.ModelRequest {
-	req := f.turns.Prompt(s, step)
-	if step.GetName() == "final" {
-		req.Tools = nil
-	}
-	return req
-}
-
 func TestC_07_Finalize(t *testing.T) {
 	root := func(t *testing.T, m agent.Model, limit int64) *ModelAgent {
 		a := limitedAgent(t, "root", m, &teamv1.Limits{MaxTokens: proto.Int64(limit)})
-		a.cfg.Scheduler = &finalizing{*a.cfg.Scheduler.(*turns)} //nolint:forcetypeassert // it is
+		a.cfg.Scheduler.(*leader).onLimit = Finalize //nolint:forcetypeassert // it is
 		return a
 	}
 	t.Run("C-07 at the limit there is enough for one turn without tools", func(t *testing.T) {

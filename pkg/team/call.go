@@ -20,6 +20,8 @@ type work struct {
 	index     int
 	scope     string
 	input     *a2av1.Message
+	history   []*a2av1.Message
+	transfers []*teamv1.TransferTarget
 	prompt    *agent.ModelRequest
 	arguments string
 	recorded  []*teamv1.Event
@@ -30,17 +32,18 @@ type work struct {
 	loop      bool   // the member has steps of its own
 	unknown   bool   // an attempt before has an outcome that nobody here knows
 	effect    string // key of the effect under way, once it is known
+	checks    stepChecks
 	deadline  time.Time
 	notBefore time.Time
-	begins    time.Time           // when the loop looked at the clock for all that begin with it
-	peers     int                 // members that share what is left of the budget, itself included
-	budget    *agent.Budget       // that binds the attempt; nil is no limit
-	hold      *agent.Budget       // what is reserved for the attempt; nil is nothing
-	reserved  *teamv1.Spent       // the same, as it stands on record
-	maxOutput int64               // tokens that the answer may have; 0 is no limit
-	spent     *teamv1.Spent       // on attempts that were repeated
-	lost      *teamv1.Spent       // on the last one that failed
-	judge     func(agent.Verdict) // takes what the attempt says of who was called; nil is nobody
+	begins    time.Time             // when the loop looked at the clock for all that begin with it
+	peers     int                   // members that share what is left of the budget, itself included
+	budget    *agent.Budget         // that binds the attempt; nil is no limit
+	hold      *agent.Budget         // what is reserved for the attempt; nil is nothing
+	reserved  *teamv1.Spent         // the same, as it stands on record
+	maxOutput int64                 // tokens that the answer may have; 0 is no limit
+	spent     *teamv1.Spent         // on attempts that were repeated
+	lost      *teamv1.Spent         // on the last one that failed
+	judge     func(agent.Judgement) // takes what the attempt says of who was called; nil is nobody
 }
 
 // emitter yields an event of a step's scope or below; errStopped ends the step.
@@ -71,6 +74,9 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	}
 	sctx, stop := p.stepContext(ctx, w)
 	defer stop()
+	if over, err := p.checkGiven(ctx, sctx, w, emit); over || err != nil {
+		return err
+	}
 	defer p.leave(w)
 	for {
 		if err := agent.Sleep(sctx, p.pause(w)); err != nil {
@@ -99,6 +105,7 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 		res := ex.attempt(w.bound(sctx), p.key(w))
 		p.settle(w, ex, &res)
 		p.judged(sctx, w, res)
+		res = p.checkResult(sctx, w, emit, res)
 		switch {
 		case errors.Is(res.err, errStopped):
 			return errStopped
@@ -154,7 +161,7 @@ func (p *process) stepContext(ctx context.Context, w *work) (context.Context, co
 // start records that an attempt begins.
 func (p *process) start(w *work, ex *executor, emit emitter) error {
 	w.attempts++
-	started := &teamv1.Started{Attempt: w.attempts, Model: ex.model, Key: p.key(w), Reserved: w.reserved}
+	started := &teamv1.Started{Attempt: w.attempts, Model: ex.model, Key: p.key(w), Input: w.checks.givenInput(), Reserved: w.reserved}
 	if !w.deadline.IsZero() {
 		started.Deadline = timestamppb.New(w.deadline)
 	}
@@ -219,7 +226,7 @@ func (p *process) refuse(ctx context.Context, w *work, emit emitter, err error) 
 func (p *process) leave(w *work) {
 	w.giveBack()
 	if w.judge != nil {
-		w.judge(agent.VerdictNone)
+		w.judge(agent.JudgementNone)
 	}
 }
 
@@ -245,6 +252,8 @@ func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) er
 		outcome = teamv1.Outcome_OUTCOME_CANCELED
 	case e.Reason == agent.ReasonTimeout:
 		outcome = teamv1.Outcome_OUTCOME_TIMED_OUT
+	case e.Reason == agent.ReasonGuardrailBlocked:
+		outcome = teamv1.Outcome_OUTCOME_REJECTED
 	}
 	return p.emitEnd(w, emit, endedWith(e, outcome))
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// lasting are members that answer after a while, and note when they were let go.
-type lasting struct {
+// outlasting are members that answer after a while, and note when they were let go.
+type outlasting struct {
 	mu    sync.Mutex
 	ended map[string]time.Duration // since when; guarded by mu
 	began time.Time
 }
 
-func (l *lasting) member(id string, d time.Duration) *agent.Func {
+func (l *outlasting) member(id string, d time.Duration) *agent.Func {
 	return &agent.Func{ID: id, Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
 		err := agent.Sleep(ctx, d)
 		l.mu.Lock()
@@ -36,12 +36,12 @@ func (l *lasting) member(id string, d time.Duration) *agent.Func {
 }
 
 func TestR_002_31_TimeRunsOut(t *testing.T) {
-	crew := func(l *lasting) registry {
+	crew := func(l *outlasting) registry {
 		return registry{"quick": l.member("quick", time.Second), "slow": l.member("slow", time.Hour), "slower": l.member("slower", time.Hour)}
 	}
 	t.Run("R-002-31 R-002-3.4 R-002-8.3 the team's time ends what is under way; what has ended stays", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := &lasting{ended: map[string]time.Duration{}, began: time.Now()}
+			l := &outlasting{ended: map[string]time.Duration{}, began: time.Now()}
 			tm := newTeamWith(t, Config{ID: "root", Members: members("quick", "slow", "slower"), Registry: crew(l), ReportErrors: true,
 				Limits:    &teamv1.Limits{Timeout: durationpb.New(10 * time.Second), MemberTimeout: durationpb.New(time.Minute)},
 				Scheduler: batches([]*teamv1.Step{to("quick"), to("slow"), to("slower")}, []*teamv1.Step{to("quick")})})
@@ -70,7 +70,7 @@ func TestR_002_31_TimeRunsOut(t *testing.T) {
 	})
 	t.Run("R-002-06 R-002-31 a member has sixty seconds, and the others' results stay", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := &lasting{ended: map[string]time.Duration{}, began: time.Now()}
+			l := &outlasting{ended: map[string]time.Duration{}, began: time.Now()}
 			n := 0
 			tm := newTeamWith(t, Config{ID: "root", Members: members("quick", "slow"), Registry: crew(l), ReportErrors: true,
 				Scheduler: next(func(s *State) (Decision, error) {
@@ -93,7 +93,7 @@ func TestR_002_31_TimeRunsOut(t *testing.T) {
 	t.Run("R-002-17 at the limit it is in time, a moment later it is not", func(t *testing.T) {
 		for late, want := range map[time.Duration]bool{-time.Millisecond: false, time.Millisecond: true} {
 			synctest.Test(t, func(t *testing.T) {
-				l := &lasting{ended: map[string]time.Duration{}, began: time.Now()}
+				l := &outlasting{ended: map[string]time.Duration{}, began: time.Now()}
 				reg := registry{"a": l.member("a", 5*time.Second+late)}
 				tm := newTeamWith(t, Config{ID: "root", Members: members("a"), Registry: reg, Scheduler: inOrder("a"), Limits: &teamv1.Limits{Timeout: durationpb.New(5 * time.Second)}})
 				_, err := ask(t, tm, "hi")

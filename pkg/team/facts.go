@@ -1,7 +1,6 @@
 package team
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -105,7 +104,7 @@ func resultOf(m *a2av1.Message, o teamv1.Outcome) map[string]any {
 		return r
 	}
 	r["text"] = agent.Text(m)
-	if data, ok := dataOf(m); ok {
+	if data, ok := agent.Data(m); ok {
 		r["data"] = data
 	}
 	return r
@@ -115,25 +114,6 @@ func resultOf(m *a2av1.Message, o teamv1.Outcome) map[string]any {
 // timed_out, rejected, canceled, skipped.
 func outcomeWord(o teamv1.Outcome) string {
 	return strings.ToLower(strings.TrimPrefix(o.String(), "OUTCOME_"))
-}
-
-// dataOf returns the JSON of a message: its first data part, or its text where
-// that is JSON.
-func dataOf(m *a2av1.Message) (any, bool) {
-	for _, p := range m.GetParts() {
-		if d, ok := p.GetContent().(*a2av1.Part_Data); ok {
-			return d.Data.AsInterface(), true
-		}
-	}
-	text := agent.Text(m)
-	if text == "" {
-		return nil, false
-	}
-	var data any
-	if json.Unmarshal([]byte(text), &data) != nil {
-		return nil, false
-	}
-	return data, true
 }
 
 func contextOf(s *State) map[string]any {

@@ -21,8 +21,15 @@ type loop struct {
 	tools  map[string]agent.Tool
 }
 
-func newLoop(c *Config, tools map[string]agent.Tool) loop {
-	return loop{cfg: c, limits: effective(c.Limits), tools: tools}
+func newLoop(c *Config) loop {
+	l := loop{cfg: c, limits: effective(c.Limits), tools: make(map[string]agent.Tool, len(c.Tools))}
+	for _, t := range c.Tools {
+		l.tools[t.Spec().Name] = t
+	}
+	if _, ok := c.Scheduler.(*Swarm); ok {
+		l.limits.memberTimeout = 0 // node_timeout is (C-07)
+	}
+	return l
 }
 
 // steps marks the agents that are loops: they are never called again as a
@@ -34,6 +41,7 @@ func (l *loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq
 	return func(yield func(*teamv1.Event, error) bool) {
 		run := agent.From(ctx)
 		p := &process{loop: l, req: req, run: run, yield: yield, fold: newFold(l.cfg, req, run.Root, l.limits.maxSteps)}
+		p.recall(run.Memory)
 		p.serve(agent.With(ctx, p.run))
 	}
 }
@@ -55,6 +63,7 @@ type process struct {
 
 	looked  time.Time          // when steps were begun last
 	waits   bool               // the scheduler waits for the steps that run
+	alarm   time.Time          // until when a step idles that the loop answers itself; zero is none
 	running map[int]*StepState // by index; steps that a goroutine works on
 	msgs    chan stepMsg       // from those goroutines
 	quit    chan struct{}      // closed when the loop ends: nobody takes msgs any more
@@ -70,6 +79,7 @@ func (p *process) serve(ctx context.Context) {
 	for _, ev := range p.req.GetRecorded() {
 		p.apply(ev)
 	}
+	p.cancelDropped()
 	p.listener = p.run.Listen(p.Scope)
 	defer p.listener.Close()
 	ctx, p.cancel = context.WithCancelCause(p.bind(ctx))
@@ -102,6 +112,9 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 	if ctx.Err() != nil {
 		return nil, p.cause(ctx)
 	}
+	if err := p.checkInput(ctx); err != nil {
+		return nil, err
+	}
 	if err := p.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -115,13 +128,19 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 		if err := p.takeInputs(); err != nil {
 			return nil, err
 		}
+		if err := p.checkInput(ctx); err != nil {
+			return nil, err
+		}
 		if p.mayDecide() {
-			if p.failed != nil && p.final == nil {
+			if p.failed != nil && p.final == nil && p.handover == nil {
 				return nil, p.failed
 			}
 			reply, err := p.decideNext()
-			if reply != nil || err != nil {
-				return reply, err
+			if reply != nil {
+				return p.checkOutput(ctx, reply)
+			}
+			if err != nil {
+				return nil, err
 			}
 			continue
 		}
@@ -153,6 +172,9 @@ func (p *process) prepare(ctx context.Context) error {
 	if depth > p.limits.maxDepth {
 		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonMaxDepth,
 			"team %q is nested deeper than %d levels (limits.max_depth), on the path %s", p.cfg.ID, p.limits.maxDepth, p.Path)
+	}
+	if err := p.prepared(); err != nil {
+		return err
 	}
 	roster, _ := p.askInfo(agent.WithDepth(ctx, depth)) // a circle ends when it is dispatched
 	o := &teamv1.Observed{Members: roster}

@@ -22,6 +22,12 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a known failure keeps its key", "call.go", "		w.failures++\n", ""},
 	{"a cancel between commit and call is not seen", "call.go", "if err := p.run.Begin(w.scope); err != nil {", "if err := error(nil); err != nil {"},
 	{"what is open elsewhere is left", "cancel.go", "err = ex.attempt(ctx, p.key(w)).err", "_ = ex"},
+	{"a dropped step begins anew after a crash", "loop.go", "	p.cancelDropped()\n", ""},
+	{"no commit before a look", "guard.go", "if err := agent.Commit(ctx); err != nil {", "if err := error(nil); err != nil {"},
+	{"a look at the input is forgotten", "checks.go", "		a.looked++\n", ""},
+	{"a look at the answer is forgotten", "checks.go", "		f.outputs++\n", ""},
+	{"a look at a result is forgotten", "checks.go", "		k.results++\n", ""},
+	{"what was looked at is forgotten", "guard.go", "g.m, g.seq = w.checks.answer, w.checks.answered", "_ = w.checks.answer"},
 	{"a decision is made anew", "state.go", "		f.decide(k.Decided)", "		f.decide(&teamv1.Decided{})"},
 }
 
@@ -71,7 +77,7 @@ func runMutant(t *testing.T, dir, file, from, to string) (string, error) {
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", list, "-run", "^TestCrash_(AtEveryEvent|PanickingConsumer|Break|Cancel.*)$",
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", list, "-run", "^TestCrash_(AtEveryEvent.*|Guarded|Barred|PanickingConsumer|Break|Cancel.*)$",
 		"-count=1", "-vet=off", "-timeout=20s", ".")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()

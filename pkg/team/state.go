@@ -19,7 +19,6 @@ import (
 // replay alike.
 type fold struct {
 	State
-	root      string                   // id of the root task
 	prefix    string                   // scope and ".", or "" for the root
 	maxSteps  int                      // limit of Rounds
 	visited   map[visit]bool           // handed over so far (R-000-29)
@@ -30,10 +29,12 @@ type fold struct {
 	questions int64                    // own ones so far
 	asks      *a2av1.Message           // decided to be asked, and not yet
 	final     *a2av1.Message           // the answer that was decided on
+	handover  *teamv1.Transfer         // or who takes over
 	recorded  []*teamv1.Event          // what the call began with, to resolve references
 	texts     map[int64]*a2av1.Message // by sequence; what this scope has seen live
 	places    map[*a2av1.Message]int64 // the same, by message
 	failed    *agent.Error             // the failure that ends the run
+	checks
 }
 
 // batch is a decision and its steps.
@@ -47,8 +48,10 @@ type batch struct {
 type visit struct{ step, member, text string }
 
 func newFold(c *Config, req *teamv1.ProcessRequest, root string, maxSteps int) *fold {
-	f := &fold{root: root, maxSteps: maxSteps, recorded: req.GetRecorded()}
+	f := &fold{maxSteps: maxSteps, recorded: req.GetRecorded()}
 	f.Team = c
+	f.Root = root
+	f.Transfers = req.GetTransfers()
 	f.Scope = req.GetScope()
 	f.Path = agent.Path(req)
 	f.Input = req.GetMessage()
@@ -57,6 +60,7 @@ func newFold(c *Config, req *teamv1.ProcessRequest, root string, maxSteps int) *
 	if f.Scope != "" {
 		f.prefix = f.Scope + "."
 	}
+	f.arriveInput()
 	return f
 }
 
@@ -113,6 +117,7 @@ func (f *fold) applyOwn(ev *teamv1.Event) {
 		f.saw(ev.GetSeq(), k.Received.GetMessage())
 		if m := k.Received.GetMessage(); m != nil && !k.Received.GetTooLate() {
 			f.Received = append(f.Received, m)
+			f.arriveFollowUp(ev.GetSeq())
 		}
 	case *teamv1.Event_Asked:
 		f.asked, f.asks = k.Asked.GetQuestion(), nil
@@ -122,7 +127,10 @@ func (f *fold) applyOwn(ev *teamv1.Event) {
 		if k.Answered.GetQuestion() == f.asked {
 			f.asked = ""
 			f.Messages = []*a2av1.Message{k.Answered.GetMessage()}
+			f.arriveAnswer(ev.GetSeq(), k.Answered.GetMessage())
 		}
+	case *teamv1.Event_Checked:
+		f.checked(ev.GetSeq(), k.Checked)
 	default: // notes, texts and what is for readers only
 	}
 }
@@ -149,10 +157,14 @@ func (f *fold) observe(o *teamv1.Observed) {
 
 // decide adds the steps of a decision and settles which of them may not start.
 func (f *fold) decide(d *teamv1.Decided) {
+	f.drop(d.GetCancel())
 	first := len(f.Steps)
 	dispatches := false
 	for _, step := range d.GetSteps() {
-		st := &StepState{Step: step, Round: f.Rounds, heard: len(f.Received), scope: f.prefix + step.GetId(), input: f.resolve(step.GetInput())}
+		st := &StepState{
+			Step: step, Round: f.Rounds, heard: len(f.Received), before: f.ended, scope: f.prefix + step.GetId(),
+			input: f.resolve(step.GetInput()), earlier: step.GetInput().GetEarlier(),
+		}
 		if r := step.GetRefusal(); r != nil {
 			st.refusal = agent.FromProto(r.GetError())
 		} else if st.member() {
@@ -167,7 +179,7 @@ func (f *fold) decide(d *teamv1.Decided) {
 	if d.GetReply() != nil {
 		f.final = f.resolve(d.GetReply())
 	}
-	f.asks = d.GetAsk()
+	f.asks, f.handover = d.GetAsk(), d.GetTransfer()
 	if len(d.GetSteps()) > 0 {
 		f.batches = append(f.batches, batch{d, f.Steps[first:len(f.Steps):len(f.Steps)]})
 	}
@@ -179,6 +191,9 @@ func (f *fold) admit(st *StepState) *agent.Error {
 	if f.Rounds >= f.maxSteps {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
 			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible", f.Team.ID, f.maxSteps)
+	}
+	if _, ok := f.Team.Scheduler.(looper); ok {
+		return nil
 	}
 	v := visit{member: st.Step.GetMember(), text: handedOver(st.input)}
 	if st.Step.GetKind() == teamv1.Step_KIND_STEP {
@@ -194,6 +209,9 @@ func (f *fold) admit(st *StepState) *agent.Error {
 	f.visited[v] = true
 	return nil
 }
+
+// looper is a Scheduler that looks for circles itself.
+type looper interface{ loops() }
 
 // handedOver is the text that cycle detection compares; other content counts by
 // its bytes.
@@ -217,6 +235,9 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		if own {
 			st.attempts, st.reserved = k.Started.GetAttempt(), k.Started.GetReserved()
 			st.open = true
+			if st.began.IsZero() {
+				st.began = f.Now
+			}
 			if d := k.Started.GetDeadline(); d != nil && st.deadline.IsZero() {
 				st.deadline = d.AsTime()
 			}
@@ -232,7 +253,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 			f.end(st, ev)
 			return
 		}
-		f.saw(ev.GetSeq(), agent.MessageOf(f.root, ev))
+		f.saw(ev.GetSeq(), agent.MessageOf(f.Root, ev))
 	case *teamv1.Event_Waiting:
 		if own {
 			if st.asked.hold(k.Waiting.GetQuestions()) { // else an answer overtook it
@@ -246,6 +267,12 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		f.saw(ev.GetSeq(), k.Answered.GetMessage())
 		if st.Step.GetKind() == teamv1.Step_KIND_HUMAN {
 			st.Message, st.seq = k.Answered.GetMessage(), ev.GetSeq()
+			f.arriveHuman(st)
+		}
+	case *teamv1.Event_Checked:
+		f.saw(ev.GetSeq(), k.Checked.GetMessage())
+		if own && st.checked(ev.GetSeq(), k.Checked) {
+			return
 		}
 	case *teamv1.Event_Expired:
 		if k.Expired.GetLimit() == agent.LimitQuestion {
@@ -301,11 +328,13 @@ func (st *StepState) resume(now time.Time) {
 func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	e := ev.GetEnded()
 	st.Done, st.open = true, false
-	st.Outcome, st.Turn, st.Tool, st.Spent = e.GetOutcome(), e.GetTurn(), e.GetTool(), e.GetSpent()
+	st.Outcome, st.Turn, st.Tool, st.Transfer, st.Spent = e.GetOutcome(), e.GetTurn(), e.GetTool(), e.GetTransfer(), e.GetSpent()
+	st.place, st.endSeq = f.ended, ev.GetSeq()
+	f.ended++
 	st.Err = agent.FromProto(e.GetError())
 	if ref := e.GetReplyRef(); ref != 0 {
 		st.Message, st.seq = f.message(ref), ref
-	} else if m := agent.MessageOf(f.root, ev); m != nil {
+	} else if m := agent.MessageOf(f.Root, ev); m != nil {
 		st.Message, st.seq = m, ev.GetSeq()
 	}
 	if st.Message != nil {
@@ -367,7 +396,7 @@ func (f *fold) respond(batch []*StepState) {
 	case 1:
 		f.Last.Message = answered[0].Message
 	default:
-		f.Last.Message = joinResults(answered)
+		f.Last.Message, f.Last.joins = joinResults(answered), joinedIDs(answered)
 	}
 	f.Messages = []*a2av1.Message{f.Last.Message}
 }
@@ -392,17 +421,17 @@ func (f *fold) message(seq int64) *a2av1.Message {
 	if i == len(f.recorded) || f.recorded[i].GetSeq() != seq {
 		return nil
 	}
-	return agent.MessageOf(f.root, f.recorded[i])
+	return agent.MessageOf(f.Root, f.recorded[i])
 }
 
 // refer returns an input that names a message by its place on record where it
 // has one, so that a text is recorded once.
 func (f *fold) refer(m *a2av1.Message) *teamv1.Input {
-	if m == nil || m == f.Input {
-		return &teamv1.Input{}
-	}
 	if seq, ok := f.places[m]; ok {
 		return &teamv1.Input{Ref: seq}
+	}
+	if m == nil || m == f.Input {
+		return &teamv1.Input{}
 	}
 	return &teamv1.Input{Message: m}
 }

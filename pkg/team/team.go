@@ -44,6 +44,22 @@ type Member struct {
 	Timeout time.Duration
 	// Retry overrides the team's.
 	Retry *teamv1.Retry
+	// StreamInner shows what the member puts out to the readers of the team's task
+	// as it comes, as an artifact named by its path (R-004-11, R-004-14).
+	StreamInner bool
+	// HideText leaves the texts out of that.
+	HideText bool
+	// History is what it sees of what was said before; default: the mode's (C-14).
+	History HistoryScope
+	// SkipSummarization makes its reply the team's: the leader is not asked again (R-004-17).
+	SkipSummarization bool
+	// Async overrides the coordinator's: the leader goes on while it works (C-09).
+	Async *bool
+	// Handoff are the members that it may hand over to in a swarm; none is all others.
+	Handoff []string
+	// HandoffAfter is the member of a swarm that takes over after its reply; empty:
+	// its reply is the swarm's (C-13).
+	HandoffAfter string
 }
 
 // Config is what a Team is made of.
@@ -62,19 +78,29 @@ type Config struct {
 	Members []Member
 	// Registry finds the members' agents at dispatch. Required with members.
 	Registry Members
-	// Model answers the MODEL steps of a scheduler that has some.
+	// Model answers the MODEL steps of a scheduler that has some; members without
+	// a model take it, too (R-003-14).
 	Model agent.Model
+	// Tools that the model of a coordinator may call besides its members, each name once.
+	Tools []agent.Tool
 	// Limits of a run; unset ones take their defaults.
 	Limits *teamv1.Limits
+	// Memory: the team remembers the conversation that a context id names: as a root,
+	// and as a member under its path. Unset: each run begins from nothing.
+	Memory bool
 	// Revision of the definition, for the record.
 	Revision string
 	// ReportErrors leaves failed members to the scheduler. Not set: the first
 	// failure ends the run with the member's own error (R-000-27, C-06).
 	ReportErrors bool
+	// Guards look at the messages of the team and of its members; none.
+	Guards agent.Guards
 	// Upstreams knows how calls went of late; nil: every call is made.
 	Upstreams Upstreams
 	// Log gets warnings; nil is none.
 	Log *zap.Logger
+
+	output OutputFormat // of a model-backed agent
 }
 
 // infoTimeout bounds how long a member is waited for when it is asked for its
@@ -87,7 +113,10 @@ type Team struct {
 	name, description, mode string
 }
 
-var _ agent.Composite = (*Team)(nil)
+var (
+	_ agent.Composite  = (*Team)(nil)
+	_ agent.Rememberer = (*Team)(nil)
+)
 
 // New returns a team. The error lists every fault of the configuration.
 func New(c Config) (*Team, error) {
@@ -108,7 +137,7 @@ func New(c Config) (*Team, error) {
 		c.Log = zap.NewNop()
 	}
 	t := &Team{name: c.Name, description: c.Description, mode: c.Mode}
-	t.loop = newLoop(&c, nil)
+	t.loop = newLoop(&c)
 	return t, nil
 }
 
@@ -137,6 +166,7 @@ func (c *Config) validate() error {
 		}
 		seen[m.ID] = true
 	}
+	faults = append(faults, checkGuards(c.ID, &c.Guards)...)
 	faults = append(faults, checkLimits(c.ID, c.Limits)...)
 	return errors.Join(faults...)
 }

@@ -18,7 +18,7 @@ import (
 type Upstreams interface {
 	// Allow asks whether the agent registered under an id may be called. The error
 	// is BREAKER_OPEN; else done is called once, with what came of the call.
-	Allow(agentID string) (done func(agent.Verdict), err error)
+	Allow(agentID string) (done func(agent.Judgement), err error)
 	// Open says why an agent is not called now, in words that stay the same as
 	// long as that holds; empty: it is called.
 	Open(agentID string) string
@@ -31,10 +31,10 @@ type Upstreams interface {
 // everything is the Upstreams of a team that has none: every call may be made.
 type everything struct{}
 
-func (everything) Allow(string) (func(agent.Verdict), error) { return func(agent.Verdict) {}, nil }
-func (everything) Open(string) string                        { return "" }
-func (everything) Called(string)                             {}
-func (everything) MayRetry(string) bool                      { return true }
+func (everything) Allow(string) (func(agent.Judgement), error) { return func(agent.Judgement) {}, nil }
+func (everything) Open(string) string                          { return "" }
+func (everything) Called(string)                               {}
+func (everything) MayRetry(string) bool                        { return true }
 
 // upstreams is what the loop asks.
 func (l *loop) upstreams() Upstreams {
@@ -75,12 +75,12 @@ func (p *process) judged(ctx context.Context, w *work, res result) {
 	if w.judge == nil {
 		return
 	}
-	verdict := agent.VerdictOf(res.err)
+	verdict := agent.JudgementOf(res.err)
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errStepTimeout):
-		verdict = agent.VerdictFailed
+		verdict = agent.JudgementFailed
 	case cause != nil, errors.Is(res.err, errStopped):
-		verdict = agent.VerdictNone
+		verdict = agent.JudgementNone
 	}
 	w.judge(verdict)
 	w.judge = nil

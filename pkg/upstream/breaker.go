@@ -41,13 +41,13 @@ func (b *breaker) changed(e circuitbreaker.StateChangedEvent) {
 }
 
 // allow asks for a call.
-func (b *breaker) allow() (func(agent.Verdict), error) {
+func (b *breaker) allow() (func(agent.Judgement), error) {
 	if !b.cb.TryAcquirePermit() {
 		return nil, b.refusal()
 	}
 	age := b.age.Load()
 	var once sync.Once
-	return func(v agent.Verdict) {
+	return func(v agent.Judgement) {
 		once.Do(func() {
 			if b.age.Load() == age {
 				b.record(v)
@@ -58,11 +58,11 @@ func (b *breaker) allow() (func(agent.Verdict), error) {
 
 // record counts what came of a call. A probe that says nothing is as good as one
 // that failed: another one is made later.
-func (b *breaker) record(v agent.Verdict) {
+func (b *breaker) record(v agent.Judgement) {
 	switch {
-	case v == agent.VerdictAnswered:
+	case v == agent.JudgementAnswered:
 		b.cb.RecordSuccess()
-	case v == agent.VerdictFailed, b.cb.IsHalfOpen():
+	case v == agent.JudgementFailed, b.cb.IsHalfOpen():
 		b.cb.RecordFailure()
 	}
 }

@@ -72,7 +72,7 @@ func New(c Config) *Guard {
 // Allow asks whether an agent may be called. Where it may, done must be called
 // with what came of it; further calls of done change nothing. The error is
 // BREAKER_OPEN.
-func (g *Guard) Allow(agentID string) (done func(agent.Verdict), err error) {
+func (g *Guard) Allow(agentID string) (done func(agent.Judgement), err error) {
 	return g.breaker(agentID).allow()
 }
 

@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // calls makes calls that end in the same way.
-func calls(t *testing.T, g *upstream.Guard, n int, v agent.Verdict) {
+func calls(t *testing.T, g *upstream.Guard, n int, v agent.Judgement) {
 	t.Helper()
 	for range n {
 		done, err := g.Allow("far")
@@ -45,12 +45,12 @@ func TestR_002_33_Breaker(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			core, logs := observer.New(zap.InfoLevel)
 			g := upstream.New(upstream.Config{Log: zap.New(core)})
-			calls(t, g, 10, agent.VerdictAnswered)
-			calls(t, g, 9, agent.VerdictFailed)
+			calls(t, g, 10, agent.JudgementAnswered)
+			calls(t, g, 9, agent.JudgementFailed)
 			if g.Open("far") != "" {
 				t.Fatal("it is open after 19 calls")
 			}
-			calls(t, g, 1, agent.VerdictFailed)
+			calls(t, g, 1, agent.JudgementFailed)
 			e := refused(t, g)
 			if !e.Retry || e.RetryAfter != 5*time.Second || e.Details["agent"] != "far" || !strings.Contains(e.Message, "try again in 5s") {
 				t.Errorf("%+v", e)
@@ -67,25 +67,25 @@ func TestR_002_33_Breaker(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := upstream.New(upstream.Config{})
 			for range 20 {
-				calls(t, g, 6, agent.VerdictAnswered)
-				calls(t, g, 4, agent.VerdictFailed)
+				calls(t, g, 6, agent.JudgementAnswered)
+				calls(t, g, 4, agent.JudgementFailed)
 			}
 		})
 	})
 	t.Run("R-002-33 calls of long ago do not count", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := upstream.New(upstream.Config{})
-			calls(t, g, 19, agent.VerdictFailed)
+			calls(t, g, 19, agent.JudgementFailed)
 			time.Sleep(11 * time.Second)
-			calls(t, g, 19, agent.VerdictFailed)
-			calls(t, g, 1, agent.VerdictFailed)
+			calls(t, g, 19, agent.JudgementFailed)
+			calls(t, g, 1, agent.JudgementFailed)
 			refused(t, g)
 		})
 	})
 	t.Run("R-002-33 after five seconds one call is let through, and its answer closes it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := upstream.New(upstream.Config{})
-			calls(t, g, 20, agent.VerdictFailed)
+			calls(t, g, 20, agent.JudgementFailed)
 			time.Sleep(5*time.Second - 1)
 			refused(t, g)
 			time.Sleep(time.Nanosecond)
@@ -96,22 +96,22 @@ func TestR_002_33_Breaker(t *testing.T) {
 			if e := refused(t, g); !strings.Contains(e.Message, "half open") {
 				t.Error(e)
 			}
-			done(agent.VerdictAnswered)
-			done(agent.VerdictFailed) // changes nothing
-			calls(t, g, 19, agent.VerdictFailed)
+			done(agent.JudgementAnswered)
+			done(agent.JudgementFailed) // changes nothing
+			calls(t, g, 19, agent.JudgementFailed)
 		})
 	})
 	t.Run("R-002-33 a probe that fails, or says nothing, opens it again", func(t *testing.T) {
-		for _, v := range []agent.Verdict{agent.VerdictFailed, agent.VerdictNone} {
+		for _, v := range []agent.Judgement{agent.JudgementFailed, agent.JudgementNone} {
 			synctest.Test(t, func(t *testing.T) {
 				g := upstream.New(upstream.Config{})
-				calls(t, g, 20, agent.VerdictFailed)
+				calls(t, g, 20, agent.JudgementFailed)
 				time.Sleep(5 * time.Second)
 				calls(t, g, 1, v)
 				refused(t, g)
 				time.Sleep(5 * time.Second)
-				calls(t, g, 1, agent.VerdictAnswered)
-				calls(t, g, 1, agent.VerdictAnswered)
+				calls(t, g, 1, agent.JudgementAnswered)
+				calls(t, g, 1, agent.JudgementAnswered)
 			})
 		}
 	})
@@ -122,24 +122,24 @@ func TestR_002_33_Breaker(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			calls(t, g, 20, agent.VerdictFailed)
+			calls(t, g, 20, agent.JudgementFailed)
 			time.Sleep(5 * time.Second)
 			probe, err := g.Allow("far")
 			if err != nil {
 				t.Fatal(err)
 			}
-			old(agent.VerdictAnswered)
+			old(agent.JudgementAnswered)
 			refused(t, g)
-			probe(agent.VerdictAnswered)
-			calls(t, g, 1, agent.VerdictAnswered)
+			probe(agent.JudgementAnswered)
+			calls(t, g, 1, agent.JudgementAnswered)
 		})
 	})
 	t.Run("calls that say nothing do not count", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := upstream.New(upstream.Config{})
-			calls(t, g, 100, agent.VerdictNone)
-			calls(t, g, 19, agent.VerdictFailed)
-			calls(t, g, 1, agent.VerdictNone)
+			calls(t, g, 100, agent.JudgementNone)
+			calls(t, g, 19, agent.JudgementFailed)
+			calls(t, g, 1, agent.JudgementNone)
 		})
 	})
 }
@@ -186,7 +186,7 @@ func TestGuard_ManyAtOnce(t *testing.T) {
 				g.Called("m")
 				g.MayRetry("m")
 				if done, err := g.Allow("far"); err == nil {
-					done(agent.Verdict((worker + i) % 3))
+					done(agent.Judgement((worker + i) % 3))
 				}
 				_ = g.Open("far")
 			}
@@ -205,6 +205,6 @@ func BenchmarkAllow(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		done(agent.VerdictAnswered)
+		done(agent.JudgementAnswered)
 	}
 }

@@ -29,8 +29,8 @@ const (
 
 // TeamRun is the metadata of tasks, status updates and artifacts under
 // https://github.com/agentteams/team-server/ext/team-run/v1. seq, questions,
-// paused, cancel_requested, failed_delegations and receipt are always there;
-// the rest comes when the client activates the extension.
+// paused, cancel_requested, failed_delegations, warnings and receipt are always
+// there; the rest comes when the client activates the extension.
 type TeamRun struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Agents the event comes from: team/member/….
@@ -74,7 +74,9 @@ type TeamRun struct {
 	// In requests: the question that the message answers.
 	Question string `protobuf:"bytes,20,opt,name=question,proto3" json:"question,omitempty"`
 	// Why the run ended as it did.
-	Error         *Error `protobuf:"bytes,21,opt,name=error,proto3" json:"error,omitempty"`
+	Error *Error `protobuf:"bytes,21,opt,name=error,proto3" json:"error,omitempty"`
+	// What went wrong and did not stop the run, in words.
+	Warnings      []string `protobuf:"bytes,22,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -252,6 +254,13 @@ func (x *TeamRun) GetQuestion() string {
 func (x *TeamRun) GetError() *Error {
 	if x != nil {
 		return x.Error
+	}
+	return nil
+}
+
+func (x *TeamRun) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -618,7 +627,7 @@ var File_team_v1_ext_proto protoreflect.FileDescriptor
 
 const file_team_v1_ext_proto_rawDesc = "" +
 	"\n" +
-	"\x11team/v1/ext.proto\x12\ateam.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13lf/a2a/v1/a2a.proto\x1a\x13team/v1/event.proto\"\xf6\x06\n" +
+	"\x11team/v1/ext.proto\x12\ateam.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13lf/a2a/v1/a2a.proto\x1a\x13team/v1/event.proto\"\x92\a\n" +
 	"\aTeamRun\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12#\n" +
 	"\rdelegation_id\x18\x02 \x01(\tR\fdelegationId\x12\x16\n" +
@@ -641,7 +650,8 @@ const file_team_v1_ext_proto_rawDesc = "" +
 	"\bdeadline\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12+\n" +
 	"\benvelope\x18\x13 \x01(\v2\x0f.team.v1.LimitsR\benvelope\x12\x1a\n" +
 	"\bquestion\x18\x14 \x01(\tR\bquestion\x12$\n" +
-	"\x05error\x18\x15 \x01(\v2\x0e.team.v1.ErrorR\x05error\x1aR\n" +
+	"\x05error\x18\x15 \x01(\v2\x0e.team.v1.ErrorR\x05error\x12\x1a\n" +
+	"\bwarnings\x18\x16 \x03(\tR\bwarnings\x1aR\n" +
 	"\fContextEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\x82\x02\n" +

@@ -1,0 +1,44 @@
+package build
+
+import (
+	"fmt"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
+)
+
+// guards builds the guardrails of an agent or team.
+func (b *builder) guards(g *teamv1.Guardrails) (agent.Guards, error) {
+	var out agent.Guards
+	for _, l := range []struct {
+		name string
+		from []*teamv1.Guardrail
+		to   *[]agent.Guard
+	}{
+		{"input", g.GetInput(), &out.Input}, {"output", g.GetOutput(), &out.Output},
+		{"delegation", g.GetDelegation(), &out.Delegation}, {"result", g.GetResult(), &out.Result},
+	} {
+		for i, one := range l.from {
+			built, err := config.Guardrail(one, b.Definition.Schemas[one.GetSchema()])
+			if err != nil {
+				return agent.Guards{}, fmt.Errorf("guardrails.%s[%d]: %w", l.name, i, err)
+			}
+			*l.to = append(*l.to, built)
+		}
+	}
+	return out, nil
+}
+
+// output is what the answers of an agent must fit.
+func (b *builder) output(schema string) (team.OutputFormat, error) {
+	if schema == "" {
+		return nil, nil //nolint:nilnil // anything
+	}
+	s := b.Definition.Schemas[schema]
+	if s == nil {
+		return nil, fmt.Errorf("output_schema %s is not there", schema)
+	}
+	return s.Fit, nil
+}

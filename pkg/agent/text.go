@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+)
+
+// Data returns the data of a message as encoding/json has it: its first data
+// part, or its text where that is JSON.
+func Data(m *a2av1.Message) (any, bool) {
+	for _, p := range m.GetParts() {
+		if d, ok := p.GetContent().(*a2av1.Part_Data); ok {
+			return d.Data.AsInterface(), true
+		}
+	}
+	text := Text(m)
+	if text == "" {
+		return nil, false
+	}
+	var data any
+	if json.Unmarshal([]byte(text), &data) != nil {
+		return nil, false
+	}
+	return data, true
+}
+
+// Prompt is a message as a model reads it: its texts, its data as JSON, and a
+// line for what it cannot see. Data that the text before it says already is not
+// said again.
+func Prompt(m *a2av1.Message) string {
+	parts := m.GetParts()
+	if len(parts) == 1 {
+		return promptPart(parts[0])
+	}
+	var b strings.Builder
+	for i, p := range parts {
+		if i > 0 && saysAlready(parts[i-1].GetText(), p) {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString("\n")
+		}
+		b.WriteString(promptPart(p))
+	}
+	return b.String()
+}
+
+func promptPart(p *a2av1.Part) string {
+	switch c := p.GetContent().(type) {
+	case *a2av1.Part_Text:
+		return c.Text
+	case *a2av1.Part_Data:
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		if e.Encode(c.Data.AsInterface()) != nil {
+			return "[data that cannot be shown]"
+		}
+		return strings.TrimSuffix(b.String(), "\n")
+	case *a2av1.Part_Url:
+		return "[file " + p.GetFilename() + " at " + c.Url + "]"
+	case *a2av1.Part_Raw:
+		return "[file " + p.GetFilename() + " of type " + p.GetMediaType() + "]"
+	}
+	return ""
+}
+
+// saysAlready reports whether a text is the JSON of the data behind it, in a
+// block of code or not.
+func saysAlready(text string, p *a2av1.Part) bool {
+	d, ok := p.GetContent().(*a2av1.Part_Data)
+	if !ok || text == "" {
+		return false
+	}
+	var data any
+	return json.Unmarshal([]byte(Unfenced(text)), &data) == nil && reflect.DeepEqual(data, d.Data.AsInterface())
+}
+
+// Unfenced takes the marks of a block of code off a text that is one.
+func Unfenced(text string) string {
+	text = strings.TrimSpace(text)
+	inner, ok := strings.CutPrefix(text, "```")
+	if !ok {
+		return text
+	}
+	if inner, ok = strings.CutSuffix(inner, "```"); !ok {
+		return text
+	}
+	_, inner, _ = strings.Cut(inner, "\n") // the first line names the language
+	return inner
+}

@@ -1,0 +1,327 @@
+package team
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// passage is a message on its way through a list of middlewares.
+type passage struct {
+	stage  teamv1.Checked_Stage
+	scope  string // of the events
+	member string // that is given the message or has answered with it
+	ref    int64  // of the event that brought the message
+	guards []agent.Guard
+	looked int            // so many have looked, by the record
+	m      *a2av1.Message // as it is now
+	seq    int64          // of the event that holds m; 0: m is as it came
+	emit   func(*teamv1.Checked) (seq int64, err error)
+}
+
+// screen has those middlewares look at a message that have not yet, one after
+// the other, and puts on record what each did. stopped is why the message goes
+// no further; an error is that of ctx, or of the journal.
+func (p *process) screen(ctx context.Context, g *passage) (stopped *agent.Error, err error) {
+	for ; g.looked < len(g.guards); g.looked++ {
+		guard := &g.guards[g.looked]
+		if err := p.mayConsult(ctx, g, guard); err != nil {
+			return nil, err
+		}
+		v, err := p.consult(ctx, guard, g)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		c := p.verdict(g, guard, v, err)
+		seq, err := g.emit(c)
+		if err != nil {
+			return nil, err
+		}
+		if c.GetBlocked() {
+			return agent.FromProto(c.GetError()), nil
+		}
+		if c.GetMessage() != nil {
+			g.m, g.seq = c.GetMessage(), seq
+		}
+	}
+	return nil, nil
+}
+
+// mayConsult makes durable what led to the message, for a middleware that may
+// have effects, and holds back what was canceled meanwhile.
+func (p *process) mayConsult(ctx context.Context, g *passage, guard *agent.Guard) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if guard.Pure {
+		return nil
+	}
+	if err := agent.Commit(ctx); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	return p.run.Begin(g.scope)
+}
+
+// consult asks one middleware, so that it can be left behind when ctx ends. A
+// pure one is quick.
+func (p *process) consult(ctx context.Context, guard *agent.Guard, g *passage) (agent.Verdict, error) {
+	in := &agent.Passing{
+		Stage: g.stage, Agent: p.Path, Member: g.member, Message: g.m,
+		Key: p.run.ID(g.scope, "check/"+stageWord(g.stage)+"/"+strconv.FormatInt(g.ref, 10), int64(g.looked+1)),
+	}
+	if guard.Pure {
+		return p.try(ctx, guard.Middleware, in)
+	}
+	in.Message = proto.CloneOf(g.m)
+	var v agent.Verdict
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		v, err = p.try(ctx, guard.Middleware, in)
+	}()
+	select {
+	case <-done:
+		return v, err
+	case <-ctx.Done():
+		return agent.Verdict{}, context.Cause(ctx)
+	}
+}
+
+// try turns a panic of a middleware into its failure.
+func (p *process) try(ctx context.Context, m agent.Middleware, in *agent.Passing) (v agent.Verdict, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			cause := agent.Panicked(p.cfg.Log, m.Name(), r)
+			err = agent.Errorf(agent.CodeInternal, agent.ReasonAgentPanic, "it crashed on this message; the log says where").Because(cause)
+		}
+	}()
+	return m.Check(ctx, in)
+}
+
+// verdict is what goes on record of what a middleware said.
+func (p *process) verdict(g *passage, guard *agent.Guard, v agent.Verdict, err error) *teamv1.Checked {
+	c := &teamv1.Checked{Stage: g.stage, By: guard.Middleware.Name(), Ref: g.ref}
+	switch {
+	case err != nil:
+		c.Blocked = guard.OnFailure == agent.Abort
+		c.Error = p.failedMiddleware(g, c, err).Proto()
+	case v.Block != "":
+		c.Blocked = true
+		c.Error = p.blocked(g, c.GetBy(), v.Block).Proto()
+	case v.Message != nil:
+		if is := p.passed(g, v.Message); !proto.Equal(is, g.m) {
+			c.Message = is
+		}
+	}
+	if g.stage == teamv1.Checked_STAGE_RESULT && !c.GetBlocked() && c.GetMessage() == nil && g.seq == 0 {
+		c.Message = p.run.Completed(g.scope, g.m) // nothing else has it on record yet
+	}
+	return c
+}
+
+// passed is what a middleware made of a message: an input stays the message that
+// it was, an answer becomes one of its own.
+func (p *process) passed(g *passage, is *a2av1.Message) *a2av1.Message {
+	m := &a2av1.Message{
+		MessageId: g.m.GetMessageId(), ContextId: g.m.GetContextId(), TaskId: g.m.GetTaskId(), Role: g.m.GetRole(),
+		Parts: is.GetParts(), Metadata: is.GetMetadata(), Extensions: is.GetExtensions(), ReferenceTaskIds: g.m.GetReferenceTaskIds(),
+	}
+	if g.stage == teamv1.Checked_STAGE_INPUT || g.stage == teamv1.Checked_STAGE_DELEGATION || proto.Equal(m, g.m) {
+		return m
+	}
+	m.MessageId = ""
+	return p.run.Completed(g.scope, m)
+}
+
+// blocked is the error of a message that a guardrail has stopped (R-002-9.3).
+func (p *process) blocked(g *passage, by, reason string) *agent.Error {
+	return agent.Blocked("guardrail %q stopped %s: %s", by, p.subject(g), reason).With("guardrail", by).With("stage", stageWord(g.stage))
+}
+
+// failedMiddleware is what is told of a middleware that failed (R-002-9.1, R-002-9.2).
+func (p *process) failedMiddleware(g *passage, c *teamv1.Checked, err error) *agent.Error {
+	why := "the log says why"
+	var known *agent.Error
+	if errors.As(err, &known) {
+		why = known.Message
+	}
+	follows := "the message goes on as it was"
+	if c.GetBlocked() {
+		follows = "the message goes no further; correct the middleware, or have it continue on failure"
+	}
+	p.cfg.Log.Warn("middleware failed", zap.String("middleware", c.GetBy()), zap.String("agent", p.Path),
+		zap.String("stage", stageWord(g.stage)), zap.Bool("abort", c.GetBlocked()), zap.Error(err))
+	return agent.Errorf(agent.CodeInternal, agent.ReasonTeamError, "middleware %q failed on %s: %s; %s", c.GetBy(), p.subject(g), why, follows)
+}
+
+// subject names a message for people.
+func (p *process) subject(g *passage) string {
+	switch g.stage {
+	case teamv1.Checked_STAGE_OUTPUT:
+		return "the answer of " + strconv.Quote(p.cfg.ID)
+	case teamv1.Checked_STAGE_DELEGATION:
+		return "what member " + strconv.Quote(g.member) + " of team " + strconv.Quote(p.cfg.ID) + " is given"
+	case teamv1.Checked_STAGE_RESULT:
+		return "the answer of member " + strconv.Quote(g.member) + " of team " + strconv.Quote(p.cfg.ID)
+	case teamv1.Checked_STAGE_INPUT, teamv1.Checked_STAGE_UNSPECIFIED:
+	}
+	return "the input of " + strconv.Quote(p.cfg.ID)
+}
+
+// stageWord is a stage in a word: input, output, delegation, result.
+func stageWord(s teamv1.Checked_Stage) string {
+	return strings.ToLower(strings.TrimPrefix(s.String(), "STAGE_"))
+}
+
+// checkInput has the input middlewares look at all that has come in and that
+// they have not seen.
+func (p *process) checkInput(ctx context.Context) error {
+	for _, a := range p.arrivals {
+		if p.barred != nil {
+			break
+		}
+		g := &passage{
+			stage: teamv1.Checked_STAGE_INPUT, scope: p.Scope, ref: a.ref, guards: p.cfg.Guards.Input, looked: a.looked, m: a.m, emit: p.emitChecked,
+		}
+		if _, err := p.screen(ctx, g); err != nil {
+			return p.endOfCheck(ctx, err)
+		}
+	}
+	p.arrivals = nil
+	if p.barred != nil {
+		return p.barred
+	}
+	return nil
+}
+
+// checkOutput has the output middlewares look at the answer: what is returned is
+// what is on record (R-002-40).
+func (p *process) checkOutput(ctx context.Context, reply *teamv1.Reply) (*teamv1.Reply, error) {
+	if len(p.cfg.Guards.Output) == 0 || reply.GetMessage() == nil {
+		return reply, nil
+	}
+	if p.barred == nil {
+		g := &passage{
+			stage: teamv1.Checked_STAGE_OUTPUT, scope: p.Scope, guards: p.cfg.Guards.Output, looked: p.outputs, m: p.final, emit: p.emitChecked,
+		}
+		if _, err := p.screen(ctx, g); err != nil {
+			return nil, p.endOfCheck(ctx, err)
+		}
+	}
+	if p.barred != nil {
+		return nil, p.barred
+	}
+	return p.reply(p.final), nil
+}
+
+// endOfCheck is why a look at a message of the scope itself was not finished.
+func (p *process) endOfCheck(ctx context.Context, err error) error {
+	if ctx.Err() != nil && !errors.Is(err, errStopped) {
+		return p.cause(ctx)
+	}
+	return err
+}
+
+func (p *process) emitChecked(c *teamv1.Checked) (int64, error) {
+	ev := p.event("", &teamv1.Event{Kind: &teamv1.Event_Checked{Checked: c}})
+	err := p.pass(ev)
+	return ev.GetSeq(), err
+}
+
+// checkGiven has the delegation middlewares look at what a member is given,
+// before its first attempt. over means that the step has ended with that. ctx is
+// the run's, sctx the step's.
+func (p *process) checkGiven(ctx, sctx context.Context, w *work, emit emitter) (over bool, err error) {
+	if !memberKind(w.step.GetKind()) || len(p.cfg.Guards.Delegation) == 0 || w.attempts > 0 {
+		return false, nil
+	}
+	g := p.passageOf(w, teamv1.Checked_STAGE_DELEGATION, emit)
+	g.guards, g.looked, g.m, g.seq = p.cfg.Guards.Delegation, w.checks.given, w.input, w.checks.input
+	stopped := w.checks.barred
+	if stopped == nil {
+		stopped, err = p.screen(sctx, g)
+	}
+	switch {
+	case errors.Is(err, errStopped):
+		return true, err
+	case err != nil && (sctx.Err() != nil || errors.Is(err, agent.ErrCanceled)):
+		return true, p.fail(ctx, w, emit, err)
+	case err != nil:
+		return true, err
+	case stopped != nil:
+		return true, p.emitEnd(w, emit, endedWith(stopped, teamv1.Outcome_OUTCOME_REJECTED))
+	}
+	w.input, w.checks.input = g.m, g.seq
+	return false, nil
+}
+
+// checkResult has the result middlewares look at what a member has answered,
+// before anybody reads it.
+func (p *process) checkResult(ctx context.Context, w *work, emit emitter, res result) result {
+	m := res.reply.GetMessage()
+	if res.err != nil || m == nil || !memberKind(w.step.GetKind()) || len(p.cfg.Guards.Result) == 0 {
+		return res
+	}
+	g := p.passageOf(w, teamv1.Checked_STAGE_RESULT, emit)
+	g.guards, g.looked, g.m = p.cfg.Guards.Result, w.checks.results, m
+	if w.checks.answer != nil { // this is what was looked at, whatever an attempt after a crash has answered
+		g.m, g.seq = w.checks.answer, w.checks.answered
+	}
+	stopped, err := w.checks.barred, error(nil)
+	if stopped == nil {
+		stopped, err = p.screen(ctx, g)
+	}
+	switch {
+	case err != nil:
+		return result{err: err}
+	case stopped != nil:
+		e := *stopped
+		e.Spent = res.reply.GetSpent()
+		return result{err: &e}
+	}
+	r := &teamv1.Reply{
+		Result: &teamv1.Reply_Message{Message: g.m}, Ref: g.seq, Outcome: res.reply.GetOutcome(), Spent: res.reply.GetSpent(),
+		Evidence: res.reply.GetEvidence(), Warnings: slices.Concat(res.reply.GetWarnings(), w.checks.warnings),
+	}
+	if !samePartsAs(g.m, m) {
+		r.Outcome = teamv1.Outcome_OUTCOME_UNSPECIFIED
+	}
+	return result{reply: r}
+}
+
+func samePartsAs(a, b *a2av1.Message) bool {
+	return proto.Equal(&a2av1.Message{Parts: a.GetParts()}, &a2av1.Message{Parts: b.GetParts()})
+}
+
+// passageOf is the passage of a message to or from a member.
+func (p *process) passageOf(w *work, stage teamv1.Checked_Stage, emit emitter) *passage {
+	return &passage{stage: stage, scope: w.scope, member: w.step.GetMember(), emit: func(c *teamv1.Checked) (int64, error) {
+		ev := p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Checked{Checked: c}})
+		if err := emit(ev); err != nil {
+			return 0, err
+		}
+		w.checks.warn(c)
+		return ev.GetSeq(), nil
+	}}
+}
+
+// silent reports whether text of the scope's own models is held back until it
+// has been looked at as a whole.
+func (l *loop) silent() bool { return len(l.cfg.Guards.Output) > 0 || l.cfg.output != nil }
+
+// hushes reports whether text that members stream is held back: what is made of
+// it is looked at.
+func (l *loop) hushes() bool { return len(l.cfg.Guards.Output) > 0 || len(l.cfg.Guards.Result) > 0 }
