@@ -37,22 +37,22 @@ func (l *outlasting) member(id string, d time.Duration) *agent.Func {
 
 func TestR_002_31_TimeRunsOut(t *testing.T) {
 	crew := func(l *outlasting) registry {
-		return registry{"quick": l.member("quick", time.Second), "slow": l.member("slow", time.Hour), "slower": l.member("slower", time.Hour)}
+		return registry{"first": l.member("first", time.Second), "quick": l.member("quick", time.Second), "slow": l.member("slow", time.Hour), "slower": l.member("slower", time.Hour)}
 	}
 	t.Run("R-002-31 R-002-3.4 R-002-8.3 the team's time ends what is under way; what has ended stays", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := &outlasting{ended: map[string]time.Duration{}, began: time.Now()}
-			tm := newTeamWith(t, Config{ID: "root", Members: members("quick", "slow", "slower"), Registry: crew(l), ReportErrors: true,
+			tm := newTeamWith(t, Config{ID: "root", Members: members("first", "quick", "slow", "slower"), Registry: crew(l), ReportErrors: true,
 				Limits:    &teamv1.Limits{Timeout: durationpb.New(10 * time.Second), MemberTimeout: durationpb.New(time.Minute)},
-				Scheduler: batches([]*teamv1.Step{to("quick"), to("slow"), to("slower")}, []*teamv1.Step{to("quick")})})
+				Scheduler: batches([]*teamv1.Step{to("first")}, []*teamv1.Step{to("quick"), to("slow"), to("slower")}, []*teamv1.Step{to("first")})})
 			r := newRecord()
 			r.process(t.Context(), tm, nil)
 			synctest.Wait()
 			wantReason(t, r.err, agent.ReasonTimeout)
-			if e := endOf(t, r.events, "1"); e.GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED || agent.Text(e.GetReply()) != "quick" {
+			if e := endOf(t, r.events, "2"); e.GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED || agent.Text(e.GetReply()) != "quick" {
 				t.Error("the result is lost:", e)
 			}
-			for _, scope := range []string{"2", "3"} {
+			for _, scope := range []string{"3", "4"} {
 				if e := endOf(t, r.events, scope); e.GetOutcome() != teamv1.Outcome_OUTCOME_TIMED_OUT {
 					t.Error(e)
 				}
@@ -63,7 +63,7 @@ func TestR_002_31_TimeRunsOut(t *testing.T) {
 			if got := unended(r.events); got != nil {
 				t.Error("I1:", got)
 			}
-			if events := ofStep(r.events, "4"); len(events) != 0 {
+			if events := ofStep(r.events, "5"); len(events) != 0 {
 				t.Error("R-002-8.3 a delegation began after the end:", events)
 			}
 		})

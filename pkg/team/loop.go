@@ -119,7 +119,7 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 		return nil, err
 	}
 	for {
-		if ctx.Err() != nil && len(p.running) == 0 {
+		if ctx.Err() != nil && !p.atWork() {
 			return nil, p.cause(ctx)
 		}
 		if p.asked != "" && len(p.running) == 0 {
@@ -161,6 +161,17 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 			return nil, err
 		}
 	}
+}
+
+// atWork reports whether a goroutine works on a step that has no end on record:
+// without one a run whose time is over decides no more (R-002-8.3).
+func (p *process) atWork() bool {
+	for _, st := range p.running {
+		if !st.Done {
+			return true
+		}
+	}
+	return false
 }
 
 // prepare puts the roster on record at the start of a run.
