@@ -21,12 +21,16 @@ func AddSpent(a, b *teamv1.Spent) *teamv1.Spent {
 func sum(a, b int64) int64 { return plus(max(a, 0), max(b, 0)) }
 
 // BookedOn is what is gone of a budget by what is on record of a call: what was
-// spent, and the parts that detached children took along.
+// spent, and the parts that detached children took along. A step that is under way
+// reserves its part again.
 func BookedOn(recorded []*teamv1.Event) Cost {
-	c := CostOf(SpentOn(recorded))
+	c, parts := CostOf(SpentOn(recorded)), map[string]Cost{}
 	for _, ev := range recorded {
-		if s := ev.GetSpawned(); s != nil {
-			c = c.plus(CostOf(s.GetBudget()))
+		switch k := ev.GetKind().(type) {
+		case *teamv1.Event_Spawned:
+			parts[ev.GetScope()] = CostOf(k.Spawned.GetBudget())
+		case *teamv1.Event_Ended:
+			c = c.plus(parts[ev.GetScope()])
 		}
 	}
 	return c
