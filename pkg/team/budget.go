@@ -43,6 +43,9 @@ type spending struct {
 // agent's own limits, of which is gone what is on record (C-07). What was under
 // way when a process died holds nothing.
 func (p *process) bind(ctx context.Context) context.Context {
+	if len(p.cfg.Members) > 0 {
+		ctx = agent.WithDepthLimit(ctx, p.limits.maxDepth)
+	}
 	b := agent.BudgetOf(ctx)
 	if limit := agent.LimitOf(p.cfg.Limits); limit != agent.NoLimit() {
 		b = b.Child(p.Path, limit, agent.BookedOn(p.req.GetRecorded()))

@@ -133,3 +133,19 @@ func TestR_002_11_1_OneLookAtTheClock(t *testing.T) {
 		}
 	})
 }
+
+func TestC_07_DepthBindsTheSubtree(t *testing.T) {
+	reg := registry{"a": skilled("a")}
+	reg["low"] = newTeamWith(t, Config{ID: "low", Scheduler: inOrder("a"), Registry: reg, Members: members("a"), Limits: &teamv1.Limits{MaxDepth: proto.Int32(9)}})
+	reg["mid"] = newTeamWith(t, Config{ID: "mid", Scheduler: inOrder("low"), Registry: reg, Members: members("low")})
+	for most, fits := range map[int32]bool{2: false, 3: true} {
+		top := newTeamWith(t, Config{ID: "top", Scheduler: inOrder("mid"), Registry: reg, Members: members("mid"), Limits: &teamv1.Limits{MaxDepth: proto.Int32(most)}})
+		got, err := ask(t, top, "hi")
+		if fits && (err != nil || got != "a(hi)") {
+			t.Error("C-07", most, got, err)
+		}
+		if !fits {
+			wantReason(t, err, agent.ReasonMaxDepth)
+		}
+	}
+}
