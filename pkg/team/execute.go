@@ -116,7 +116,7 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 		ex.timeout = p.limits.memberTimeout
 	}
 	if w.step.GetDetached() {
-		ex.leaf = true
+		ex.leaf, ex.spends, ex.agent = true, true, "" // it takes its part along, and says nothing of the agent
 		ex.attempt = func(ctx context.Context, _ string) result { return p.detach(ctx, w, m, emit) }
 		return nil
 	}
