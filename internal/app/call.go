@@ -12,6 +12,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -76,10 +77,16 @@ func (s *Shell) Call(ctx context.Context, target, text string, f *Call) error {
 // task prints the answer of a task and says how it stands.
 func (s *Shell) task(t *a2av1.Task) error {
 	for _, a := range t.GetArtifacts() {
-		fmt.Fprintln(s.Out, agent.Text(&a2av1.Message{Parts: a.GetParts()}))
+		if !ofMember(a) {
+			fmt.Fprintln(s.Out, agent.Text(&a2av1.Message{Parts: a.GetParts()}))
+		}
 	}
 	return s.state(t.GetId(), t.GetStatus())
 }
+
+// ofMember reports whether an artifact is what a member of the team said, not
+// the answer.
+func ofMember(a *a2av1.Artifact) bool { return a2a.RunOf(a.GetMetadata()).GetDelegationId() != "" }
 
 // state says how a task stands. One that has not come to a good end, and is not
 // left to go on either, is a failure.
@@ -166,6 +173,9 @@ func (p *streamed) show(resp *a2av1.StreamResponse) {
 // artifact prints a piece. One that does not add to what was printed begins a
 // line of its own.
 func (p *streamed) artifact(a *a2av1.Artifact, more bool) {
+	if ofMember(a) {
+		return
+	}
 	text := agent.Text(&a2av1.Message{Parts: a.GetParts()})
 	if !more {
 		p.end()

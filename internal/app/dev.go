@@ -195,9 +195,5 @@ func describe(id string, t *teamv1.TeamConfig) string {
 	for _, m := range config.Members(t) {
 		members = append(members, cmp.Or(m.ID, m.Agent))
 	}
-	mode := "workflow"
-	if t.GetSupervisor() != nil {
-		mode = "supervisor"
-	}
-	return fmt.Sprintf("%-12s %-11s %s", id, mode, strings.Join(slices.Compact(members), ", "))
+	return fmt.Sprintf("%-12s %-11s %s", id, config.Mode(t), strings.Join(slices.Compact(members), ", "))
 }

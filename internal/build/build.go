@@ -134,10 +134,13 @@ func (b *builder) client() *http.Client { return b.Egress.HTTPClient() }
 // agent builds what is no team.
 func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 	switch {
-	case a.GetModel() != "":
-		m, err := b.model(a.GetModel())
-		if err != nil {
-			return nil, err
+	case a.GetModel() != "", a.GetInstructions() != "":
+		var m agent.Model // none: the leader's
+		if a.GetModel() != "" {
+			var err error
+			if m, err = b.model(a.GetModel()); err != nil {
+				return nil, err
+			}
 		}
 		guards, err := b.guards(a.GetGuardrails())
 		if err != nil {
@@ -223,7 +226,7 @@ func (b *builder) tls(t *teamv1.TlsConfig) (*tls.Config, error) {
 func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	c := team.Config{
 		ID: id, Name: t.GetName(), Description: t.GetDescription(), Members: config.Members(t), Registry: b.Registry,
-		Limits: t.GetLimits(), Revision: b.Revisions[id], Log: b.Log,
+		Mode: config.Mode(t), Limits: t.GetLimits(), Revision: b.Revisions[id], Log: b.Log,
 	}
 	var err error
 	if c.Guards, err = b.guards(t.GetGuardrails()); err != nil {
@@ -231,7 +234,6 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	}
 	switch {
 	case t.GetSupervisor() != nil:
-		c.Mode = "supervisor"
 		if c.Scheduler, err = team.NewSupervisor(config.Supervisor(t)); err != nil {
 			return nil, err
 		}
@@ -241,8 +243,26 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 			}
 		}
 	case t.GetWorkflow() != nil:
-		c.Mode = "workflow"
+		c.ReportErrors = t.GetWorkflow().GetOnMemberError() == teamv1.OnMemberError_CONTINUE_PARTIAL
 		if c.Scheduler, err = team.NewWorkflow(config.Workflow(t)); err != nil {
+			return nil, err
+		}
+	case t.GetBroadcast() != nil:
+		c.ReportErrors = true
+		c.Scheduler = team.NewBroadcast(team.BroadcastConfig{Instructions: t.GetBroadcast().GetInstructions()})
+		if c.Model, err = b.model(t.GetBroadcast().GetModel()); err != nil {
+			return nil, err
+		}
+	case config.Leader(t) != nil:
+		c.ReportErrors = t.GetCoordinator().GetOnMemberError() != teamv1.OnMemberError_FAIL
+		if c.Scheduler, err = team.NewCoordinator(config.Coordinator(t, c.Tools)); err != nil {
+			return nil, err
+		}
+		if c.Model, err = b.model(config.Leader(t).GetModel()); err != nil {
+			return nil, err
+		}
+	case t.GetSwarm() != nil:
+		if c.Scheduler, err = team.NewSwarm(config.Swarm(t)); err != nil {
 			return nil, err
 		}
 	default:

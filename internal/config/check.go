@@ -34,6 +34,7 @@ func (k *checker) check() {
 	}
 	k.nesting()
 	k.use()
+	k.inheritance()
 	k.needs()
 	k.scripts()
 	k.guardrails()

@@ -108,7 +108,7 @@ func TestFaults(t *testing.T) {
 		{"numbers of fields are no keys", strings.Replace(desk, "version:", "1:", 1), `team.yaml:1:1 unknown key "1"`},
 		{"camel case is no key", desk + "server: {defaultAgent: desk}\n", `team.yaml:8:10 unknown key "defaultAgent"`},
 		{"other word for a mode", strings.Replace(desk, "supervisor: {rules: [{id: only, when: \"turn == 1\", next: [writer]}, {id: done, when: \"true\", finish: writer}]}",
-			"team_lead: {leader: {model: fast}}", 1), `team.yaml:7:16 coordinator teams are not supported yet`},
+			"team_lead: {leader: {model: fast}}", 1), `team.yaml:7:33 the leader of team "desk" uses model "fast", which is not defined`},
 		{"id of an agent and a team", desk + "  writer:\n    members: [{agent: desk}]\n    supervisor: {rules: [{id: a, when: \"true\", next: [desk]}]}\n",
 			`team.yaml:8:3 team "writer" has the id of an agent`},
 		{"only a comment", "# nothing\n", "team.yaml:1:1 the file is empty"},
@@ -123,10 +123,31 @@ func TestFaults(t *testing.T) {
 		{"two kinds in one scripted step", strings.Replace(desk, "echo: true", "echo: true, text: Hi, ask: Who", 1),
 			`team.yaml:3:44 "text" cannot stand beside "echo"; team.yaml:3:54 "ask" cannot stand beside "echo"`},
 		{"a step of an agent and people", flow("{id: a, agent: writer, human: {question: Why}}"), `team.yaml:5:26 a step is exactly one of agent, human and parallel`},
-		{"a task for people", flow("{id: a, task: x, human: {question: Why}}"), `team.yaml:5:26 task and repeat belong to a step with an agent`},
+		{"a task for people", flow("{id: a, task: x, human: {question: Why}}"), `team.yaml:5:26 task, repeat and retry belong to a step with an agent`},
+		{"a retry for people", flow("{id: a, retry: {attempts: 2}, human: {question: Why}}"), `team.yaml:5:26 task, repeat and retry belong to a step with an agent`},
+		{"a time for people", flow("{id: b, agent: writer}, {id: a, timeout: 2h, human: {question: Why}}"), ""},
+		{"a step without time", flow("{id: a, agent: writer, timeout: 0s}"), `team.yaml:5:58 timeout must be more than 0`},
+		{"a step that is never tried", flow("{id: a, agent: writer, retry: {attempts: 0}}"), `team.yaml:5:67 step "a": attempts is 0`},
+		{"a group with a time", flow("{id: g, timeout: 5s, parallel: [{id: a, agent: writer}]}"), `team.yaml:5:26 a step with parallel takes id and after only`},
+		{"a reaction of coordinators", strings.Replace(flow("{id: a, agent: writer}"), "{steps: [{id", "{on_member_error: REPORT_TO_LEADER, steps: [{id", 1),
+			`team.yaml:5:35 a workflow's on_member_error is FAIL or CONTINUE_PARTIAL`},
+		{"partial results", strings.Replace(flow("{id: a, agent: writer}"), "{steps: [{id", "{on_member_error: CONTINUE_PARTIAL, steps: [{id", 1), ""},
+		{"a member that streams", strings.Replace(desk, "{agent: writer}", "{agent: writer, stream_inner: true, inner_text: false}", 1), ""},
+		{"a broadcast", broadcast("model: m"), ""},
+		{"a broadcast without a model", broadcast("instructions: Be quick"), `team.yaml:7:16 broadcast needs a model`},
+		{"a broadcast with an unknown model", broadcast("model: mm"), `team.yaml:7:24 the broadcast of team "all" uses model "mm", which is not defined`},
+		{"a broadcast without members", strings.Replace(broadcast("model: m"), "[{agent: writer}]", "[]", 1),
+			`team.yaml:6:5 a team needs 1 to 64 members`},
+		{"a broadcast that is a workflow", broadcast("model: m") + "    workflow: {steps: [{id: a, agent: writer}]}\n",
+			`team.yaml:6:5 a team is exactly one of supervisor, workflow, coordinator, swarm, route and broadcast`},
 		{"a refused step shows its expressions", flow("{id: a, agent: writer, when: inptu == 'x', human: {question: Why}}"),
 			`team.yaml:5:26 a step is exactly one of agent, human and parallel; team.yaml:5:55 step "a": no such variable "inptu"`},
-		{"a quorum", flow("{id: a, agent: writer, join: QUORUM}"), `team.yaml:5:55 join: QUORUM is not supported yet`},
+		{"a quorum of nobody", flow("{id: a, agent: writer, join: QUORUM, quorum: 1}"), `team.yaml:5:55 step "a": joins nothing: the step has no after`},
+		{"a quorum of too many", flow("{id: a, agent: writer}, {id: b, agent: writer, after: [a], join: QUORUM, quorum: 2}"),
+			`team.yaml:5:107 step "b": the quorum is 2 of 1 steps before it`},
+		{"a quorum without a join", flow("{id: a, agent: writer}, {id: b, agent: writer, after: [a], quorum: 1}"),
+			`team.yaml:5:93 step "b": a quorum belongs to join: QUORUM`},
+		{"a quorum", flow("{id: a, agent: writer}, {id: b, agent: writer, after: [a], join: QUORUM, quorum: 1}"), ""},
 		{"an unknown step before a group", flow("{id: g, after: [nope], parallel: [{id: a, agent: writer}, {id: b, agent: writer}]}"),
 			`team.yaml:5:42 step "g": runs after "nope", which is no step`},
 		{"a step id that begins with a hyphen", flow("{id: -a, agent: writer}"), `team.yaml:5:31 this cannot be the id of a step`},
@@ -170,6 +191,17 @@ agents:
   writer: {scripted: {steps: [{echo: true}]}}
 teams:
   w: {workflow: {steps: [` + step + "]}}\n"
+}
+
+// broadcast is a team that asks everybody.
+func broadcast(how string) string {
+	return `version: v1
+models: {m: {provider: openai, name: n, base_url: "http://127.0.0.1/v1"}}
+agents: {writer: {scripted: {steps: [{echo: true}]}}}
+teams:
+  all:
+    members: [{agent: writer}]
+    broadcast: {` + how + "}\n"
 }
 
 // TestLimitsAreRead has every limit where it is read; elsewhere each is refused.

@@ -63,6 +63,8 @@ func (c *Config) closure(id string) *teamv1.Definition {
 			d.Config.Teams[next] = t
 			c.collect(d, t.GetSupervisor().GetRouter().GetModel())
 			c.collectSchemas(d, schemasOf(t.GetGuardrails(), ""))
+			c.collect(d, Leader(t).GetModel())
+			c.collect(d, t.GetBroadcast().GetModel())
 		}
 		for _, e := range names.edges(next) {
 			todo = append(todo, e.to)

@@ -22,7 +22,11 @@ func (k *checker) scheduler(err error, complete bool, path ...any) {
 			k.fault(n, err.Error(), "")
 			continue
 		}
-		k.expression(f.Subject, f.Err, complete, append(slices.Clone(path), steps(f.Path)...)...)
+		at := path
+		if strings.HasPrefix(f.Path, "members[") { // beside the mode's key
+			at = path[:2]
+		}
+		k.expression(f.Subject, f.Err, complete, append(slices.Clone(at), steps(f.Path)...)...)
 	}
 }
 

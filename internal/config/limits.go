@@ -17,12 +17,27 @@ type limited struct {
 	limits     []string // those that are read there
 }
 
-// Limits that hold for teams and for agents with a model. The others belong to
-// modes and budgets that are not built yet.
+// Limits that hold for teams, by mode, and for agents with a model. The others
+// belong to budgets that are not built yet.
 var (
-	limitedTeam  = limited{"team", "a team", []string{"max_steps", "max_parallel", "max_depth", "timeout", "member_timeout", "retry"}}
-	limitedAgent = limited{"agent", "an agent with a model", []string{"max_turns", "timeout", "retry"}}
+	limitedTeam        = limited{"team", "a team", []string{"max_steps", "max_parallel", "max_depth", "timeout", "member_timeout", "retry"}}
+	limitedCoordinator = limited{"coordinator team", "a coordinator team", append(limitedTeam.limits[:6:6], "max_turns", "max_delegations")}
+	limitedSwarm       = limited{"swarm team", "a swarm team", append(limitedTeam.limits[:6:6], switchable...)}
+	limitedAgent       = limited{"agent", "an agent with a model", []string{"max_turns", "timeout", "retry"}}
 )
+
+// switchable are the limits that 0 switches off (C-10).
+var switchable = []string{"max_handoffs", "node_timeout", "loop_window", "loop_min_unique"}
+
+func limitedBy(t *teamv1.TeamConfig) limited {
+	switch {
+	case Leader(t) != nil:
+		return limitedCoordinator
+	case t.GetSwarm() != nil:
+		return limitedSwarm
+	}
+	return limitedTeam
+}
 
 // limits finds limits that do not work here, and values that limit nothing:
 // negatives, and 0 where it switches nothing off (C-10).
@@ -38,6 +53,11 @@ func (k *checker) limits(l *teamv1.Limits, here limited, path ...any) {
 			k.unread(name, here, at...)
 		case name == "retry":
 			k.retry(l.GetRetry(), at...)
+		case slices.Contains(switchable, name):
+			if !positive(f, v) && !zero(f, v) {
+				n, _ := k.at(at...)
+				k.fault(n, name+" must not be negative", "write 0 to switch it off, or remove it to take the default")
+			}
 		case !positive(f, v):
 			k.unlimited(name, at...)
 		}
@@ -48,7 +68,7 @@ func (k *checker) limits(l *teamv1.Limits, here limited, path ...any) {
 // unread reports a limit that nothing reads where it stands.
 func (k *checker) unread(name string, here limited, path ...any) {
 	n, known := k.keyAt(path...), strings.Join(here.limits, ", ")
-	for _, there := range []limited{limitedTeam, limitedAgent} {
+	for _, there := range []limited{limitedTeam, limitedAgent, limitedCoordinator, limitedSwarm} {
 		if slices.Contains(there.limits, name) {
 			k.fault(n, fmt.Sprintf("limit %s belongs to %s", name, there.what),
 				fmt.Sprintf("set it in the limits of the %s; %s has %s", there.word, here.what, known))
@@ -86,4 +106,13 @@ func positive(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 	default:
 		return v.Int() > 0
 	}
+}
+
+// zero reports whether the value of a limit is 0.
+func zero(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	if f.Kind() == protoreflect.MessageKind {
+		d, ok := v.Message().Interface().(*durationpb.Duration)
+		return ok && d.AsDuration() == 0
+	}
+	return v.Int() == 0
 }

@@ -107,8 +107,14 @@ func (k *checker) user(model string) string {
 		}
 	}
 	for _, id := range sorted(k.Server.GetTeams()) {
-		if k.Server.GetTeams()[id].GetSupervisor().GetRouter().GetModel() == model {
+		switch t := k.Server.GetTeams()[id]; model {
+		case t.GetSupervisor().GetRouter().GetModel():
 			return fmt.Sprintf("the router of team %q", id)
+		case Leader(t).GetModel():
+			return fmt.Sprintf("the leader of team %q", id)
+		}
+		if k.Server.GetTeams()[id].GetBroadcast().GetModel() == model {
+			return fmt.Sprintf("the broadcast of team %q", id)
 		}
 	}
 	return ""

@@ -15,13 +15,18 @@ var plainID = regexp.MustCompile(`^` + agent.IDPattern + `$`)
 // team checks what a team names.
 func (k *checker) team(id string, t *teamv1.TeamConfig) {
 	k.members(id, t)
-	k.limits(t.GetLimits(), limitedTeam, "teams", id, "limits")
-	if t.GetSupervisor() != nil {
+	k.limits(t.GetLimits(), limitedBy(t), "teams", id, "limits")
+	switch {
+	case t.GetSupervisor() != nil:
 		k.supervisor(id, t)
-	}
-	if t.GetWorkflow() != nil {
+	case t.GetWorkflow() != nil:
 		k.workflow(id, t)
+	case t.GetCoordinator() != nil, t.GetRoute() != nil:
+		k.coordinator(id, t)
+	case t.GetSwarm() != nil:
+		k.swarm(id, t)
 	}
+	k.model(t.GetBroadcast().GetModel(), fmt.Sprintf("the broadcast of team %q", id), "teams", id, "broadcast", "model")
 }
 
 func (k *checker) members(id string, t *teamv1.TeamConfig) {
@@ -38,6 +43,7 @@ func (k *checker) members(id string, t *teamv1.TeamConfig) {
 		}
 		seen[memberID(m)] = n.Line
 		k.retry(m.GetRetry(), append(path, "retry")...)
+		k.misplaced(t, m, path)
 	}
 }
 
@@ -100,7 +106,10 @@ func Members(t *teamv1.TeamConfig) []team.Member {
 		out = append(out, team.Member{
 			ID: memberID(m), Agent: m.GetAgent(), Role: m.GetRole(), Description: m.GetDescription(), Priority: m.GetPriority(),
 			Disabled: m.Enabled != nil && !m.GetEnabled(), //nolint:protogetter // unset is enabled
-			Timeout:  m.GetMemberTimeout().AsDuration(), Retry: m.GetRetry(),
+			Timeout:  m.GetMemberTimeout().AsDuration(), Retry: m.GetRetry(), History: historyScopes[m.GetHistoryScope()],
+			SkipSummarization: m.GetSkipSummarization() || t.GetRoute() != nil, Async: m.Async, //nolint:protogetter // unset is the coordinator's
+			Handoff: m.GetHandoff(), HandoffAfter: m.GetHandoffAfter(),
+			StreamInner: m.GetStreamInner(), HideText: m.InnerText != nil && !m.GetInnerText(), //nolint:protogetter // unset is shown
 		})
 	}
 	walk(t.GetWorkflow().GetSteps(), nil, func(s *teamv1.WorkflowStep, _ []any) {
@@ -144,14 +153,16 @@ func workflowSteps(steps []*teamv1.WorkflowStep) []team.WorkflowStep {
 	for _, s := range steps {
 		step := team.WorkflowStep{
 			ID: s.GetId(), Member: s.GetAgent(), Task: s.GetTask(), After: s.GetAfter(), When: s.GetWhen(),
-			Parallel: workflowSteps(s.GetParallel()),
+			Parallel: workflowSteps(s.GetParallel()), Quorum: int(s.GetQuorum()), Timeout: s.GetTimeout().AsDuration(), Retry: s.GetRetry(),
 		}
 		switch s.GetJoin() {
 		case teamv1.Join_ALL:
 			step.Join = team.JoinAll
 		case teamv1.Join_ANY:
 			step.Join = team.JoinAny
-		case teamv1.Join_DEFAULT_JOIN, teamv1.Join_QUORUM: // the latter is refused by its rule
+		case teamv1.Join_QUORUM:
+			step.Join = team.JoinQuorum
+		case teamv1.Join_DEFAULT_JOIN:
 		}
 		if r := s.GetRepeat(); r != nil {
 			step.Repeat = &team.Repeat{Until: r.GetUntil(), Max: int(r.GetMax())}

@@ -66,7 +66,7 @@ func inboundOf(ctx context.Context) *inbound {
 func (in *inbound) activated() string {
 	var known []string
 	for _, uri := range in.extensions {
-		if uri == a2a.TeamRunURI {
+		if uri == a2a.TeamRunURI || uri == a2a.RoutingURI {
 			known = append(known, uri)
 		}
 	}

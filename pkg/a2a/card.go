@@ -46,6 +46,11 @@ func (h *Handler) card(id string, info *teamv1.AgentInfo) *a2av1.AgentCard {
 		DefaultInputModes: []string{"text/plain", "application/json"}, DefaultOutputModes: []string{"text/plain", "application/json"},
 		SecuritySchemes: h.c.Security, Skills: skills(id, info),
 	}
+	if routes(info) {
+		card.Capabilities.Extensions = append(card.Capabilities.Extensions, &a2av1.AgentExtension{
+			Uri: RoutingURI, Description: "Hands over to agents of the caller's, as a member of a swarm.",
+		})
+	}
 	for name := range h.c.Security {
 		card.SecurityRequirements = append(card.SecurityRequirements, &a2av1.SecurityRequirement{
 			Schemes: map[string]*a2av1.StringList{name: {}},

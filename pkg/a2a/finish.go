@@ -20,6 +20,9 @@ func (d *drive) finish(ctx context.Context, err error) error {
 		d.reply, err = nil, canceledBy(err)
 	}
 	e := d.ended(err)
+	if jerr := d.wakeLead(ctx, e); jerr != nil {
+		return jerr
+	}
 	ev := d.event("", &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: e}})
 	if jerr := d.claim.Journal.Append(ctx, ev); jerr != nil {
 		return d.journalError(jerr)

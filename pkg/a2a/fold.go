@@ -41,15 +41,10 @@ type Fold struct {
 	works       map[string]*work           // of steps, by scope
 	texts       map[int64]*a2av1.Message   // messages on record, by sequence
 	cancel      bool
-	streamed    string // the artifact that the scope's own text went into
-	appended    bool   // the last artifact was there before, and grew
-}
-
-// work is what is known of a step.
-type work struct {
-	speaks     bool               // it is a turn of the scope's own model that may be the answer
-	path       string             // of the agent that works
-	delegation *teamv1.Delegation // where it is one below the fold's scope
+	streamed    string   // the artifact that the scope's own text went into
+	joins       []string // ids of the steps whose results the answer joins
+	members     []*work  // the delegations below the scope, as they were decided
+	pieces      []piece  // what the last event has put into artifacts
 }
 
 // NewFold returns the fold of a scope of a root task, before its first event.
@@ -59,6 +54,7 @@ func NewFold(root, scope string) *Fold {
 
 // Apply folds one event. The event is kept, not changed.
 func (f *Fold) Apply(ev *teamv1.Event) {
+	f.pieces = f.pieces[:0]
 	if m := agent.MessageOf(f.root, ev); m != nil {
 		f.texts[ev.GetSeq()] = m
 	}
@@ -113,6 +109,12 @@ func (f *Fold) reveal(ev *teamv1.Event) {
 func (f *Fold) decided(scope string, ev *teamv1.Event, d *teamv1.Decided) {
 	if scope == f.scope {
 		f.update(d.GetUpdates())
+		f.joins = d.GetJoins()
+	}
+	for _, id := range d.GetCancel() {
+		if w := f.works[agent.Scope(scope, id)]; w != nil {
+			w.dropped = true
+		}
 	}
 	for _, s := range d.GetSteps() {
 		child := agent.Scope(scope, s.GetId())
@@ -132,21 +134,6 @@ func (f *Fold) decided(scope string, ev *teamv1.Event, d *teamv1.Decided) {
 		f.say(m)
 		f.turn(a2av1.TaskState_TASK_STATE_SUBMITTED, ev, nil)
 	}
-}
-
-// workOf keeps what later events of a step need to know of it. A model's step
-// with a name, such as a router's choice, is no answer.
-func (f *Fold) workOf(scope string, ev *teamv1.Event, s *teamv1.Step) *work {
-	w := &work{speaks: scope == f.scope && s.GetKind() == teamv1.Step_KIND_MODEL && s.GetName() == ""}
-	if !delegation(s.GetKind()) {
-		return w
-	}
-	w.path = ev.GetAgent() + "/" + s.GetMember()
-	if agent.Within(scope, f.scope) {
-		w.delegation = &teamv1.Delegation{Id: agent.ChildTask(f.root, agent.Scope(scope, s.GetId())), Path: w.path, Kind: s.GetKind()}
-		f.delegations = append(f.delegations, w.delegation)
-	}
-	return w
 }
 
 // update keeps changes of the run's context until the steps they come with have
@@ -182,7 +169,7 @@ func (f *Fold) own(ev *teamv1.Event) {
 	case *teamv1.Event_Progress:
 		f.progress(ev, k.Progress)
 	case *teamv1.Event_Artifact:
-		f.put(k.Artifact.GetArtifact(), k.Artifact.GetAppend())
+		f.put(piece{artifact: k.Artifact.GetArtifact(), add: k.Artifact.GetAppend(), last: k.Artifact.GetLastChunk()})
 	case *teamv1.Event_Delta:
 		f.stream(k.Delta)
 	case *teamv1.Event_Ended:
@@ -213,24 +200,21 @@ func (f *Fold) below(ev *teamv1.Event) {
 	case *teamv1.Event_Delta:
 		if f.speaks(ev.GetScope()) {
 			f.stream(k.Delta)
+		} else {
+			f.innerText(ev.GetScope(), k.Delta)
 		}
+	case *teamv1.Event_Artifact:
+		f.innerArtifact(ev.GetScope(), k.Artifact)
 	case *teamv1.Event_Ended:
 		f.stepEnded(ev, k.Ended)
 	default:
 	}
 }
 
-// speaks reports whether streamed text of a step is the scope's own: a turn of
-// its own model.
-func (f *Fold) speaks(scope string) bool {
-	w := f.works[scope]
-	return w != nil && w.speaks
-}
-
 // stream adds streamed text to the artifact that the answer will replace.
 func (f *Fold) stream(d *teamv1.Delta) {
 	f.streamed = d.GetArtifactId()
-	f.put(deltaArtifact(d), !d.GetRestart())
+	f.put(piece{artifact: deltaArtifact(d), add: !d.GetRestart()})
 }
 
 // progress makes a text, also one from below, the status of a task that works.
@@ -260,6 +244,10 @@ func (f *Fold) stepEnded(ev *teamv1.Event, e *teamv1.Ended) {
 	}
 	d := w.delegation
 	d.Outcome, d.Error, d.Spent = e.GetOutcome(), e.GetError(), e.GetSpent()
+	f.finished(w, e)
+	if w.dropped && e.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED {
+		return // nobody needs it
+	}
 	switch e.GetOutcome() {
 	case teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_TIMED_OUT, teamv1.Outcome_OUTCOME_REJECTED, teamv1.Outcome_OUTCOME_CANCELED:
 		f.failed = append(f.failed, d)

@@ -48,9 +48,13 @@ func journalOf(t *rapid.T) []*teamv1.Event {
 	acc.Message.ContextId = "c"
 	r.add("", &teamv1.Event{Kind: &teamv1.Event_Accepted{Accepted: acc}})
 	r.add("", &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})
-	r.add("", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Steps: []*teamv1.Step{
+	steps := []*teamv1.Step{
 		step("1", teamv1.Step_KIND_DELEGATE, "inner"), step("2", teamv1.Step_KIND_MODEL, ""), step("3", teamv1.Step_KIND_DELEGATE, "other"),
-	}}}})
+	}
+	for _, s := range steps {
+		s.Inner = teamv1.Step_Inner(rapid.IntRange(0, 2).Draw(t, "inner"))
+	}
+	r.add("", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Steps: steps}}})
 	r.add("1", &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})
 	r.add("1", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Steps: []*teamv1.Step{step("1", teamv1.Step_KIND_MODEL, "")}}}})
 	for range rapid.IntRange(0, 60).Draw(t, "events") {
@@ -69,7 +73,9 @@ func (r *run) draw(t *rapid.T, scope string) {
 	m := &a2av1.Message{MessageId: fmt.Sprint("message-", n), Role: a2av1.Role_ROLE_AGENT, Parts: parts}
 	artifact := fmt.Sprint("artifact-", rapid.IntRange(1, 2).Draw(t, "artifact"))
 	flag := rapid.Bool().Draw(t, "flag")
-	switch rapid.IntRange(0, 9).Draw(t, "kind") {
+	switch rapid.IntRange(0, 10).Draw(t, "kind") {
+	case 10:
+		r.add(scope, &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Cancel: []string{"1"}, Joins: []string{"1", "3"}}}})
 	case 0:
 		r.add(scope, &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 2}}})
 	case 1, 2:

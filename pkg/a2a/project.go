@@ -37,51 +37,45 @@ func (f *Fold) Project(ev *teamv1.Event, details bool) []*a2av1.StreamResponse {
 	before, running := f.known(), f.ended == nil
 	f.Apply(ev)
 	if running && f.ended != nil {
-		return f.endUpdates(ev, details)
+		return append(f.artifactUpdates(ev, 1), f.statusUpdate(ev, details))
 	}
 	if !agent.Within(ev.GetScope(), f.scope) {
 		return nil
 	}
-	switch k := ev.GetKind().(type) {
-	case *teamv1.Event_Delta:
-		if ev.GetScope() != f.scope && !f.speaks(ev.GetScope()) {
-			return nil
-		}
-		return f.artifactUpdate(ev, deltaArtifact(k.Delta), f.appended, false)
-	case *teamv1.Event_Artifact:
-		if ev.GetScope() != f.scope {
-			return nil
-		}
-		return f.artifactUpdate(ev, k.Artifact.GetArtifact(), f.appended, k.Artifact.GetLastChunk())
+	switch ev.GetKind().(type) {
+	case *teamv1.Event_Delta, *teamv1.Event_Artifact:
+		return f.artifactUpdates(ev, 0)
 	case *teamv1.Event_Claimed, *teamv1.Event_Accepted:
 		return nil
 	}
 	if details || f.known() != before {
-		return f.statusUpdate(ev, details)
+		return append(f.artifactUpdates(ev, 1), f.statusUpdate(ev, details))
 	}
-	return nil
+	return f.artifactUpdates(ev, 0)
 }
 
-// endUpdates are the artifact of the answer and the final status.
-func (f *Fold) endUpdates(ev *teamv1.Event, details bool) []*a2av1.StreamResponse {
-	var out []*a2av1.StreamResponse
-	if f.hasResult() {
-		out = f.artifactUpdate(ev, f.result(), false, true)
+// artifactUpdates tell what the event has put into artifacts; with room for more.
+func (f *Fold) artifactUpdates(ev *teamv1.Event, room int) []*a2av1.StreamResponse {
+	if len(f.pieces)+room == 0 {
+		return nil
 	}
-	return append(out, f.statusUpdate(ev, details)...)
+	out := make([]*a2av1.StreamResponse, len(f.pieces), len(f.pieces)+room)
+	for i, p := range f.pieces {
+		run := &teamv1.TeamRun{Seq: ev.GetSeq(), Path: ev.GetAgent()}
+		if p.work != nil {
+			run.Path, run.DelegationId, run.Parent = p.work.path, p.work.delegation.GetId(), f.parent(p.work)
+		}
+		out[i] = &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_ArtifactUpdate{ArtifactUpdate: &a2av1.TaskArtifactUpdateEvent{
+			TaskId: f.id(), ContextId: f.contextID, Artifact: p.artifact, Append: p.add, LastChunk: p.last, Metadata: brief(run),
+		}}}
+	}
+	return out
 }
 
-func (f *Fold) artifactUpdate(ev *teamv1.Event, a *a2av1.Artifact, add, last bool) []*a2av1.StreamResponse {
-	return []*a2av1.StreamResponse{{Payload: &a2av1.StreamResponse_ArtifactUpdate{ArtifactUpdate: &a2av1.TaskArtifactUpdateEvent{
-		TaskId: f.id(), ContextId: f.contextID, Artifact: a, Append: add, LastChunk: last,
-		Metadata: brief(&teamv1.TeamRun{Seq: ev.GetSeq(), Path: ev.GetAgent()}),
-	}}}}
-}
-
-func (f *Fold) statusUpdate(ev *teamv1.Event, details bool) []*a2av1.StreamResponse {
-	return []*a2av1.StreamResponse{{Payload: &a2av1.StreamResponse_StatusUpdate{StatusUpdate: &a2av1.TaskStatusUpdateEvent{
+func (f *Fold) statusUpdate(ev *teamv1.Event, details bool) *a2av1.StreamResponse {
+	return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_StatusUpdate{StatusUpdate: &a2av1.TaskStatusUpdateEvent{
 		TaskId: f.id(), ContextId: f.contextID, Status: f.taskStatus(), Metadata: f.metadata(ev, details),
-	}}}}
+	}}}
 }
 
 // metadata is the task's TeamRun, told with ev where that is set. Details add
@@ -138,9 +132,14 @@ func kindOf(ev *teamv1.Event) string {
 // brief is wrap for a TeamRun that says no more than where it comes from, as
 // most do: ten times as fast.
 func brief(r *teamv1.TeamRun) *structpb.Struct {
-	s := &structpb.Struct{Fields: map[string]*structpb.Value{"seq": structpb.NewStringValue(strconv.FormatInt(r.GetSeq(), 10))}}
-	if r.GetPath() != "" {
-		s.Fields["path"] = structpb.NewStringValue(r.GetPath())
+	s := &structpb.Struct{Fields: make(map[string]*structpb.Value, 2)}
+	if r.GetSeq() != 0 {
+		s.Fields["seq"] = structpb.NewStringValue(strconv.FormatInt(r.GetSeq(), 10))
+	}
+	for _, f := range [...]struct{ name, text string }{{"path", r.GetPath()}, {"delegationId", r.GetDelegationId()}, {"parent", r.GetParent()}} {
+		if f.text != "" {
+			s.Fields[f.name] = structpb.NewStringValue(f.text)
+		}
 	}
 	if r.GetCancelRequested() {
 		s.Fields["cancelRequested"] = structpb.NewBoolValue(true)

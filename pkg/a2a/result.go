@@ -18,8 +18,12 @@ func (f *Fold) end(ev *teamv1.Event, e *teamv1.Ended) {
 	if ref := e.GetReplyRef(); ref > 0 {
 		f.answer = f.texts[ref]
 	}
-	if f.hasResult() {
-		f.put(f.result(), false)
+	switch {
+	case f.hasResult():
+		f.put(piece{artifact: f.result(), last: true})
+		f.joined()
+	case e.GetOutcome() == teamv1.Outcome_OUTCOME_FAILED, e.GetOutcome() == teamv1.Outcome_OUTCOME_TIMED_OUT:
+		f.partial()
 	}
 	f.turn(terminalState(e.GetOutcome()), ev, f.endMessage(e))
 }
@@ -52,6 +56,9 @@ func (f *Fold) result() *a2av1.Artifact {
 
 // endMessage says why a task did not succeed.
 func (f *Fold) endMessage(e *teamv1.Ended) *a2av1.Message {
+	if t := e.GetTransfer(); t != nil {
+		return f.handsOver(t)
+	}
 	if e.GetError() == nil {
 		return nil
 	}
@@ -74,17 +81,19 @@ func terminalState(o teamv1.Outcome) a2av1.TaskState {
 }
 
 // put stores an artifact, or adds parts to one.
-func (f *Fold) put(a *a2av1.Artifact, add bool) {
+func (f *Fold) put(p piece) {
+	a := p.artifact
 	a = &a2av1.Artifact{ // the fold's own: it grows
 		ArtifactId: a.GetArtifactId(), Name: a.GetName(), Description: a.GetDescription(), Parts: slices.Clone(a.GetParts()),
 		Metadata: a.GetMetadata(), Extensions: a.GetExtensions(),
 	}
 	i := slices.IndexFunc(f.artifacts, func(have *a2av1.Artifact) bool { return have.GetArtifactId() == a.GetArtifactId() })
-	f.appended = add && i >= 0
+	p.add = p.add && i >= 0
+	f.pieces = append(f.pieces, p)
 	switch {
 	case i < 0:
 		f.artifacts = append(f.artifacts, a)
-	case add:
+	case p.add:
 		f.artifacts[i].Parts = append(f.artifacts[i].Parts, a.GetParts()...)
 	default:
 		f.artifacts[i] = a

@@ -22,6 +22,8 @@ type Runner struct {
 	// Pinned finds it at the revision that the run began with, see Pinner; unset:
 	// as Agent finds it.
 	Pinned func(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error)
+	// Handler begins the tasks that runs detach; unset: none can be.
+	Handler *Handler
 	// Replica names this process in Claimed events.
 	Replica string
 	// Clock tells the time; unset is time.Now.
@@ -46,9 +48,12 @@ func (r *Runner) Drive(ctx context.Context, c Claim) (Park, error) {
 	defer cancel(nil)
 	d := &drive{Runner: r, claim: c, accepted: events[0].GetAccepted(), cancel: cancel}
 	if d.Log == nil {
-		d.Runner = &Runner{Agent: r.Agent, Pinned: r.Pinned, Replica: r.Replica, Clock: r.Clock, Log: zap.NewNop()}
+		d.Runner = &Runner{Agent: r.Agent, Pinned: r.Pinned, Handler: r.Handler, Replica: r.Replica, Clock: r.Clock, Log: zap.NewNop()}
 	}
 	d.run = &agent.Run{Root: c.Root, Seed: d.accepted.GetSeed(), Committer: d.commit, Clock: r.Clock}
+	if r.Handler != nil {
+		d.run.Detacher = d
+	}
 	if d.replay(events) {
 		return Park{Done: true}, nil
 	}
@@ -352,6 +357,7 @@ func (d *drive) request() *teamv1.ProcessRequest {
 	return &teamv1.ProcessRequest{
 		AgentId: acc.GetAgent(), Message: acc.GetMessage(), ContextId: acc.GetMessage().GetContextId(),
 		Key: d.run.ID("", "key", 1), Depth: acc.GetDepth(), Deadline: acc.GetDeadline(), Recorded: d.recorded,
+		History: acc.GetHistory(), Transfers: acc.GetTransfers(),
 	}
 }
 

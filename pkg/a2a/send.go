@@ -94,6 +94,7 @@ func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (se
 		accepted: &teamv1.Accepted{
 			Metadata: req.GetMetadata(), Extensions: ExtensionsOf(ctx), Trace: traceOf(ctx), AcceptedOutputModes: req.GetConfiguration().GetAcceptedOutputModes(),
 			Depth: max(run.GetDepth(), int32(min(agent.Depth(ctx), 1<<20))), Deadline: run.GetDeadline(), Limits: run.GetEnvelope(), //nolint:gosec // bounded
+			Transfers: transfersOf(req.GetMessage()),
 		},
 	}
 	if run.GetDelegationId() != "" && s.question == "" {
@@ -105,7 +106,11 @@ func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (se
 
 // put begins a task with the message, or leaves it for the task it names.
 func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
-	if n := proto.Size(s.message) + proto.Size(s.metadata); n > maxMessage {
+	n := proto.Size(s.message) + proto.Size(s.metadata)
+	for _, m := range s.accepted.GetHistory() {
+		n += proto.Size(m)
+	}
+	if n > maxMessage {
 		return sent{}, agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
 			"the message has %d bytes; at most %d are taken", n, maxMessage).With("max_bytes", strconv.Itoa(maxMessage))
 	}

@@ -91,9 +91,8 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 	if len(req.GetRecorded()) > 0 || req.GetScope() != "" {
 		c.fault("recorded", "and scope are set by the server alone; leave both out")
 	}
-	c.unsupported("history", len(req.GetHistory()))
 	c.unsupported("state", len(req.GetState()))
-	c.unsupported("transfers", len(req.GetTransfers()))
+	c.shown(req)
 	if id := req.GetMessage().GetContextId(); id != "" && req.GetContextId() != "" && id != req.GetContextId() {
 		c.fault("contextId", "is not the context of the message; leave one of them out")
 	}
@@ -118,7 +117,7 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 		tenant: req.GetAgentId(), message: m, key: req.GetKey(), question: req.GetQuestion(),
 		accepted: &teamv1.Accepted{
 			Path: req.GetPath(), Trace: traceOf(ctx), Depth: max(req.GetDepth(), int32(min(agent.Depth(ctx), 1<<20))), //nolint:gosec // bounded
-			Deadline: req.GetDeadline(), Limits: req.GetEnvelope(),
+			Deadline: req.GetDeadline(), Limits: req.GetEnvelope(), History: req.GetHistory(), Transfers: req.GetTransfers(),
 		},
 	}
 	if s.key == "" {
@@ -167,7 +166,7 @@ func (f *Fold) public(ev *teamv1.Event) *teamv1.Event {
 		return nil
 	case *teamv1.Event_Accepted:
 		acc := proto.CloneOf(k.Accepted)
-		acc.Owner, acc.Pins, acc.Seed, acc.Trace = "", nil, 0, nil
+		acc.Owner, acc.Pins, acc.Seed, acc.Trace, acc.History = "", nil, 0, nil, nil
 		return &teamv1.Event{Seq: ev.GetSeq(), Time: ev.GetTime(), Scope: ev.GetScope(), Agent: ev.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}}
 	case *teamv1.Event_Ended:
 		if ev.GetScope() != f.scope || k.Ended.GetReplyRef() == 0 {

@@ -3,6 +3,7 @@ package a2a_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -88,12 +89,25 @@ func TestProcess(t *testing.T) {
 		_, err := r.Process(ctx, call("gate", "x"))
 		wantError(t, err, agent.ReasonWaitTimeout)
 	})
+	t.Run("R-004-22 C-13 the agent hands over to a member of the caller's", func(t *testing.T) {
+		r := start(t, handsOver{&agent.Func{}})
+		req := call("swap", "x")
+		req.History = []*a2av1.Message{agent.UserMessage("", "before")}
+		req.Transfers = []*teamv1.TransferTarget{{Id: "billing", Description: "Knows prices."}}
+		resp, err := r.Process(ann(t), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := resp.GetTransfer(); got.GetTo() != "billing" || got.GetMessage() != "before" || resp.GetMessage() != nil {
+			t.Errorf("answer is %v", resp)
+		}
+	})
 	t.Run("what a caller may not say", func(t *testing.T) {
 		r := start(t, echo("echo"))
 		for field, set := range map[string]func(*teamv1.ProcessRequest){
 			"recorded":          func(req *teamv1.ProcessRequest) { req.Recorded = []*teamv1.Event{{}} },
-			"history":           func(req *teamv1.ProcessRequest) { req.History = []*a2av1.Message{req.GetMessage()} },
-			"transfers":         func(req *teamv1.ProcessRequest) { req.Transfers = []*teamv1.TransferTarget{{Id: "x"}} },
+			"history":           func(req *teamv1.ProcessRequest) { req.History = make([]*a2av1.Message, 101) },
+			"transfers":         func(req *teamv1.ProcessRequest) { req.Transfers = make([]*teamv1.TransferTarget, 65) },
 			"message":           func(req *teamv1.ProcessRequest) { req.Message = nil },
 			"key":               func(req *teamv1.ProcessRequest) { req.Key = "a/b" },
 			"contextId":         func(req *teamv1.ProcessRequest) { req.ContextId, req.Message.ContextId = "a", "b" },
@@ -337,4 +351,18 @@ func TestCard(t *testing.T) {
 		_, err = r.SendMessage(ann(t), proto.CloneOf(req))
 		wantError(t, err, a2a.ReasonPushNotificationNotSupported)
 	})
+}
+
+// handsOver hands over to the first member it may, with the first message it is shown.
+type handsOver struct{ *agent.Func }
+
+func (handsOver) Info(context.Context) (*teamv1.AgentInfo, error) {
+	return &teamv1.AgentInfo{Id: "swap", Name: "swap"}, nil
+}
+
+func (handsOver) Process(_ context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+	return func(yield func(*teamv1.Event, error) bool) {
+		t := &teamv1.Transfer{To: req.GetTransfers()[0].GetId(), Message: agent.Text(req.GetHistory()[0])}
+		yield(agent.ReplyEvent(req, &teamv1.Reply{Result: &teamv1.Reply_Transfer{Transfer: t}}), nil)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
 // Limits of what is accepted. Each is answered with a violation that names it.
@@ -65,6 +66,26 @@ func (c *checker) task(tenant, id string) {
 func (c *checker) list(field string, values []string) {
 	if len(values) > maxList {
 		c.fault(field, "has %d entries; at most %d are taken", len(values), maxList)
+	}
+}
+
+// What a caller of the Agent service may show an agent.
+const (
+	maxShown     = 100 // messages of history
+	maxTransfers = 64  // members to hand over to
+)
+
+// shown checks what a call shows of what was said before, and to whom it may hand over.
+func (c *checker) shown(req *teamv1.ProcessRequest) {
+	if n := len(req.GetHistory()); n > maxShown {
+		c.fault("history", "has %d messages; at most %d are taken", n, maxShown)
+	}
+	if n := len(req.GetTransfers()); n > maxTransfers {
+		c.fault("transfers", "has %d entries; at most %d are taken", n, maxTransfers)
+		return
+	}
+	for i, t := range req.GetTransfers() {
+		c.needID("transfers["+strconv.Itoa(i)+"].id", t.GetId())
 	}
 }
 

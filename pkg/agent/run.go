@@ -29,6 +29,8 @@ type Run struct {
 	Clock func() time.Time
 	// Memory is what the run reads of its conversation; unset is nothing.
 	Memory Memory
+	// Detacher begins tasks of their own; unset: there can be none.
+	Detacher Detacher
 
 	mu        sync.Mutex
 	listeners map[string]*Listener               // by scope; guarded by mu

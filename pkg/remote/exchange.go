@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -111,10 +112,29 @@ func waits(s a2av1.TaskState) bool {
 // first is the message as the peer gets it: the step's key is its id.
 func (x *exchange) first() *a2av1.SendMessageRequest {
 	m := foreign(x.req.GetMessage(), x.key)
+	m.Parts = append(before(x.req.GetHistory()), m.GetParts()...)
 	if x.link.routing && len(x.req.GetTransfers()) > 0 {
 		addRouting(m, x.req.GetTransfers())
 	}
 	return x.request(m)
+}
+
+// before is what was said before in a part of its own: A2A knows no history that
+// is not the peer's.
+func before(history []*a2av1.Message) []*a2av1.Part {
+	if len(history) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	b.WriteString("What was said before:")
+	for _, m := range history {
+		who := "user"
+		if m.GetRole() == a2av1.Role_ROLE_AGENT {
+			who = "agent"
+		}
+		b.WriteString("\n\n" + who + ": " + agent.Text(m))
+	}
+	return agent.TextParts(b.String())
 }
 
 func (x *exchange) answer(key string, a *teamv1.Answered) *a2av1.SendMessageRequest {

@@ -28,8 +28,14 @@ func (p *process) take(resp *teamv1.ProcessStreamResponse) (done bool, err error
 	}
 	switch k := e.GetKind().(type) {
 	case *teamv1.Event_Delta:
+		if !p.speaks(e) {
+			return false, nil
+		}
 		return false, p.delta(e, k.Delta)
 	case *teamv1.Event_Artifact:
+		if e.GetScope() != "" {
+			return false, nil
+		}
 		return false, p.artifact(e)
 	case *teamv1.Event_Progress:
 		return false, p.forward(e, e)
@@ -43,7 +49,10 @@ func (p *process) take(resp *teamv1.ProcessStreamResponse) (done bool, err error
 		if e.GetScope() == "" && !k.Waiting.GetPaused() {
 			return p.park(k.Waiting)
 		}
-	case *teamv1.Event_Decided, *teamv1.Event_Started:
+	case *teamv1.Event_Decided:
+		p.hear(e.GetScope(), k.Decided)
+		return false, p.narrate(e)
+	case *teamv1.Event_Started:
 		return false, p.narrate(e)
 	case *teamv1.Event_Ended:
 		if e.GetScope() == "" {
@@ -57,6 +66,30 @@ func (p *process) take(resp *teamv1.ProcessStreamResponse) (done bool, err error
 		}
 	}
 	return false, nil
+}
+
+// hear keeps which steps of the peer's agent are turns of its model that may be
+// its answer: all but a router's.
+func (p *process) hear(scope string, d *teamv1.Decided) {
+	if scope != "" {
+		return
+	}
+	for _, s := range d.GetSteps() {
+		if p.turns == nil {
+			p.turns = map[string]bool{}
+		}
+		p.turns[s.GetId()] = s.GetKind() == teamv1.Step_KIND_MODEL && s.GetName() != "route"
+	}
+}
+
+// speaks reports whether streamed text is the peer's agent's own: what its members
+// say is its own affair. Of a step that was decided before we came, its path tells.
+func (p *process) speaks(e *teamv1.Event) bool {
+	if e.GetScope() == "" {
+		return true
+	}
+	own, known := p.turns[e.GetScope()]
+	return own || !known && !strings.Contains(e.GetScope(), ".") && !strings.Contains(e.GetAgent(), "/")
 }
 
 // forward yields an event in our scope.

@@ -34,6 +34,7 @@ type process struct {
 	asked   map[string]*teamv1.Asked // by the peer's id
 	replies map[int64]*a2av1.Message // by the peer's sequence
 	texts   map[string]bool          // artifacts whose text streams; kept while catching up
+	turns   map[string]bool          // steps of the peer's agent: turns of its model that may be its answer
 }
 
 // errOther: the peer works on another task than the one on record.

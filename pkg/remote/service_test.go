@@ -131,16 +131,23 @@ func TestR_000_35_DownAndUpAgain(t *testing.T) {
 	})
 }
 
-// TestS_56_AnotherServersTeam: output as it is, its steps as progress, and none
-// of them as steps of ours.
+// TestS_56_AnotherServersTeam: its own output as it is, its steps as progress, and
+// none of them as steps of ours. What its members and its router say stays there.
 func TestS_56_AnotherServersTeam(t *testing.T) {
 	steps := []*teamv1.Event{
 		{Agent: "newsroom", Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{
-			Steps: []*teamv1.Step{{Id: "1", Member: "writer", Kind: teamv1.Step_KIND_DELEGATE}}, Reason: "it writes",
+			Steps: []*teamv1.Step{
+				{Id: "1", Member: "writer", Kind: teamv1.Step_KIND_DELEGATE}, {Id: "2", Kind: teamv1.Step_KIND_MODEL},
+				{Id: "3", Kind: teamv1.Step_KIND_MODEL, Name: "route"},
+			}, Reason: "it writes",
 		}}},
 		{Scope: "1", Agent: "newsroom/writer", Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}},
 		{Scope: "1", Agent: "newsroom/writer", Kind: &teamv1.Event_Delta{Delta: &teamv1.Delta{ArtifactId: "draft", Text: "Once"}}},
 		{Scope: "1", Agent: "newsroom/writer", Kind: &teamv1.Event_Artifact{Artifact: &teamv1.ArtifactUpdate{Append: true}}},
+		{Scope: "3", Agent: "newsroom", Kind: &teamv1.Event_Delta{Delta: &teamv1.Delta{ArtifactId: "answer", Text: "writer"}}},
+		{Scope: "2", Agent: "newsroom", Kind: &teamv1.Event_Delta{Delta: &teamv1.Delta{ArtifactId: "answer", Text: "It "}}},
+		{Agent: "newsroom", Kind: &teamv1.Event_Delta{Delta: &teamv1.Delta{ArtifactId: "answer", Text: "was"}}},
+		{Agent: "newsroom", Kind: &teamv1.Event_Artifact{Artifact: &teamv1.ArtifactUpdate{Append: true}}},
 		{Scope: "1", Agent: "newsroom/writer", Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{
 			Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Result: &teamv1.Ended_Reply{Reply: agent.NewMessage("Once upon a time")},
 		}}},
@@ -161,18 +168,18 @@ func TestS_56_AnotherServersTeam(t *testing.T) {
 		}
 	}
 	want := []string{
-		"company/far/newsroom: decided: writer (it writes)",
+		"company/far/newsroom: decided: writer, model, route (it writes)",
 		"company/far/newsroom/writer: started, attempt 1",
 		"company/far/newsroom/writer: ended: succeeded",
 	}
 	if !slices.Equal(shown, want) {
 		t.Errorf("progress %q, want %q", shown, want)
 	}
-	if j.streamedText() != "Once" || j.reply.GetSpent().GetInputTokens() != 7 {
+	if j.streamedText() != "It was" || j.reply.GetSpent().GetInputTokens() != 7 {
 		t.Errorf("streamed %q, spent %v", j.streamedText(), j.reply.GetSpent())
 	}
-	if b := last(j, (*teamv1.Event).GetBound); b.GetCursor() != 5 {
-		t.Errorf("cursor %d after the artifact, want 5", b.GetCursor())
+	if b := last(j, (*teamv1.Event).GetBound); b.GetCursor() != 9 {
+		t.Errorf("cursor %d after the artifact, want 9", b.GetCursor())
 	}
 }
 

@@ -157,6 +157,9 @@ func (x *exchange) unsuccessful(s *a2av1.TaskStatus, metadata *structpb.Struct) 
 // artifact yields what is new of an artifact: text as it streams, everything
 // else as artifacts of ours.
 func (x *exchange) artifact(a *a2av1.Artifact, add, last bool) error {
+	if ofMember(a) {
+		return nil
+	}
 	d, rest, err := x.output.fold(a, add)
 	if err != nil {
 		return senseless(x.agent.cfg.ID, err.Error(), nil)
@@ -186,6 +189,13 @@ func teamRunMetadata(run *teamv1.TeamRun) *structpb.Struct {
 		return nil
 	}
 	return &structpb.Struct{Fields: map[string]*structpb.Value{teamRunURI: structpb.NewStructValue(s)}}
+}
+
+// ofMember reports whether an artifact is what a member of the peer's team said:
+// that is the peer's own affair, and in its answer as far as it answers with it.
+func ofMember(a *a2av1.Artifact) bool {
+	_, ok := a.GetMetadata().GetFields()[teamRunURI].GetStructValue().GetFields()["delegationId"]
+	return ok
 }
 
 // teamRunOf is what a team-server among the peers says of its run; nil of any other.

@@ -179,7 +179,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	runner := &a2a.Runner{Agent: c.Agents.Get, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run")}
+	runner := &a2a.Runner{Agent: c.Agents.Get, Handler: h, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run")}
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}

@@ -20,6 +20,8 @@ type work struct {
 	index     int
 	scope     string
 	input     *a2av1.Message
+	history   []*a2av1.Message
+	transfers []*teamv1.TransferTarget
 	prompt    *agent.ModelRequest
 	arguments string
 	recorded  []*teamv1.Event

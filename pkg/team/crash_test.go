@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,12 +35,14 @@ const crashRoot = "7f2c1a44-9c50-4f0e-8d57-0d6a1f7f3f10"
 // world is what lies outside of the process: the journal that survives it, the
 // inbox, and the effects that were had.
 type world struct {
-	t  *testing.T
-	mu sync.Mutex
+	t     *testing.T
+	build func(*testing.T, *world) *Team // the team under test
+	mu    sync.Mutex
 
 	clock     func() time.Time
 	events    []*teamv1.Event
 	committed int
+	loaded    int // events on record when the process began
 	inbox     []*teamv1.Inbound
 	wake      chan struct{}
 
@@ -54,7 +57,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, clock: time.Now, wake: make(chan struct{}, 1), budget: -1, effects: map[string]int{}, remote: map[string]string{}, stopped: map[string]bool{}}
+	w := &world{t: t, build: crashTeam, clock: time.Now, wake: make(chan struct{}, 1), budget: -1, effects: map[string]int{}, remote: map[string]string{}, stopped: map[string]bool{}}
 	accepted := &teamv1.Accepted{
 		TaskId: crashRoot, Agent: "root", Owner: "local/local", Seed: 42,
 		Message: agent.UserMessage("m-1", "tides"),
@@ -73,6 +76,7 @@ type crashPanic struct{}
 func (w *world) Load(context.Context) ([]*teamv1.Event, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.loaded = len(w.events)
 	out := make([]*teamv1.Event, len(w.events))
 	for i, ev := range w.events {
 		out[i] = proto.CloneOf(ev) // nothing in memory survives
@@ -199,7 +203,17 @@ func (w *world) effect(name, key string) {
 		if started && ev.GetScope() == scope && ev.GetEnded() != nil {
 			w.faults = append(w.faults, fmt.Sprintf("%s: step %s has ended on record and runs again", name, scope))
 		}
+		if started && ev.GetSeq() <= int64(w.loaded) && drops(ev, scope) {
+			w.faults = append(w.faults, fmt.Sprintf("%s: step %s was dropped and runs again", name, scope))
+		}
 	}
+}
+
+// drops reports whether an event is a decision that drops a step, or one above it.
+func drops(ev *teamv1.Event, scope string) bool {
+	return slices.ContainsFunc(ev.GetDecided().GetCancel(), func(id string) bool {
+		return agent.Within(scope, agent.Scope(ev.GetScope(), id))
+	})
 }
 
 // worker is a member with one effect.
@@ -441,7 +455,7 @@ func crashTeam(t *testing.T, w *world) *Team {
 // live runs one process until it ends, parks with nobody to answer, or dies.
 // done reports that the run has ended.
 func (w *world) live(answers bool) (done bool) {
-	top := crashTeam(w.t, w)
+	top := w.build(w.t, w)
 	r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
 	for {
 		park, err := r.Drive(w.t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w})
@@ -507,7 +521,7 @@ func (w *world) verify(baseline string) string {
 // before it.
 func (w *world) replayDecisions() {
 	w.t.Helper()
-	top := crashTeam(w.t, newWorld(w.t))
+	top := w.build(w.t, newWorld(w.t))
 	req := &teamv1.ProcessRequest{AgentId: "root", Message: w.events[0].GetAccepted().GetMessage()}
 	p := &process{loop: &top.loop, req: req, run: &agent.Run{Root: crashRoot}, fold: newFold(top.cfg, req, crashRoot, 100)}
 	n := 0
@@ -532,12 +546,19 @@ func (w *world) replayDecisions() {
 }
 
 func baselineRun(t *testing.T) (events int, text string) {
+	return baselineOf(t, crashTeam, "SUCCEEDED: peer(")
+}
+
+// baselineOf runs a team without a crash.
+func baselineOf(t *testing.T, build func(*testing.T, *world) *Team, want string) (events int, text string) {
+	t.Helper()
 	w := newWorld(t)
+	w.build = build
 	if !w.live(true) {
 		t.Fatal("did not end")
 	}
 	text = w.verify("")
-	if !strings.Contains(text, "SUCCEEDED: peer(") || !strings.Contains(text, "tides") {
+	if !strings.Contains(text, want) || !strings.Contains(text, "tides") {
 		t.Fatalf("unexpected answer %q", text)
 	}
 	return len(w.events), text
@@ -545,13 +566,22 @@ func baselineRun(t *testing.T) (events int, text string) {
 
 // TestCrash_AtEveryEvent kills the process at every event of the run, with what
 // was not durable kept and lost, and many times in a row (events.md 4).
-func TestCrash_AtEveryEvent(t *testing.T) {
+func TestCrash_AtEveryEvent(t *testing.T) { crashEverywhere(t, crashTeam, "SUCCEEDED: peer(") }
+
+// crashEverywhere does it with a team whose answer begins as it is wanted.
+func crashEverywhere(t *testing.T, build func(*testing.T, *world) *Team, want string) {
+	t.Helper()
 	defer goleak.VerifyNone(t)
-	n, baseline := baselineRun(t)
+	n, baseline := baselineOf(t, build, want)
+	begin := func() *world {
+		w := newWorld(t)
+		w.build = build
+		return w
+	}
 	crashes := 0
 	for _, lose := range []bool{false, true} {
 		for at := range n + 4 {
-			w := newWorld(t)
+			w := begin()
 			w.budget = at
 			for !w.live(true) {
 				crashes++
@@ -562,7 +592,7 @@ func TestCrash_AtEveryEvent(t *testing.T) {
 	}
 	for seed := range uint64(150) {
 		random := rand.New(rand.NewPCG(seed, 7))
-		w := newWorld(t)
+		w := begin()
 		w.budget = 5 + random.IntN(25)
 		for !w.live(true) {
 			crashes++

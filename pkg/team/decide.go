@@ -14,7 +14,7 @@ import (
 // decideNext asks the scheduler, unless its last word is on record already, and
 // does what it says.
 func (p *process) decideNext() (*teamv1.Reply, error) {
-	if p.final == nil && p.asks == nil {
+	if p.final == nil && p.asks == nil && p.handover == nil {
 		if err := p.decideAnew(); err != nil {
 			return nil, err
 		}
@@ -22,6 +22,8 @@ func (p *process) decideNext() (*teamv1.Reply, error) {
 	switch {
 	case p.final != nil:
 		return p.reply(p.final), nil
+	case p.handover != nil:
+		return &teamv1.Reply{Result: &teamv1.Reply_Transfer{Transfer: p.handover}, Spent: p.spent()}, nil
 	case p.asks != nil:
 		return nil, p.ask(p.asks)
 	}
@@ -34,7 +36,8 @@ func (p *process) decideAnew() error {
 	if err != nil {
 		return p.schedulerError(err)
 	}
-	if len(d.Steps) == 0 && d.Reply == nil && d.Ask == nil {
+	d.Cancel = p.droppable(d.Cancel)
+	if len(d.Steps)+len(d.Cancel) == 0 && d.Reply == nil && d.Ask == nil && d.Transfer == nil {
 		if len(p.Open()) > 0 {
 			p.waits = true
 			return nil
@@ -42,7 +45,7 @@ func (p *process) decideAnew() error {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q ended without a response: no member has answered", p.cfg.ID)
 	}
-	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: p.record(&d)}})
+	return p.put(&d)
 }
 
 // next asks the scheduler. Its panic is its error: the steps that run get their ends.
@@ -69,10 +72,11 @@ func (p *process) schedulerError(err error) error {
 // are on record already named by their sequence.
 func (p *process) record(d *Decision) *teamv1.Decided {
 	rec := &teamv1.Decided{
-		Updates: d.Updates, Ask: d.Ask, Plan: d.Plan, Reason: d.Reason, Rule: d.Rule, Values: d.Values,
+		Updates: d.Updates, Ask: d.Ask, Transfer: d.Transfer, Plan: d.Plan, Reason: d.Reason, Rule: d.Rule, Values: d.Values,
+		Cancel: d.Cancel,
 	}
 	if d.Reply != nil {
-		rec.Reply = p.refer(d.Reply)
+		rec.Reply, rec.Joins = p.refer(d.Reply), p.joins(d)
 	}
 	if len(d.Steps) == 0 {
 		return rec
@@ -82,10 +86,13 @@ func (p *process) record(d *Decision) *teamv1.Decided {
 		step := &teamv1.Step{
 			Id: strconv.Itoa(len(p.Steps) + i + 1), Kind: s.GetKind(), Member: s.GetMember(), Async: s.GetAsync(),
 			CallId: s.GetCallId(), Name: s.GetName(), Ask: s.GetAsk(), Timeout: s.GetTimeout(), Refusal: s.GetRefusal(),
+			Detached: s.GetDetached(),
+			Retry:    s.GetRetry(), Inner: p.inner(s.GetMember()), Withheld: memberKind(s.GetKind()) && p.withholds(),
 		}
 		switch {
 		case s.GetInput().GetMessage() != nil:
 			step.Input = p.refer(s.GetInput().GetMessage())
+			step.Input.Earlier = s.GetInput().GetEarlier()
 		case s.GetInput() != nil:
 			step.Input = s.GetInput()
 		case memberKind(s.GetKind()):

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
+	"time"
 
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -28,6 +30,7 @@ type stepMsg struct {
 func (p *process) dispatch(ctx context.Context) (progressed bool, err error) {
 	var ready []*StepState
 	parked := false
+	p.alarm = time.Time{}
 	for _, st := range p.Open() {
 		if _, busy := p.running[p.index(st)]; busy {
 			continue
@@ -39,6 +42,7 @@ func (p *process) dispatch(ctx context.Context) (progressed bool, err error) {
 		case settled:
 			p.waits = false
 			return true, nil
+		case p.idles(ctx, st):
 		case p.parked(st):
 			parked = true
 		case ctx.Err() == nil:
@@ -46,18 +50,77 @@ func (p *process) dispatch(ctx context.Context) (progressed bool, err error) {
 		}
 	}
 	// A lone step runs right here: no goroutine, and nothing to merge with.
-	if len(ready) == 1 && len(p.running) == 0 && !parked {
+	if len(ready) == 1 && len(p.running) == 0 && !parked && !p.goesOn(ready[0]) {
 		w := p.workOf(ready[0])
 		p.waits = false
 		return true, p.call(ctx, w, p.pass)
 	}
+	members := p.busyMembers()
 	for _, st := range ready {
-		if len(p.running) >= p.limits.maxParallel {
-			break
+		if st.member() {
+			if members >= p.limits.maxParallel {
+				continue
+			}
+			members++
 		}
 		p.spawn(st, func(child *process, w *work, emit emitter) error { return child.call(ctx, w, emit) })
 	}
 	return false, nil
+}
+
+// busyMembers counts the members that work.
+func (p *process) busyMembers() int {
+	n := 0
+	for _, st := range p.running {
+		if st.member() {
+			n++
+		}
+	}
+	return n
+}
+
+// goesOn reports whether there is more to decide while the step runs.
+func (p *process) goesOn(st *StepState) bool {
+	_, ok := p.cfg.Scheduler.(answerer)
+	return ok && st.Step.GetAsync()
+}
+
+// idles reports whether a step is a tool of the loop's own that waits for others.
+func (p *process) idles(ctx context.Context, st *StepState) bool {
+	r, until := p.answer(ctx, st)
+	if r != nil || until.IsZero() {
+		return false
+	}
+	if p.alarm.IsZero() || until.Before(p.alarm) {
+		p.alarm = until
+	}
+	return true
+}
+
+// answer is what the loop itself answers a step, see answerer.
+func (p *process) answer(ctx context.Context, st *StepState) (*teamv1.ToolResult, time.Time) {
+	a, ok := p.cfg.Scheduler.(answerer)
+	if !ok || st.Step.GetKind() != teamv1.Step_KIND_TOOL || st.refusal != nil {
+		return nil, time.Time{}
+	}
+	return a.answer(&p.State, st, p.run.Now(), func() map[*StepState]*teamv1.Ended { return p.elsewhere(ctx) })
+}
+
+// answerAlone starts a step that the loop answers itself, and ends it when its
+// answer is there.
+func (p *process) answerAlone(ctx context.Context, w *work, st *StepState) (bool, error) {
+	r, until := p.answer(ctx, st)
+	switch {
+	case r == nil && until.IsZero():
+		return false, nil
+	case !st.open:
+		return true, p.pass(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}}))
+	case r == nil:
+		return false, nil
+	}
+	return true, p.emitEnd(w, p.pass, &teamv1.Ended{
+		Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Result: &teamv1.Ended_Tool{Tool: r}, Spent: &teamv1.Spent{ToolCalls: 1},
+	})
 }
 
 func (p *process) index(st *StepState) int {
@@ -81,12 +144,19 @@ func (p *process) settleAlone(ctx context.Context, st *StepState) (bool, error) 
 		if r := st.Step.GetRefusal(); r != nil {
 			outcome = r.GetOutcome()
 		}
+		if st.Step.GetKind() == teamv1.Step_KIND_TOOL && outcome == teamv1.Outcome_OUTCOME_REJECTED {
+			if err := p.note("TOOL_CALL_IGNORED", st.refusal.Message); err != nil { // R-002-1.2
+				return false, err
+			}
+		}
 		return true, p.emitEnd(w, p.pass, endedWith(st.refusal, outcome))
 	case st.expired:
 		err := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question in time")
 		return true, p.emitEnd(w, p.pass, endedWith(err, teamv1.Outcome_OUTCOME_TIMED_OUT))
 	case st.blocked() && st.waiting.IsZero():
 		return true, p.emitWaiting(w, st)
+	case st.Step.GetKind() == teamv1.Step_KIND_TOOL && ctx.Err() == nil:
+		return p.answerAlone(ctx, w, st)
 	case st.Step.GetKind() != teamv1.Step_KIND_HUMAN || st.parked():
 		return false, nil
 	case st.Message != nil:
@@ -181,14 +251,23 @@ func (p *process) receive() error {
 			return m.err
 		}
 	case <-p.listener.Wake():
+	case <-p.ring():
 	}
 	return nil
+}
+
+// ring receives when a step that idles has waited as long as it may.
+func (p *process) ring() <-chan time.Time {
+	if p.alarm.IsZero() {
+		return nil
+	}
+	return time.After(p.alarm.Sub(p.run.Now()))
 }
 
 // workOf copies what call needs of a step.
 func (p *process) workOf(st *StepState) *work {
 	w := &work{
-		step: st.Step, index: p.index(st), scope: st.scope, input: st.input,
+		step: st.Step, index: p.index(st), scope: st.scope, input: p.handed(st), history: p.historyFor(st), transfers: p.transfersFor(st),
 		recorded: st.recorded, asked: maps.Clone(st.asked), attempts: st.attempts, failures: st.failures, open: st.open,
 		unknown: st.open || st.unknown, deadline: st.deadline, notBefore: st.notBefore, checks: st.checks.copied(),
 	}
@@ -198,7 +277,7 @@ func (p *process) workOf(st *StepState) *work {
 			w.prompt = pr.Prompt(&p.State, st.Step)
 		}
 	case teamv1.Step_KIND_TOOL:
-		w.arguments = p.argumentsOf(w.index)
+		w.arguments = p.argumentsOf(st)
 	default:
 	}
 	return w
@@ -206,9 +285,10 @@ func (p *process) workOf(st *StepState) *work {
 
 // argumentsOf finds the arguments of a tool step in the turn before it: the n-th
 // step behind the turn is the turn's n-th call, whatever ids the model gave.
-func (p *process) argumentsOf(index int) string {
+func (s *State) argumentsOf(st *StepState) string {
+	index := slices.Index(s.Steps, st)
 	for i := index - 1; i >= 0; i-- {
-		if calls := p.Steps[i].Turn.GetToolCalls(); len(calls) >= index-i {
+		if calls := s.Steps[i].Turn.GetToolCalls(); len(calls) >= index-i {
 			return calls[index-i-1].GetArguments()
 		}
 	}

@@ -24,7 +24,28 @@ type executor struct {
 	model   string
 }
 
-type retryKey struct{}
+// What a delegation hands down in the context.
+type (
+	retryKey struct{} // the policy that its leaves are repeated under
+	modelKey struct{} // the model that members without one take (R-003-14, C-26)
+)
+
+func (p *process) handDown(ctx context.Context, r retry) context.Context {
+	ctx = context.WithValue(ctx, retryKey{}, r)
+	if p.cfg.Model != nil {
+		ctx = context.WithValue(ctx, modelKey{}, p.cfg.Model)
+	}
+	return ctx
+}
+
+// model is the agent's own, else the one it inherits; nil is none.
+func (p *process) model(ctx context.Context) agent.Model {
+	if p.cfg.Model != nil {
+		return p.cfg.Model
+	}
+	m, _ := ctx.Value(modelKey{}).(agent.Model)
+	return m
+}
 
 // executor looks the step's worker up, at the last moment. An error refuses the step.
 func (p *process) executor(ctx context.Context, w *work, emit emitter) (*executor, error) {
@@ -36,11 +57,13 @@ func (p *process) executor(ctx context.Context, w *work, emit emitter) (*executo
 	case teamv1.Step_KIND_DELEGATE, teamv1.Step_KIND_STEP, teamv1.Step_KIND_TRANSFER:
 		return ex, p.memberExecutor(ex, w, emit)
 	case teamv1.Step_KIND_MODEL:
-		if p.cfg.Model == nil {
-			return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError, "%q has no model", p.cfg.ID)
+		m := p.model(ctx)
+		if m == nil {
+			return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
+				"agent %q has no model and works for no team whose leader has one; give it a model", p.cfg.ID)
 		}
-		ex.model = p.cfg.Model.Name()
-		ex.attempt = func(ctx context.Context, key string) result { return p.generate(ctx, w, emit, key) }
+		ex.model = m.Name()
+		ex.attempt = func(ctx context.Context, key string) result { return p.generate(ctx, m, w, emit, key) }
 	case teamv1.Step_KIND_TOOL:
 		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, ex.retry, key) }
 	case teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_UNSPECIFIED:
@@ -70,7 +93,7 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 	_, isLoop := a.(interface{ steps() })
 	_, isTeam := a.(agent.Composite)
 	ex.leaf = !isLoop
-	ex.retry = p.limits.retry.with(m.Retry)
+	ex.retry = p.limits.retry.with(m.Retry).with(w.step.GetRetry())
 	switch {
 	case w.step.GetTimeout() != nil:
 		ex.timeout = w.step.GetTimeout().AsDuration()
@@ -79,8 +102,13 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 	case !isTeam: // a team bounds itself (C-07)
 		ex.timeout = p.limits.memberTimeout
 	}
+	if w.step.GetDetached() {
+		ex.leaf = true
+		ex.attempt = func(ctx context.Context, _ string) result { return p.detach(ctx, w, m, emit) }
+		return nil
+	}
 	ex.attempt = func(ctx context.Context, key string) result {
-		return p.delegate(context.WithValue(ctx, retryKey{}, ex.retry), w, a, emit, key)
+		return p.delegate(p.handDown(ctx, ex.retry), w, a, emit, key)
 	}
 	if r, ok := a.(agent.Reaper); ok {
 		ex.reap = func(ctx context.Context, key string) error { return r.Reap(ctx, p.request(w, key)) }
@@ -140,7 +168,8 @@ func keep(w *work, ev *teamv1.Event) {
 	}
 }
 
-// request is what a member is given: the message alone (C-14, LAST_RESULT).
+// request is what a member is given: the message, and of what was said before
+// what its history scope shows (C-14).
 func (p *process) request(w *work, key string) *teamv1.ProcessRequest {
 	req := &teamv1.ProcessRequest{
 		AgentId: w.step.GetMember(),
@@ -148,7 +177,7 @@ func (p *process) request(w *work, key string) *teamv1.ProcessRequest {
 			MessageId: key, ContextId: w.input.GetContextId(), Role: a2av1.Role_ROLE_USER,
 			Parts: w.input.GetParts(), Metadata: w.input.GetMetadata(),
 		},
-		ContextId: p.req.GetContextId(), Key: key,
+		ContextId: p.req.GetContextId(), Key: key, History: w.history, Transfers: w.transfers,
 		Path: append(slices.Clip(p.req.GetPath()), p.req.GetAgentId()), Depth: p.req.GetDepth() + 1,
 		Scope: w.scope, Recorded: w.recorded,
 	}
@@ -177,12 +206,12 @@ const (
 )
 
 // generate makes one turn of the model.
-func (p *process) generate(ctx context.Context, w *work, emit emitter, key string) (res result) {
+func (p *process) generate(ctx context.Context, m agent.Model, w *work, emit emitter, key string) (res result) {
 	defer p.recovered(p.cfg.ID, &res)
 	req := *w.prompt
 	req.Key = key
 	d := deltas{p: p, w: w, emit: emit, artifact: p.run.ID(p.Scope, "artifact", 1)}
-	for chunk, err := range p.cfg.Model.Generate(ctx, &req) {
+	for chunk, err := range m.Generate(ctx, &req) {
 		switch {
 		case err != nil:
 			return result{err: err}

@@ -82,9 +82,16 @@ func checkLimits(id string, l *teamv1.Limits) []error {
 	positive("max_steps", int64(l.GetMaxSteps()), l.MaxSteps != nil)
 	positive("max_turns", int64(l.GetMaxTurns()), l.MaxTurns != nil)
 	positive("max_parallel", int64(l.GetMaxParallel()), l.MaxParallel != nil)
+	positive("max_delegations", int64(l.GetMaxDelegations()), l.MaxDelegations != nil)
 	positive("max_depth", int64(l.GetMaxDepth()), l.MaxDepth != nil)
 	positive("timeout", int64(l.GetTimeout().AsDuration()), l.Timeout != nil)
 	positive("member_timeout", int64(l.GetMemberTimeout().AsDuration()), l.MemberTimeout != nil)
+	for name, v := range map[string]int64{
+		"max_handoffs": int64(l.GetMaxHandoffs()), "loop_window": int64(l.GetLoopWindow()), "loop_min_unique": int64(l.GetLoopMinUnique()),
+		"node_timeout": int64(l.GetNodeTimeout().AsDuration()),
+	} {
+		positive(name, v, v < 0) // 0 switches these off
+	}
 	if r := l.GetRetry(); r != nil {
 		positive("retry.attempts", int64(r.GetAttempts()), r.Attempts != nil)
 		positive("retry.backoff", int64(r.GetBackoff().AsDuration()), r.Backoff != nil)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -20,8 +21,15 @@ type loop struct {
 	tools  map[string]agent.Tool
 }
 
-func newLoop(c *Config, tools map[string]agent.Tool) loop {
-	return loop{cfg: c, limits: effective(c.Limits), tools: tools}
+func newLoop(c *Config) loop {
+	l := loop{cfg: c, limits: effective(c.Limits), tools: make(map[string]agent.Tool, len(c.Tools))}
+	for _, t := range c.Tools {
+		l.tools[t.Spec().Name] = t
+	}
+	if _, ok := c.Scheduler.(*Swarm); ok {
+		l.limits.memberTimeout = 0 // node_timeout is (C-07)
+	}
+	return l
 }
 
 // steps marks the agents that are loops: they are never called again as a
@@ -52,6 +60,7 @@ type process struct {
 	inYield bool // control is with the consumer: a panic is its own
 
 	waits   bool               // the scheduler waits for the steps that run
+	alarm   time.Time          // until when a step idles that the loop answers itself; zero is none
 	running map[int]*StepState // by index; steps that a goroutine works on
 	msgs    chan stepMsg       // from those goroutines
 	quit    chan struct{}      // closed when the loop ends: nobody takes msgs any more
@@ -67,6 +76,7 @@ func (p *process) serve(ctx context.Context) {
 	for _, ev := range p.req.GetRecorded() {
 		p.apply(ev)
 	}
+	p.cancelDropped()
 	p.listener = p.run.Listen(p.Scope)
 	defer p.listener.Close()
 	ctx, p.cancel = context.WithCancelCause(ctx)
@@ -118,7 +128,7 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 			return nil, err
 		}
 		if p.mayDecide() {
-			if p.failed != nil && p.final == nil {
+			if p.failed != nil && p.final == nil && p.handover == nil {
 				return nil, p.failed
 			}
 			reply, err := p.decideNext()

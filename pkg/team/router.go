@@ -223,27 +223,35 @@ func teamName(c *Config) string {
 
 // describe writes one member: id, role, description, skills.
 func describe(b *strings.Builder, m *Member, roster []*teamv1.Observed_Member) {
-	var info *teamv1.AgentInfo
-	for _, r := range roster {
-		if r.GetId() == memberID(m) {
-			info = r.GetInfo()
-		}
-	}
 	fmt.Fprintf(b, "- %s", memberID(m))
 	if m.Role != "" {
 		fmt.Fprintf(b, " (%s)", m.Role)
 	}
-	description := m.Description
-	if description == "" {
-		description = info.GetDescription()
-	}
-	if description != "" {
-		fmt.Fprintf(b, ": %s", description)
+	if what := descriptionOf(m, roster); what != "" {
+		fmt.Fprintf(b, ": %s", what)
 	}
 	b.WriteByte('\n')
-	for _, skill := range info.GetSkills() {
+	for _, skill := range infoOf(m, roster).GetSkills() {
 		fmt.Fprintf(b, "  - skill %s: %s\n", skill.GetName(), skill.GetDescription())
 	}
+}
+
+// descriptionOf is what a member does: in the team's words, else in its own.
+func descriptionOf(m *Member, roster []*teamv1.Observed_Member) string {
+	if m.Description != "" {
+		return m.Description
+	}
+	return infoOf(m, roster).GetDescription()
+}
+
+// infoOf is what a member said of itself when the run began; nil is nothing.
+func infoOf(m *Member, roster []*teamv1.Observed_Member) *teamv1.AgentInfo {
+	for _, r := range roster {
+		if r.GetId() == memberID(m) {
+			return r.GetInfo()
+		}
+	}
+	return nil
 }
 
 // routeSpec describes the tool to the model.

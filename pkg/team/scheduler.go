@@ -29,7 +29,7 @@ type Prompter interface {
 	Prompt(s *State, step *teamv1.Step) *agent.ModelRequest
 }
 
-// Decision is a scheduler's answer. With neither steps, Reply nor Ask it waits
+// Decision is a scheduler's answer. With neither steps, Cancel, Reply, Transfer nor Ask it waits
 // for the steps that run; where none runs it is the error NO_RESPONSE (R-000-19).
 type Decision struct {
 	// Steps to run; more than one run at the same time, at most max_parallel.
@@ -39,6 +39,14 @@ type Decision struct {
 	Updates map[string]*structpb.Value
 	// Reply ends the run with this message.
 	Reply *a2av1.Message
+	// Joins are the ids of the steps whose results Reply joins: readers get each of
+	// them as an artifact besides (C-16). Unset with the last response, it is known.
+	Joins []string
+	// Cancel are the ids of open steps that nobody needs any more. They end
+	// CANCELED, which does not fail the run.
+	Cancel []string
+	// Transfer ends the run, and control goes to one of State.Transfers.
+	Transfer *teamv1.Transfer
 	// Ask asks the user; the answer becomes the current message.
 	Ask *a2av1.Message
 	// Plan that is frozen from here on.
@@ -55,6 +63,8 @@ type Decision struct {
 type State struct {
 	// Team is the team's configuration.
 	Team *Config
+	// Root is the id of the root task.
+	Root string
 	// Scope of the run within its root, and the path of its agent.
 	Scope, Path string
 	// Input is the message the run began with.
@@ -75,10 +85,13 @@ type State struct {
 	Rounds int
 	// Received are the follow-up messages of the user, oldest first.
 	Received []*a2av1.Message
+	// Transfers are the members of the caller's that the run may hand over to.
+	Transfers []*teamv1.TransferTarget
 	// Now is the time of the last event.
 	Now time.Time
 
-	done int // the first steps, all of them ended: where to look for open ones
+	done  int // the first steps, all of them ended: where to look for open ones
+	ended int // steps that have ended
 }
 
 // Result is what a member answered.
@@ -89,6 +102,8 @@ type Result struct {
 	Message *a2av1.Message
 	// Outcome of its step.
 	Outcome teamv1.Outcome
+
+	joins []string // ids of the steps whose results the message joins; nil for one
 }
 
 // StepState is a step and what became of it.
@@ -98,18 +113,26 @@ type StepState struct {
 	// Round is the decision it belongs to, from 0.
 	Round int
 	// Done: it has ended, with the outcome and result below.
-	Done    bool
-	Outcome teamv1.Outcome
-	Message *a2av1.Message
-	Turn    *teamv1.Turn
-	Tool    *teamv1.ToolResult
-	Err     *agent.Error
-	Spent   *teamv1.Spent
+	Done     bool
+	Outcome  teamv1.Outcome
+	Message  *a2av1.Message
+	Turn     *teamv1.Turn
+	Tool     *teamv1.ToolResult
+	Transfer *teamv1.Transfer
+	Err      *agent.Error
+	Spent    *teamv1.Spent
+	// Dropped: the scheduler has canceled it (Decision.Cancel). Its end fails nothing.
+	Dropped bool
 
 	scope     string          // its own
 	heard     int             // follow-ups that had come when it was decided
+	before    int             // steps that had ended when it was decided
+	place     int             // steps that had ended when it did
+	endSeq    int64           // of its end
+	began     time.Time       // of its first attempt
 	seq       int64           // of the event that holds the message
 	input     *a2av1.Message  // resolved
+	earlier   []int64         // results handed over behind it, by endSeq
 	refusal   *agent.Error    // it must not start
 	attempts  int32           // started so far
 	failures  int64           // attempts whose outcome is known
@@ -159,7 +182,7 @@ func (s *State) LastOf(member string) *StepState {
 
 // failure returns the error of a member's or human's step that did not succeed.
 func (st *StepState) failure() *agent.Error {
-	if !st.Done || !st.member() && st.Step.GetKind() != teamv1.Step_KIND_HUMAN {
+	if !st.Done || st.Dropped || !st.member() && st.Step.GetKind() != teamv1.Step_KIND_HUMAN {
 		return nil
 	}
 	switch st.Outcome {

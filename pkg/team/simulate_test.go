@@ -77,7 +77,14 @@ func checkStarted(t *rapid.T, m *sim, steps []WorkflowStep) {
 		switch {
 		case decided[name] > limit:
 			t.Fatalf("%s was decided %d times", name, decided[name])
-		case (st.Step.GetRefusal() != nil) != (s.When == "false"):
+		case st.Step.GetRefusal() == nil && s.When == "false":
+			t.Fatalf("%s runs", name)
+		case st.Dropped:
+			unneeded(t, m, steps, name)
+		case strings.Contains(st.Step.GetRefusal().GetError().GetMessage(), "went on without it"):
+			unneeded(t, m, steps, name)
+			continue
+		case st.Step.GetRefusal() != nil && s.When != "false":
 			t.Fatalf("%s: %v", name, st.Step)
 		}
 		for _, before := range s.After {
@@ -86,6 +93,23 @@ func checkStarted(t *rapid.T, m *sim, steps []WorkflowStep) {
 				t.Fatalf("%s was decided before %s had ended", name, before)
 			}
 		}
+	}
+}
+
+// unneeded: all that comes after a step was decided, and something does.
+func unneeded(t *rapid.T, m *sim, steps []WorkflowStep, name string) {
+	after := 0
+	for _, s := range steps {
+		if !slices.Contains(s.After, name) {
+			continue
+		}
+		after++
+		if !slices.ContainsFunc(m.s.Steps, func(st *StepState) bool { return st.Step.GetName() == s.ID }) {
+			t.Fatalf("%s was given up, and %s is still to come", name, s.ID)
+		}
+	}
+	if after == 0 {
+		t.Fatalf("%s was given up, and nothing comes after it", name)
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 // replay alike.
 type fold struct {
 	State
-	root      string                   // id of the root task
 	prefix    string                   // scope and ".", or "" for the root
 	maxSteps  int                      // limit of Rounds
 	visited   map[visit]bool           // handed over so far (R-000-29)
@@ -30,6 +29,7 @@ type fold struct {
 	questions int64                    // own ones so far
 	asks      *a2av1.Message           // decided to be asked, and not yet
 	final     *a2av1.Message           // the answer that was decided on
+	handover  *teamv1.Transfer         // or who takes over
 	recorded  []*teamv1.Event          // what the call began with, to resolve references
 	texts     map[int64]*a2av1.Message // by sequence; what this scope has seen live
 	places    map[*a2av1.Message]int64 // the same, by message
@@ -48,8 +48,10 @@ type batch struct {
 type visit struct{ step, member, text string }
 
 func newFold(c *Config, req *teamv1.ProcessRequest, root string, maxSteps int) *fold {
-	f := &fold{root: root, maxSteps: maxSteps, recorded: req.GetRecorded()}
+	f := &fold{maxSteps: maxSteps, recorded: req.GetRecorded()}
 	f.Team = c
+	f.Root = root
+	f.Transfers = req.GetTransfers()
 	f.Scope = req.GetScope()
 	f.Path = agent.Path(req)
 	f.Input = req.GetMessage()
@@ -155,10 +157,14 @@ func (f *fold) observe(o *teamv1.Observed) {
 
 // decide adds the steps of a decision and settles which of them may not start.
 func (f *fold) decide(d *teamv1.Decided) {
+	f.drop(d.GetCancel())
 	first := len(f.Steps)
 	dispatches := false
 	for _, step := range d.GetSteps() {
-		st := &StepState{Step: step, Round: f.Rounds, heard: len(f.Received), scope: f.prefix + step.GetId(), input: f.resolve(step.GetInput())}
+		st := &StepState{
+			Step: step, Round: f.Rounds, heard: len(f.Received), before: f.ended, scope: f.prefix + step.GetId(),
+			input: f.resolve(step.GetInput()), earlier: step.GetInput().GetEarlier(),
+		}
 		if r := step.GetRefusal(); r != nil {
 			st.refusal = agent.FromProto(r.GetError())
 		} else if st.member() {
@@ -173,7 +179,7 @@ func (f *fold) decide(d *teamv1.Decided) {
 	if d.GetReply() != nil {
 		f.final = f.resolve(d.GetReply())
 	}
-	f.asks = d.GetAsk()
+	f.asks, f.handover = d.GetAsk(), d.GetTransfer()
 	if len(d.GetSteps()) > 0 {
 		f.batches = append(f.batches, batch{d, f.Steps[first:len(f.Steps):len(f.Steps)]})
 	}
@@ -185,6 +191,9 @@ func (f *fold) admit(st *StepState) *agent.Error {
 	if f.Rounds >= f.maxSteps {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
 			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible", f.Team.ID, f.maxSteps)
+	}
+	if _, ok := f.Team.Scheduler.(looper); ok {
+		return nil
 	}
 	v := visit{member: st.Step.GetMember(), text: handedOver(st.input)}
 	if st.Step.GetKind() == teamv1.Step_KIND_STEP {
@@ -200,6 +209,9 @@ func (f *fold) admit(st *StepState) *agent.Error {
 	f.visited[v] = true
 	return nil
 }
+
+// looper is a Scheduler that looks for circles itself.
+type looper interface{ loops() }
 
 // handedOver is the text that cycle detection compares; other content counts by
 // its bytes.
@@ -223,6 +235,9 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		if own {
 			st.attempts = k.Started.GetAttempt()
 			st.open = true
+			if st.began.IsZero() {
+				st.began = f.Now
+			}
 			if d := k.Started.GetDeadline(); d != nil && st.deadline.IsZero() {
 				st.deadline = d.AsTime()
 			}
@@ -238,7 +253,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 			f.end(st, ev)
 			return
 		}
-		f.saw(ev.GetSeq(), agent.MessageOf(f.root, ev))
+		f.saw(ev.GetSeq(), agent.MessageOf(f.Root, ev))
 	case *teamv1.Event_Waiting:
 		if own {
 			if st.asked.hold(k.Waiting.GetQuestions()) { // else an answer overtook it
@@ -312,11 +327,13 @@ func (st *StepState) resume(now time.Time) {
 func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	e := ev.GetEnded()
 	st.Done, st.open = true, false
-	st.Outcome, st.Turn, st.Tool, st.Spent = e.GetOutcome(), e.GetTurn(), e.GetTool(), e.GetSpent()
+	st.Outcome, st.Turn, st.Tool, st.Transfer, st.Spent = e.GetOutcome(), e.GetTurn(), e.GetTool(), e.GetTransfer(), e.GetSpent()
+	st.place, st.endSeq = f.ended, ev.GetSeq()
+	f.ended++
 	st.Err = agent.FromProto(e.GetError())
 	if ref := e.GetReplyRef(); ref != 0 {
 		st.Message, st.seq = f.message(ref), ref
-	} else if m := agent.MessageOf(f.root, ev); m != nil {
+	} else if m := agent.MessageOf(f.Root, ev); m != nil {
 		st.Message, st.seq = m, ev.GetSeq()
 	}
 	if st.Message != nil {
@@ -377,7 +394,7 @@ func (f *fold) respond(batch []*StepState) {
 	case 1:
 		f.Last.Message = answered[0].Message
 	default:
-		f.Last.Message = joinResults(answered)
+		f.Last.Message, f.Last.joins = joinResults(answered), joinedIDs(answered)
 	}
 	f.Messages = []*a2av1.Message{f.Last.Message}
 }
@@ -402,7 +419,7 @@ func (f *fold) message(seq int64) *a2av1.Message {
 	if i == len(f.recorded) || f.recorded[i].GetSeq() != seq {
 		return nil
 	}
-	return agent.MessageOf(f.root, f.recorded[i])
+	return agent.MessageOf(f.Root, f.recorded[i])
 }
 
 // refer returns an input that names a message by its place on record where it

@@ -44,6 +44,22 @@ type Member struct {
 	Timeout time.Duration
 	// Retry overrides the team's.
 	Retry *teamv1.Retry
+	// StreamInner shows what the member puts out to the readers of the team's task
+	// as it comes, as an artifact named by its path (R-004-11, R-004-14).
+	StreamInner bool
+	// HideText leaves the texts out of that.
+	HideText bool
+	// History is what it sees of what was said before; default: the mode's (C-14).
+	History HistoryScope
+	// SkipSummarization makes its reply the team's: the leader is not asked again (R-004-17).
+	SkipSummarization bool
+	// Async overrides the coordinator's: the leader goes on while it works (C-09).
+	Async *bool
+	// Handoff are the members that it may hand over to in a swarm; none is all others.
+	Handoff []string
+	// HandoffAfter is the member of a swarm that takes over after its reply; empty:
+	// its reply is the swarm's (C-13).
+	HandoffAfter string
 }
 
 // Config is what a Team is made of.
@@ -62,8 +78,11 @@ type Config struct {
 	Members []Member
 	// Registry finds the members' agents at dispatch. Required with members.
 	Registry Members
-	// Model answers the MODEL steps of a scheduler that has some.
+	// Model answers the MODEL steps of a scheduler that has some; members without
+	// a model take it, too (R-003-14).
 	Model agent.Model
+	// Tools that the model of a coordinator may call besides its members, each name once.
+	Tools []agent.Tool
 	// Limits of a run; unset ones take their defaults.
 	Limits *teamv1.Limits
 	// Revision of the definition, for the record.
@@ -110,7 +129,7 @@ func New(c Config) (*Team, error) {
 		c.Log = zap.NewNop()
 	}
 	t := &Team{name: c.Name, description: c.Description, mode: c.Mode}
-	t.loop = newLoop(&c, nil)
+	t.loop = newLoop(&c)
 	return t, nil
 }
 
@@ -139,7 +158,7 @@ func (c *Config) validate() error {
 		}
 		seen[m.ID] = true
 	}
-	faults = append(faults, checkGuards(c.ID, &c.Guards)...)
+	faults = append(faults, checkGuards(c)...)
 	faults = append(faults, checkLimits(c.ID, c.Limits)...)
 	return errors.Join(faults...)
 }

@@ -44,8 +44,11 @@ type WorkflowStep struct {
 	Parallel []WorkflowStep
 	// Human makes the step a question to people; their answer is its result.
 	Human *Human
-	// Timeout of the step with its retries; 0 is the member's.
+	// Timeout of the step with its retries, or how long its question stays open; 0
+	// is the member's, for a question 168 h.
 	Timeout time.Duration
+	// Retry says how failures of the step are repeated; unset fields are the member's.
+	Retry *teamv1.Retry
 }
 
 // Join says how many of the steps before have to succeed.
@@ -85,7 +88,9 @@ const defaultRounds = 3
 // between (R-000-32, C-02). A step starts as soon as those before it have
 // ended, not in step with unrelated ones. A step whose `when` is not true is
 // skipped, and so is, in a team that goes on after errors, one whose steps
-// before failed. A step before which everything was skipped still runs.
+// before failed. A step before which everything was skipped still runs. Steps
+// that a JoinAny or JoinQuorum went on without are canceled, or skipped where
+// they have not begun, as soon as nothing that is still to come names them.
 //
 // The run's answer is the result of the last step that ran and asked no people:
 // of the last wave, counted by the longest way from the start; several in it
@@ -94,6 +99,8 @@ type Workflow struct {
 	nodes []*node
 	index map[string]int
 	lang  *language
+
+	backwards []int // places of the nodes, those of later waves first
 }
 
 var _ Scheduler = (*Workflow)(nil)
@@ -110,13 +117,14 @@ func (w *Workflow) Next(s *State) (Decision, error) {
 		return Decision{}, err
 	}
 	var d decided
+	v.judge()
 	for i, n := range w.nodes {
 		if err := v.advance(&d, i, n); err != nil {
 			return Decision{}, err
 		}
 	}
 	switch {
-	case len(d.Steps) > 0:
+	case len(d.Steps)+len(d.Cancel) > 0:
 		return d.decision(), nil
 	case v.finished():
 		return v.answer()
@@ -132,18 +140,23 @@ func (w *Workflow) hasMembers() bool {
 func (v *view) advance(d *decided, i int, n *node) error {
 	switch v.status[i] {
 	case again:
-		if v.overtaken(i) {
-			return nil
+		if v.needed[i] {
+			d.add(v.again(i, n), n.ID+" again: until is not true yet", nil)
 		}
-		d.add(v.again(i, n), n.ID+" again: until is not true yet", nil)
+	case running:
+		if !v.needed[i] && !v.last[i].Dropped {
+			d.drop(v.last[i], n.ID+" canceled: the steps after it went on without it")
+		}
 	case waiting:
 		switch ready, blocked := v.joined(n); {
+		case !v.needed[i]:
+			d.add(skip(n, "", "the steps after it went on without it"), n.ID+" skipped: the steps after it went on without it", nil)
 		case blocked:
 			d.add(skip(n, agent.ReasonDelegationFailed, "a step before it failed"), n.ID+" skipped: a step before it failed", nil)
 		case ready:
 			return v.begin(d, n)
 		}
-	case running, done, skipped, failed:
+	case done, skipped, failed:
 	}
 	return nil
 }
@@ -287,6 +300,12 @@ func (d *decided) add(step *teamv1.Step, reason string, values *structpb.Struct)
 		d.Values = &structpb.Struct{Fields: map[string]*structpb.Value{}}
 	}
 	d.Values.Fields[step.GetName()] = structpb.NewStructValue(values)
+}
+
+// drop cancels a step that runs.
+func (d *decided) drop(st *StepState, reason string) {
+	d.Cancel = append(d.Cancel, st.Step.GetId())
+	d.reasons = append(d.reasons, reason)
 }
 
 func (d *decided) decision() Decision {

@@ -19,6 +19,7 @@ type node struct {
 	place     int
 	after     []int        // right before it
 	before    []int        // right after it
+	readers   []int        // those that name its result, besides
 	ancestors map[int]bool // all before it
 	wave      int          // steps on the longest way here
 	need      int          // how many of after have to succeed; 0 is all
@@ -37,6 +38,7 @@ func (n *node) step() *teamv1.Step {
 	if n.Timeout > 0 {
 		s.Timeout = durationpb.New(n.Timeout)
 	}
+	s.Retry = n.Retry
 	return s
 }
 
@@ -88,6 +90,7 @@ func NewWorkflow(c WorkflowConfig) (*Workflow, error) {
 		p.check(n)
 		p.compile(n)
 	}
+	p.lookBack()
 	if err := p.faults.err(); err != nil {
 		return nil, err
 	}
@@ -119,7 +122,7 @@ func (p *planner) flatten(path string, steps []WorkflowStep, group *node, after 
 // group lists the steps of a group.
 func (p *planner) group(n *node) []string {
 	own := n.WorkflowStep
-	if own.Member != "" || own.Task != "" || own.Join != "" || own.Quorum != 0 || own.When != "" || own.Repeat != nil || own.Human != nil || own.Timeout != 0 {
+	if own.Member != "" || own.Task != "" || own.Join != "" || own.Quorum != 0 || own.When != "" || own.Repeat != nil || own.Human != nil || own.Timeout != 0 || own.Retry != nil {
 		p.faults.addf(n.path, n.subject(), "is a group: beside parallel it has only id and after; the rest belongs to its steps")
 	}
 	after := n.After
@@ -245,12 +248,13 @@ func (p *planner) check(n *node) {
 		fault(".human", "is either work of a member or a question to people")
 	case n.Human != nil && strings.TrimSpace(n.Human.Question) == "":
 		fault(".human.question", "asks nothing")
-	case n.Human != nil && (n.Task != "" || n.Repeat != nil):
-		fault(".human", "a question to people has no task and no repeat")
+	case n.Human != nil && (n.Task != "" || n.Repeat != nil || n.Retry != nil):
+		fault(".human", "a question to people has no task, no repeat and no retry")
 	}
 	if n.Timeout < 0 {
 		fault(".timeout", "is negative")
 	}
+	p.checkRetry(n, fault)
 	p.checkJoin(n, fault)
 	if n.Repeat != nil {
 		n.max = n.Repeat.Max
@@ -266,6 +270,16 @@ func (p *planner) check(n *node) {
 	}
 }
 
+// checkRetry refuses numbers that mean nothing.
+func (p *planner) checkRetry(n *node, fault func(field, format string, args ...any)) {
+	if r := n.Retry; r != nil && r.Attempts != nil && r.GetAttempts() < 1 { //nolint:protogetter // set or not matters
+		fault(".retry.attempts", "attempts is %d; it must be at least 1, or left out for the member's", r.GetAttempts())
+	}
+	if n.Retry.GetBackoff().AsDuration() < 0 {
+		fault(".retry.backoff", "backoff is negative; use a pause such as 1s")
+	}
+}
+
 // checkJoin settles how many of the steps before have to succeed.
 func (p *planner) checkJoin(n *node, fault func(field, format string, args ...any)) {
 	switch n.Join {
@@ -274,14 +288,14 @@ func (p *planner) checkJoin(n *node, fault func(field, format string, args ...an
 		n.need = 1
 	case JoinQuorum:
 		n.need = n.Quorum
-		if n.Quorum < 1 || n.Quorum > len(n.after) {
-			fault(".quorum", "is %d of %d steps before it", n.Quorum, len(n.after))
+		if len(n.after) > 0 && (n.Quorum < 1 || n.Quorum > len(n.after)) {
+			fault(".quorum", "the quorum is %d of %d steps before it; use 1 to %d", n.Quorum, len(n.after), len(n.after))
 		}
 	default:
 		fault(".join", "is %q; known are %s, %s, %s", n.Join, JoinAll, JoinAny, JoinQuorum)
 	}
 	if n.Quorum != 0 && n.Join != JoinQuorum {
-		fault(".quorum", "belongs to join: %s", JoinQuorum)
+		fault(".quorum", "a quorum belongs to join: %s; add that, or remove it", JoinQuorum)
 	}
 	if n.Join != "" && len(n.After) == 0 {
 		fault(".join", "joins nothing: the step has no after")
@@ -329,6 +343,41 @@ func (p *planner) template(n *node, field, source string) *Template {
 		}
 	}
 	return t
+}
+
+// lookBack finds who names whose result, and the order in which steps can be
+// judged by those after them.
+func (p *planner) lookBack() {
+	for _, n := range p.nodes {
+		p.backwards = append(p.backwards, n.place)
+		for _, name := range n.names() {
+			if at := p.nodes[p.index[name]]; at != n && !slices.Contains(at.readers, n.place) {
+				at.readers = append(at.readers, n.place)
+			}
+		}
+	}
+	slices.SortStableFunc(p.backwards, func(a, b int) int { return p.nodes[b].wave - p.nodes[a].wave })
+}
+
+// names are the ids of the steps that a step names when it begins.
+func (n *node) names() []string {
+	var ids []string
+	if n.when != nil {
+		for _, name := range n.when.names {
+			ids = append(ids, name.name)
+		}
+	}
+	for _, t := range []*Template{n.task, n.question} {
+		if t == nil {
+			continue
+		}
+		for _, piece := range t.pieces {
+			if piece.kind == pieceStep {
+				ids = append(ids, piece.text)
+			}
+		}
+	}
+	return ids
 }
 
 // mustRunBefore refuses the name of a step that need not have run when it is read.

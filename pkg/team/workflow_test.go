@@ -1,6 +1,7 @@
 package team
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,12 +45,16 @@ func (m *sim) decide() {
 	for range 100 {
 		d, err := decide(m.t, m.w, m.s)
 		m.last, m.reply, m.err = d, d.Reply, err
-		m.waited = len(d.Steps) == 0
+		m.waited = len(d.Steps)+len(d.Cancel) == 0
 		if err != nil || d.Reply != nil || m.waited {
 			return
 		}
+		for _, id := range d.Cancel {
+			m.drop(id)
+		}
 		dispatches := false
 		for _, step := range d.Steps {
+			step.Id = strconv.Itoa(len(m.s.Steps) + 1)
 			st := &StepState{Step: step, Round: m.s.Rounds}
 			if r := step.GetRefusal(); r != nil {
 				st.Done, st.Outcome, st.Err = true, r.GetOutcome(), agent.FromProto(r.GetError())
@@ -65,6 +70,18 @@ func (m *sim) decide() {
 	m.t.Fatal("it decides for ever")
 }
 
+// drop marks a step that a decision cancels.
+func (m *sim) drop(id string) {
+	for _, st := range m.s.Steps {
+		if st.Step.GetId() == id {
+			if st.Done || st.Dropped {
+				m.t.Fatalf("step %q is canceled and cannot be", st.Step.GetName())
+			}
+			st.Dropped = true
+		}
+	}
+}
+
 // open are the names of the steps that run.
 func (m *sim) open() []string {
 	var names []string
@@ -72,6 +89,17 @@ func (m *sim) open() []string {
 		names = append(names, st.Step.GetName())
 	}
 	return names
+}
+
+// dropped are the names of the open steps that were canceled.
+func (m *sim) dropped() string {
+	var names []string
+	for _, st := range m.s.Open() {
+		if st.Dropped {
+			names = append(names, st.Step.GetName())
+		}
+	}
+	return strings.Join(names, " ")
 }
 
 // ran are the steps that were not skipped, in the order they were decided.
@@ -108,6 +136,9 @@ func (m *sim) end(name, text string) {
 		m.t.Fatalf("step %q has ended", name)
 	}
 	st.Done, st.Outcome, st.Message = true, teamv1.Outcome_OUTCOME_SUCCEEDED, agent.NewMessage(text)
+	if st.Dropped {
+		st.Outcome, st.Message, st.Err = teamv1.Outcome_OUTCOME_CANCELED, nil, agent.AsError(agent.ErrCanceled)
+	}
 	m.decide()
 }
 
@@ -301,11 +332,14 @@ func TestWorkflow_Join(t *testing.T) {
 		last.ID, last.Member, last.After = "d", "writer", []string{"a", "b", "c"}
 		return []WorkflowStep{{ID: "a", Member: "a"}, {ID: "b", Member: "b"}, {ID: "c", Member: "c"}, last}
 	}
-	t.Run("ANY goes on with the first result and does not wait for the others at the end", func(t *testing.T) {
+	t.Run("ANY goes on with the first result, cancels the others and does not wait for them at the end", func(t *testing.T) {
 		m := simulate(t, workflow(t, three(WorkflowStep{Join: JoinAny})...))
 		m.wants("a", "b", "c")
 		m.end("b", "second")
 		m.wants("a", "c", "d")
+		if m.dropped() != "a c" {
+			t.Errorf("canceled: %q", m.dropped())
+		}
 		if m.input("d") != "second" {
 			t.Errorf("%q", m.input("d"))
 		}
@@ -325,10 +359,64 @@ func TestWorkflow_Join(t *testing.T) {
 		m := simulate(t, workflow(t, three(WorkflowStep{Join: JoinQuorum, Quorum: 2})...))
 		m.end("c", "3")
 		m.wants("a", "b")
+		if m.dropped() != "" {
+			t.Errorf("canceled before the quorum: %q", m.dropped())
+		}
 		m.end("a", "1")
 		m.wants("b", "d")
+		if m.dropped() != "b" {
+			t.Errorf("canceled: %q", m.dropped())
+		}
 		if want := "## a\n\n1\n\n## c\n\n3"; m.input("d") != want {
 			t.Errorf("%q", m.input("d"))
+		}
+	})
+	t.Run("who is needed elsewhere is not canceled", func(t *testing.T) {
+		m := simulate(t, workflow(t, append(three(WorkflowStep{Join: JoinAny}),
+			WorkflowStep{ID: "e", Member: "e", After: []string{"a"}},
+			WorkflowStep{ID: "f", Member: "f", After: []string{"d"}, Task: "{{steps.d.text}} {{steps.c.text}}"})...))
+		m.end("b", "2")
+		if m.dropped() != "" {
+			t.Errorf("e comes after a, and f reads c: %q", m.dropped())
+		}
+		m.end("d", "4")
+		m.wants("a", "c", "f")
+		if m.dropped() != "c" {
+			t.Errorf("canceled: %q", m.dropped())
+		}
+		m.end("a", "1")
+		m.wants("c", "f", "e")
+	})
+	t.Run("what only leads to a loser is canceled or skipped as well", func(t *testing.T) {
+		m := simulate(t, workflow(t,
+			WorkflowStep{ID: "slow1", Member: "a"}, WorkflowStep{ID: "slow2", Member: "a", After: []string{"slow1"}},
+			WorkflowStep{ID: "slow3", Member: "a", After: []string{"slow2"}}, WorkflowStep{ID: "fast", Member: "b"},
+			WorkflowStep{ID: "end", Member: "c", After: []string{"slow3", "fast"}, Join: JoinAny},
+		))
+		m.wants("slow1", "fast")
+		m.end("fast", "1")
+		m.wants("slow1", "end")
+		for _, id := range []string{"slow2", "slow3"} {
+			if r := m.step(id).Step.GetRefusal(); r.GetOutcome() != teamv1.Outcome_OUTCOME_SKIPPED {
+				t.Errorf("%s: %v", id, r)
+			}
+		}
+		if m.dropped() != "slow1" {
+			t.Errorf("canceled: %q", m.dropped())
+		}
+		m.end("slow1", "")
+		m.end("end", "done")
+		if agent.Text(m.reply) != "done" {
+			t.Errorf("%v %v", m.reply, m.err)
+		}
+	})
+	t.Run("a loser that fails all the same is no failure", func(t *testing.T) {
+		m := simulate(t, workflow(t, three(WorkflowStep{Join: JoinAny})...))
+		m.s.Team.ReportErrors = true
+		m.end("b", "2")
+		m.fail("d", agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed, "no"))
+		if agent.Text(m.reply) != "2" || m.err != nil {
+			t.Errorf("%v %v", m.reply, m.err)
 		}
 	})
 	t.Run("ALL", func(t *testing.T) {
@@ -504,7 +592,7 @@ func TestNewWorkflow_Faults(t *testing.T) {
 		`steps[11] step "group": is a group: beside parallel it has only id and after; the rest belongs to its steps`,
 		`steps[11].parallel[0].after step "in": stands in a group: its after is the group's`,
 		`steps[4].after[0] step "score": runs after "drft", which is no step; known here: a b, ask, both, draft, fix, group, in, late, many, nobody`,
-		`steps[0].quorum step "draft": belongs to join: QUORUM`,
+		`steps[0].quorum step "draft": a quorum belongs to join: QUORUM; add that, or remove it`,
 		`steps[4].join step "score": is "SOME"; known are ALL, ANY, QUORUM`,
 		`steps[5].repeat.max step "fix": is -1; it must be at least 1, or left out for 3`,
 		`steps[5].repeat.until step "fix": is missing: say when to stop`,
@@ -518,7 +606,7 @@ func TestNewWorkflow_Faults(t *testing.T) {
 		`steps[8].human step "both": is either work of a member or a question to people`,
 		`steps[9].human.question step "ask": asks nothing`,
 		`steps[9].timeout step "ask": is negative`,
-		`steps[10].quorum step "many": is 2 of 1 steps before it`,
+		`steps[10].quorum step "many": the quorum is 2 of 1 steps before it; use 1 to 1`,
 	}
 	if diff := cmp.Diff(want, faultTexts(err)); diff != "" {
 		t.Error(diff)

@@ -1,6 +1,8 @@
 package team
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/types/known/structpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -15,7 +17,7 @@ const (
 	running
 	again // ended, and its `until` is not true yet
 	done
-	skipped // because its `when` was not true
+	skipped // because its `when` was not true, or nobody needs it
 	failed  // or skipped because a step before it failed
 )
 
@@ -27,7 +29,8 @@ type view struct {
 	status []status
 	last   []*StepState // the last round of each step; nil before the first
 	rounds []int
-	err    error // why a repeat failed
+	needed []bool // its result may still be asked for; see judge
+	err    error  // why a repeat failed
 }
 
 // look reads where the steps stand.
@@ -61,6 +64,8 @@ func (v *view) stand(i int, n *node) (status, error) {
 	case !st.Done:
 		return running, nil
 	case st.Outcome == teamv1.Outcome_OUTCOME_SKIPPED && st.Step.GetRefusal().GetError().GetReason() == "":
+		return skipped, nil
+	case st.Dropped:
 		return skipped, nil
 	case st.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED && st.Outcome != teamv1.Outcome_OUTCOME_EMPTY:
 		return failed, nil
@@ -112,22 +117,32 @@ func (v *view) text(step string) string {
 // finished reports whether nothing more is needed.
 func (v *view) finished() bool {
 	for i, s := range v.status {
-		if s == waiting || (s == running || s == again) && !v.overtaken(i) {
+		if s == waiting || (s == running || s == again) && v.needed[i] {
 			return false
 		}
 	}
 	return true
 }
 
-// overtaken reports whether all that comes after a step went on without it
-// (JoinAny, JoinQuorum): nobody needs its result, and the end of the run ends it.
-func (v *view) overtaken(i int) bool {
-	for _, next := range v.nodes[i].before {
-		if v.status[next] == waiting {
-			return false
-		}
+// judge settles which steps are needed: those that nothing comes after, and those
+// that a step comes after or reads which is needed itself and does not begin, or
+// is not given up, in this very decision.
+func (v *view) judge() {
+	v.needed = make([]bool, len(v.nodes))
+	for _, i := range v.backwards {
+		n := v.nodes[i]
+		v.needed[i] = len(n.before) == 0 ||
+			slices.ContainsFunc(n.before, v.expects) || slices.ContainsFunc(n.readers, v.expects)
 	}
-	return len(v.nodes[i].before) > 0
+}
+
+// expects reports whether a step stays behind this decision to be decided on.
+func (v *view) expects(i int) bool {
+	if v.status[i] != waiting || !v.needed[i] {
+		return false
+	}
+	ready, blocked := v.joined(v.nodes[i])
+	return !ready && !blocked
 }
 
 // answer ends the run with the results of the last wave that has some.
@@ -144,7 +159,7 @@ func (v *view) answer() (Decision, error) {
 		results = append(results, v.last[i])
 	}
 	if len(results) > 0 {
-		return Decision{Reply: joinResults(results), Reason: "every step has ended"}, nil
+		return Decision{Reply: joinResults(results), Joins: joinedIDs(results), Reason: "every step has ended"}, nil
 	}
 	for i, s := range v.status {
 		if s == failed && v.last[i].Err != nil && v.last[i].Outcome != teamv1.Outcome_OUTCOME_SKIPPED {

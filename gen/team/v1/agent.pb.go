@@ -293,61 +293,6 @@ func (x *ProcessRequest) GetRecorded() []*Event {
 	return nil
 }
 
-// TransferTarget is a member that control can be handed to.
-type TransferTarget struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id.
-	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What it does.
-	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *TransferTarget) Reset() {
-	*x = TransferTarget{}
-	mi := &file_team_v1_agent_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TransferTarget) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TransferTarget) ProtoMessage() {}
-
-func (x *TransferTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_agent_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TransferTarget.ProtoReflect.Descriptor instead.
-func (*TransferTarget) Descriptor() ([]byte, []int) {
-	return file_team_v1_agent_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *TransferTarget) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *TransferTarget) GetDescription() string {
-	if x != nil {
-		return x.Description
-	}
-	return ""
-}
-
 // ProcessResponse is the answer.
 type ProcessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -363,7 +308,7 @@ type ProcessResponse struct {
 
 func (x *ProcessResponse) Reset() {
 	*x = ProcessResponse{}
-	mi := &file_team_v1_agent_proto_msgTypes[4]
+	mi := &file_team_v1_agent_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -375,7 +320,7 @@ func (x *ProcessResponse) String() string {
 func (*ProcessResponse) ProtoMessage() {}
 
 func (x *ProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_agent_proto_msgTypes[4]
+	mi := &file_team_v1_agent_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -388,7 +333,7 @@ func (x *ProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessResponse.ProtoReflect.Descriptor instead.
 func (*ProcessResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_team_v1_agent_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ProcessResponse) GetMessage() *v1.Message {
@@ -425,7 +370,7 @@ type ProcessStreamRequest struct {
 
 func (x *ProcessStreamRequest) Reset() {
 	*x = ProcessStreamRequest{}
-	mi := &file_team_v1_agent_proto_msgTypes[5]
+	mi := &file_team_v1_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -437,7 +382,7 @@ func (x *ProcessStreamRequest) String() string {
 func (*ProcessStreamRequest) ProtoMessage() {}
 
 func (x *ProcessStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_agent_proto_msgTypes[5]
+	mi := &file_team_v1_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -450,7 +395,7 @@ func (x *ProcessStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessStreamRequest.ProtoReflect.Descriptor instead.
 func (*ProcessStreamRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_team_v1_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ProcessStreamRequest) GetRequest() *ProcessRequest {
@@ -480,7 +425,7 @@ type ProcessStreamResponse struct {
 
 func (x *ProcessStreamResponse) Reset() {
 	*x = ProcessStreamResponse{}
-	mi := &file_team_v1_agent_proto_msgTypes[6]
+	mi := &file_team_v1_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +437,7 @@ func (x *ProcessStreamResponse) String() string {
 func (*ProcessStreamResponse) ProtoMessage() {}
 
 func (x *ProcessStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_agent_proto_msgTypes[6]
+	mi := &file_team_v1_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +450,7 @@ func (x *ProcessStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessStreamResponse.ProtoReflect.Descriptor instead.
 func (*ProcessStreamResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_team_v1_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ProcessStreamResponse) GetEvent() *Event {
@@ -537,7 +482,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_team_v1_agent_proto_msgTypes[7]
+	mi := &file_team_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +494,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_agent_proto_msgTypes[7]
+	mi := &file_team_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +507,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_team_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CancelRequest) GetAgentId() string {
@@ -599,7 +544,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_team_v1_agent_proto_msgTypes[8]
+	mi := &file_team_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +556,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_agent_proto_msgTypes[8]
+	mi := &file_team_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +569,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_team_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CancelResponse) GetState() v1.TaskState {
@@ -652,7 +597,7 @@ type HealthCheckRequest struct {
 
 func (x *HealthCheckRequest) Reset() {
 	*x = HealthCheckRequest{}
-	mi := &file_team_v1_agent_proto_msgTypes[9]
+	mi := &file_team_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -664,7 +609,7 @@ func (x *HealthCheckRequest) String() string {
 func (*HealthCheckRequest) ProtoMessage() {}
 
 func (x *HealthCheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_agent_proto_msgTypes[9]
+	mi := &file_team_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -677,7 +622,7 @@ func (x *HealthCheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthCheckRequest.ProtoReflect.Descriptor instead.
 func (*HealthCheckRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HealthCheckRequest) GetAgentId() string {
@@ -704,7 +649,7 @@ type HealthCheckResponse struct {
 
 func (x *HealthCheckResponse) Reset() {
 	*x = HealthCheckResponse{}
-	mi := &file_team_v1_agent_proto_msgTypes[10]
+	mi := &file_team_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -716,7 +661,7 @@ func (x *HealthCheckResponse) String() string {
 func (*HealthCheckResponse) ProtoMessage() {}
 
 func (x *HealthCheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_agent_proto_msgTypes[10]
+	mi := &file_team_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -729,7 +674,7 @@ func (x *HealthCheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthCheckResponse.ProtoReflect.Descriptor instead.
 func (*HealthCheckResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *HealthCheckResponse) GetHealthy() bool {
@@ -790,10 +735,7 @@ const file_team_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"StateEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"B\n" +
-	"\x0eTransferTarget\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
-	"\vdescription\x18\x02 \x01(\tR\vdescription\"\x94\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\x94\x01\n" +
 	"\x0fProcessResponse\x12,\n" +
 	"\amessage\x18\x01 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12$\n" +
 	"\x05spent\x18\x02 \x01(\v2\x0e.team.v1.SpentR\x05spent\x12-\n" +
@@ -837,22 +779,22 @@ func file_team_v1_agent_proto_rawDescGZIP() []byte {
 	return file_team_v1_agent_proto_rawDescData
 }
 
-var file_team_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_team_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_team_v1_agent_proto_goTypes = []any{
 	(*InfoRequest)(nil),           // 0: team.v1.InfoRequest
 	(*InfoResponse)(nil),          // 1: team.v1.InfoResponse
 	(*ProcessRequest)(nil),        // 2: team.v1.ProcessRequest
-	(*TransferTarget)(nil),        // 3: team.v1.TransferTarget
-	(*ProcessResponse)(nil),       // 4: team.v1.ProcessResponse
-	(*ProcessStreamRequest)(nil),  // 5: team.v1.ProcessStreamRequest
-	(*ProcessStreamResponse)(nil), // 6: team.v1.ProcessStreamResponse
-	(*CancelRequest)(nil),         // 7: team.v1.CancelRequest
-	(*CancelResponse)(nil),        // 8: team.v1.CancelResponse
-	(*HealthCheckRequest)(nil),    // 9: team.v1.HealthCheckRequest
-	(*HealthCheckResponse)(nil),   // 10: team.v1.HealthCheckResponse
-	nil,                           // 11: team.v1.ProcessRequest.StateEntry
-	(*AgentInfo)(nil),             // 12: team.v1.AgentInfo
-	(*v1.Message)(nil),            // 13: lf.a2a.v1.Message
+	(*ProcessResponse)(nil),       // 3: team.v1.ProcessResponse
+	(*ProcessStreamRequest)(nil),  // 4: team.v1.ProcessStreamRequest
+	(*ProcessStreamResponse)(nil), // 5: team.v1.ProcessStreamResponse
+	(*CancelRequest)(nil),         // 6: team.v1.CancelRequest
+	(*CancelResponse)(nil),        // 7: team.v1.CancelResponse
+	(*HealthCheckRequest)(nil),    // 8: team.v1.HealthCheckRequest
+	(*HealthCheckResponse)(nil),   // 9: team.v1.HealthCheckResponse
+	nil,                           // 10: team.v1.ProcessRequest.StateEntry
+	(*AgentInfo)(nil),             // 11: team.v1.AgentInfo
+	(*v1.Message)(nil),            // 12: lf.a2a.v1.Message
+	(*TransferTarget)(nil),        // 13: team.v1.TransferTarget
 	(*Limits)(nil),                // 14: team.v1.Limits
 	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
 	(*Event)(nil),                 // 16: team.v1.Event
@@ -863,15 +805,15 @@ var file_team_v1_agent_proto_goTypes = []any{
 	(*structpb.Value)(nil),        // 21: google.protobuf.Value
 }
 var file_team_v1_agent_proto_depIdxs = []int32{
-	12, // 0: team.v1.InfoResponse.info:type_name -> team.v1.AgentInfo
-	13, // 1: team.v1.ProcessRequest.message:type_name -> lf.a2a.v1.Message
-	13, // 2: team.v1.ProcessRequest.history:type_name -> lf.a2a.v1.Message
-	11, // 3: team.v1.ProcessRequest.state:type_name -> team.v1.ProcessRequest.StateEntry
-	3,  // 4: team.v1.ProcessRequest.transfers:type_name -> team.v1.TransferTarget
+	11, // 0: team.v1.InfoResponse.info:type_name -> team.v1.AgentInfo
+	12, // 1: team.v1.ProcessRequest.message:type_name -> lf.a2a.v1.Message
+	12, // 2: team.v1.ProcessRequest.history:type_name -> lf.a2a.v1.Message
+	10, // 3: team.v1.ProcessRequest.state:type_name -> team.v1.ProcessRequest.StateEntry
+	13, // 4: team.v1.ProcessRequest.transfers:type_name -> team.v1.TransferTarget
 	14, // 5: team.v1.ProcessRequest.envelope:type_name -> team.v1.Limits
 	15, // 6: team.v1.ProcessRequest.deadline:type_name -> google.protobuf.Timestamp
 	16, // 7: team.v1.ProcessRequest.recorded:type_name -> team.v1.Event
-	13, // 8: team.v1.ProcessResponse.message:type_name -> lf.a2a.v1.Message
+	12, // 8: team.v1.ProcessResponse.message:type_name -> lf.a2a.v1.Message
 	17, // 9: team.v1.ProcessResponse.spent:type_name -> team.v1.Spent
 	18, // 10: team.v1.ProcessResponse.transfer:type_name -> team.v1.Transfer
 	2,  // 11: team.v1.ProcessStreamRequest.request:type_name -> team.v1.ProcessRequest
@@ -882,14 +824,14 @@ var file_team_v1_agent_proto_depIdxs = []int32{
 	21, // 16: team.v1.ProcessRequest.StateEntry.value:type_name -> google.protobuf.Value
 	0,  // 17: team.v1.AgentService.Info:input_type -> team.v1.InfoRequest
 	2,  // 18: team.v1.AgentService.Process:input_type -> team.v1.ProcessRequest
-	5,  // 19: team.v1.AgentService.ProcessStream:input_type -> team.v1.ProcessStreamRequest
-	7,  // 20: team.v1.AgentService.Cancel:input_type -> team.v1.CancelRequest
-	9,  // 21: team.v1.AgentService.HealthCheck:input_type -> team.v1.HealthCheckRequest
+	4,  // 19: team.v1.AgentService.ProcessStream:input_type -> team.v1.ProcessStreamRequest
+	6,  // 20: team.v1.AgentService.Cancel:input_type -> team.v1.CancelRequest
+	8,  // 21: team.v1.AgentService.HealthCheck:input_type -> team.v1.HealthCheckRequest
 	1,  // 22: team.v1.AgentService.Info:output_type -> team.v1.InfoResponse
-	4,  // 23: team.v1.AgentService.Process:output_type -> team.v1.ProcessResponse
-	6,  // 24: team.v1.AgentService.ProcessStream:output_type -> team.v1.ProcessStreamResponse
-	8,  // 25: team.v1.AgentService.Cancel:output_type -> team.v1.CancelResponse
-	10, // 26: team.v1.AgentService.HealthCheck:output_type -> team.v1.HealthCheckResponse
+	3,  // 23: team.v1.AgentService.Process:output_type -> team.v1.ProcessResponse
+	5,  // 24: team.v1.AgentService.ProcessStream:output_type -> team.v1.ProcessStreamResponse
+	7,  // 25: team.v1.AgentService.Cancel:output_type -> team.v1.CancelResponse
+	9,  // 26: team.v1.AgentService.HealthCheck:output_type -> team.v1.HealthCheckResponse
 	22, // [22:27] is the sub-list for method output_type
 	17, // [17:22] is the sub-list for method input_type
 	17, // [17:17] is the sub-list for extension type_name
@@ -910,7 +852,7 @@ func file_team_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_agent_proto_rawDesc), len(file_team_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

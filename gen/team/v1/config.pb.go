@@ -919,7 +919,8 @@ type AgentConfig struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What it does: models choose by it.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// Model of an agent with a model.
+	// Model of an agent with a model. An agent with instructions and without a model
+	// takes the one of the leader that it works for.
 	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
 	// System text of an agent with a model.
 	Instructions string `protobuf:"bytes,4,opt,name=instructions,proto3" json:"instructions,omitempty"`
@@ -1797,7 +1798,9 @@ type TeamConfig struct {
 	Guardrails *Guardrails `protobuf:"bytes,11,opt,name=guardrails,proto3" json:"guardrails,omitempty"`
 	// It remembers the conversation that a context id names; true. Coordinator and swarm.
 	Memory *bool `protobuf:"varint,12,opt,name=memory,proto3,oneof" json:"memory,omitempty"`
-	// Limits of one run: max_steps, max_parallel, max_depth, timeout, member_timeout, retry.
+	// Limits of one run: max_steps, max_parallel, max_depth, timeout, member_timeout, retry; of a
+	// coordinator also max_turns and max_delegations, of a swarm max_handoffs,
+	// node_timeout, loop_window and loop_min_unique, for which 0 is no limit.
 	Limits        *Limits `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1938,9 +1941,9 @@ type MemberConfig struct {
 	Retry *Retry `protobuf:"bytes,8,opt,name=retry,proto3" json:"retry,omitempty"`
 	// What it sees of what was said before.
 	HistoryScope HistoryScope_Value `protobuf:"varint,9,opt,name=history_scope,json=historyScope,proto3,enum=team.v1.HistoryScope_Value" json:"history_scope,omitempty"`
-	// Its events are shown to the caller.
+	// What it puts out is shown to the caller as it comes, as an artifact of its own; false.
 	StreamInner *bool `protobuf:"varint,10,opt,name=stream_inner,json=streamInner,proto3,oneof" json:"stream_inner,omitempty"`
-	// Its texts are shown to the caller.
+	// Of what stream_inner shows, also the texts; true.
 	InnerText *bool `protobuf:"varint,11,opt,name=inner_text,json=innerText,proto3,oneof" json:"inner_text,omitempty"`
 	// Its reply is the team's.
 	SkipSummarization *bool `protobuf:"varint,12,opt,name=skip_summarization,json=skipSummarization,proto3,oneof" json:"skip_summarization,omitempty"`
@@ -2323,7 +2326,7 @@ type WorkflowConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The steps. A step without after begins at once.
 	Steps []*WorkflowStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
-	// What a failed step means.
+	// What a failed step means; FAIL.
 	OnMemberError OnMemberError_Value `protobuf:"varint,2,opt,name=on_member_error,json=onMemberError,proto3,enum=team.v1.OnMemberError_Value" json:"on_member_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2434,9 +2437,10 @@ type WorkflowStep struct {
 	Human *HumanConfig `protobuf:"bytes,9,opt,name=human,proto3" json:"human,omitempty"`
 	// Steps side by side, after the same steps.
 	Parallel []*WorkflowStep `protobuf:"bytes,10,rep,name=parallel,proto3" json:"parallel,omitempty"`
-	// Time of the step with its retries.
+	// Time of the step with its retries, or how long its question stays open;
+	// unset is the member's, for a question 168h.
 	Timeout *durationpb.Duration `protobuf:"bytes,11,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// How its failures are repeated.
+	// How its failures are repeated; unset is the member's.
 	Retry         *Retry `protobuf:"bytes,12,opt,name=retry,proto3" json:"retry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3637,7 +3641,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04SAFE\x10\x01\x12\t\n" +
 	"\x05KEYED\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNSAFE\x10\x03\"\x9e\r\n" +
+	"\x06UNSAFE\x10\x03\"\x8b\x0e\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -3657,9 +3661,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10agent.guardrails\x12Idelegation and result are for the members of a team; use input and output\x1a4size(this.delegation) == 0 && size(this.result) == 0R\n" +
 	"guardrails\x12`\n" +
 	"\x06memory\x18\r \x01(\bBC\xbaH@\xba\x01=\n" +
-	"\fagent.memory\x12&memory is not supported yet; remove it\x1a\x05falseH\x00R\x06memory\x88\x01\x01:\xe6\x06\xbaH\xe2\x06\x1a\xc0\x02\n" +
+	"\fagent.memory\x12&memory is not supported yet; remove it\x1a\x05falseH\x00R\x06memory\x88\x01\x01:\xd3\a\xbaH\xcf\a\x1a\xad\x03\n" +
 	"\n" +
-	"agent.kind\x1a\xb1\x02(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\xfe\x01\n" +
+	"agent.kind\x1a\x9e\x03(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a)) ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\xfe\x01\n" +
 	"\x10agent.model_only\x12Pinstructions, tools and limits belong to an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\x9b\x02\n" +
 	"\x12agent.model_checks\x12\x7fguardrails and output_schema belong to an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x83\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
 	"\a_memory\"\xc2\x01\n" +
@@ -3738,7 +3742,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''R\x06bearer\"\x89\v\n" +
+	"this != ''R\x06bearer\"\xec\n" +
+	"\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -3747,27 +3752,22 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"supervisor\x18\x04 \x01(\v2\x19.team.v1.SupervisorConfigR\n" +
 	"supervisor\x123\n" +
-	"\bworkflow\x18\x05 \x01(\v2\x17.team.v1.WorkflowConfigR\bworkflow\x12\xa2\x01\n" +
-	"\vcoordinator\x18\x06 \x01(\v2\x1a.team.v1.CoordinatorConfigBd\xbaHa\xba\x01^\n" +
-	"\x10team.coordinator\x12Ccoordinator teams are not supported yet; use supervisor or workflow\x1a\x05falseR\vcoordinator\x12\x84\x01\n" +
-	"\x05swarm\x18\a \x01(\v2\x14.team.v1.SwarmConfigBX\xbaHU\xba\x01R\n" +
-	"\n" +
-	"team.swarm\x12=swarm teams are not supported yet; use supervisor or workflow\x1a\x05falseR\x05swarm\x12\x84\x01\n" +
-	"\x05route\x18\t \x01(\v2\x14.team.v1.RouteConfigBX\xbaHU\xba\x01R\n" +
-	"\n" +
-	"team.route\x12=route teams are not supported yet; use supervisor or workflow\x1a\x05falseR\x05route\x12\x98\x01\n" +
+	"\bworkflow\x18\x05 \x01(\v2\x17.team.v1.WorkflowConfigR\bworkflow\x12<\n" +
+	"\vcoordinator\x18\x06 \x01(\v2\x1a.team.v1.CoordinatorConfigR\vcoordinator\x12*\n" +
+	"\x05swarm\x18\a \x01(\v2\x14.team.v1.SwarmConfigR\x05swarm\x12*\n" +
+	"\x05route\x18\t \x01(\v2\x14.team.v1.RouteConfigR\x05route\x126\n" +
 	"\tbroadcast\x18\n" +
-	" \x01(\v2\x18.team.v1.BroadcastConfigB`\xbaH]\xba\x01Z\n" +
-	"\x0eteam.broadcast\x12Abroadcast teams are not supported yet; use supervisor or workflow\x1a\x05falseR\tbroadcast\x123\n" +
+	" \x01(\v2\x18.team.v1.BroadcastConfigR\tbroadcast\x123\n" +
 	"\n" +
 	"guardrails\x18\v \x01(\v2\x13.team.v1.GuardrailsR\n" +
 	"guardrails\x12_\n" +
 	"\x06memory\x18\f \x01(\bBB\xbaH?\xba\x01<\n" +
 	"\vteam.memory\x12&memory is not supported yet; remove it\x1a\x05falseH\x00R\x06memory\x88\x01\x01\x12'\n" +
-	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\x8b\x03\xbaH\x87\x03\x1a\xde\x01\n" +
-	"\tteam.mode\x12Na team is exactly one of supervisor and workflow; keep one of them, or add one\x1a\x80\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) == 1\x1a\xa3\x01\n" +
-	"\fteam.members\x12Ca supervisor team needs 1 to 64 members; add members: [{agent: ID}]\x1aN!has(this.supervisor) || (size(this.members) >= 1 && size(this.members) <= 64)B\t\n" +
-	"\a_memory\"\xac\r\n" +
+	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xee\x05\xbaH\xea\x05\x1a\xc0\x02\n" +
+	"\tteam.mode\x12ta team is exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\x95\x01\n" +
+	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1aKhas(this.workflow) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\x8c\x02\n" +
+	"\vteam.result\x12yguardrails.result cannot look at work that is a task of its own; use WAIT or CANCEL for on_open_delegations, or remove it\x1a\x81\x01!has(this.guardrails) || size(this.guardrails.result) == 0 || !has(this.coordinator) || this.coordinator.on_open_delegations != 3B\t\n" +
+	"\a_memory\"\x90\b\n" +
 	"\fMemberConfig\x12x\n" +
 	"\x05agent\x18\x01 \x01(\tBb\xbaH_\xba\x01\\\n" +
 	"\fmember.agent\x12@a member needs an agent; add agent: the id of an agent or a team\x1a\n" +
@@ -3780,24 +3780,16 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\aenabled\x18\x06 \x01(\bH\x00R\aenabled\x88\x01\x01\x12\xab\x01\n" +
 	"\x0emember_timeout\x18\a \x01(\v2\x19.google.protobuf.DurationBi\xbaHf\xba\x01c\n" +
 	"\x15member.member_timeout\x123member_timeout must be more than 0; for example 90s\x1a\x15this > duration('0s')R\rmemberTimeout\x12$\n" +
-	"\x05retry\x18\b \x01(\v2\x0e.team.v1.RetryR\x05retry\x12\xb6\x01\n" +
-	"\rhistory_scope\x18\t \x01(\x0e2\x1b.team.v1.HistoryScope.ValueBt\xbaHq\xba\x01n\n" +
-	"\x14member.history_scope\x12Fthis history_scope is not supported yet; use LAST_RESULT, or remove it\x1a\x0ethis in [0, 1]R\fhistoryScope\x12x\n" +
+	"\x05retry\x18\b \x01(\v2\x0e.team.v1.RetryR\x05retry\x12@\n" +
+	"\rhistory_scope\x18\t \x01(\x0e2\x1b.team.v1.HistoryScope.ValueR\fhistoryScope\x12&\n" +
 	"\fstream_inner\x18\n" +
-	" \x01(\bBP\xbaHM\xba\x01J\n" +
-	"\x13member.stream_inner\x12,stream_inner is not supported yet; remove it\x1a\x05falseH\x01R\vstreamInner\x88\x01\x01\x12p\n" +
+	" \x01(\bH\x01R\vstreamInner\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"inner_text\x18\v \x01(\bBL\xbaHI\xba\x01F\n" +
-	"\x11member.inner_text\x12*inner_text is not supported yet; remove it\x1a\x05falseH\x02R\tinnerText\x88\x01\x01\x12\x90\x01\n" +
-	"\x12skip_summarization\x18\f \x01(\bB\\\xbaHY\xba\x01V\n" +
-	"\x19member.skip_summarization\x122skip_summarization is not supported yet; remove it\x1a\x05falseH\x03R\x11skipSummarization\x88\x01\x01\x12z\n" +
-	"\ahandoff\x18\r \x03(\tB`\xbaH]\xba\x01Z\n" +
-	"\x0emember.handoff\x127handoff is not supported yet; it belongs to swarm teams\x1a\x0fsize(this) == 0R\ahandoff\x12\x8c\x01\n" +
-	"\rhandoff_after\x18\x0e \x01(\tBg\xbaHd\xba\x01a\n" +
-	"\x14member.handoff_after\x12=handoff_after is not supported yet; it belongs to swarm teams\x1a\n" +
-	"this == ''R\fhandoffAfter\x12s\n" +
-	"\x05async\x18\x0f \x01(\bBX\xbaHU\xba\x01R\n" +
-	"\fmember.async\x12;async is not supported yet; it belongs to coordinator teams\x1a\x05falseH\x04R\x05async\x88\x01\x01B\n" +
+	"inner_text\x18\v \x01(\bH\x02R\tinnerText\x88\x01\x01\x122\n" +
+	"\x12skip_summarization\x18\f \x01(\bH\x03R\x11skipSummarization\x88\x01\x01\x12\x18\n" +
+	"\ahandoff\x18\r \x03(\tR\ahandoff\x12#\n" +
+	"\rhandoff_after\x18\x0e \x01(\tR\fhandoffAfter\x12\x19\n" +
+	"\x05async\x18\x0f \x01(\bH\x04R\x05async\x88\x01\x01B\n" +
 	"\n" +
 	"\b_enabledB\x0f\n" +
 	"\r_stream_innerB\r\n" +
@@ -3830,41 +3822,38 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05model\x18\x01 \x01(\tBa\xbaH^\xba\x01[\n" +
 	"\frouter.model\x12?a router needs a model; add model: the name of one under models\x1a\n" +
 	"this != ''R\x05model\x12\"\n" +
-	"\finstructions\x18\x02 \x01(\tR\finstructions\"\x83\x03\n" +
+	"\finstructions\x18\x02 \x01(\tR\finstructions\"\xfd\x02\n" +
 	"\x0eWorkflowConfig\x12\xb4\x01\n" +
 	"\x05steps\x18\x01 \x03(\v2\x15.team.v1.WorkflowStepB\x86\x01\xbaH\x82\x01\xba\x01\x7f\n" +
-	"\x0eworkflow.steps\x12Ga workflow needs 1 to 256 steps; for example {id: draft, agent: writer}\x1a$size(this) >= 1 && size(this) <= 256R\x05steps\x12\xb9\x01\n" +
-	"\x0fon_member_error\x18\x02 \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBs\xbaHp\xba\x01m\n" +
-	"\x18workflow.on_member_error\x12Athis on_member_error is not supported yet; use FAIL, or remove it\x1a\x0ethis in [0, 1]R\ronMemberError\"d\n" +
+	"\x0eworkflow.steps\x12Ga workflow needs 1 to 256 steps; for example {id: draft, agent: writer}\x1a$size(this) >= 1 && size(this) <= 256R\x05steps\x12\xb3\x01\n" +
+	"\x0fon_member_error\x18\x02 \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBm\xbaHj\xba\x01g\n" +
+	"\x18workflow.on_member_error\x128a workflow's on_member_error is FAIL or CONTINUE_PARTIAL\x1a\x11this in [0, 1, 2]R\ronMemberError\"d\n" +
 	"\rOnMemberError\"S\n" +
 	"\x05Value\x12\x14\n" +
 	"\x10DEFAULT_REACTION\x10\x00\x12\b\n" +
 	"\x04FAIL\x10\x01\x12\x14\n" +
 	"\x10CONTINUE_PARTIAL\x10\x02\x12\x14\n" +
-	"\x10REPORT_TO_LEADER\x10\x03\"\xdb\v\n" +
+	"\x10REPORT_TO_LEADER\x10\x03\"\xa5\n" +
+	"\n" +
 	"\fWorkflowStep\x12\xbf\x01\n" +
 	"\x02id\x18\x01 \x01(\tB\xae\x01\xbaH\xaa\x01\xba\x01\xa6\x01\n" +
 	"\astep.id\x12Zthis cannot be the id of a step; use 1 to 63 letters, digits, _ and -, not starting with -\x1a?this == '' || this.matches('^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$')R\x02id\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04task\x18\x03 \x01(\tR\x04task\x12\x14\n" +
-	"\x05after\x18\x04 \x03(\tR\x05after\x12\x80\x01\n" +
-	"\x04join\x18\x05 \x01(\x0e2\x13.team.v1.Join.ValueBW\xbaHT\xba\x01Q\n" +
-	"\tstep.join\x121join: QUORUM is not supported yet; use ALL or ANY\x1a\x11this in [0, 1, 2]R\x04join\x12i\n" +
-	"\x06quorum\x18\x06 \x01(\x05BQ\xbaHN\xba\x01K\n" +
-	"\vstep.quorum\x121quorum is not supported yet; use join: ALL or ANY\x1a\tthis == 0R\x06quorum\x12\x12\n" +
+	"\x05after\x18\x04 \x03(\tR\x05after\x121\n" +
+	"\x04join\x18\x05 \x01(\x0e2\x13.team.v1.Join.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04join\x12\x16\n" +
+	"\x06quorum\x18\x06 \x01(\x05R\x06quorum\x12\x12\n" +
 	"\x04when\x18\a \x01(\tR\x04when\x12-\n" +
 	"\x06repeat\x18\b \x01(\v2\x15.team.v1.RepeatConfigR\x06repeat\x12*\n" +
 	"\x05human\x18\t \x01(\v2\x14.team.v1.HumanConfigR\x05human\x121\n" +
 	"\bparallel\x18\n" +
-	" \x03(\v2\x15.team.v1.WorkflowStepR\bparallel\x12\x93\x01\n" +
-	"\atimeout\x18\v \x01(\v2\x19.google.protobuf.DurationB^\xbaH[\xba\x01X\n" +
-	"\fstep.timeout\x12Atimeout of a step is not supported yet; use limits.member_timeout\x1a\x05falseR\atimeout\x12w\n" +
-	"\x05retry\x18\f \x01(\v2\x0e.team.v1.RetryBQ\xbaHN\xba\x01K\n" +
-	"\n" +
-	"step.retry\x126retry of a step is not supported yet; use limits.retry\x1a\x05falseR\x05retry:\xa9\x04\xbaH\xa5\x04\x1a\xbe\x01\n" +
-	"\tstep.kind\x12Pa step is exactly one of agent, human and parallel; keep one of them, or add one\x1a_(this.agent != '' ? 1 : 0) + (has(this.human) ? 1 : 0) + (size(this.parallel) > 0 ? 1 : 0) == 1\x1a\xc0\x01\n" +
-	"\x0fstep.agent_only\x12@task and repeat belong to a step with an agent; remove them here\x1akthis.agent != '' || (this.task == '' && !has(this.repeat)) || !(has(this.human) || size(this.parallel) > 0)\x1a\x9e\x01\n" +
-	"\x12step.parallel_only\x12Ga step with parallel takes id and after only; say the rest in its steps\x1a?size(this.parallel) == 0 || (this.when == '' && this.join == 0)\"?\n" +
+	" \x03(\v2\x15.team.v1.WorkflowStepR\bparallel\x12\x8e\x01\n" +
+	"\atimeout\x18\v \x01(\v2\x19.google.protobuf.DurationBY\xbaHV\xba\x01S\n" +
+	"\fstep.timeout\x12,timeout must be more than 0; for example 30s\x1a\x15this > duration('0s')R\atimeout\x12$\n" +
+	"\x05retry\x18\f \x01(\v2\x0e.team.v1.RetryR\x05retry:\xee\x04\xbaH\xea\x04\x1a\xbe\x01\n" +
+	"\tstep.kind\x12Pa step is exactly one of agent, human and parallel; keep one of them, or add one\x1a_(this.agent != '' ? 1 : 0) + (has(this.human) ? 1 : 0) + (size(this.parallel) > 0 ? 1 : 0) == 1\x1a\xdb\x01\n" +
+	"\x0fstep.agent_only\x12Gtask, repeat and retry belong to a step with an agent; remove them here\x1a\x7fthis.agent != '' || (this.task == '' && !has(this.repeat) && !has(this.retry)) || !(has(this.human) || size(this.parallel) > 0)\x1a\xc8\x01\n" +
+	"\x12step.parallel_only\x12Ga step with parallel takes id and after only; say the rest in its steps\x1aisize(this.parallel) == 0 || (this.when == '' && this.join == 0 && this.quorum == 0 && !has(this.timeout))\"?\n" +
 	"\x04Join\"7\n" +
 	"\x05Value\x12\x10\n" +
 	"\fDEFAULT_JOIN\x10\x00\x12\a\n" +
@@ -3885,7 +3874,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"this != ''R\bquestion\x12\x18\n" +
 	"\aoptions\x18\x02 \x03(\tR\aoptions\x12v\n" +
 	"\x05roles\x18\x03 \x03(\tB`\xbaH]\xba\x01Z\n" +
-	"\vhuman.roles\x12:roles are not supported yet; the owner of the task answers\x1a\x0fsize(this) == 0R\x05roles\"\xa4\x06\n" +
+	"\vhuman.roles\x12:roles are not supported yet; the owner of the task answers\x1a\x0fsize(this) == 0R\x05roles\"\xee\a\n" +
 	"\x11CoordinatorConfig\x12\xac\x01\n" +
 	"\x06leader\x18\x01 \x01(\v2\x15.team.v1.LeaderConfigB}\xbaHz\xba\x01w\n" +
 	"\x12coordinator.leader\x12Oa coordinator needs a leader; add leader: {model: the name of one under models}\x1a\x10this.model != ''R\x06leader\x12*\n" +
@@ -3898,7 +3887,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bon_limit\x18\a \x01(\x0e2\x16.team.v1.OnLimit.ValueR\aonLimit\x12\xb9\x01\n" +
 	"\x0fon_member_error\x18\b \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBs\xbaHp\xba\x01m\n" +
 	"\x1bcoordinator.on_member_error\x12;a coordinator's on_member_error is REPORT_TO_LEADER or FAIL\x1a\x11this in [0, 1, 3]R\ronMemberError\x121\n" +
-	"\x12wake_on_completion\x18\t \x01(\bH\x03R\x10wakeOnCompletion\x88\x01\x01B\x11\n" +
+	"\x12wake_on_completion\x18\t \x01(\bH\x03R\x10wakeOnCompletion\x88\x01\x01:\xc7\x01\xbaH\xc3\x01\x1a\xc0\x01\n" +
+	"\x1ecoordinator.wake_on_completion\x12cwake_on_completion needs work that goes on by itself; add on_open_delegations: DETACH, or remove it\x1a9!this.wake_on_completion || this.on_open_delegations == 3B\x11\n" +
 	"\x0f_allow_parallelB\b\n" +
 	"\x06_asyncB\x10\n" +
 	"\x0e_strict_cyclesB\x15\n" +

@@ -102,6 +102,59 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_event_proto_rawDescGZIP(), []int{0}
 }
 
+// Inner is what readers are shown of a member's output as it comes.
+type Step_Inner int32
+
+const (
+	// Nothing but how it stands.
+	Step_INNER_UNSPECIFIED Step_Inner = 0
+	// All but its texts.
+	Step_INNER_EVENTS Step_Inner = 1
+	// All.
+	Step_INNER_TEXT Step_Inner = 2
+)
+
+// Enum value maps for Step_Inner.
+var (
+	Step_Inner_name = map[int32]string{
+		0: "INNER_UNSPECIFIED",
+		1: "INNER_EVENTS",
+		2: "INNER_TEXT",
+	}
+	Step_Inner_value = map[string]int32{
+		"INNER_UNSPECIFIED": 0,
+		"INNER_EVENTS":      1,
+		"INNER_TEXT":        2,
+	}
+)
+
+func (x Step_Inner) Enum() *Step_Inner {
+	p := new(Step_Inner)
+	*p = x
+	return p
+}
+
+func (x Step_Inner) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Step_Inner) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_event_proto_enumTypes[1].Descriptor()
+}
+
+func (Step_Inner) Type() protoreflect.EnumType {
+	return &file_team_v1_event_proto_enumTypes[1]
+}
+
+func (x Step_Inner) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Step_Inner.Descriptor instead.
+func (Step_Inner) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{8, 0}
+}
+
 // Kind is what kind of work a step is.
 type Step_Kind int32
 
@@ -159,11 +212,11 @@ func (x Step_Kind) String() string {
 }
 
 func (Step_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[1].Descriptor()
+	return file_team_v1_event_proto_enumTypes[2].Descriptor()
 }
 
 func (Step_Kind) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[1]
+	return &file_team_v1_event_proto_enumTypes[2]
 }
 
 func (x Step_Kind) Number() protoreflect.EnumNumber {
@@ -172,7 +225,7 @@ func (x Step_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Step_Kind.Descriptor instead.
 func (Step_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{6, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{8, 1}
 }
 
 // Kind is what is asked for.
@@ -224,11 +277,11 @@ func (x Asked_Kind) String() string {
 }
 
 func (Asked_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[2].Descriptor()
+	return file_team_v1_event_proto_enumTypes[3].Descriptor()
 }
 
 func (Asked_Kind) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[2]
+	return &file_team_v1_event_proto_enumTypes[3]
 }
 
 func (x Asked_Kind) Number() protoreflect.EnumNumber {
@@ -237,7 +290,7 @@ func (x Asked_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Asked_Kind.Descriptor instead.
 func (Asked_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{22, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{24, 0}
 }
 
 // Command is what the caller wants.
@@ -285,11 +338,11 @@ func (x Commanded_Command) String() string {
 }
 
 func (Commanded_Command) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[3].Descriptor()
+	return file_team_v1_event_proto_enumTypes[4].Descriptor()
 }
 
 func (Commanded_Command) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[3]
+	return &file_team_v1_event_proto_enumTypes[4]
 }
 
 func (x Commanded_Command) Number() protoreflect.EnumNumber {
@@ -298,7 +351,7 @@ func (x Commanded_Command) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Commanded_Command.Descriptor instead.
 func (Commanded_Command) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{25, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{27, 0}
 }
 
 // Stage is which message was looked at.
@@ -346,11 +399,11 @@ func (x Checked_Stage) String() string {
 }
 
 func (Checked_Stage) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[4].Descriptor()
+	return file_team_v1_event_proto_enumTypes[5].Descriptor()
 }
 
 func (Checked_Stage) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[4]
+	return &file_team_v1_event_proto_enumTypes[5]
 }
 
 func (x Checked_Stage) Number() protoreflect.EnumNumber {
@@ -359,7 +412,7 @@ func (x Checked_Stage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Checked_Stage.Descriptor instead.
 func (Checked_Stage) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30, 0}
 }
 
 // Event is one entry of a root task's journal. It is what an agent yields,
@@ -848,8 +901,15 @@ type Accepted struct {
 	Depth int32 `protobuf:"varint,16,opt,name=depth,proto3" json:"depth,omitempty"`
 	// The answer may be a plain message: the task stays invisible until it needs to be seen.
 	MayReplyDirectly bool `protobuf:"varint,17,opt,name=may_reply_directly,json=mayReplyDirectly,proto3" json:"may_reply_directly,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// What the caller shows of what was said before, oldest first; the agent's own
+	// memory of the conversation is not read then.
+	History []*v1.Message `protobuf:"bytes,18,rep,name=history,proto3" json:"history,omitempty"`
+	// Members of the caller's that the run may hand over to.
+	Transfers []*TransferTarget `protobuf:"bytes,19,rep,name=transfers,proto3" json:"transfers,omitempty"`
+	// The task was begun by another one, which does not wait for it.
+	Detached      *Detached `protobuf:"bytes,20,opt,name=detached,proto3" json:"detached,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Accepted) Reset() {
@@ -1001,6 +1061,146 @@ func (x *Accepted) GetMayReplyDirectly() bool {
 	return false
 }
 
+func (x *Accepted) GetHistory() []*v1.Message {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+func (x *Accepted) GetTransfers() []*TransferTarget {
+	if x != nil {
+		return x.Transfers
+	}
+	return nil
+}
+
+func (x *Accepted) GetDetached() *Detached {
+	if x != nil {
+		return x.Detached
+	}
+	return nil
+}
+
+// Detached is where a task comes from that was begun by another one.
+type Detached struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task that began it.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// The member that works.
+	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
+	// The agent that is told of the end, in the same conversation; empty: nobody.
+	Lead          string `protobuf:"bytes,3,opt,name=lead,proto3" json:"lead,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Detached) Reset() {
+	*x = Detached{}
+	mi := &file_team_v1_event_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Detached) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Detached) ProtoMessage() {}
+
+func (x *Detached) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Detached.ProtoReflect.Descriptor instead.
+func (*Detached) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Detached) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *Detached) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *Detached) GetLead() string {
+	if x != nil {
+		return x.Lead
+	}
+	return ""
+}
+
+// TransferTarget is a member that control can be handed to.
+type TransferTarget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// What it does.
+	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferTarget) Reset() {
+	*x = TransferTarget{}
+	mi := &file_team_v1_event_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferTarget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferTarget) ProtoMessage() {}
+
+func (x *TransferTarget) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferTarget.ProtoReflect.Descriptor instead.
+func (*TransferTarget) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *TransferTarget) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TransferTarget) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
 // Pins tie a run to the definitions it began with.
 type Pins struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1014,7 +1214,7 @@ type Pins struct {
 
 func (x *Pins) Reset() {
 	*x = Pins{}
-	mi := &file_team_v1_event_proto_msgTypes[2]
+	mi := &file_team_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1026,7 +1226,7 @@ func (x *Pins) String() string {
 func (*Pins) ProtoMessage() {}
 
 func (x *Pins) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[2]
+	mi := &file_team_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1039,7 +1239,7 @@ func (x *Pins) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pins.ProtoReflect.Descriptor instead.
 func (*Pins) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Pins) GetRevisions() map[string]string {
@@ -1073,7 +1273,7 @@ type Conversation struct {
 
 func (x *Conversation) Reset() {
 	*x = Conversation{}
-	mi := &file_team_v1_event_proto_msgTypes[3]
+	mi := &file_team_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1085,7 +1285,7 @@ func (x *Conversation) String() string {
 func (*Conversation) ProtoMessage() {}
 
 func (x *Conversation) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[3]
+	mi := &file_team_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1098,7 +1298,7 @@ func (x *Conversation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conversation.ProtoReflect.Descriptor instead.
 func (*Conversation) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Conversation) GetContextId() string {
@@ -1168,7 +1368,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_team_v1_event_proto_msgTypes[4]
+	mi := &file_team_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1380,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[4]
+	mi := &file_team_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1393,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Limits) GetMaxSteps() int32 {
@@ -1314,7 +1514,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_team_v1_event_proto_msgTypes[5]
+	mi := &file_team_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1326,7 +1526,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[5]
+	mi := &file_team_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1339,7 +1539,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Retry) GetAttempts() int32 {
@@ -1380,14 +1580,21 @@ type Step struct {
 	// The step is not run, for the reason named: it ends SKIPPED or REJECTED without a start.
 	Refusal *Refusal `protobuf:"bytes,10,opt,name=refusal,proto3" json:"refusal,omitempty"`
 	// How its failures are repeated; unset takes the member's or the limit's.
-	Retry         *Retry `protobuf:"bytes,11,opt,name=retry,proto3" json:"retry,omitempty"`
+	Retry *Retry `protobuf:"bytes,11,opt,name=retry,proto3" json:"retry,omitempty"`
+	// The work is begun as a task of its own, which nobody waits for.
+	Detached bool `protobuf:"varint,12,opt,name=detached,proto3" json:"detached,omitempty"`
+	// What readers of the deciding scope are shown while the member works. Set by the loop.
+	Inner Step_Inner `protobuf:"varint,13,opt,name=inner,proto3,enum=team.v1.Step_Inner" json:"inner,omitempty"`
+	// Readers of the deciding scope, and above, are shown nothing that the member
+	// says: the scope's guardrails have looked at its answer alone. Set by the loop.
+	Withheld      bool `protobuf:"varint,14,opt,name=withheld,proto3" json:"withheld,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_team_v1_event_proto_msgTypes[6]
+	mi := &file_team_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1399,7 +1606,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[6]
+	mi := &file_team_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1412,7 +1619,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Step) GetId() string {
@@ -1492,6 +1699,27 @@ func (x *Step) GetRetry() *Retry {
 	return nil
 }
 
+func (x *Step) GetDetached() bool {
+	if x != nil {
+		return x.Detached
+	}
+	return false
+}
+
+func (x *Step) GetInner() Step_Inner {
+	if x != nil {
+		return x.Inner
+	}
+	return Step_INNER_UNSPECIFIED
+}
+
+func (x *Step) GetWithheld() bool {
+	if x != nil {
+		return x.Withheld
+	}
+	return false
+}
+
 // Refusal is the reason why a step does not run.
 type Refusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1505,7 +1733,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_team_v1_event_proto_msgTypes[7]
+	mi := &file_team_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1745,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[7]
+	mi := &file_team_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1758,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Refusal) GetOutcome() Outcome {
@@ -1564,7 +1792,7 @@ type Input struct {
 
 func (x *Input) Reset() {
 	*x = Input{}
-	mi := &file_team_v1_event_proto_msgTypes[8]
+	mi := &file_team_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1804,7 @@ func (x *Input) String() string {
 func (*Input) ProtoMessage() {}
 
 func (x *Input) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[8]
+	mi := &file_team_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1817,7 @@ func (x *Input) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Input.ProtoReflect.Descriptor instead.
 func (*Input) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Input) GetMessage() *v1.Message {
@@ -1628,7 +1856,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_team_v1_event_proto_msgTypes[9]
+	mi := &file_team_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1640,7 +1868,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[9]
+	mi := &file_team_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1653,7 +1881,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Ask) GetQuestion() string {
@@ -1699,14 +1927,17 @@ type Decided struct {
 	// Or: finished, and control goes to a member of the caller's.
 	Transfer *Transfer `protobuf:"bytes,9,opt,name=transfer,proto3" json:"transfer,omitempty"`
 	// Ids of open steps that are not needed any more: they are canceled.
-	Cancel        []string `protobuf:"bytes,10,rep,name=cancel,proto3" json:"cancel,omitempty"`
+	Cancel []string `protobuf:"bytes,10,rep,name=cancel,proto3" json:"cancel,omitempty"`
+	// Ids of the steps whose results the reply joins: readers get each of these
+	// as an artifact besides.
+	Joins         []string `protobuf:"bytes,11,rep,name=joins,proto3" json:"joins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Decided) Reset() {
 	*x = Decided{}
-	mi := &file_team_v1_event_proto_msgTypes[10]
+	mi := &file_team_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1718,7 +1949,7 @@ func (x *Decided) String() string {
 func (*Decided) ProtoMessage() {}
 
 func (x *Decided) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[10]
+	mi := &file_team_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1731,7 +1962,7 @@ func (x *Decided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decided.ProtoReflect.Descriptor instead.
 func (*Decided) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Decided) GetSteps() []*Step {
@@ -1804,6 +2035,13 @@ func (x *Decided) GetCancel() []string {
 	return nil
 }
 
+func (x *Decided) GetJoins() []string {
+	if x != nil {
+		return x.Joins
+	}
+	return nil
+}
+
 // Started opens an attempt of a step; durable before the step has an effect.
 type Started struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1829,7 +2067,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_team_v1_event_proto_msgTypes[11]
+	mi := &file_team_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +2079,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[11]
+	mi := &file_team_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +2092,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Started) GetAttempt() int32 {
@@ -1930,7 +2168,7 @@ type Retried struct {
 
 func (x *Retried) Reset() {
 	*x = Retried{}
-	mi := &file_team_v1_event_proto_msgTypes[12]
+	mi := &file_team_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2180,7 @@ func (x *Retried) String() string {
 func (*Retried) ProtoMessage() {}
 
 func (x *Retried) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[12]
+	mi := &file_team_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2193,7 @@ func (x *Retried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retried.ProtoReflect.Descriptor instead.
 func (*Retried) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Retried) GetAttempt() int32 {
@@ -2020,7 +2258,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_team_v1_event_proto_msgTypes[13]
+	mi := &file_team_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2032,7 +2270,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[13]
+	mi := &file_team_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2045,7 +2283,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Ended) GetOutcome() Outcome {
@@ -2207,7 +2445,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_team_v1_event_proto_msgTypes[14]
+	mi := &file_team_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2457,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[14]
+	mi := &file_team_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2470,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Turn) GetText() string {
@@ -2285,7 +2523,7 @@ type ToolCall struct {
 
 func (x *ToolCall) Reset() {
 	*x = ToolCall{}
-	mi := &file_team_v1_event_proto_msgTypes[15]
+	mi := &file_team_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2297,7 +2535,7 @@ func (x *ToolCall) String() string {
 func (*ToolCall) ProtoMessage() {}
 
 func (x *ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[15]
+	mi := &file_team_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2310,7 +2548,7 @@ func (x *ToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCall.ProtoReflect.Descriptor instead.
 func (*ToolCall) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ToolCall) GetId() string {
@@ -2347,7 +2585,7 @@ type ToolResult struct {
 
 func (x *ToolResult) Reset() {
 	*x = ToolResult{}
-	mi := &file_team_v1_event_proto_msgTypes[16]
+	mi := &file_team_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2597,7 @@ func (x *ToolResult) String() string {
 func (*ToolResult) ProtoMessage() {}
 
 func (x *ToolResult) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[16]
+	mi := &file_team_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2610,7 @@ func (x *ToolResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResult.ProtoReflect.Descriptor instead.
 func (*ToolResult) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ToolResult) GetText() string {
@@ -2402,7 +2640,7 @@ type Transfer struct {
 
 func (x *Transfer) Reset() {
 	*x = Transfer{}
-	mi := &file_team_v1_event_proto_msgTypes[17]
+	mi := &file_team_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2414,7 +2652,7 @@ func (x *Transfer) String() string {
 func (*Transfer) ProtoMessage() {}
 
 func (x *Transfer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[17]
+	mi := &file_team_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,7 +2665,7 @@ func (x *Transfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
 func (*Transfer) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Transfer) GetTo() string {
@@ -2463,7 +2701,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_team_v1_event_proto_msgTypes[18]
+	mi := &file_team_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2475,7 +2713,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[18]
+	mi := &file_team_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2488,7 +2726,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Spent) GetInputTokens() int64 {
@@ -2540,7 +2778,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_team_v1_event_proto_msgTypes[19]
+	mi := &file_team_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2552,7 +2790,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[19]
+	mi := &file_team_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2565,7 +2803,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Receipt) GetEntries() []*Receipt_Entry {
@@ -2592,14 +2830,18 @@ type Spawned struct {
 	// What it was given.
 	Input *v1.Message `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
 	// Its slice of the budget.
-	Budget        *Spent `protobuf:"bytes,4,opt,name=budget,proto3" json:"budget,omitempty"`
+	Budget *Spent `protobuf:"bytes,4,opt,name=budget,proto3" json:"budget,omitempty"`
+	// The member that works.
+	Member string `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"`
+	// The agent that is told of the end, in the same conversation; empty: nobody.
+	Lead          string `protobuf:"bytes,6,opt,name=lead,proto3" json:"lead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Spawned) Reset() {
 	*x = Spawned{}
-	mi := &file_team_v1_event_proto_msgTypes[20]
+	mi := &file_team_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2611,7 +2853,7 @@ func (x *Spawned) String() string {
 func (*Spawned) ProtoMessage() {}
 
 func (x *Spawned) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[20]
+	mi := &file_team_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2624,7 +2866,7 @@ func (x *Spawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spawned.ProtoReflect.Descriptor instead.
 func (*Spawned) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Spawned) GetTaskId() string {
@@ -2655,6 +2897,20 @@ func (x *Spawned) GetBudget() *Spent {
 	return nil
 }
 
+func (x *Spawned) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *Spawned) GetLead() string {
+	if x != nil {
+		return x.Lead
+	}
+	return ""
+}
+
 // Bound ties a step to a task of a remote peer, so that a new owner reattaches
 // instead of sending again.
 type Bound struct {
@@ -2673,7 +2929,7 @@ type Bound struct {
 
 func (x *Bound) Reset() {
 	*x = Bound{}
-	mi := &file_team_v1_event_proto_msgTypes[21]
+	mi := &file_team_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2685,7 +2941,7 @@ func (x *Bound) String() string {
 func (*Bound) ProtoMessage() {}
 
 func (x *Bound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[21]
+	mi := &file_team_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2698,7 +2954,7 @@ func (x *Bound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bound.ProtoReflect.Descriptor instead.
 func (*Bound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Bound) GetPeer() string {
@@ -2748,7 +3004,7 @@ type Asked struct {
 
 func (x *Asked) Reset() {
 	*x = Asked{}
-	mi := &file_team_v1_event_proto_msgTypes[22]
+	mi := &file_team_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2760,7 +3016,7 @@ func (x *Asked) String() string {
 func (*Asked) ProtoMessage() {}
 
 func (x *Asked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[22]
+	mi := &file_team_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2773,7 +3029,7 @@ func (x *Asked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asked.ProtoReflect.Descriptor instead.
 func (*Asked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Asked) GetQuestion() string {
@@ -2835,7 +3091,7 @@ type Answered struct {
 
 func (x *Answered) Reset() {
 	*x = Answered{}
-	mi := &file_team_v1_event_proto_msgTypes[23]
+	mi := &file_team_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2847,7 +3103,7 @@ func (x *Answered) String() string {
 func (*Answered) ProtoMessage() {}
 
 func (x *Answered) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[23]
+	mi := &file_team_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2860,7 +3116,7 @@ func (x *Answered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answered.ProtoReflect.Descriptor instead.
 func (*Answered) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Answered) GetQuestion() string {
@@ -2929,7 +3185,7 @@ type Received struct {
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_team_v1_event_proto_msgTypes[24]
+	mi := &file_team_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2941,7 +3197,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[24]
+	mi := &file_team_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2954,7 +3210,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Received) GetMessage() *v1.Message {
@@ -3008,7 +3264,7 @@ type Commanded struct {
 
 func (x *Commanded) Reset() {
 	*x = Commanded{}
-	mi := &file_team_v1_event_proto_msgTypes[25]
+	mi := &file_team_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +3276,7 @@ func (x *Commanded) String() string {
 func (*Commanded) ProtoMessage() {}
 
 func (x *Commanded) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[25]
+	mi := &file_team_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3289,7 @@ func (x *Commanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commanded.ProtoReflect.Descriptor instead.
 func (*Commanded) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Commanded) GetCommand() Commanded_Command {
@@ -3096,7 +3352,7 @@ type Expired struct {
 
 func (x *Expired) Reset() {
 	*x = Expired{}
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3108,7 +3364,7 @@ func (x *Expired) String() string {
 func (*Expired) ProtoMessage() {}
 
 func (x *Expired) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3121,7 +3377,7 @@ func (x *Expired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expired.ProtoReflect.Descriptor instead.
 func (*Expired) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Expired) GetLimit() string {
@@ -3142,7 +3398,7 @@ type Observed struct {
 
 func (x *Observed) Reset() {
 	*x = Observed{}
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3154,7 +3410,7 @@ func (x *Observed) String() string {
 func (*Observed) ProtoMessage() {}
 
 func (x *Observed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3167,7 +3423,7 @@ func (x *Observed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed.ProtoReflect.Descriptor instead.
 func (*Observed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Observed) GetMembers() []*Observed_Member {
@@ -3194,14 +3450,17 @@ type Checked struct {
 	Blocked bool `protobuf:"varint,5,opt,name=blocked,proto3" json:"blocked,omitempty"`
 	// Sequence of the event that brought the message, a follow-up or an answer of
 	// people; 0 is what the scope was given, and what it answers.
-	Ref           int64 `protobuf:"varint,6,opt,name=ref,proto3" json:"ref,omitempty"`
+	Ref int64 `protobuf:"varint,6,opt,name=ref,proto3" json:"ref,omitempty"`
+	// What a member is shown of what was said before, as it is from here on; unset:
+	// as it was.
+	History       *Checked_Shown `protobuf:"bytes,7,opt,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Checked) Reset() {
 	*x = Checked{}
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3472,7 @@ func (x *Checked) String() string {
 func (*Checked) ProtoMessage() {}
 
 func (x *Checked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3485,7 @@ func (x *Checked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked.ProtoReflect.Descriptor instead.
 func (*Checked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Checked) GetStage() Checked_Stage {
@@ -3271,6 +3530,13 @@ func (x *Checked) GetRef() int64 {
 	return 0
 }
 
+func (x *Checked) GetHistory() *Checked_Shown {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
 // ArtifactUpdate is a piece of an artifact.
 type ArtifactUpdate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3286,7 +3552,7 @@ type ArtifactUpdate struct {
 
 func (x *ArtifactUpdate) Reset() {
 	*x = ArtifactUpdate{}
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3298,7 +3564,7 @@ func (x *ArtifactUpdate) String() string {
 func (*ArtifactUpdate) ProtoMessage() {}
 
 func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3311,7 +3577,7 @@ func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactUpdate.ProtoReflect.Descriptor instead.
 func (*ArtifactUpdate) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ArtifactUpdate) GetArtifact() *v1.Artifact {
@@ -3350,7 +3616,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3362,7 +3628,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3375,7 +3641,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Delta) GetArtifactId() string {
@@ -3410,7 +3676,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3422,7 +3688,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3435,7 +3701,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Progress) GetMessage() *v1.Message {
@@ -3460,7 +3726,7 @@ type Noted struct {
 
 func (x *Noted) Reset() {
 	*x = Noted{}
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3472,7 +3738,7 @@ func (x *Noted) String() string {
 func (*Noted) ProtoMessage() {}
 
 func (x *Noted) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3485,7 +3751,7 @@ func (x *Noted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noted.ProtoReflect.Descriptor instead.
 func (*Noted) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Noted) GetCode() string {
@@ -3522,7 +3788,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3534,7 +3800,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3547,7 +3813,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Claimed) GetEpoch() int64 {
@@ -3577,7 +3843,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3589,7 +3855,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3602,7 +3868,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Waiting) GetQuestions() []string {
@@ -3649,7 +3915,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3661,7 +3927,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3674,7 +3940,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Reply) GetResult() isReply_Result {
@@ -3813,7 +4079,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3825,7 +4091,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3838,7 +4104,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Error) GetReason() string {
@@ -3899,7 +4165,7 @@ type Inbound struct {
 
 func (x *Inbound) Reset() {
 	*x = Inbound{}
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3911,7 +4177,7 @@ func (x *Inbound) String() string {
 func (*Inbound) ProtoMessage() {}
 
 func (x *Inbound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3924,7 +4190,7 @@ func (x *Inbound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbound.ProtoReflect.Descriptor instead.
 func (*Inbound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Inbound) GetN() int64 {
@@ -4034,7 +4300,7 @@ type Receipt_Entry struct {
 
 func (x *Receipt_Entry) Reset() {
 	*x = Receipt_Entry{}
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4046,7 +4312,7 @@ func (x *Receipt_Entry) String() string {
 func (*Receipt_Entry) ProtoMessage() {}
 
 func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4059,7 +4325,7 @@ func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt_Entry.ProtoReflect.Descriptor instead.
 func (*Receipt_Entry) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{19, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{21, 0}
 }
 
 func (x *Receipt_Entry) GetScope() string {
@@ -4133,7 +4399,7 @@ type Observed_Member struct {
 
 func (x *Observed_Member) Reset() {
 	*x = Observed_Member{}
-	mi := &file_team_v1_event_proto_msgTypes[43]
+	mi := &file_team_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4145,7 +4411,7 @@ func (x *Observed_Member) String() string {
 func (*Observed_Member) ProtoMessage() {}
 
 func (x *Observed_Member) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[43]
+	mi := &file_team_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4158,7 +4424,7 @@ func (x *Observed_Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed_Member.ProtoReflect.Descriptor instead.
 func (*Observed_Member) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{27, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29, 0}
 }
 
 func (x *Observed_Member) GetId() string {
@@ -4178,6 +4444,52 @@ func (x *Observed_Member) GetInfo() *AgentInfo {
 func (x *Observed_Member) GetHealth() *Health {
 	if x != nil {
 		return x.Health
+	}
+	return nil
+}
+
+// Shown is what a member is shown of what was said before, oldest first.
+type Checked_Shown struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The messages.
+	Messages      []*v1.Message `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Checked_Shown) Reset() {
+	*x = Checked_Shown{}
+	mi := &file_team_v1_event_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Checked_Shown) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Checked_Shown) ProtoMessage() {}
+
+func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Checked_Shown.ProtoReflect.Descriptor instead.
+func (*Checked_Shown) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30, 0}
+}
+
+func (x *Checked_Shown) GetMessages() []*v1.Message {
+	if x != nil {
+		return x.Messages
 	}
 	return nil
 }
@@ -4214,7 +4526,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\aclaimed\x18* \x01(\v2\x10.team.v1.ClaimedH\x00R\aclaimed\x12,\n" +
 	"\awaiting\x18+ \x01(\v2\x10.team.v1.WaitingH\x00R\awaiting\x12&\n" +
 	"\x05reply\x182 \x01(\v2\x0e.team.v1.ReplyH\x00R\x05replyB\x06\n" +
-	"\x04kindJ\x04\b)\x10*\"\xce\x05\n" +
+	"\x04kindJ\x04\b)\x10*\"\xe2\x06\n" +
 	"\bAccepted\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
@@ -4235,11 +4547,21 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x15accepted_output_modes\x18\x0e \x03(\tR\x13acceptedOutputModes\x12\x12\n" +
 	"\x04path\x18\x0f \x03(\tR\x04path\x12\x14\n" +
 	"\x05depth\x18\x10 \x01(\x05R\x05depth\x12,\n" +
-	"\x12may_reply_directly\x18\x11 \x01(\bR\x10mayReplyDirectly\x1a8\n" +
+	"\x12may_reply_directly\x18\x11 \x01(\bR\x10mayReplyDirectly\x12,\n" +
+	"\ahistory\x18\x12 \x03(\v2\x12.lf.a2a.v1.MessageR\ahistory\x125\n" +
+	"\ttransfers\x18\x13 \x03(\v2\x17.team.v1.TransferTargetR\ttransfers\x12-\n" +
+	"\bdetached\x18\x14 \x01(\v2\x11.team.v1.DetachedR\bdetached\x1a8\n" +
 	"\n" +
 	"TraceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x94\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"N\n" +
+	"\bDetached\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\x12\x12\n" +
+	"\x04lead\x18\x03 \x01(\tR\x04lead\"B\n" +
+	"\x0eTransferTarget\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\"\x94\x01\n" +
 	"\x04Pins\x12:\n" +
 	"\trevisions\x18\x01 \x03(\v2\x1c.team.v1.Pins.RevisionsEntryR\trevisions\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x1a<\n" +
@@ -4294,7 +4616,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05Retry\x12\x1f\n" +
 	"\battempts\x18\x01 \x01(\x05H\x00R\battempts\x88\x01\x01\x123\n" +
 	"\abackoff\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\abackoffB\v\n" +
-	"\t_attempts\"\xf9\x03\n" +
+	"\t_attempts\"\x9e\x05\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x12.team.v1.Step.KindR\x04kind\x12\x16\n" +
@@ -4307,7 +4629,15 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\atimeout\x18\t \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12*\n" +
 	"\arefusal\x18\n" +
 	" \x01(\v2\x10.team.v1.RefusalR\arefusal\x12$\n" +
-	"\x05retry\x18\v \x01(\v2\x0e.team.v1.RetryR\x05retry\"\x90\x01\n" +
+	"\x05retry\x18\v \x01(\v2\x0e.team.v1.RetryR\x05retry\x12\x1a\n" +
+	"\bdetached\x18\f \x01(\bR\bdetached\x12)\n" +
+	"\x05inner\x18\r \x01(\x0e2\x13.team.v1.Step.InnerR\x05inner\x12\x1a\n" +
+	"\bwithheld\x18\x0e \x01(\bR\bwithheld\"@\n" +
+	"\x05Inner\x12\x15\n" +
+	"\x11INNER_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fINNER_EVENTS\x10\x01\x12\x0e\n" +
+	"\n" +
+	"INNER_TEXT\x10\x02\"\x90\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_DELEGATE\x10\x01\x12\x11\n" +
@@ -4330,7 +4660,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x03Ask\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12\x18\n" +
 	"\aoptions\x18\x02 \x03(\tR\aoptions\x12\x14\n" +
-	"\x05roles\x18\x03 \x03(\tR\x05roles\"\xd8\x03\n" +
+	"\x05roles\x18\x03 \x03(\tR\x05roles\"\xee\x03\n" +
 	"\aDecided\x12#\n" +
 	"\x05steps\x18\x01 \x03(\v2\r.team.v1.StepR\x05steps\x127\n" +
 	"\aupdates\x18\x02 \x03(\v2\x1d.team.v1.Decided.UpdatesEntryR\aupdates\x12$\n" +
@@ -4342,7 +4672,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x06values\x18\b \x01(\v2\x17.google.protobuf.StructR\x06values\x12-\n" +
 	"\btransfer\x18\t \x01(\v2\x11.team.v1.TransferR\btransfer\x12\x16\n" +
 	"\x06cancel\x18\n" +
-	" \x03(\tR\x06cancel\x1aR\n" +
+	" \x03(\tR\x06cancel\x12\x14\n" +
+	"\x05joins\x18\v \x03(\tR\x05joins\x1aR\n" +
 	"\fUpdatesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\x8d\x02\n" +
@@ -4417,12 +4748,14 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"spentAfter\x12\x1c\n" +
 	"\tconfirmed\x18\x06 \x01(\bR\tconfirmed\x12 \n" +
 	"\vunconfirmed\x18\a \x01(\bR\vunconfirmed\x12*\n" +
-	"\aoutcome\x18\b \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\"\x8a\x01\n" +
+	"\aoutcome\x18\b \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\"\xb6\x01\n" +
 	"\aSpawned\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12(\n" +
 	"\x05input\x18\x03 \x01(\v2\x12.lf.a2a.v1.MessageR\x05input\x12&\n" +
-	"\x06budget\x18\x04 \x01(\v2\x0e.team.v1.SpentR\x06budget\"k\n" +
+	"\x06budget\x18\x04 \x01(\v2\x0e.team.v1.SpentR\x06budget\x12\x16\n" +
+	"\x06member\x18\x05 \x01(\tR\x06member\x12\x12\n" +
+	"\x04lead\x18\x06 \x01(\tR\x04lead\"k\n" +
 	"\x05Bound\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1d\n" +
@@ -4477,14 +4810,17 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04info\x18\x02 \x01(\v2\x12.team.v1.AgentInfoR\x04info\x12'\n" +
-	"\x06health\x18\x03 \x01(\v2\x0f.team.v1.HealthR\x06health\"\xb2\x02\n" +
+	"\x06health\x18\x03 \x01(\v2\x0f.team.v1.HealthR\x06health\"\x9d\x03\n" +
 	"\aChecked\x12,\n" +
 	"\x05stage\x18\x01 \x01(\x0e2\x16.team.v1.Checked.StageR\x05stage\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12,\n" +
 	"\amessage\x18\x03 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12$\n" +
 	"\x05error\x18\x04 \x01(\v2\x0e.team.v1.ErrorR\x05error\x12\x18\n" +
 	"\ablocked\x18\x05 \x01(\bR\ablocked\x12\x10\n" +
-	"\x03ref\x18\x06 \x01(\x03R\x03ref\"i\n" +
+	"\x03ref\x18\x06 \x01(\x03R\x03ref\x120\n" +
+	"\ahistory\x18\a \x01(\v2\x16.team.v1.Checked.ShownR\ahistory\x1a7\n" +
+	"\x05Shown\x12.\n" +
+	"\bmessages\x18\x01 \x03(\v2\x12.lf.a2a.v1.MessageR\bmessages\"i\n" +
 	"\x05Stage\x12\x15\n" +
 	"\x11STAGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vSTAGE_INPUT\x10\x01\x12\x10\n" +
@@ -4565,179 +4901,189 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 	return file_team_v1_event_proto_rawDescData
 }
 
-var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
-	(Step_Kind)(0),                // 1: team.v1.Step.Kind
-	(Asked_Kind)(0),               // 2: team.v1.Asked.Kind
-	(Commanded_Command)(0),        // 3: team.v1.Commanded.Command
-	(Checked_Stage)(0),            // 4: team.v1.Checked.Stage
-	(*Event)(nil),                 // 5: team.v1.Event
-	(*Accepted)(nil),              // 6: team.v1.Accepted
-	(*Pins)(nil),                  // 7: team.v1.Pins
-	(*Conversation)(nil),          // 8: team.v1.Conversation
-	(*Limits)(nil),                // 9: team.v1.Limits
-	(*Retry)(nil),                 // 10: team.v1.Retry
-	(*Step)(nil),                  // 11: team.v1.Step
-	(*Refusal)(nil),               // 12: team.v1.Refusal
-	(*Input)(nil),                 // 13: team.v1.Input
-	(*Ask)(nil),                   // 14: team.v1.Ask
-	(*Decided)(nil),               // 15: team.v1.Decided
-	(*Started)(nil),               // 16: team.v1.Started
-	(*Retried)(nil),               // 17: team.v1.Retried
-	(*Ended)(nil),                 // 18: team.v1.Ended
-	(*Turn)(nil),                  // 19: team.v1.Turn
-	(*ToolCall)(nil),              // 20: team.v1.ToolCall
-	(*ToolResult)(nil),            // 21: team.v1.ToolResult
-	(*Transfer)(nil),              // 22: team.v1.Transfer
-	(*Spent)(nil),                 // 23: team.v1.Spent
-	(*Receipt)(nil),               // 24: team.v1.Receipt
-	(*Spawned)(nil),               // 25: team.v1.Spawned
-	(*Bound)(nil),                 // 26: team.v1.Bound
-	(*Asked)(nil),                 // 27: team.v1.Asked
-	(*Answered)(nil),              // 28: team.v1.Answered
-	(*Received)(nil),              // 29: team.v1.Received
-	(*Commanded)(nil),             // 30: team.v1.Commanded
-	(*Expired)(nil),               // 31: team.v1.Expired
-	(*Observed)(nil),              // 32: team.v1.Observed
-	(*Checked)(nil),               // 33: team.v1.Checked
-	(*ArtifactUpdate)(nil),        // 34: team.v1.ArtifactUpdate
-	(*Delta)(nil),                 // 35: team.v1.Delta
-	(*Progress)(nil),              // 36: team.v1.Progress
-	(*Noted)(nil),                 // 37: team.v1.Noted
-	(*Claimed)(nil),               // 38: team.v1.Claimed
-	(*Waiting)(nil),               // 39: team.v1.Waiting
-	(*Reply)(nil),                 // 40: team.v1.Reply
-	(*Error)(nil),                 // 41: team.v1.Error
-	(*Inbound)(nil),               // 42: team.v1.Inbound
-	nil,                           // 43: team.v1.Accepted.TraceEntry
-	nil,                           // 44: team.v1.Pins.RevisionsEntry
-	nil,                           // 45: team.v1.Conversation.StateEntry
-	nil,                           // 46: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 47: team.v1.Receipt.Entry
-	(*Observed_Member)(nil),       // 48: team.v1.Observed.Member
-	nil,                           // 49: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 50: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 51: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 52: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
-	(*v1.Artifact)(nil),           // 54: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 55: google.protobuf.Value
-	(*AgentInfo)(nil),             // 56: team.v1.AgentInfo
-	(*Health)(nil),                // 57: team.v1.Health
+	(Step_Inner)(0),               // 1: team.v1.Step.Inner
+	(Step_Kind)(0),                // 2: team.v1.Step.Kind
+	(Asked_Kind)(0),               // 3: team.v1.Asked.Kind
+	(Commanded_Command)(0),        // 4: team.v1.Commanded.Command
+	(Checked_Stage)(0),            // 5: team.v1.Checked.Stage
+	(*Event)(nil),                 // 6: team.v1.Event
+	(*Accepted)(nil),              // 7: team.v1.Accepted
+	(*Detached)(nil),              // 8: team.v1.Detached
+	(*TransferTarget)(nil),        // 9: team.v1.TransferTarget
+	(*Pins)(nil),                  // 10: team.v1.Pins
+	(*Conversation)(nil),          // 11: team.v1.Conversation
+	(*Limits)(nil),                // 12: team.v1.Limits
+	(*Retry)(nil),                 // 13: team.v1.Retry
+	(*Step)(nil),                  // 14: team.v1.Step
+	(*Refusal)(nil),               // 15: team.v1.Refusal
+	(*Input)(nil),                 // 16: team.v1.Input
+	(*Ask)(nil),                   // 17: team.v1.Ask
+	(*Decided)(nil),               // 18: team.v1.Decided
+	(*Started)(nil),               // 19: team.v1.Started
+	(*Retried)(nil),               // 20: team.v1.Retried
+	(*Ended)(nil),                 // 21: team.v1.Ended
+	(*Turn)(nil),                  // 22: team.v1.Turn
+	(*ToolCall)(nil),              // 23: team.v1.ToolCall
+	(*ToolResult)(nil),            // 24: team.v1.ToolResult
+	(*Transfer)(nil),              // 25: team.v1.Transfer
+	(*Spent)(nil),                 // 26: team.v1.Spent
+	(*Receipt)(nil),               // 27: team.v1.Receipt
+	(*Spawned)(nil),               // 28: team.v1.Spawned
+	(*Bound)(nil),                 // 29: team.v1.Bound
+	(*Asked)(nil),                 // 30: team.v1.Asked
+	(*Answered)(nil),              // 31: team.v1.Answered
+	(*Received)(nil),              // 32: team.v1.Received
+	(*Commanded)(nil),             // 33: team.v1.Commanded
+	(*Expired)(nil),               // 34: team.v1.Expired
+	(*Observed)(nil),              // 35: team.v1.Observed
+	(*Checked)(nil),               // 36: team.v1.Checked
+	(*ArtifactUpdate)(nil),        // 37: team.v1.ArtifactUpdate
+	(*Delta)(nil),                 // 38: team.v1.Delta
+	(*Progress)(nil),              // 39: team.v1.Progress
+	(*Noted)(nil),                 // 40: team.v1.Noted
+	(*Claimed)(nil),               // 41: team.v1.Claimed
+	(*Waiting)(nil),               // 42: team.v1.Waiting
+	(*Reply)(nil),                 // 43: team.v1.Reply
+	(*Error)(nil),                 // 44: team.v1.Error
+	(*Inbound)(nil),               // 45: team.v1.Inbound
+	nil,                           // 46: team.v1.Accepted.TraceEntry
+	nil,                           // 47: team.v1.Pins.RevisionsEntry
+	nil,                           // 48: team.v1.Conversation.StateEntry
+	nil,                           // 49: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 50: team.v1.Receipt.Entry
+	(*Observed_Member)(nil),       // 51: team.v1.Observed.Member
+	(*Checked_Shown)(nil),         // 52: team.v1.Checked.Shown
+	nil,                           // 53: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 55: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 56: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 57: google.protobuf.Duration
+	(*v1.Artifact)(nil),           // 58: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 59: google.protobuf.Value
+	(*AgentInfo)(nil),             // 60: team.v1.AgentInfo
+	(*Health)(nil),                // 61: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	50,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
-	6,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
-	15,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
-	16,  // 3: team.v1.Event.started:type_name -> team.v1.Started
-	17,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
-	18,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
-	25,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
-	26,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
-	27,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
-	28,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
-	29,  // 10: team.v1.Event.received:type_name -> team.v1.Received
-	30,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
-	31,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
-	32,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
-	33,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
-	34,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
-	35,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
-	36,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
-	37,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
-	38,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
-	39,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
-	40,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
-	51,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	52,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
-	52,  // 24: team.v1.Accepted.brief:type_name -> google.protobuf.Struct
-	7,   // 25: team.v1.Accepted.pins:type_name -> team.v1.Pins
-	9,   // 26: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	50,  // 27: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
-	8,   // 28: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
-	43,  // 29: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	44,  // 30: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	45,  // 31: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
-	53,  // 32: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
-	53,  // 33: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
-	53,  // 34: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
-	10,  // 35: team.v1.Limits.retry:type_name -> team.v1.Retry
-	53,  // 36: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
-	1,   // 37: team.v1.Step.kind:type_name -> team.v1.Step.Kind
-	13,  // 38: team.v1.Step.input:type_name -> team.v1.Input
-	14,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
-	53,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
-	12,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
-	10,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
-	0,   // 43: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	41,  // 44: team.v1.Refusal.error:type_name -> team.v1.Error
-	51,  // 45: team.v1.Input.message:type_name -> lf.a2a.v1.Message
-	11,  // 46: team.v1.Decided.steps:type_name -> team.v1.Step
-	46,  // 47: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
-	13,  // 48: team.v1.Decided.reply:type_name -> team.v1.Input
-	51,  // 49: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	52,  // 50: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	52,  // 51: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	22,  // 52: team.v1.Decided.transfer:type_name -> team.v1.Transfer
-	13,  // 53: team.v1.Started.input:type_name -> team.v1.Input
-	23,  // 54: team.v1.Started.reserved:type_name -> team.v1.Spent
-	50,  // 55: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	41,  // 56: team.v1.Retried.error:type_name -> team.v1.Error
-	50,  // 57: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	0,   // 58: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	51,  // 59: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	19,  // 60: team.v1.Ended.turn:type_name -> team.v1.Turn
-	21,  // 61: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	22,  // 62: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	41,  // 63: team.v1.Ended.error:type_name -> team.v1.Error
-	23,  // 64: team.v1.Ended.spent:type_name -> team.v1.Spent
-	52,  // 65: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	24,  // 66: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	20,  // 67: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	47,  // 68: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	23,  // 69: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	51,  // 70: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	23,  // 71: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	2,   // 72: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	51,  // 73: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	50,  // 74: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	51,  // 75: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	23,  // 76: team.v1.Answered.grant:type_name -> team.v1.Spent
-	53,  // 77: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	51,  // 78: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	3,   // 79: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	53,  // 80: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	48,  // 81: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	4,   // 82: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	51,  // 83: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	41,  // 84: team.v1.Checked.error:type_name -> team.v1.Error
-	54,  // 85: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	51,  // 86: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	52,  // 87: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	51,  // 88: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	19,  // 89: team.v1.Reply.turn:type_name -> team.v1.Turn
-	22,  // 90: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	21,  // 91: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 92: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	23,  // 93: team.v1.Reply.spent:type_name -> team.v1.Spent
-	52,  // 94: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	49,  // 95: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	29,  // 96: team.v1.Inbound.received:type_name -> team.v1.Received
-	28,  // 97: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	30,  // 98: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	55,  // 99: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	55,  // 100: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	23,  // 101: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 102: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	56,  // 103: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	57,  // 104: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	105, // [105:105] is the sub-list for method output_type
-	105, // [105:105] is the sub-list for method input_type
-	105, // [105:105] is the sub-list for extension type_name
-	105, // [105:105] is the sub-list for extension extendee
-	0,   // [0:105] is the sub-list for field type_name
+	54,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	7,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
+	18,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
+	19,  // 3: team.v1.Event.started:type_name -> team.v1.Started
+	20,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
+	21,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
+	28,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
+	29,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
+	30,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
+	31,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
+	32,  // 10: team.v1.Event.received:type_name -> team.v1.Received
+	33,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
+	34,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
+	35,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
+	36,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
+	37,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
+	38,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
+	39,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
+	40,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
+	41,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
+	42,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
+	43,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
+	55,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	56,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	56,  // 24: team.v1.Accepted.brief:type_name -> google.protobuf.Struct
+	10,  // 25: team.v1.Accepted.pins:type_name -> team.v1.Pins
+	12,  // 26: team.v1.Accepted.limits:type_name -> team.v1.Limits
+	54,  // 27: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	11,  // 28: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
+	46,  // 29: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
+	55,  // 30: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
+	9,   // 31: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
+	8,   // 32: team.v1.Accepted.detached:type_name -> team.v1.Detached
+	47,  // 33: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
+	48,  // 34: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	57,  // 35: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
+	57,  // 36: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
+	57,  // 37: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
+	13,  // 38: team.v1.Limits.retry:type_name -> team.v1.Retry
+	57,  // 39: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
+	2,   // 40: team.v1.Step.kind:type_name -> team.v1.Step.Kind
+	16,  // 41: team.v1.Step.input:type_name -> team.v1.Input
+	17,  // 42: team.v1.Step.ask:type_name -> team.v1.Ask
+	57,  // 43: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	15,  // 44: team.v1.Step.refusal:type_name -> team.v1.Refusal
+	13,  // 45: team.v1.Step.retry:type_name -> team.v1.Retry
+	1,   // 46: team.v1.Step.inner:type_name -> team.v1.Step.Inner
+	0,   // 47: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
+	44,  // 48: team.v1.Refusal.error:type_name -> team.v1.Error
+	55,  // 49: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	14,  // 50: team.v1.Decided.steps:type_name -> team.v1.Step
+	49,  // 51: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	16,  // 52: team.v1.Decided.reply:type_name -> team.v1.Input
+	55,  // 53: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	56,  // 54: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	56,  // 55: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	25,  // 56: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	16,  // 57: team.v1.Started.input:type_name -> team.v1.Input
+	26,  // 58: team.v1.Started.reserved:type_name -> team.v1.Spent
+	54,  // 59: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	44,  // 60: team.v1.Retried.error:type_name -> team.v1.Error
+	54,  // 61: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	0,   // 62: team.v1.Ended.outcome:type_name -> team.v1.Outcome
+	55,  // 63: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	22,  // 64: team.v1.Ended.turn:type_name -> team.v1.Turn
+	24,  // 65: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	25,  // 66: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	44,  // 67: team.v1.Ended.error:type_name -> team.v1.Error
+	26,  // 68: team.v1.Ended.spent:type_name -> team.v1.Spent
+	56,  // 69: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	27,  // 70: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	23,  // 71: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	50,  // 72: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	26,  // 73: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	55,  // 74: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	26,  // 75: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	3,   // 76: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	55,  // 77: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	54,  // 78: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	55,  // 79: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	26,  // 80: team.v1.Answered.grant:type_name -> team.v1.Spent
+	57,  // 81: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	55,  // 82: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	4,   // 83: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	57,  // 84: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	51,  // 85: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	5,   // 86: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	55,  // 87: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	44,  // 88: team.v1.Checked.error:type_name -> team.v1.Error
+	52,  // 89: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
+	58,  // 90: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	55,  // 91: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	56,  // 92: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	55,  // 93: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	22,  // 94: team.v1.Reply.turn:type_name -> team.v1.Turn
+	25,  // 95: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	24,  // 96: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 97: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	26,  // 98: team.v1.Reply.spent:type_name -> team.v1.Spent
+	56,  // 99: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	53,  // 100: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	32,  // 101: team.v1.Inbound.received:type_name -> team.v1.Received
+	31,  // 102: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	33,  // 103: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	59,  // 104: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	59,  // 105: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	26,  // 106: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 107: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	60,  // 108: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	61,  // 109: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	55,  // 110: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
+	111, // [111:111] is the sub-list for method output_type
+	111, // [111:111] is the sub-list for method input_type
+	111, // [111:111] is the sub-list for extension type_name
+	111, // [111:111] is the sub-list for extension extendee
+	0,   // [0:111] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -4769,22 +5115,22 @@ func file_team_v1_event_proto_init() {
 		(*Event_Waiting)(nil),
 		(*Event_Reply)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[4].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[5].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[13].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[6].OneofWrappers = []any{}
+	file_team_v1_event_proto_msgTypes[7].OneofWrappers = []any{}
+	file_team_v1_event_proto_msgTypes[15].OneofWrappers = []any{
 		(*Ended_Reply)(nil),
 		(*Ended_ReplyRef)(nil),
 		(*Ended_Turn)(nil),
 		(*Ended_Tool)(nil),
 		(*Ended_Transfer)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[35].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[37].OneofWrappers = []any{
 		(*Reply_Message)(nil),
 		(*Reply_Turn)(nil),
 		(*Reply_Transfer)(nil),
 		(*Reply_Tool)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[37].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[39].OneofWrappers = []any{
 		(*Inbound_Received)(nil),
 		(*Inbound_Answered)(nil),
 		(*Inbound_Commanded)(nil),
@@ -4794,8 +5140,8 @@ func file_team_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   45,
+			NumEnums:      6,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,158 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
+)
+
+// The file's words in those of the schedulers.
+var (
+	historyScopes = map[teamv1.HistoryScope_Value]team.HistoryScope{
+		teamv1.HistoryScope_LAST_RESULT: team.HistoryLastResult, teamv1.HistoryScope_PARENT_BRANCH: team.HistoryParent,
+		teamv1.HistoryScope_ISOLATED: team.HistoryIsolated, teamv1.HistoryScope_CONVERSATION: team.HistoryConversation,
+	}
+	toolStyles = map[teamv1.ToolStyle_Value]team.ToolStyle{
+		teamv1.ToolStyle_PER_MEMBER: team.PerMember, teamv1.ToolStyle_SINGLE: team.Single,
+	}
+	openDelegations = map[teamv1.OpenDelegations_Value]team.OpenDelegations{
+		teamv1.OpenDelegations_WAIT: team.WaitOpen, teamv1.OpenDelegations_CANCEL: team.CancelOpen,
+		teamv1.OpenDelegations_DETACH: team.DetachOpen,
+	}
+	onLimits = map[teamv1.OnLimit_Value]team.OnLimit{
+		teamv1.OnLimit_FAIL: team.FailRun, teamv1.OnLimit_FINALIZE: team.Finalize,
+	}
+)
+
+// Mode is a team's mode as clients see it (R-000-09).
+func Mode(t *teamv1.TeamConfig) string {
+	switch {
+	case t.GetSupervisor() != nil:
+		return "supervisor"
+	case Leader(t) != nil:
+		return "coordinator"
+	case t.GetSwarm() != nil:
+		return "swarm"
+	}
+	return "workflow"
+}
+
+// Leader is the model that leads a team: a coordinator's, or the one that routes;
+// nil for teams without.
+func Leader(t *teamv1.TeamConfig) *teamv1.LeaderConfig {
+	if r := t.GetRoute(); r != nil {
+		return &teamv1.LeaderConfig{Model: r.GetModel(), Instructions: r.GetInstructions()}
+	}
+	return t.GetCoordinator().GetLeader()
+}
+
+// Coordinator is what the scheduler of a coordinator team is made of. A team that
+// routes is one whose members' replies are its own, and that calls one of them
+// (C-04). tools are the leader's.
+func Coordinator(t *teamv1.TeamConfig, tools []agent.Tool) team.CoordinatorConfig {
+	c := t.GetCoordinator()
+	cfg := team.CoordinatorConfig{
+		Instructions: Leader(t).GetInstructions(), Members: Members(t), Tools: tools,
+		AllowParallel: c.GetAllowParallel(), ToolStyle: toolStyles[c.GetToolStyle()], Async: c.GetAsync(),
+		OpenDelegations: openDelegations[c.GetOnOpenDelegations()], OnLimit: onLimits[c.GetOnLimit()], StrictCycles: c.GetStrictCycles(),
+		Wake:   c.GetWakeOnCompletion(),
+		Limits: t.GetLimits(),
+	}
+	if t.GetRoute() != nil && t.GetLimits().GetMaxDelegations() == 0 {
+		cfg.Limits = &teamv1.Limits{MaxDelegations: proto.Int32(1)}
+		if n := t.GetLimits().GetMaxTurns(); n > 0 {
+			cfg.Limits.MaxTurns = &n
+		}
+	}
+	return cfg
+}
+
+// Swarm is what the scheduler of a swarm is made of.
+func Swarm(t *teamv1.TeamConfig) team.SwarmConfig {
+	return team.SwarmConfig{
+		Entry: t.GetSwarm().GetEntryMember(), Members: Members(t), CrossRequest: t.GetSwarm().GetCrossRequestTransfer(), Limits: t.GetLimits(),
+	}
+}
+
+// coordinator checks the leader, and the names that members have as its tools.
+func (k *checker) coordinator(id string, t *teamv1.TeamConfig) {
+	path, at := []any{"teams", id, "coordinator"}, []any{"teams", id, "coordinator", "leader", "model"}
+	if t.GetRoute() != nil {
+		path, at = []any{"teams", id, "route"}, []any{"teams", id, "route", "model"}
+	}
+	k.model(Leader(t).GetModel(), fmt.Sprintf("the leader of team %q", id), at...)
+	for i, m := range t.GetMembers() {
+		if memberID(m) == id {
+			n, _ := k.at("teams", id, "members", i)
+			k.fault(n, fmt.Sprintf("member %q has the name of its team", id), "the leader speaks under it; give the member an id of its own")
+		}
+	}
+	_, err := team.NewCoordinator(Coordinator(t, nil))
+	k.scheduler(err, !k.hurt("teams", id, "members"), path...)
+}
+
+// swarm checks who begins and who hands over to whom.
+func (k *checker) swarm(id string, t *teamv1.TeamConfig) {
+	for i, m := range t.GetMembers() {
+		if t.GetSwarm().GetStrictMembers() && k.Server.GetTeams()[m.GetAgent()] != nil {
+			n, _ := k.at("teams", id, "members", i, "agent")
+			k.fault(n, fmt.Sprintf("team %q cannot be a member of swarm %q", m.GetAgent(), id),
+				"wrap the swarm in a coordinator that has both as members, or remove strict_members")
+		}
+	}
+	_, err := team.NewSwarm(Swarm(t))
+	k.scheduler(err, !k.hurt("teams", id, "members"), "teams", id, "swarm")
+}
+
+// misplaced reports what a member says that its team's mode does not read.
+func (k *checker) misplaced(t *teamv1.TeamConfig, m *teamv1.MemberConfig, path []any) {
+	leads, hands := Leader(t) != nil, t.GetSwarm() != nil
+	for _, f := range []struct {
+		key, mode string
+		wrong     bool
+	}{
+		{"skip_summarization", "coordinator", m.SkipSummarization != nil && !leads}, //nolint:protogetter // set or not matters
+		{"async", "coordinator", m.Async != nil && t.GetCoordinator() == nil},       //nolint:protogetter // set or not matters
+		{"handoff", "swarm", len(m.GetHandoff()) > 0 && !hands},
+		{"handoff_after", "swarm", m.GetHandoffAfter() != "" && !hands},
+	} {
+		if f.wrong {
+			k.fault(k.keyAt(append(slices.Clone(path), f.key)...), fmt.Sprintf("%s belongs to members of %s teams", f.key, f.mode), "remove it")
+		}
+	}
+}
+
+// inherits reports whether an agent takes the model of the leader it works for (R-003-14).
+func inherits(a *teamv1.AgentConfig) bool {
+	return a != nil && a.GetModel() == "" && a.GetScripted() == nil && a.GetGrpc() == nil && a.GetA2A() == nil
+}
+
+// inheritance reports used agents without a model that work for nobody who has one.
+func (k *checker) inheritance() {
+	for _, id := range sorted(k.Server.GetAgents()) {
+		if !k.Used[id] || !inherits(k.Server.GetAgents()[id]) || k.hurt("agents", id) || k.hurt("teams") {
+			continue
+		}
+		led := false
+		for _, team := range sorted(k.Server.GetTeams()) {
+			t := k.Server.GetTeams()[team]
+			if !slices.ContainsFunc(k.edges(team), func(e edge) bool { return e.to == id }) {
+				continue
+			}
+			if led = Leader(t) != nil; !led {
+				k.fault(k.keyAt("agents", id), fmt.Sprintf("agent %q has no model, and team %q has no leader to take one from", id, team), "add model: the name of one under models")
+				break
+			}
+		}
+		if !led && !slices.ContainsFunc(sorted(k.Server.GetTeams()), func(team string) bool {
+			return slices.ContainsFunc(k.edges(team), func(e edge) bool { return e.to == id })
+		}) {
+			k.fault(k.keyAt("agents", id), fmt.Sprintf("agent %q has no model, and works for no team whose leader has one", id), "add model: the name of one under models")
+		}
+	}
+}

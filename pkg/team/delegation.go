@@ -1,0 +1,312 @@
+package team
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"regexp"
+	"slices"
+	"strings"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Names of the tools by which a model gives work to members (C-08).
+const (
+	delegatePrefix = "delegate_to_"
+	delegateTool   = "delegate_task_to_member"
+)
+
+// maxTask is how many bytes a task and its context may have together (C-31).
+const maxTask = 64 << 10
+
+// maxToolName is how long the name of a tool may be (R-004-08).
+const maxToolName = 64
+
+// crew are the members of a team as its leader's tools. It never changes.
+type crew struct {
+	style   ToolStyle
+	async   bool
+	members []crewMember // in the team's order
+}
+
+// crewMember is a member and the tool that stands for it.
+type crewMember struct {
+	*Member
+	tool string
+}
+
+// ToolStyle is how members look to a leader (C-08).
+type ToolStyle string
+
+// The styles; empty is PerMember.
+const (
+	// PerMember: a tool delegate_to_ID for each member.
+	PerMember ToolStyle = "PER_MEMBER"
+	// Single: one tool for all, delegate_task_to_member.
+	Single ToolStyle = "SINGLE"
+)
+
+// newCrew names the members' tools. The error joins a fault for each pair of
+// members whose tools would have the same name.
+func newCrew(c *CoordinatorConfig) (*crew, error) {
+	var fs faults
+	k := &crew{style: c.ToolStyle, async: c.Async}
+	taken := map[string]string{}
+	for i := range c.Members {
+		m := &c.Members[i]
+		id, tool := memberID(m), delegateName(memberID(m))
+		if other, ok := taken[tool]; ok {
+			fs.addf(fmt.Sprintf("members[%d].id", i), "coordinator",
+				"members %q and %q would both be the tool %s; give one of them another id", other, id, tool)
+		}
+		taken[tool] = id
+		k.members = append(k.members, crewMember{m, tool})
+	}
+	for i, t := range c.Tools {
+		if other, ok := taken[t.Spec().Name]; ok {
+			fs.addf(fmt.Sprintf("leader.tools[%d]", i), "coordinator",
+				"tool %s has the name of the tool that stands for member %q; rename one of them", t.Spec().Name, other)
+		}
+	}
+	return k, fs.err()
+}
+
+var unfit = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+
+// delegateName is the name of the tool that stands for a member: what providers
+// do not take is replaced, what is too long is cut behind a hash.
+func delegateName(id string) string {
+	name := delegatePrefix + unfit.ReplaceAllString(id, "_")
+	if len(name) <= maxToolName {
+		return name
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id))
+	return fmt.Sprintf("%s_%08x", name[:maxToolName-9], h.Sum32())
+}
+
+// find returns the member that a call names by tool, or nil.
+func (k *crew) find(match func(m *crewMember) bool) *crewMember {
+	if k == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(k.members, func(m crewMember) bool { return match(&m) }); i >= 0 {
+		return &k.members[i]
+	}
+	return nil
+}
+
+// enabled are the ids of the members that can be called.
+func (k *crew) enabled() []string {
+	var ids []string
+	for _, m := range k.members {
+		if !m.Disabled {
+			ids = append(ids, memberID(m.Member))
+		}
+	}
+	return ids
+}
+
+// delegates reports whether a call is one of a member, in any of the spellings
+// that models use (C-08). own are the names of other tools.
+func (k *crew) delegates(call *teamv1.ToolCall, own []agent.ToolSpec) bool {
+	name := call.GetName()
+	switch {
+	case k == nil || slices.ContainsFunc(own, func(t agent.ToolSpec) bool { return t.Name == name }):
+		return false
+	case name == delegateTool, strings.HasPrefix(name, delegatePrefix):
+		return true
+	}
+	return k.find(func(m *crewMember) bool { return memberID(m.Member) == name }) != nil
+}
+
+// delegation is a call of a member as it was meant.
+type delegation struct {
+	member *crewMember
+	task   string // with its context: what is handed over
+}
+
+// read makes a delegation of a call. The error tells the leader what to change.
+func (k *crew) read(call *teamv1.ToolCall) (*delegation, error) {
+	args, argErr := readArguments(call.GetArguments())
+	id, err := k.called(call.GetName(), args, argErr)
+	if err != nil {
+		return nil, err
+	}
+	d := &delegation{member: k.find(func(m *crewMember) bool { return memberID(m.Member) == id || m.tool == id })}
+	switch {
+	case d.member == nil:
+		return nil, fmt.Errorf("there is no member %q; the members are %s", shorten(id), strings.Join(k.enabled(), ", "))
+	case d.member.Disabled:
+		return d, fmt.Errorf("member %q is disabled; %s", memberID(d.member.Member), k.others())
+	case argErr != nil:
+		return d, argErr
+	}
+	if d.task, err = taskOf(args); err != nil {
+		return d, err
+	}
+	return d, nil
+}
+
+func (k *crew) others() string {
+	if on := k.enabled(); len(on) > 0 {
+		return "use another one: " + strings.Join(on, ", ")
+	}
+	return "no member is enabled: answer yourself"
+}
+
+// called is the member that a call names: by its tool, or in member_id.
+func (k *crew) called(tool string, args map[string]json.RawMessage, argErr error) (string, error) {
+	if tool != delegateTool {
+		if m := k.find(func(m *crewMember) bool { return m.tool == tool }); m != nil {
+			return memberID(m.Member), nil
+		}
+		return strings.TrimPrefix(tool, delegatePrefix), nil
+	}
+	if argErr != nil {
+		return "", argErr
+	}
+	return textOf(args, "member_id", true)
+}
+
+// readArguments parses what a model wrote. Models also wrap the object in a
+// string (R-002-6.1).
+func readArguments(text string) (map[string]json.RawMessage, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	var args map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &args) == nil {
+		return args, nil
+	}
+	var inner string
+	if json.Unmarshal([]byte(text), &inner) == nil && json.Unmarshal([]byte(inner), &args) == nil {
+		return args, nil
+	}
+	return nil, errors.New(`the arguments are not a JSON object; write {"task": "…"}`)
+}
+
+// taskOf is the task of a call with its context.
+func taskOf(args map[string]json.RawMessage) (string, error) {
+	task, err := textOf(args, "task", true)
+	if err != nil {
+		return "", err
+	}
+	extra, err := textOf(args, "context", false)
+	if err != nil {
+		return "", err
+	}
+	if extra != "" {
+		task += "\n\nContext:\n" + extra
+	}
+	if len(task) > maxTask {
+		return "", fmt.Errorf("task and context have %d bytes together, the most is %d; shorten them", len(task), maxTask)
+	}
+	return task, nil
+}
+
+// textOf returns an argument that has to be a string.
+func textOf(args map[string]json.RawMessage, name string, required bool) (string, error) {
+	raw, ok := args[name]
+	if !ok || string(raw) == "null" {
+		if required {
+			return "", fmt.Errorf("argument %s is missing; add %s: a string", name, name)
+		}
+		return "", nil
+	}
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return "", fmt.Errorf("argument %s must be a string, got %s", name, jsonKind(raw))
+	}
+	if text = strings.TrimSpace(text); text == "" && required {
+		return "", fmt.Errorf("argument %s is empty; write what is to be done", name)
+	}
+	return text, nil
+}
+
+// jsonKind names the type of a JSON value.
+func jsonKind(raw json.RawMessage) string {
+	switch strings.TrimSpace(string(raw))[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	case 't', 'f':
+		return "a boolean"
+	case '"':
+		return "a string"
+	}
+	return "a number"
+}
+
+// specs are the tools that stand for the enabled members.
+func (k *crew) specs(s *State) []agent.ToolSpec {
+	if k == nil || len(k.enabled()) == 0 {
+		return nil
+	}
+	if k.style == Single {
+		return []agent.ToolSpec{{
+			Name: delegateTool, Description: "Gives a task to a member of the team and returns its result." + k.note(k.async),
+			Parameters: delegateSchema(k.enabled()),
+		}}
+	}
+	var specs []agent.ToolSpec
+	for _, m := range k.members {
+		if !m.Disabled {
+			specs = append(specs, agent.ToolSpec{
+				Name: m.tool, Description: "Gives a task to " + describedAs(m.Member, s.Roster) + k.note(k.isAsync(&m)), Parameters: delegateSchema(nil),
+			})
+		}
+	}
+	return specs
+}
+
+func (k *crew) note(async bool) string {
+	if async {
+		return " It works while you go on: the call returns a ticket, " + checkTool + " tells how it stands."
+	}
+	return ""
+}
+
+// isAsync reports whether the leader goes on while the member works.
+func (k *crew) isAsync(m *crewMember) bool {
+	if m.Async != nil {
+		return *m.Async
+	}
+	return k.async
+}
+
+// anyAsync reports whether the leader can have work done meanwhile.
+func (k *crew) anyAsync() bool {
+	return k != nil && slices.ContainsFunc(k.members, func(m crewMember) bool { return k.isAsync(&m) && !m.Disabled })
+}
+
+// describedAs is a member in one line: id and what it does.
+func describedAs(m *Member, roster []*teamv1.Observed_Member) string {
+	text := "member " + memberID(m)
+	if what := descriptionOf(m, roster); what != "" {
+		text += ": " + what
+	}
+	return strings.TrimRight(text, ".") + "."
+}
+
+// delegateSchema is the JSON Schema of a delegation; with members it also chooses one.
+func delegateSchema(members []string) json.RawMessage {
+	properties := map[string]any{
+		"task":    map[string]any{"type": "string", "description": "What is to be done, complete: the member does not see your conversation with the user as you do."},
+		"context": map[string]any{"type": "string", "description": "What the member has to know for it."},
+	}
+	required := []string{"task"}
+	if members != nil {
+		properties["member_id"] = map[string]any{"type": "string", "enum": members}
+		required = []string{"member_id", "task"}
+	}
+	schema, err := json.Marshal(map[string]any{"type": "object", "properties": properties, "required": required})
+	if err != nil {
+		return nil // strings and maps can be encoded
+	}
+	return schema
+}

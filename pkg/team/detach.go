@@ -1,0 +1,63 @@
+package team
+
+import (
+	"context"
+	"time"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// detachedID is the task of a step that was begun as a task of its own.
+func detachedID(root, scope string) string { return (&agent.Run{Root: root}).ID(scope, "detached", 1) }
+
+// detach begins a member's work as a task of its own. The step has then ended:
+// nobody waits for it here.
+func (p *process) detach(ctx context.Context, w *work, m *Member, emit emitter) result {
+	d := p.run.Detacher
+	if d == nil {
+		return result{err: agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
+			"member %q cannot work by itself: there is no server that keeps its task", m.ID)}
+	}
+	s := &teamv1.Spawned{TaskId: detachedID(p.run.Root, w.scope), Agent: m.Agent, Input: w.input, Member: m.ID}
+	if l, ok := p.cfg.Scheduler.(*Coordinator); ok && l.wake {
+		s.Lead = p.cfg.ID
+	}
+	if err := d.Detach(ctx, s); err != nil {
+		return result{err: err}
+	}
+	if err := emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Spawned{Spawned: s}})); err != nil {
+		return result{err: errStopped}
+	}
+	text := "Under way as " + s.GetTaskId() + "."
+	return result{reply: &teamv1.Reply{Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Result: &teamv1.Reply_Message{Message: agent.NewMessage(text)}}}
+}
+
+// pollEvery is how often a check that waits looks for the end of a task of its own.
+const pollEvery = time.Second
+
+// elsewhere returns how the tasks stand that steps were begun as: their ends, by
+// step. A task that cannot be read counts as one that runs.
+func (p *process) elsewhere(ctx context.Context) map[*StepState]*teamv1.Ended {
+	ends := map[*StepState]*teamv1.Ended{}
+	for _, st := range watchedBy(&p.State, nil) {
+		if !st.Step.GetDetached() || st.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED || p.run.Detacher == nil {
+			continue
+		}
+		if e, err := p.run.Detacher.Detached(ctx, ticket(&p.State, st)); err == nil && e != nil {
+			ends[st] = e
+		}
+	}
+	return ends
+}
+
+// asEnded is a step as the task that it was begun as has left it; open when that has not ended.
+func asEnded(st *StepState, ends map[*StepState]*teamv1.Ended) *StepState {
+	if !st.Step.GetDetached() || st.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED {
+		return st
+	}
+	c := *st
+	e := ends[st]
+	c.Done, c.Outcome, c.Message, c.Err = e != nil, e.GetOutcome(), e.GetReply(), agent.FromProto(e.GetError())
+	return &c
+}

@@ -1,0 +1,129 @@
+package team
+
+import (
+	"slices"
+	"strings"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// HistoryScope is what a member is shown of what was said before (C-14).
+type HistoryScope string
+
+// The scopes; empty is the mode's: HistoryParent in a coordinator,
+// HistoryConversation in a swarm, else HistoryLastResult.
+const (
+	// HistoryLastResult: the message it is given, and nothing else.
+	HistoryLastResult HistoryScope = "LAST_RESULT"
+	// HistoryParent: the request, and what the one who decided has said and seen
+	// in this run (R-004-12, R-004-15).
+	HistoryParent HistoryScope = "PARENT_BRANCH"
+	// HistoryIsolated: the task it is given, without the results of those that
+	// worked before it in the same turn (R-004-16).
+	HistoryIsolated HistoryScope = "ISOLATED"
+	// HistoryConversation: as HistoryParent, and the conversation before this run.
+	HistoryConversation HistoryScope = "CONVERSATION"
+)
+
+// historyScope is that of a member.
+func (c *Config) historyScope(member string) HistoryScope {
+	for i := range c.Members {
+		if m := &c.Members[i]; m.ID == member && m.History != "" {
+			return m.History
+		}
+	}
+	switch c.Scheduler.(type) {
+	case *Coordinator:
+		return HistoryParent
+	case *Swarm:
+		return HistoryConversation
+	}
+	return HistoryLastResult
+}
+
+// historyFor is what the member of a step is shown of what was said before: what
+// had ended when the step was decided, so that it is the same after a crash.
+func (f *fold) historyFor(st *StepState) []*a2av1.Message {
+	if !st.member() {
+		return nil
+	}
+	if st.checks.history != nil {
+		return st.checks.history.GetMessages()
+	}
+	var said []*a2av1.Message
+	switch f.Team.historyScope(st.Step.GetMember()) {
+	case HistoryConversation:
+		said = append(said, f.History...)
+	case HistoryParent:
+	case HistoryLastResult, HistoryIsolated:
+		return nil
+	}
+	if st.input != f.Input {
+		said = append(said, f.Input)
+	}
+	for _, before := range f.Steps[:f.turnOf(st)] {
+		if m := f.saidBy(before, st); m != nil {
+			said = append(said, m)
+		}
+	}
+	return said
+}
+
+// turnOf is the number of steps that a step can look back on: those up to the
+// model's turn that called it, else all before it.
+func (f *fold) turnOf(st *StepState) int {
+	index := slices.Index(f.Steps, st)
+	for i := index - 1; i >= 0; i-- {
+		if f.Steps[i].Step.GetKind() == teamv1.Step_KIND_MODEL {
+			return i + 1
+		}
+	}
+	return max(index, 0)
+}
+
+// saidBy is what a step has said, as the member of another one reads it: its own
+// words as its own, those of others with their author; nil is nothing.
+func (f *fold) saidBy(before, st *StepState) *a2av1.Message {
+	if !before.Done || before.place >= st.before {
+		return nil
+	}
+	switch {
+	case before.member() && before.Transfer != nil:
+		text := before.Step.GetMember() + " hands over to " + before.Transfer.GetTo()
+		if m := before.Transfer.GetMessage(); m != "" {
+			text += ": " + m
+		}
+		return agent.UserMessage("", text)
+	case before.member() && before.Step.GetMember() == st.Step.GetMember() && before.Message != nil:
+		return before.Message
+	case before.member():
+		return agent.UserMessage("", upTo(resultText(before), maxResult))
+	case before.Turn.GetText() != "":
+		return agent.UserMessage("", f.Team.ID+": "+before.Turn.GetText())
+	case before.Tool != nil:
+		return agent.UserMessage("", before.Step.GetName()+": "+upTo(before.Tool.GetText(), maxResult))
+	}
+	return nil
+}
+
+// handed is what a step is given: its message, and the results of those that
+// worked before it for the same turn (R-002-22).
+func (f *fold) handed(st *StepState) *a2av1.Message {
+	if st.checks.message != nil {
+		return st.checks.message
+	}
+	if len(st.earlier) == 0 {
+		return st.input
+	}
+	var b strings.Builder
+	b.WriteString("Results so far:")
+	for _, before := range f.Steps {
+		if before.endSeq > 0 && slices.Contains(st.earlier, before.endSeq) {
+			b.WriteString("\n\n" + resultText(before))
+		}
+	}
+	parts := append(slices.Clip(st.input.GetParts()), agent.TextParts(b.String())...)
+	return &a2av1.Message{ContextId: st.input.GetContextId(), Role: st.input.GetRole(), Parts: parts, Metadata: st.input.GetMetadata()}
+}

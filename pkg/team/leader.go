@@ -1,0 +1,387 @@
+package team
+
+import (
+	"fmt"
+	"strings"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Labels of a leader's turns that are more than the next one.
+const (
+	resultsTurn = "results" // work that it did not wait for has ended
+	finalTurn   = "final"   // a limit is reached: answer without tools
+)
+
+// maxRefused is how many calls in a row may be refused before the run ends (2.3).
+const maxRefused = 10
+
+// leader is the scheduler of every agent that a model answers for: a turn, what
+// it calls, the next turn, until it answers without a call. With a crew it leads
+// a team (R-002-01, R-004-02); without one it is an agent of its own (R-003-09,
+// R-003-16).
+type leader struct {
+	instructions string
+	tools        []agent.ToolSpec // its own
+	crew         *crew            // nil: no members
+	parallel     bool
+	open         OpenDelegations
+	onLimit      OnLimit
+	wake         bool
+	strict       bool
+	maxTurns     int
+	maxDelegated int
+	output       OutputFormat // nil: any answer will do
+}
+
+var _ Prompter = (*leader)(nil)
+
+// round is a turn of the model and the steps that answer its calls, in their order.
+type round struct {
+	turn  *StepState
+	steps []*StepState
+}
+
+func (r *round) calls() []*teamv1.ToolCall { return r.turn.Turn.GetToolCalls() }
+
+// lastRound returns the last turn and what came of its calls so far.
+func lastRound(s *State) *round {
+	for i := len(s.Steps) - 1; i >= 0; i-- {
+		if s.Steps[i].Step.GetKind() == teamv1.Step_KIND_MODEL {
+			return &round{turn: s.Steps[i], steps: s.Steps[i+1:]}
+		}
+	}
+	return &round{turn: &StepState{}}
+}
+
+// Next implements Scheduler.
+func (l *leader) Next(s *State) (Decision, error) {
+	if len(s.Steps) == 0 {
+		return modelStep("", "the message is new"), nil
+	}
+	r := lastRound(s)
+	if err := l.broken(s, r); err != nil {
+		return l.atLimit(s, r, err)
+	}
+	switch {
+	case r.turn.Step.GetName() == finalTurn:
+		return l.reply(s, r)
+	case len(r.steps) < len(r.calls()):
+		return l.call(s, r), nil
+	}
+	if err := l.refused(s, r); err != nil {
+		return l.atLimit(s, r, err)
+	}
+	switch {
+	case len(r.calls()) == 0:
+		return l.answered(s, r)
+	case l.skipsSummary(r):
+		return Decision{Reply: joinResults(r.steps), Joins: joinedIDs(r.steps), Reason: "the reply of " + calledBy(r.steps) + " is the team's"}, nil
+	}
+	return l.turn(s, r, "", "the tools have answered")
+}
+
+// broken returns why the run cannot go on: the model failed, or a tool crashed.
+func (l *leader) broken(s *State, r *round) error {
+	if r.turn.Err != nil {
+		return r.turn.Err
+	}
+	for _, st := range r.steps {
+		if st.Err != nil && st.refusal == nil && st.Step.GetKind() == teamv1.Step_KIND_TOOL {
+			return st.Err
+		}
+	}
+	return nil
+}
+
+// refused returns why refused calls end the run: the limit of delegations, the
+// same words too often (C-23), or nothing but refusals.
+func (l *leader) refused(s *State, r *round) error {
+	repeats, inARow := 0, 0
+	for _, st := range s.Steps {
+		switch {
+		case st.Step.GetKind() == teamv1.Step_KIND_MODEL:
+		case st.Outcome != teamv1.Outcome_OUTCOME_REJECTED:
+			inARow = 0
+		default:
+			inARow++
+			if st.Err != nil && st.Err.Reason == agent.ReasonCycleDetected {
+				if repeats++; repeats > 1 || l.strict {
+					return st.Err
+				}
+			}
+		}
+	}
+	for _, st := range r.steps {
+		if st.Err != nil && endsRun(st.Err.Reason) {
+			return st.Err
+		}
+	}
+	if inARow >= maxRefused && len(r.steps) > 0 {
+		return agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
+			"the model of %q made %d calls in a row that were refused; the last one: %s", s.Team.ID, inARow, r.steps[len(r.steps)-1].Err.Message)
+	}
+	return nil
+}
+
+// endsRun reports whether a refusal for that reason is the end of the run, not
+// something that a leader can mend.
+func endsRun(reason string) bool {
+	switch reason {
+	case agent.ReasonMaxDelegations, agent.ReasonBudgetExceeded:
+		return true
+	}
+	return false
+}
+
+// atLimit is what becomes of the run at a limit: its error, or one last turn
+// without tools (2.1, on_limit).
+func (l *leader) atLimit(s *State, r *round, err error) (Decision, error) {
+	limit := false
+	switch agent.AsError(err).Reason {
+	case agent.ReasonMaxDelegations, agent.ReasonMaxIterations, agent.ReasonBudgetExceeded:
+		limit = true
+	}
+	if !limit || l.onLimit != Finalize || r.turn.Step.GetName() == finalTurn {
+		return Decision{}, err
+	}
+	return modelStep(finalTurn, "a limit is reached: "+agent.AsError(err).Message), nil
+}
+
+// call decides on what the turn calls: all of it at the same time, or the next.
+func (l *leader) call(s *State, r *round) Decision {
+	c := &calling{leader: l, state: s, round: r, used: l.delegated(s)}
+	var d Decision
+	var names []string
+	for k := len(r.steps); k < len(r.calls()); k++ {
+		call := r.calls()[k]
+		if t := l.transfer(s, call); t != nil {
+			if len(d.Steps) == 0 {
+				return Decision{Transfer: t, Reason: "the model hands over to " + t.GetTo()}
+			}
+			break // once those before it have ended
+		}
+		step := c.step(call)
+		d.Steps = append(d.Steps, step)
+		names = append(names, nameOf(step, call))
+		if !l.parallel {
+			break
+		}
+	}
+	d.Reason = "the model calls " + strings.Join(names, ", ")
+	return d
+}
+
+func nameOf(step *teamv1.Step, call *teamv1.ToolCall) string {
+	if step.GetMember() != "" {
+		return step.GetMember()
+	}
+	return shorten(call.GetName())
+}
+
+// delegated counts the delegations that were begun (C-07): refused ones do not count.
+func (l *leader) delegated(s *State) int {
+	n := 0
+	for _, st := range s.Steps {
+		if st.member() && st.refusal == nil && st.Outcome != teamv1.Outcome_OUTCOME_REJECTED {
+			n++
+		}
+	}
+	return n
+}
+
+// answered decides what an answer without a call means: the end, unless the user
+// has said more, or work is under way that the answer has to wait for (C-09).
+func (l *leader) answered(s *State, r *round) (Decision, error) {
+	if r.turn.heard < len(s.Received) {
+		return l.turn(s, r, "", "the user has said more")
+	}
+	if l.open != CancelOpen && l.crew != nil {
+		if len(s.Open()) > 0 {
+			return Decision{}, nil // wait
+		}
+		if len(unreported(s)) > 0 {
+			return l.turn(s, r, resultsTurn, "the work that was under way has ended")
+		}
+	}
+	return l.reply(s, r)
+}
+
+// reply ends the run with the turn's text. A leader without a text has not
+// answered (C-05).
+func (l *leader) reply(s *State, r *round) (Decision, error) {
+	if l.crew != nil && strings.TrimSpace(r.turn.Turn.GetText()) == "" {
+		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
+			"team %q: the leader ended the run without an answer", s.Team.ID)
+	}
+	return l.formed(s, r)
+}
+
+// turn asks the model once more, if it may be asked.
+func (l *leader) turn(s *State, r *round, name, reason string) (Decision, error) {
+	n := 0
+	for _, st := range s.Steps {
+		if st.Step.GetKind() == teamv1.Step_KIND_MODEL {
+			n++
+		}
+	}
+	if n >= l.maxTurns {
+		return l.atLimit(s, r, agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
+			"agent %q took %d model turns without an answer, the most it may (limits.max_turns)", s.Team.ID, n))
+	}
+	return modelStep(name, reason), nil
+}
+
+func modelStep(name, reason string) Decision {
+	return Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_MODEL, Name: name}}, Reason: reason}
+}
+
+// skipsSummary reports whether the members' replies are the team's: all calls of
+// the turn were of members that are configured so, and have answered (R-004-17, C-16).
+func (l *leader) skipsSummary(r *round) bool {
+	for _, st := range r.steps {
+		m := l.crew.find(func(m *crewMember) bool { return st.member() && memberID(m.Member) == st.Step.GetMember() })
+		if m == nil || !m.SkipSummarization || st.Step.GetAsync() || !st.Done || st.Message == nil {
+			return false
+		}
+	}
+	return len(r.steps) > 0
+}
+
+func calledBy(steps []*StepState) string {
+	ids := make([]string, len(steps))
+	for i, st := range steps {
+		ids[i] = st.Step.GetMember()
+	}
+	return strings.Join(ids, ", ")
+}
+
+// calling makes steps of the calls of one turn.
+type calling struct {
+	*leader
+	state   *State
+	round   *round
+	used    int            // delegations begun
+	planned []*teamv1.Step // of this decision
+}
+
+// step makes a step of a call. What cannot be run is a step that is refused: the
+// model gets the reason as the call's answer (R-002-1.2, R-002-1.3).
+func (c *calling) step(call *teamv1.ToolCall) *teamv1.Step {
+	step := &teamv1.Step{Kind: teamv1.Step_KIND_TOOL, Name: call.GetName(), CallId: call.GetId()}
+	switch {
+	case c.crew.delegates(call, c.tools):
+		c.delegate(step, call)
+	case call.GetName() == transferTool && len(c.state.Transfers) > 0:
+		_, err := readTransfer(call.GetArguments())
+		refuse(step, agent.ReasonInvalidRequest, err.Error())
+	case !c.knows(c.state, call.GetName()):
+		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", shorten(call.GetName()), c.toolList()))
+	}
+	c.planned = append(c.planned, step)
+	return step
+}
+
+func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
+	d, err := c.crew.read(call)
+	if d != nil && d.member != nil {
+		step.Kind, step.Member, step.Name = teamv1.Step_KIND_DELEGATE, memberID(d.member.Member), ""
+	}
+	switch {
+	case err != nil:
+		refuse(step, refusedFor(d), err.Error())
+		return
+	case c.used >= c.maxDelegated:
+		refuse(step, agent.ReasonMaxDelegations, fmt.Sprintf(
+			"team %q made %d delegations, the most it may (limits.max_delegations)", c.state.Team.ID, c.maxDelegated))
+		return
+	}
+	step.Input = &teamv1.Input{Message: agent.UserMessage("", d.task)}
+	step.Async = c.crew.isAsync(d.member)
+	step.Detached = step.GetAsync() && c.open == DetachOpen
+	if ticket := c.underWay(step); ticket != "" {
+		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_SKIPPED, Error: &teamv1.Error{
+			Message: "This task is under way already, as " + ticket + ".",
+		}}
+		return
+	}
+	if !step.GetAsync() && d.member.History != HistoryIsolated {
+		step.Input.Earlier = c.earlier()
+	}
+	c.used++
+}
+
+// refusedFor is why a delegation is refused.
+func refusedFor(d *delegation) string {
+	switch {
+	case d == nil || d.member == nil:
+		return agent.ReasonMemberNotFound
+	case d.member.Disabled:
+		return agent.ReasonDisabled
+	}
+	return agent.ReasonInvalidRequest
+}
+
+func refuse(step *teamv1.Step, reason, message string) {
+	step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_REJECTED, Error: agent.Errorf(agent.CodeInvalidArgument, reason, "%s", message).Proto()}
+}
+
+// earlier are the results of the delegations before in the same turn, which a
+// member that works after them is given (R-002-22).
+func (c *calling) earlier() []int64 {
+	var seqs []int64
+	for _, st := range c.round.steps {
+		if st.member() && st.Done && st.endSeq > 0 && st.refusal == nil {
+			seqs = append(seqs, st.endSeq)
+		}
+	}
+	return seqs
+}
+
+// underWay returns the ticket of the same task of the same member, if it is open (S-23).
+func (c *calling) underWay(step *teamv1.Step) string {
+	if !step.GetAsync() {
+		return ""
+	}
+	text := handedOver(step.GetInput().GetMessage())
+	for _, st := range c.state.Open() {
+		if st.Step.GetAsync() && st.Step.GetMember() == step.GetMember() && handedOver(st.input) == text {
+			return ticket(c.state, st)
+		}
+	}
+	for _, p := range c.planned {
+		if p.GetAsync() && p.GetRefusal() == nil && p.GetMember() == step.GetMember() && handedOver(p.GetInput().GetMessage()) == text {
+			return "the call before"
+		}
+	}
+	return ""
+}
+
+// knows reports whether there is a tool of that name that is no member.
+func (l *leader) knows(s *State, name string) bool {
+	for _, t := range l.specs(s) {
+		if t.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *leader) toolList() string {
+	names := make([]string, 0, len(l.tools))
+	for _, t := range l.tools {
+		names = append(names, t.Name)
+	}
+	if l.crew != nil {
+		for _, m := range l.crew.members {
+			if !m.Disabled {
+				names = append(names, m.tool)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return "there are no tools: answer yourself"
+	}
+	return "the tools are " + strings.Join(names, ", ")
+}

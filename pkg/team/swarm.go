@@ -1,0 +1,326 @@
+package team
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// transferTool is the tool by which a member of a swarm hands over (R-004-22).
+const transferTool = "transfer_to_agent"
+
+// ownerKey is where a conversation keeps the member that answered last (R-004-26).
+const ownerKey = agent.ConversationPrefix + "active_owner"
+
+// SwarmConfig is what a Swarm is made of.
+type SwarmConfig struct {
+	// Entry is the member that begins. Required.
+	Entry string
+	// Members that hand over to each other; what State.Team holds at run time.
+	Members []Member
+	// CrossRequest has the next message of a conversation begin with the member
+	// that answered the last one (R-004-26). Not set: each begins with Entry.
+	CrossRequest bool
+	// Limits: max_handoffs, node_timeout, loop_window and loop_min_unique count
+	// here; 0 switches each of them off (R-004-33).
+	Limits *teamv1.Limits
+}
+
+// Swarm is the scheduler of teams whose members hand control to each other. A
+// run begins with the entry member and ends when a member answers without
+// handing over; that answer is the run's (R-004-21 to R-004-24). Safe for
+// concurrent use.
+type Swarm struct {
+	entry        string
+	members      []Member
+	crossRequest bool
+	guards       guards
+}
+
+// guards bound the hand-offs of a run; 0 is off (C-10).
+type guards struct {
+	maxHandoffs, window, minUnique int
+	nodeTimeout                    time.Duration
+}
+
+var (
+	_ Scheduler = (*Swarm)(nil)
+	_ looper    = (*Swarm)(nil)
+)
+
+// NewSwarm returns a swarm. The error joins a *Fault for everything that is wrong
+// with the configuration.
+func NewSwarm(c SwarmConfig) (*Swarm, error) {
+	w := &Swarm{entry: c.Entry, members: c.Members, crossRequest: c.CrossRequest, guards: guardsOf(c.Limits)}
+	ids := make([]string, len(c.Members))
+	for i := range c.Members {
+		ids[i] = memberID(&c.Members[i])
+	}
+	var fs faults
+	known := slices.Sorted(slices.Values(ids))
+	if c.Entry == "" {
+		fs.addf("entry_member", "swarm", "has no entry member; name the member that begins")
+	} else if i := slices.Index(ids, c.Entry); i < 0 {
+		fs.add("entry_member", "swarm", unknownName(0, c.Entry, known, "no such member %q", c.Entry))
+	} else if c.Members[i].Disabled {
+		fs.addf("entry_member", "swarm", "member %q is disabled and cannot begin; enable it or name another one", c.Entry)
+	}
+	for i, m := range c.Members {
+		for k, to := range m.Handoff {
+			w.check(&fs, fmt.Sprintf("members[%d].handoff[%d]", i, k), ids[i], to, known)
+		}
+		if m.HandoffAfter != "" {
+			w.check(&fs, fmt.Sprintf("members[%d].handoff_after", i), ids[i], m.HandoffAfter, known)
+		}
+	}
+	return w, fs.err()
+}
+
+// check adds the fault of a member that hands over to nobody, or to itself.
+func (w *Swarm) check(fs *faults, path, from, to string, known []string) {
+	switch {
+	case to == from:
+		fs.addf(path, "swarm", "member %q would hand over to itself; name another one", from)
+	case !slices.Contains(known, to):
+		fs.add(path, "swarm", unknownName(0, to, known, "no such member %q", to))
+	}
+}
+
+func guardsOf(l *teamv1.Limits) guards {
+	g := guards{maxHandoffs: 20, window: 8, minUnique: 3, nodeTimeout: l.GetNodeTimeout().AsDuration()}
+	if l == nil {
+		return g
+	}
+	for _, v := range []struct {
+		to  *int
+		set *int32
+	}{{&g.maxHandoffs, l.MaxHandoffs}, {&g.window, l.LoopWindow}, {&g.minUnique, l.LoopMinUnique}} { //nolint:protogetter // an explicit 0 is off
+		if v.set != nil {
+			*v.to = int(*v.set)
+		}
+	}
+	return g
+}
+
+// loops implements looper: the window of hand-offs does (C-23).
+func (*Swarm) loops() {}
+
+// Next implements Scheduler.
+func (w *Swarm) Next(s *State) (Decision, error) {
+	if err := staffed(s); err != nil {
+		return Decision{}, err
+	}
+	if len(s.Steps) == 0 {
+		return w.begin(s), nil
+	}
+	last := s.Steps[len(s.Steps)-1]
+	if err := last.failure(); err != nil {
+		return Decision{}, err
+	}
+	if last.Transfer != nil {
+		return w.handOver(s, last, last.Transfer)
+	}
+	if m := w.member(last.Step.GetMember()); m != nil && m.HandoffAfter != "" {
+		return w.handOver(s, last, &teamv1.Transfer{To: m.HandoffAfter, Message: agent.Text(last.Message)})
+	}
+	return Decision{
+		Reply: last.Message, Reason: last.Step.GetMember() + " answered",
+		Updates: map[string]*structpb.Value{ownerKey: structpb.NewStringValue(last.Step.GetMember())},
+	}, nil
+}
+
+// begin gives the message to the entry member, or to the one that the
+// conversation is with.
+func (w *Swarm) begin(s *State) Decision {
+	who, reason := w.entry, "the entry member begins"
+	if owner := s.Context[ownerKey].GetStringValue(); w.crossRequest && owner != "" {
+		if m := w.member(owner); m != nil && !m.Disabled {
+			who, reason = owner, owner+" answered last in this conversation"
+		}
+	}
+	return Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_DELEGATE, Member: who}}, Reason: reason}
+}
+
+func (w *Swarm) member(id string) *Member {
+	for i := range w.members {
+		if memberID(&w.members[i]) == id {
+			return &w.members[i]
+		}
+	}
+	return nil
+}
+
+// handOver gives control to the target, or tells the member why not.
+func (w *Swarm) handOver(s *State, from *StepState, t *teamv1.Transfer) (Decision, error) {
+	if w.member(t.GetTo()) == nil && slices.ContainsFunc(s.Transfers, func(o *teamv1.TransferTarget) bool { return o.GetId() == t.GetTo() }) {
+		return Decision{Transfer: t, Reason: from.Step.GetMember() + " hands over to " + t.GetTo()}, nil
+	}
+	if err := w.guard(s, from.Step.GetMember(), t.GetTo()); err != nil {
+		return w.reject(s, from, err)
+	}
+	step := &teamv1.Step{Kind: teamv1.Step_KIND_TRANSFER, Member: t.GetTo(), Input: &teamv1.Input{Message: s.Input}}
+	if t.GetMessage() != "" {
+		step.Input = &teamv1.Input{Message: agent.UserMessage("", t.GetMessage())}
+	}
+	if w.guards.nodeTimeout > 0 {
+		step.Timeout = durationpb.New(w.guards.nodeTimeout)
+	}
+	return Decision{Steps: []*teamv1.Step{step}, Reason: from.Step.GetMember() + " hands over to " + t.GetTo()}, nil
+}
+
+// guard returns why a hand-off is refused.
+func (w *Swarm) guard(s *State, from, to string) *agent.Error {
+	refused := func(reason, format string, args ...any) *agent.Error {
+		return agent.Errorf(agent.CodeFailedPrecondition, reason, format, args...).With("member", from)
+	}
+	targets := handoffs(s)
+	recent := append(slices.Clone(targets), to)
+	switch m := w.member(to); {
+	case m != nil && m.Disabled:
+		return refused(agent.ReasonDisabled, "member %q is disabled; hand over to another one of %s", to, listed(w.reaches(from)))
+	case m == nil || !slices.Contains(w.reaches(from), to):
+		return refused(agent.ReasonMemberNotFound, "%q cannot hand over to %q; it can to %s", from, shorten(to), listed(w.reaches(from)))
+	case w.guards.maxHandoffs > 0 && len(targets) >= w.guards.maxHandoffs:
+		return refused(agent.ReasonMaxHandoffs, "the team has handed over %d times in this run, the most it may (limits.max_handoffs)", len(targets))
+	case w.repeats(recent):
+		return refused(agent.ReasonRepetitive, "the last %d hand-offs went to fewer than %d different members (limits.loop_window, limits.loop_min_unique)",
+			w.guards.window, w.guards.minUnique)
+	}
+	return nil
+}
+
+// repeats reports whether the last hand-offs went round among too few members
+// (R-004-29 to R-004-32).
+func (w *Swarm) repeats(targets []string) bool {
+	n, m := w.guards.window, w.guards.minUnique
+	if n == 0 || m == 0 || len(targets) < n {
+		return false
+	}
+	unique := map[string]bool{}
+	for _, id := range targets[len(targets)-n:] {
+		unique[id] = true
+	}
+	return len(unique) < m
+}
+
+// handoffs are the targets so far (R-004-27, R-004-35).
+func handoffs(s *State) []string {
+	var targets []string
+	for _, st := range s.Steps {
+		if st.Step.GetKind() == teamv1.Step_KIND_TRANSFER {
+			targets = append(targets, st.Step.GetMember())
+		}
+	}
+	return targets
+}
+
+// reject gives the member the reason: its next reply has to be an answer (R-004-27).
+func (w *Swarm) reject(s *State, from *StepState, why *agent.Error) (Decision, error) {
+	if from.Step.GetName() == rejectedTransfer {
+		return Decision{}, agent.Errorf(agent.CodeFailedPrecondition, why.Reason,
+			"team %q: member %q handed over again after it was refused: %s", s.Team.ID, from.Step.GetMember(), why.Message)
+	}
+	text := fmt.Sprintf("%s was refused: %s. Answer the request yourself.", transferTool, why.Message)
+	return Decision{
+		Steps: []*teamv1.Step{{
+			Kind: teamv1.Step_KIND_DELEGATE, Member: from.Step.GetMember(), Name: rejectedTransfer,
+			Input: &teamv1.Input{Message: agent.UserMessage("", text)},
+		}},
+		Reason: "hand-off refused: " + why.Message, Rule: why.Reason,
+	}, nil
+}
+
+// rejectedTransfer is the label of a step whose member was refused a hand-off.
+const rejectedTransfer = "hand-off refused"
+
+// reaches are the members that a member may hand over to.
+func (w *Swarm) reaches(from string) []string {
+	m := w.member(from)
+	var ids []string
+	for i := range w.members {
+		id := memberID(&w.members[i])
+		if id != from && !w.members[i].Disabled && (m == nil || len(m.Handoff) == 0 || slices.Contains(m.Handoff, id)) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func listed(ids []string) string {
+	if len(ids) == 0 {
+		return "nobody"
+	}
+	return strings.Join(ids, ", ")
+}
+
+// transfersFor are the members that the member of a step may hand over to: those
+// of its swarm, and those that the swarm itself may hand over to (C-13).
+func (f *fold) transfersFor(st *StepState) []*teamv1.TransferTarget {
+	w, ok := f.Team.Scheduler.(*Swarm)
+	if !ok || !st.member() {
+		return nil
+	}
+	var targets []*teamv1.TransferTarget
+	for _, id := range w.reaches(st.Step.GetMember()) {
+		targets = append(targets, &teamv1.TransferTarget{Id: id, Description: descriptionOf(w.member(id), f.Roster)})
+	}
+	for _, t := range f.Transfers {
+		if w.member(t.GetId()) == nil {
+			targets = append(targets, t)
+		}
+	}
+	return targets
+}
+
+// transferSpec is the tool by which a model hands over.
+func transferSpec(targets []*teamv1.TransferTarget) agent.ToolSpec {
+	ids := make([]string, len(targets))
+	var who strings.Builder
+	for i, t := range targets {
+		ids[i] = t.GetId()
+		fmt.Fprintf(&who, "\n- %s: %s", t.GetId(), t.GetDescription())
+	}
+	enum, _ := json.Marshal(ids) // strings always have a JSON
+	return agent.ToolSpec{
+		Name:        transferTool,
+		Description: "Hands the conversation over to another agent, which then answers the user. Do not call it to ask something:" + who.String(),
+		Parameters: json.RawMessage(`{"type":"object","properties":{"agent_name":{"type":"string","enum":` + string(enum) + `},` +
+			`"message":{"type":"string","description":"What the other agent has to know; none is the user's message."}},"required":["agent_name"]}`),
+	}
+}
+
+// transfer returns the hand-over that a call asks for; nil when it is none, or
+// to nobody: it is then answered as a call that cannot be run.
+func (l *leader) transfer(s *State, call *teamv1.ToolCall) *teamv1.Transfer {
+	if call.GetName() != transferTool || len(s.Transfers) == 0 {
+		return nil
+	}
+	t, err := readTransfer(call.GetArguments())
+	if err != nil {
+		return nil
+	}
+	return t
+}
+
+// readTransfer reads the arguments of transfer_to_agent.
+func readTransfer(arguments string) (*teamv1.Transfer, error) {
+	args, err := readArguments(arguments)
+	if err != nil {
+		return nil, errors.New(`the arguments are not a JSON object; write {"agent_name": "…"}`)
+	}
+	to, err := textOf(args, "agent_name", true)
+	if err != nil {
+		return nil, err
+	}
+	message, err := textOf(args, "message", false)
+	return &teamv1.Transfer{To: to, Message: message}, err
+}

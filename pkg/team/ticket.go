@@ -1,0 +1,220 @@
+package team
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Tools that the loop answers itself, from what is on record.
+const (
+	checkTool = "check_delegated_tasks" // R-003-12
+	readTool  = "read_result"           // S-64
+)
+
+// maxWait is how long a leader may wait for work that is under way (C-08).
+const maxWait = 30 * time.Second
+
+var checkSpec = agent.ToolSpec{
+	Name:        checkTool,
+	Description: "Tells how delegated tasks stand, and the results of those that have ended.",
+	Parameters: json.RawMessage(`{"type":"object","properties":{` +
+		`"task_ids":{"type":"array","items":{"type":"string"},"description":"The tickets; none is all."},` +
+		`"wait_seconds":{"type":"number","minimum":0,"maximum":30,"description":"How long to wait for one of them to end."}}}`),
+}
+
+var readSpec = agent.ToolSpec{
+	Name:        readTool,
+	Description: "Reads on in a result that was too long to be shown whole.",
+	Parameters: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},` +
+		`"offset":{"type":"integer","minimum":0,"description":"Byte to begin with."}},"required":["id","offset"]}`),
+}
+
+// ticket is the id of a delegation's task (C-28).
+func ticket(s *State, st *StepState) string {
+	if st.Step.GetDetached() {
+		return detachedID(s.Root, st.scope)
+	}
+	return agent.ChildTask(s.Root, st.scope)
+}
+
+// answerer is a Scheduler some of whose tools the loop answers itself.
+type answerer interface {
+	// answer returns the result of a TOOL step, or until when it waits for work that
+	// is under way; neither means that the tool is not one of these.
+	// elsewhere tells how steps have ended that were begun as tasks of their own.
+	answer(s *State, st *StepState, now time.Time, elsewhere func() map[*StepState]*teamv1.Ended) (r *teamv1.ToolResult, until time.Time)
+}
+
+var _ answerer = (*leader)(nil)
+
+// answer implements answerer.
+func (l *leader) answer(s *State, st *StepState, now time.Time, elsewhere func() map[*StepState]*teamv1.Ended) (*teamv1.ToolResult, time.Time) {
+	switch name := st.Step.GetName(); {
+	case l.crew == nil || slices.ContainsFunc(l.tools, func(t agent.ToolSpec) bool { return t.Name == name }):
+		return nil, time.Time{}
+	case name == checkTool:
+		return check(s, st, now, elsewhere())
+	case name == readTool:
+		return readResult(s, s.argumentsOf(st)), time.Time{}
+	}
+	return nil, time.Time{}
+}
+
+func toolText(text string) *teamv1.ToolResult  { return &teamv1.ToolResult{Text: text} }
+func toolError(text string) *teamv1.ToolResult { return &teamv1.ToolResult{Text: text, IsError: true} }
+
+// check tells how delegations stand. It waits while the time asked for has not
+// passed, one of them may still end, and none has since it was called.
+func check(s *State, st *StepState, now time.Time, ends map[*StepState]*teamv1.Ended) (*teamv1.ToolResult, time.Time) {
+	ids, wait, err := checkArguments(s.argumentsOf(st))
+	if err != nil {
+		return toolError(err.Error()), time.Time{}
+	}
+	watched := watchedBy(s, ids)
+	if until := st.began.Add(wait); now.Before(until) && waitsOn(watched, st, ends) {
+		if slices.ContainsFunc(watched, func(w *StepState) bool { return w.Step.GetDetached() }) && until.Sub(now) > pollEvery {
+			until = now.Add(pollEvery)
+		}
+		return nil, until
+	}
+	var b strings.Builder
+	for _, w := range watched {
+		fmt.Fprintf(&b, "%s\n%s\n\n", ticket(s, w), resultText(asEnded(w, ends)))
+	}
+	for _, id := range ids {
+		if !slices.ContainsFunc(watched, func(w *StepState) bool { return ticket(s, w) == id }) {
+			fmt.Fprintf(&b, "%s\nthere is no such task\n\n", shorten(id))
+		}
+	}
+	if b.Len() == 0 {
+		return toolText("nothing was delegated that works by itself"), time.Time{}
+	}
+	return toolText(strings.TrimRight(b.String(), "\n")), time.Time{}
+}
+
+// checkArguments reads the arguments of check_delegated_tasks; all are optional.
+func checkArguments(text string) (ids []string, wait time.Duration, err error) {
+	args, err := readArguments(text)
+	if err != nil {
+		return nil, 0, fmt.Errorf(`the arguments are not a JSON object; write {"task_ids": ["…"]}`)
+	}
+	if raw, ok := args["task_ids"]; ok && string(raw) != "null" && json.Unmarshal(raw, &ids) != nil {
+		var one string
+		if json.Unmarshal(raw, &one) != nil {
+			return nil, 0, fmt.Errorf("argument task_ids must be a list of strings, got %s", jsonKind(raw))
+		}
+		ids = []string{one}
+	}
+	var seconds float64
+	if raw, ok := args["wait_seconds"]; ok && string(raw) != "null" && json.Unmarshal(raw, &seconds) != nil {
+		return nil, 0, fmt.Errorf("argument wait_seconds must be a number, got %s", jsonKind(raw))
+	}
+	return ids, min(max(time.Duration(seconds*float64(time.Second)), 0), maxWait), nil
+}
+
+// watchedBy are the asynchronous delegations that a check is about.
+func watchedBy(s *State, ids []string) []*StepState {
+	var watched []*StepState
+	for _, st := range s.Steps {
+		if st.Step.GetAsync() && st.member() && st.refusal == nil && (len(ids) == 0 || slices.Contains(ids, ticket(s, st))) {
+			watched = append(watched, st)
+		}
+	}
+	return watched
+}
+
+// waitsOn reports whether one of them can end without people, and none has ended
+// since a check was decided on.
+func waitsOn(watched []*StepState, check *StepState, ends map[*StepState]*teamv1.Ended) bool {
+	may := false
+	for _, w := range watched {
+		switch detached := w.Step.GetDetached(); {
+		case detached && ends[w] != nil, !detached && w.Done && w.place >= check.before:
+			return false
+		case detached && w.Outcome == teamv1.Outcome_OUTCOME_SUCCEEDED, !w.Done && !w.parked():
+			may = true
+		}
+	}
+	return may
+}
+
+// unreported are the asynchronous delegations whose end the leader has not been told.
+func unreported(s *State) []*StepState { return unreportedAt(s, len(s.Steps), s.ended) }
+
+// unreportedAt are those that had ended when so many steps had, and that no turn
+// or check among the first steps has told of.
+func unreportedAt(s *State, steps, ended int) []*StepState {
+	told := map[*StepState]bool{}
+	for _, st := range s.Steps[:steps] {
+		switch {
+		case st.Step.GetName() == resultsTurn && st.Step.GetKind() == teamv1.Step_KIND_MODEL:
+			for _, w := range watchedBy(s, nil) {
+				told[w] = told[w] || w.Done && w.place < st.before
+			}
+		case st.Step.GetName() == checkTool && st.Done && !st.Tool.GetIsError():
+			ids, _, _ := checkArguments(s.argumentsOf(st)) // the check itself could read them
+			for _, w := range watchedBy(s, ids) {
+				told[w] = told[w] || w.Done && w.place < st.place
+			}
+		}
+	}
+	var left []*StepState
+	for _, w := range watchedBy(s, nil) {
+		if w.Done && w.place < ended && !told[w] && !w.Step.GetDetached() {
+			left = append(left, w)
+		}
+	}
+	return left
+}
+
+// resultsText tells a leader what has ended since it last looked.
+func resultsText(s *State, turn *StepState) string {
+	var b strings.Builder
+	b.WriteString("The delegated tasks have ended. Answer the request with their results.")
+	for _, st := range unreportedAt(s, slices.Index(s.Steps, turn), turn.before) {
+		fmt.Fprintf(&b, "\n\n%s\n%s", ticket(s, st), resultText(st))
+	}
+	return b.String()
+}
+
+// hasLong reports whether a result was too long to be shown whole.
+func hasLong(s *State) bool {
+	return slices.ContainsFunc(s.Steps, func(st *StepState) bool { return st.member() && len(promptText(st.Message)) > maxResult })
+}
+
+// readResult returns a piece of a result.
+func readResult(s *State, arguments string) *teamv1.ToolResult {
+	args, err := readArguments(arguments)
+	if err != nil {
+		return toolError(`the arguments are not a JSON object; write {"id": "1", "offset": 0}`)
+	}
+	id, err := textOf(args, "id", true)
+	if err != nil {
+		return toolError(err.Error())
+	}
+	offset := 0
+	if raw, ok := args["offset"]; ok && json.Unmarshal(raw, &offset) != nil {
+		return toolError("argument offset must be a whole number, got " + jsonKind(raw))
+	}
+	i := slices.IndexFunc(s.Steps, func(st *StepState) bool { return st.Step.GetId() == id && st.member() && st.Message != nil })
+	if i < 0 {
+		return toolError(fmt.Sprintf("there is no result %q", shorten(id)))
+	}
+	text := promptText(s.Steps[i].Message)
+	if offset < 0 || offset >= len(text) {
+		return toolError(fmt.Sprintf("offset %d is out of range; result %s has %d bytes", offset, id, len(text)))
+	}
+	piece := upTo(text[offset:], maxResult)
+	end := offset + len(piece)
+	piece = strings.ToValidUTF8(piece, "") // it may begin within a character
+	if end < len(text) {
+		piece += fmt.Sprintf("\n\n[bytes %d to %d of %d]", offset, end, len(text))
+	}
+	return toolText(piece)
+}
