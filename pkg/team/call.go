@@ -202,7 +202,7 @@ func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) er
 		if err := emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitMemberTimeout}}})); err != nil {
 			return err
 		}
-		err = agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time", w.step.GetMember())
+		err = agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time; give it more (member_timeout), or less to do", w.step.GetMember())
 		return p.emitEnd(w, emit, endedWith(err, teamv1.Outcome_OUTCOME_TIMED_OUT))
 	}
 	outcome := teamv1.Outcome_OUTCOME_FAILED

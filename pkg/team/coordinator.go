@@ -96,7 +96,7 @@ func specsOf(tools []agent.Tool) ([]agent.ToolSpec, error) {
 	for i, t := range tools {
 		specs[i] = t.Spec()
 		if seen[specs[i].Name] {
-			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "two tools are named %q", specs[i].Name))
+			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "two tools are named %q; rename one of them", specs[i].Name))
 		}
 		seen[specs[i].Name] = true
 	}

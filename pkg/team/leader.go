@@ -120,7 +120,7 @@ func (l *leader) refused(s *State, r *round) error {
 	}
 	if inARow >= maxRefused && len(r.steps) > 0 {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
-			"the model of %q made %d calls in a row that were refused; the last one: %s", s.Team.ID, inARow, r.steps[len(r.steps)-1].Err.Message)
+			"the model of %q made %d calls in a row that were refused; say in its instructions what it may call. The last one: %s", s.Team.ID, inARow, r.steps[len(r.steps)-1].Err.Message)
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func (l *leader) answered(s *State, r *round) (Decision, error) {
 func (l *leader) reply(s *State, r *round) (Decision, error) {
 	if l.crew != nil && strings.TrimSpace(r.turn.Turn.GetText()) == "" {
 		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
-			"team %q: the leader ended the run without an answer", s.Team.ID)
+			"team %q: the leader ended the run without an answer; say in its instructions what to answer", s.Team.ID)
 	}
 	return l.formed(s, r)
 }
@@ -228,7 +228,7 @@ func (l *leader) turn(s *State, r *round, name, reason string) (Decision, error)
 	}
 	if n >= l.maxTurns {
 		return l.atLimit(s, r, agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
-			"agent %q took %d model turns without an answer, the most it may (limits.max_turns)", s.Team.ID, n))
+			"agent %q took %d model turns without an answer, the most it may (limits.max_turns); raise it, or give it less to do", s.Team.ID, n))
 	}
 	return modelStep(name, reason), nil
 }
@@ -294,7 +294,7 @@ func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 		return
 	case c.used >= c.maxDelegated:
 		refuse(step, agent.ReasonMaxDelegations, fmt.Sprintf(
-			"team %q made %d delegations, the most it may (limits.max_delegations)", c.state.Team.ID, c.maxDelegated))
+			"team %q made %d delegations, the most it may (limits.max_delegations); raise it, or have it answer with what there is (on_limit)", c.state.Team.ID, c.maxDelegated))
 		return
 	}
 	step.Input = &teamv1.Input{Message: agent.UserMessage("", d.task)}

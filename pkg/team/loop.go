@@ -167,7 +167,7 @@ func (p *process) prepare(ctx context.Context) error {
 	depth := int(p.req.GetDepth()) + 1
 	if depth > p.limits.maxDepth {
 		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonMaxDepth,
-			"team %q is nested deeper than %d levels (limits.max_depth), on the path %s", p.cfg.ID, p.limits.maxDepth, p.Path)
+			"team %q is nested deeper than %d levels (limits.max_depth), on the path %s; raise it, or nest less deep", p.cfg.ID, p.limits.maxDepth, p.Path)
 	}
 	roster, _ := p.askInfo(agent.WithDepth(ctx, depth)) // a circle ends when it is dispatched
 	o := &teamv1.Observed{Members: roster}
@@ -225,7 +225,7 @@ func (p *process) cause(ctx context.Context) error {
 			return err
 		}
 		return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout,
-			"team %q did not finish within %s (limits.timeout)", p.cfg.ID, p.limits.timeout)
+			"team %q did not finish within %s (limits.timeout); raise it, or ask for less", p.cfg.ID, p.limits.timeout)
 	}
 	return cause
 }

@@ -190,9 +190,9 @@ func (w *Swarm) guard(s *State, from, to string) *agent.Error {
 	case m == nil || !slices.Contains(w.reaches(from), to):
 		return refused(agent.ReasonMemberNotFound, "%q cannot hand over to %q; it can to %s", from, shorten(to), listed(w.reaches(from)))
 	case w.guards.maxHandoffs > 0 && len(targets) >= w.guards.maxHandoffs:
-		return refused(agent.ReasonMaxHandoffs, "the team has handed over %d times in this run, the most it may (limits.max_handoffs)", len(targets))
+		return refused(agent.ReasonMaxHandoffs, "the team has handed over %d times in this run, the most it may (limits.max_handoffs); answer, or raise it", len(targets))
 	case w.repeats(recent):
-		return refused(agent.ReasonRepetitive, "the last %d hand-offs went to fewer than %d different members (limits.loop_window, limits.loop_min_unique)",
+		return refused(agent.ReasonRepetitive, "the last %d hand-offs went to fewer than %d different members (limits.loop_window, limits.loop_min_unique); answer, or change them",
 			w.guards.window, w.guards.minUnique)
 	}
 	return nil
@@ -227,7 +227,7 @@ func handoffs(s *State) []string {
 func (w *Swarm) reject(s *State, from *StepState, why *agent.Error) (Decision, error) {
 	if from.Step.GetName() == rejectedTransfer {
 		return Decision{}, agent.Errorf(agent.CodeFailedPrecondition, why.Reason,
-			"team %q: member %q handed over again after it was refused: %s", s.Team.ID, from.Step.GetMember(), why.Message)
+			"team %q: member %q handed over again after it was refused: %s; say in its instructions to answer then", s.Team.ID, from.Step.GetMember(), why.Message)
 	}
 	text := fmt.Sprintf("%s was refused: %s. Answer the request yourself.", transferTool, why.Message)
 	return Decision{
