@@ -372,7 +372,7 @@ func TestR_002_36_ErrorTexts(t *testing.T) {
 
 // joinedErrors are the errors that were joined.
 func joinedErrors(err error) []error {
-	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // this very error
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		return all.Unwrap()
 	}
 	return []error{err}
