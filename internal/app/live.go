@@ -16,6 +16,7 @@ import (
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/upstream"
 )
 
 // Definitions keep what runs are tied to; the stores do.
@@ -32,6 +33,7 @@ type Definitions interface {
 type Live struct {
 	log         *zap.Logger
 	egress      *egress.Dialer
+	calls       *upstream.Guard // of all definitions: a reload makes no agent work again
 	definitions Definitions
 	clock       func() time.Time
 	current     atomic.Pointer[revision] // stored under mu
@@ -49,7 +51,7 @@ func NewLive(def *config.Config, definitions Definitions, log *zap.Logger) (*Liv
 	if err != nil {
 		return nil, err
 	}
-	l := &Live{log: log, egress: out, definitions: definitions, clock: time.Now, restoring: make(chan struct{}, 1)}
+	l := &Live{log: log, egress: out, calls: upstream.New(upstream.Config{Log: log}), definitions: definitions, clock: time.Now, restoring: make(chan struct{}, 1)}
 	if err := l.Swap(def); err != nil {
 		out.Close()
 		return nil, err
@@ -61,7 +63,7 @@ func NewLive(def *config.Config, definitions Definitions, log *zap.Logger) (*Liv
 // What was served before is closed when no run is driven by it any more. On an
 // error nothing changes.
 func (l *Live) Swap(def *config.Config) error {
-	r, err := newRevision(def, nil, l.egress, l.log)
+	r, err := l.newRevision(def, nil)
 	if err != nil {
 		return err
 	}
@@ -87,6 +89,14 @@ func (l *Live) IDs() []string { return l.current.Load().registry.IDs() }
 
 // Definition returns what is served.
 func (l *Live) Definition() *config.Config { return l.current.Load().def }
+
+// served is Definition; nil before there is one.
+func (l *Live) served() *config.Config {
+	if r := l.current.Load(); r != nil {
+		return r.def
+	}
+	return nil
+}
 
 // Default returns the agent that calls without a tenant reach: the configured
 // one, else the only team, else none.

@@ -17,13 +17,13 @@ type limited struct {
 	limits     []string // those that are read there
 }
 
-// Limits that hold for teams, by mode, and for agents with a model. The others
-// belong to budgets that are not built yet.
+// Limits that hold for teams, by mode, and for agents with a model.
 var (
-	limitedTeam        = limited{"team", "a team", []string{"max_steps", "max_parallel", "max_depth", "timeout", "member_timeout", "retry"}}
-	limitedCoordinator = limited{"coordinator team", "a coordinator team", append(limitedTeam.limits[:6:6], "max_turns", "max_delegations")}
-	limitedSwarm       = limited{"swarm team", "a swarm team", append(limitedTeam.limits[:6:6], switchable...)}
-	limitedAgent       = limited{"agent", "an agent with a model", []string{"max_turns", "timeout", "retry"}}
+	common             = []string{"max_steps", "max_parallel", "max_depth", "timeout", "member_timeout", "retry", "max_tokens", "max_cost"}
+	limitedTeam        = limited{"team", "a team", common}
+	limitedCoordinator = limited{"coordinator team", "a coordinator team", append(slices.Clip(common), "max_turns", "max_delegations")}
+	limitedSwarm       = limited{"swarm team", "a swarm team", append(slices.Clip(common), switchable...)}
+	limitedAgent       = limited{"agent", "an agent with a model", []string{"max_turns", "timeout", "retry", "max_tokens", "max_cost"}}
 )
 
 // switchable are the limits that 0 switches off (C-10).

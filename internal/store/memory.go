@@ -51,13 +51,15 @@ type MemoryConfig struct {
 }
 
 // Memory keeps everything in the memory of this process, and loses it with it.
-// It implements a2a.Store and engine.Leases. Safe for concurrent use.
+// It implements a2a.Store, a2a.Conversations and engine.Leases. Safe for concurrent use.
 type Memory struct {
 	clock       func() time.Time
 	maxFinished int
 	fold        FoldFunc
 	tokens      Sealer
 	due         dueQueue
+
+	conversations conversations
 
 	// mu is taken after a run's own lock, never before.
 	mu       sync.RWMutex
@@ -92,6 +94,7 @@ func NewMemory(cfg MemoryConfig) *Memory {
 	return &Memory{
 		clock: cfg.Clock, maxFinished: cfg.MaxFinished, fold: cfg.Fold, tokens: NewSealer(key),
 		runs: map[string]*run{}, owners: map[string]*owner{}, definitions: map[string]*definition{},
+		conversations: conversations{max: entriesOf * cfg.MaxFinished, threads: map[a2a.Thread]*conversation{}},
 	}
 }
 

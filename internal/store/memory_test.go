@@ -191,3 +191,32 @@ func BenchmarkList(b *testing.B) {
 		}
 	}
 }
+
+// What is beyond a number of entries is forgotten: whole conversations, the ones
+// that nothing was added to for longest.
+func TestMemory_keeps_the_conversations_used_last(t *testing.T) {
+	s := store.NewMemory(store.MemoryConfig{MaxFinished: 2}) // 8 entries
+	remember := func(context string, n int) {
+		t.Helper()
+		e := a2a.Exchange{Task: fmt.Sprint(context, n), By: []a2a.Contribution{{Path: "a", Messages: []*a2av1.Message{agent.NewMessage("x"), agent.NewMessage("y")}}}}
+		if err := s.Remember(t.Context(), a2a.Thread{Owner: me, ContextID: context}, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remember("first", 1)
+	remember("second", 1)
+	remember("first", 2)
+	remember("third", 1)
+	remember("third", 2) // 10 entries
+	for context, want := range map[string]int64{"first": 4, "second": 0, "third": 4} {
+		if n, err := s.Position(t.Context(), a2a.Thread{Owner: me, ContextID: context}); n != want || err != nil {
+			t.Errorf("%s: %d, %v, want %d", context, n, err, want)
+		}
+	}
+	for n := range 10 {
+		remember("third", 10+n) // alone it may have more
+	}
+	if n, err := s.Position(t.Context(), a2a.Thread{Owner: me, ContextID: "third"}); n != 24 || err != nil {
+		t.Errorf("third: %d, %v", n, err)
+	}
+}

@@ -99,11 +99,13 @@ func (d *drive) successor(id, agentID string, parts []*a2av1.Part) *teamv1.Accep
 
 // beginTask puts a task that follows from this one on record; again with the same id
 // is the same task.
-func (d *drive) beginTask(ctx context.Context, acc *teamv1.Accepted) (err error) {
+func (d *drive) beginTask(ctx context.Context, acc *teamv1.Accepted) error {
 	h := d.Handler
-	if _, err := h.c.Agents.Get(acc.GetAgent()); err != nil {
+	a, err := h.c.Agents.Get(acc.GetAgent())
+	if err != nil {
 		return err
 	}
+	acc.Conversation = h.conversation(ctx, a, Thread{acc.GetOwner(), acc.GetMessage().GetContextId()}, false)
 	if acc.Pins, err = h.pins(ctx, acc.GetAgent()); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package a2a
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -20,6 +21,10 @@ func (d *drive) finish(ctx context.Context, err error) error {
 		d.reply, err = nil, canceledBy(err)
 	}
 	e := d.ended(err)
+	if jerr := d.remember(ctx, e); jerr != nil {
+		return jerr
+	}
+	e.Warnings = slices.Concat(e.GetWarnings(), d.warnings)
 	if jerr := d.wakeLead(ctx, e); jerr != nil {
 		return jerr
 	}
@@ -65,7 +70,10 @@ func (d *drive) ended(err error) *teamv1.Ended {
 func (d *drive) failed(err error) *teamv1.Ended {
 	d.Log.Info("run failed", zap.String("task", d.claim.Root), zap.Error(err))
 	e := agent.AsError(err)
-	end := &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_FAILED, Error: e.Proto(), Spent: agent.AddSpent(d.spent(), e.Spent), Receipt: e.Receipt}
+	end := &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_FAILED, Error: e.Proto(), Spent: e.Spent, Receipt: e.Receipt}
+	if end.GetSpent() == nil { // it did not get to its own sum
+		end.Spent = agent.SpentOn(d.recorded)
+	}
 	switch {
 	case errors.Is(err, agent.ErrCanceled):
 		end.Outcome = teamv1.Outcome_OUTCOME_CANCELED
@@ -97,22 +105,4 @@ func (d *drive) succeeded() *teamv1.Ended {
 		e.Result = &teamv1.Ended_Reply{Reply: d.run.Completed("", r.GetMessage())}
 	}
 	return e
-}
-
-// spent adds up the leaves of a run that did not get to its own sum: the steps
-// that have none of their own.
-func (d *drive) spent() *teamv1.Spent {
-	deciders := map[string]bool{}
-	for _, ev := range d.recorded {
-		if ev.GetDecided() != nil {
-			deciders[ev.GetScope()] = true
-		}
-	}
-	sum := &teamv1.Spent{}
-	for _, ev := range d.recorded {
-		if e := ev.GetEnded(); e != nil && !deciders[ev.GetScope()] {
-			sum = agent.AddSpent(sum, e.GetSpent())
-		}
-	}
-	return sum
 }

@@ -57,7 +57,7 @@ func startWith(t testing.TB, c a2a.Config, agents ...agent.Agent) *rig {
 	t.Cleanup(r.agents.Close)
 	r.add(t, agents...)
 	e := engine.New(engine.Config{Leases: r.store})
-	runner := &a2a.Runner{Agent: r.agents.Get}
+	runner := &a2a.Runner{Agent: r.agents.Get, Conversations: r.store}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Serve(ctx, runner.Drive) }()

@@ -24,6 +24,8 @@ type Runner struct {
 	Pinned func(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error)
 	// Handler begins the tasks that runs detach; unset: none can be.
 	Handler *Handler
+	// Conversations is where runs read and keep what their agents remember; unset: nowhere.
+	Conversations Conversations
 	// Replica names this process in Claimed events.
 	Replica string
 	// Clock tells the time; unset is time.Now.
@@ -48,16 +50,19 @@ func (r *Runner) Drive(ctx context.Context, c Claim) (Park, error) {
 	defer cancel(nil)
 	d := &drive{Runner: r, claim: c, accepted: events[0].GetAccepted(), cancel: cancel}
 	if d.Log == nil {
-		d.Runner = &Runner{Agent: r.Agent, Pinned: r.Pinned, Handler: r.Handler, Replica: r.Replica, Clock: r.Clock, Log: zap.NewNop()}
+		d.Runner = &Runner{
+			Agent: r.Agent, Pinned: r.Pinned, Handler: r.Handler, Conversations: r.Conversations, Replica: r.Replica, Clock: r.Clock, Log: zap.NewNop(),
+		}
 	}
 	d.run = &agent.Run{Root: c.Root, Seed: d.accepted.GetSeed(), Committer: d.commit, Clock: r.Clock}
 	if r.Handler != nil {
 		d.run.Detacher = d
 	}
+	d.remembering(ctx)
 	if d.replay(events) {
 		return Park{Done: true}, nil
 	}
-	d.resumed = d.started
+	d.resumed, d.budget = d.started, d.envelope()
 	return d.serve(ctx)
 }
 
@@ -67,6 +72,7 @@ type drive struct {
 	claim    Claim
 	accepted *teamv1.Accepted
 	run      *agent.Run
+	budget   *agent.Budget // what the caller has left for it; nil is no limit
 	cancel   context.CancelCauseFunc
 
 	recorded  []*teamv1.Event          // for the agent: without the driver's own
@@ -78,6 +84,10 @@ type drive struct {
 	canceled  bool                     // a cancel of the root is on record
 	lapsed    bool                     // nobody answered the root's own question in time
 	reply     *teamv1.Reply            // that ended the agent's sequence
+	memory    *memory                  // what the run reads of its conversation; nil is nothing
+	remembers bool                     // the root's agent does
+	kept      bool                     // the exchange is with the conversation
+	warnings  []string                 // for the run's end
 
 	broken atomic.Pointer[error] // why the journal takes nothing more
 
@@ -145,6 +155,10 @@ func (d *drive) note(ev *teamv1.Event) {
 		}
 	case *teamv1.Event_Ended:
 		d.forget(ev.GetScope())
+	case *teamv1.Event_Noted:
+		if d.noted(ev) {
+			return
+		}
 	default:
 	}
 	d.recorded = append(d.recorded, ev)
@@ -282,6 +296,7 @@ func (d *drive) process(ctx context.Context) error {
 		return err
 	}
 	defer release()
+	d.remembers = remembers(a)
 	ctx, stop := d.bounded(ctx)
 	defer stop()
 	err = d.attend(ctx, a)
@@ -310,7 +325,7 @@ func (d *drive) attend(ctx context.Context, a agent.Agent) error {
 
 // bounded applies the caller's deadline, which stands while the run waits for people.
 func (d *drive) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx = agent.WithDepth(agent.With(ctx, d.run), int(d.accepted.GetDepth()))
+	ctx = agent.WithBudget(agent.WithDepth(agent.With(ctx, d.run), int(d.accepted.GetDepth())), d.budget)
 	if d.accepted.GetDeadline() == nil {
 		return context.WithCancel(ctx)
 	}
@@ -342,7 +357,9 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 		}
 		d.addReceipt(ev)
 		appending = true
-		aerr = d.append(context.WithoutCancel(ctx), ev)
+		if aerr = d.tellUnread(context.WithoutCancel(ctx)); aerr == nil {
+			aerr = d.append(context.WithoutCancel(ctx), ev)
+		}
 		appending = false
 		if broke(aerr) {
 			return aerr
@@ -356,7 +373,7 @@ func (d *drive) request() *teamv1.ProcessRequest {
 	acc := d.accepted
 	return &teamv1.ProcessRequest{
 		AgentId: acc.GetAgent(), Message: acc.GetMessage(), ContextId: acc.GetMessage().GetContextId(),
-		Key: d.run.ID("", "key", 1), Depth: acc.GetDepth(), Deadline: acc.GetDeadline(), Recorded: d.recorded,
+		Key: d.run.ID("", "key", 1), Depth: acc.GetDepth(), Deadline: acc.GetDeadline(), Envelope: d.left(), Recorded: d.recorded,
 		History: acc.GetHistory(), Transfers: acc.GetTransfers(),
 	}
 }

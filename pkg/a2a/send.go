@@ -137,9 +137,11 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	acc.MayReplyDirectly = acc.MayReplyDirectly && mayReplyDirectly(ctx, a)
 	digest := digestOf(id, s.message)
 	acc.Message = proto.CloneOf(s.message)
-	if acc.Message.GetContextId() == "" {
+	fresh := acc.Message.GetContextId() == ""
+	if fresh {
 		acc.Message.ContextId = newID()
 	}
+	acc.Conversation = h.conversation(ctx, a, Thread{acc.Owner, acc.Message.GetContextId()}, fresh)
 	root, _, err := h.c.Store.Create(ctx, New{Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest})
 	h.c.Wake(root) // also after an error, and of a task that was there: it may be on record with nobody told
 	if err != nil {
@@ -246,7 +248,8 @@ func options(q *teamv1.Question) []string {
 // where it has some.
 func chosen(q *teamv1.Question, m *a2av1.Message) bool {
 	list := options(q)
-	return q.GetKind() != teamv1.Asked_KIND_APPROVAL || len(list) == 0 || slices.Contains(list, strings.TrimSpace(agent.Text(m)))
+	closed := q.GetKind() == teamv1.Asked_KIND_APPROVAL || q.GetKind() == teamv1.Asked_KIND_OUTCOME
+	return !closed || len(list) == 0 || slices.Contains(list, strings.TrimSpace(agent.Text(m)))
 }
 
 // question finds the open question that a message answers: the one it names, by

@@ -127,7 +127,7 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 }
 
 // ProcessStream is Process with the events of the run as they are recorded,
-// until it ends or waits for people. Owner, pins and claims are left out. It
+// until it ends or waits for people. Owner, pins, conversation and claims are left out. It
 // goes on behind req.After.
 func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRequest) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
 	if req.GetRequest() == nil {
@@ -166,7 +166,7 @@ func (f *Fold) public(ev *teamv1.Event) *teamv1.Event {
 		return nil
 	case *teamv1.Event_Accepted:
 		acc := proto.CloneOf(k.Accepted)
-		acc.Owner, acc.Pins, acc.Seed, acc.Trace, acc.History = "", nil, 0, nil, nil
+		acc.Owner, acc.Pins, acc.Seed, acc.Trace, acc.History, acc.Conversation = "", nil, 0, nil, nil, nil
 		return &teamv1.Event{Seq: ev.GetSeq(), Time: ev.GetTime(), Scope: ev.GetScope(), Agent: ev.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}}
 	case *teamv1.Event_Ended:
 		if ev.GetScope() != f.scope || k.Ended.GetReplyRef() == 0 {

@@ -15,13 +15,13 @@ func (f *Fold) checked(c *teamv1.Checked) {
 	}
 }
 
-// maxWarnings bounds the warnings of a task.
-const maxWarnings = 100
+// maxShownWarnings bounds the warnings of a task.
+const maxShownWarnings = 100
 
 // warn adds warnings, each once.
 func (f *Fold) warn(texts ...string) {
 	for _, text := range texts {
-		if len(f.warnings) < maxWarnings && !slices.Contains(f.warnings, text) {
+		if len(f.warnings) < maxShownWarnings && !slices.Contains(f.warnings, text) {
 			f.warnings = append(f.warnings, text)
 		}
 	}

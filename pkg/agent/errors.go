@@ -124,7 +124,7 @@ func (e *Error) Error() string {
 	if e.Message != "" {
 		s += ": " + e.Message
 	}
-	if e.Err != nil {
+	if e.Err != nil && e.Err.Error() != s { // or it is the same, with less beside it
 		s += ": " + e.Err.Error()
 	}
 	return s

@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
 // HistoryLength is how many entries of a conversation an agent is shown (R-002-29).
@@ -28,3 +30,35 @@ type Memory interface {
 // DelegationsKey is the metadata of a remembered answer that lists who worked for
 // it: a list of objects {member, task, outcome}.
 const DelegationsKey = "delegations"
+
+// Rememberer is what an Agent can be besides: one that remembers. What it was
+// asked and what it answered as the root of a run is kept with the conversation;
+// an agent that is none is not kept, and reads nothing.
+type Rememberer interface {
+	Agent
+	// Remembers reports whether it does. It never changes.
+	Remembers() bool
+}
+
+// ConversationID names the conversation of a call to an agent on another server,
+// who knows nothing of the owners here: the same for an owner, a context id and a
+// path, and another one for anybody else (S-55). A run without an owner is a plain
+// library's: it is the call's context id.
+func (r *Run) ConversationID(req *teamv1.ProcessRequest) string {
+	if r.Owner == "" || req.GetContextId() == "" {
+		return req.GetContextId()
+	}
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(r.Owner+"\x00"+req.GetContextId()+"\x00"+Path(req))).String()
+}
+
+// Codes of Noted events that the driver of a run and its agents agree on.
+const (
+	// NoteTeamPrepared: a team has put its members on record. Details: members (how
+	// many), mode, and memory where what it is asked and answers is remembered
+	// under its path (R-003-33).
+	NoteTeamPrepared = "TEAM_PREPARED"
+	// NoteRemembered: the exchange is kept with the conversation.
+	NoteRemembered = "REMEMBERED"
+	// NoteStorage: something that is not critical could not be read or kept.
+	NoteStorage = "STORAGE"
+)

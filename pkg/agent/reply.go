@@ -115,21 +115,6 @@ func (r *Run) Completed(scope string, m *a2av1.Message) *a2av1.Message {
 	}
 }
 
-// AddSpent returns the sum of two costs; nil is none. Neither is changed.
-func AddSpent(a, b *teamv1.Spent) *teamv1.Spent {
-	switch {
-	case b == nil:
-		return a
-	case a == nil:
-		return b
-	}
-	return &teamv1.Spent{
-		InputTokens: a.GetInputTokens() + b.GetInputTokens(), OutputTokens: a.GetOutputTokens() + b.GetOutputTokens(),
-		CostMicros: a.GetCostMicros() + b.GetCostMicros(),
-		ModelCalls: a.GetModelCalls() + b.GetModelCalls(), ToolCalls: a.GetToolCalls() + b.GetToolCalls(),
-	}
-}
-
 // Sleep waits, or returns the cause of ctx's end.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 || ctx.Err() != nil {

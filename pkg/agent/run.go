@@ -31,6 +31,8 @@ type Run struct {
 	Memory Memory
 	// Detacher begins tasks of their own; unset: there can be none.
 	Detacher Detacher
+	// Owner is whose run it is, for ids that must not be another's; see ConversationID.
+	Owner string
 
 	mu        sync.Mutex
 	listeners map[string]*Listener               // by scope; guarded by mu
@@ -45,6 +47,8 @@ const (
 	LimitTimeout = "timeout"
 	// LimitMemberTimeout: the time of a step with its retries.
 	LimitMemberTimeout = "member_timeout"
+	// LimitNodeTimeout: the time of a member that was handed over to.
+	LimitNodeTimeout = "node_timeout"
 	// LimitQuestion: nobody has answered a question of the event's scope in time.
 	LimitQuestion = "question"
 )

@@ -16,7 +16,7 @@ import (
 func StatusError(name string, status int, retryAfter time.Duration) *agent.Error {
 	switch {
 	case status == http.StatusTooManyRequests:
-		return again(agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable,
+		return again(agent.Errorf(agent.CodeResourceExhausted, agent.ReasonUnavailable,
 			"model %q takes no more calls for now (HTTP %d); try again later", name, status), retryAfter)
 	case status == http.StatusRequestTimeout, status >= http.StatusInternalServerError:
 		return again(agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable,

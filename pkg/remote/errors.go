@@ -50,7 +50,7 @@ func failure(id string, err error) error {
 // peerError is the peer's own error. Errors of the protocol keep their reason.
 func peerError(st *status.Status, retry, fresh bool) *agent.Error {
 	bare := agent.AsError(wire.Error(status.New(st.Code(), st.Message())))
-	e := &agent.Error{Reason: bare.Reason, Code: bare.Code, Message: clip(st.Message()), Retry: retry, Fresh: fresh, Err: st.Err()}
+	e := &agent.Error{Reason: bare.Reason, Code: bare.Code, Message: clip(st.Message()), Retry: retry, Fresh: fresh, RetryAfter: wire.RetryAfter(st), Err: st.Err()}
 	if info := wire.InfoOf(st); info != nil {
 		e.Reason, e.Details = clip(info.GetReason()), maps.Clone(info.GetMetadata())
 	}

@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -41,6 +40,9 @@ func (x *exchange) work() error {
 	ctx := agent.WithDepth(x.ctx, depthOf(x.ctx, x.req.GetDepth()))
 	if x.ctx.Err() != nil {
 		return x.ended(nil)
+	}
+	if err := x.inTime(); err != nil && x.bound == nil {
+		return err
 	}
 	if err := agent.Commit(x.ctx); err != nil {
 		return err
@@ -146,10 +148,7 @@ func (x *exchange) answer(key string, a *teamv1.Answered) *a2av1.SendMessageRequ
 func (x *exchange) request(m *a2av1.Message) *a2av1.SendMessageRequest {
 	run := &teamv1.TeamRun{
 		Depth:    int32(depthOf(x.ctx, x.req.GetDepth())), //nolint:gosec // bounded by MaxDepth
-		Deadline: x.req.GetDeadline(), Envelope: x.req.GetEnvelope(),
-	}
-	if t, ok := x.ctx.Deadline(); ok && run.GetDeadline() == nil {
-		run.Deadline = timestamppb.New(t)
+		Deadline: deadlineOf(x.ctx, x.req, x.run.Now()), Envelope: x.req.GetEnvelope(),
 	}
 	return &a2av1.SendMessageRequest{
 		Tenant: x.link.tenant, Message: m, Metadata: teamRunMetadata(run),

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -54,6 +53,9 @@ func newProcess(a *Agent, c *call) *process {
 func (p *process) work() error {
 	if p.ctx.Err() != nil {
 		return p.ended(nil)
+	}
+	if err := p.inTime(); err != nil && p.bound == nil {
+		return err
 	}
 	if err := agent.Commit(p.ctx); err != nil {
 		return err
@@ -140,10 +142,10 @@ func (p *process) open() *events {
 
 // message is the call as it crosses the wire: what was on record before stays here.
 func (p *process) message() *teamv1.ProcessRequest {
-	req := &teamv1.ProcessRequest{
+	return &teamv1.ProcessRequest{
 		AgentId:   p.agent.cfg.AgentID,
 		Message:   foreign(p.req.GetMessage(), p.key),
-		ContextId: p.req.GetContextId(),
+		ContextId: agent.From(p.ctx).ConversationID(p.req),
 		Key:       p.key,
 		TaskId:    p.req.GetTaskId(),
 		Question:  p.req.GetQuestion(),
@@ -153,12 +155,8 @@ func (p *process) message() *teamv1.ProcessRequest {
 		Path:      p.req.GetPath(),
 		Depth:     int32(depthOf(p.ctx, p.req.GetDepth())), //nolint:gosec // bounded by MaxDepth
 		Envelope:  p.req.GetEnvelope(),
-		Deadline:  p.req.GetDeadline(),
+		Deadline:  deadlineOf(p.ctx, p.req, p.run.Now()),
 	}
-	if t, ok := p.ctx.Deadline(); ok && req.GetDeadline() == nil {
-		req.Deadline = timestamppb.New(t)
-	}
-	return req
 }
 
 // answer continues the peer's task with the answer to one of its questions.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -29,12 +30,24 @@ type work struct {
 	attempts  int32
 	failures  int64
 	open      bool
-	loop      bool   // the member has steps of its own
-	unknown   bool   // an attempt before has an outcome that nobody here knows
+	loop      bool  // the member has steps of its own
+	unknown   bool  // an attempt before has an outcome that nobody here knows
+	unsafe    bool  // a second attempt would be a second effect
+	questions int64 // its own so far
+	verdict   *a2av1.Message
 	effect    string // key of the effect under way, once it is known
 	checks    stepChecks
 	deadline  time.Time
 	notBefore time.Time
+	begins    time.Time             // when the loop looked at the clock for all that begin with it
+	peers     int                   // members that share what is left of the budget, itself included
+	budget    *agent.Budget         // that binds the attempt; nil is no limit
+	hold      *agent.Budget         // what is reserved for the attempt; nil is nothing
+	reserved  *teamv1.Spent         // the same, as it stands on record
+	maxOutput int64                 // tokens that the answer may have; 0 is no limit
+	spent     *teamv1.Spent         // on attempts that were repeated
+	lost      *teamv1.Spent         // on the last one that failed
+	judge     func(agent.Judgement) // takes what the attempt says of who was called; nil is nobody
 }
 
 // emitter yields an event of a step's scope or below; errStopped ends the step.
@@ -61,16 +74,23 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	}
 	w.loop = !ex.leaf
 	if w.deadline.IsZero() && ex.timeout > 0 {
-		w.deadline = p.run.Now().Add(ex.timeout)
+		w.deadline = w.begins.Add(ex.timeout)
 	}
 	sctx, stop := p.stepContext(ctx, w)
 	defer stop()
 	if over, err := p.checkGiven(ctx, sctx, w, emit); over || err != nil {
 		return err
 	}
+	defer p.leave(w)
 	for {
 		if err := agent.Sleep(sctx, p.pause(w)); err != nil {
 			return p.fail(ctx, w, emit, p.withdraw(sctx, w, ex, err))
+		}
+		if err := p.reserve(sctx, w, ex); err != nil {
+			return p.refuse(ctx, w, emit, p.withdraw(sctx, w, ex, err))
+		}
+		if err := p.admit(w, ex); err != nil {
+			return p.refuse(ctx, w, emit, p.withdraw(sctx, w, ex, err))
 		}
 		if !w.open {
 			if err := p.start(w, ex, emit); err != nil {
@@ -86,7 +106,10 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 		if err := p.run.Begin(w.scope); err != nil { // canceled while the start was made durable
 			return p.fail(ctx, w, emit, p.withdraw(sctx, w, ex, err))
 		}
-		res := p.checkResult(sctx, w, emit, ex.attempt(sctx, p.key(w)))
+		res := ex.attempt(w.bound(sctx), p.key(w))
+		p.settle(w, ex, &res)
+		p.judged(sctx, w, res)
+		res = p.checkResult(sctx, w, emit, res)
 		switch {
 		case errors.Is(res.err, errStopped):
 			return errStopped
@@ -98,6 +121,8 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 			if err := p.retry(w, ex, emit, res.err); err != nil {
 				return err
 			}
+		case sctx.Err() == nil && givenUp(w, res.err) != nil:
+			return p.emitEnd(w, emit, p.endOf(w, givenUp(w, res.err)))
 		default:
 			return p.fail(ctx, w, emit, p.endOfAttempt(sctx, w, ex, res.err))
 		}
@@ -142,7 +167,7 @@ func (p *process) stepContext(ctx context.Context, w *work) (context.Context, co
 // start records that an attempt begins.
 func (p *process) start(w *work, ex *executor, emit emitter) error {
 	w.attempts++
-	started := &teamv1.Started{Attempt: w.attempts, Model: ex.model, Key: p.key(w), Input: w.checks.givenInput()}
+	started := &teamv1.Started{Attempt: w.attempts, Model: ex.model, Key: p.key(w), Input: w.checks.givenInput(), Reserved: w.reserved}
 	if !w.deadline.IsZero() {
 		started.Deadline = timestamppb.New(w.deadline)
 	}
@@ -162,13 +187,14 @@ func (p *process) key(w *work) string {
 // policy of the delegation they work for.
 func (p *process) mayRetry(w *work, ex *executor, err error) bool {
 	e := agent.AsError(err)
-	return ex.leaf && e.Retry && w.attempts < ex.retry.attempts
+	return ex.leaf && e.Retry && w.attempts < ex.retry.attempts && p.repeatable(ex, e)
 }
 
 // retry records that the attempt failed and when the next one starts.
 func (p *process) retry(w *work, ex *executor, emit emitter, err error) error {
 	e := agent.AsError(err)
 	w.notBefore = p.run.Now().Add(p.backoff(w, ex.retry.backoff, e.RetryAfter))
+	w.spent, w.lost = agent.AddSpent(w.spent, w.lost), nil
 	w.open, w.unknown = false, !e.Fresh
 	if e.Fresh {
 		w.failures++
@@ -176,7 +202,7 @@ func (p *process) retry(w *work, ex *executor, emit emitter, err error) error {
 		w.recorded, w.asked = nil, nil
 	}
 	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Retried{Retried: &teamv1.Retried{
-		Attempt: w.attempts, Error: e.Proto(), Fresh: e.Fresh, NotBefore: timestamppb.New(w.notBefore),
+		Attempt: w.attempts, Error: e.Proto(), Fresh: e.Fresh, NotBefore: timestamppb.New(w.notBefore), Spent: e.Spent,
 	}}}))
 }
 
@@ -191,6 +217,25 @@ func (p *process) backoff(w *work, base, atLeast time.Duration) time.Duration {
 	return max(d, atLeast)
 }
 
+// refuse records that a step was not begun, or not again: the budget does not
+// cover it, or the member is not called for now.
+func (p *process) refuse(ctx context.Context, w *work, emit emitter, err error) error {
+	switch reason := agent.AsError(err).Reason; {
+	case w.attempts > 0:
+	case reason == agent.ReasonBudgetExceeded, reason == agent.ReasonBreakerOpen:
+		return p.emitEnd(w, emit, endedWith(err, teamv1.Outcome_OUTCOME_REJECTED))
+	}
+	return p.fail(ctx, w, emit, err)
+}
+
+// leave gives back what an attempt holds that did not come to its end.
+func (p *process) leave(w *work) {
+	w.giveBack()
+	if w.judge != nil {
+		w.judge(agent.JudgementNone)
+	}
+}
+
 // fail records that a step did not succeed. ctx is the run's context: when that
 // one ended, the step was ended from above.
 func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) error {
@@ -199,11 +244,12 @@ func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) er
 	case gone(cause), errors.Is(err, errStopped):
 		return errStopped
 	case ctx.Err() == nil && errors.Is(err, errStepTimeout):
-		if err := emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitMemberTimeout}}})); err != nil {
+		if err := emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: limitOf(w.step)}}})); err != nil {
 			return err
 		}
-		err = agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time; give it more (member_timeout), or less to do", w.step.GetMember())
-		return p.emitEnd(w, emit, endedWith(err, teamv1.Outcome_OUTCOME_TIMED_OUT))
+		late := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time (%s)", w.step.GetMember(), limitOf(w.step))
+		late.Spent = agent.AsError(err).Spent
+		return p.emitEnd(w, emit, endedWith(late, teamv1.Outcome_OUTCOME_TIMED_OUT))
 	}
 	outcome := teamv1.Outcome_OUTCOME_FAILED
 	e := agent.AsError(err)
@@ -216,6 +262,14 @@ func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) er
 		outcome = teamv1.Outcome_OUTCOME_REJECTED
 	}
 	return p.emitEnd(w, emit, endedWith(e, outcome))
+}
+
+// limitOf is the limit that bounds the time of a step.
+func limitOf(step *teamv1.Step) string {
+	if step.GetKind() == teamv1.Step_KIND_TRANSFER || strings.HasPrefix(step.GetName(), rejectedTransfer) {
+		return agent.LimitNodeTimeout
+	}
+	return agent.LimitMemberTimeout
 }
 
 // endedWith is the end of a step that did not succeed.
@@ -252,7 +306,8 @@ func (p *process) endOf(w *work, r *teamv1.Reply) *teamv1.Ended {
 
 // emitEnd records the end of a step.
 func (p *process) emitEnd(w *work, emit emitter, e *teamv1.Ended) error {
-	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: e}}))
+	p.logFailure(w, e)
+	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: w.costs(e)}}))
 }
 
 // stepEvent completes an event of a step. Its path ends with the member.

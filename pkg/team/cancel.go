@@ -19,7 +19,7 @@ func (p *process) closeSteps(ctx context.Context) error {
 	closing := map[*StepState]bool{}
 	for {
 		for _, st := range p.Open() {
-			if _, busy := p.running[p.index(st)]; busy || closing[st] || st.attempts == 0 { // or it never began
+			if _, busy := p.running[p.index(st)]; busy || closing[st] || st.attempts == 0 && !st.Dropped { // or it never began
 				continue
 			}
 			closing[st] = true
@@ -43,7 +43,7 @@ func (p *process) abandon(ctx context.Context, st *StepState) error {
 		p.spawn(st, func(child *process, w *work, emit emitter) error { return child.release(ctx, w, emit) })
 		return nil
 	}
-	return p.emitEnd(&work{step: st.Step, scope: st.scope}, p.pass, endedWith(agent.ErrCanceled, teamv1.Outcome_OUTCOME_CANCELED))
+	return p.emitEnd(&work{step: st.Step, scope: st.scope, spent: st.wasted}, p.pass, endedWith(agent.ErrCanceled, teamv1.Outcome_OUTCOME_CANCELED))
 }
 
 // release has a member close what it has open, and records the end of its step.

@@ -32,6 +32,9 @@ func (p *process) decideNext() (*teamv1.Reply, error) {
 
 // decideAnew asks the scheduler and records its answer.
 func (p *process) decideAnew() error {
+	if err := p.watch(); err != nil {
+		return err
+	}
 	d, err := p.next()
 	if err != nil {
 		return p.schedulerError(err)

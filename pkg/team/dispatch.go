@@ -31,6 +31,7 @@ func (p *process) dispatch(ctx context.Context) (progressed bool, err error) {
 	var ready []*StepState
 	parked := false
 	p.alarm = time.Time{}
+	p.looked = p.run.Now() // once for all that begin now (R-002-11.1)
 	for _, st := range p.Open() {
 		if _, busy := p.running[p.index(st)]; busy {
 			continue
@@ -230,7 +231,7 @@ func (p *process) spawn(st *StepState, do func(child *process, w *work, emit emi
 // child is what a goroutine of a step may read of the process: nothing of it changes.
 func (p *process) child() *process {
 	return &process{
-		loop: p.loop, req: p.req, run: p.run,
+		loop: p.loop, req: p.req, run: p.run, sets: p.sets, spending: p.spending,
 		fold: &fold{State: State{Team: p.Team, Scope: p.Scope, Path: p.Path}, prefix: p.prefix},
 	}
 }
@@ -270,6 +271,7 @@ func (p *process) workOf(st *StepState) *work {
 		step: st.Step, index: p.index(st), scope: st.scope, input: p.handed(st), history: p.historyFor(st), transfers: p.transfersFor(st),
 		recorded: st.recorded, asked: maps.Clone(st.asked), attempts: st.attempts, failures: st.failures, open: st.open,
 		unknown: st.open || st.unknown, deadline: st.deadline, notBefore: st.notBefore, checks: st.checks.copied(),
+		peers: p.peersOf(st), begins: p.looked, reserved: st.reserved, spent: st.wasted,
 	}
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_MODEL:
@@ -278,6 +280,7 @@ func (p *process) workOf(st *StepState) *work {
 		}
 	case teamv1.Step_KIND_TOOL:
 		w.arguments = p.argumentsOf(st)
+		p.weigh(w, st)
 	default:
 	}
 	return w

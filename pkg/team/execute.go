@@ -3,6 +3,7 @@ package team
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,12 +17,16 @@ import (
 
 // executor knows how to make one attempt of a step.
 type executor struct {
-	attempt func(ctx context.Context, key string) result
-	reap    func(ctx context.Context, key string) error // nil: its work ends with this process
-	leaf    bool                                        // has an effect of its own, so it is what retries repeat
-	timeout time.Duration                               // of the step with its retries; 0 is none of its own
-	retry   retry
-	model   string
+	attempt  func(ctx context.Context, key string) result
+	reap     func(ctx context.Context, key string) error // nil: its work ends with this process
+	leaf     bool                                        // has an effect of its own, so it is what retries repeat
+	timeout  time.Duration                               // of the step with its retries; 0 is none of its own
+	retry    retry
+	model    string
+	by       agent.Model // of a turn
+	agent    string      // id of the member's agent where it is registered
+	upstream string      // what the attempts call, for the budget of repetitions
+	spends   bool        // what it spends is seen by itself alone, so it gets a part of the budget
 }
 
 // What a delegation hands down in the context.
@@ -62,10 +67,11 @@ func (p *process) executor(ctx context.Context, w *work, emit emitter) (*executo
 			return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
 				"agent %q has no model and works for no team whose leader has one; give it a model", p.cfg.ID)
 		}
-		ex.model = m.Name()
+		ex.model, ex.by, ex.upstream = m.Name(), m, "model "+m.Name()
 		ex.attempt = func(ctx context.Context, key string) result { return p.generate(ctx, m, w, emit, key) }
 	case teamv1.Step_KIND_TOOL:
-		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, ex.retry, key) }
+		ex.upstream = "tool " + w.step.GetName()
+		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, emit, key) }
 	case teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_UNSPECIFIED:
 		return nil, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
 			"the scheduler of team %q asked for a step of kind %s, which this server cannot run; it runs those of members, models, tools and people", p.cfg.ID, w.step.GetKind())
@@ -85,6 +91,11 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 	if m.Disabled {
 		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "member %q of team %q is disabled; enable it, or choose another one", id, p.cfg.ID).With("member", id)
 	}
+	if staff, ok := p.cfg.Registry.(Staff); ok && w.attempts == 0 {
+		if gone := staff.Gone(p.cfg.ID, id); gone != nil {
+			return gone.With("member", id)
+		}
+	}
 	a, err := p.cfg.Registry.Agent(m.Agent)
 	if err != nil {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMemberNotFound,
@@ -92,7 +103,9 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 	}
 	_, isLoop := a.(interface{ steps() })
 	_, isTeam := a.(agent.Composite)
-	ex.leaf = !isLoop
+	_, isFunc := a.(*agent.Func)
+	ex.agent, ex.upstream = m.Agent, "agent "+m.Agent
+	ex.leaf, ex.spends = !isLoop, !isLoop && !isFunc
 	ex.retry = p.limits.retry.with(m.Retry).with(w.step.GetRetry())
 	switch {
 	case w.step.GetTimeout() != nil:
@@ -184,6 +197,7 @@ func (p *process) request(w *work, key string) *teamv1.ProcessRequest {
 	if !w.deadline.IsZero() {
 		req.Deadline = timestamppb.New(w.deadline)
 	}
+	req.Envelope = w.hold.Envelope()
 	return req
 }
 
@@ -210,6 +224,9 @@ func (p *process) generate(ctx context.Context, m agent.Model, w *work, emit emi
 	defer p.recovered(p.cfg.ID, &res)
 	req := *w.prompt
 	req.Key = key
+	if w.maxOutput > 0 {
+		req.MaxOutput = w.maxOutput
+	}
 	d := deltas{p: p, w: w, emit: emit, artifact: p.run.ID(p.Scope, "artifact", 1)}
 	for chunk, err := range m.Generate(ctx, &req) {
 		switch {
@@ -271,8 +288,14 @@ func (d *deltas) flush() error {
 
 // useTool calls a tool. What goes wrong is the tool's result: the model decides
 // what to make of it.
-func (p *process) useTool(ctx context.Context, w *work, policy retry, key string) result {
-	tool, ok := p.tools[w.step.GetName()]
+func (p *process) useTool(ctx context.Context, w *work, emit emitter, key string) result {
+	if r := judged(w); r != nil {
+		return *r
+	}
+	if w.unsafe && w.unknown {
+		return p.askOutcome(w, emit, "this server stopped before it ended")
+	}
+	tool, ok := p.tool(w.step.GetName())
 	if !ok {
 		return toolFailed("there is no tool %q; the tools are %s", w.step.GetName(), strings.Join(p.toolNames(), ", "))
 	}
@@ -283,16 +306,19 @@ func (p *process) useTool(ctx context.Context, w *work, policy retry, key string
 	if !json.Valid([]byte(arguments)) {
 		return toolFailed("the arguments of %s are no JSON", w.step.GetName())
 	}
+	if inner, ok := unwrapped(arguments); ok {
+		arguments = inner
+	}
 	r, err := p.callTool(ctx, tool, json.RawMessage(arguments), key)
 	if ctx.Err() != nil {
 		return result{err: context.Cause(ctx)}
 	}
 	if err != nil {
 		e := agent.AsError(err)
-		if e.Retry && w.attempts < policy.attempts || e.Reason == agent.ReasonAgentPanic {
-			return result{err: e}
+		if w.unsafe && e.Retry && !e.Fresh {
+			return p.askOutcome(w, emit, "it ended without a result: "+e.Message)
 		}
-		return toolFailed("%s failed: %s", w.step.GetName(), e.Message)
+		return result{err: e}
 	}
 	return result{reply: &teamv1.Reply{Result: &teamv1.Reply_Tool{Tool: r}, Spent: &teamv1.Spent{ToolCalls: 1}}}
 }
@@ -327,11 +353,8 @@ func toolFailed(format string, args ...any) result {
 	}}
 }
 
-func (l *loop) toolNames() []string {
-	names := make([]string, 0, len(l.tools))
-	for name := range l.tools {
-		names = append(names, name)
-	}
+func (p *process) toolNames() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(p.tools)), maps.Keys(p.sets))
 	slices.Sort(names)
 	return names
 }

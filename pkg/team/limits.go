@@ -84,6 +84,8 @@ func checkLimits(id string, l *teamv1.Limits) []error {
 	positive("max_parallel", int64(l.GetMaxParallel()), l.MaxParallel != nil)
 	positive("max_delegations", int64(l.GetMaxDelegations()), l.MaxDelegations != nil)
 	positive("max_depth", int64(l.GetMaxDepth()), l.MaxDepth != nil)
+	positive("max_tokens", l.GetMaxTokens(), l.MaxTokens != nil)
+	positive("max_cost", agent.LimitOf(l).Micros, l.MaxCost != nil)
 	positive("timeout", int64(l.GetTimeout().AsDuration()), l.Timeout != nil)
 	positive("member_timeout", int64(l.GetMemberTimeout().AsDuration()), l.MemberTimeout != nil)
 	for name, v := range map[string]int64{

@@ -41,6 +41,7 @@ func (l *loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq
 	return func(yield func(*teamv1.Event, error) bool) {
 		run := agent.From(ctx)
 		p := &process{loop: l, req: req, run: run, yield: yield, fold: newFold(l.cfg, req, run.Root, l.limits.maxSteps)}
+		p.recall(run.Memory)
 		p.serve(agent.With(ctx, p.run))
 	}
 }
@@ -55,16 +56,19 @@ type process struct {
 	run      *agent.Run
 	listener *agent.Listener
 	yield    func(*teamv1.Event, error) bool
+	spending *spending // nil where nothing limits it
 
 	stopped bool // the consumer broke off
 	inYield bool // control is with the consumer: a panic is its own
 
-	waits   bool               // the scheduler waits for the steps that run
-	alarm   time.Time          // until when a step idles that the loop answers itself; zero is none
-	running map[int]*StepState // by index; steps that a goroutine works on
-	msgs    chan stepMsg       // from those goroutines
-	quit    chan struct{}      // closed when the loop ends: nobody takes msgs any more
-	wg      sync.WaitGroup     // of those goroutines
+	looked  time.Time             // when steps were begun last
+	sets    map[string]agent.Tool // what tool sets offer now, by name; read only once the loop runs
+	waits   bool                  // the scheduler waits for the steps that run
+	alarm   time.Time             // until when a step idles that the loop answers itself; zero is none
+	running map[int]*StepState    // by index; steps that a goroutine works on
+	msgs    chan stepMsg          // from those goroutines
+	quit    chan struct{}         // closed when the loop ends: nobody takes msgs any more
+	wg      sync.WaitGroup        // of those goroutines
 	cancel  context.CancelCauseFunc
 }
 
@@ -79,14 +83,17 @@ func (p *process) serve(ctx context.Context) {
 	p.cancelDropped()
 	p.listener = p.run.Listen(p.Scope)
 	defer p.listener.Close()
-	ctx, p.cancel = context.WithCancelCause(ctx)
+	ctx, p.cancel = context.WithCancelCause(p.bind(ctx))
+	defer p.unbind()
 	defer p.cancel(errStopped)
 	p.quit = make(chan struct{})
 	defer p.wg.Wait()
 	defer close(p.quit)
 	defer p.cancel(errStopped) // before the wait: also when the consumer panics
 
-	reply, err := p.work(ctx)
+	bounded, stop := p.clock(ctx)
+	defer stop()
+	reply, err := p.work(bounded)
 	if !errors.Is(err, errStopped) && (reply != nil || err != nil) {
 		if cerr := p.closeSteps(ctx); cerr != nil {
 			err = cerr
@@ -95,7 +102,7 @@ func (p *process) serve(ctx context.Context) {
 	switch {
 	case p.stopped || errors.Is(err, errStopped):
 	case err != nil:
-		p.yield(nil, err)
+		p.yield(nil, p.withSpent(err))
 	case reply != nil:
 		p.yield(p.event("", &teamv1.Event{Kind: &teamv1.Event_Reply{Reply: reply}}), nil)
 	}
@@ -103,8 +110,6 @@ func (p *process) serve(ctx context.Context) {
 
 // work is the loop itself. Neither a reply nor an error: parked.
 func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
-	ctx, stop := p.clock(ctx)
-	defer stop()
 	if ctx.Err() != nil {
 		return nil, p.cause(ctx)
 	}
@@ -114,9 +119,18 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 	if err := p.prepare(ctx); err != nil {
 		return nil, err
 	}
+	if err := p.offer(ctx); err != nil {
+		return nil, err
+	}
 	for {
-		if ctx.Err() != nil && len(p.running) == 0 {
-			return nil, p.cause(ctx)
+		if over(ctx) { // nothing more is decided; what runs is waited for
+			if len(p.running) == 0 {
+				return nil, p.cause(ctx)
+			}
+			if err := p.receive(); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		if p.asked != "" && len(p.running) == 0 {
 			return nil, nil
@@ -127,7 +141,7 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 		if err := p.checkInput(ctx); err != nil {
 			return nil, err
 		}
-		if p.mayDecide() {
+		if ctx.Err() == nil && p.mayDecide() {
 			if p.failed != nil && p.final == nil && p.handover == nil {
 				return nil, p.failed
 			}
@@ -159,6 +173,15 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 	}
 }
 
+// over reports whether a context has ended, or is about to: its time has come and
+// its timer is late (R-002-8.3).
+func over(ctx context.Context) bool {
+	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
+}
+
 // prepare puts the roster on record at the start of a run.
 func (p *process) prepare(ctx context.Context) error {
 	if len(p.cfg.Members) == 0 || len(p.Roster) > 0 {
@@ -169,10 +192,13 @@ func (p *process) prepare(ctx context.Context) error {
 		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonMaxDepth,
 			"team %q is nested deeper than %d levels (limits.max_depth), on the path %s; raise it, or nest less deep", p.cfg.ID, p.limits.maxDepth, p.Path)
 	}
+	if err := p.prepared(); err != nil {
+		return err
+	}
 	roster, _ := p.askInfo(agent.WithDepth(ctx, depth)) // a circle ends when it is dispatched
 	o := &teamv1.Observed{Members: roster}
 	for i, m := range p.cfg.Members {
-		roster[i].Health = p.cfg.Registry.Health(m.Agent)
+		roster[i].Health = p.health(&p.cfg.Members[i])
 		if roster[i].GetInfo() == nil && !m.Disabled {
 			if err := p.note("MEMBER_UNAVAILABLE", "member "+m.ID+" could not be asked what it does"); err != nil {
 				return err

@@ -21,12 +21,15 @@ type ModelAgentConfig struct {
 	Description string
 	// Instructions are its system text.
 	Instructions string
-	// Skills it offers. A skill's instructions belong in Instructions.
+	// Skills it offers. Their instructions are part of its system text, and shown to
+	// nobody else (R-003-34).
 	Skills []*teamv1.Skill
 	// Model that answers; unset: the one of the team's leader it works for (R-003-14).
 	Model agent.Model
 	// Tools the model may call, each name once.
 	Tools []agent.Tool
+	// ToolSets hold tools whose lists are not known beforehand.
+	ToolSets []agent.ToolSet
 	// Guards look at what the agent is given and what it answers; none. It has no
 	// members, so those of delegations are refused.
 	Guards agent.Guards
@@ -34,8 +37,13 @@ type ModelAgentConfig struct {
 	Output OutputFormat
 	// Limits: max_turns, timeout and retry count here.
 	Limits *teamv1.Limits
+	// Memory: the agent remembers the conversation that a context id names, where
+	// it is the root of a run. Unset: each run begins from nothing.
+	Memory bool
 	// Revision of the definition, for the record.
 	Revision string
+	// Upstreams knows how calls went of late; nil: every call is made.
+	Upstreams Upstreams
 	// Log gets what callers must not see; nil is none.
 	Log *zap.Logger
 }
@@ -48,7 +56,7 @@ type ModelAgent struct {
 	info *teamv1.AgentInfo
 }
 
-var _ agent.Agent = (*ModelAgent)(nil)
+var _ agent.Rememberer = (*ModelAgent)(nil)
 
 // NewModelAgent returns a model-backed agent. The error lists every fault.
 func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
@@ -59,7 +67,8 @@ func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
 	}
 	cfg := &Config{
 		ID: c.ID, Name: c.Name, Description: c.Description, Mode: "model", Model: c.Model, Limits: c.Limits,
-		Tools: c.Tools, Revision: c.Revision, ReportErrors: true, Guards: c.Guards, Log: c.Log, output: c.Output,
+		Tools: c.Tools, ToolSets: c.ToolSets, Memory: c.Memory, Revision: c.Revision, ReportErrors: true, Guards: c.Guards, Upstreams: c.Upstreams,
+		Log: c.Log, output: c.Output,
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
@@ -67,12 +76,12 @@ func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
 	if cfg.Name == "" {
 		cfg.Name = c.ID
 	}
-	cfg.Scheduler = &leader{instructions: c.Instructions, tools: specs, maxTurns: effective(c.Limits).maxTurns, output: c.Output}
+	cfg.Scheduler = &leader{instructions: withSkills(c.Instructions, c.Skills), tools: specs, maxTurns: effective(c.Limits).maxTurns, output: c.Output}
 	faults = append(faults, checkMemberless(c.ID, &c.Guards)...)
 	if err := errors.Join(append(faults, cfg.validate())...); err != nil {
 		return nil, err
 	}
-	return &ModelAgent{loop: newLoop(cfg), info: modelInfo(cfg, c.Skills)}, nil
+	return &ModelAgent{loop: newLoop(cfg), info: modelInfo(cfg, shown(c.Skills))}, nil
 }
 
 func modelInfo(c *Config, skills []*teamv1.Skill) *teamv1.AgentInfo {

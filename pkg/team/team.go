@@ -26,6 +26,16 @@ type Members interface {
 	Health(id string) *teamv1.Health
 }
 
+// Staff is a Members that knows of changes since a run began. The run keeps the
+// members that it began with for its choices; who was disabled or removed since is
+// refused when it is to begin something, and goes on with what it has begun
+// (R-002-13, S-59).
+type Staff interface {
+	Members
+	// Gone says why the member of a team gets no more work; nil: it does.
+	Gone(team, member string) *agent.Error
+}
+
 // Member is an agent's place in a team.
 type Member struct {
 	// ID of the member in the team; default: Agent.
@@ -83,8 +93,15 @@ type Config struct {
 	Model agent.Model
 	// Tools that the model of a coordinator may call besides its members, each name once.
 	Tools []agent.Tool
+	// ToolSets hold tools besides Tools whose lists are not known beforehand.
+	ToolSets []agent.ToolSet
+	// Skills of the leader itself; its Info lists them before the members'.
+	Skills []*teamv1.Skill
 	// Limits of a run; unset ones take their defaults.
 	Limits *teamv1.Limits
+	// Memory: the team remembers the conversation that a context id names: as a root,
+	// and as a member under its path. Unset: each run begins from nothing.
+	Memory bool
 	// Revision of the definition, for the record.
 	Revision string
 	// ReportErrors leaves failed members to the scheduler. Not set: the first
@@ -92,6 +109,8 @@ type Config struct {
 	ReportErrors bool
 	// Guards look at the messages of the team and of its members; none.
 	Guards agent.Guards
+	// Upstreams knows how calls went of late; nil: every call is made.
+	Upstreams Upstreams
 	// Log gets warnings; nil is none.
 	Log *zap.Logger
 
@@ -108,7 +127,10 @@ type Team struct {
 	name, description, mode string
 }
 
-var _ agent.Composite = (*Team)(nil)
+var (
+	_ agent.Composite  = (*Team)(nil)
+	_ agent.Rememberer = (*Team)(nil)
+)
 
 // New returns a team. The error lists every fault of the configuration.
 func New(c Config) (*Team, error) {
@@ -127,6 +149,9 @@ func New(c Config) (*Team, error) {
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()
+	}
+	if k, ok := c.Scheduler.(*Coordinator); ok {
+		k.crew.warn(c.Log, c.ID)
 	}
 	t := &Team{name: c.Name, description: c.Description, mode: c.Mode}
 	t.loop = newLoop(&c)
@@ -192,8 +217,12 @@ func (t *Team) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 	if err != nil {
 		return nil, err
 	}
+	lists := [][]*teamv1.Skill{shown(t.cfg.Skills)}
 	for _, m := range roster {
-		for _, s := range m.GetInfo().GetSkills() {
+		lists = append(lists, m.GetInfo().GetSkills())
+	}
+	for _, list := range lists {
+		for _, s := range list {
 			if !seen[s.GetId()] {
 				seen[s.GetId()] = true
 				info.Capabilities = append(info.Capabilities, s.GetId())
@@ -252,6 +281,9 @@ func (t *Team) memberHealth(ctx context.Context, m *Member) *teamv1.MemberHealth
 		return mh
 	}
 	mh.Healthy, mh.Detail = h.GetHealthy(), h.GetDetail()
+	if why := t.open(m); why != "" {
+		mh.Healthy, mh.Detail = false, why
+	}
 	if !mh.Healthy && mh.Detail == "" {
 		mh.Detail = "unhealthy"
 	}

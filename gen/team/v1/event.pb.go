@@ -1261,7 +1261,7 @@ type Conversation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The context's id.
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
-	// Entries of the history up to which the run reads.
+	// Place of the last entry that the run reads; 0 is none, -1: it could not be read.
 	History int64 `protobuf:"varint,2,opt,name=history,proto3" json:"history,omitempty"`
 	// The conversation's state map at the start.
 	State map[string]*structpb.Value `protobuf:"bytes,3,rep,name=state,proto3" json:"state,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -2055,7 +2055,8 @@ type Started struct {
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
 	// What was handed over, where it differs from what was decided.
 	Input *Input `protobuf:"bytes,5,opt,name=input,proto3" json:"input,omitempty"`
-	// What was reserved of the budget.
+	// What was reserved of the budget. Of a member the tokens stand under
+	// output_tokens: which they will be is not known.
 	Reserved *Spent `protobuf:"bytes,6,opt,name=reserved,proto3" json:"reserved,omitempty"`
 	// When the step must have ended.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=deadline,proto3" json:"deadline,omitempty"`
@@ -2161,7 +2162,9 @@ type Retried struct {
 	// The outcome of the attempt is known: the next one has a new key and starts from nothing.
 	Fresh bool `protobuf:"varint,3,opt,name=fresh,proto3" json:"fresh,omitempty"`
 	// The next attempt starts no earlier.
-	NotBefore     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	NotBefore *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	// What the attempt cost all the same.
+	Spent         *Spent `protobuf:"bytes,5,opt,name=spent,proto3" json:"spent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2220,6 +2223,13 @@ func (x *Retried) GetFresh() bool {
 func (x *Retried) GetNotBefore() *timestamppb.Timestamp {
 	if x != nil {
 		return x.NotBefore
+	}
+	return nil
+}
+
+func (x *Retried) GetSpent() *Spent {
+	if x != nil {
+		return x.Spent
 	}
 	return nil
 }
@@ -4685,13 +4695,14 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05input\x18\x05 \x01(\v2\x0e.team.v1.InputR\x05input\x12*\n" +
 	"\breserved\x18\x06 \x01(\v2\x0e.team.v1.SpentR\breserved\x126\n" +
 	"\bdeadline\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x10\n" +
-	"\x03key\x18\b \x01(\tR\x03key\"\x9a\x01\n" +
+	"\x03key\x18\b \x01(\tR\x03key\"\xc0\x01\n" +
 	"\aRetried\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x05R\aattempt\x12$\n" +
 	"\x05error\x18\x02 \x01(\v2\x0e.team.v1.ErrorR\x05error\x12\x14\n" +
 	"\x05fresh\x18\x03 \x01(\bR\x05fresh\x129\n" +
 	"\n" +
-	"not_before\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\"\xea\x03\n" +
+	"not_before\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12$\n" +
+	"\x05spent\x18\x05 \x01(\v2\x0e.team.v1.SpentR\x05spent\"\xea\x03\n" +
 	"\x05Ended\x12*\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\x12*\n" +
 	"\x05reply\x18\x02 \x01(\v2\x12.lf.a2a.v1.MessageH\x00R\x05reply\x12\x1d\n" +
@@ -5030,60 +5041,61 @@ var file_team_v1_event_proto_depIdxs = []int32{
 	54,  // 59: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
 	44,  // 60: team.v1.Retried.error:type_name -> team.v1.Error
 	54,  // 61: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	0,   // 62: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	55,  // 63: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	22,  // 64: team.v1.Ended.turn:type_name -> team.v1.Turn
-	24,  // 65: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	25,  // 66: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	44,  // 67: team.v1.Ended.error:type_name -> team.v1.Error
-	26,  // 68: team.v1.Ended.spent:type_name -> team.v1.Spent
-	56,  // 69: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	27,  // 70: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	23,  // 71: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	50,  // 72: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	26,  // 73: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	55,  // 74: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	26,  // 75: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	3,   // 76: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	55,  // 77: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	54,  // 78: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	55,  // 79: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	26,  // 80: team.v1.Answered.grant:type_name -> team.v1.Spent
-	57,  // 81: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	55,  // 82: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	4,   // 83: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	57,  // 84: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	51,  // 85: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	5,   // 86: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	55,  // 87: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	44,  // 88: team.v1.Checked.error:type_name -> team.v1.Error
-	52,  // 89: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
-	58,  // 90: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	55,  // 91: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	56,  // 92: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	55,  // 93: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	22,  // 94: team.v1.Reply.turn:type_name -> team.v1.Turn
-	25,  // 95: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	24,  // 96: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 97: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	26,  // 98: team.v1.Reply.spent:type_name -> team.v1.Spent
-	56,  // 99: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	53,  // 100: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	32,  // 101: team.v1.Inbound.received:type_name -> team.v1.Received
-	31,  // 102: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	33,  // 103: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	59,  // 104: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	59,  // 105: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	26,  // 106: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 107: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	60,  // 108: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	61,  // 109: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	55,  // 110: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
-	111, // [111:111] is the sub-list for method output_type
-	111, // [111:111] is the sub-list for method input_type
-	111, // [111:111] is the sub-list for extension type_name
-	111, // [111:111] is the sub-list for extension extendee
-	0,   // [0:111] is the sub-list for field type_name
+	26,  // 62: team.v1.Retried.spent:type_name -> team.v1.Spent
+	0,   // 63: team.v1.Ended.outcome:type_name -> team.v1.Outcome
+	55,  // 64: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	22,  // 65: team.v1.Ended.turn:type_name -> team.v1.Turn
+	24,  // 66: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	25,  // 67: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	44,  // 68: team.v1.Ended.error:type_name -> team.v1.Error
+	26,  // 69: team.v1.Ended.spent:type_name -> team.v1.Spent
+	56,  // 70: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	27,  // 71: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	23,  // 72: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	50,  // 73: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	26,  // 74: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	55,  // 75: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	26,  // 76: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	3,   // 77: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	55,  // 78: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	54,  // 79: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	55,  // 80: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	26,  // 81: team.v1.Answered.grant:type_name -> team.v1.Spent
+	57,  // 82: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	55,  // 83: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	4,   // 84: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	57,  // 85: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	51,  // 86: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	5,   // 87: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	55,  // 88: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	44,  // 89: team.v1.Checked.error:type_name -> team.v1.Error
+	52,  // 90: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
+	58,  // 91: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	55,  // 92: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	56,  // 93: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	55,  // 94: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	22,  // 95: team.v1.Reply.turn:type_name -> team.v1.Turn
+	25,  // 96: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	24,  // 97: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 98: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	26,  // 99: team.v1.Reply.spent:type_name -> team.v1.Spent
+	56,  // 100: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	53,  // 101: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	32,  // 102: team.v1.Inbound.received:type_name -> team.v1.Received
+	31,  // 103: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	33,  // 104: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	59,  // 105: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	59,  // 106: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	26,  // 107: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 108: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	60,  // 109: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	61,  // 110: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	55,  // 111: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
+	112, // [112:112] is the sub-list for method output_type
+	112, // [112:112] is the sub-list for method input_type
+	112, // [112:112] is the sub-list for extension type_name
+	112, // [112:112] is the sub-list for extension extendee
+	0,   // [0:112] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }

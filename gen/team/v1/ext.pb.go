@@ -29,8 +29,8 @@ const (
 
 // TeamRun is the metadata of tasks, status updates and artifacts under
 // https://github.com/agentteams/team-server/ext/team-run/v1. seq, questions,
-// paused, cancel_requested, failed_delegations, warnings and receipt are always there;
-// the rest comes when the client activates the extension.
+// paused, cancel_requested, failed_delegations, warnings and receipt are always
+// there; the rest comes when the client activates the extension.
 type TeamRun struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Agents the event comes from: team/member/….

@@ -56,3 +56,35 @@ func (s *Store) Definition(ctx context.Context, revision string) ([]byte, error)
 	}
 	return nil, a2a.ErrNotFound
 }
+
+// Position implements a2a.Conversations; there are none where the inner store keeps none.
+func (s *Store) Position(ctx context.Context, t a2a.Thread) (int64, error) {
+	if after, err := s.meet(ctx, Position); err != nil || after != nil {
+		return 0, first(err, after)
+	}
+	if c, ok := s.Inner.(a2a.Conversations); ok {
+		return c.Position(ctx, t)
+	}
+	return 0, nil
+}
+
+// Recall implements a2a.Conversations.
+func (s *Store) Recall(ctx context.Context, t a2a.Thread, path string, upTo int64) (a2a.Recollection, error) {
+	if after, err := s.meet(ctx, Recall); err != nil || after != nil {
+		return a2a.Recollection{}, first(err, after)
+	}
+	if c, ok := s.Inner.(a2a.Conversations); ok {
+		return c.Recall(ctx, t, path, upTo)
+	}
+	return a2a.Recollection{}, nil
+}
+
+// Remember implements a2a.Conversations.
+func (s *Store) Remember(ctx context.Context, t a2a.Thread, e a2a.Exchange) error {
+	return s.do(ctx, Remember, func() error {
+		if c, ok := s.Inner.(a2a.Conversations); ok {
+			return c.Remember(ctx, t, e)
+		}
+		return nil
+	})
+}

@@ -80,6 +80,7 @@ func one(t *testing.T, plan faulty.Plan, story func(*rig) string) bool {
 	faults := r.store.Faults()
 	r.store.Heal()
 	r.journal(id)
+	r.remembered()
 	return faults > 0
 }
 
@@ -135,12 +136,15 @@ func start(t *testing.T, plan faulty.Plan) *rig {
 		{ID: "two", Member: "b", After: []string{"ask"}, Task: "{{steps.one.text}}, {{steps.ask.text}}"}, {ID: "three", Member: "c", After: []string{"two"}},
 	}})
 	must(t, err)
-	tm, err := team.New(team.Config{ID: "team", Scheduler: w, Members: []team.Member{{Agent: "a"}, {Agent: "b"}, {Agent: "c"}}, Registry: m})
+	tm, err := team.New(team.Config{ID: "team", Scheduler: w, Members: []team.Member{{Agent: "a"}, {Agent: "b"}, {Agent: "c"}}, Registry: m, Memory: true})
 	must(t, err)
 	must(t, m.Register("team", tm))
 	e := engine.New(engine.Config{Leases: r.store, Replica: "r1"})
-	runner := &a2a.Runner{Agent: m.Get}
+	runner := &a2a.Runner{Agent: m.Get, Conversations: r.store}
 	r.Handler = a2a.NewHandler(a2a.Config{Agents: m, Store: r.store, Wake: e.Wake})
+	must(t, r.store.Remember(t.Context(), conversation, a2a.Exchange{Task: "before", By: []a2a.Contribution{
+		{Path: "team", Messages: []*a2av1.Message{agent.UserMessage("m0", "before")}},
+	}}))
 	r.store.Break(plan)
 	ctx, cancel := context.WithCancel(context.Background())
 	r.ctx = a2a.WithCaller(ctx, a2a.Caller{Account: "acme", Principal: "ann"})
@@ -225,7 +229,7 @@ func (r *rig) send(id, task, text string) (got *a2av1.Task) {
 	r.Helper()
 	req := &a2av1.SendMessageRequest{Tenant: "team", Message: agent.UserMessage(id, text)}
 	req.Configuration = &a2av1.SendMessageConfiguration{ReturnImmediately: true}
-	req.Message.TaskId = task
+	req.Message.TaskId, req.Message.ContextId = task, conversation.ContextID
 	r.again("send "+id, func(ctx context.Context) error {
 		resp, err := r.SendMessage(ctx, req)
 		got = resp.GetTask()
@@ -262,6 +266,20 @@ func (r *rig) until(id string, state a2av1.TaskState) (task *a2av1.Task) {
 	}
 	r.Fatalf("the task is %v, want %v", task, state)
 	return nil
+}
+
+// conversation is what the runs belong to; one entry is there before.
+var conversation = a2a.Thread{Owner: "acme/ann", ContextID: "c"}
+
+// remembered checks the conversation: what the run added is there once, as a whole,
+// or not at all (C-17).
+func (r *rig) remembered() {
+	r.Helper()
+	n, err := r.store.Position(r.ctx, conversation)
+	must(r.T, err)
+	if n != 1 && (n != 3 || r.held) {
+		r.Errorf("the conversation has %d entries", n)
+	}
 }
 
 // journal checks the record: no gap, one end of the root and of every step that

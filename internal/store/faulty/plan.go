@@ -21,6 +21,9 @@ const (
 	Release       Op = "Release"
 	PutDefinition Op = "PutDefinition"
 	Definition    Op = "Definition"
+	Position      Op = "Position"
+	Recall        Op = "Recall"
+	Remember      Op = "Remember"
 	Load          Op = "Load"
 	Append        Op = "Append"
 	Commit        Op = "Commit"
@@ -29,7 +32,7 @@ const (
 
 // Writes are the operations that change what is kept, reads all others.
 func Writes() []Op {
-	return []Op{Create, Put, PutDefinition, Beat, Claim, Park, Release, Append, Commit}
+	return []Op{Create, Put, PutDefinition, Remember, Beat, Claim, Park, Release, Append, Commit}
 }
 
 // Mode is what a fault does to an operation.

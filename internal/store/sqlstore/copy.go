@@ -15,6 +15,9 @@ var tables = []struct{ name, columns, key string }{
 	{"request", "owner, root, message, digest, id, n, at", "owner, root, message"},
 	{"inbox", "id, n, sum, body", "id, n"},
 	{"event", "id, seq, scope, delta, sum, body", "id, seq"},
+	{"conversation", "owner, context_id, last, used", "owner, context_id"},
+	{"history", "owner, context_id, path, n, task, sum, body", "owner, context_id, path, n"},
+	{"conversation_state", "owner, context_id, path, n, sum, body", "owner, context_id, path, n"},
 	{"task", "id, owner, agent, context_id, state, status_at, visible, snap_seq, snap_sum, snap", "id"},
 	{"run", "id, owner, epoch, seq, bytes, inputs, due, ended, deltas, definition", "id"},
 }

@@ -28,7 +28,7 @@ func Pragmas(ctx context.Context, t testing.TB, url string) (mode string, synchr
 // Rows counts what all tables hold.
 func (s *Store) Rows(ctx context.Context, t testing.TB) (n int) {
 	t.Helper()
-	for _, table := range []string{"task", "run", "replica", "event", "inbox", "request", "definition", "setting"} {
+	for _, table := range []string{"task", "run", "replica", "event", "inbox", "request", "definition", "setting", "conversation", "history", "conversation_state"} {
 		var rows int
 		if err := s.db.reader().scan(ctx, []any{&rows}, `SELECT count(*) FROM `+table); err != nil {
 			t.Fatal(err)
@@ -45,6 +45,18 @@ func (s *Store) Groups() int64 { return s.db.(*sqliteDB).groups.Load() }
 func CutListeners(ctx context.Context, t testing.TB, s *Store) {
 	t.Helper()
 	_, err := s.db.(*postgresDB).pool.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ILIKE 'LISTEN%' AND application_name = 'team-server'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Exec changes the database behind the store's back.
+func (s *Store) Exec(ctx context.Context, t testing.TB, text string) {
+	t.Helper()
+	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.exec(ctx, text)
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,8 +41,9 @@ func (s *Store) retain(ctx context.Context) {
 }
 
 // Sweep deletes what is old now: runs that ended longer ago than the retention,
-// with everything that belongs to them, streamed text of runs that ended an hour
-// ago, requests that are forgotten, definitions that no run is tied to.
+// with everything that belongs to them, conversations that nothing was added to for
+// as long, streamed text of runs that ended an hour ago, requests that are
+// forgotten, definitions that no run is tied to.
 func (s *Store) Sweep(ctx context.Context) error {
 	s.sweeps.Lock()
 	defer s.sweeps.Unlock()
@@ -65,6 +66,12 @@ func (s *Store) Sweep(ctx context.Context) error {
 			if more, err = s.sweep(ctx, sweep.old, sweep.before.UnixMilli(), sweep.delete); err != nil {
 				return err
 			}
+		}
+	}
+	for more := true; more; {
+		var err error
+		if more, err = s.forgetThreads(ctx, now.Add(-s.cfg.Retention).UnixMilli()); err != nil {
+			return err
 		}
 	}
 	return s.db.do(ctx, func(ctx context.Context, q querier) error {

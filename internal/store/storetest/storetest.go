@@ -17,9 +17,11 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Store is what a store offers: tasks to the handler, runs to the engine.
+// Store is what a store offers: tasks to the handler, runs to the engine, and what
+// runs remember.
 type Store interface {
 	a2a.Store
+	a2a.Conversations
 	engine.Leases
 }
 
@@ -35,6 +37,7 @@ func Run(t *testing.T, open Open) {
 	}{
 		{"Request", requests}, {"Input", inputs}, {"Journal", journals}, {"End", ends}, {"Limit", limits}, {"Inbox", inboxes}, {"Lease", leases},
 		{"Read", reads}, {"Child", children}, {"Watch", watches}, {"List", lists}, {"Page", pages}, {"Race", races}, {"Model", models},
+		{"Conversation", conversations},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.test(t, open) })
 	}

@@ -1,0 +1,225 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// threadID is what a conversation's records are checked under.
+func threadID(t a2a.Thread) string { return t.Owner + "\x00" + t.ContextID }
+
+// Position implements a2a.Conversations.
+func (s *Store) Position(ctx context.Context, t a2a.Thread) (int64, error) {
+	var last int64
+	err := s.db.reader().scan(ctx, []any{&last}, `SELECT last FROM conversation WHERE owner = $1 AND context_id = $2`, t.Owner, t.ContextID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return last, damaged(err)
+}
+
+// Recall implements a2a.Conversations.
+func (s *Store) Recall(ctx context.Context, t a2a.Thread, path string, upTo int64) (a2a.Recollection, error) {
+	var r a2a.Recollection
+	q := s.db.reader()
+	err := each(ctx, q, func() { r.History = nil }, func(rows *sql.Rows) error {
+		var n, sum int64
+		var body []byte
+		if err := rows.Scan(&n, &sum, &body); err != nil {
+			return err
+		}
+		m := &a2av1.Message{}
+		if sumOf(threadID(t), n, path, body) != sum || proto.Unmarshal(body, m) != nil {
+			return dataLoss("entry", t.ContextID, n)
+		}
+		r.History = append(r.History, m)
+		return nil
+	}, `SELECT n, sum, body FROM history WHERE owner = $1 AND context_id = $2 AND path = $3 AND n <= $4 ORDER BY n DESC LIMIT $5`,
+		t.Owner, t.ContextID, path, upTo, int64(agent.HistoryLength))
+	if err != nil {
+		return a2a.Recollection{}, damaged(err)
+	}
+	slices.Reverse(r.History)
+	if r.State, err = stateOf(ctx, q, t, path, upTo); err != nil {
+		return a2a.Recollection{}, damaged(err)
+	}
+	return r, nil
+}
+
+// stateOf is the state of a path at a place; nil where there is none. a2a.ErrDataLoss.
+func stateOf(ctx context.Context, q querier, t a2a.Thread, path string, upTo int64) (map[string]*structpb.Value, error) {
+	var n, sum int64
+	var body []byte
+	err := q.scan(ctx, []any{&n, &sum, &body}, `SELECT n, sum, body FROM conversation_state
+WHERE owner = $1 AND context_id = $2 AND path = $3 AND n <= $4 ORDER BY n DESC LIMIT 1`, t.Owner, t.ContextID, path, upTo)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	state := &structpb.Struct{}
+	if sumOf(threadID(t), n, path, body) != sum || proto.Unmarshal(body, state) != nil {
+		return nil, dataLoss("state", t.ContextID, n)
+	}
+	return state.GetFields(), nil
+}
+
+// Remember implements a2a.Conversations.
+func (s *Store) Remember(ctx context.Context, t a2a.Thread, e a2a.Exchange) error {
+	if t.Owner == "" || t.ContextID == "" || e.Task == "" {
+		return errors.New("remember an exchange: it needs an owner, a context and a task")
+	}
+	if err := s.Ready(); err != nil { // said at once, not after all tries
+		return err
+	}
+	return s.unrecorded(s.db.do(ctx, func(ctx context.Context, q querier) error {
+		w := &exchange{store: s, thread: t, task: e.Task, q: q}
+		return w.write(ctx, e.By)
+	}))
+}
+
+// exchange is one on its way into a conversation, whose row it has locked.
+type exchange struct {
+	store  *Store
+	thread a2a.Thread
+	task   string
+	q      querier
+	last   int64
+}
+
+// write adds all of it, unless the task has added before: the answer to an
+// earlier try was lost, or an owner before this one did it.
+func (w *exchange) write(ctx context.Context, by []a2a.Contribution) error {
+	t := w.thread
+	err := w.q.scan(ctx, []any{&w.last}, `INSERT INTO conversation (owner, context_id, last, used) VALUES ($1, $2, 0, $3)
+ON CONFLICT (owner, context_id) DO UPDATE SET used = excluded.used RETURNING last`, t.Owner, t.ContextID, w.store.now())
+	if err != nil {
+		return err
+	}
+	var known int
+	err = w.q.scan(ctx, []any{&known}, `SELECT count(*) FROM (SELECT 1 FROM history WHERE owner = $1 AND context_id = $2 AND task = $3 LIMIT 1) AS first`,
+		t.Owner, t.ContextID, w.task)
+	if err != nil || known > 0 {
+		return err
+	}
+	for _, c := range by {
+		if err := w.entries(ctx, c); err != nil {
+			return err
+		}
+	}
+	for _, c := range by { // at the exchange's last place: it is read as a whole
+		if err := w.state(ctx, c); err != nil {
+			return err
+		}
+	}
+	_, err = w.q.exec(ctx, `UPDATE conversation SET last = $3 WHERE owner = $1 AND context_id = $2`, t.Owner, t.ContextID, w.last)
+	return err
+}
+
+// entries adds what a path was asked and answered, and deletes what is beyond
+// what is kept of it.
+func (w *exchange) entries(ctx context.Context, c a2a.Contribution) error {
+	t := w.thread
+	for _, m := range c.Messages {
+		body, err := proto.Marshal(m)
+		if err != nil {
+			return refusal{fmt.Errorf("encode an entry of %s: %w", w.task, err)}
+		}
+		w.last++
+		_, err = w.q.exec(ctx, `INSERT INTO history (owner, context_id, path, n, task, sum, body) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+			t.Owner, t.ContextID, c.Path, w.last, w.task, sumOf(threadID(t), w.last, c.Path, body), body)
+		if err != nil {
+			return err
+		}
+	}
+	return w.trim(ctx, "history", c.Path)
+}
+
+// state keeps the state of a path as it is from here on.
+func (w *exchange) state(ctx context.Context, c a2a.Contribution) error {
+	if len(c.State) == 0 {
+		return nil
+	}
+	t := w.thread
+	have, err := stateOf(ctx, w.q, t, c.Path, everything)
+	if errors.Is(err, a2a.ErrDataLoss) { // it goes on from nothing: else nothing would ever be added again
+		w.store.cfg.Log.Warn("the state of a conversation is damaged; it begins anew", zap.String("owner", t.Owner), zap.String("path", c.Path), zap.Error(err))
+	} else if err != nil {
+		return err
+	}
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(&structpb.Struct{Fields: a2a.Merged(have, c.State)})
+	if err != nil {
+		return refusal{fmt.Errorf("encode the state of %s: %w", w.task, err)}
+	}
+	_, err = w.q.exec(ctx, `INSERT INTO conversation_state (owner, context_id, path, n, sum, body) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (owner, context_id, path, n) DO UPDATE SET sum = excluded.sum, body = excluded.body`,
+		t.Owner, t.ContextID, c.Path, w.last, sumOf(threadID(t), w.last, c.Path, body), body)
+	if err != nil {
+		return err
+	}
+	return w.trim(ctx, "conversation_state", c.Path)
+}
+
+// trim deletes what is beyond what is kept of a path.
+func (w *exchange) trim(ctx context.Context, table, path string) error {
+	if w.last <= a2a.KeptEntries {
+		return nil
+	}
+	const rows = ` WHERE owner = $1 AND context_id = $2 AND path = $3`
+	_, err := w.q.exec(ctx, `DELETE FROM `+table+rows+` AND n <= (SELECT n FROM `+table+rows+` ORDER BY n DESC LIMIT 1 OFFSET $4)`,
+		w.thread.Owner, w.thread.ContextID, path, int64(a2a.KeptEntries))
+	return err
+}
+
+// retainThreads is how many conversations are deleted in one transaction.
+const retainThreads = 16
+
+// forgetThreads deletes a batch of conversations that nothing was added to since a
+// time; more says that there may be another.
+func (s *Store) forgetThreads(ctx context.Context, before int64) (more bool, err error) {
+	var threads []a2a.Thread
+	err = each(ctx, s.db.reader(), func() { threads = nil }, func(r *sql.Rows) error {
+		var t a2a.Thread
+		err := r.Scan(&t.Owner, &t.ContextID)
+		threads = append(threads, t)
+		return err
+	}, `SELECT owner, context_id FROM conversation WHERE used < $1 ORDER BY used, owner, context_id LIMIT $2`, before, int64(retainThreads))
+	if err != nil || len(threads) == 0 {
+		return false, err
+	}
+	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
+		for _, t := range threads {
+			if err := forgetThread(ctx, q, t, before); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return len(threads) == retainThreads, err
+}
+
+// forgetThread deletes a conversation, unless something was added to it meanwhile.
+func forgetThread(ctx context.Context, q querier, t a2a.Thread, before int64) error {
+	gone, err := q.exec(ctx, `DELETE FROM conversation WHERE owner = $1 AND context_id = $2 AND used < $3`, t.Owner, t.ContextID, before)
+	if err != nil || gone == 0 {
+		return err
+	}
+	for _, table := range []string{"history", "conversation_state"} {
+		if _, err := q.exec(ctx, `DELETE FROM `+table+` WHERE owner = $1 AND context_id = $2`, t.Owner, t.ContextID); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package sqlstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+func thread(context string) a2a.Thread { return a2a.Thread{Owner: me, ContextID: context} }
+
+// remember adds an exchange with a key of the state.
+func remember(t testing.TB, s *sqlstore.Store, context, task string) {
+	t.Helper()
+	err := s.Remember(t.Context(), thread(context), a2a.Exchange{Task: task, By: []a2a.Contribution{{
+		Path: "lead", Messages: []*a2av1.Message{agent.UserMessage("m", task+"?"), agent.NewMessage(task + "!")},
+		State: map[string]*structpb.Value{"conversation.last": structpb.NewStringValue(task)},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func recall(t testing.TB, s *sqlstore.Store, context string) a2a.Recollection {
+	t.Helper()
+	r, err := s.Recall(t.Context(), thread(context), "lead", 1<<40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A conversation goes when nothing was added to it for the retention time,
+// whatever became of its runs.
+func TestSweep_Conversations(t *testing.T) {
+	for name, url := range urls(t) {
+		t.Run(name, func(t *testing.T) {
+			now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+			s := open(t, url(t), sqlstore.Config{Clock: func() time.Time { return now }, Lease: forever, Retention: 24 * time.Hour})
+			before := s.Rows(t.Context(), t)
+			for i := range 40 { // more than go in one transaction
+				remember(t, s, id(i), "one")
+			}
+			remember(t, s, "used", "one")
+			now = now.Add(23 * time.Hour)
+			sweep(t, s)
+			remember(t, s, "used", "two")
+			if got := recall(t, s, id(3)).History; len(got) != 2 {
+				t.Errorf("after 23 hours %v", got)
+			}
+			now = now.Add(2 * time.Hour)
+			sweep(t, s)
+			if got := recall(t, s, id(3)); len(got.History)+len(got.State) != 0 {
+				t.Errorf("after 25 hours %v", got)
+			}
+			if got := recall(t, s, "used"); len(got.History) != 4 || got.State["conversation.last"].GetStringValue() != "two" {
+				t.Errorf("of the one that is used %v", got)
+			}
+			now = now.Add(25 * time.Hour)
+			sweep(t, s)
+			if n := s.Rows(t.Context(), t); n != before {
+				t.Errorf("%d rows are left, there were %d", n, before)
+			}
+		})
+	}
+}
+
+func TestCopy_Conversations(t *testing.T) {
+	for name, url := range urls(t) {
+		t.Run("from SQLite to "+name, func(t *testing.T) {
+			from, to := open(t, sqliteURL(t), sqlstore.Config{}), open(t, url(t), sqlstore.Config{})
+			remember(t, from, "c", "one")
+			remember(t, from, "c", "two")
+			if _, err := sqlstore.Copy(t.Context(), from, to); err != nil {
+				t.Fatal(err)
+			}
+			remember(t, to, "c", "two") // known there too
+			remember(t, to, "c", "three")
+			got := recall(t, to, "c")
+			if len(got.History) != 6 || agent.Text(got.History[0]) != "one?" || got.State["conversation.last"].GetStringValue() != "three" {
+				t.Errorf("R-002-29 %v", got)
+			}
+		})
+	}
+}
+
+// P15: an entry that is not what was written is found, and other conversations
+// are not concerned.
+func TestP15_DamagedConversation(t *testing.T) {
+	for name, url := range urls(t) {
+		t.Run("P15 "+name, func(t *testing.T) {
+			s := open(t, url(t), sqlstore.Config{})
+			for _, context := range []string{"body", "moved", "state", "good"} {
+				remember(t, s, context, "one")
+				remember(t, s, context, "two")
+			}
+			for _, damage := range []string{
+				`UPDATE history SET body = (SELECT body FROM history WHERE context_id = 'body' AND n = 1) WHERE context_id = 'body' AND n = 2`,
+				`UPDATE history SET n = 7 WHERE context_id = 'moved' AND n = 1`,
+				`UPDATE conversation_state SET sum = 0 WHERE context_id = 'state'`,
+			} {
+				s.Exec(t.Context(), t, damage)
+			}
+			for _, context := range []string{"body", "moved", "state"} {
+				if _, err := s.Recall(t.Context(), thread(context), "lead", 1<<40); !errors.Is(err, a2a.ErrDataLoss) {
+					t.Errorf("Recall(%s): %v, want ErrDataLoss", context, err)
+				}
+			}
+			if got := recall(t, s, "good"); len(got.History) != 4 {
+				t.Errorf("of the good one %v", got)
+			}
+			remember(t, s, "state", "three") // it goes on from nothing
+			if got := recall(t, s, "state").State["conversation.last"].GetStringValue(); got != "three" {
+				t.Errorf("state %q", got)
+			}
+		})
+	}
+}
+
+// Two replicas add to one conversation.
+func TestPostgres_R_002_27_TwoReplicas(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, sqlstore.Config{})
+	const each = 25
+	errs := make(chan error, 2)
+	for r, s := range []*sqlstore.Store{a, b} {
+		go func() {
+			var err error
+			for i := range each {
+				e := a2a.Exchange{Task: id(r*each + i), By: []a2a.Contribution{{Path: "lead", Messages: []*a2av1.Message{agent.NewMessage("x")}}}}
+				err = errors.Join(err, s.Remember(context.Background(), thread("c"), e))
+			}
+			errs <- err
+		}()
+	}
+	for range 2 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	for _, s := range []*sqlstore.Store{a, b} {
+		if n, err := s.Position(t.Context(), thread("c")); n != 2*each || err != nil {
+			t.Errorf("R-002-27 Position = %d, %v", n, err)
+		}
+	}
+}

@@ -1,0 +1,288 @@
+package team
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Finalizer is a Scheduler that ends a run at the limit of its budget with one
+// more turn of its model, instead of failing. What that turn will need is
+// reserved from the beginning, and grows with the prompt. The step that the
+// budget refused is in the state as any other that failed; see State.Exhausted.
+type Finalizer interface {
+	Scheduler
+	// FinalTurn is the name of the MODEL step that is that turn; empty: the run fails.
+	FinalTurn() string
+}
+
+// What is reserved.
+const (
+	defaultOutput = 4096 // tokens of an answer, where neither the model nor the request says
+	decentOutput  = 1024 // tokens of an answer that are worth waiting for
+	leastOutput   = 16   // tokens of an answer that are worth asking for
+	finalOutput   = 1024 // tokens of the last turn of a Finalizer
+)
+
+// least is what a delegation needs: nothing is started when nothing is left.
+var least = agent.Cost{Tokens: 1, Micros: 1}
+
+// spending is what a process knows of the budget that binds it; its goroutines share it.
+type spending struct {
+	budget *agent.Budget // nil is no limit
+	meter  meter
+
+	mu    sync.Mutex
+	final *agent.Budget // reserved for the last turn; guarded by mu
+}
+
+// bind finds out what limits the run: its caller, through ctx, and the team's or
+// agent's own limits, of which is gone what is on record (C-07). What was under
+// way when a process died holds nothing.
+func (p *process) bind(ctx context.Context) context.Context {
+	b := agent.BudgetOf(ctx)
+	if limit := agent.LimitOf(p.cfg.Limits); limit != agent.NoLimit() {
+		b = b.Child(p.Path, limit, agent.CostOf(agent.SpentOn(p.req.GetRecorded())))
+	}
+	if b == nil {
+		return ctx
+	}
+	p.spending = &spending{budget: b}
+	return agent.WithBudget(ctx, b)
+}
+
+// unbind gives back what is kept for a last turn.
+func (p *process) unbind() {
+	if p.spending != nil {
+		p.spending.keep(nil)
+	}
+}
+
+// reserve takes what an attempt may cost out of the budget, before it starts. It
+// waits for siblings to give back what they do not need. The error is
+// BUDGET_EXCEEDED, or the end of ctx.
+func (p *process) reserve(ctx context.Context, w *work, ex *executor) (err error) {
+	if p.spending == nil {
+		return nil
+	}
+	switch {
+	case w.step.GetKind() == teamv1.Step_KIND_MODEL:
+		return p.reserveTurn(ctx, w, ex)
+	case !memberKind(w.step.GetKind()):
+		return nil
+	case !ex.spends: // its leaves reserve for themselves
+		w.budget = p.spending.budget.Among(w.peers)
+		if w.attempts > 0 {
+			return nil
+		}
+		return w.budget.Room(least)
+	}
+	want := agent.Want{Least: least, Enough: least, Most: agent.NoLimit(), Part: true}
+	if w.open { // it has begun, and knows what it may spend
+		want = agent.Want{Most: p.told(w)}
+	}
+	if w.hold, err = p.spending.budget.Among(w.peers).Acquire(ctx, want); err != nil {
+		return err
+	}
+	w.budget, w.reserved = w.hold, reservedPart(w.hold.Reserved())
+	return nil
+}
+
+// reservedPart is how a part of the budget stands on record: what its tokens will
+// be is not known.
+func reservedPart(c agent.Cost) *teamv1.Spent {
+	s := &teamv1.Spent{}
+	if c.Tokens != agent.Unlimited {
+		s.OutputTokens = c.Tokens
+	}
+	if c.Micros != agent.Unlimited {
+		s.CostMicros = c.Micros
+	}
+	return s
+}
+
+// told is what a delegation was given that is under way.
+func (p *process) told(w *work) agent.Cost {
+	c, limit := agent.CostOf(w.reserved), p.spending.budget.Left()
+	if limit.Tokens == agent.Unlimited {
+		c.Tokens = agent.Unlimited
+	}
+	if limit.Micros == agent.Unlimited {
+		c.Micros = agent.Unlimited
+	}
+	return c
+}
+
+// reserveTurn reserves what a turn of the model may cost: all that its prompt can
+// be, and as long an answer as it may give.
+func (p *process) reserveTurn(ctx context.Context, w *work, ex *executor) error {
+	s, price := p.spending, agent.PriceOf(ex.by)
+	in, most := s.meter.bound(w.prompt), outputOf(ex.by, w.prompt)
+	want := agent.Want{
+		Least: turnCost(price, in, min(leastOutput, most)), Enough: turnCost(price, in, min(decentOutput, most)),
+		Most: turnCost(price, in, most),
+	}
+	switch name := p.finalTurn(); {
+	case name == "":
+	case name == w.step.GetName():
+		s.keep(nil) // it is for this
+	default:
+		if err := s.grow(ctx, turnCost(price, in+most, finalOutput)); err != nil {
+			return err
+		}
+	}
+	r, err := s.budget.Acquire(ctx, want)
+	if err != nil {
+		return err
+	}
+	got := r.Reserved()
+	out := min(most, got.Tokens-in, price.Affords(got.Micros, in))
+	w.hold, w.maxOutput = r, out
+	w.reserved = &teamv1.Spent{InputTokens: in, OutputTokens: out, CostMicros: price.Ceil(in, out), ModelCalls: 1}
+	return nil
+}
+
+func turnCost(price agent.Price, in, out int64) agent.Cost {
+	return agent.Cost{Tokens: in + out, Micros: price.Ceil(in, out)}
+}
+
+// outputOf is how many tokens an answer may have.
+func outputOf(m agent.Model, req *agent.ModelRequest) int64 {
+	most := int64(defaultOutput)
+	if l, ok := m.(agent.OutputLimiter); ok && l.MaxOutput() > 0 {
+		most = l.MaxOutput()
+	}
+	if req.MaxOutput > 0 {
+		most = min(most, req.MaxOutput)
+	}
+	return most
+}
+
+// finalTurn is the name of the step that ends the run at its limit; empty is none.
+func (p *process) finalTurn() string {
+	if f, ok := p.cfg.Scheduler.(Finalizer); ok {
+		return f.FinalTurn()
+	}
+	return ""
+}
+
+// keep gives back what is reserved for the last turn.
+func (s *spending) keep(r *agent.Budget) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.final.Settle(agent.Cost{})
+	s.final = r
+}
+
+// grow sees to it that the last turn can cost c.
+func (s *spending) grow(ctx context.Context, c agent.Cost) error {
+	s.mu.Lock()
+	have := s.final
+	s.mu.Unlock()
+	if have != nil && have.Reserved().Covers(c) {
+		return nil
+	}
+	r, err := s.budget.Acquire(ctx, agent.Want{Least: c, Enough: c, Most: c, Keep: true, Instead: have})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.final = r
+	return nil
+}
+
+// settle books what an attempt has cost. Where nobody says what it was, as when
+// a connection breaks, it was nothing: nothing of a reservation outlives its
+// attempt.
+func (p *process) settle(w *work, ex *executor, res *result) {
+	spent := res.reply.GetSpent()
+	if e := agent.AsError(res.err); e != nil {
+		spent, w.lost = e.Spent, e.Spent
+		if ex.spends && e.Reason == agent.ReasonBudgetExceeded {
+			res.err = p.partExceeded(w, e)
+		}
+	}
+	if p.spending != nil && w.prompt != nil {
+		p.spending.meter.learn(w.prompt, spent.GetInputTokens())
+	}
+	w.hold.Settle(agent.CostOf(spent))
+}
+
+// partExceeded is the error of a member that needs more than its part, which is
+// a failure of the member and not the end of the whole.
+func (p *process) partExceeded(w *work, e *agent.Error) *agent.Error {
+	e = e.With(agent.DetailSetBy, p.Path+"/"+w.step.GetMember())
+	e.Message = fmt.Sprintf("member %q has no budget left of the part that it was given: %s", w.step.GetMember(), e.Message)
+	return e
+}
+
+// giveBack ends what an attempt holds that did not come to its end.
+func (w *work) giveBack() { w.hold.Settle(agent.Cost{}) }
+
+// costs adds to the end of a step what its attempts have cost.
+func (w *work) costs(e *teamv1.Ended) *teamv1.Ended {
+	if e.GetSpent() == nil {
+		e.Spent = w.lost
+	}
+	e.Spent = agent.AddSpent(w.spent, e.GetSpent())
+	return e
+}
+
+// withSpent is err with what the run has cost all the same.
+func (p *process) withSpent(err error) error {
+	spent := p.spent()
+	if spent == nil || err == nil {
+		return err
+	}
+	e := agent.AsError(err).Because(err)
+	e.Spent = spent
+	return e
+}
+
+// peersOf counts those that share with a step what is left: the open steps of
+// members, and who goes on deciding.
+func (p *process) peersOf(st *StepState) int {
+	n := 0
+	if p.spending == nil || !st.member() {
+		return n
+	}
+	for _, o := range p.Open() {
+		if o.member() && !o.parked() {
+			n++
+		}
+	}
+	if st.Step.GetAsync() && st.Step.GetKind() == teamv1.Step_KIND_DELEGATE {
+		n++ // the leader
+	}
+	return n
+}
+
+// bound returns ctx for an attempt, with the budget that it has.
+func (w *work) bound(ctx context.Context) context.Context {
+	if w.budget == nil {
+		return ctx
+	}
+	return agent.WithBudget(ctx, w.budget)
+}
+
+// exhausted notes that a limit that holds for all of the run has refused a step,
+// and ends the run where nothing else comes of it.
+func (f *fold) exhausted(st *StepState) {
+	if !agent.Binds(st.Err, f.Path) {
+		return
+	}
+	if f.Exhausted == nil {
+		f.Exhausted = st.Err
+	}
+	final := ""
+	if fin, ok := f.Team.Scheduler.(Finalizer); ok {
+		final = fin.FinalTurn()
+	}
+	if f.failed == nil && (final == "" || final == st.Step.GetName()) {
+		f.failed = st.Err
+	}
+}

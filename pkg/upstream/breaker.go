@@ -1,0 +1,89 @@
+package upstream
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go/circuitbreaker"
+	"go.uber.org/zap"
+
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// breaker is the circuit breaker of one agent.
+type breaker struct {
+	agent string
+	cfg   *Config
+	cb    circuitbreaker.CircuitBreaker[any]
+	age   atomic.Int64 // changes of its state: what a call says counts in the state it began in
+}
+
+func newBreaker(id string, cfg *Config) *breaker {
+	b := &breaker{agent: id, cfg: cfg}
+	b.cb = circuitbreaker.NewBuilder[any]().
+		WithFailureRateThreshold(float64(cfg.Failures)/100, uint(cfg.Calls), cfg.Window).
+		WithDelay(cfg.Probe).
+		WithSuccessThreshold(1).
+		OnStateChanged(b.changed).
+		Build()
+	return b
+}
+
+// changed takes note of another state.
+func (b *breaker) changed(e circuitbreaker.StateChangedEvent) {
+	b.age.Add(1)
+	log := b.cfg.Log.Info
+	if e.NewState == circuitbreaker.OpenState {
+		log = b.cfg.Log.Warn
+	}
+	log("circuit breaker", zap.String("agent", b.agent), zap.Stringer("was", e.OldState), zap.Stringer("is", e.NewState))
+}
+
+// allow asks for a call.
+func (b *breaker) allow() (func(agent.Judgement), error) {
+	if !b.cb.TryAcquirePermit() {
+		return nil, b.refusal()
+	}
+	age := b.age.Load()
+	var once sync.Once
+	return func(v agent.Judgement) {
+		once.Do(func() {
+			if b.age.Load() == age {
+				b.record(v)
+			}
+		})
+	}, nil
+}
+
+// record counts what came of a call. A probe that says nothing is as good as one
+// that failed: another one is made later.
+func (b *breaker) record(v agent.Judgement) {
+	switch {
+	case v == agent.JudgementAnswered:
+		b.cb.RecordSuccess()
+	case v == agent.JudgementFailed, b.cb.IsHalfOpen():
+		b.cb.RecordFailure()
+	}
+}
+
+// refusal is the error of a call that is not made.
+func (b *breaker) refusal() error {
+	wait := max(b.cb.RemainingDelay(), time.Second)
+	e := agent.Errorf(agent.CodeUnavailable, agent.ReasonBreakerOpen,
+		"agent %q is not called for now: too many of its last calls have failed (%s); try again in %s", b.agent, b.open(), wait.Round(time.Second))
+	e.Retry, e.RetryAfter = true, wait
+	return e.With("agent", b.agent)
+}
+
+// open says in words that the breaker is not closed.
+func (b *breaker) open() string {
+	switch b.cb.State() {
+	case circuitbreaker.OpenState:
+		return "circuit breaker open"
+	case circuitbreaker.HalfOpenState:
+		return "circuit breaker half open"
+	case circuitbreaker.ClosedState:
+	}
+	return ""
+}

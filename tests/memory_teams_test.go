@@ -1,0 +1,278 @@
+package tests
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/fakellm"
+	"github.com/agentteams/team-server/internal/store/faulty"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/manager"
+	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/tests/rig"
+)
+
+// leader is a scheduler whose model words what its one member gets, and then the
+// answer. It is shown the history, and who did what before.
+type leader struct{ member string }
+
+func (l leader) Next(s *team.State) (team.Decision, error) {
+	model := team.Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_MODEL}}, Reason: "think"}
+	if len(s.Steps) == 0 {
+		return model, nil
+	}
+	last := s.Steps[len(s.Steps)-1]
+	switch {
+	case last.Err != nil:
+		return team.Decision{}, last.Err
+	case len(s.Steps) == 1:
+		return team.Decision{Reason: "delegate", Steps: []*teamv1.Step{
+			{Kind: teamv1.Step_KIND_DELEGATE, Member: l.member, Input: &teamv1.Input{Message: last.Message}},
+		}}, nil
+	case len(s.Steps) == 2:
+		return model, nil
+	}
+	return team.Decision{Reply: last.Message, Reason: "answer"}, nil
+}
+
+func (l leader) Prompt(s *team.State, _ *teamv1.Step) *agent.ModelRequest {
+	req := &agent.ModelRequest{Agent: s.Team.ID, Instructions: strings.Join(team.PastDelegations(s.History), "\n")}
+	for _, m := range append(slices.Clip(s.History), s.Input) {
+		role := agent.RoleUser
+		if m.GetRole() == a2av1.Role_ROLE_AGENT {
+			role = agent.RoleAssistant
+		}
+		req.Messages = append(req.Messages, agent.ModelMessage{Role: role, Text: agent.Text(m)})
+	}
+	if s.Last != nil {
+		req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleUser, Text: "result: " + agent.Text(s.Last.Message)})
+	}
+	return req
+}
+
+// led registers a team of one member with a leader; its model has the team's name.
+func led(t testing.TB, m *manager.Manager, llm *fakellm.Server, id, member string) {
+	t.Helper()
+	llm.Answer(id, func(r *fakellm.Request) fakellm.Turn {
+		if result, ok := strings.CutPrefix(r.Last(), "result: "); ok {
+			return fakellm.Turn{Text: id + " got " + result}
+		}
+		return fakellm.Turn{Text: id + " asks " + r.Last()}
+	})
+	tm, err := team.New(team.Config{
+		ID: id, Mode: "coordinator", Scheduler: leader{member}, Model: modelOf(t, llm, id),
+		Members: []team.Member{{Agent: member}}, Registry: m, Memory: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Register(id, tm); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// company is three teams in each other, with a worker at the bottom.
+func company(t testing.TB, llm *fakellm.Server) *manager.Manager {
+	m := rig.Manager(t, says("worker"))
+	led(t, m, llm, "low", "worker")
+	led(t, m, llm, "mid", "low")
+	led(t, m, llm, "top", "mid")
+	return m
+}
+
+// TestS_39_NestedHistory: two turns of one context through three levels, each with
+// a history of its own.
+func TestS_39_NestedHistory(t *testing.T) {
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		llm := fakellm.New(t)
+		m := company(t, llm)
+		l := live(t, at, m)
+		first := say(t, l.clients[0], "top", "c", "one")
+		wantText(t, first, "top got mid got low got worker(low asks mid asks top asks one)")
+		l.kill(at) // it is not this process that remembers
+		l = live(t, at, m)
+		say(t, l.clients[1], "top", "c", "two")
+		for model, want := range map[string][]string{
+			"top": {"user: one", "assistant: top got mid got low got worker(low asks mid asks top asks one)", "user: two"},
+			"mid": {"user: top asks one", "assistant: mid got low got worker(low asks mid asks top asks one)", "user: top asks two"},
+			"low": {"user: mid asks top asks one", "assistant: low got worker(low asks mid asks top asks one)", "user: mid asks top asks two"},
+		} {
+			all := llm.Requests(model)
+			second := all[2] // the first of the second turn
+			var got []string
+			for _, m := range second.Messages {
+				got = append(got, m.Role+": "+m.Text)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("S-39 what %s is asked in its second turn (-want +got):\n%s", model, diff)
+			}
+		}
+		t.Run("R-002-30 S-58 who did what in turn one", func(t *testing.T) {
+			if got, want := llm.Requests("low")[2].System, `worker was asked "low asks mid asks top asks one": SUCCEEDED`; got != want {
+				t.Errorf("the leader reads %q, want %q", got, want)
+			}
+			if got := llm.Requests("low")[0].System; got != "" {
+				t.Errorf("the leader reads %q in turn one", got)
+			}
+		})
+		t.Run("S-39 a member asked on its own has another history", func(t *testing.T) {
+			say(t, l.clients[2], "low", "c", "alone")
+			all := llm.Requests("low")
+			if got := all[len(all)-2].Messages; len(got) != 1 {
+				t.Errorf("low is asked %v", got)
+			}
+		})
+		t.Run("R-003-33 the members of every team are on record with their number", func(t *testing.T) {
+			prepared := map[string]float64{}
+			for _, r := range l.journal(t, first.GetId()) {
+				if n := r.Event.GetNoted(); n.GetCode() == agent.NoteTeamPrepared {
+					prepared[r.Event.GetAgent()] += n.GetDetails().GetFields()["members"].GetNumberValue()
+				}
+			}
+			if diff := cmp.Diff(map[string]float64{"top": 1, "top/mid": 1, "top/mid/low": 1}, prepared); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	})
+}
+
+// TestS_58_Growth: the prompt of a leader grows linearly at most, and not beyond
+// the last 20 entries.
+func TestS_58_Growth(t *testing.T) {
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		llm := fakellm.New(t)
+		m := rig.Manager(t, says("worker"))
+		led(t, m, llm, "low", "worker")
+		l := live(t, at, m)
+		var sizes []int
+		for i := range 14 {
+			say(t, l.clients[0], "low", "c", fmt.Sprintf("%04d", i))
+			r := llm.Requests("low")[2*i]
+			size := len(r.System)
+			for _, m := range r.Messages {
+				size += len(m.Text)
+			}
+			sizes = append(sizes, size)
+			if n := min(i, agent.HistoryLength/2); len(r.Messages) != 2*n+1 || strings.Count(r.System, "worker was asked") != n {
+				t.Errorf("S-58 turn %d: %d messages, delegations %q", i, len(r.Messages), r.System)
+			}
+		}
+		step := sizes[2] - sizes[1] // with a line break between two delegations
+		for i := 2; i < len(sizes); i++ {
+			if grown := sizes[i] - sizes[i-1]; grown > step || i > agent.HistoryLength/2 && grown != 0 {
+				t.Errorf("S-58 turn %d: the prompt has %d bytes, after %d", i, sizes[i], sizes[i-1])
+			}
+		}
+	})
+}
+
+// TestS_49_NestedMemory: no history can be read, of a company of three levels: one
+// warning a team, and the run completes.
+func TestS_49_NestedMemory(t *testing.T) {
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		llm := fakellm.New(t)
+		l := live(t, at, company(t, llm))
+		say(t, l.clients[0], "top", "c", "one")
+		l.store.Break(faulty.Always(faulty.Fail, faulty.Recall))
+		task := say(t, l.clients[1], "top", "c", "two")
+		l.store.Heal()
+		if w := warnings(task); len(w) != 3 {
+			t.Errorf("S-49 warnings %q", w)
+		}
+		if n := len(llm.Requests("low")[2].Messages); n != 1 {
+			t.Errorf("S-49 R-002-4.2 low is asked %d messages", n)
+		}
+	})
+}
+
+// TestR_002_4_4_Damaged: an entry whose delegations cannot be read counts for what
+// was said.
+func TestR_002_4_4_Damaged(t *testing.T) {
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		llm := fakellm.New(t)
+		m := rig.Manager(t, says("worker"))
+		led(t, m, llm, "low", "worker")
+		l := live(t, at, m)
+		say(t, l.clients[0], "low", "c", "one")
+		for i, damage := range []any{"no list", []any{1.0, map[string]any{"member": 5.0}}} {
+			v, err := structpb.NewValue(damage)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bad := agent.NewMessage(fmt.Sprint("answer ", i))
+			bad.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{agent.DelegationsKey: v}}
+			err = l.store.Remember(t.Context(), ours("c"), a2a.Exchange{Task: fmt.Sprint("damaged", i), By: []a2a.Contribution{{Path: "low", Messages: []*a2av1.Message{bad}}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		task := say(t, l.clients[1], "low", "c", "two")
+		r := llm.Requests("low")[2]
+		if len(r.Messages) != 5 || r.System != `worker was asked "low asks one": SUCCEEDED` {
+			t.Errorf("R-002-4.4 the leader is asked %v, and reads %q", r.Messages, r.System)
+		}
+		if w := warnings(task); len(w) != 1 || !strings.Contains(w[0], "3 earlier delegations") {
+			t.Errorf("R-002-4.4 warnings %q", w)
+		}
+	})
+}
+
+// setter is a scheduler that answers with the keys its run began with, and sets two.
+type setter struct{}
+
+func (setter) Next(s *team.State) (team.Decision, error) {
+	if len(s.Steps) > 0 {
+		return team.Decision{Reply: s.Last.Message, Reason: "answered"}, nil
+	}
+	keys := []string{}
+	for k, v := range s.Context {
+		keys = append(keys, fmt.Sprint(k, "=", v.AsInterface()))
+	}
+	slices.Sort(keys)
+	return team.Decision{
+		Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_DELEGATE, Member: "worker", Input: &teamv1.Input{Message: agent.NewMessage(strings.Join(keys, " "))}}},
+		Updates: map[string]*structpb.Value{
+			"plain": structpb.NewBoolValue(true), agent.ConversationPrefix + "k": structpb.NewStringValue(agent.Text(s.Input)),
+		},
+		Reason: "say what there is",
+	}, nil
+}
+
+// TestR_000_15_Context: a run begins with an empty context; what a conversation
+// keeps are the keys that say so.
+func TestR_000_15_Context(t *testing.T) {
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		m := rig.Manager(t, says("worker"))
+		for id, memory := range map[string]bool{"keeps": true, "forgets": false} {
+			tm, err := team.New(team.Config{ID: id, Scheduler: setter{}, Members: []team.Member{{Agent: "worker"}}, Registry: m, Memory: memory})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Register(id, tm); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l := live(t, at, m)
+		for i, want := range []struct{ tenant, context, text, answer string }{
+			{"keeps", "c", "one", ""},
+			{"keeps", "c", "two", "conversation.k=one"},
+			{"keeps", "c", "three", "conversation.k=two"},
+			{"keeps", "d", "one", ""},
+			{"forgets", "c", "one", ""},
+			{"forgets", "c", "two", ""},
+		} {
+			task := say(t, l.clients[i%3], want.tenant, want.context, want.text)
+			if got := agent.Text(&a2av1.Message{Parts: task.GetArtifacts()[0].GetParts()}); got != "worker("+want.answer+")" {
+				t.Errorf("R-000-15 C-22 %s of %s in %s began with %q, want %q", want.text, want.tenant, want.context, got, want.answer)
+			}
+		}
+	})
+}
