@@ -247,7 +247,7 @@ func (l *leader) answered(s *State, r *round) (Decision, error) {
 func (l *leader) reply(s *State, r *round) (Decision, error) {
 	if l.crew != nil && strings.TrimSpace(r.turn.Turn.GetText()) == "" {
 		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
-			"team %q: the leader ended the run without an answer", s.Team.ID)
+			"team %q: the leader ended the run without an answer; say in its instructions what to answer", s.Team.ID)
 	}
 	return l.formed(s, r)
 }
@@ -334,7 +334,7 @@ func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 		return
 	case c.used >= c.maxDelegated:
 		refuse(step, agent.ReasonMaxDelegations, fmt.Sprintf(
-			"team %q made %d delegations, the most it may (limits.max_delegations)", c.state.Team.ID, c.maxDelegated))
+			"team %q made %d delegations, the most it may (limits.max_delegations); raise it, or have it answer with what there is (on_limit)", c.state.Team.ID, c.maxDelegated))
 		return
 	}
 	step.Input = &teamv1.Input{Message: agent.UserMessage("", d.task)}
