@@ -81,7 +81,7 @@ func led(k CoordinatorConfig, turns ...*teamv1.Turn) func(t *testing.T) error {
 }
 
 // told is what a leader is told of its call.
-func told(call string) func(t *testing.T) error {
+func errorText(call string) func(t *testing.T) error {
 	return func(t *testing.T) error {
 		t.Helper()
 		m := &turnsOf{turns: []*teamv1.Turn{calls(call), {Text: "done"}}}
@@ -251,15 +251,15 @@ func provocations(t *testing.T) []provoked {
 		{"a leader that repeats itself", led(CoordinatorConfig{StrictCycles: true}, calls(`delegate_to_ann {"task": "1"}`), calls(`delegate_to_ann {"task": "1"}`))},
 		{"a leader whose calls are all refused", led(CoordinatorConfig{}, slices.Repeat([]*teamv1.Turn{calls("sing {}")}, 12)...)},
 		{"a leader without an end", led(CoordinatorConfig{Limits: &teamv1.Limits{MaxTurns: proto.Int32(2)}}, slices.Repeat([]*teamv1.Turn{calls("sing {}")}, 3)...)},
-		{"a call of no tool", told("sing {}")},
-		{"a call of no member", told(`delegate_to_eve {"task": "1"}`)},
-		{"a call of a member that is switched off", told(`delegate_to_off {"task": "1"}`)},
-		{"a call without arguments", told(`delegate_to_ann {}`)},
-		{"a call with other arguments", told(`delegate_to_ann [1]`)},
-		{"a call with a wrong type", told(`delegate_to_ann {"task": 7}`)},
-		{"a call with nothing to do", told(`delegate_to_ann {"task": " "}`)},
-		{"a call with too much", told(`delegate_to_ann {"task": "` + strings.Repeat("x", maxTask+1) + `"}`)},
-		{"a call with no member_id", told(`delegate_task_to_member {"task": "1"}`)},
+		{"a call of no tool", errorText("sing {}")},
+		{"a call of no member", errorText(`delegate_to_eve {"task": "1"}`)},
+		{"a call of a member that is switched off", errorText(`delegate_to_off {"task": "1"}`)},
+		{"a call without arguments", errorText(`delegate_to_ann {}`)},
+		{"a call with other arguments", errorText(`delegate_to_ann [1]`)},
+		{"a call with a wrong type", errorText(`delegate_to_ann {"task": 7}`)},
+		{"a call with nothing to do", errorText(`delegate_to_ann {"task": " "}`)},
+		{"a call with too much", errorText(`delegate_to_ann {"task": "` + strings.Repeat("x", maxTask+1) + `"}`)},
+		{"a call with no member_id", errorText(`delegate_task_to_member {"task": "1"}`)},
 
 		{"a hand-off to oneself, twice", fails(Config{}, swarming(nil, map[string]string{"ann": "ann"}))},
 		{"a hand-off to one that is switched off, twice", fails(Config{}, swarming(nil, map[string]string{"ann": "cat"}))},
