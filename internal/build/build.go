@@ -38,6 +38,9 @@ type Config struct {
 	// Upstreams knows how calls went of late, of everything that is built in this
 	// process; nil: every call is made.
 	Upstreams team.Upstreams
+	// Current is what is served now: runs of an earlier definition begin nothing
+	// more with members that it has disabled or removed. Unset: Definition.
+	Current func() *config.Config
 	// Log gets their warnings; nil is none.
 	Log *zap.Logger
 }
@@ -208,7 +211,7 @@ func (b *builder) tls(t *teamv1.TlsConfig) (*tls.Config, error) {
 // team builds a team.
 func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	c := team.Config{
-		ID: id, Name: t.GetName(), Description: t.GetDescription(), Members: config.Members(t), Registry: b.Registry,
+		ID: id, Name: t.GetName(), Description: t.GetDescription(), Members: config.Members(t), Registry: staff{b.Registry, b.Current},
 		Mode: config.Mode(t), Limits: t.GetLimits(), Memory: t.Memory == nil || t.GetMemory(), Revision: b.Revisions[id], Upstreams: b.Upstreams, Log: b.Log,
 	}
 	var err error

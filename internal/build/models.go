@@ -62,7 +62,7 @@ func (b *builder) newModel(name string, m *teamv1.ModelConfig) (agent.Model, err
 	}
 	switch m.GetProvider() {
 	case "scripted":
-		return scripted.New(scripted.Config{Name: cmp.Or(m.GetName(), name), Script: b.Definition.Scripts[name]})
+		return scripted.New(scripted.Config{Name: cmp.Or(m.GetName(), name), Script: b.Definition.Scripts[name], Price: m.GetPrice()})
 	case "openai":
 		return openai.New(c)
 	case "anthropic":

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -38,6 +39,7 @@ type work struct {
 	checks    stepChecks
 	deadline  time.Time
 	notBefore time.Time
+	begins    time.Time             // when the loop looked at the clock for all that begin with it
 	peers     int                   // members that share what is left of the budget, itself included
 	budget    *agent.Budget         // that binds the attempt; nil is no limit
 	hold      *agent.Budget         // what is reserved for the attempt; nil is nothing
@@ -72,7 +74,7 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	}
 	w.loop = !ex.leaf
 	if w.deadline.IsZero() && ex.timeout > 0 {
-		w.deadline = p.run.Now().Add(ex.timeout)
+		w.deadline = w.begins.Add(ex.timeout)
 	}
 	sctx, stop := p.stepContext(ctx, w)
 	defer stop()
@@ -242,10 +244,10 @@ func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) er
 	case gone(cause), errors.Is(err, errStopped):
 		return errStopped
 	case ctx.Err() == nil && errors.Is(err, errStepTimeout):
-		if err := emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitMemberTimeout}}})); err != nil {
+		if err := emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: limitOf(w.step)}}})); err != nil {
 			return err
 		}
-		late := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time", w.step.GetMember())
+		late := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time (%s)", w.step.GetMember(), limitOf(w.step))
 		late.Spent = agent.AsError(err).Spent
 		return p.emitEnd(w, emit, endedWith(late, teamv1.Outcome_OUTCOME_TIMED_OUT))
 	}
@@ -260,6 +262,14 @@ func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) er
 		outcome = teamv1.Outcome_OUTCOME_REJECTED
 	}
 	return p.emitEnd(w, emit, endedWith(e, outcome))
+}
+
+// limitOf is the limit that bounds the time of a step.
+func limitOf(step *teamv1.Step) string {
+	if step.GetKind() == teamv1.Step_KIND_TRANSFER || strings.HasPrefix(step.GetName(), rejectedTransfer) {
+		return agent.LimitNodeTimeout
+	}
+	return agent.LimitMemberTimeout
 }
 
 // endedWith is the end of a step that did not succeed.

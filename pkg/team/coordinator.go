@@ -97,8 +97,11 @@ func specsOf(tools []agent.Tool) ([]agent.ToolSpec, error) {
 	var faults []error
 	for i, t := range tools {
 		specs[i] = t.Spec()
+		if specs[i].Name == transferTool || specs[i].Name == readTool {
+			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "tool %s has the name of a tool that agents have; rename it", specs[i].Name))
+		}
 		if seen[specs[i].Name] {
-			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "two tools are named %q", specs[i].Name))
+			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "two tools are named %q; rename one of them", specs[i].Name))
 		}
 		seen[specs[i].Name] = true
 	}

@@ -193,7 +193,7 @@ func (f *fold) decide(d *teamv1.Decided) {
 func (f *fold) admit(st *StepState) *agent.Error {
 	if f.Rounds >= f.maxSteps {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
-			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible", f.Team.ID, f.maxSteps)
+			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible; end it, or raise the limit", f.Team.ID, f.maxSteps)
 	}
 	if _, ok := f.Team.Scheduler.(looper); ok {
 		return nil
@@ -204,7 +204,7 @@ func (f *fold) admit(st *StepState) *agent.Error {
 	}
 	if f.visited[v] {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonCycleDetected,
-			"team %q: member %q is given the same message a second time in this run", f.Team.ID, v.member).With("member", v.member)
+			"team %q: member %q is given the same message a second time in this run; let it be given something else, or the run end", f.Team.ID, v.member).With("member", v.member)
 	}
 	if f.visited == nil {
 		f.visited = map[visit]bool{}
@@ -337,6 +337,9 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	st.Outcome, st.Turn, st.Tool, st.Transfer, st.Spent = e.GetOutcome(), e.GetTurn(), e.GetTool(), e.GetTransfer(), e.GetSpent()
 	st.place, st.endSeq = f.ended, ev.GetSeq()
 	f.ended++
+	if st.endSeq == 0 {
+		st.endSeq = -int64(f.ended) // nobody keeps a record
+	}
 	st.Err = agent.FromProto(e.GetError())
 	if ref := e.GetReplyRef(); ref != 0 {
 		st.Message, st.seq = f.message(ref), ref
@@ -347,7 +350,7 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 		f.saw(st.seq, st.Message)
 	}
 	st.recorded, st.asked, st.waiting = nil, nil, time.Time{}
-	if f.failed == nil && (!f.Team.ReportErrors || st.beyondLimit()) {
+	if f.failed == nil && f.fatal(st) {
 		f.failed = st.failure()
 	}
 	f.exhausted(st)
@@ -355,6 +358,20 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 		f.done++
 	}
 	f.settle()
+}
+
+// fatal reports whether the failure of a step ends the run. A leader is told of
+// each call that is refused, whatever the policy on failures is (C-23, R-002-1.3),
+// and of what was canceled: that is nobody's failure, and so it looks what the end
+// of a run has canceled that fails for another reason.
+func (f *fold) fatal(st *StepState) bool {
+	if l, leads := f.Team.Scheduler.(Finalizer); leads && (st.refusal != nil || st.Outcome == teamv1.Outcome_OUTCOME_CANCELED) {
+		return st.beyondLimit() && l.FinalTurn() == ""
+	}
+	if _, swarm := f.Team.Scheduler.(*Swarm); swarm && unmanned(st) {
+		return false
+	}
+	return !f.Team.ReportErrors || st.beyondLimit()
 }
 
 // settle applies what decisions proposed once their steps have ended: the

@@ -26,6 +26,16 @@ type Members interface {
 	Health(id string) *teamv1.Health
 }
 
+// Staff is a Members that knows of changes since a run began. The run keeps the
+// members that it began with for its choices; who was disabled or removed since is
+// refused when it is to begin something, and goes on with what it has begun
+// (R-002-13, S-59).
+type Staff interface {
+	Members
+	// Gone says why the member of a team gets no more work; nil: it does.
+	Gone(team, member string) *agent.Error
+}
+
 // Member is an agent's place in a team.
 type Member struct {
 	// ID of the member in the team; default: Agent.
@@ -140,6 +150,9 @@ func New(c Config) (*Team, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
+	if k, ok := c.Scheduler.(*Coordinator); ok {
+		k.crew.warn(c.Log, c.ID)
+	}
 	t := &Team{name: c.Name, description: c.Description, mode: c.Mode}
 	t.loop = newLoop(&c)
 	return t, nil
@@ -155,16 +168,16 @@ func (c *Config) validate() error {
 		fault("team id %q: must match %s and be no reserved word", c.ID, agent.IDPattern)
 	}
 	if c.Scheduler == nil {
-		fault("team %q has no scheduler", c.ID)
+		fault("team %q has no scheduler; give it one", c.ID)
 	}
 	if len(c.Members) > 0 && c.Registry == nil {
-		fault("team %q has members and no registry to find them in", c.ID)
+		fault("team %q has members and no registry to find them in; give it one", c.ID)
 	}
 	seen := map[string]bool{}
 	for i, m := range c.Members {
 		switch {
 		case m.Agent == "":
-			fault("team %q: members[%d] names no agent", c.ID, i)
+			fault("team %q: members[%d] names no agent; name one", c.ID, i)
 		case seen[m.ID]:
 			fault("team %q: member id %q is used twice; give one of them an id of its own", c.ID, m.ID)
 		}

@@ -23,16 +23,16 @@ type toolSet struct {
 func (s *toolSet) Name() string                                { return s.name }
 func (s *toolSet) Tools(context.Context) ([]agent.Tool, error) { return s.tools, s.err }
 
-// named is a tool that answers with its name.
-type named struct{ spec agent.ToolSpec }
+// offering is a tool that answers with its name.
+type offering struct{ spec agent.ToolSpec }
 
-func (n named) Spec() agent.ToolSpec { return n.spec }
-func (n named) Call(context.Context, json.RawMessage, string) (*teamv1.ToolResult, error) {
+func (n offering) Spec() agent.ToolSpec { return n.spec }
+func (n offering) Call(context.Context, json.RawMessage, string) (*teamv1.ToolResult, error) {
 	return &teamv1.ToolResult{Text: "from " + n.spec.Name}, nil
 }
 
-func tool(name string) agent.Tool {
-	return named{agent.ToolSpec{Name: name, Description: "Does " + name + ".", Parameters: json.RawMessage(`{"type":"object"}`), Effect: agent.EffectSafe}}
+func offer(name string) agent.Tool {
+	return offering{agent.ToolSpec{Name: name, Description: "Does " + name + ".", Parameters: json.RawMessage(`{"type":"object"}`), Effect: agent.EffectSafe}}
 }
 
 // caller is an agent whose model calls the tools named in the message, one a turn,
@@ -65,11 +65,11 @@ func notes(events []*teamv1.Event, code string) (n int) {
 // TestToolSet_IsOnRecordOnce: a run keeps to the list it began with, and finds it on
 // record after a restart.
 func TestToolSet_IsOnRecordOnce(t *testing.T) {
-	web := &toolSet{name: "web", tools: []agent.Tool{tool("fetch"), tool("search")}}
+	web := &toolSet{name: "web", tools: []agent.Tool{offer("fetch"), offer("search")}}
 	var offered [][]agent.ToolSpec
 	a, r := caller(t, &offered, web), newRecord()
 	r.process(t.Context(), a, func(ev *teamv1.Event) bool { return ev.GetEnded().GetTool() == nil })
-	web.tools = []agent.Tool{tool("other")}
+	web.tools = []agent.Tool{offer("other")}
 	r.process(t.Context(), a, nil)
 	if r.reply == nil || agent.Text(r.reply.GetMessage()) != "from fetch" || notes(r.events, "TOOLS") != 1 {
 		t.Fatal(r.reply, r.err, r.events)
@@ -89,7 +89,7 @@ func TestToolSet_IsOnRecordOnce(t *testing.T) {
 
 // TestToolSet_ToolIsGone: a tool that was offered and is gone is an error to the model.
 func TestToolSet_ToolIsGone(t *testing.T) {
-	web := &toolSet{name: "web", tools: []agent.Tool{tool("fetch")}}
+	web := &toolSet{name: "web", tools: []agent.Tool{offer("fetch")}}
 	var offered [][]agent.ToolSpec
 	a, r := caller(t, &offered, web), newRecord()
 	r.process(t.Context(), a, func(ev *teamv1.Event) bool { return ev.GetScope() != "2" })
@@ -107,8 +107,8 @@ func TestToolSet_Faults(t *testing.T) {
 		sets []agent.ToolSet
 		says string
 	}{
-		"two sets have one name": {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{tool("fetch")}}, &toolSet{name: "files", tools: []agent.Tool{tool("fetch")}}}, `tools "web" and "files" both have "fetch"`},
-		"a set has one twice":    {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{tool("a"), tool("a")}}}, `"web"`},
+		"two sets have one name": {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{offer("fetch")}}, &toolSet{name: "files", tools: []agent.Tool{offer("fetch")}}}, `tools "web" and "files" both have "fetch"`},
+		"a set has one twice":    {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{offer("a"), offer("a")}}}, `"web"`},
 		"a set cannot be asked":  {[]agent.ToolSet{&toolSet{name: "web", err: errors.New("secret address")}}, `tool "web" does not say what it offers`},
 	} {
 		t.Run(name, func(t *testing.T) {
