@@ -127,8 +127,8 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 }
 
 // ProcessStream is Process with the events of the run as they are recorded,
-// until it ends or waits for people. Owner, pins, conversation and claims are left out. It
-// goes on behind req.After.
+// until it ends or waits for people. Owner, pins, conversation, claims and what a
+// model's provider wants back are left out. It goes on behind req.After.
 func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRequest) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
 	if req.GetRequest() == nil {
 		return nil, Invalid(Violation{"request", "is required"})
@@ -169,6 +169,11 @@ func (f *Fold) public(ev *teamv1.Event) *teamv1.Event {
 		acc.Owner, acc.Pins, acc.Seed, acc.Trace, acc.History, acc.Conversation = "", nil, 0, nil, nil, nil
 		return &teamv1.Event{Seq: ev.GetSeq(), Time: ev.GetTime(), Scope: ev.GetScope(), Agent: ev.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}}
 	case *teamv1.Event_Ended:
+		if len(k.Ended.GetTurn().GetState()) > 0 {
+			ev = proto.CloneOf(ev)
+			ev.GetEnded().GetTurn().State = nil // between the model and its provider
+			return ev
+		}
 		if ev.GetScope() != f.scope || k.Ended.GetReplyRef() == 0 {
 			return ev
 		}
