@@ -30,12 +30,16 @@ type work struct {
 	attempts  int32
 	failures  int64
 	open      bool
-	loop      bool   // the member has steps of its own
-	unknown   bool   // an attempt before has an outcome that nobody here knows
+	loop      bool  // the member has steps of its own
+	unknown   bool  // an attempt before has an outcome that nobody here knows
+	unsafe    bool  // a second attempt would be a second effect
+	questions int64 // its own so far
+	verdict   *a2av1.Message
 	effect    string // key of the effect under way, once it is known
 	checks    stepChecks
 	deadline  time.Time
 	notBefore time.Time
+	begins    time.Time             // when the loop looked at the clock for all that begin with it
 	peers     int                   // members that share what is left of the budget, itself included
 	budget    *agent.Budget         // that binds the attempt; nil is no limit
 	hold      *agent.Budget         // what is reserved for the attempt; nil is nothing
@@ -70,7 +74,7 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	}
 	w.loop = !ex.leaf
 	if w.deadline.IsZero() && ex.timeout > 0 {
-		w.deadline = p.run.Now().Add(ex.timeout)
+		w.deadline = w.begins.Add(ex.timeout)
 	}
 	sctx, stop := p.stepContext(ctx, w)
 	defer stop()
@@ -117,6 +121,8 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 			if err := p.retry(w, ex, emit, res.err); err != nil {
 				return err
 			}
+		case sctx.Err() == nil && givenUp(w, res.err) != nil:
+			return p.emitEnd(w, emit, p.endOf(w, givenUp(w, res.err)))
 		default:
 			return p.fail(ctx, w, emit, p.endOfAttempt(sctx, w, ex, res.err))
 		}

@@ -30,6 +30,7 @@ type stepMsg struct {
 func (p *process) dispatch(ctx context.Context) (progressed bool, err error) {
 	var ready []*StepState
 	parked := false
+	p.looked = p.run.Now() // once for all that begin now (R-002-11.1)
 	p.alarm = time.Time{}
 	for _, st := range p.Open() {
 		if _, busy := p.running[p.index(st)]; busy {
@@ -151,7 +152,7 @@ func (p *process) settleAlone(ctx context.Context, st *StepState) (bool, error) 
 		}
 		return true, p.emitEnd(w, p.pass, endedWith(st.refusal, outcome))
 	case st.expired:
-		err := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question in time")
+		err := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question of %q in time; send the message again, and answer sooner", p.cfg.ID)
 		return true, p.emitEnd(w, p.pass, endedWith(err, teamv1.Outcome_OUTCOME_TIMED_OUT))
 	case st.blocked() && st.waiting.IsZero():
 		return true, p.emitWaiting(w, st)
@@ -230,7 +231,7 @@ func (p *process) spawn(st *StepState, do func(child *process, w *work, emit emi
 // child is what a goroutine of a step may read of the process: nothing of it changes.
 func (p *process) child() *process {
 	return &process{
-		loop: p.loop, req: p.req, run: p.run, spending: p.spending,
+		loop: p.loop, req: p.req, run: p.run, sets: p.sets, spending: p.spending,
 		fold: &fold{State: State{Team: p.Team, Scope: p.Scope, Path: p.Path}, prefix: p.prefix},
 	}
 }
@@ -270,7 +271,7 @@ func (p *process) workOf(st *StepState) *work {
 		step: st.Step, index: p.index(st), scope: st.scope, input: p.handed(st), history: p.historyFor(st), transfers: p.transfersFor(st),
 		recorded: st.recorded, asked: maps.Clone(st.asked), attempts: st.attempts, failures: st.failures, open: st.open,
 		unknown: st.open || st.unknown, deadline: st.deadline, notBefore: st.notBefore, checks: st.checks.copied(),
-		peers: p.peersOf(st), reserved: st.reserved, spent: st.wasted,
+		peers: p.peersOf(st), begins: p.looked, reserved: st.reserved, spent: st.wasted,
 	}
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_MODEL:
@@ -279,6 +280,7 @@ func (p *process) workOf(st *StepState) *work {
 		}
 	case teamv1.Step_KIND_TOOL:
 		w.arguments = p.argumentsOf(st)
+		p.weigh(w, st)
 	default:
 	}
 	return w

@@ -48,6 +48,9 @@ func (f *fold) historyFor(st *StepState) []*a2av1.Message {
 	if !st.member() {
 		return nil
 	}
+	if st.checks.history != nil {
+		return st.checks.history.GetMessages()
+	}
 	var said []*a2av1.Message
 	switch f.Team.historyScope(st.Step.GetMember()) {
 	case HistoryConversation:
@@ -107,6 +110,9 @@ func (f *fold) saidBy(before, st *StepState) *a2av1.Message {
 // handed is what a step is given: its message, and the results of those that
 // worked before it for the same turn (R-002-22).
 func (f *fold) handed(st *StepState) *a2av1.Message {
+	if st.checks.message != nil {
+		return st.checks.message
+	}
 	if len(st.earlier) == 0 {
 		return st.input
 	}

@@ -116,7 +116,7 @@ func (l *leader) refused(s *State, r *round) error {
 		return err
 	}
 	for _, st := range r.steps {
-		if st.Err != nil && endsRun(st.Err.Reason) {
+		if endsRun(s, st) {
 			return st.Err
 		}
 	}
@@ -154,14 +154,16 @@ func (l *leader) repeated(s *State) error {
 	return nil
 }
 
-// endsRun reports whether a refusal for that reason is the end of the run, not
-// something that a leader can mend.
-func endsRun(reason string) bool {
-	switch reason {
-	case agent.ReasonMaxDelegations, agent.ReasonMaxIterations, agent.ReasonBudgetExceeded:
-		return true
+// endsRun reports whether what became of a step is the end of the run, not
+// something that a leader can mend: a limit of the team's, not of a member's.
+func endsRun(s *State, st *StepState) bool {
+	if st.Outcome == teamv1.Outcome_OUTCOME_REJECTED && st.Err != nil {
+		switch st.Err.Reason {
+		case agent.ReasonMaxDelegations, agent.ReasonMaxIterations:
+			return true
+		}
 	}
-	return false
+	return agent.Binds(st.Err, s.Path)
 }
 
 // atLimit is what becomes of the run at a limit: its error, or one last turn
@@ -245,12 +247,9 @@ func (l *leader) answered(s *State, r *round) (Decision, error) {
 func (l *leader) reply(s *State, r *round) (Decision, error) {
 	if l.crew != nil && strings.TrimSpace(r.turn.Turn.GetText()) == "" {
 		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
-			"team %q: the leader ended the run without an answer", s.Team.ID)
+			"team %q: the leader ended the run without an answer; say in its instructions what to answer", s.Team.ID)
 	}
-	if l.output != nil {
-		return l.formatted(s, r)
-	}
-	return Decision{Reply: r.turn.Message, Reason: "the model answered"}, nil
+	return l.formed(s, r)
 }
 
 // turn asks the model once more, if it may be asked.
@@ -312,13 +311,13 @@ type calling struct {
 func (c *calling) step(call *teamv1.ToolCall) *teamv1.Step {
 	step := &teamv1.Step{Kind: teamv1.Step_KIND_TOOL, Name: call.GetName(), CallId: call.GetId()}
 	switch {
-	case c.crew.delegates(call, c.tools):
+	case c.crew.delegates(call, append(c.tools[:len(c.tools):len(c.tools)], c.state.Tools...)):
 		c.delegate(step, call)
 	case call.GetName() == transferTool && len(c.state.Transfers) > 0:
 		_, err := readTransfer(call.GetArguments(), c.state.Transfers)
 		refuse(step, agent.ReasonInvalidRequest, err.Error())
 	case !c.knows(c.state, call.GetName()):
-		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", shorten(call.GetName()), c.toolList()))
+		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", shorten(call.GetName()), c.toolList(c.state)))
 	}
 	c.planned = append(c.planned, step)
 	return step
@@ -335,7 +334,7 @@ func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 		return
 	case c.used >= c.maxDelegated:
 		refuse(step, agent.ReasonMaxDelegations, fmt.Sprintf(
-			"team %q made %d delegations, the most it may (limits.max_delegations)", c.state.Team.ID, c.maxDelegated))
+			"team %q made %d delegations, the most it may (limits.max_delegations); raise it, or have it answer with what there is (on_limit)", c.state.Team.ID, c.maxDelegated))
 		return
 	}
 	step.Input = &teamv1.Input{Message: agent.UserMessage("", d.task)}
@@ -411,9 +410,9 @@ func (l *leader) knows(s *State, name string) bool {
 	return false
 }
 
-func (l *leader) toolList() string {
-	names := make([]string, 0, len(l.tools))
-	for _, t := range l.tools {
+func (l *leader) toolList(s *State) string {
+	names := make([]string, 0, len(l.tools)+len(s.Tools))
+	for _, t := range append(l.tools[:len(l.tools):len(l.tools)], s.Tools...) {
 		names = append(names, t.Name)
 	}
 	if l.crew != nil {

@@ -48,12 +48,11 @@ func (w *wording) turn(i int, st *StepState) {
 	switch st.Step.GetName() {
 	case resultsTurn:
 		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: "The delegated tasks have ended. Answer the request with their results." + resultsText(w.state, st)})
+	case againTurn:
+		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: st.Step.GetAsk().GetQuestion()})
 	case finalTurn:
 		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: "A limit is reached: no more tools can be called. Answer the request now with what you have, " +
 			"and say what is missing." + resultsText(w.state, st)})
-	}
-	if q := st.Step.GetAsk().GetQuestion(); q != "" { // what was wrong with the answer before
-		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: q})
 	}
 	if st.Turn == nil {
 		return
@@ -100,7 +99,7 @@ func (w *wording) result(st *StepState) string {
 // which it looks at what the team has.
 func (l *leader) specs(s *State) []agent.ToolSpec {
 	specs := l.crew.specs(s)
-	specs = append(specs, l.tools...)
+	specs = append(append(specs, l.tools...), s.Tools...)
 	if l.crew.anyAsync() {
 		specs = append(specs, checkSpec)
 	}

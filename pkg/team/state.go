@@ -30,6 +30,7 @@ type fold struct {
 	asks      *a2av1.Message           // decided to be asked, and not yet
 	final     *a2av1.Message           // the answer that was decided on
 	handover  *teamv1.Transfer         // or who takes over
+	offered   bool                     // what tool sets offer is on record
 	recorded  []*teamv1.Event          // what the call began with, to resolve references
 	texts     map[int64]*a2av1.Message // by sequence; what this scope has seen live
 	places    map[*a2av1.Message]int64 // the same, by message
@@ -113,6 +114,8 @@ func (f *fold) applyOwn(ev *teamv1.Event) {
 		f.decide(k.Decided)
 	case *teamv1.Event_Observed:
 		f.observe(k.Observed)
+	case *teamv1.Event_Noted:
+		f.noted(k.Noted)
 	case *teamv1.Event_Received:
 		f.saw(ev.GetSeq(), k.Received.GetMessage())
 		if m := k.Received.GetMessage(); m != nil && !k.Received.GetTooLate() {
@@ -190,7 +193,7 @@ func (f *fold) decide(d *teamv1.Decided) {
 func (f *fold) admit(st *StepState) *agent.Error {
 	if f.Rounds >= f.maxSteps {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
-			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible", f.Team.ID, f.maxSteps)
+			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible; end it, or raise the limit", f.Team.ID, f.maxSteps)
 	}
 	if _, ok := f.Team.Scheduler.(looper); ok {
 		return nil
@@ -201,7 +204,7 @@ func (f *fold) admit(st *StepState) *agent.Error {
 	}
 	if f.visited[v] {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonCycleDetected,
-			"team %q: member %q is given the same message a second time in this run", f.Team.ID, v.member).With("member", v.member)
+			"team %q: member %q is given the same message a second time in this run; let it be given something else, or the run end", f.Team.ID, v.member).With("member", v.member)
 	}
 	if f.visited == nil {
 		f.visited = map[visit]bool{}
@@ -234,7 +237,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	case *teamv1.Event_Started:
 		if own {
 			st.attempts, st.reserved = k.Started.GetAttempt(), k.Started.GetReserved()
-			st.open = true
+			st.open, st.verdict = true, nil
 			if st.began.IsZero() {
 				st.began = f.Now
 			}
@@ -265,9 +268,12 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		f.wait(k.Answered)
 		st.resume(ev.GetTime().AsTime())
 		f.saw(ev.GetSeq(), k.Answered.GetMessage())
-		if st.Step.GetKind() == teamv1.Step_KIND_HUMAN {
-			st.Message, st.seq = k.Answered.GetMessage(), ev.GetSeq()
-			f.arriveHuman(st)
+		if own {
+			f.judge(st, k.Answered.GetMessage(), ev.GetSeq())
+		}
+	case *teamv1.Event_Asked:
+		if own {
+			st.questions++
 		}
 	case *teamv1.Event_Checked:
 		f.saw(ev.GetSeq(), k.Checked.GetMessage())

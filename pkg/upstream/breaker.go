@@ -22,7 +22,7 @@ type breaker struct {
 func newBreaker(id string, cfg *Config) *breaker {
 	b := &breaker{agent: id, cfg: cfg}
 	b.cb = circuitbreaker.NewBuilder[any]().
-		WithFailureRateThreshold(float64(cfg.Failures)/100, uint(cfg.Calls), cfg.Window). //nolint:gosec // more than 0
+		WithFailureRateThreshold(float64(cfg.Failures)/100, uint(cfg.Calls), cfg.Window).
 		WithDelay(cfg.Probe).
 		WithSuccessThreshold(1).
 		OnStateChanged(b.changed).
