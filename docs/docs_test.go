@@ -19,6 +19,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/scenario"
 )
 
 const root = ".."
@@ -114,7 +115,7 @@ func TestFiles(t *testing.T) {
 			if b.lang != "yaml" || strings.HasSuffix(b.name, ".script.yaml") {
 				continue
 			}
-			_, err := loader.Load(b.name)
+			err := loadFile(loader, b.name)
 			switch {
 			case b.mark == "wrong" && (err == nil || i+1 == len(all) || err.Error() != strings.TrimRight(all[i+1].text, "\n")):
 				t.Errorf("%s:%d: faults:\n%v", doc, b.line, err)
@@ -123,6 +124,16 @@ func TestFiles(t *testing.T) {
 			}
 		}
 	}
+}
+
+// loadFile loads a configuration, or a test of one.
+func loadFile(l config.Loader, name string) error {
+	if scenario.IsTest(name) {
+		_, err := scenario.Load(l, name)
+		return err
+	}
+	_, err := l.Load(name)
+	return err
 }
 
 // demo is a server with the demo, as the documents' commands expect it.
@@ -208,7 +219,7 @@ func expect(t *testing.T, at, want, got string) {
 	got = changing.ReplaceAllString(got, "X")
 	for line := range strings.Lines(strings.TrimSpace(want)) {
 		pattern := regexp.QuoteMeta(changing.ReplaceAllString(strings.TrimSpace(line), "X"))
-		pattern = "(?m)^" + strings.ReplaceAll(pattern, "…", ".*") + "$"
+		pattern = "(?m)^ *" + strings.ReplaceAll(pattern, "…", ".*") + "$"
 		if !regexp.MustCompile(pattern).MatchString(got) {
 			t.Errorf("%s: the output has no line\n%s\nbut\n%s", at, line, got)
 		}
@@ -292,6 +303,16 @@ func TestKeys(t *testing.T) {
 					t.Errorf("fault %q is none: %q", fault[1], piece)
 				}
 			}
+		}
+	}
+}
+
+// TestScenarioKeys finds every key of test files in testing.md.
+func TestScenarioKeys(t *testing.T) {
+	doc := read(t, "docs/testing.md")
+	for _, key := range keys((&teamv1.ScenarioFile{}).ProtoReflect().Descriptor(), map[protoreflect.FullName]bool{}) {
+		if !strings.Contains(doc, "`"+key+"`") {
+			t.Errorf("key %s is not explained", key)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -152,6 +153,38 @@ func TestOpenAIEndpoint(t *testing.T) {
 	}
 	if !strings.Contains(talk, "tokens") {
 		t.Errorf("no tokens are told:\n%s", talk)
+	}
+}
+
+// TestMCP runs the MCP server beside the team: what the tools answer is in the
+// answer.
+func TestMCP(t *testing.T) {
+	// go run keeps what it has built; a server that starts has ten seconds.
+	warm := exec.CommandContext(t.Context(), "go", "run", "./server")
+	warm.Dir, warm.Stdin = "mcp", strings.NewReader("")
+	if out, err := warm.CombinedOutput(); err != nil && !strings.Contains(string(out), "EOF") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	env := map[string]string{}
+	for _, name := range []string{"GOCACHE", "GOFLAGS"} {
+		env[name] = os.Getenv(name)
+	}
+	for _, tt := range []struct {
+		text, want string
+		said       []string
+	}{
+		{"3 tea", "Bill: 3 tea: 9.60 EUR, in stock.\nReserved; 37 are left.", []string{"tool price", "tool reserve", "-> cashier"}},
+		{"2 cups", "Bill: 2 cups: 15.00 EUR, in stock.\nReserved; 4 are left.", []string{"tool price", "tool reserve"}},
+		{"30 cups", "No bill: there are only 6 cups", []string{"tool price", "-> cashier"}},
+		{"3 gold", "No bill: there is no gold here", nil},
+	} {
+		t.Run(tt.text, func(t *testing.T) {
+			talk, run := runExample(t, "mcp", env, "counter", tt.text)
+			if run.Answer != tt.want {
+				t.Errorf("answer %q (%v), want %q\n%s", run.Answer, run.Err, tt.want, talk)
+			}
+			inOrder(t, talk, tt.said)
+		})
 	}
 }
 

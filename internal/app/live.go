@@ -63,7 +63,7 @@ func NewLive(def *config.Config, definitions Definitions, log *zap.Logger) (*Liv
 // What was served before is closed when no run is driven by it any more. On an
 // error nothing changes.
 func (l *Live) Swap(def *config.Config) error {
-	r, err := newRevision(def, nil, l.egress, l.calls, l.log)
+	r, err := l.newRevision(def, nil)
 	if err != nil {
 		return err
 	}
@@ -89,6 +89,14 @@ func (l *Live) IDs() []string { return l.current.Load().registry.IDs() }
 
 // Definition returns what is served.
 func (l *Live) Definition() *config.Config { return l.current.Load().def }
+
+// served is Definition; nil before there is one.
+func (l *Live) served() *config.Config {
+	if r := l.current.Load(); r != nil {
+		return r.def
+	}
+	return nil
+}
 
 // Default returns the agent that calls without a tenant reach: the configured
 // one, else the only team, else none.

@@ -117,7 +117,7 @@ func (l *Live) restore(ctx context.Context, id, name string) (*revision, error) 
 	if err != nil {
 		return nil, interrupted(id, err)
 	}
-	r, err := newRevision(def, map[string]string{id: name}, l.egress, l.calls, l.log)
+	r, err := l.newRevision(def, map[string]string{id: name})
 	if err != nil {
 		l.log.Warn("definition on record cannot be built", zap.String("agent", id), zap.String("revision", name), zap.Error(err))
 		return nil, interrupted(id, errors.New("its definition on record cannot be built any more"))

@@ -5,14 +5,10 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"go.uber.org/zap"
-
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/build"
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/pkg/manager"
-	"github.com/agentteams/team-server/pkg/upstream"
 )
 
 // revision is a definition and what was built from it: the file as it was
@@ -35,11 +31,13 @@ type pinned struct {
 
 // newRevision builds the agents of a definition. known are revisions by id that
 // it has by its origin, and not by its content as this program sees it.
-func newRevision(def *config.Config, known map[string]string, out *egress.Dialer, calls *upstream.Guard, log *zap.Logger) (*revision, error) {
-	r := &revision{def: def, registry: manager.New(manager.Config{Log: log}), pinned: map[string]*pinned{}}
+func (l *Live) newRevision(def *config.Config, known map[string]string) (*revision, error) {
+	r := &revision{def: def, registry: manager.New(manager.Config{Log: l.log}), pinned: map[string]*pinned{}}
 	names, err := r.pin(known)
 	if err == nil {
-		r.agents, err = build.Register(build.Config{Definition: def, Revisions: names, Registry: r.registry, Egress: out, Upstreams: calls, Log: log})
+		r.agents, err = build.Register(build.Config{
+			Definition: def, Revisions: names, Registry: r.registry, Egress: l.egress, Upstreams: l.calls, Current: l.served, Log: l.log,
+		})
 	}
 	if err != nil {
 		r.registry.Close()

@@ -44,6 +44,7 @@ const (
 	ExitFailed      = 1 // a run that failed, and everything else
 	ExitUsage       = 2
 	ExitConfig      = 3
+	ExitTests       = 4 // tests failed
 	ExitUnreachable = 5
 )
 
@@ -56,6 +57,8 @@ func (s *Shell) Exit(err error) int {
 		return ExitOK
 	case errors.Is(err, ErrFailed):
 		return ExitFailed
+	case errors.Is(err, ErrTests):
+		return ExitTests
 	case errors.Is(err, ErrInvalid):
 		return ExitConfig
 	case errors.As(err, &faults):

@@ -37,7 +37,8 @@ type Transcript struct {
 	turns       int
 	spent       *teamv1.Spent
 	first, last time.Time
-	messages    map[int64]string // texts by the sequence of their event
+	messages    map[int64]string            // texts by the sequence of their event
+	kinds       map[string]teamv1.Step_Kind // of steps, by scope
 }
 
 // Event tells one event.
@@ -98,10 +99,9 @@ func (t *Transcript) begin(taskID string, ev *teamv1.Event) {
 // people are who answers the questions of a run.
 const people = "people"
 
-// who is the path below the root. A step of the root that no member works on is
-// a question to people.
+// who is the path below the root.
 func (t *Transcript) who(ev *teamv1.Event) string {
-	if ev.GetScope() != "" && ev.GetAgent() == t.root {
+	if t.kinds[ev.GetScope()] == teamv1.Step_KIND_HUMAN {
 		return people
 	}
 	path := strings.TrimPrefix(ev.GetAgent(), t.root+"/")
@@ -109,6 +109,17 @@ func (t *Transcript) who(ev *teamv1.Event) string {
 		return "run"
 	}
 	return path
+}
+
+// inner reports whether an event is of a step that no member works on: a turn of
+// a model, a call of a tool.
+func (t *Transcript) inner(ev *teamv1.Event) bool {
+	switch t.kinds[ev.GetScope()] {
+	case teamv1.Step_KIND_MODEL, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_TOOL:
+		return true
+	default:
+		return false
+	}
 }
 
 // scheduler is who decides in the scope of an event.
@@ -133,6 +144,10 @@ func (t *Transcript) line(ev *teamv1.Event, who, format string, args ...any) {
 func (t *Transcript) decided(ev *teamv1.Event, d *teamv1.Decided) {
 	var next []string
 	for _, s := range d.GetSteps() {
+		if t.kinds == nil {
+			t.kinds = map[string]teamv1.Step_Kind{}
+		}
+		t.kinds[agent.Scope(ev.GetScope(), s.GetId())] = s.GetKind()
 		switch s.GetKind() {
 		case teamv1.Step_KIND_DELEGATE, teamv1.Step_KIND_TRANSFER, teamv1.Step_KIND_STEP:
 			if s.GetRefusal() == nil {
@@ -176,7 +191,7 @@ func choice(d *teamv1.Decided, next string) string {
 }
 
 func (t *Transcript) started(ev *teamv1.Event, s *teamv1.Started) {
-	if ev.GetScope() == "" || s.GetModel() != "" || s.GetAttempt() > 1 || t.who(ev) == people {
+	if ev.GetScope() == "" || t.inner(ev) || s.GetAttempt() > 1 || t.who(ev) == people {
 		return
 	}
 	t.line(ev, t.who(ev), "working")
@@ -195,8 +210,8 @@ func (t *Transcript) ended(ev *teamv1.Event, e *teamv1.Ended) {
 	switch {
 	case t.who(ev) == people && e.GetError() == nil:
 		return // the answer has been told
-	case e.GetTurn() != nil || e.GetTool() != nil || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED:
-		return
+	case t.inner(ev) || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED:
+		return // whoever asked the model tells
 	case e.GetError() != nil:
 		t.line(ev, t.who(ev), "%-9s %s", word(e.GetOutcome()), e.GetError().GetMessage())
 	case tokens(e.GetSpent()) > 0:

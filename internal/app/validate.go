@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/scenario"
 )
 
 // ErrInvalid ends Validate when it has printed what is wrong.
@@ -38,7 +39,7 @@ func (s *Shell) Validate(paths []string) error {
 	for _, path := range paths {
 		for _, file := range files(path) {
 			result.Files = append(result.Files, file)
-			def, err := config.Loader{}.Load(file)
+			found, err := load(file)
 			var faults config.Faults
 			if err != nil && !errors.As(err, &faults) {
 				return err
@@ -50,7 +51,7 @@ func (s *Shell) Validate(paths []string) error {
 			if err != nil {
 				continue
 			}
-			for _, a := range def.Adjusted() {
+			for _, a := range found {
 				result.Adjusted = append(result.Adjusted, adjusted{file, a})
 				if !s.JSON {
 					fmt.Fprintf(s.Out, "  %s is %s, but %s holds: %s\n", a.Path, a.Set, a.Effective, a.Because)
@@ -70,6 +71,20 @@ func (s *Shell) Validate(paths []string) error {
 	return nil
 }
 
+// load reads a configuration, and returns its limits that others make smaller;
+// or, by its name, a test of one.
+func load(file string) ([]config.Adjustment, error) {
+	if scenario.IsTest(file) {
+		_, err := scenario.Load(scenario.Loader{}, file)
+		return nil, err
+	}
+	def, err := config.Loader{}.Load(file)
+	if err != nil {
+		return nil, err
+	}
+	return def.Adjusted(), nil
+}
+
 func (s *Shell) verdict(file string, faults config.Faults) {
 	if len(faults) == 0 {
 		fmt.Fprintf(s.Out, "%s  ok\n", file)
@@ -79,7 +94,7 @@ func (s *Shell) verdict(file string, faults config.Faults) {
 }
 
 // files are those a path means: itself; of a folder its team.yaml, else all
-// YAML files that are no scripts.
+// YAML files that are no scripts and no tests.
 func files(path string) []string {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
@@ -94,7 +109,7 @@ func files(path string) []string {
 		if err != nil {
 			continue
 		}
-		out = append(out, slices.DeleteFunc(found, func(f string) bool { return strings.Contains(filepath.Base(f), ".script.") })...)
+		out = append(out, slices.DeleteFunc(found, func(f string) bool { return strings.Contains(filepath.Base(f), ".script.") || scenario.IsTest(f) })...)
 	}
 	if len(out) == 0 {
 		return []string{path} // its fault says what was looked for

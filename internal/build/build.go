@@ -3,14 +3,12 @@
 package build
 
 import (
-	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -21,8 +19,7 @@ import (
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
-	"github.com/agentteams/team-server/pkg/model/openai"
-	scriptedmodel "github.com/agentteams/team-server/pkg/model/scripted"
+	"github.com/agentteams/team-server/pkg/mcp"
 	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/scripted"
 	"github.com/agentteams/team-server/pkg/team"
@@ -41,6 +38,9 @@ type Config struct {
 	// Upstreams knows how calls went of late, of everything that is built in this
 	// process; nil: every call is made.
 	Upstreams team.Upstreams
+	// Current is what is served now: runs of an earlier definition begin nothing
+	// more with members that it has disabled or removed. Unset: Definition.
+	Current func() *config.Config
 	// Log gets their warnings; nil is none.
 	Log *zap.Logger
 }
@@ -61,7 +61,9 @@ func (a *Agents) Close() error {
 type builder struct {
 	Config
 	server *teamv1.ServerConfig
-	models map[string]agent.Model
+	models map[string]agent.Model // with those that stand in for them
+	alone  map[string]agent.Model // without
+	tools  map[string]*mcp.Server
 	agents *Agents
 }
 
@@ -71,7 +73,10 @@ func Register(c Config) (*Agents, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	b := &builder{Config: c, server: c.Definition.Server, models: map[string]agent.Model{}, agents: &Agents{}}
+	b := &builder{
+		Config: c, server: c.Definition.Server, agents: &Agents{},
+		models: map[string]agent.Model{}, alone: map[string]agent.Model{}, tools: map[string]*mcp.Server{},
+	}
 	if err := b.register(); err != nil {
 		_ = b.agents.Close()
 		return nil, err
@@ -80,6 +85,9 @@ func Register(c Config) (*Agents, error) {
 }
 
 func (b *builder) register() error {
+	if err := b.startTools(); err != nil {
+		return err
+	}
 	for _, id := range slices.Sorted(maps.Keys(b.server.GetAgents())) {
 		if !b.Definition.Used[id] {
 			b.Log.Info("agent is not served: no team uses it", zap.String("agent", id))
@@ -105,35 +113,6 @@ func (b *builder) register() error {
 	return nil
 }
 
-// model returns the model of a name; each is built once.
-func (b *builder) model(name string) (agent.Model, error) {
-	if m, ok := b.models[name]; ok {
-		return m, nil
-	}
-	m, err := b.newModel(name, b.server.GetModels()[name])
-	if err != nil {
-		return nil, fmt.Errorf("model %q: %w", name, err)
-	}
-	b.models[name] = m
-	return m, nil
-}
-
-func (b *builder) newModel(name string, m *teamv1.ModelConfig) (agent.Model, error) {
-	switch m.GetProvider() {
-	case "scripted":
-		return scriptedmodel.New(scriptedmodel.Config{Name: cmp.Or(m.GetName(), name), Script: b.Definition.Scripts[name]})
-	case "openai":
-		return openai.New(openai.Config{
-			Name: m.GetName(), BaseURL: m.GetBaseUrl(), APIKey: m.GetApiKey(), HTTPClient: b.client(),
-			Price: openai.Price{Input: m.GetPrice().GetInput(), Output: m.GetPrice().GetOutput()},
-		})
-	}
-	return nil, fmt.Errorf("provider %q is not supported", m.GetProvider())
-}
-
-// client makes the calls of models: they last as long as their context.
-func (b *builder) client() *http.Client { return b.Egress.HTTPClient() }
-
 // agent builds what is no team.
 func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 	switch {
@@ -144,6 +123,10 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 			if m, err = b.model(a.GetModel()); err != nil {
 				return nil, err
 			}
+		}
+		tools, err := b.toolSets(fmt.Sprintf("agent %q", id), a.GetTools())
+		if err != nil {
+			return nil, err
 		}
 		guards, err := b.guards(a.GetGuardrails())
 		if err != nil {
@@ -156,7 +139,7 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 		return team.NewModelAgent(team.ModelAgentConfig{
 			ID: id, Name: a.GetName(), Description: a.GetDescription(), Instructions: a.GetInstructions(), Skills: a.GetSkills(),
 			Guards: guards, Output: output, Upstreams: b.Upstreams,
-			Model: m, Limits: a.GetLimits(), Memory: a.Memory == nil || a.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
+			Model: m, ToolSets: tools, Limits: a.GetLimits(), Memory: a.Memory == nil || a.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
 		})
 	case a.GetScripted() != nil:
 		return scripted.New(scripted.Config{
@@ -228,7 +211,7 @@ func (b *builder) tls(t *teamv1.TlsConfig) (*tls.Config, error) {
 // team builds a team.
 func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	c := team.Config{
-		ID: id, Name: t.GetName(), Description: t.GetDescription(), Members: config.Members(t), Registry: b.Registry,
+		ID: id, Name: t.GetName(), Description: t.GetDescription(), Members: config.Members(t), Registry: staff{b.Registry, b.Current},
 		Mode: config.Mode(t), Limits: t.GetLimits(), Memory: t.Memory == nil || t.GetMemory(), Revision: b.Revisions[id], Upstreams: b.Upstreams, Log: b.Log,
 	}
 	var err error
@@ -264,6 +247,10 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 		if c.Model, err = b.model(config.Leader(t).GetModel()); err != nil {
 			return nil, err
 		}
+		if c.ToolSets, err = b.toolSets(fmt.Sprintf("the leader of team %q", id), config.Leader(t).GetTools()); err != nil {
+			return nil, err
+		}
+		c.Skills = config.Leader(t).GetSkills()
 	case t.GetSwarm() != nil:
 		if c.Scheduler, err = team.NewSwarm(config.Swarm(t)); err != nil {
 			return nil, err

@@ -23,6 +23,8 @@ type checker struct {
 
 func (k *checker) check() {
 	k.ids()
+	k.fallbacks()
+	k.tools()
 	for _, id := range sorted(k.Server.GetAgents()) {
 		k.agent(id, k.Server.GetAgents()[id])
 	}
@@ -100,12 +102,8 @@ func (k *checker) model(name, subject string, path ...any) {
 func (k *checker) agent(id string, a *teamv1.AgentConfig) {
 	subject := fmt.Sprintf("agent %q", id)
 	k.model(a.GetModel(), subject, "agents", id, "model")
-	for i, tool := range a.GetTools() {
-		if k.Server.GetTools()[tool] == nil && !k.hurt("tools") {
-			n, _ := k.at("agents", id, "tools", i)
-			k.fault(n, fmt.Sprintf("%s uses tool %q, which is not defined", subject, tool), suggest(tool, sorted(k.Server.GetTools())))
-		}
-	}
+	k.toolNames(a.GetTools(), subject, "agents", id, "tools")
+	k.skills(a, id)
 	for i, s := range a.GetScripted().GetSteps() {
 		if call := s.GetCall(); call != "" {
 			k.known(call, subject+" calls", "agents", id, "scripted", "steps", i, "call")

@@ -40,6 +40,9 @@ type Config struct {
 	schemas map[string][]byte    // the sources of Schemas
 	lacking map[[2]string]string // by section and id: what it needs and is not there; none of it is used
 	read    func(string) ([]byte, error)
+
+	document *document // where it stands; nil when it was restored
+	standIns           // what takes the place of its parts
 }
 
 // ReadFile reads a file that the configuration names, relative to it.
@@ -67,6 +70,8 @@ type Loader struct {
 	Env func(string) (string, bool)
 	// Files holds the files; nil is the file system.
 	Files fs.FS
+	// StandIns take the place of what the file is connected to; nil is for none.
+	StandIns *StandIns
 }
 
 // Find returns the file that a path means: itself, or in a folder team.yaml.
@@ -111,6 +116,7 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	if d.root == nil {
 		return nil, tidy(d.faults)
 	}
+	c.document, c.standIns = d, d.standIn(l.StandIns)
 	d.shape(d.root, (&teamv1.ServerConfig{}).ProtoReflect().Descriptor())
 	gaps := d.expand(d.root, nil, lookup{env: l.env(), file: c.ReadFile})
 	server, err := d.decode()
@@ -124,6 +130,7 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	if len(d.faults) > 0 {
 		return nil, tidy(d.faults)
 	}
+	c.playStandIns()
 	return c, nil
 }
 

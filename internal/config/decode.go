@@ -18,21 +18,25 @@ import (
 // decode turns the nodes into the message and checks it against its rules.
 func (d *document) decode() (*teamv1.ServerConfig, error) {
 	c := &teamv1.ServerConfig{}
+	return c, d.decodeInto(c)
+}
+
+// decodeInto is decode for the message of another file. The error is that of
+// rules which make no sense.
+func (d *document) decodeInto(m proto.Message) error {
 	o := protoyaml.UnmarshalOptions{CustomUnmarshaler: &graft{root: d.root}}
-	if err := o.Unmarshal([]byte(strings.Join(d.lines, "\n")), c); err != nil {
+	if err := o.Unmarshal([]byte(strings.Join(d.lines, "\n")), m); err != nil {
 		d.undecoded(err)
 	}
-	err := protovalidate.Validate(c)
+	err := protovalidate.Validate(m)
 	var bad *protovalidate.ValidationError
-	switch {
-	case errors.As(err, &bad):
-		for _, v := range bad.Violations {
-			d.violation(v.Proto)
-		}
-	case err != nil:
-		return nil, err
+	if !errors.As(err, &bad) {
+		return err
 	}
-	return c, nil
+	for _, v := range bad.Violations {
+		d.violation(v.Proto)
+	}
+	return nil
 }
 
 // graft puts nodes that are read and changed already in the place of those the

@@ -46,7 +46,7 @@ func (c *Config) Definition(id string) (Definition, error) {
 // closure collects what an agent or team is built from.
 func (c *Config) closure(id string) *teamv1.Definition {
 	d := &teamv1.Definition{Id: id, Scripts: map[string][]byte{}, Schemas: map[string][]byte{}, Config: &teamv1.ServerConfig{
-		Models: map[string]*teamv1.ModelConfig{}, Agents: map[string]*teamv1.AgentConfig{}, Teams: map[string]*teamv1.TeamConfig{},
+		Models: map[string]*teamv1.ModelConfig{}, Tools: map[string]*teamv1.ToolConfig{}, Agents: map[string]*teamv1.AgentConfig{}, Teams: map[string]*teamv1.TeamConfig{},
 	}}
 	names := &checker{Config: c}
 	for todo := []string{id}; len(todo) > 0; todo = todo[1:] {
@@ -58,11 +58,13 @@ func (c *Config) closure(id string) *teamv1.Definition {
 		case a != nil:
 			d.Config.Agents[next] = disconnected(a)
 			c.collect(d, a.GetModel())
+			c.collectTools(d, a.GetTools())
 			c.collectSchemas(d, schemasOf(a.GetGuardrails(), a.GetOutputSchema()))
 		case t != nil:
 			d.Config.Teams[next] = t
 			c.collect(d, t.GetSupervisor().GetRouter().GetModel())
 			c.collect(d, Leader(t).GetModel())
+			c.collectTools(d, Leader(t).GetTools())
 			c.collect(d, t.GetBroadcast().GetModel())
 			c.collectSchemas(d, schemasOf(t.GetGuardrails(), ""))
 		}
@@ -86,15 +88,16 @@ func disconnected(a *teamv1.AgentConfig) *teamv1.AgentConfig {
 	return a
 }
 
-// collect adds a model to a definition, without its key and address.
+// collect adds a model with its fallbacks to a definition, without keys and addresses.
 func (c *Config) collect(d *teamv1.Definition, model string) {
-	m := c.Server.GetModels()[model]
-	if m == nil {
-		return
-	}
-	d.Config.Models[model] = &teamv1.ModelConfig{Provider: m.GetProvider(), Name: m.GetName(), Price: m.GetPrice()}
-	if script, ok := c.scripts[model]; ok {
-		d.Scripts[model] = script
+	for _, name := range c.reach(model) {
+		m := c.Server.GetModels()[name]
+		d.Config.Models[name] = &teamv1.ModelConfig{
+			Provider: m.GetProvider(), Name: m.GetName(), Price: m.GetPrice(), MaxOutputTokens: m.GetMaxOutputTokens(), Fallback: m.GetFallback(),
+		}
+		if script, ok := c.scripts[name]; ok {
+			d.Scripts[name] = script
+		}
 	}
 }
 
@@ -120,6 +123,9 @@ func (c *Config) Restore(body []byte) (*Config, error) {
 	}
 	for _, name := range sorted(r.to.Server.GetModels()) {
 		r.model(name, r.to.Server.GetModels()[name])
+	}
+	for _, name := range sorted(r.to.Server.GetTools()) {
+		r.tool(name, r.to.Server.GetTools()[name])
 	}
 	if len(r.faults) > 0 {
 		return nil, errors.New(strings.Join(r.faults, "; "))
@@ -167,8 +173,8 @@ func (r *restorer) model(name string, m *teamv1.ModelConfig) {
 	case now.GetProvider() != m.GetProvider():
 		r.fault("model %q of provider %s is not configured any more", name, m.GetProvider())
 		return
-	case m.GetProvider() == "openai" && now.GetApiKey() == "" && now.GetBaseUrl() == "" && r.from.lacking[[2]string{"models", name}] == "":
-		r.fault("model %q needs %s, which %s", name, envKey, unset)
+	case now.GetApiKey() == "" && now.GetBaseUrl() == "" && r.from.lacking[[2]string{"models", name}] == "":
+		r.fault("model %q needs %s, which %s", name, providers[m.GetProvider()].key, unset)
 	}
 	m.ApiKey, m.BaseUrl = now.GetApiKey(), now.GetBaseUrl()
 	r.complete("models", name, "model")

@@ -120,7 +120,7 @@ func (k *checker) schema(file string, read map[string]bool, path ...any) {
 		}
 		return
 	}
-	k.Schemas[file], k.Config.schemas[file] = s, data
+	k.Schemas[file], k.schemas[file] = s, data
 }
 
 // collectSchemas adds schema files to a definition.

@@ -57,7 +57,7 @@ func Leader(t *teamv1.TeamConfig) *teamv1.LeaderConfig {
 func Coordinator(t *teamv1.TeamConfig, tools []agent.Tool) team.CoordinatorConfig {
 	c := t.GetCoordinator()
 	cfg := team.CoordinatorConfig{
-		Instructions: Leader(t).GetInstructions(), Members: Members(t), Tools: tools,
+		Instructions: Leader(t).GetInstructions(), Skills: Leader(t).GetSkills(), Members: Members(t), Tools: tools,
 		AllowParallel: c.GetAllowParallel(), ToolStyle: toolStyles[c.GetToolStyle()], Async: c.GetAsync(),
 		OpenDelegations: openDelegations[c.GetOnOpenDelegations()], OnLimit: onLimits[c.GetOnLimit()], StrictCycles: c.GetStrictCycles(),
 		Wake:   c.GetWakeOnCompletion(),
@@ -86,6 +86,7 @@ func (k *checker) coordinator(id string, t *teamv1.TeamConfig) {
 		path, at = []any{"teams", id, "route"}, []any{"teams", id, "route", "model"}
 	}
 	k.model(Leader(t).GetModel(), fmt.Sprintf("the leader of team %q", id), at...)
+	k.toolNames(Leader(t).GetTools(), fmt.Sprintf("the leader of team %q", id), "teams", id, "coordinator", "leader", "tools")
 	for i, m := range t.GetMembers() {
 		if memberID(m) == id {
 			n, _ := k.at("teams", id, "members", i)

@@ -2,14 +2,6 @@ package config
 
 import (
 	"fmt"
-
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-)
-
-// The variables of the environment that models of provider openai read.
-const (
-	envKey     = "OPENAI_API_KEY"
-	envBaseURL = "OPENAI_BASE_URL"
 )
 
 // lack keeps what models and agents need and is not there, should somebody use
@@ -40,31 +32,7 @@ func (k *checker) needs() {
 		}
 		k.fault(g.node, fmt.Sprintf("%s needs %s, which %s", subject, g.name, g.lack), hint)
 	}
-	for _, name := range sorted(k.Server.GetModels()) {
-		if m := k.Server.GetModels()[name]; m.GetProvider() == "openai" {
-			k.openai(name, m)
-		}
-	}
-}
-
-// openai fills in key and address. The key of the environment goes to no
-// address that the file names.
-func (k *checker) openai(name string, m *teamv1.ModelConfig) {
-	if m.GetBaseUrl() != "" || m.GetApiKey() != "" || k.gapped("models", name) {
-		if m.GetBaseUrl() == "" {
-			m.BaseUrl, _ = k.env(envBaseURL)
-		}
-		return
-	}
-	m.BaseUrl, _ = k.env(envBaseURL)
-	m.ApiKey, _ = k.env(envKey)
-	if m.GetApiKey() != "" || m.GetBaseUrl() != "" {
-		return
-	}
-	if user := k.user(name); user != "" {
-		n, _ := k.at("models", name, "provider")
-		k.fault(n, fmt.Sprintf("%s needs %s, which is not set", user, envKey), "set it, or point the agent at a model with provider: scripted")
-	}
+	k.keys()
 }
 
 // gapped reports whether something at or below path is missing.
@@ -94,7 +62,7 @@ func (k *checker) subject(path []any) string {
 	case "teams":
 		return fmt.Sprintf("team %q", id)
 	case "tools":
-		return ""
+		return k.toolUser(id)
 	}
 	return "the server"
 }
@@ -102,15 +70,15 @@ func (k *checker) subject(path []any) string {
 // user returns a used agent or team that works with the model.
 func (k *checker) user(model string) string {
 	for _, id := range sorted(k.Server.GetAgents()) {
-		if k.Used[id] && k.Server.GetAgents()[id].GetModel() == model {
+		if k.Used[id] && k.uses(k.Server.GetAgents()[id].GetModel(), model) {
 			return fmt.Sprintf("agent %q", id)
 		}
 	}
 	for _, id := range sorted(k.Server.GetTeams()) {
-		switch t := k.Server.GetTeams()[id]; model {
-		case t.GetSupervisor().GetRouter().GetModel():
+		switch t := k.Server.GetTeams()[id]; {
+		case k.uses(t.GetSupervisor().GetRouter().GetModel(), model):
 			return fmt.Sprintf("the router of team %q", id)
-		case Leader(t).GetModel():
+		case k.uses(Leader(t).GetModel(), model):
 			return fmt.Sprintf("the leader of team %q", id)
 		}
 		if k.Server.GetTeams()[id].GetBroadcast().GetModel() == model {

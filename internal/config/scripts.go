@@ -18,6 +18,9 @@ func (k *checker) scripts() {
 }
 
 func (k *checker) script(model, file string) {
+	if _, ok := k.played[model]; ok {
+		return
+	}
 	n, _ := k.at("models", model, "file")
 	data, err := k.ReadFile(file)
 	if err != nil {

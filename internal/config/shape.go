@@ -106,7 +106,7 @@ func (d *document) item(parent, _, value *yaml.Node, f protoreflect.FieldDescrip
 }
 
 func (d *document) inside(value *yaml.Node, f protoreflect.FieldDescriptor) {
-	if value.Kind == yaml.MappingNode && f.Message() != nil {
+	if value.Kind == yaml.MappingNode && f.Message() != nil && f.Message().FullName() != "google.protobuf.Struct" {
 		d.shape(value, f.Message())
 	}
 }

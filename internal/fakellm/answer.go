@@ -18,11 +18,40 @@ import (
 
 const maxBody = 16 << 20
 
-// ServeHTTP answers POST …/chat/completions and GET …/models, below any path.
-func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+// wire is how the API of a provider looks.
+type wire interface {
+	// decode reads what a client sent into r. An error is what the provider would
+	// refuse too.
+	decode(r *Request, body []byte) error
+	// fail sends an error.
+	fail(w http.ResponseWriter, t Turn)
+	// frames are the events of a stream: its pieces, and what stands around them.
+	frames(a *answer) (before, pieces, after []string)
+}
+
+// chatCompletions is OpenAI's API.
+type chatCompletions struct{}
+
+// wireOf returns the API that a path belongs to; nil is none.
+func wireOf(path string) wire {
 	switch {
-	case req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/chat/completions"):
-		s.complete(w, req)
+	case strings.HasSuffix(path, "/chat/completions"):
+		return chatCompletions{}
+	case strings.HasSuffix(path, "/v1/messages"):
+		return messages{}
+	case strings.HasSuffix(path, ":streamGenerateContent"):
+		return generateContent{}
+	}
+	return nil
+}
+
+// ServeHTTP answers POST …/chat/completions, …/v1/messages and
+// …:streamGenerateContent, and GET …/models, below any path.
+func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	api := wireOf(req.URL.Path)
+	switch {
+	case req.Method == http.MethodPost && api != nil:
+		s.complete(w, req, api)
 	case req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/models"):
 		s.list(w)
 	default:
@@ -46,15 +75,15 @@ func (s *Server) list(w http.ResponseWriter) {
 }
 
 // complete records the request and answers it.
-func (s *Server) complete(w http.ResponseWriter, req *http.Request) {
+func (s *Server) complete(w http.ResponseWriter, req *http.Request, api wire) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
 	if err != nil {
 		return // the client went away while it sent
 	}
 	r := &Request{Path: req.URL.Path, Auth: req.Header.Get("Authorization"), Header: req.Header.Clone()}
-	bad := r.decode(body)
+	bad := api.decode(r, body)
 	s.arrive(r)
-	a := &answer{s: s, w: w, r: r, ctx: req.Context(), status: http.StatusOK}
+	a := &answer{s: s, w: w, wire: api, r: r, ctx: req.Context(), status: http.StatusOK}
 	defer a.finish()
 	if bad != nil {
 		a.fail(Turn{Status: http.StatusBadRequest, Code: "invalid_request", Message: bad.Error()})
@@ -76,6 +105,7 @@ func (s *Server) arrive(r *Request) {
 type answer struct {
 	s      *Server
 	w      http.ResponseWriter
+	wire   wire
 	r      *Request
 	ctx    context.Context
 	turn   Turn
@@ -148,7 +178,7 @@ func (a *answer) fail(t Turn) {
 	if t.Message == "" {
 		t.Message = http.StatusText(t.Status)
 	}
-	writeError(a.w, t.Status, t.Code, t.Message)
+	a.wire.fail(a.w, t)
 	a.given = true
 }
 
@@ -210,6 +240,11 @@ func delay(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// fail implements wire.
+func (chatCompletions) fail(w http.ResponseWriter, t Turn) {
+	writeError(w, t.Status, t.Code, t.Message)
 }
 
 func writeError(w http.ResponseWriter, status int, code, message string) {

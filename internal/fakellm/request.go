@@ -32,6 +32,8 @@ type Request struct {
 	// be called, or the word that was sent.
 	Tools      []string
 	ToolChoice string
+	// MaxTokens is how many tokens the answer may have; 0 was not said.
+	MaxTokens int64
 	// Stream: the answer was to be streamed; IncludeUsage: with its cost.
 	Stream, IncludeUsage bool
 
@@ -49,6 +51,8 @@ type Message struct {
 	Text       string
 	Calls      []Call
 	ToolCallID string
+	// Signature of the thoughts that come with an assistant's entry.
+	Signature string
 }
 
 // Last returns the text of the last message.
@@ -80,6 +84,8 @@ type completion struct {
 		} `json:"function"`
 	} `json:"tools"`
 	ToolChoice    json.RawMessage `json:"tool_choice"`
+	MaxTokens     int64           `json:"max_tokens"`
+	MaxCompletion int64           `json:"max_completion_tokens"`
 	Stream        bool            `json:"stream"`
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
@@ -91,15 +97,15 @@ type function struct {
 	Arguments string `json:"arguments"`
 }
 
-// decode reads what a client sent into r. An error is what the provider would
-// refuse too.
-func (r *Request) decode(body []byte) error {
+// decode implements wire.
+func (chatCompletions) decode(r *Request, body []byte) error {
 	r.Body = body
 	var c completion
 	if err := json.Unmarshal(body, &c); err != nil {
 		return fmt.Errorf("the body is no request: %w", err)
 	}
 	r.Model, r.Stream, r.IncludeUsage = c.Model, c.Stream, c.StreamOptions.IncludeUsage
+	r.MaxTokens = max(c.MaxTokens, c.MaxCompletion)
 	for i := range c.Messages {
 		if err := r.message(&c, i); err != nil {
 			return err
@@ -133,6 +139,13 @@ func (r *Request) message(c *completion, i int) error {
 	case m.Role == "system", m.Role == "developer":
 		r.System = strings.TrimPrefix(r.System+"\n"+text, "\n")
 		return nil
+	}
+	return r.add(i, out)
+}
+
+// add adds an entry to the conversation, where it makes sense there.
+func (r *Request) add(i int, m Message) error {
+	switch {
 	case m.Role == "tool" && !r.called(m.ToolCallID):
 		return fmt.Errorf("messages[%d] answers no tool call of the message before it", i)
 	case m.Role != "user" && m.Role != "assistant" && m.Role != "tool":
@@ -140,7 +153,7 @@ func (r *Request) message(c *completion, i int) error {
 	case m.Role != "tool" && r.unanswered() != "":
 		return fmt.Errorf("messages[%d]: tool call %s has no answer", i, r.unanswered())
 	}
-	r.Messages = append(r.Messages, out)
+	r.Messages = append(r.Messages, m)
 	return nil
 }
 

@@ -1,7 +1,8 @@
 // Package fakellm is a model server for tests: it speaks OpenAI's chat
-// completions, plain and streamed, answers what it was told, and keeps a record
-// of every request. Like the provider it refuses conversations that make no
-// sense, such as a tool's message that answers no call.
+// completions, plain and streamed, and streamed Anthropic's messages and Gemini's
+// contents; it answers what it was told, and keeps a record of every request.
+// Like the providers it refuses conversations that make no sense, such as a
+// tool's message that answers no call.
 //
 //	llm := fakellm.New(t)
 //	llm.Script("writer-model", fakellm.Turn{Text: "Hello"}, fakellm.Turn{Status: 429})
@@ -27,8 +28,10 @@ import (
 
 // Server is a running fake. All methods are safe for concurrent use.
 type Server struct {
-	// URL is the base URL, up to and without /chat/completions.
+	// URL is the base URL for OpenAI's API, up to and without /chat/completions.
 	URL string
+	// Root is the base URL for Anthropic's and Gemini's.
+	Root string
 
 	http   *http.Server
 	cancel context.CancelFunc
@@ -77,7 +80,7 @@ func Start() (*Server, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
-		URL: "http://" + l.Addr().String() + "/v1", cancel: cancel, served: make(chan struct{}),
+		URL: "http://" + l.Addr().String() + "/v1", Root: "http://" + l.Addr().String(), cancel: cancel, served: make(chan struct{}),
 		changed: make(chan struct{}), models: map[string]*behaviour{}, conns: map[net.Conn]http.ConnState{},
 	}
 	s.http = &http.Server{

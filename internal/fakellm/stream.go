@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
@@ -15,36 +14,50 @@ func (a *answer) stream() {
 	a.w.Header().Set("Content-Type", "text/event-stream")
 	a.w.WriteHeader(http.StatusOK)
 	if a.turn.Raw != "" {
-		_, _ = io.WriteString(a.w, a.turn.Raw)
-		a.flush()
+		a.write(a.turn.Raw)
 		a.given = a.ctx.Err() == nil
 		return
 	}
-	a.send([]any{choice(map[string]any{"role": "assistant", "content": ""}, nil)}, nil)
-	for _, delta := range a.deltas() {
+	before, pieces, after := a.wire.frames(a)
+	a.write(before...)
+	for _, piece := range pieces {
 		if a.turn.Broken && a.pieces >= a.turn.BreakAfter {
 			need(errBroken)
 		}
-		a.send([]any{choice(delta, nil)}, nil)
+		a.write(piece)
 		a.pieces++
 		a.hold(a.pieces)
 	}
 	if a.turn.Broken {
 		need(errBroken)
 	}
-	a.end()
-}
-
-// end sends what follows the pieces.
-func (a *answer) end() {
 	if !a.turn.NoFinish {
-		a.send([]any{choice(map[string]any{}, a.reason())}, nil)
-		if a.r.IncludeUsage && !a.turn.NoUsage {
-			a.send([]any{}, a.usage())
-		}
-		a.write("[DONE]")
+		a.write(after...)
 	}
 	a.given = a.ctx.Err() == nil
+}
+
+// frame is an event of a stream; name may be empty.
+func frame(name string, data any) string {
+	b, err := json.Marshal(data)
+	need(err)
+	if name != "" {
+		name = "event: " + name + "\n"
+	}
+	return name + "data: " + string(b) + "\n\n"
+}
+
+// frames implements wire.
+func (chatCompletions) frames(a *answer) (before, pieces, after []string) {
+	before = []string{a.chunk([]any{choice(map[string]any{"role": "assistant", "content": ""}, nil)}, nil)}
+	for _, delta := range a.deltas() {
+		pieces = append(pieces, a.chunk([]any{choice(delta, nil)}, nil))
+	}
+	after = []string{a.chunk([]any{choice(map[string]any{}, a.reason())}, nil)}
+	if a.r.IncludeUsage && !a.turn.NoUsage {
+		after = append(after, a.chunk([]any{}, a.usage()))
+	}
+	return before, pieces, append(after, "data: [DONE]\n\n")
 }
 
 func choice(delta map[string]any, reason any) map[string]any {
@@ -67,9 +80,7 @@ func (a *answer) deltas() []map[string]any {
 	}
 	for half := range 2 {
 		for i, c := range a.turn.Calls {
-			r := []rune(c.Arguments)
-			part := string(r[half*len(r)/2 : (half+1)*len(r)/2])
-			out = append(out, toolDelta(map[string]any{"index": i, "function": function{Arguments: part}}))
+			out = append(out, toolDelta(map[string]any{"index": i, "function": function{Arguments: halves(c.Arguments)[half]}}))
 		}
 	}
 	return out
@@ -79,23 +90,23 @@ func toolDelta(call map[string]any) map[string]any {
 	return map[string]any{"tool_calls": []any{call}}
 }
 
-func (a *answer) send(choices []any, usage *Usage) {
+func (a *answer) chunk(choices []any, usage *Usage) string {
 	chunk := a.object("chat.completion.chunk", choices)
 	if a.r.IncludeUsage && !a.turn.NoUsage {
 		chunk["usage"] = usage
 	}
-	b, err := json.Marshal(chunk)
-	need(err)
-	a.write(string(b))
+	return frame("", chunk)
 }
 
-func (a *answer) write(data string) {
-	var b strings.Builder
-	b.WriteString("data: ")
-	b.WriteString(data)
-	b.WriteString("\n\n")
-	_, _ = io.WriteString(a.w, b.String())
-	a.flush()
+// halves are the two parts that the arguments of a call come in.
+func halves(arguments string) [2]string {
+	r := []rune(arguments)
+	return [2]string{string(r[:len(r)/2]), string(r[len(r)/2:])}
 }
 
-func (a *answer) flush() { _ = http.NewResponseController(a.w).Flush() }
+func (a *answer) write(frames ...string) {
+	for _, f := range frames {
+		_, _ = io.WriteString(a.w, f)
+	}
+	_ = http.NewResponseController(a.w).Flush()
+}

@@ -12,6 +12,8 @@ type Turn struct {
 	Text string
 	// Reasoning is streamed, or sent, beside the text.
 	Reasoning string
+	// Signature of the reasoning, where the provider signs it.
+	Signature string
 	// Calls of tools.
 	Calls []Call
 	// Chunks is how many pieces the text is streamed in; 0 is 1.

@@ -32,6 +32,7 @@ type work struct {
 	path       string // of the agent that works; empty of steps that are no delegation
 	prose      bool   // it is a turn of a model that may be an answer
 	dropped    bool   // it was canceled because nobody needs it
+	withheld   bool   // readers above see nothing that it says
 	inner      teamv1.Step_Inner
 	delegation *teamv1.Delegation // where it is one below the fold's scope
 
@@ -50,7 +51,7 @@ func (f *Fold) workOf(scope string, ev *teamv1.Event, s *teamv1.Step) *work {
 	if !delegation(s.GetKind()) {
 		return w
 	}
-	w.path = ev.GetAgent() + "/" + s.GetMember()
+	w.path, w.withheld = ev.GetAgent()+"/"+s.GetMember(), s.GetWithheld()
 	w.key = w.path + "\x00" + s.GetName()
 	if s.GetCallId() != "" { // a model's calls are work of their own
 		w.key = w.scope
@@ -92,7 +93,7 @@ func (f *Fold) shown(w *work) teamv1.Step_Inner {
 	shown := teamv1.Step_INNER_TEXT
 	for s := w.scope; s != f.scope; s = agent.Parent(s) {
 		at := f.works[s]
-		if at == nil || at.path == "" {
+		if at == nil || at.path == "" || at.withheld {
 			return teamv1.Step_INNER_UNSPECIFIED
 		}
 		shown = min(shown, at.inner)
@@ -218,10 +219,21 @@ func succeeded(o teamv1.Outcome) bool {
 	return o == teamv1.Outcome_OUTCOME_SUCCEEDED || o == teamv1.Outcome_OUTCOME_EMPTY
 }
 
+// isWithheld reports whether a team between the delegation and the task shows
+// nothing of what its members say: guardrails look at its own answer.
+func (f *Fold) isWithheld(w *work) bool {
+	for s := w.scope; s != f.scope && s != ""; s = agent.Parent(s) {
+		if at := f.works[s]; at != nil && at.withheld {
+			return true
+		}
+	}
+	return false
+}
+
 // tell puts the result of a delegation into its artifact, once.
 func (f *Fold) tell(w *work, shown teamv1.Step_Inner) {
 	parts := visible(w.result.GetParts(), shown)
-	if w.told || len(parts) == 0 {
+	if w.told || len(parts) == 0 || f.isWithheld(w) {
 		return
 	}
 	w.told = shown == teamv1.Step_INNER_TEXT

@@ -214,6 +214,8 @@ func decision(d *teamv1.Decided) string {
 		return strings.Join(others, ", ")
 	case d.GetAsk() != nil:
 		return "asked people"
+	case len(d.GetCancel()) > 0 && d.GetReply() == nil:
+		return "canceled what it did not need"
 	}
 	return "answered"
 }

@@ -248,7 +248,8 @@ func options(q *teamv1.Question) []string {
 // where it has some.
 func chosen(q *teamv1.Question, m *a2av1.Message) bool {
 	list := options(q)
-	return q.GetKind() != teamv1.Asked_KIND_APPROVAL || len(list) == 0 || slices.Contains(list, strings.TrimSpace(agent.Text(m)))
+	closed := q.GetKind() == teamv1.Asked_KIND_APPROVAL || q.GetKind() == teamv1.Asked_KIND_OUTCOME
+	return !closed || len(list) == 0 || slices.Contains(list, strings.TrimSpace(agent.Text(m)))
 }
 
 // question finds the open question that a message answers: the one it names, by

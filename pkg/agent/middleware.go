@@ -35,6 +35,9 @@ type Passing struct {
 	Member string
 	// Message is the middleware's own copy.
 	Message *a2av1.Message
+	// History is what a member is shown besides of what was said before, oldest
+	// first; a copy too. Empty at the other stages.
+	History []*a2av1.Message
 	// Key is the same when the look is repeated after a crash.
 	Key string
 }
@@ -45,6 +48,8 @@ type Verdict struct {
 	// Message as it is from here on: its parts, metadata and extensions count. Nil
 	// is as it was.
 	Message *a2av1.Message
+	// History is what a member is shown besides, from here on. Nil is as it was.
+	History []*a2av1.Message
 	// Block stops the message, for this reason, in words for whom the message came
 	// from: what is wrong with it and what to do. Empty lets it pass (R-002-9.3).
 	Block string
@@ -81,13 +86,15 @@ type Guards struct {
 	// GUARDRAIL_BLOCKED.
 	Input []Guard
 	// Output looks at what the agent answers, before anybody else sees it
-	// (R-002-40): the text of an agent with some is not streamed.
+	// (R-002-40): the text of an agent with some is not streamed, and its task shows
+	// nothing else of what members said. It stays in the tasks of the members.
 	Output []Guard
-	// Delegation looks at what a team gives a member, before the member begins.
+	// Delegation looks at what a team gives a member, before the member begins: the
+	// task with the results of others, and the history that the member is shown.
 	// What it stops ends the delegation, REJECTED.
 	Delegation []Guard
 	// Result looks at what a member has answered, before the team reads it: text of
-	// members is then not streamed.
+	// members is then not streamed. A task that goes on by itself answers nobody here.
 	Result []Guard
 }
 

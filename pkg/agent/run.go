@@ -47,6 +47,8 @@ const (
 	LimitTimeout = "timeout"
 	// LimitMemberTimeout: the time of a step with its retries.
 	LimitMemberTimeout = "member_timeout"
+	// LimitNodeTimeout: the time of a member that was handed over to.
+	LimitNodeTimeout = "node_timeout"
 	// LimitQuestion: nobody has answered a question of the event's scope in time.
 	LimitQuestion = "question"
 )

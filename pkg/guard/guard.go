@@ -24,7 +24,8 @@ type Config struct {
 	Name string
 	// MaxLength is how many Unicode characters a message may have.
 	MaxLength int
-	// Deny is a regular expression (RE2) that must not be found.
+	// Deny is a regular expression (RE2) that must not be found, also not in what a
+	// member is shown of what was said before.
 	Deny string
 	// Require is a regular expression (RE2) that must be found.
 	Require string
@@ -42,7 +43,7 @@ func New(c Config) (agent.Guard, error) {
 	if err != nil {
 		return agent.Guard{}, err
 	}
-	g := &guardrail{name: c.Name, message: c.Message, find: find}
+	g := &guardrail{name: c.Name, message: c.Message, find: find, history: always(kind)}
 	if g.name == "" {
 		g.name = kind
 	}
@@ -51,6 +52,10 @@ func New(c Config) (agent.Guard, error) {
 
 // finder finds what is wrong with a message; empty is nothing.
 type finder func(m *a2av1.Message) string
+
+// always reports whether the kind looks at the history as well: what must not be
+// said must not be said there either.
+func always(kind string) bool { return kind == "deny" }
 
 // finder returns what the guardrail looks for, and the word for its kind.
 func (c *Config) finder() (kind string, find finder, err error) {
@@ -103,6 +108,7 @@ func pattern(kind, expression string, found bool, fault string) (string, finder,
 type guardrail struct {
 	name, message string
 	find          finder
+	history       bool
 }
 
 var _ agent.Middleware = (*guardrail)(nil)
@@ -113,6 +119,9 @@ func (g *guardrail) Name() string { return g.name }
 // Check implements agent.Middleware.
 func (g *guardrail) Check(_ context.Context, p *agent.Passing) (agent.Verdict, error) {
 	fault := g.find(p.Message)
+	for i := 0; fault == "" && g.history && i < len(p.History); i++ {
+		fault = g.find(p.History[i])
+	}
 	if fault != "" && g.message != "" {
 		fault = g.message
 	}

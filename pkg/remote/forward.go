@@ -176,6 +176,8 @@ func plan(d *teamv1.Decided) string {
 		return strings.Join(names, ", ")
 	case d.GetAsk() != nil:
 		return "to ask"
+	case len(d.GetCancel()) > 0 && d.GetReply() == nil:
+		return "to cancel what is not needed"
 	}
 	return "finished"
 }

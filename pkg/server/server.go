@@ -108,11 +108,17 @@ type Addrs struct {
 
 // TeamServer serves agents. It is used once: New, then Serve or Close.
 type TeamServer struct {
+	core
 	listeners Listeners
 	server    *server.Server
-	engine    *engine.Engine
-	runner    *a2a.Runner
-	store     Store
+}
+
+// core is a server without its bindings.
+type core struct {
+	handler *a2a.Handler
+	engine  *engine.Engine
+	runner  *a2a.Runner
+	store   Store
 }
 
 // New returns a server that listens; it answers once Serve is called. Errors: a
@@ -162,9 +168,8 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// build puts the parts together.
-func build(c Config, l Listeners) (*TeamServer, error) {
-	at := public(l)
+// newCore puts tasks, store and engine together; at are the addresses for cards.
+func newCore(c *Config, at Addrs) core {
 	replica := strings.TrimPrefix(c.Replica+"-"+rand.Text(), "-")
 	e := engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Replica: replica, Log: c.Log.Named("engine")})
 	h := a2a.NewHandler(a2a.Config{
@@ -172,19 +177,25 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: cmp.Or(c.PublicGRPC, at.GRPC)},
 		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams,
 	})
-	s, err := server.New(server.Config{
-		Handler: h, Keys: c.Keys, StrictVersion: c.StrictVersion, NoReflection: c.NoReflection,
-		Ready: ready(c), DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
-	})
-	if err != nil {
-		return nil, err
-	}
 	runner := &a2a.Runner{Agent: c.Agents.Get, Handler: h, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run")}
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}
 	runner.Conversations, _ = c.Store.(a2a.Conversations) // a nil one: agents remember nothing
-	return &TeamServer{listeners: l, server: s, engine: e, runner: runner, store: c.Store}, nil
+	return core{handler: h, engine: e, runner: runner, store: c.Store}
+}
+
+// build puts the parts together.
+func build(c Config, l Listeners) (*TeamServer, error) {
+	k := newCore(&c, public(l))
+	s, err := server.New(server.Config{
+		Handler: k.handler, Keys: c.Keys, StrictVersion: c.StrictVersion, NoReflection: c.NoReflection,
+		Ready: ready(c), DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &TeamServer{core: k, listeners: l, server: s}, nil
 }
 
 // security is what cards say about how to authenticate.

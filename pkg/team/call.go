@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -29,8 +30,11 @@ type work struct {
 	attempts  int32
 	failures  int64
 	open      bool
-	loop      bool   // the member has steps of its own
-	unknown   bool   // an attempt before has an outcome that nobody here knows
+	loop      bool  // the member has steps of its own
+	unknown   bool  // an attempt before has an outcome that nobody here knows
+	unsafe    bool  // a second attempt would be a second effect
+	questions int64 // its own so far
+	verdict   *a2av1.Message
 	effect    string // key of the effect under way, once it is known
 	checks    stepChecks
 	deadline  time.Time
@@ -117,6 +121,8 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 			if err := p.retry(w, ex, emit, res.err); err != nil {
 				return err
 			}
+		case sctx.Err() == nil && givenUp(w, res.err) != nil:
+			return p.emitEnd(w, emit, p.endOf(w, givenUp(w, res.err)))
 		default:
 			return p.fail(ctx, w, emit, p.endOfAttempt(sctx, w, ex, res.err))
 		}
@@ -238,10 +244,10 @@ func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) er
 	case gone(cause), errors.Is(err, errStopped):
 		return errStopped
 	case ctx.Err() == nil && errors.Is(err, errStepTimeout):
-		if err := emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitMemberTimeout}}})); err != nil {
+		if err := emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: limitOf(w.step)}}})); err != nil {
 			return err
 		}
-		late := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time", w.step.GetMember())
+		late := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time (%s)", w.step.GetMember(), limitOf(w.step))
 		late.Spent = agent.AsError(err).Spent
 		return p.emitEnd(w, emit, endedWith(late, teamv1.Outcome_OUTCOME_TIMED_OUT))
 	}
@@ -256,6 +262,14 @@ func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) er
 		outcome = teamv1.Outcome_OUTCOME_REJECTED
 	}
 	return p.emitEnd(w, emit, endedWith(e, outcome))
+}
+
+// limitOf is the limit that bounds the time of a step.
+func limitOf(step *teamv1.Step) string {
+	if step.GetKind() == teamv1.Step_KIND_TRANSFER || strings.HasPrefix(step.GetName(), rejectedTransfer) {
+		return agent.LimitNodeTimeout
+	}
+	return agent.LimitMemberTimeout
 }
 
 // endedWith is the end of a step that did not succeed.

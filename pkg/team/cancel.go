@@ -19,7 +19,7 @@ func (p *process) closeSteps(ctx context.Context) error {
 	closing := map[*StepState]bool{}
 	for {
 		for _, st := range p.Open() {
-			if _, busy := p.running[p.index(st)]; busy || closing[st] || st.attempts == 0 { // or it never began
+			if _, busy := p.running[p.index(st)]; busy || closing[st] || st.attempts == 0 && !st.Dropped { // or it never began
 				continue
 			}
 			closing[st] = true

@@ -94,12 +94,14 @@ func (f *fold) looked(seq int64, c *teamv1.Checked) {
 // stepChecks is what the middlewares of a team have said of what the member of a
 // step is given and of what it answers.
 type stepChecks struct {
-	given    int            // delegation middlewares that have looked
-	input    int64          // sequence of the event that holds what it is given; 0 is as decided
-	results  int            // result middlewares that have looked
-	answer   *a2av1.Message // what they have looked at, as it is now
-	answered int64          // sequence of the event that holds it
-	barred   *agent.Error   // why the message goes no further
+	given    int                   // delegation middlewares that have looked
+	message  *a2av1.Message        // what it is given, nil as decided
+	input    int64                 // sequence of the event that holds it
+	history  *teamv1.Checked_Shown // what it is shown besides, nil as it was
+	results  int                   // result middlewares that have looked
+	answer   *a2av1.Message        // what they have looked at, as it is now
+	answered int64                 // sequence of the event that holds it
+	barred   *agent.Error          // why the message goes no further
 	warnings []string
 }
 
@@ -111,7 +113,10 @@ func (st *StepState) checked(seq int64, c *teamv1.Checked) bool {
 	case teamv1.Checked_STAGE_DELEGATION:
 		k.given++
 		if c.GetMessage() != nil {
-			st.input, k.input = c.GetMessage(), seq
+			k.message, k.input = c.GetMessage(), seq
+		}
+		if c.GetHistory() != nil {
+			k.history = c.GetHistory()
 		}
 	case teamv1.Checked_STAGE_RESULT:
 		k.results++

@@ -11,6 +11,8 @@ import (
 type CoordinatorConfig struct {
 	// Instructions of the leader, in addition to the members and how to delegate.
 	Instructions string
+	// Skills of the leader: their instructions are part of its system text (R-003-34).
+	Skills []*teamv1.Skill
 	// Members that can be called; what State.Team holds at run time.
 	Members []Member
 	// Tools of the leader's own; the team's Config.Tools holds them too.
@@ -78,7 +80,7 @@ func NewCoordinator(c CoordinatorConfig) (*Coordinator, error) {
 		return nil, err
 	}
 	l := &leader{
-		instructions: c.Instructions, crew: k, parallel: c.AllowParallel, open: c.OpenDelegations, onLimit: c.OnLimit,
+		instructions: withSkills(c.Instructions, c.Skills), crew: k, parallel: c.AllowParallel, open: c.OpenDelegations, onLimit: c.OnLimit,
 		wake: c.Wake, strict: c.StrictCycles, maxTurns: effective(c.Limits).maxTurns, maxDelegated: 10,
 	}
 	set(&l.maxDelegated, c.Limits.GetMaxDelegations())
@@ -95,8 +97,11 @@ func specsOf(tools []agent.Tool) ([]agent.ToolSpec, error) {
 	var faults []error
 	for i, t := range tools {
 		specs[i] = t.Spec()
+		if specs[i].Name == transferTool || specs[i].Name == readTool {
+			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "tool %s has the name of a tool that agents have; rename it", specs[i].Name))
+		}
 		if seen[specs[i].Name] {
-			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "two tools are named %q", specs[i].Name))
+			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "two tools are named %q; rename one of them", specs[i].Name))
 		}
 		seen[specs[i].Name] = true
 	}

@@ -53,11 +53,13 @@ type world struct {
 	remote  map[string]string // the peer's tasks by key
 	stopped map[string]bool   // of those, what was canceled
 	sends   int               // messages the peer was sent
+	outcome string            // what people say of calls whose outcome is not known
+	again   int               // how often they said so to call again
 	faults  []string
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, build: crashTeam, clock: time.Now, wake: make(chan struct{}, 1), budget: -1, effects: map[string]int{}, remote: map[string]string{}, stopped: map[string]bool{}}
+	w := &world{t: t, build: crashTeam, clock: time.Now, wake: make(chan struct{}, 1), budget: -1, effects: map[string]int{}, remote: map[string]string{}, stopped: map[string]bool{}, outcome: outcomeDone}
 	accepted := &teamv1.Accepted{
 		TaskId: crashRoot, Agent: "root", Owner: "local/local", Seed: 42,
 		Message: agent.UserMessage("m-1", "tides"),
@@ -166,10 +168,17 @@ func (w *world) answer() int {
 			continue
 		}
 		n++
+		text := "yes to " + agent.Text(q.GetMessage())
+		if q.GetKind() == teamv1.Asked_KIND_OUTCOME {
+			text = w.outcome
+			if text == outcomeAgain {
+				w.again++
+			}
+		}
 		w.inbox = append(w.inbox, &teamv1.Inbound{
 			N: int64(len(w.inbox) + 1), Scope: ev.GetScope(), Key: q.GetQuestion(),
 			Kind: &teamv1.Inbound_Answered{Answered: &teamv1.Answered{
-				Question: q.GetQuestion(), Message: agent.UserMessage("answer-"+q.GetQuestion(), "yes to "+agent.Text(q.GetMessage())),
+				Question: q.GetQuestion(), Message: agent.UserMessage("answer-"+q.GetQuestion(), text),
 			}},
 		})
 	}
@@ -332,7 +341,8 @@ func (k *peer) send(req *teamv1.ProcessRequest) string {
 	return task
 }
 
-// fakeModel calls a tool, then answers, streaming its text.
+// fakeModel calls a tool, then an unsafe one, then answers with the result of the
+// first, streaming its text.
 type fakeModel struct{ w *world }
 
 func (m *fakeModel) Name() string { return "fake" }
@@ -341,8 +351,11 @@ func (m *fakeModel) Generate(_ context.Context, req *agent.ModelRequest) iter.Se
 		m.w.effect("model", req.Key)
 		last := req.Messages[len(req.Messages)-1]
 		turn := &teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: "c1", Name: "clock", Arguments: strconv.Quote(last.Text)}}}
-		if last.Role == agent.RoleTool {
-			turn = &teamv1.Turn{Text: "model(" + last.Text + ")"}
+		switch n := len(req.Messages); {
+		case last.Role == agent.RoleTool && len(req.Tools) == 2 && n == 3:
+			turn = &teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: "c2", Name: "pay", Arguments: "{}"}}}
+		case last.Role == agent.RoleTool:
+			turn = &teamv1.Turn{Text: "model(" + req.Messages[2].Text + ")"}
 			if !yield(agent.ModelChunk{Text: turn.GetText()[:3]}, nil) || !yield(agent.ModelChunk{Text: turn.GetText()[3:]}, nil) {
 				return
 			}
@@ -357,6 +370,25 @@ func (c *clockTool) Spec() agent.ToolSpec { return agent.ToolSpec{Name: "clock"}
 func (c *clockTool) Call(_ context.Context, arguments json.RawMessage, key string) (*teamv1.ToolResult, error) {
 	c.w.effect("tool", key)
 	return &teamv1.ToolResult{Text: string(arguments)}, nil
+}
+
+// payTool must not be called twice for the same thing.
+type payTool struct{ w *world }
+
+func (*payTool) Spec() agent.ToolSpec {
+	return agent.ToolSpec{Name: "pay", Effect: agent.EffectUnsafe}
+}
+func (c *payTool) Call(_ context.Context, _ json.RawMessage, key string) (*teamv1.ToolResult, error) {
+	c.w.effect("pay", key)
+	return &teamv1.ToolResult{Text: "paid"}, nil
+}
+
+// payments is a set with the one tool.
+type payments struct{ w *world }
+
+func (payments) Name() string { return "payments" }
+func (s payments) Tools(context.Context) ([]agent.Tool, error) {
+	return []agent.Tool{&payTool{s.w}}, nil
 }
 
 // script is a scheduler with fixed batches; "?" asks people.
@@ -427,7 +459,7 @@ func crashTeam(t *testing.T, w *world) *Team {
 		}
 		return "flaky(" + agent.Text(req.GetMessage()) + ")", nil
 	}}
-	modeled, err := NewModelAgent(ModelAgentConfig{ID: "modeled", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}})
+	modeled, err := NewModelAgent(ModelAgentConfig{ID: "modeled", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}, ToolSets: []agent.ToolSet{payments{w}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -511,6 +543,9 @@ func (w *world) verify(baseline string) string {
 	if baseline != "" && text != baseline {
 		w.t.Errorf("the result differs:\n%s\n%s", text, baseline)
 	}
+	if paid := w.effects["pay"]; paid > 1+w.again {
+		w.t.Errorf("the unsafe tool ran %d times, and people had it called again %d times", paid, w.again)
+	}
 	if w.sends > 2 {
 		w.t.Errorf("the peer was sent %d messages", w.sends)
 	}
@@ -545,6 +580,17 @@ func (w *world) replayDecisions() {
 	}
 }
 
+// outcomesAsked counts the questions about calls whose outcome is not known.
+func (w *world) outcomesAsked() int {
+	n := 0
+	for _, ev := range w.events {
+		if ev.GetAsked().GetKind() == teamv1.Asked_KIND_OUTCOME {
+			n++
+		}
+	}
+	return n
+}
+
 func baselineRun(t *testing.T) (events int, text string) {
 	return baselineOf(t, crashTeam, "SUCCEEDED: peer(")
 }
@@ -561,6 +607,9 @@ func baselineOf(t *testing.T, build func(*testing.T, *world) *Team, want string)
 	if !strings.Contains(text, want) || !strings.Contains(text, "tides") {
 		t.Fatalf("unexpected answer %q", text)
 	}
+	if paid := w.effects["pay"]; paid > 1 {
+		t.Fatalf("the unsafe tool ran %d times", paid)
+	}
 	return len(w.events), text
 }
 
@@ -573,27 +622,36 @@ func crashEverywhere(t *testing.T, build func(*testing.T, *world) *Team, want st
 	t.Helper()
 	defer goleak.VerifyNone(t)
 	n, baseline := baselineOf(t, build, want)
+	unsafe := strings.Contains(want, "peer(") // the team with the tool that must not run twice
+	outcomes := []string{outcomeDone}
+	if unsafe {
+		outcomes = append(outcomes, outcomeAgain, outcomeFail)
+	}
 	begin := func() *world {
 		w := newWorld(t)
 		w.build = build
 		return w
 	}
-	crashes := 0
+	crashes, asked := 0, 0
 	for _, lose := range []bool{false, true} {
 		for at := range n + 4 {
 			w := begin()
-			w.budget = at
+			w.budget, w.outcome = at, outcomes[at%len(outcomes)]
 			for !w.live(true) {
 				crashes++
 				w.crash(lose)
 			}
 			w.verify(baseline)
+			asked += w.outcomesAsked()
 		}
+	}
+	if unsafe && asked < 3 {
+		t.Errorf("people were asked %d times what became of a call", asked)
 	}
 	for seed := range uint64(150) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		w := begin()
-		w.budget = 5 + random.IntN(25)
+		w.budget, w.outcome = 5+random.IntN(25), outcomes[random.IntN(len(outcomes))]
 		for !w.live(true) {
 			crashes++
 			w.crash(random.IntN(2) == 0)

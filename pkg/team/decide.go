@@ -46,7 +46,7 @@ func (p *process) decideAnew() error {
 			return nil
 		}
 		return agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
-			"team %q ended without a response: no member has answered", p.cfg.ID)
+			"team %q ended without a response: no member has answered; let its scheduler give somebody work first", p.cfg.ID)
 	}
 	return p.put(&d)
 }
@@ -55,7 +55,7 @@ func (p *process) decideAnew() error {
 func (p *process) next() (d Decision, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "the scheduler of team %q crashed", p.cfg.ID).
+			err = agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "the scheduler of team %q crashed; the log says where", p.cfg.ID).
 				Because(agent.Panicked(p.cfg.Log, p.cfg.ID, r))
 		}
 	}()
@@ -90,7 +90,7 @@ func (p *process) record(d *Decision) *teamv1.Decided {
 			Id: strconv.Itoa(len(p.Steps) + i + 1), Kind: s.GetKind(), Member: s.GetMember(), Async: s.GetAsync(),
 			CallId: s.GetCallId(), Name: s.GetName(), Ask: s.GetAsk(), Timeout: s.GetTimeout(), Refusal: s.GetRefusal(),
 			Detached: s.GetDetached(),
-			Retry:    s.GetRetry(), Inner: p.inner(s.GetMember()),
+			Retry:    s.GetRetry(), Inner: p.inner(s.GetMember()), Withheld: memberKind(s.GetKind()) && p.withholds(),
 		}
 		switch {
 		case s.GetInput().GetMessage() != nil:

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.uber.org/zap"
+
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -29,7 +31,8 @@ const maxToolName = 64
 type crew struct {
 	style   ToolStyle
 	async   bool
-	members []crewMember // in the team's order
+	members []crewMember   // as the leader sees them: the highest priority first
+	places  map[string]int // in members, by id and by tool (R-002-12)
 }
 
 // crewMember is a member and the tool that stands for it.
@@ -50,10 +53,10 @@ const (
 )
 
 // newCrew names the members' tools. The error joins a fault for each pair of
-// members whose tools would have the same name.
+// tools that would have the same name.
 func newCrew(c *CoordinatorConfig) (*crew, error) {
 	var fs faults
-	k := &crew{style: c.ToolStyle, async: c.Async}
+	k := &crew{style: c.ToolStyle, async: c.Async, places: map[string]int{}}
 	taken := map[string]string{}
 	for i := range c.Members {
 		m := &c.Members[i]
@@ -65,10 +68,21 @@ func newCrew(c *CoordinatorConfig) (*crew, error) {
 		taken[tool] = id
 		k.members = append(k.members, crewMember{m, tool})
 	}
+	slices.SortStableFunc(k.members, func(a, b crewMember) int { return int(b.Priority) - int(a.Priority) }) // R-002-09
+	for i := range k.members {
+		k.places[k.members[i].tool] = i
+	}
+	for i := range k.members {
+		k.places[memberID(k.members[i].Member)] = i // the id wins over another one's tool
+	}
 	for i, t := range c.Tools {
-		if other, ok := taken[t.Spec().Name]; ok {
+		name := t.Spec().Name
+		if other, ok := taken[name]; ok {
 			fs.addf(fmt.Sprintf("leader.tools[%d]", i), "coordinator",
-				"tool %s has the name of the tool that stands for member %q; rename one of them", t.Spec().Name, other)
+				"tool %s has the name of the tool that stands for member %q; rename one of them", name, other)
+		}
+		if name == delegateTool || name == checkTool {
+			fs.addf(fmt.Sprintf("leader.tools[%d]", i), "coordinator", "tool %s has the name of a tool that leaders have; rename it", name)
 		}
 	}
 	return k, fs.err()
@@ -88,12 +102,12 @@ func delegateName(id string) string {
 	return fmt.Sprintf("%s_%08x", name[:maxToolName-9], h.Sum32())
 }
 
-// find returns the member that a call names by tool, or nil.
-func (k *crew) find(match func(m *crewMember) bool) *crewMember {
+// find returns the member with an id, or whose tool has that name; nil is none.
+func (k *crew) find(name string) *crewMember {
 	if k == nil {
 		return nil
 	}
-	if i := slices.IndexFunc(k.members, func(m crewMember) bool { return match(&m) }); i >= 0 {
+	if i, ok := k.places[name]; ok {
 		return &k.members[i]
 	}
 	return nil
@@ -120,7 +134,7 @@ func (k *crew) delegates(call *teamv1.ToolCall, own []agent.ToolSpec) bool {
 	case name == delegateTool, strings.HasPrefix(name, delegatePrefix):
 		return true
 	}
-	return k.find(func(m *crewMember) bool { return memberID(m.Member) == name }) != nil
+	return k.find(name) != nil
 }
 
 // delegation is a call of a member as it was meant.
@@ -130,39 +144,63 @@ type delegation struct {
 }
 
 // read makes a delegation of a call. The error tells the leader what to change.
-func (k *crew) read(call *teamv1.ToolCall) (*delegation, error) {
+func (k *crew) read(call *teamv1.ToolCall) (*delegation, *agent.Error) {
 	args, argErr := readArguments(call.GetArguments())
 	id, err := k.called(call.GetName(), args, argErr)
 	if err != nil {
-		return nil, err
+		return nil, refused(agent.ReasonInvalidRequest, err)
 	}
-	d := &delegation{member: k.find(func(m *crewMember) bool { return memberID(m.Member) == id || m.tool == id })}
+	d := &delegation{member: k.find(id)}
 	switch {
 	case d.member == nil:
-		return nil, fmt.Errorf("there is no member %q; the members are %s", shorten(id), strings.Join(k.enabled(), ", "))
+		return nil, refused(agent.ReasonMemberNotFound, fmt.Errorf("there is no member %q; %s", shorten(id), k.listed()))
 	case d.member.Disabled:
-		return d, fmt.Errorf("member %q is disabled; %s", memberID(d.member.Member), k.others())
+		id = memberID(d.member.Member)
+		return d, refused(agent.ReasonDisabled, fmt.Errorf("member %q is disabled; %s", id, k.others(id)))
 	case argErr != nil:
-		return d, argErr
+		return d, refused(agent.ReasonInvalidRequest, argErr)
 	}
 	if d.task, err = taskOf(args); err != nil {
-		return d, err
+		return d, refused(agent.ReasonInvalidRequest, err)
 	}
 	return d, nil
 }
 
-func (k *crew) others() string {
+func refused(reason string, err error) *agent.Error {
+	return agent.Errorf(agent.CodeInvalidArgument, reason, "%s", err)
+}
+
+// listed says who can be called.
+func (k *crew) listed() string {
 	if on := k.enabled(); len(on) > 0 {
-		return "use another one: " + strings.Join(on, ", ")
+		return "the members are " + strings.Join(on, ", ")
 	}
 	return "no member is enabled: answer yourself"
+}
+
+// others says who can be called instead of a member.
+func (k *crew) others(id string) string {
+	on := slices.DeleteFunc(k.enabled(), func(other string) bool { return other == id })
+	if len(on) == 0 {
+		return "no other member is enabled: answer yourself"
+	}
+	return "use another one: " + strings.Join(on, ", ")
+}
+
+// warn logs the members whose tools could not have their ids (R-004-08).
+func (k *crew) warn(log *zap.Logger, team string) {
+	for _, m := range k.members {
+		if id := memberID(m.Member); m.tool != delegatePrefix+id {
+			log.Warn("the id of a member does not fit into a tool's name", zap.String("team", team), zap.String("member", id), zap.String("tool", m.tool))
+		}
+	}
 }
 
 // called is the member that a call names: by its tool, or in member_id.
 func (k *crew) called(tool string, args map[string]json.RawMessage, argErr error) (string, error) {
 	if tool != delegateTool {
-		if m := k.find(func(m *crewMember) bool { return m.tool == tool }); m != nil {
-			return memberID(m.Member), nil
+		if k.find(tool) != nil {
+			return tool, nil
 		}
 		return strings.TrimPrefix(tool, delegatePrefix), nil
 	}
@@ -182,11 +220,17 @@ func readArguments(text string) (map[string]json.RawMessage, error) {
 	if json.Unmarshal([]byte(text), &args) == nil {
 		return args, nil
 	}
-	var inner string
-	if json.Unmarshal([]byte(text), &inner) == nil && json.Unmarshal([]byte(inner), &args) == nil {
+	if inner, ok := unwrapped(text); ok && json.Unmarshal([]byte(inner), &args) == nil {
 		return args, nil
 	}
 	return nil, errors.New(`the arguments are not a JSON object; write {"task": "…"}`)
+}
+
+// unwrapped is the object within a JSON string.
+func unwrapped(text string) (inner string, ok bool) {
+	var object map[string]json.RawMessage
+	ok = json.Unmarshal([]byte(text), &inner) == nil && json.Unmarshal([]byte(inner), &object) == nil
+	return inner, ok && object != nil
 }
 
 // taskOf is the task of a call with its context.
@@ -219,7 +263,7 @@ func textOf(args map[string]json.RawMessage, name string, required bool) (string
 	}
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
-		return "", fmt.Errorf("argument %s must be a string, got %s", name, jsonKind(raw))
+		return "", fmt.Errorf("argument %s must be a string, got %s; write it in quotes", name, jsonKind(raw))
 	}
 	if text = strings.TrimSpace(text); text == "" && required {
 		return "", fmt.Errorf("argument %s is empty; write what is to be done", name)

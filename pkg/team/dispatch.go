@@ -152,7 +152,7 @@ func (p *process) settleAlone(ctx context.Context, st *StepState) (bool, error) 
 		}
 		return true, p.emitEnd(w, p.pass, endedWith(st.refusal, outcome))
 	case st.expired:
-		err := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question in time")
+		err := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question of %q in time; send the message again, and answer sooner", p.cfg.ID)
 		return true, p.emitEnd(w, p.pass, endedWith(err, teamv1.Outcome_OUTCOME_TIMED_OUT))
 	case st.blocked() && st.waiting.IsZero():
 		return true, p.emitWaiting(w, st)
@@ -231,7 +231,7 @@ func (p *process) spawn(st *StepState, do func(child *process, w *work, emit emi
 // child is what a goroutine of a step may read of the process: nothing of it changes.
 func (p *process) child() *process {
 	return &process{
-		loop: p.loop, req: p.req, run: p.run, spending: p.spending,
+		loop: p.loop, req: p.req, run: p.run, sets: p.sets, spending: p.spending,
 		fold: &fold{State: State{Team: p.Team, Scope: p.Scope, Path: p.Path}, prefix: p.prefix},
 	}
 }
@@ -280,6 +280,7 @@ func (p *process) workOf(st *StepState) *work {
 		}
 	case teamv1.Step_KIND_TOOL:
 		w.arguments = p.argumentsOf(st)
+		p.weigh(w, st)
 	default:
 	}
 	return w

@@ -3,6 +3,7 @@ package team
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -70,10 +71,10 @@ func (p *process) executor(ctx context.Context, w *work, emit emitter) (*executo
 		ex.attempt = func(ctx context.Context, key string) result { return p.generate(ctx, m, w, emit, key) }
 	case teamv1.Step_KIND_TOOL:
 		ex.upstream = "tool " + w.step.GetName()
-		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, ex.retry, key) }
+		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, emit, key) }
 	case teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_UNSPECIFIED:
 		return nil, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
-			"the scheduler of team %q asked for a step of kind %s, which this server cannot run", p.cfg.ID, w.step.GetKind())
+			"the scheduler of team %q asked for a step of kind %s, which this server cannot run; it runs those of members, models, tools and people", p.cfg.ID, w.step.GetKind())
 	}
 	return ex, nil
 }
@@ -88,12 +89,17 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 	}
 	m := &p.cfg.Members[i]
 	if m.Disabled {
-		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "member %q of team %q is disabled", id, p.cfg.ID).With("member", id)
+		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "member %q of team %q is disabled; enable it, or choose another one", id, p.cfg.ID).With("member", id)
+	}
+	if staff, ok := p.cfg.Registry.(Staff); ok && w.attempts == 0 {
+		if gone := staff.Gone(p.cfg.ID, id); gone != nil {
+			return gone.With("member", id)
+		}
 	}
 	a, err := p.cfg.Registry.Agent(m.Agent)
 	if err != nil {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMemberNotFound,
-			"member %q of team %q is agent %q, which is not registered", id, p.cfg.ID, m.Agent).With("member", id).Because(err)
+			"member %q of team %q is agent %q, which is not registered; register it, or correct the member", id, p.cfg.ID, m.Agent).With("member", id).Because(err)
 	}
 	_, isLoop := a.(interface{ steps() })
 	_, isTeam := a.(agent.Composite)
@@ -161,7 +167,7 @@ func (p *process) delegate(ctx context.Context, w *work, a agent.Agent, emit emi
 		return result{parked: true}
 	}
 	return result{err: agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
-		"member %q ended without an answer", w.step.GetMember())}
+		"member %q ended without an answer; its agent has to end with a reply, a question or an error", w.step.GetMember())}
 }
 
 // keep adds what the next attempt of the same effect needs to know, and what
@@ -246,7 +252,7 @@ func (p *process) generate(ctx context.Context, m agent.Model, w *work, emit emi
 	case ctx.Err() != nil:
 		return result{err: context.Cause(ctx)}
 	}
-	return result{err: agent.Errorf(agent.CodeInternal, agent.ReasonUnavailable, "the model of %q ended without an answer", p.cfg.ID)}
+	return result{err: agent.Errorf(agent.CodeInternal, agent.ReasonUnavailable, "the model of %q ended without an answer; try again, or give it another model", p.cfg.ID)}
 }
 
 // deltas gathers streamed text into events.
@@ -282,8 +288,14 @@ func (d *deltas) flush() error {
 
 // useTool calls a tool. What goes wrong is the tool's result: the model decides
 // what to make of it.
-func (p *process) useTool(ctx context.Context, w *work, policy retry, key string) result {
-	tool, ok := p.tools[w.step.GetName()]
+func (p *process) useTool(ctx context.Context, w *work, emit emitter, key string) result {
+	if r := judged(w); r != nil {
+		return *r
+	}
+	if w.unsafe && w.unknown {
+		return p.askOutcome(w, emit, "this server stopped before it ended")
+	}
+	tool, ok := p.tool(w.step.GetName())
 	if !ok {
 		return toolFailed("there is no tool %q; the tools are %s", w.step.GetName(), strings.Join(p.toolNames(), ", "))
 	}
@@ -294,16 +306,19 @@ func (p *process) useTool(ctx context.Context, w *work, policy retry, key string
 	if !json.Valid([]byte(arguments)) {
 		return toolFailed("the arguments of %s are no JSON", w.step.GetName())
 	}
+	if inner, ok := unwrapped(arguments); ok {
+		arguments = inner
+	}
 	r, err := p.callTool(ctx, tool, json.RawMessage(arguments), key)
 	if ctx.Err() != nil {
 		return result{err: context.Cause(ctx)}
 	}
 	if err != nil {
 		e := agent.AsError(err)
-		if e.Retry && w.attempts < policy.attempts || e.Reason == agent.ReasonAgentPanic {
-			return result{err: e}
+		if w.unsafe && e.Retry && !e.Fresh {
+			return p.askOutcome(w, emit, "it ended without a result: "+e.Message)
 		}
-		return toolFailed("%s failed: %s", w.step.GetName(), e.Message)
+		return result{err: e}
 	}
 	return result{reply: &teamv1.Reply{Result: &teamv1.Reply_Tool{Tool: r}, Spent: &teamv1.Spent{ToolCalls: 1}}}
 }
@@ -338,11 +353,8 @@ func toolFailed(format string, args ...any) result {
 	}}
 }
 
-func (l *loop) toolNames() []string {
-	names := make([]string, 0, len(l.tools))
-	for name := range l.tools {
-		names = append(names, name)
-	}
+func (p *process) toolNames() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(p.tools)), maps.Keys(p.sets))
 	slices.Sort(names)
 	return names
 }

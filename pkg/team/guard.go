@@ -22,9 +22,10 @@ type passage struct {
 	member string // that is given the message or has answered with it
 	ref    int64  // of the event that brought the message
 	guards []agent.Guard
-	looked int            // so many have looked, by the record
-	m      *a2av1.Message // as it is now
-	seq    int64          // of the event that holds m; 0: m is as it came
+	looked int              // so many have looked, by the record
+	m      *a2av1.Message   // as it is now
+	seq    int64            // of the event that holds m; 0: m is as it came
+	said   []*a2av1.Message // the history that goes with it
 	emit   func(*teamv1.Checked) (seq int64, err error)
 }
 
@@ -52,6 +53,9 @@ func (p *process) screen(ctx context.Context, g *passage) (stopped *agent.Error,
 		if c.GetMessage() != nil {
 			g.m, g.seq = c.GetMessage(), seq
 		}
+		if c.GetHistory() != nil {
+			g.said = c.GetHistory().GetMessages()
+		}
 	}
 	return nil, nil
 }
@@ -78,13 +82,13 @@ func (p *process) mayConsult(ctx context.Context, g *passage, guard *agent.Guard
 // pure one is quick.
 func (p *process) consult(ctx context.Context, guard *agent.Guard, g *passage) (agent.Verdict, error) {
 	in := &agent.Passing{
-		Stage: g.stage, Agent: p.Path, Member: g.member, Message: g.m,
+		Stage: g.stage, Agent: p.Path, Member: g.member, Message: g.m, History: g.said,
 		Key: p.run.ID(g.scope, "check/"+stageWord(g.stage)+"/"+strconv.FormatInt(g.ref, 10), int64(g.looked+1)),
 	}
 	if guard.Pure {
 		return p.try(ctx, guard.Middleware, in)
 	}
-	in.Message = proto.CloneOf(g.m)
+	in.Message, in.History = proto.CloneOf(g.m), cloned(g.said)
 	var v agent.Verdict
 	var err error
 	done := make(chan struct{})
@@ -121,15 +125,35 @@ func (p *process) verdict(g *passage, guard *agent.Guard, v agent.Verdict, err e
 	case v.Block != "":
 		c.Blocked = true
 		c.Error = p.blocked(g, c.GetBy(), v.Block).Proto()
-	case v.Message != nil:
-		if is := p.passed(g, v.Message); !proto.Equal(is, g.m) {
-			c.Message = is
-		}
+	default:
+		p.changed(g, c, v)
 	}
 	if g.stage == teamv1.Checked_STAGE_RESULT && !c.GetBlocked() && c.GetMessage() == nil && g.seq == 0 {
 		c.Message = p.run.Completed(g.scope, g.m) // nothing else has it on record yet
 	}
 	return c
+}
+
+// changed adds what a middleware has changed.
+func (p *process) changed(g *passage, c *teamv1.Checked, v agent.Verdict) {
+	if v.Message != nil {
+		if is := p.passed(g, v.Message); !proto.Equal(is, g.m) {
+			c.Message = is
+		}
+	}
+	if v.History != nil && g.stage == teamv1.Checked_STAGE_DELEGATION && !slices.EqualFunc(v.History, g.said, equalMessages) {
+		c.History = &teamv1.Checked_Shown{Messages: v.History}
+	}
+}
+
+func equalMessages(a, b *a2av1.Message) bool { return proto.Equal(a, b) }
+
+func cloned(ms []*a2av1.Message) []*a2av1.Message {
+	out := make([]*a2av1.Message, len(ms))
+	for i, m := range ms {
+		out[i] = proto.CloneOf(m)
+	}
+	return out
 }
 
 // passed is what a middleware made of a message: an input stays the message that
@@ -249,7 +273,7 @@ func (p *process) checkGiven(ctx, sctx context.Context, w *work, emit emitter) (
 		return false, nil
 	}
 	g := p.passageOf(w, teamv1.Checked_STAGE_DELEGATION, emit)
-	g.guards, g.looked, g.m, g.seq = p.cfg.Guards.Delegation, w.checks.given, w.input, w.checks.input
+	g.guards, g.looked, g.m, g.seq, g.said = p.cfg.Guards.Delegation, w.checks.given, w.input, w.checks.input, w.history
 	stopped := w.checks.barred
 	if stopped == nil {
 		stopped, err = p.screen(sctx, g)
@@ -264,7 +288,7 @@ func (p *process) checkGiven(ctx, sctx context.Context, w *work, emit emitter) (
 	case stopped != nil:
 		return true, p.emitEnd(w, emit, endedWith(stopped, teamv1.Outcome_OUTCOME_REJECTED))
 	}
-	w.input, w.checks.input = g.m, g.seq
+	w.input, w.checks.input, w.history = g.m, g.seq, g.said
 	return false, nil
 }
 
@@ -272,7 +296,7 @@ func (p *process) checkGiven(ctx, sctx context.Context, w *work, emit emitter) (
 // before anybody reads it.
 func (p *process) checkResult(ctx context.Context, w *work, emit emitter, res result) result {
 	m := res.reply.GetMessage()
-	if res.err != nil || m == nil || !memberKind(w.step.GetKind()) || len(p.cfg.Guards.Result) == 0 {
+	if res.err != nil || m == nil || w.step.GetDetached() || !memberKind(w.step.GetKind()) || len(p.cfg.Guards.Result) == 0 {
 		return res
 	}
 	g := p.passageOf(w, teamv1.Checked_STAGE_RESULT, emit)
@@ -322,6 +346,10 @@ func (p *process) passageOf(w *work, stage teamv1.Checked_Stage, emit emitter) *
 // has been looked at as a whole.
 func (l *loop) silent() bool { return len(l.cfg.Guards.Output) > 0 || l.cfg.output != nil }
 
-// hushes reports whether text that members stream is held back: what is made of
-// it is looked at.
-func (l *loop) hushes() bool { return len(l.cfg.Guards.Output) > 0 || len(l.cfg.Guards.Result) > 0 }
+// hushes reports whether text that members stream is held back until their
+// answers have been looked at.
+func (l *loop) hushes() bool { return len(l.cfg.Guards.Result) > 0 }
+
+// withholds reports whether readers of the team see nothing that members say but
+// what is in the answer, which is looked at.
+func (l *loop) withholds() bool { return len(l.cfg.Guards.Output) > 0 }

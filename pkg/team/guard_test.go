@@ -322,6 +322,63 @@ func TestR_002_08_PerDelegation(t *testing.T) {
 	}
 }
 
+// TestR_002_08_HistoryOfMembers looks at what a member is shown besides.
+func TestR_002_08_HistoryOfMembers(t *testing.T) {
+	read := func(g ...agent.Guard) ([]string, error) {
+		m := &turnsOf{turns: []*teamv1.Turn{{Text: "fine"}}}
+		a, err := NewModelAgent(ModelAgentConfig{ID: "a", Model: m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tm := newTeamWith(t, Config{
+			ID: "t1", Members: []Member{{Agent: "a", History: HistoryParent}}, Registry: registry{"a": a}, Guards: agent.Guards{Delegation: g},
+			Scheduler: next(func(s *State) (Decision, error) {
+				if len(s.Steps) > 0 {
+					return Decision{Reply: s.Last.Message}, nil
+				}
+				return Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_DELEGATE, Member: "a", Input: &teamv1.Input{Message: agent.UserMessage("", "task")}}}}, nil
+			}),
+		})
+		r := newRecord()
+		r.process(t.Context(), tm, nil)
+		if r.err == nil { // nothing of it is asked again
+			again := newRecord()
+			again.events = slices.Clone(r.events[:4])
+			m.turns = append(m.turns, m.turns[0])
+			again.process(t.Context(), tm, nil)
+			if diff := cmp.Diff(m.requests[0].Messages, m.requests[1].Messages); diff != "" {
+				t.Error("after a crash the member reads something else: ", diff)
+			}
+		}
+		var texts []string
+		for _, req := range m.requests[:min(1, len(m.requests))] {
+			for _, said := range req.Messages {
+				texts = append(texts, said.Text)
+			}
+		}
+		return texts, r.err
+	}
+	var w wares
+	masks := w.of("masks", func(_ context.Context, p *agent.Passing) (agent.Verdict, error) {
+		for _, m := range p.History {
+			m.Parts = agent.TextParts(strings.ReplaceAll(agent.Text(m), "tides", "[...]"))
+		}
+		return agent.Verdict{History: p.History}, nil
+	})
+	if got, err := read(w.passes("x"), masks, w.passes("y")); err != nil || !slices.Equal(got, []string{"[...]", "task"}) {
+		t.Error(got, err)
+	}
+	denies, err := guard.New(guard.Config{Deny: "tides"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = read(denies)
+	wantReason(t, err, agent.ReasonGuardrailBlocked)
+	if _, err := read(masks, denies); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestR_002_08_FollowUps looks at what people say while the agent works, and at
 // their answers.
 func TestR_002_08_FollowUps(t *testing.T) {
@@ -415,7 +472,7 @@ func TestR_002_40_NothingIsStreamedBefore(t *testing.T) {
 		"input only":               {of(agent.Guards{Input: []agent.Guard{w.passes("x")}}), true},
 		"output":                   {of(agent.Guards{Output: []agent.Guard{w.passes("x")}}), false},
 		"a member":                 {over(agent.Guards{Delegation: []agent.Guard{w.passes("x")}}), true},
-		"a member, output":         {over(agent.Guards{Output: []agent.Guard{w.passes("x")}}), false},
+		"a member, output":         {over(agent.Guards{Output: []agent.Guard{w.passes("x")}}), true}, // to readers of the member's own task
 		"a member, its own result": {over(agent.Guards{Result: []agent.Guard{w.passes("x")}}), false},
 	} {
 		if got := streamed(c.a); got != c.want {
@@ -462,6 +519,14 @@ func TestGuards_Faults(t *testing.T) {
 	var w wares
 	_, err := New(Config{ID: "t1", Scheduler: inOrder(), Guards: agent.Guards{Input: []agent.Guard{{}}, Result: []agent.Guard{w.passes("x"), w.passes("")}}})
 	if err == nil || !strings.Contains(err.Error(), "guards.input[0] has no middleware") || !strings.Contains(err.Error(), "guards.result[1]") {
+		t.Error(err)
+	}
+	c, err := NewCoordinator(CoordinatorConfig{Members: members("a"), OpenDelegations: DetachOpen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = New(Config{ID: "t1", Scheduler: c, Model: &turnsOf{}, Members: members("a"), Registry: registry{"a": skilled("a")}, Guards: agent.Guards{Result: []agent.Guard{w.passes("x")}}})
+	if err == nil || !strings.Contains(err.Error(), "guards.result cannot look at work that is a task of its own") {
 		t.Error(err)
 	}
 	_, err = NewModelAgent(ModelAgentConfig{ID: "m", Model: &turnsOf{}, Guards: agent.Guards{Delegation: []agent.Guard{w.passes("x")}}})

@@ -2,7 +2,6 @@ package team
 
 import (
 	"slices"
-	"strings"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -48,6 +47,9 @@ func (c *Config) historyScope(member string) HistoryScope {
 func (f *fold) historyFor(st *StepState) []*a2av1.Message {
 	if !st.member() {
 		return nil
+	}
+	if st.checks.history != nil {
+		return st.checks.history.GetMessages()
 	}
 	var said []*a2av1.Message
 	switch f.Team.historyScope(st.Step.GetMember()) {
@@ -96,7 +98,7 @@ func (f *fold) saidBy(before, st *StepState) *a2av1.Message {
 	case before.member() && before.Step.GetMember() == st.Step.GetMember() && before.Message != nil:
 		return before.Message
 	case before.member():
-		return agent.UserMessage("", upTo(resultText(before), maxResult))
+		return &a2av1.Message{Role: a2av1.Role_ROLE_USER, Parts: told(&f.State, before)}
 	case before.Turn.GetText() != "":
 		return agent.UserMessage("", f.Team.ID+": "+before.Turn.GetText())
 	case before.Tool != nil:
@@ -108,16 +110,19 @@ func (f *fold) saidBy(before, st *StepState) *a2av1.Message {
 // handed is what a step is given: its message, and the results of those that
 // worked before it for the same turn (R-002-22).
 func (f *fold) handed(st *StepState) *a2av1.Message {
+	if st.checks.message != nil {
+		return st.checks.message
+	}
 	if len(st.earlier) == 0 {
 		return st.input
 	}
-	var b strings.Builder
-	b.WriteString("Results so far:")
+	var j joiner
+	j.write("Results so far:")
 	for _, before := range f.Steps {
-		if before.endSeq > 0 && slices.Contains(st.earlier, before.endSeq) {
-			b.WriteString("\n\n" + resultText(before))
+		if before.Done && slices.Contains(st.earlier, before.endSeq) {
+			j.add(told(&f.State, before))
 		}
 	}
-	parts := append(slices.Clip(st.input.GetParts()), agent.TextParts(b.String())...)
+	parts := append(slices.Clip(st.input.GetParts()), j.message().GetParts()...)
 	return &a2av1.Message{ContextId: st.input.GetContextId(), Role: st.input.GetRole(), Parts: parts, Metadata: st.input.GetMetadata()}
 }

@@ -2,8 +2,11 @@ package team
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -81,13 +84,13 @@ func (l *leader) Next(s *State) (Decision, error) {
 	case len(r.steps) < len(r.calls()):
 		return l.call(s, r), nil
 	}
+	if len(r.calls()) == 0 {
+		return l.answered(s, r)
+	}
 	if err := l.refused(s, r); err != nil {
 		return l.atLimit(s, r, err)
 	}
-	switch {
-	case len(r.calls()) == 0:
-		return l.answered(s, r)
-	case l.skipsSummary(r):
+	if l.skipsSummary(r) && r.turn.heard == len(s.Received) && len(s.Open()) == 0 {
 		return Decision{Reply: joinResults(r.steps), Joins: joinedIDs(r.steps), Reason: "the reply of " + calledBy(r.steps) + " is the team's"}, nil
 	}
 	return l.turn(s, r, "", "the tools have answered")
@@ -109,29 +112,44 @@ func (l *leader) broken(s *State, r *round) error {
 // refused returns why refused calls end the run: the limit of delegations, the
 // same words too often (C-23), or nothing but refusals.
 func (l *leader) refused(s *State, r *round) error {
-	repeats, inARow := 0, 0
-	for _, st := range s.Steps {
-		switch {
-		case st.Step.GetKind() == teamv1.Step_KIND_MODEL:
-		case st.Outcome != teamv1.Outcome_OUTCOME_REJECTED:
-			inARow = 0
-		default:
-			inARow++
-			if st.Err != nil && st.Err.Reason == agent.ReasonCycleDetected {
-				if repeats++; repeats > 1 || l.strict {
-					return st.Err
-				}
-			}
-		}
+	if err := l.repeated(s); err != nil {
+		return err
 	}
 	for _, st := range r.steps {
 		if endsRun(s, st) {
 			return st.Err
 		}
 	}
-	if inARow >= maxRefused && len(r.steps) > 0 {
-		return agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
-			"the model of %q made %d calls in a row that were refused; the last one: %s", s.Team.ID, inARow, r.steps[len(r.steps)-1].Err.Message)
+	inARow, last := 0, ""
+	for _, st := range s.Steps {
+		switch {
+		case st.Step.GetKind() == teamv1.Step_KIND_MODEL:
+		case st.Outcome != teamv1.Outcome_OUTCOME_REJECTED || st.Err == nil:
+			inARow = 0
+		default:
+			inARow++
+			last = st.Err.Message
+		}
+	}
+	if inARow < maxRefused {
+		return nil
+	}
+	return agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
+		"%q made %d calls in a row that were refused, the most it may; the last one: %s", s.Team.ID, inARow, last)
+}
+
+// repeated returns the refusal of the words that were given to the same member
+// once too often: a first repeat is told to the leader (C-23).
+func (l *leader) repeated(s *State) error {
+	repeats := map[visit]int{}
+	for _, st := range s.Steps {
+		if st.refusal == nil || st.refusal.Reason != agent.ReasonCycleDetected {
+			continue
+		}
+		v := visit{member: st.Step.GetMember(), text: handedOver(st.input)}
+		if repeats[v]++; repeats[v] > 1 || l.strict {
+			return st.refusal
+		}
 	}
 	return nil
 }
@@ -139,8 +157,13 @@ func (l *leader) refused(s *State, r *round) error {
 // endsRun reports whether what became of a step is the end of the run, not
 // something that a leader can mend: a limit of the team's, not of a member's.
 func endsRun(s *State, st *StepState) bool {
-	return agent.Binds(st.Err, s.Path) ||
-		st.Outcome == teamv1.Outcome_OUTCOME_REJECTED && st.Err != nil && st.Err.Reason == agent.ReasonMaxDelegations
+	if st.Outcome == teamv1.Outcome_OUTCOME_REJECTED && st.Err != nil {
+		switch st.Err.Reason {
+		case agent.ReasonMaxDelegations, agent.ReasonMaxIterations:
+			return true
+		}
+	}
+	return agent.Binds(st.Err, s.Path)
 }
 
 // atLimit is what becomes of the run at a limit: its error, or one last turn
@@ -151,8 +174,11 @@ func (l *leader) atLimit(s *State, r *round, err error) (Decision, error) {
 	case agent.ReasonMaxDelegations, agent.ReasonMaxIterations, agent.ReasonBudgetExceeded:
 		limit = true
 	}
-	if !limit || l.onLimit != Finalize || r.turn.Step.GetName() == finalTurn {
+	switch {
+	case !limit || l.onLimit != Finalize || r.turn.Step.GetName() == finalTurn:
 		return Decision{}, err
+	case l.open != CancelOpen && len(s.Open()) > 0:
+		return Decision{}, nil // the last turn is to have its results
 	}
 	return modelStep(finalTurn, "a limit is reached: "+agent.AsError(err).Message), nil
 }
@@ -221,12 +247,9 @@ func (l *leader) answered(s *State, r *round) (Decision, error) {
 func (l *leader) reply(s *State, r *round) (Decision, error) {
 	if l.crew != nil && strings.TrimSpace(r.turn.Turn.GetText()) == "" {
 		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
-			"team %q: the leader ended the run without an answer", s.Team.ID)
+			"team %q: the leader ended the run without an answer; say in its instructions what to answer", s.Team.ID)
 	}
-	if l.output != nil {
-		return l.formatted(s, r)
-	}
-	return Decision{Reply: r.turn.Message, Reason: "the model answered"}, nil
+	return l.formed(s, r)
 }
 
 // turn asks the model once more, if it may be asked.
@@ -254,11 +277,12 @@ func modelStep(name, reason string) Decision {
 }
 
 // skipsSummary reports whether the members' replies are the team's: all calls of
-// the turn were of members that are configured so, and have answered (R-004-17, C-16).
+// the turn were of members that are configured so, and have said something
+// (R-004-17, C-16).
 func (l *leader) skipsSummary(r *round) bool {
 	for _, st := range r.steps {
-		m := l.crew.find(func(m *crewMember) bool { return st.member() && memberID(m.Member) == st.Step.GetMember() })
-		if m == nil || !m.SkipSummarization || st.Step.GetAsync() || !st.Done || st.Message == nil {
+		m := l.crew.find(st.Step.GetMember())
+		if !st.member() || m == nil || !m.SkipSummarization || st.Message == nil || st.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED {
 			return false
 		}
 	}
@@ -287,13 +311,13 @@ type calling struct {
 func (c *calling) step(call *teamv1.ToolCall) *teamv1.Step {
 	step := &teamv1.Step{Kind: teamv1.Step_KIND_TOOL, Name: call.GetName(), CallId: call.GetId()}
 	switch {
-	case c.crew.delegates(call, c.tools):
+	case c.crew.delegates(call, append(c.tools[:len(c.tools):len(c.tools)], c.state.Tools...)):
 		c.delegate(step, call)
 	case call.GetName() == transferTool && len(c.state.Transfers) > 0:
-		_, err := readTransfer(call.GetArguments())
+		_, err := readTransfer(call.GetArguments(), c.state.Transfers)
 		refuse(step, agent.ReasonInvalidRequest, err.Error())
 	case !c.knows(c.state, call.GetName()):
-		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", shorten(call.GetName()), c.toolList()))
+		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", shorten(call.GetName()), c.toolList(c.state)))
 	}
 	c.planned = append(c.planned, step)
 	return step
@@ -306,11 +330,11 @@ func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 	}
 	switch {
 	case err != nil:
-		refuse(step, refusedFor(d), err.Error())
+		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_REJECTED, Error: err.Proto()}
 		return
 	case c.used >= c.maxDelegated:
 		refuse(step, agent.ReasonMaxDelegations, fmt.Sprintf(
-			"team %q made %d delegations, the most it may (limits.max_delegations)", c.state.Team.ID, c.maxDelegated))
+			"team %q made %d delegations, the most it may (limits.max_delegations); raise it, or have it answer with what there is (on_limit)", c.state.Team.ID, c.maxDelegated))
 		return
 	}
 	step.Input = &teamv1.Input{Message: agent.UserMessage("", d.task)}
@@ -325,18 +349,20 @@ func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 	if !step.GetAsync() && d.member.History != HistoryIsolated {
 		step.Input.Earlier = c.earlier()
 	}
-	c.used++
+	if !c.repeats(step) {
+		c.used++
+	}
 }
 
-// refusedFor is why a delegation is refused.
-func refusedFor(d *delegation) string {
-	switch {
-	case d == nil || d.member == nil:
-		return agent.ReasonMemberNotFound
-	case d.member.Disabled:
-		return agent.ReasonDisabled
+// repeats reports whether the member was given the same words before: the step
+// will be refused, and spends nothing.
+func (c *calling) repeats(step *teamv1.Step) bool {
+	text := handedOver(step.GetInput().GetMessage())
+	same := func(st *teamv1.Step, given *a2av1.Message) bool {
+		return memberKind(st.GetKind()) && st.GetRefusal() == nil && st.GetMember() == step.GetMember() && handedOver(given) == text
 	}
-	return agent.ReasonInvalidRequest
+	return slices.ContainsFunc(c.state.Steps, func(st *StepState) bool { return same(st.Step, st.input) }) ||
+		slices.ContainsFunc(c.planned, func(p *teamv1.Step) bool { return same(p, p.GetInput().GetMessage()) })
 }
 
 func refuse(step *teamv1.Step, reason, message string) {
@@ -348,7 +374,7 @@ func refuse(step *teamv1.Step, reason, message string) {
 func (c *calling) earlier() []int64 {
 	var seqs []int64
 	for _, st := range c.round.steps {
-		if st.member() && st.Done && st.endSeq > 0 && st.refusal == nil {
+		if st.member() && st.Done && st.refusal == nil {
 			seqs = append(seqs, st.endSeq)
 		}
 	}
@@ -366,9 +392,9 @@ func (c *calling) underWay(step *teamv1.Step) string {
 			return ticket(c.state, st)
 		}
 	}
-	for _, p := range c.planned {
+	for i, p := range c.planned {
 		if p.GetAsync() && p.GetRefusal() == nil && p.GetMember() == step.GetMember() && handedOver(p.GetInput().GetMessage()) == text {
-			return "the call before"
+			return agent.ChildTask(c.state.Root, agent.Scope(c.state.Scope, strconv.Itoa(len(c.state.Steps)+i+1)))
 		}
 	}
 	return ""
@@ -384,9 +410,9 @@ func (l *leader) knows(s *State, name string) bool {
 	return false
 }
 
-func (l *leader) toolList() string {
-	names := make([]string, 0, len(l.tools))
-	for _, t := range l.tools {
+func (l *leader) toolList(s *State) string {
+	names := make([]string, 0, len(l.tools)+len(s.Tools))
+	for _, t := range append(l.tools[:len(l.tools):len(l.tools)], s.Tools...) {
 		names = append(names, t.Name)
 	}
 	if l.crew != nil {

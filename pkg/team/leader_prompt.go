@@ -2,17 +2,13 @@ package team
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-	"unicode/utf8"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
-
-// maxResult is how many bytes of a result a leader is shown; the rest it can read
-// with a tool (C-31).
-const maxResult = 16 << 10
 
 // Prompt implements Prompter: the conversation so far, with results under the
 // calls they answer, and what the user said meanwhile before the turn that heard it.
@@ -51,12 +47,12 @@ func (w *wording) turn(i int, st *StepState) {
 	}
 	switch st.Step.GetName() {
 	case resultsTurn:
-		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: resultsText(w.state, st)})
+		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: "The delegated tasks have ended. Answer the request with their results." + resultsText(w.state, st)})
+	case againTurn:
+		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: st.Step.GetAsk().GetQuestion()})
 	case finalTurn:
-		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: "A limit is reached: no more tools can be called. Answer the request now with what you have, and say what is missing."})
-	}
-	if q := st.Step.GetAsk().GetQuestion(); q != "" { // what was wrong with the answer before
-		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: q})
+		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: "A limit is reached: no more tools can be called. Answer the request now with what you have, " +
+			"and say what is missing." + resultsText(w.state, st)})
 	}
 	if st.Turn == nil {
 		return
@@ -76,6 +72,8 @@ func (w *wording) answer(st *StepState) string {
 	switch {
 	case st.Tool != nil:
 		return st.Tool.GetText()
+	case st.refusal != nil && st.refusal.Reason == agent.ReasonCycleDetected:
+		return st.refusal.Message + "; use other words, or go on with the result you have"
 	case st.refusal != nil:
 		return st.refusal.Message
 	case st.Step.GetAsync():
@@ -90,62 +88,22 @@ func (w *wording) answer(st *StepState) string {
 
 // result words a delegation's result for the leader: who, how it went, the text (R-002-39).
 func (w *wording) result(st *StepState) string {
-	text := resultText(st)
+	text := resultText(w.state, st)
 	if st.failure() != nil {
-		text += "\nYou can call it again with other words, or go on without it: " + w.crew.others()
+		text += "\nYou can call it again with other words, or go on without it: " + w.crew.others(st.Step.GetMember())
 	}
 	return text
-}
-
-// resultText is a delegation's result in words: member, outcome, why it failed,
-// and the text, cut where it is long (R-002-39, R-002-2.4).
-func resultText(st *StepState) string {
-	head := st.Step.GetMember() + ": " + outcomeWord(st.Outcome)
-	switch {
-	case !st.Done:
-		return st.Step.GetMember() + ": working"
-	case st.Err != nil && st.Err.Reason != "":
-		head += " (" + st.Err.Reason + ")"
-	}
-	text := promptText(st.Message)
-	switch {
-	case st.Err != nil:
-		return head + "\n\n" + st.Err.Message
-	case strings.TrimSpace(text) == "":
-		return head + "\n\n(member returned no content)"
-	}
-	return head + "\n\n" + cut(text, st.Step.GetId())
-}
-
-// cut shortens a long result and says where the rest is.
-func cut(text, id string) string {
-	if len(text) <= maxResult {
-		return text
-	}
-	return fmt.Sprintf("%s\n\n[the first %d of %d bytes. The whole is result %q: read on with %s]",
-		upTo(text, maxResult), maxResult, len(text), id, readTool)
-}
-
-// upTo is the beginning of a text, at most n bytes, with whole characters.
-func upTo(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
 }
 
 // specs are the tools that the model sees: the members, its own, and those by
 // which it looks at what the team has.
 func (l *leader) specs(s *State) []agent.ToolSpec {
 	specs := l.crew.specs(s)
-	specs = append(specs, l.tools...)
+	specs = append(append(specs, l.tools...), s.Tools...)
 	if l.crew.anyAsync() {
 		specs = append(specs, checkSpec)
 	}
-	if l.crew != nil && hasLong(s) {
+	if hasLong(s) {
 		specs = append(specs, readSpec)
 	}
 	if len(s.Transfers) > 0 {
@@ -187,5 +145,17 @@ func said(m *a2av1.Message) agent.ModelMessage {
 	return agent.ModelMessage{Role: role, Text: promptText(m)}
 }
 
-// promptText is a message as a model reads it.
-func promptText(m *a2av1.Message) string { return agent.Prompt(m) }
+// promptText is a message as a model reads it: long results in it are cut.
+func promptText(m *a2av1.Message) string {
+	if !slices.ContainsFunc(m.GetParts(), func(p *a2av1.Part) bool { return nameOfResult(p) != "" }) {
+		return agent.Prompt(m)
+	}
+	shown := &a2av1.Message{}
+	for _, p := range m.GetParts() {
+		if name := nameOfResult(p); name != "" {
+			p = &a2av1.Part{Content: &a2av1.Part_Text{Text: cut(p.GetText(), name)}}
+		}
+		shown.Parts = append(shown.Parts, p)
+	}
+	return agent.Prompt(shown)
+}

@@ -61,13 +61,14 @@ type process struct {
 	stopped bool // the consumer broke off
 	inYield bool // control is with the consumer: a panic is its own
 
-	looked  time.Time          // when steps were begun last
-	waits   bool               // the scheduler waits for the steps that run
-	alarm   time.Time          // until when a step idles that the loop answers itself; zero is none
-	running map[int]*StepState // by index; steps that a goroutine works on
-	msgs    chan stepMsg       // from those goroutines
-	quit    chan struct{}      // closed when the loop ends: nobody takes msgs any more
-	wg      sync.WaitGroup     // of those goroutines
+	looked  time.Time             // when steps were begun last
+	sets    map[string]agent.Tool // what tool sets offer now, by name; read only once the loop runs
+	waits   bool                  // the scheduler waits for the steps that run
+	alarm   time.Time             // until when a step idles that the loop answers itself; zero is none
+	running map[int]*StepState    // by index; steps that a goroutine works on
+	msgs    chan stepMsg          // from those goroutines
+	quit    chan struct{}         // closed when the loop ends: nobody takes msgs any more
+	wg      sync.WaitGroup        // of those goroutines
 	cancel  context.CancelCauseFunc
 }
 
@@ -90,7 +91,9 @@ func (p *process) serve(ctx context.Context) {
 	defer close(p.quit)
 	defer p.cancel(errStopped) // before the wait: also when the consumer panics
 
-	reply, err := p.work(ctx)
+	bounded, stop := p.clock(ctx)
+	defer stop()
+	reply, err := p.work(bounded)
 	if !errors.Is(err, errStopped) && (reply != nil || err != nil) {
 		if cerr := p.closeSteps(ctx); cerr != nil {
 			err = cerr
@@ -107,8 +110,6 @@ func (p *process) serve(ctx context.Context) {
 
 // work is the loop itself. Neither a reply nor an error: parked.
 func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
-	ctx, stop := p.clock(ctx)
-	defer stop()
 	if ctx.Err() != nil {
 		return nil, p.cause(ctx)
 	}
@@ -118,9 +119,18 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 	if err := p.prepare(ctx); err != nil {
 		return nil, err
 	}
+	if err := p.offer(ctx); err != nil {
+		return nil, err
+	}
 	for {
-		if ctx.Err() != nil && !p.atWork() {
-			return nil, p.cause(ctx)
+		if over(ctx) { // nothing more is decided; what runs is waited for
+			if len(p.running) == 0 {
+				return nil, p.cause(ctx)
+			}
+			if err := p.receive(); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		if p.asked != "" && len(p.running) == 0 {
 			return nil, nil
@@ -131,7 +141,7 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 		if err := p.checkInput(ctx); err != nil {
 			return nil, err
 		}
-		if p.mayDecide() {
+		if ctx.Err() == nil && p.mayDecide() {
 			if p.failed != nil && p.final == nil && p.handover == nil {
 				return nil, p.failed
 			}
@@ -163,15 +173,13 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 	}
 }
 
-// atWork reports whether a goroutine works on a step that has no end on record:
-// without one a run whose time is over decides no more (R-002-8.3).
-func (p *process) atWork() bool {
-	for _, st := range p.running {
-		if !st.Done {
-			return true
-		}
+// over reports whether a context has ended, or is about to: its time has come and
+// its timer is late (R-002-8.3).
+func over(ctx context.Context) bool {
+	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
+		<-ctx.Done()
 	}
-	return false
+	return ctx.Err() != nil
 }
 
 // prepare puts the roster on record at the start of a run.
@@ -182,7 +190,8 @@ func (p *process) prepare(ctx context.Context) error {
 	depth := int(p.req.GetDepth()) + 1
 	if most, _ := agent.DepthLimit(ctx); depth > most {
 		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonMaxDepth,
-			"team %q is nested deeper than %d levels, the most that limits.max_depth of it or of a team above allows, on the path %s", p.cfg.ID, most, p.Path)
+			"team %q is nested deeper than %d levels, the most that limits.max_depth of it or of a team above allows, on the path %s; raise it, or nest less deep",
+			p.cfg.ID, most, p.Path)
 	}
 	if err := p.prepared(); err != nil {
 		return err
@@ -243,7 +252,7 @@ func (p *process) cause(ctx context.Context) error {
 			return err
 		}
 		return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout,
-			"team %q did not finish within %s (limits.timeout)", p.cfg.ID, p.limits.timeout)
+			"team %q did not finish within %s (limits.timeout); raise it, or ask for less", p.cfg.ID, p.limits.timeout)
 	}
 	return cause
 }

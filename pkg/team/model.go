@@ -21,12 +21,15 @@ type ModelAgentConfig struct {
 	Description string
 	// Instructions are its system text.
 	Instructions string
-	// Skills it offers. A skill's instructions belong in Instructions.
+	// Skills it offers. Their instructions are part of its system text, and shown to
+	// nobody else (R-003-34).
 	Skills []*teamv1.Skill
 	// Model that answers; unset: the one of the team's leader it works for (R-003-14).
 	Model agent.Model
 	// Tools the model may call, each name once.
 	Tools []agent.Tool
+	// ToolSets hold tools whose lists are not known beforehand.
+	ToolSets []agent.ToolSet
 	// Guards look at what the agent is given and what it answers; none. It has no
 	// members, so those of delegations are refused.
 	Guards agent.Guards
@@ -64,7 +67,7 @@ func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
 	}
 	cfg := &Config{
 		ID: c.ID, Name: c.Name, Description: c.Description, Mode: "model", Model: c.Model, Limits: c.Limits,
-		Tools: c.Tools, Memory: c.Memory, Revision: c.Revision, ReportErrors: true, Guards: c.Guards, Upstreams: c.Upstreams,
+		Tools: c.Tools, ToolSets: c.ToolSets, Memory: c.Memory, Revision: c.Revision, ReportErrors: true, Guards: c.Guards, Upstreams: c.Upstreams,
 		Log: c.Log, output: c.Output,
 	}
 	if cfg.Log == nil {
@@ -73,12 +76,12 @@ func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
 	if cfg.Name == "" {
 		cfg.Name = c.ID
 	}
-	cfg.Scheduler = &leader{instructions: c.Instructions, tools: specs, maxTurns: effective(c.Limits).maxTurns, output: c.Output}
+	cfg.Scheduler = &leader{instructions: withSkills(c.Instructions, c.Skills), tools: specs, maxTurns: effective(c.Limits).maxTurns, output: c.Output}
 	faults = append(faults, checkMemberless(c.ID, &c.Guards)...)
 	if err := errors.Join(append(faults, cfg.validate())...); err != nil {
 		return nil, err
 	}
-	return &ModelAgent{loop: newLoop(cfg), info: modelInfo(cfg, c.Skills)}, nil
+	return &ModelAgent{loop: newLoop(cfg), info: modelInfo(cfg, shown(c.Skills))}, nil
 }
 
 func modelInfo(c *Config, skills []*teamv1.Skill) *teamv1.AgentInfo {

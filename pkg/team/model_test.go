@@ -91,3 +91,15 @@ func TestR_000_11_MemberThatPanicsWhenAsked(t *testing.T) {
 		t.Error(got, err)
 	}
 }
+
+// TestR_002_6_1_ArgumentsOfTools has a model that wraps its arguments in a string.
+func TestR_002_6_1_ArgumentsOfTools(t *testing.T) {
+	for arguments, want := range map[string]string{
+		`{"n":1}`: `{"n":1}`, `"{\"n\":1}"`: `{"n":1}`, ``: `{}`, `"plain"`: `"plain"`, `"null"`: `"null"`, `{"n":`: "the arguments of echo are no JSON",
+	} {
+		m := leads(t, calls(tool("echo", arguments)), func(req *agent.ModelRequest) *teamv1.Turn { return says(lastSaid(req)) })
+		if got, err := ask(t, newModelAgent(t, m, echoTool{}), "x"); err != nil || got != want {
+			t.Errorf("%s: %q, want %q, %v", arguments, got, want, err)
+		}
+	}
+}

@@ -16,22 +16,29 @@ import (
 // concurrent use. The Fit of a guard.Schema is one.
 type OutputFormat func(m *a2av1.Message) (*structpb.Value, error)
 
-// formatted is the decision on a model's last word where it has to have a form.
-// One that does not fit is put back to the model once; what it says then fits, or
-// the run fails.
-func (l *leader) formatted(s *State, r *round) (Decision, error) {
+// againTurn labels the turn that is asked to put an answer into its form.
+const againTurn = "again"
+
+// formed ends the run with the turn's text. One that does not fit is put back to
+// the model once; what it says then fits, or the run fails.
+func (l *leader) formed(s *State, r *round) (Decision, error) {
+	if l.output == nil {
+		return Decision{Reply: r.turn.Message, Reason: "the model answered"}, nil
+	}
 	data, err := l.output(r.turn.Message)
-	switch {
-	case err == nil:
+	if err == nil {
 		return Decision{Reply: withData(r.turn.Message, data), Reason: "the model answered, in the form asked for"}, nil
-	case r.turn.Step.GetAsk() == nil && modelTurns(s) < l.maxTurns:
-		d := modelStep("", "the answer does not have the form asked for: the model is asked once more")
+	}
+	if name := r.turn.Step.GetName(); name == againTurn || name == finalTurn {
+		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
+			"the answer of agent %q does not fit its output_schema: %s; say in its instructions what to answer, or change the schema", s.Team.ID, err)
+	}
+	d, terr := l.turn(s, r, againTurn, "the answer does not have the form asked for: the model is asked once more")
+	if len(d.Steps) > 0 && d.Steps[0].GetName() == againTurn {
 		d.Steps[0].Ask = &teamv1.Ask{Question: fmt.Sprintf(
 			"Your answer does not have the form that is asked for: %s. Answer again, with JSON alone that fits.", err)}
-		return d, nil
 	}
-	return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
-		"the answer of agent %q does not fit its output_schema: %s; say in its instructions what to answer, or change the schema", s.Team.ID, err)
+	return d, terr
 }
 
 // withData returns an answer with its data, so that readers need not look for it
@@ -49,8 +56,13 @@ func withData(m *a2av1.Message, data *structpb.Value) *a2av1.Message {
 }
 
 // checkGuards returns what is wrong with lists of middlewares.
-func checkGuards(id string, g *agent.Guards) []error {
+func checkGuards(cfg *Config) []error {
+	id, g := cfg.ID, &cfg.Guards
 	var faults []error
+	if l, ok := cfg.Scheduler.(*Coordinator); ok && l.open == DetachOpen && len(g.Result) > 0 {
+		faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
+			"team %q: guards.result cannot look at work that is a task of its own; use WAIT or CANCEL for open delegations", id))
+	}
 	for _, l := range []struct {
 		name   string
 		guards []agent.Guard
@@ -58,7 +70,7 @@ func checkGuards(id string, g *agent.Guards) []error {
 		for i := range l.guards {
 			if m := l.guards[i].Middleware; m == nil || m.Name() == "" {
 				faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
-					"%q: guards.%s[%d] has no middleware with a name", id, l.name, i))
+					"%q: guards.%s[%d] has no middleware with a name; give it one", id, l.name, i))
 			}
 		}
 	}
@@ -71,5 +83,5 @@ func checkMemberless(id string, g *agent.Guards) []error {
 		return nil
 	}
 	return []error{agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
-		"agent %q has no members: guards.delegation and guards.result belong to a team", id)}
+		"agent %q has no members: guards.delegation and guards.result belong to a team; remove them", id)}
 }

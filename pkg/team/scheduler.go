@@ -85,6 +85,8 @@ type State struct {
 	Rounds int
 	// Received are the follow-up messages of the user, oldest first.
 	Received []*a2av1.Message
+	// Tools are what the team's tool sets offer, as it was when the run began.
+	Tools []agent.ToolSpec
 	// Transfers are the members of the caller's that the run may hand over to.
 	Transfers []*teamv1.TransferTarget
 	// Exhausted is why the budget that binds the run refused a step; nil before. It
@@ -147,6 +149,8 @@ type StepState struct {
 	wasted    *teamv1.Spent   // on attempts that were repeated
 	waiting   time.Time       // since when it waits for people
 	asked     questions       // of the step and below
+	questions int64           // of its own so far
+	verdict   *a2av1.Message  // what people say of an attempt whose outcome is not known
 	expired   bool            // its own question lapsed
 	checks    stepChecks      // what the team's middlewares have said
 	recorded  []*teamv1.Event // of its scope and below

@@ -30,6 +30,7 @@ type fold struct {
 	asks      *a2av1.Message           // decided to be asked, and not yet
 	final     *a2av1.Message           // the answer that was decided on
 	handover  *teamv1.Transfer         // or who takes over
+	offered   bool                     // what tool sets offer is on record
 	recorded  []*teamv1.Event          // what the call began with, to resolve references
 	texts     map[int64]*a2av1.Message // by sequence; what this scope has seen live
 	places    map[*a2av1.Message]int64 // the same, by message
@@ -113,6 +114,8 @@ func (f *fold) applyOwn(ev *teamv1.Event) {
 		f.decide(k.Decided)
 	case *teamv1.Event_Observed:
 		f.observe(k.Observed)
+	case *teamv1.Event_Noted:
+		f.noted(k.Noted)
 	case *teamv1.Event_Received:
 		f.saw(ev.GetSeq(), k.Received.GetMessage())
 		if m := k.Received.GetMessage(); m != nil && !k.Received.GetTooLate() {
@@ -190,7 +193,7 @@ func (f *fold) decide(d *teamv1.Decided) {
 func (f *fold) admit(st *StepState) *agent.Error {
 	if f.Rounds >= f.maxSteps {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
-			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible", f.Team.ID, f.maxSteps)
+			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible; end it, or raise the limit", f.Team.ID, f.maxSteps)
 	}
 	if _, ok := f.Team.Scheduler.(looper); ok {
 		return nil
@@ -201,7 +204,7 @@ func (f *fold) admit(st *StepState) *agent.Error {
 	}
 	if f.visited[v] {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonCycleDetected,
-			"team %q: member %q is given the same message a second time in this run", f.Team.ID, v.member).With("member", v.member)
+			"team %q: member %q is given the same message a second time in this run; let it be given something else, or the run end", f.Team.ID, v.member).With("member", v.member)
 	}
 	if f.visited == nil {
 		f.visited = map[visit]bool{}
@@ -234,7 +237,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	case *teamv1.Event_Started:
 		if own {
 			st.attempts, st.reserved = k.Started.GetAttempt(), k.Started.GetReserved()
-			st.open = true
+			st.open, st.verdict = true, nil
 			if st.began.IsZero() {
 				st.began = f.Now
 			}
@@ -265,9 +268,12 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		f.wait(k.Answered)
 		st.resume(ev.GetTime().AsTime())
 		f.saw(ev.GetSeq(), k.Answered.GetMessage())
-		if st.Step.GetKind() == teamv1.Step_KIND_HUMAN {
-			st.Message, st.seq = k.Answered.GetMessage(), ev.GetSeq()
-			f.arriveHuman(st)
+		if own {
+			f.judge(st, k.Answered.GetMessage(), ev.GetSeq())
+		}
+	case *teamv1.Event_Asked:
+		if own {
+			st.questions++
 		}
 	case *teamv1.Event_Checked:
 		f.saw(ev.GetSeq(), k.Checked.GetMessage())
@@ -331,6 +337,9 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	st.Outcome, st.Turn, st.Tool, st.Transfer, st.Spent = e.GetOutcome(), e.GetTurn(), e.GetTool(), e.GetTransfer(), e.GetSpent()
 	st.place, st.endSeq = f.ended, ev.GetSeq()
 	f.ended++
+	if st.endSeq == 0 {
+		st.endSeq = -int64(f.ended) // nobody keeps a record
+	}
 	st.Err = agent.FromProto(e.GetError())
 	if ref := e.GetReplyRef(); ref != 0 {
 		st.Message, st.seq = f.message(ref), ref
@@ -341,7 +350,7 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 		f.saw(st.seq, st.Message)
 	}
 	st.recorded, st.asked, st.waiting = nil, nil, time.Time{}
-	if f.failed == nil && (!f.Team.ReportErrors || st.beyondLimit()) {
+	if f.failed == nil && f.fatal(st) {
 		f.failed = st.failure()
 	}
 	f.exhausted(st)
@@ -349,6 +358,20 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 		f.done++
 	}
 	f.settle()
+}
+
+// fatal reports whether the failure of a step ends the run. A leader is told of
+// each call that is refused, whatever the policy on failures is (C-23, R-002-1.3),
+// and of what was canceled: that is nobody's failure, and so it looks what the end
+// of a run has canceled that fails for another reason.
+func (f *fold) fatal(st *StepState) bool {
+	if l, leads := f.Team.Scheduler.(Finalizer); leads && (st.refusal != nil || st.Outcome == teamv1.Outcome_OUTCOME_CANCELED) {
+		return st.beyondLimit() && l.FinalTurn() == ""
+	}
+	if _, swarm := f.Team.Scheduler.(*Swarm); swarm && unmanned(st) {
+		return false
+	}
+	return !f.Team.ReportErrors || st.beyondLimit()
 }
 
 // settle applies what decisions proposed once their steps have ended: the

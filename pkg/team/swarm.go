@@ -123,6 +123,9 @@ func (w *Swarm) Next(s *State) (Decision, error) {
 		return w.begin(s), nil
 	}
 	last := s.Steps[len(s.Steps)-1]
+	if unmanned(last) {
+		return w.missed(s, last.Err)
+	}
 	if err := last.failure(); err != nil {
 		return Decision{}, err
 	}
@@ -130,7 +133,7 @@ func (w *Swarm) Next(s *State) (Decision, error) {
 		return w.handOver(s, last, last.Transfer)
 	}
 	if m := w.member(last.Step.GetMember()); m != nil && m.HandoffAfter != "" {
-		return w.handOver(s, last, &teamv1.Transfer{To: m.HandoffAfter, Message: agent.Text(last.Message)})
+		return w.after(s, last, m)
 	}
 	return Decision{
 		Reply: last.Message, Reason: last.Step.GetMember() + " answered",
@@ -159,14 +162,35 @@ func (w *Swarm) member(id string) *Member {
 	return nil
 }
 
-// handOver gives control to the target, or tells the member why not.
+// handOver gives control to the target, or tells the member why not. One that was
+// told once has to answer (R-004-27).
 func (w *Swarm) handOver(s *State, from *StepState, t *teamv1.Transfer) (Decision, error) {
+	if reason, again := strings.CutPrefix(from.Step.GetName(), rejectedTransfer); again {
+		return Decision{}, agent.Errorf(agent.CodeFailedPrecondition, reason,
+			"team %q: member %q handed over to %q after a hand-over of it was refused; it had to answer", s.Team.ID, from.Step.GetMember(), shorten(t.GetTo()))
+	}
 	if w.member(t.GetTo()) == nil && slices.ContainsFunc(s.Transfers, func(o *teamv1.TransferTarget) bool { return o.GetId() == t.GetTo() }) {
 		return Decision{Transfer: t, Reason: from.Step.GetMember() + " hands over to " + t.GetTo()}, nil
 	}
 	if err := w.guard(s, from.Step.GetMember(), t.GetTo()); err != nil {
-		return w.reject(s, from, err)
+		return w.reject(from, err), nil
 	}
+	return w.transfer(s, from, t), nil
+}
+
+// after gives control to the member that takes over from one that cannot hand
+// over itself. Where that is refused there is nobody to answer instead.
+func (w *Swarm) after(s *State, from *StepState, m *Member) (Decision, error) {
+	if err := w.guard(s, from.Step.GetMember(), m.HandoffAfter); err != nil {
+		return Decision{}, agent.Errorf(err.Code, err.Reason, "team %q: member %q could not hand over to %q after its reply: %s",
+			s.Team.ID, from.Step.GetMember(), m.HandoffAfter, err.Message)
+	}
+	return w.transfer(s, from, &teamv1.Transfer{To: m.HandoffAfter, Message: agent.Text(from.Message)}), nil
+}
+
+// transfer is the decision that a member takes over: with what was said to it,
+// else with the user's message.
+func (w *Swarm) transfer(s *State, from *StepState, t *teamv1.Transfer) Decision {
 	step := &teamv1.Step{Kind: teamv1.Step_KIND_TRANSFER, Member: t.GetTo(), Input: &teamv1.Input{Message: s.Input}}
 	if t.GetMessage() != "" {
 		step.Input = &teamv1.Input{Message: agent.UserMessage("", t.GetMessage())}
@@ -174,7 +198,29 @@ func (w *Swarm) handOver(s *State, from *StepState, t *teamv1.Transfer) (Decisio
 	if w.guards.nodeTimeout > 0 {
 		step.Timeout = durationpb.New(w.guards.nodeTimeout)
 	}
-	return Decision{Steps: []*teamv1.Step{step}, Reason: from.Step.GetMember() + " hands over to " + t.GetTo()}, nil
+	return Decision{Steps: []*teamv1.Step{step}, Reason: from.Step.GetMember() + " hands over to " + t.GetTo()}
+}
+
+// unmanned reports whether a hand-over went to a member that takes no work now.
+func unmanned(st *StepState) bool {
+	if st.Step.GetKind() != teamv1.Step_KIND_TRANSFER || st.Outcome != teamv1.Outcome_OUTCOME_REJECTED || st.Err == nil {
+		return false
+	}
+	return slices.Contains([]string{agent.ReasonDisabled, agent.ReasonMemberNotFound, agent.ReasonBreakerOpen}, st.Err.Reason)
+}
+
+// missed tells the member that handed over that nobody took it, as if it had been
+// refused before; where it cannot answer itself the run fails.
+func (w *Swarm) missed(s *State, why *agent.Error) (Decision, error) {
+	for _, st := range slices.Backward(s.Steps[:len(s.Steps)-1]) {
+		if st.Transfer != nil {
+			return w.reject(st, why), nil
+		}
+		if !unmanned(st) {
+			break
+		}
+	}
+	return Decision{}, why
 }
 
 // guard returns why a hand-off is refused.
@@ -190,9 +236,9 @@ func (w *Swarm) guard(s *State, from, to string) *agent.Error {
 	case m == nil || !slices.Contains(w.reaches(from), to):
 		return refused(agent.ReasonMemberNotFound, "%q cannot hand over to %q; it can to %s", from, shorten(to), listed(w.reaches(from)))
 	case w.guards.maxHandoffs > 0 && len(targets) >= w.guards.maxHandoffs:
-		return refused(agent.ReasonMaxHandoffs, "the team has handed over %d times in this run, the most it may (limits.max_handoffs)", len(targets))
+		return refused(agent.ReasonMaxHandoffs, "the team has handed over %d times in this run, the most it may (limits.max_handoffs); answer, or raise it", len(targets))
 	case w.repeats(recent):
-		return refused(agent.ReasonRepetitive, "the last %d hand-offs went to fewer than %d different members (limits.loop_window, limits.loop_min_unique)",
+		return refused(agent.ReasonRepetitive, "the last %d hand-offs went to fewer than %d different members (limits.loop_window, limits.loop_min_unique); answer, or change them",
 			w.guards.window, w.guards.minUnique)
 	}
 	return nil
@@ -216,7 +262,7 @@ func (w *Swarm) repeats(targets []string) bool {
 func handoffs(s *State) []string {
 	var targets []string
 	for _, st := range s.Steps {
-		if st.Step.GetKind() == teamv1.Step_KIND_TRANSFER {
+		if st.Step.GetKind() == teamv1.Step_KIND_TRANSFER && !unmanned(st) {
 			targets = append(targets, st.Step.GetMember())
 		}
 	}
@@ -224,23 +270,20 @@ func handoffs(s *State) []string {
 }
 
 // reject gives the member the reason: its next reply has to be an answer (R-004-27).
-func (w *Swarm) reject(s *State, from *StepState, why *agent.Error) (Decision, error) {
-	if from.Step.GetName() == rejectedTransfer {
-		return Decision{}, agent.Errorf(agent.CodeInternal, why.Reason,
-			"team %q: member %q handed over again after it was refused: %s", s.Team.ID, from.Step.GetMember(), why.Message)
-	}
+func (w *Swarm) reject(from *StepState, why *agent.Error) Decision {
 	text := fmt.Sprintf("%s was refused: %s. Answer the request yourself.", transferTool, why.Message)
 	return Decision{
 		Steps: []*teamv1.Step{{
-			Kind: teamv1.Step_KIND_DELEGATE, Member: from.Step.GetMember(), Name: rejectedTransfer,
-			Input: &teamv1.Input{Message: agent.UserMessage("", text)},
+			Kind: teamv1.Step_KIND_DELEGATE, Member: from.Step.GetMember(), Name: rejectedTransfer + why.Reason,
+			Input: &teamv1.Input{Message: agent.UserMessage("", text)}, Timeout: from.Step.GetTimeout(),
 		}},
 		Reason: "hand-off refused: " + why.Message, Rule: why.Reason,
-	}, nil
+	}
 }
 
-// rejectedTransfer is the label of a step whose member was refused a hand-off.
-const rejectedTransfer = "hand-off refused"
+// rejectedTransfer begins the label of a step whose member was refused a hand-off;
+// the reason follows.
+const rejectedTransfer = "hand-off refused: "
 
 // reaches are the members that a member may hand over to.
 func (w *Swarm) reaches(from string) []string {
@@ -283,13 +326,11 @@ func (f *fold) transfersFor(st *StepState) []*teamv1.TransferTarget {
 
 // transferSpec is the tool by which a model hands over.
 func transferSpec(targets []*teamv1.TransferTarget) agent.ToolSpec {
-	ids := make([]string, len(targets))
 	var who strings.Builder
-	for i, t := range targets {
-		ids[i] = t.GetId()
+	for _, t := range targets {
 		fmt.Fprintf(&who, "\n- %s: %s", t.GetId(), t.GetDescription())
 	}
-	enum, _ := json.Marshal(ids) // strings always have a JSON
+	enum, _ := json.Marshal(targetIDs(targets)) // strings always have a JSON
 	return agent.ToolSpec{
 		Name:        transferTool,
 		Description: "Hands the conversation over to another agent, which then answers the user. Do not call it to ask something:" + who.String(),
@@ -304,15 +345,16 @@ func (l *leader) transfer(s *State, call *teamv1.ToolCall) *teamv1.Transfer {
 	if call.GetName() != transferTool || len(s.Transfers) == 0 {
 		return nil
 	}
-	t, err := readTransfer(call.GetArguments())
+	t, err := readTransfer(call.GetArguments(), s.Transfers)
 	if err != nil {
 		return nil
 	}
 	return t
 }
 
-// readTransfer reads the arguments of transfer_to_agent.
-func readTransfer(arguments string) (*teamv1.Transfer, error) {
+// readTransfer reads the arguments of transfer_to_agent. The error tells the model
+// what to change.
+func readTransfer(arguments string, targets []*teamv1.TransferTarget) (*teamv1.Transfer, error) {
 	args, err := readArguments(arguments)
 	if err != nil {
 		return nil, errors.New(`the arguments are not a JSON object; write {"agent_name": "…"}`)
@@ -321,6 +363,18 @@ func readTransfer(arguments string) (*teamv1.Transfer, error) {
 	if err != nil {
 		return nil, err
 	}
+	ids := targetIDs(targets)
+	if !slices.Contains(ids, to) {
+		return nil, fmt.Errorf("there is no agent %q to hand over to; there are %s", shorten(to), strings.Join(ids, ", "))
+	}
 	message, err := textOf(args, "message", false)
 	return &teamv1.Transfer{To: to, Message: message}, err
+}
+
+func targetIDs(targets []*teamv1.TransferTarget) []string {
+	ids := make([]string, len(targets))
+	for i, t := range targets {
+		ids[i] = t.GetId()
+	}
+	return ids
 }

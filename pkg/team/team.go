@@ -26,6 +26,16 @@ type Members interface {
 	Health(id string) *teamv1.Health
 }
 
+// Staff is a Members that knows of changes since a run began. The run keeps the
+// members that it began with for its choices; who was disabled or removed since is
+// refused when it is to begin something, and goes on with what it has begun
+// (R-002-13, S-59).
+type Staff interface {
+	Members
+	// Gone says why the member of a team gets no more work; nil: it does.
+	Gone(team, member string) *agent.Error
+}
+
 // Member is an agent's place in a team.
 type Member struct {
 	// ID of the member in the team; default: Agent.
@@ -83,6 +93,10 @@ type Config struct {
 	Model agent.Model
 	// Tools that the model of a coordinator may call besides its members, each name once.
 	Tools []agent.Tool
+	// ToolSets hold tools besides Tools whose lists are not known beforehand.
+	ToolSets []agent.ToolSet
+	// Skills of the leader itself; its Info lists them before the members'.
+	Skills []*teamv1.Skill
 	// Limits of a run; unset ones take their defaults.
 	Limits *teamv1.Limits
 	// Memory: the team remembers the conversation that a context id names: as a root,
@@ -136,6 +150,9 @@ func New(c Config) (*Team, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
+	if k, ok := c.Scheduler.(*Coordinator); ok {
+		k.crew.warn(c.Log, c.ID)
+	}
 	t := &Team{name: c.Name, description: c.Description, mode: c.Mode}
 	t.loop = newLoop(&c)
 	return t, nil
@@ -151,22 +168,22 @@ func (c *Config) validate() error {
 		fault("team id %q: must match %s and be no reserved word", c.ID, agent.IDPattern)
 	}
 	if c.Scheduler == nil {
-		fault("team %q has no scheduler", c.ID)
+		fault("team %q has no scheduler; give it one", c.ID)
 	}
 	if len(c.Members) > 0 && c.Registry == nil {
-		fault("team %q has members and no registry to find them in", c.ID)
+		fault("team %q has members and no registry to find them in; give it one", c.ID)
 	}
 	seen := map[string]bool{}
 	for i, m := range c.Members {
 		switch {
 		case m.Agent == "":
-			fault("team %q: members[%d] names no agent", c.ID, i)
+			fault("team %q: members[%d] names no agent; name one", c.ID, i)
 		case seen[m.ID]:
 			fault("team %q: member id %q is used twice; give one of them an id of its own", c.ID, m.ID)
 		}
 		seen[m.ID] = true
 	}
-	faults = append(faults, checkGuards(c.ID, &c.Guards)...)
+	faults = append(faults, checkGuards(c)...)
 	faults = append(faults, checkLimits(c.ID, c.Limits)...)
 	return errors.Join(faults...)
 }
@@ -200,8 +217,12 @@ func (t *Team) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 	if err != nil {
 		return nil, err
 	}
+	lists := [][]*teamv1.Skill{shown(t.cfg.Skills)}
 	for _, m := range roster {
-		for _, s := range m.GetInfo().GetSkills() {
+		lists = append(lists, m.GetInfo().GetSkills())
+	}
+	for _, list := range lists {
+		for _, s := range list {
 			if !seen[s.GetId()] {
 				seen[s.GetId()] = true
 				info.Capabilities = append(info.Capabilities, s.GetId())

@@ -11,11 +11,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Tools that the loop answers itself, from what is on record.
-const (
-	checkTool = "check_delegated_tasks" // R-003-12
-	readTool  = "read_result"           // S-64
-)
+// checkTool is the tool by which a leader looks after its tickets (R-003-12).
+const checkTool = "check_delegated_tasks"
 
 // maxWait is how long a leader may wait for work that is under way (C-08).
 const maxWait = 30 * time.Second
@@ -26,13 +23,6 @@ var checkSpec = agent.ToolSpec{
 	Parameters: json.RawMessage(`{"type":"object","properties":{` +
 		`"task_ids":{"type":"array","items":{"type":"string"},"description":"The tickets; none is all."},` +
 		`"wait_seconds":{"type":"number","minimum":0,"maximum":30,"description":"How long to wait for one of them to end."}}}`),
-}
-
-var readSpec = agent.ToolSpec{
-	Name:        readTool,
-	Description: "Reads on in a result that was too long to be shown whole.",
-	Parameters: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},` +
-		`"offset":{"type":"integer","minimum":0,"description":"Byte to begin with."}},"required":["id","offset"]}`),
 }
 
 // ticket is the id of a delegation's task (C-28).
@@ -55,12 +45,12 @@ var _ answerer = (*leader)(nil)
 
 // answer implements answerer.
 func (l *leader) answer(s *State, st *StepState, now time.Time, elsewhere func() map[*StepState]*teamv1.Ended) (*teamv1.ToolResult, time.Time) {
-	switch name := st.Step.GetName(); {
-	case l.crew == nil || slices.ContainsFunc(l.tools, func(t agent.ToolSpec) bool { return t.Name == name }):
-		return nil, time.Time{}
-	case name == checkTool:
-		return check(s, st, now, elsewhere())
-	case name == readTool:
+	switch st.Step.GetName() {
+	case checkTool:
+		if l.crew.anyAsync() {
+			return check(s, st, now, elsewhere())
+		}
+	case readTool:
 		return readResult(s, s.argumentsOf(st)), time.Time{}
 	}
 	return nil, time.Time{}
@@ -70,14 +60,15 @@ func toolText(text string) *teamv1.ToolResult  { return &teamv1.ToolResult{Text:
 func toolError(text string) *teamv1.ToolResult { return &teamv1.ToolResult{Text: text, IsError: true} }
 
 // check tells how delegations stand. It waits while the time asked for has not
-// passed, one of them may still end, and none has since it was called.
+// passed, one of them may still end, and there is no end that the leader does not
+// know of.
 func check(s *State, st *StepState, now time.Time, ends map[*StepState]*teamv1.Ended) (*teamv1.ToolResult, time.Time) {
 	ids, wait, err := checkArguments(s.argumentsOf(st))
 	if err != nil {
 		return toolError(err.Error()), time.Time{}
 	}
 	watched := watchedBy(s, ids)
-	if until := st.began.Add(wait); now.Before(until) && waitsOn(watched, st, ends) {
+	if until := st.began.Add(wait); now.Before(until) && waitsOn(s, watched, st, ends) {
 		if slices.ContainsFunc(watched, func(w *StepState) bool { return w.Step.GetDetached() }) && until.Sub(now) > pollEvery {
 			until = now.Add(pollEvery)
 		}
@@ -85,7 +76,7 @@ func check(s *State, st *StepState, now time.Time, ends map[*StepState]*teamv1.E
 	}
 	var b strings.Builder
 	for _, w := range watched {
-		fmt.Fprintf(&b, "%s\n%s\n\n", ticket(s, w), resultText(asEnded(w, ends)))
+		fmt.Fprintf(&b, "%s\n%s\n\n", ticket(s, w), resultText(s, asEnded(w, ends)))
 	}
 	for _, id := range ids {
 		if !slices.ContainsFunc(watched, func(w *StepState) bool { return ticket(s, w) == id }) {
@@ -115,7 +106,7 @@ func checkArguments(text string) (ids []string, wait time.Duration, err error) {
 	if raw, ok := args["wait_seconds"]; ok && string(raw) != "null" && json.Unmarshal(raw, &seconds) != nil {
 		return nil, 0, fmt.Errorf("argument wait_seconds must be a number, got %s", jsonKind(raw))
 	}
-	return ids, min(max(time.Duration(seconds*float64(time.Second)), 0), maxWait), nil
+	return ids, time.Duration(min(max(seconds, 0), maxWait.Seconds()) * float64(time.Second)), nil
 }
 
 // watchedBy are the asynchronous delegations that a check is about.
@@ -130,12 +121,13 @@ func watchedBy(s *State, ids []string) []*StepState {
 }
 
 // waitsOn reports whether one of them can end without people, and none has ended
-// since a check was decided on.
-func waitsOn(watched []*StepState, check *StepState, ends map[*StepState]*teamv1.Ended) bool {
+// that no turn or check before has told of.
+func waitsOn(s *State, watched []*StepState, check *StepState, ends map[*StepState]*teamv1.Ended) bool {
 	may := false
+	news := unreportedAt(s, slices.Index(s.Steps, check), s.ended)
 	for _, w := range watched {
 		switch detached := w.Step.GetDetached(); {
-		case detached && ends[w] != nil, !detached && w.Done && w.place >= check.before:
+		case detached && ends[w] != nil, !detached && slices.Contains(news, w):
 			return false
 		case detached && w.Outcome == teamv1.Outcome_OUTCOME_SUCCEEDED, !w.Done && !w.parked():
 			may = true
@@ -153,7 +145,7 @@ func unreportedAt(s *State, steps, ended int) []*StepState {
 	told := map[*StepState]bool{}
 	for _, st := range s.Steps[:steps] {
 		switch {
-		case st.Step.GetName() == resultsTurn && st.Step.GetKind() == teamv1.Step_KIND_MODEL:
+		case st.Step.GetKind() == teamv1.Step_KIND_MODEL && (st.Step.GetName() == resultsTurn || st.Step.GetName() == finalTurn):
 			for _, w := range watchedBy(s, nil) {
 				told[w] = told[w] || w.Done && w.place < st.before
 			}
@@ -176,45 +168,8 @@ func unreportedAt(s *State, steps, ended int) []*StepState {
 // resultsText tells a leader what has ended since it last looked.
 func resultsText(s *State, turn *StepState) string {
 	var b strings.Builder
-	b.WriteString("The delegated tasks have ended. Answer the request with their results.")
 	for _, st := range unreportedAt(s, slices.Index(s.Steps, turn), turn.before) {
-		fmt.Fprintf(&b, "\n\n%s\n%s", ticket(s, st), resultText(st))
+		fmt.Fprintf(&b, "\n\n%s\n%s", ticket(s, st), resultText(s, st))
 	}
 	return b.String()
-}
-
-// hasLong reports whether a result was too long to be shown whole.
-func hasLong(s *State) bool {
-	return slices.ContainsFunc(s.Steps, func(st *StepState) bool { return st.member() && len(promptText(st.Message)) > maxResult })
-}
-
-// readResult returns a piece of a result.
-func readResult(s *State, arguments string) *teamv1.ToolResult {
-	args, err := readArguments(arguments)
-	if err != nil {
-		return toolError(`the arguments are not a JSON object; write {"id": "1", "offset": 0}`)
-	}
-	id, err := textOf(args, "id", true)
-	if err != nil {
-		return toolError(err.Error())
-	}
-	offset := 0
-	if raw, ok := args["offset"]; ok && json.Unmarshal(raw, &offset) != nil {
-		return toolError("argument offset must be a whole number, got " + jsonKind(raw))
-	}
-	i := slices.IndexFunc(s.Steps, func(st *StepState) bool { return st.Step.GetId() == id && st.member() && st.Message != nil })
-	if i < 0 {
-		return toolError(fmt.Sprintf("there is no result %q", shorten(id)))
-	}
-	text := promptText(s.Steps[i].Message)
-	if offset < 0 || offset >= len(text) {
-		return toolError(fmt.Sprintf("offset %d is out of range; result %s has %d bytes", offset, id, len(text)))
-	}
-	piece := upTo(text[offset:], maxResult)
-	end := offset + len(piece)
-	piece = strings.ToValidUTF8(piece, "") // it may begin within a character
-	if end < len(text) {
-		piece += fmt.Sprintf("\n\n[bytes %d to %d of %d]", offset, end, len(text))
-	}
-	return toolText(piece)
 }

@@ -144,7 +144,7 @@ func (v *view) advance(d *decided, i int, n *node) error {
 			d.add(v.again(i, n), n.ID+" again: until is not true yet", nil)
 		}
 	case running:
-		if !v.needed[i] && !v.last[i].Dropped {
+		if st := v.last[i]; !v.needed[i] && !st.Dropped && st.Step.GetRefusal() == nil {
 			d.drop(v.last[i], n.ID+" canceled: the steps after it went on without it")
 		}
 	case waiting:

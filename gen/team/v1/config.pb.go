@@ -574,14 +574,16 @@ func (x *ServerConfig) GetServer() *ServerSettings {
 // ModelConfig is a model that agents and routers use by its name in the file.
 type ModelConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who serves it: scripted, or openai for every OpenAI-compatible endpoint. Required.
+	// Who serves it: openai, also for every OpenAI-compatible endpoint, anthropic, gemini, or scripted. Required.
 	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
 	// The model's name at its provider.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Key; unset is OPENAI_API_KEY. An endpoint of one's own may need none.
+	// Key; unset is OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY. An endpoint
+	// of one's own may need none.
 	ApiKey string `protobuf:"bytes,3,opt,name=api_key,json=apiKey,proto3" json:"api_key,omitempty"`
-	// Address of a compatible endpoint, up to and without /chat/completions;
-	// unset is OPENAI_BASE_URL, else the provider's own.
+	// Address of an endpoint of one's own, up to and without /chat/completions,
+	// /v1/messages (anthropic) or /v1beta (gemini); unset is the provider's own, of
+	// openai models OPENAI_BASE_URL.
 	BaseUrl string `protobuf:"bytes,4,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
 	// What it costs.
 	Price *Price `protobuf:"bytes,5,opt,name=price,proto3" json:"price,omitempty"`
@@ -590,7 +592,7 @@ type ModelConfig struct {
 	// Models, by name, that are asked in this order when this one cannot answer.
 	Fallback []string `protobuf:"bytes,7,rep,name=fallback,proto3" json:"fallback,omitempty"`
 	// Tokens that one answer may have; unset is 4096 where a budget has to be
-	// reserved, else the provider's own limit.
+	// reserved, else the provider's own limit, of anthropic models 8192.
 	MaxOutputTokens int32 `protobuf:"varint,8,opt,name=max_output_tokens,json=maxOutputTokens,proto3" json:"max_output_tokens,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -783,12 +785,13 @@ func (x *ToolConfig) GetMcp() *McpTool {
 	return nil
 }
 
-// McpTool is an MCP server whose tools are offered.
+// McpTool is an MCP server whose tools are offered: a program that is started and
+// spoken to over its standard input and output, or an address.
 type McpTool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Program to start, and its arguments.
+	// Program to start, and its arguments. It is started in this file's folder.
 	Command []string `protobuf:"bytes,1,rep,name=command,proto3" json:"command,omitempty"`
-	// Or: where it is reached.
+	// Or: where it is reached, over streamable HTTP.
 	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	// Environment of the program, besides PATH and HOME.
 	Env map[string]string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -797,6 +800,8 @@ type McpTool struct {
 	// Tools that are offered; unset is all.
 	Allow []string `protobuf:"bytes,5,rep,name=allow,proto3" json:"allow,omitempty"`
 	// What a call whose outcome is unknown after a crash means, by tool; "*" is all others.
+	// Unset is what the tool says of itself: SAFE if it only reads, KEYED if it is
+	// idempotent, else UNSAFE.
 	Effects       map[string]ToolEffect_Value `protobuf:"bytes,6,rep,name=effects,proto3" json:"effects,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value,enum=team.v1.ToolEffect_Value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3593,37 +3598,40 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"TeamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
 	"\x05value\x18\x02 \x01(\v2\x13.team.v1.TeamConfigR\x05value:\x028\x01:y\xbaHv\x1at\n" +
-	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\xab\f\n" +
-	"\vModelConfig\x12\x90\x03\n" +
-	"\bprovider\x18\x01 \x01(\tB\xf3\x02\xbaH\xef\x02\xba\x01\xeb\x02\n" +
-	"\x0emodel.provider\x1a\xd8\x02this in ['scripted', 'openai'] ? '' : this in ['anthropic', 'gemini'] ? 'provider \"' + this + '\" is not supported yet; use openai (any compatible endpoint) or scripted' : this == '' ? 'provider is missing; use openai (any compatible endpoint) or scripted' : 'provider \"' + this + '\" is unknown; use openai (any compatible endpoint) or scripted'R\bprovider\x12\x12\n" +
+	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\xab\r\n" +
+	"\vModelConfig\x12\xc8\x02\n" +
+	"\bprovider\x18\x01 \x01(\tB\xab\x02\xbaH\xa7\x02\xba\x01\xa3\x02\n" +
+	"\x0emodel.provider\x1a\x90\x02this in ['scripted', 'openai', 'anthropic', 'gemini'] ? '' : this == '' ? 'provider is missing; use openai (any compatible endpoint), anthropic, gemini or scripted' : 'provider \"' + this + '\" is unknown; use openai (any compatible endpoint), anthropic, gemini or scripted'R\bprovider\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
 	"\aapi_key\x18\x03 \x01(\tR\x06apiKey\x12\xc7\x01\n" +
 	"\bbase_url\x18\x04 \x01(\tB\xab\x01\xbaH\xa7\x01\xba\x01\xa3\x01\n" +
 	"\x0emodel.base_url\x12Pbase_url must be an http or https address; for example http://127.0.0.1:11434/v1\x1a?this == '' || (this.matches('^https?://[^/]+') && this.isUri())R\abaseUrl\x12$\n" +
 	"\x05price\x18\x05 \x01(\v2\x0e.team.v1.PriceR\x05price\x12\x12\n" +
-	"\x04file\x18\x06 \x01(\tR\x04file\x12m\n" +
-	"\bfallback\x18\a \x03(\tBQ\xbaHN\xba\x01K\n" +
-	"\x0emodel.fallback\x12(fallback is not supported yet; remove it\x1a\x0fsize(this) == 0R\bfallback\x12\x89\x01\n" +
-	"\x11max_output_tokens\x18\b \x01(\x05B]\xbaHZ\xba\x01W\n" +
-	"\x17model.max_output_tokens\x121max_output_tokens is not supported yet; remove it\x1a\tthis == 0R\x0fmaxOutputTokens:\xdc\x04\xbaH\xd8\x04\x1a|\n" +
-	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\xc1\x01\n" +
-	"\x13model.scripted_only\x12Ja scripted model takes nothing but file; it needs no key, address or price\x1a^this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price))\x1a\x86\x01\n" +
-	"\fmodel.openai\x12Han openai model needs a name; add name: the model's name at its provider\x1a,this.provider != 'openai' || this.name != ''\x1a\x8a\x01\n" +
-	"\x11model.openai_file\x12Gfile belongs to scripted models; remove it, or write provider: scripted\x1a,this.provider != 'openai' || this.file == ''\"\xfb\x01\n" +
+	"\x04file\x18\x06 \x01(\tR\x04file\x12w\n" +
+	"\bfallback\x18\a \x03(\tB[\xbaHX\xba\x01U\n" +
+	"\x0emodel.fallback\x122a model has at most 8 to fall back to; remove some\x1a\x0fsize(this) <= 8R\bfallback\x12\xa7\x01\n" +
+	"\x11max_output_tokens\x18\b \x01(\x05B{\xbaHx\xba\x01u\n" +
+	"\x17model.max_output_tokens\x12Omax_output_tokens must be 1 or more; remove it to take the provider's own limit\x1a\tthis >= 0R\x0fmaxOutputTokens:\xfc\x05\xbaH\xf8\x05\x1a|\n" +
+	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\xf4\x01\n" +
+	"\x13model.scripted_only\x12^a scripted model takes nothing but file and fallback; it needs no key, address, price or limit\x1a}this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && this.max_output_tokens == 0)\x1a\xde\x01\n" +
+	"\n" +
+	"model.name\x1a\xcf\x01!(this.provider in ['openai', 'anthropic', 'gemini']) || this.name != '' ? '' : (this.provider == 'gemini' ? 'a ' : 'an ') + this.provider + ' model needs a name; add name: the model\\'s name at its provider'\x1a\x9f\x01\n" +
+	"\n" +
+	"model.file\x12Gfile belongs to scripted models; remove it, or write provider: scripted\x1aH!(this.provider in ['openai', 'anthropic', 'gemini']) || this.file == ''\"\xfb\x01\n" +
 	"\x05Price\x12w\n" +
 	"\x05input\x18\x01 \x01(\x01Ba\xbaH^\xba\x01[\n" +
 	"\x05price\x124a price must be 0 or more; in USD per million tokens\x1a\x1cthis >= 0.0 && !this.isInf()R\x05input\x12y\n" +
 	"\x06output\x18\x02 \x01(\x01Ba\xbaH^\xba\x01[\n" +
-	"\x05price\x124a price must be 0 or more; in USD per million tokens\x1a\x1cthis >= 0.0 && !this.isInf()R\x06output\"\xe8\x01\n" +
+	"\x05price\x124a price must be 0 or more; in USD per million tokens\x1a\x1cthis >= 0.0 && !this.isInf()R\x06output\"\xa9\x01\n" +
 	"\n" +
-	"ToolConfig\x12z\n" +
-	"\x03mcp\x18\x01 \x01(\v2\x10.team.v1.McpToolBV\xbaHS\xba\x01P\n" +
-	"\btool.mcp\x12=mcp tools are not supported yet; remove the tool and its uses\x1a\x05falseR\x03mcp:^\xbaH[\x1aY\n" +
-	"\ttool.kind\x12=the tool does not say what it is; tools are not supported yet\x1a\rhas(this.mcp)\"\xd8\x02\n" +
-	"\aMcpTool\x12\x18\n" +
-	"\acommand\x18\x01 \x03(\tR\acommand\x12\x10\n" +
-	"\x03url\x18\x02 \x01(\tR\x03url\x12+\n" +
+	"ToolConfig\x12\"\n" +
+	"\x03mcp\x18\x01 \x01(\v2\x10.team.v1.McpToolR\x03mcp:w\xbaHt\x1ar\n" +
+	"\ttool.kind\x12Vthe tool does not say what it is; add mcp: {command: [PROGRAM]} or mcp: {url: ADDRESS}\x1a\rhas(this.mcp)\"\xe4\a\n" +
+	"\aMcpTool\x12\x8c\x01\n" +
+	"\acommand\x18\x01 \x03(\tBr\xbaHo\xba\x01l\n" +
+	"\vmcp.command\x12;the program has no name; write command: [PROGRAM, ARGUMENT]\x1a size(this) == 0 || this[0] != ''R\acommand\x12\xb2\x01\n" +
+	"\x03url\x18\x02 \x01(\tB\x9f\x01\xbaH\x9b\x01\xba\x01\x97\x01\n" +
+	"\amcp.url\x12Kurl must be an http or https address; for example http://127.0.0.1:8000/mcp\x1a?this == '' || (this.matches('^https?://[^/]+') && this.isUri())R\x03url\x12+\n" +
 	"\x03env\x18\x03 \x03(\v2\x19.team.v1.McpTool.EnvEntryR\x03env\x12\x16\n" +
 	"\x06bearer\x18\x04 \x01(\tR\x06bearer\x12\x14\n" +
 	"\x05allow\x18\x05 \x03(\tR\x05allow\x127\n" +
@@ -3633,7 +3641,11 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aU\n" +
 	"\fEffectsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
-	"\x05value\x18\x02 \x01(\x0e2\x19.team.v1.ToolEffect.ValueR\x05value:\x028\x01\"J\n" +
+	"\x05value\x18\x02 \x01(\x0e2\x19.team.v1.ToolEffect.ValueR\x05value:\x028\x01:\xf1\x02\xbaH\xed\x02\x1a\x9b\x01\n" +
+	"\bmcp.kind\x12Man MCP server is exactly one of command and url; keep one of them, or add one\x1a@(size(this.command) > 0 ? 1 : 0) + (this.url != '' ? 1 : 0) == 1\x1ac\n" +
+	"\amcp.env\x121env belongs to a command; an address takes bearer\x1a%size(this.env) == 0 || this.url == ''\x1ah\n" +
+	"\n" +
+	"mcp.bearer\x12,bearer belongs to a url; a program takes env\x1a,this.bearer == '' || size(this.command) == 0\"J\n" +
 	"\n" +
 	"ToolEffect\"<\n" +
 	"\x05Value\x12\x12\n" +
@@ -3742,7 +3754,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''R\x06bearer\"\x99\b\n" +
+	"this != ''R\x06bearer\"\xa8\n" +
+	"\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -3761,9 +3774,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"guardrails\x18\v \x01(\v2\x13.team.v1.GuardrailsR\n" +
 	"guardrails\x12\x1b\n" +
 	"\x06memory\x18\f \x01(\bH\x00R\x06memory\x88\x01\x01\x12'\n" +
-	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xdf\x03\xbaH\xdb\x03\x1a\xc0\x02\n" +
+	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xee\x05\xbaH\xea\x05\x1a\xc0\x02\n" +
 	"\tteam.mode\x12ta team is exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\x95\x01\n" +
-	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1aKhas(this.workflow) || (size(this.members) >= 1 && size(this.members) <= 64)B\t\n" +
+	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1aKhas(this.workflow) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\x8c\x02\n" +
+	"\vteam.result\x12yguardrails.result cannot look at work that is a task of its own; use WAIT or CANCEL for on_open_delegations, or remove it\x1a\x81\x01!has(this.guardrails) || size(this.guardrails.result) == 0 || !has(this.coordinator) || this.coordinator.on_open_delegations != 3B\t\n" +
 	"\a_memory\"\x90\b\n" +
 	"\fMemberConfig\x12x\n" +
 	"\x05agent\x18\x01 \x01(\tBb\xbaH_\xba\x01\\\n" +

@@ -1584,7 +1584,10 @@ type Step struct {
 	// The work is begun as a task of its own, which nobody waits for.
 	Detached bool `protobuf:"varint,12,opt,name=detached,proto3" json:"detached,omitempty"`
 	// What readers of the deciding scope are shown while the member works. Set by the loop.
-	Inner         Step_Inner `protobuf:"varint,13,opt,name=inner,proto3,enum=team.v1.Step_Inner" json:"inner,omitempty"`
+	Inner Step_Inner `protobuf:"varint,13,opt,name=inner,proto3,enum=team.v1.Step_Inner" json:"inner,omitempty"`
+	// Readers of the deciding scope, and above, are shown nothing that the member
+	// says: the scope's guardrails have looked at its answer alone. Set by the loop.
+	Withheld      bool `protobuf:"varint,14,opt,name=withheld,proto3" json:"withheld,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1708,6 +1711,13 @@ func (x *Step) GetInner() Step_Inner {
 		return x.Inner
 	}
 	return Step_INNER_UNSPECIFIED
+}
+
+func (x *Step) GetWithheld() bool {
+	if x != nil {
+		return x.Withheld
+	}
+	return false
 }
 
 // Refusal is the reason why a step does not run.
@@ -3450,7 +3460,10 @@ type Checked struct {
 	Blocked bool `protobuf:"varint,5,opt,name=blocked,proto3" json:"blocked,omitempty"`
 	// Sequence of the event that brought the message, a follow-up or an answer of
 	// people; 0 is what the scope was given, and what it answers.
-	Ref           int64 `protobuf:"varint,6,opt,name=ref,proto3" json:"ref,omitempty"`
+	Ref int64 `protobuf:"varint,6,opt,name=ref,proto3" json:"ref,omitempty"`
+	// What a member is shown of what was said before, as it is from here on; unset:
+	// as it was.
+	History       *Checked_Shown `protobuf:"bytes,7,opt,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3525,6 +3538,13 @@ func (x *Checked) GetRef() int64 {
 		return x.Ref
 	}
 	return 0
+}
+
+func (x *Checked) GetHistory() *Checked_Shown {
+	if x != nil {
+		return x.History
+	}
+	return nil
 }
 
 // ArtifactUpdate is a piece of an artifact.
@@ -4438,6 +4458,52 @@ func (x *Observed_Member) GetHealth() *Health {
 	return nil
 }
 
+// Shown is what a member is shown of what was said before, oldest first.
+type Checked_Shown struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The messages.
+	Messages      []*v1.Message `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Checked_Shown) Reset() {
+	*x = Checked_Shown{}
+	mi := &file_team_v1_event_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Checked_Shown) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Checked_Shown) ProtoMessage() {}
+
+func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Checked_Shown.ProtoReflect.Descriptor instead.
+func (*Checked_Shown) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30, 0}
+}
+
+func (x *Checked_Shown) GetMessages() []*v1.Message {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
 var File_team_v1_event_proto protoreflect.FileDescriptor
 
 const file_team_v1_event_proto_rawDesc = "" +
@@ -4560,7 +4626,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05Retry\x12\x1f\n" +
 	"\battempts\x18\x01 \x01(\x05H\x00R\battempts\x88\x01\x01\x123\n" +
 	"\abackoff\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\abackoffB\v\n" +
-	"\t_attempts\"\x82\x05\n" +
+	"\t_attempts\"\x9e\x05\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x12.team.v1.Step.KindR\x04kind\x12\x16\n" +
@@ -4575,7 +4641,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	" \x01(\v2\x10.team.v1.RefusalR\arefusal\x12$\n" +
 	"\x05retry\x18\v \x01(\v2\x0e.team.v1.RetryR\x05retry\x12\x1a\n" +
 	"\bdetached\x18\f \x01(\bR\bdetached\x12)\n" +
-	"\x05inner\x18\r \x01(\x0e2\x13.team.v1.Step.InnerR\x05inner\"@\n" +
+	"\x05inner\x18\r \x01(\x0e2\x13.team.v1.Step.InnerR\x05inner\x12\x1a\n" +
+	"\bwithheld\x18\x0e \x01(\bR\bwithheld\"@\n" +
 	"\x05Inner\x12\x15\n" +
 	"\x11INNER_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fINNER_EVENTS\x10\x01\x12\x0e\n" +
@@ -4754,14 +4821,17 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04info\x18\x02 \x01(\v2\x12.team.v1.AgentInfoR\x04info\x12'\n" +
-	"\x06health\x18\x03 \x01(\v2\x0f.team.v1.HealthR\x06health\"\xb2\x02\n" +
+	"\x06health\x18\x03 \x01(\v2\x0f.team.v1.HealthR\x06health\"\x9d\x03\n" +
 	"\aChecked\x12,\n" +
 	"\x05stage\x18\x01 \x01(\x0e2\x16.team.v1.Checked.StageR\x05stage\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12,\n" +
 	"\amessage\x18\x03 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12$\n" +
 	"\x05error\x18\x04 \x01(\v2\x0e.team.v1.ErrorR\x05error\x12\x18\n" +
 	"\ablocked\x18\x05 \x01(\bR\ablocked\x12\x10\n" +
-	"\x03ref\x18\x06 \x01(\x03R\x03ref\"i\n" +
+	"\x03ref\x18\x06 \x01(\x03R\x03ref\x120\n" +
+	"\ahistory\x18\a \x01(\v2\x16.team.v1.Checked.ShownR\ahistory\x1a7\n" +
+	"\x05Shown\x12.\n" +
+	"\bmessages\x18\x01 \x03(\v2\x12.lf.a2a.v1.MessageR\bmessages\"i\n" +
 	"\x05Stage\x12\x15\n" +
 	"\x11STAGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vSTAGE_INPUT\x10\x01\x12\x10\n" +
@@ -4843,7 +4913,7 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
 	(Step_Inner)(0),               // 1: team.v1.Step.Inner
@@ -4897,18 +4967,19 @@ var file_team_v1_event_proto_goTypes = []any{
 	nil,                           // 49: team.v1.Decided.UpdatesEntry
 	(*Receipt_Entry)(nil),         // 50: team.v1.Receipt.Entry
 	(*Observed_Member)(nil),       // 51: team.v1.Observed.Member
-	nil,                           // 52: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 54: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 55: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 56: google.protobuf.Duration
-	(*v1.Artifact)(nil),           // 57: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 58: google.protobuf.Value
-	(*AgentInfo)(nil),             // 59: team.v1.AgentInfo
-	(*Health)(nil),                // 60: team.v1.Health
+	(*Checked_Shown)(nil),         // 52: team.v1.Checked.Shown
+	nil,                           // 53: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 55: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 56: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 57: google.protobuf.Duration
+	(*v1.Artifact)(nil),           // 58: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 59: google.protobuf.Value
+	(*AgentInfo)(nil),             // 60: team.v1.AgentInfo
+	(*Health)(nil),                // 61: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	53,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	54,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
 	7,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
 	18,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
 	19,  // 3: team.v1.Event.started:type_name -> team.v1.Started
@@ -4930,99 +5001,101 @@ var file_team_v1_event_proto_depIdxs = []int32{
 	41,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
 	42,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
 	43,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
-	54,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	55,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
-	55,  // 24: team.v1.Accepted.brief:type_name -> google.protobuf.Struct
+	55,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	56,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	56,  // 24: team.v1.Accepted.brief:type_name -> google.protobuf.Struct
 	10,  // 25: team.v1.Accepted.pins:type_name -> team.v1.Pins
 	12,  // 26: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	53,  // 27: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	54,  // 27: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
 	11,  // 28: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
 	46,  // 29: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	54,  // 30: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
+	55,  // 30: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
 	9,   // 31: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
 	8,   // 32: team.v1.Accepted.detached:type_name -> team.v1.Detached
 	47,  // 33: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
 	48,  // 34: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
-	56,  // 35: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
-	56,  // 36: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
-	56,  // 37: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
+	57,  // 35: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
+	57,  // 36: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
+	57,  // 37: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
 	13,  // 38: team.v1.Limits.retry:type_name -> team.v1.Retry
-	56,  // 39: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
+	57,  // 39: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
 	2,   // 40: team.v1.Step.kind:type_name -> team.v1.Step.Kind
 	16,  // 41: team.v1.Step.input:type_name -> team.v1.Input
 	17,  // 42: team.v1.Step.ask:type_name -> team.v1.Ask
-	56,  // 43: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	57,  // 43: team.v1.Step.timeout:type_name -> google.protobuf.Duration
 	15,  // 44: team.v1.Step.refusal:type_name -> team.v1.Refusal
 	13,  // 45: team.v1.Step.retry:type_name -> team.v1.Retry
 	1,   // 46: team.v1.Step.inner:type_name -> team.v1.Step.Inner
 	0,   // 47: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
 	44,  // 48: team.v1.Refusal.error:type_name -> team.v1.Error
-	54,  // 49: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	55,  // 49: team.v1.Input.message:type_name -> lf.a2a.v1.Message
 	14,  // 50: team.v1.Decided.steps:type_name -> team.v1.Step
 	49,  // 51: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
 	16,  // 52: team.v1.Decided.reply:type_name -> team.v1.Input
-	54,  // 53: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	55,  // 54: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	55,  // 55: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	55,  // 53: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	56,  // 54: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	56,  // 55: team.v1.Decided.values:type_name -> google.protobuf.Struct
 	25,  // 56: team.v1.Decided.transfer:type_name -> team.v1.Transfer
 	16,  // 57: team.v1.Started.input:type_name -> team.v1.Input
 	26,  // 58: team.v1.Started.reserved:type_name -> team.v1.Spent
-	53,  // 59: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	54,  // 59: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
 	44,  // 60: team.v1.Retried.error:type_name -> team.v1.Error
-	53,  // 61: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	54,  // 61: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
 	26,  // 62: team.v1.Retried.spent:type_name -> team.v1.Spent
 	0,   // 63: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	54,  // 64: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	55,  // 64: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
 	22,  // 65: team.v1.Ended.turn:type_name -> team.v1.Turn
 	24,  // 66: team.v1.Ended.tool:type_name -> team.v1.ToolResult
 	25,  // 67: team.v1.Ended.transfer:type_name -> team.v1.Transfer
 	44,  // 68: team.v1.Ended.error:type_name -> team.v1.Error
 	26,  // 69: team.v1.Ended.spent:type_name -> team.v1.Spent
-	55,  // 70: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	56,  // 70: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
 	27,  // 71: team.v1.Ended.receipt:type_name -> team.v1.Receipt
 	23,  // 72: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
 	50,  // 73: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
 	26,  // 74: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	54,  // 75: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	55,  // 75: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
 	26,  // 76: team.v1.Spawned.budget:type_name -> team.v1.Spent
 	3,   // 77: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	54,  // 78: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	53,  // 79: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	54,  // 80: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	55,  // 78: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	54,  // 79: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	55,  // 80: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
 	26,  // 81: team.v1.Answered.grant:type_name -> team.v1.Spent
-	56,  // 82: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	54,  // 83: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	57,  // 82: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	55,  // 83: team.v1.Received.message:type_name -> lf.a2a.v1.Message
 	4,   // 84: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	56,  // 85: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	57,  // 85: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
 	51,  // 86: team.v1.Observed.members:type_name -> team.v1.Observed.Member
 	5,   // 87: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	54,  // 88: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	55,  // 88: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
 	44,  // 89: team.v1.Checked.error:type_name -> team.v1.Error
-	57,  // 90: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	54,  // 91: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	55,  // 92: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	54,  // 93: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	22,  // 94: team.v1.Reply.turn:type_name -> team.v1.Turn
-	25,  // 95: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	24,  // 96: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 97: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	26,  // 98: team.v1.Reply.spent:type_name -> team.v1.Spent
-	55,  // 99: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	52,  // 100: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	32,  // 101: team.v1.Inbound.received:type_name -> team.v1.Received
-	31,  // 102: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	33,  // 103: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	58,  // 104: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	58,  // 105: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	26,  // 106: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 107: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	59,  // 108: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	60,  // 109: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	110, // [110:110] is the sub-list for method output_type
-	110, // [110:110] is the sub-list for method input_type
-	110, // [110:110] is the sub-list for extension type_name
-	110, // [110:110] is the sub-list for extension extendee
-	0,   // [0:110] is the sub-list for field type_name
+	52,  // 90: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
+	58,  // 91: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	55,  // 92: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	56,  // 93: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	55,  // 94: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	22,  // 95: team.v1.Reply.turn:type_name -> team.v1.Turn
+	25,  // 96: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	24,  // 97: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 98: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	26,  // 99: team.v1.Reply.spent:type_name -> team.v1.Spent
+	56,  // 100: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	53,  // 101: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	32,  // 102: team.v1.Inbound.received:type_name -> team.v1.Received
+	31,  // 103: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	33,  // 104: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	59,  // 105: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	59,  // 106: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	26,  // 107: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 108: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	60,  // 109: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	61,  // 110: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	55,  // 111: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
+	112, // [112:112] is the sub-list for method output_type
+	112, // [112:112] is the sub-list for method input_type
+	112, // [112:112] is the sub-list for extension type_name
+	112, // [112:112] is the sub-list for extension extendee
+	0,   // [0:112] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -5080,7 +5153,7 @@ func file_team_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   47,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -26,6 +26,8 @@ type Subject struct {
 	// Arrived returns when n requests have reached what answers them; nil where
 	// they do so at once.
 	Arrived func(ctx context.Context, n int) error
+	// Parsed: the provider sends arguments of calls as JSON, so that no others come.
+	Parsed bool
 }
 
 // Start returns a model that answers from a script: the file of a scripted
@@ -162,8 +164,8 @@ func testEmpty(t *testing.T, start Start) {
 }
 
 func testToolCalls(t *testing.T, start Start) {
-	s := start(t, `agents: {writer: [{text: "Looking.", tool_calls: [
-		{name: search, arguments: {query: "{{input}}", limit: 3}}, {name: clock}, {name: search, arguments: "{not json"}]}]}`)
+	s := start(t, `agents: {writer: [{when: "size(tools) == 2", text: "Looking.", tool_calls: [
+		{name: search, arguments: {query: "{{input}}", limit: 3}}, {name: clock}]}, {tool_calls: [{name: search, arguments: "{not json"}]}]}`)
 	req := Ask("the tides")
 	req.Tools = []agent.ToolSpec{
 		{Name: "search", Description: "Finds pages.", Parameters: []byte(`{"type":"object","properties":{"query":{"type":"string"}}}`)},
@@ -172,7 +174,7 @@ func testToolCalls(t *testing.T, start Start) {
 	a := Collect(t.Context(), t, s.Model, req)
 	a.succeeded(t)
 	want := []*teamv1.ToolCall{
-		{Name: "search", Arguments: `{"limit":3,"query":"the tides"}`}, {Name: "clock", Arguments: "{}"}, {Name: "search", Arguments: "{not json"},
+		{Name: "search", Arguments: `{"limit":3,"query":"the tides"}`}, {Name: "clock", Arguments: "{}"},
 	}
 	if diff := cmp.Diff(want, a.Turn.GetToolCalls(), protocmp.Transform(), protocmp.IgnoreFields(&teamv1.ToolCall{}, "id")); diff != "" {
 		t.Errorf("tool calls:\n%s", diff)
@@ -183,6 +185,15 @@ func testToolCalls(t *testing.T, start Start) {
 	}
 	if len(ids) != len(want) || ids[""] {
 		t.Errorf("ids = %v, want one a call", ids)
+	}
+	if s.Parsed {
+		return
+	}
+	req.Tools = req.Tools[:1]
+	a = Collect(t.Context(), t, s.Model, req)
+	a.succeeded(t)
+	if calls := a.Turn.GetToolCalls(); len(calls) != 1 || calls[0].GetArguments() != "{not json" {
+		t.Errorf("calls = %v, want what the model wrote", calls)
 	}
 }
 

@@ -182,6 +182,30 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+func TestMaxOutput(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		model, asked int64
+		want         string
+	}{
+		{"qwen3", 0, 0, ""}, {"qwen3", 100, 0, `"max_tokens":100`}, {"qwen3", 100, 50, `"max_tokens":50`}, {"qwen3", 0, 50, `"max_tokens":50`},
+		{"gpt-5-mini", 100, 0, `"max_completion_tokens":100`}, {"openai/o4-mini", 100, 200, `"max_completion_tokens":100`},
+	} {
+		llm := fakellm.New(t)
+		llm.Script(c.name, fakellm.Turn{Text: "ok"})
+		req := modeltest.Ask("x")
+		req.MaxOutput = c.asked
+		m := connect(t, openai.Config{BaseURL: llm.URL, Name: c.name, MaxOutput: c.model, HTTPClient: client(t)})
+		if a := modeltest.Collect(t.Context(), t, m, req); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		body := string(llm.Requests()[0].Body)
+		if !strings.Contains(body, c.want) || c.want == "" && strings.Contains(body, "max_") || strings.Count(body, "max_") > 1 {
+			t.Errorf("%+v: sent %s", c, body)
+		}
+	}
+}
+
 func TestReasoningIsLeftOut(t *testing.T) {
 	_, m := serve(t, fakellm.Turn{Reasoning: "Hmm, tides.", Text: "The Moon."})
 	if got := turn(t, m).GetText(); got != "The Moon." {

@@ -2,20 +2,25 @@ package openai
 
 import (
 	"encoding/json"
+	"regexp"
+	"strings"
 
 	openai "github.com/sashabaranov/go-openai"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/model"
 )
-
-// nothing stands for an empty message: endpoints refuse one without content.
-const nothing = "(empty)"
 
 func (m *Model) request(req *agent.ModelRequest) openai.ChatCompletionRequest {
 	r := openai.ChatCompletionRequest{
-		Model: m.name, Stream: true, StreamOptions: &openai.StreamOptions{IncludeUsage: true},
+		Model: m.config.Name, Stream: true, StreamOptions: &openai.StreamOptions{IncludeUsage: true},
 		Messages: make([]openai.ChatCompletionMessage, 0, len(req.Messages)+1),
+	}
+	if n := int(m.config.Output(req.MaxOutput)); m.completionTokens() {
+		r.MaxCompletionTokens = n
+	} else {
+		r.MaxTokens = n //nolint:staticcheck // SA1019: many endpoints know no other name
 	}
 	if req.Instructions != "" {
 		r.Messages = append(r.Messages, openai.ChatCompletionMessage{Role: openai.ChatMessageRoleSystem, Content: req.Instructions})
@@ -32,13 +37,24 @@ func (m *Model) request(req *agent.ModelRequest) openai.ChatCompletionRequest {
 	return r
 }
 
+// completionTokens reports whether the limit of an answer is max_completion_tokens:
+// the provider itself wants it, also of its models behind a gateway. Other
+// endpoints know max_tokens, and not all of them the new name.
+func (m *Model) completionTokens() bool {
+	name := m.config.Name[strings.LastIndex(m.config.Name, "/")+1:]
+	return strings.HasPrefix(m.config.BaseURL, DefaultBaseURL) || reasoning.MatchString(name)
+}
+
+// reasoning matches the provider's models that refuse max_tokens.
+var reasoning = regexp.MustCompile(`^(o\d|gpt-[5-9])`)
+
 func message(m agent.ModelMessage) openai.ChatCompletionMessage {
 	out := openai.ChatCompletionMessage{Role: string(m.Role), Content: m.Text, ToolCallID: m.CallID}
 	for _, c := range m.ToolCalls {
 		out.ToolCalls = append(out.ToolCalls, toolCall(c))
 	}
 	if out.Content == "" && len(out.ToolCalls) == 0 {
-		out.Content = nothing
+		out.Content = model.Nothing
 	}
 	return out
 }

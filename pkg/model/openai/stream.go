@@ -1,8 +1,6 @@
 package openai
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,81 +12,34 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/model"
 )
 
-// errStopped: the caller wants no more.
-var errStopped = errors.New("stopped")
-
-// turn makes the request and puts the answer together, handing on each piece of
-// text. The connection is closed when it returns.
-func (m *Model) turn(ctx context.Context, req *agent.ModelRequest, text func(string) bool) (*answer, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	rctx, cancel := context.WithCancel(ctx)
-	c := &call{http: m.client, key: req.Key, cancel: cancel}
-	whole := false
-	defer func() { c.close(whole) }()
-	a, err := m.receive(rctx, c, req, text)
-	switch {
-	case errors.Is(err, errStopped):
-		return nil, err
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case err != nil:
-		return nil, m.failure(c, err)
-	}
-	whole = true
-	return a, nil
-}
-
-// receive reads the stream to its end. The library makes the request; its reader
-// is not used: it loses what an endpoint reports within the stream once a
-// comment came before it.
-func (m *Model) receive(ctx context.Context, c *call, req *agent.ModelRequest, text func(string) bool) (*answer, error) {
-	config := m.config
+// receive makes the request and puts the answer together, handing on each piece
+// of text. The library makes the request; its reader is not used: it loses what
+// an endpoint reports within the stream once a comment came before it.
+func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequest, a *answer, text func(string) bool) error {
+	config := m.client
 	config.HTTPClient = c
 	if _, err := openai.NewClientWithConfig(config).CreateChatCompletionStream(ctx, m.request(req)); err != nil {
-		return nil, err
+		return err
 	}
-	if t, no := c.noStream(); no {
-		return nil, &notStream{t}
+	if err := c.Streams(); err != nil {
+		return err
 	}
-	a := &answer{}
-	lines := bufio.NewScanner(c.res.Body)
-	lines.Buffer(nil, maxLine)
-	for {
-		data, err := next(lines)
+	for events := c.Events(); ; {
+		data, err := events.Next()
 		if err != nil {
-			return a, a.end(err)
+			return a.end(err)
 		}
 		piece, err := a.add(data)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if piece != "" && !text(piece) {
-			return nil, errStopped
+			return model.ErrStopped
 		}
 	}
-}
-
-// next returns the data of the next event, or io.EOF after the last one.
-func next(lines *bufio.Scanner) ([]byte, error) {
-	for lines.Scan() && lines.Err() == nil { // with an error it is half a line
-		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
-		data = bytes.TrimSpace(data)
-		switch {
-		case !ok, len(data) == 0:
-			continue
-		case string(data) == "[DONE]":
-			return nil, io.EOF
-		}
-		return data, nil
-	}
-	if err := lines.Err(); err != nil {
-		return nil, err
-	}
-	return nil, io.EOF
 }
 
 // chunk is one message of the stream; gateways report what fails behind them in it.
@@ -174,7 +125,7 @@ func (a *answer) call(d openai.ToolCall) {
 func (a *answer) end(err error) error {
 	switch {
 	case a.finish == "error":
-		return errBroken
+		return model.ErrBroken
 	case a.finish != "" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
 		return nil
 	case errors.Is(err, io.EOF):

@@ -22,9 +22,11 @@ const (
 func words() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.Variable("input", cel.StringType),
+		cel.Variable("inputs", cel.ListType(cel.StringType)),
 		cel.Variable("turn", cel.IntType),
 		cel.Variable("tools", cel.ListType(cel.StringType)),
 		cel.Variable("results", cel.ListType(cel.StringType)),
+		cel.Variable("result", cel.MapType(cel.StringType, cel.StringType)),
 	}
 }
 
@@ -69,7 +71,7 @@ func explain(e *common.Error) problem {
 	p := problem{line: max(e.Location.Line()-1, 0), col: max(e.Location.Column(), 0), message: strings.Join(strings.Fields(e.Message), " ")}
 	if m := undeclared.FindStringSubmatch(p.message); m != nil {
 		p.message = fmt.Sprintf("no such variable or function %q", m[1])
-		p.hint = meant(m[1], "input", "turn", "tools", "results")
+		p.hint = meant(m[1], "input", "inputs", "turn", "tools", "results", "result")
 	}
 	return p
 }

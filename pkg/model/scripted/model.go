@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"math"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -16,15 +17,21 @@ type Config struct {
 	Script *Script
 	// Name is its name; default: scripted.
 	Name string
+	// Price is what it is said to cost; nil is nothing.
+	Price *teamv1.Price
 }
 
 // Model answers from a script. Safe for concurrent use.
 type Model struct {
 	name   string
 	script *Script
+	price  *teamv1.Price
 }
 
-var _ agent.Model = (*Model)(nil)
+var (
+	_ agent.Model  = (*Model)(nil)
+	_ agent.Pricer = (*Model)(nil)
+)
 
 // New returns a scripted model.
 func New(c Config) (*Model, error) {
@@ -34,7 +41,7 @@ func New(c Config) (*Model, error) {
 	if c.Name == "" {
 		c.Name = "scripted"
 	}
-	return &Model{name: c.Name, script: c.Script}, nil
+	return &Model{name: c.Name, script: c.Script, price: c.Price}, nil
 }
 
 // Name implements agent.Model.
@@ -58,8 +65,21 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 			}
 		}
 		turn := a.turn(m.name)
-		yield(agent.ModelChunk{Turn: turn, Spent: Estimate(req, turn)}, nil)
+		spent := Estimate(req, turn)
+		spent.CostMicros = m.cost(spent)
+		yield(agent.ModelChunk{Turn: turn, Spent: spent}, nil)
 	}
+}
+
+// Price is what a million tokens cost that are read and that are written, in
+// millionths of a USD.
+func (m *Model) Price() (input, output int64) {
+	return int64(math.Round(m.price.GetInput() * 1e6)), int64(math.Round(m.price.GetOutput() * 1e6))
+}
+
+// cost of a turn in millionths of a USD: USD per million tokens are those per token.
+func (m *Model) cost(s *teamv1.Spent) int64 {
+	return int64(math.Round(float64(s.GetInputTokens())*m.price.GetInput() + float64(s.GetOutputTokens())*m.price.GetOutput()))
 }
 
 func (m *Model) answer(ctx context.Context, req *agent.ModelRequest) (*Answer, error) {

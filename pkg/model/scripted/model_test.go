@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model/modeltest"
 	"github.com/agentteams/team-server/pkg/model/scripted"
@@ -59,5 +60,24 @@ func TestAnswersAreRepeatable(t *testing.T) {
 	second := modeltest.Collect(context.Background(), t, start(t, script).Model, modeltest.Ask("q"))
 	if first.Turn.String() != second.Turn.String() || first.Spent.String() != second.Spent.String() {
 		t.Errorf("%v %v, then %v %v", first.Turn, first.Spent, second.Turn, second.Spent)
+	}
+}
+
+// TestPrice counts what a turn would cost.
+func TestPrice(t *testing.T) {
+	m, err := scripted.New(scripted.Config{Script: parse(t, `agents: {a: [{text: one two three}]}`), Price: &teamv1.Price{Input: 0.25, Output: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in, out := m.Price(); in != 250_000 || out != 2_000_000 {
+		t.Errorf("price %d, %d", in, out)
+	}
+	for c, err := range m.Generate(t.Context(), request("user: a b c d")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Turn != nil && c.Spent.GetCostMicros() != 7 { // 4 tokens at 0.25, 3 at 2
+			t.Errorf("cost %d", c.Spent.GetCostMicros())
+		}
 	}
 }

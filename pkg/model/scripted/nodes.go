@@ -114,7 +114,7 @@ func (p *parser) text(n *yaml.Node, what string) string {
 func (p *parser) template(n *yaml.Node, what string) string {
 	s := p.text(n, what)
 	if name, bad := unknownPlaceholder(s); bad {
-		p.fault(n, meant(name, "input", "results"), "%s has no placeholder {{%s}}", what, short(name))
+		p.fault(n, meant(name, append(slices.Clone(placeholders), resultOf+"TOOL")...), "%s has no placeholder {{%s}}", what, short(name))
 	}
 	return s
 }

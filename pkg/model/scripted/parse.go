@@ -25,13 +25,26 @@ const (
 // Parse reads a script; file is its name in faults. The error is Faults: all of
 // them at once, except that nothing is looked for behind broken YAML.
 func Parse(file string, data []byte) (*Script, error) {
+	return parse(file, func(p *parser) *yaml.Node { return p.root(data) })
+}
+
+// ParseNode is Parse for a script that is a part of another YAML file: n is its
+// node, data the whole file.
+func ParseNode(file string, data []byte, n *yaml.Node) (*Script, error) {
+	return parse(file, func(p *parser) *yaml.Node {
+		p.lines = strings.Split(string(data), "\n")
+		return n
+	})
+}
+
+func parse(file string, read func(*parser) *yaml.Node) (*Script, error) {
 	env, err := newEnv()
 	if err != nil {
 		return nil, err
 	}
 	p := &parser{file: file, env: env}
 	s := &Script{file: file, agents: map[string][]*entry{}}
-	if root := p.root(data); root != nil {
+	if root := read(p); root != nil {
 		p.script(root, s)
 	}
 	if len(p.faults) > 0 {

@@ -61,14 +61,14 @@ func TestFaults(t *testing.T) {
 		}},
 		"arguments": {"agents: {a: [{tool_calls: [{name: t, arguments: {a: .inf, b: '{{x}}', b: 1}}]}]}", []string{
 			`f:1:53  JSON has no .inf (put it in quotes)`,
-			`f:1:62  a text in arguments has no placeholder {{x}} (known here: input, results)`,
+			`f:1:62  a text in arguments has no placeholder {{x}} (known here: input, inputs, result.TOOL, results)`,
 			`f:1:71  "b" is here a second time, first in line 1 (remove one of them)`,
 		}},
 		"no bool":       {"agents: {a: [{when: turn + 1, text: x}]}", []string{`f:1:21  when is int, it must be true or false (for example: turn == 1)`}},
-		"quoted":        {`agents: {a: [{when: "turn == 1 && foo == 2", text: x}]}`, []string{`f:1:35  no such variable or function "foo" (known here: input, results, tools, turn)`}},
-		"quotes within": {`agents: {a: [{when: 'input == "x" && foo', text: x}]}`, []string{`f:1:38  no such variable or function "foo" (known here: input, results, tools, turn)`}},
-		"escapes":       {`agents: {a: [{when: "input == \"x\" && foo", text: x}]}`, []string{`f:1:21  no such variable or function "foo" (known here: input, results, tools, turn)`}},
-		"block":         {"agents:\n  a:\n    - text: x\n      when: |\n        turn == 1 &&\n        foo\n", []string{`f:6:9  no such variable or function "foo" (known here: input, results, tools, turn)`}},
+		"quoted":        {`agents: {a: [{when: "turn == 1 && foo == 2", text: x}]}`, []string{`f:1:35  no such variable or function "foo" (known here: input, inputs, result, results, tools, turn)`}},
+		"quotes within": {`agents: {a: [{when: 'input == "x" && foo', text: x}]}`, []string{`f:1:38  no such variable or function "foo" (known here: input, inputs, result, results, tools, turn)`}},
+		"escapes":       {`agents: {a: [{when: "input == \"x\" && foo", text: x}]}`, []string{`f:1:21  no such variable or function "foo" (known here: input, inputs, result, results, tools, turn)`}},
+		"block":         {"agents:\n  a:\n    - text: x\n      when: |\n        turn == 1 &&\n        foo\n", []string{`f:6:9  no such variable or function "foo" (known here: input, inputs, result, results, tools, turn)`}},
 		"not UTF-8":     {"agents: {a: [{text: \"\xff\"}]}", []string{`f:1:1  the file is not UTF-8 text (save it as UTF-8)`}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,17 +12,20 @@
 //	      chunks: 3                              # the text is streamed in so many pieces
 //
 // The first entry that matches is played. A condition knows input (the last
-// user message), turn (assistant messages in the request, plus one), tools (the
-// names on offer) and results (the texts of tool messages). One that reads what
-// is not there is not true; an unknown name is a fault of the file. Texts, also
-// those in arguments, may hold {{input}} and {{results}} (one a line), nothing
-// else. Arguments that are text themselves are sent as they are, JSON or not.
+// user message), inputs (all of them), turn (assistant messages in the request, plus one), tools (the
+// names on offer), results (the texts of tool messages) and result (the last of
+// each tool, by its name). One that reads what is not there is not true; an
+// unknown name is a fault of the file. Texts, also those in arguments, may hold
+// {{input}}, {{inputs}} and {{results}} (one a line) and {{result.TOOL}} (nothing where that tool
+// has not answered), nothing else. Arguments that are text themselves are sent as
+// they are, JSON or not.
 //
 // The script keeps no state, so a run that continues after a crash gets the
 // same answers.
 package scripted
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -128,21 +131,28 @@ func noAnswer(format string, args ...any) *agent.Error {
 // said is what conditions and texts see of a request.
 type said struct {
 	input   string
+	inputs  []string
 	turn    int
 	tools   []string
 	results []string
+	result  map[string]string
 }
 
 func listen(req *agent.ModelRequest) *said {
-	s := &said{turn: 1, tools: []string{}, results: []string{}}
+	s := &said{turn: 1, inputs: []string{}, tools: []string{}, results: []string{}, result: map[string]string{}}
+	called := map[string]string{} // tools by the ids of their calls
 	for _, m := range req.Messages {
 		switch m.Role {
 		case agent.RoleUser:
-			s.input = m.Text
+			s.input, s.inputs = m.Text, append(s.inputs, m.Text)
 		case agent.RoleAssistant:
 			s.turn++
+			for _, c := range m.ToolCalls {
+				called[c.GetId()] = c.GetName()
+			}
 		case agent.RoleTool:
 			s.results = append(s.results, m.Text)
+			s.result[cmp.Or(m.Tool, called[m.CallID])] = m.Text
 		}
 	}
 	for _, t := range req.Tools {
@@ -155,7 +165,9 @@ func (e *entry) matches(s *said) (bool, error) {
 	if e.when == nil {
 		return true, nil
 	}
-	return holds(e.when, map[string]any{"input": s.input, "turn": s.turn, "tools": s.tools, "results": s.results})
+	return holds(e.when, map[string]any{
+		"input": s.input, "inputs": s.inputs, "turn": s.turn, "tools": s.tools, "results": s.results, "result": s.result,
+	})
 }
 
 func (e *entry) answer(s *said) *Answer {

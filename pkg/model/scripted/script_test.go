@@ -39,6 +39,7 @@ func TestWords(t *testing.T) {
 		want bool
 	}{
 		{`input == "new"`, request("user: old", "assistant: ok", "user: new"), true},
+		{`inputs == ["old", "new"]`, request("user: old", "assistant: ok", "user: new"), true},
 		{`turn == 1`, request("user: x"), true},
 		{`turn == 2`, request("user: x", "assistant: y", "tool: z"), true},
 		{`turn == 2`, request("user: x"), false},
@@ -63,16 +64,36 @@ func TestWords(t *testing.T) {
 }
 
 func TestPlaceholders(t *testing.T) {
-	s := parse(t, `agents: {a: [{text: "{{ input }}|{{results}}|{x}", tool_calls: [{name: t, arguments: {"{{k}}": ["{{input}}", {x: "{{results}}"}]}}]}]}`)
-	a, err := s.Answer(request(`user: say "{{results}}"`, "assistant: y", "tool: r1", "tool: r2"))
+	s := parse(t, `agents: {a: [{text: "{{ input }}|{{results}}|{{inputs}}|{x}", tool_calls: [{name: t, arguments: {"{{k}}": ["{{input}}", {x: "{{results}}"}]}}]}]}`)
+	a, err := s.Answer(request("user: before", `user: say "{{results}}"`, "assistant: y", "tool: r1", "tool: r2"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "say \"{{results}}\"|r1\nr2|{x}"; a.Text != want {
+	if want := "say \"{{results}}\"|r1\nr2|before\nsay \"{{results}}\"|{x}"; a.Text != want {
 		t.Errorf("text = %q, want %q", a.Text, want)
 	}
 	if got, want := a.ToolCalls[0].GetArguments(), `{"{{k}}":["say \"{{results}}\"",{"x":"r1\nr2"}]}`; got != want {
 		t.Errorf("arguments = %s, want %s", got, want)
+	}
+}
+
+// TestResultsByTool reads what each tool answered last, whether the message names
+// the tool or its call.
+func TestResultsByTool(t *testing.T) {
+	s := parse(t, `agents: {a: [{when: 'result["search"].contains("new") && !("fetch" in result)', text: "{{result.search}}|{{ result.to-do }}|{{result.fetch}}"}, {text: no}]}`)
+	req := request("user: x")
+	req.Messages = append(req.Messages,
+		agent.ModelMessage{Role: agent.RoleAssistant, ToolCalls: []*teamv1.ToolCall{{Id: "1", Name: "search"}, {Id: "2", Name: "to-do"}}},
+		agent.ModelMessage{Role: agent.RoleTool, CallID: "1", Text: "old"},
+		agent.ModelMessage{Role: agent.RoleTool, CallID: "2", Text: "done"},
+		agent.ModelMessage{Role: agent.RoleTool, CallID: "3", Tool: "search", Text: "new {{input}}"},
+	)
+	a, err := s.Answer(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "new {{input}}|done|"; a.Text != want {
+		t.Errorf("text = %q, want %q", a.Text, want)
 	}
 }
 

@@ -2,16 +2,24 @@ package scripted
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // placeholder is {{name}}.
 var placeholder = regexp.MustCompile(`\{\{\s*([^{}]*?)\s*\}\}`)
 
+// placeholders are those that are a name alone.
+var placeholders = []string{"input", "inputs", "results"}
+
+// resultOf begins the name of a placeholder for what a tool answered.
+const resultOf = "result."
+
 // unknownPlaceholder returns the first placeholder of a text that has no meaning.
 func unknownPlaceholder(text string) (string, bool) {
 	for _, m := range placeholder.FindAllStringSubmatch(text, -1) {
-		if m[1] != "input" && m[1] != "results" {
+		tool, named := strings.CutPrefix(m[1], resultOf)
+		if !slices.Contains(placeholders, m[1]) && (!named || tool == "") {
 			return m[1], true
 		}
 	}
@@ -24,10 +32,16 @@ func (s *said) fill(text string) string {
 		return text
 	}
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
-		if placeholder.FindStringSubmatch(m)[1] == "input" {
+		switch name := placeholder.FindStringSubmatch(m)[1]; name {
+		case "input":
 			return s.input
+		case "inputs":
+			return strings.Join(s.inputs, "\n")
+		case "results":
+			return strings.Join(s.results, "\n")
+		default:
+			return s.result[strings.TrimPrefix(name, resultOf)]
 		}
-		return strings.Join(s.results, "\n")
 	})
 }
 

@@ -1,46 +1,38 @@
-package openai
+package model
 
 import (
 	"context"
-	"errors"
 	"io"
 	"mime"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
-
-	openai "github.com/sashabaranov/go-openai"
 )
 
 // What an endpoint may send, so that a broken one costs no memory.
 const (
 	maxStream     = 64 << 20 // bytes of one turn
-	maxLine       = 16 << 20 // bytes of one piece of it
 	maxFailure    = 64 << 10 // bytes of an error
 	maxRetryAfter = 24 * time.Hour
 )
-
-var errTooLong = errors.New("the answer is longer than 64 MiB")
 
 // drainTime is how long a complete answer may take to end, so that its
 // connection can be used again.
 const drainTime = 50 * time.Millisecond
 
-// call makes the one HTTP request of a turn. The library keeps the headers of
-// errors to itself, leaves their bodies open and reads without a limit; call
-// sees to that. Not safe for concurrent use.
-type call struct {
+// Call is the one HTTP request of a turn, as a client that a provider's library
+// is given. Libraries keep the headers of errors to themselves, leave bodies open
+// and read without a limit; Call sees to that. Not safe for concurrent use.
+type Call struct {
 	http   *http.Client
 	key    string // idempotency key
 	cancel context.CancelFunc
 	res    *http.Response
 }
 
-var _ openai.HTTPDoer = (*call)(nil)
-
-// Do implements openai.HTTPDoer.
-func (c *call) Do(req *http.Request) (*http.Response, error) {
+// Do makes the request. It is not repeated.
+func (c *Call) Do(req *http.Request) (*http.Response, error) {
 	if c.key != "" {
 		// Not in canonical form: with "Idempotency-Key" net/http would send the
 		// request again by itself when a connection breaks.
@@ -51,7 +43,7 @@ func (c *call) Do(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	c.res = res
-	if c.failed() {
+	if c.Failed() {
 		res.Body = body{io.LimitReader(res.Body, maxFailure), res.Body}
 	} else {
 		res.Body = body{&limited{res.Body, maxStream}, res.Body}
@@ -59,20 +51,31 @@ func (c *call) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// failed reports whether the endpoint answered with a status that is no success.
-func (c *call) failed() bool {
+// Status is what the endpoint answered with; 0 before it did.
+func (c *Call) Status() int {
+	if c.res == nil {
+		return 0
+	}
+	return c.res.StatusCode
+}
+
+// Failed reports whether the endpoint answered with a status that is no success.
+func (c *Call) Failed() bool {
 	return c.res != nil && (c.res.StatusCode < 200 || c.res.StatusCode > 299)
 }
 
-// noStream returns the media type of an answer that cannot be a stream.
-func (c *call) noStream() (string, bool) {
+// Streams returns an error if the answer cannot be a stream.
+func (c *Call) Streams() error {
 	t, _, _ := mime.ParseMediaType(c.res.Header.Get("Content-Type"))
-	return t, t == "text/html" || t == "application/json"
+	if t == "text/html" || t == "application/json" {
+		return &notStream{t}
+	}
+	return nil
 }
 
 // close ends the request. After a whole answer what is left of the body is read,
 // but not for long; otherwise the connection is closed.
-func (c *call) close(whole bool) {
+func (c *Call) close(whole bool) {
 	defer c.cancel()
 	if c.res == nil {
 		return
@@ -86,7 +89,7 @@ func (c *call) close(whole bool) {
 }
 
 // retryAfter is what the endpoint asks to wait: milliseconds, seconds or a date.
-func (c *call) retryAfter(now time.Time) time.Duration {
+func (c *Call) retryAfter(now time.Time) time.Duration {
 	h := c.res.Header
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
 		return bounded(ms / 1000)

@@ -1,0 +1,74 @@
+package build
+
+import (
+	"cmp"
+	"fmt"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/model"
+	"github.com/agentteams/team-server/pkg/model/anthropic"
+	"github.com/agentteams/team-server/pkg/model/fallback"
+	"github.com/agentteams/team-server/pkg/model/gemini"
+	"github.com/agentteams/team-server/pkg/model/openai"
+	"github.com/agentteams/team-server/pkg/model/scripted"
+)
+
+// model returns the model of a name, with those that stand in for it; each is
+// built once.
+func (b *builder) model(name string) (agent.Model, error) {
+	if m, ok := b.models[name]; ok {
+		return m, nil
+	}
+	m, err := b.one(name)
+	if err != nil {
+		return nil, err
+	}
+	var others []agent.Model
+	for _, next := range b.server.GetModels()[name].GetFallback() {
+		other, err := b.one(next)
+		if err != nil {
+			return nil, err
+		}
+		others = append(others, other)
+	}
+	if len(others) > 0 {
+		if m, err = fallback.New(m, others...); err != nil {
+			return nil, fmt.Errorf("model %q: %w", name, err)
+		}
+	}
+	b.models[name] = m
+	return m, nil
+}
+
+// one returns the model of a name alone.
+func (b *builder) one(name string) (agent.Model, error) {
+	if m, ok := b.alone[name]; ok {
+		return m, nil
+	}
+	m, err := b.newModel(name, b.server.GetModels()[name])
+	if err != nil {
+		return nil, fmt.Errorf("model %q: %w", name, err)
+	}
+	b.alone[name] = m
+	return m, nil
+}
+
+func (b *builder) newModel(name string, m *teamv1.ModelConfig) (agent.Model, error) {
+	c := model.Config{
+		Name: m.GetName(), BaseURL: m.GetBaseUrl(), APIKey: m.GetApiKey(), MaxOutput: int64(m.GetMaxOutputTokens()),
+		HTTPClient: b.Egress.HTTPClient(), // a turn lasts as long as its context
+		Price:      model.Price{Input: m.GetPrice().GetInput(), Output: m.GetPrice().GetOutput()},
+	}
+	switch m.GetProvider() {
+	case "scripted":
+		return scripted.New(scripted.Config{Name: cmp.Or(m.GetName(), name), Script: b.Definition.Scripts[name], Price: m.GetPrice()})
+	case "openai":
+		return openai.New(c)
+	case "anthropic":
+		return anthropic.New(c)
+	case "gemini":
+		return gemini.New(c)
+	}
+	return nil, fmt.Errorf("provider %q is not supported", m.GetProvider())
+}

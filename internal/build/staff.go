@@ -1,0 +1,38 @@
+package build
+
+import (
+	"slices"
+
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/manager"
+	"github.com/agentteams/team-server/pkg/team"
+)
+
+// staff finds the members of teams, and knows who takes no more work (S-59).
+type staff struct {
+	*manager.Manager
+	current func() *config.Config
+}
+
+var _ team.Staff = staff{}
+
+// Gone implements team.Staff. A team that is not served any more goes on as it began.
+func (s staff) Gone(id, member string) *agent.Error {
+	if s.current == nil {
+		return nil
+	}
+	def := s.current()
+	if def == nil || def.Server.GetTeams()[id] == nil {
+		return nil
+	}
+	list := config.Members(def.Server.GetTeams()[id])
+	i := slices.IndexFunc(list, func(m team.Member) bool { return m.ID == member || m.ID == "" && m.Agent == member })
+	switch {
+	case i < 0:
+		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "member %q was removed from team %q; use another one", member, id)
+	case list[i].Disabled:
+		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "member %q of team %q was disabled; use another one", member, id)
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// crew is a file with a model and an agent that uses it.
+func crew(models string) string {
+	return "version: v1\nmodels:\n" + models + `
+agents:
+  writer: {model: fast}
+  idle: {model: spare}
+teams:
+  desk: {members: [{agent: writer}], supervisor: {rules: [{id: only, when: "true", next: [writer]}]}}
+`
+}
+
+const spare = "  spare: {provider: scripted, file: s.yaml}\n"
+
+func TestProviders(t *testing.T) {
+	for provider, variable := range map[string]string{"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"} {
+		t.Run(provider, func(t *testing.T) {
+			text := strings.ReplaceAll(crew(fmt.Sprintf("  fast: {provider: %s, name: n}\n  spare: {provider: %s, name: n}\n", provider, provider)), "\n\n", "\n")
+			fs := faultsOf(t, text)
+			if want := fmt.Sprintf(`agent "writer" needs %s, which is not set`, variable); len(fs) != 1 || fs[0].Message != want {
+				t.Errorf("faults %v, want %s", fs, want)
+			}
+			c, err := Loader{Env: env(map[string]string{variable: "k-1"})}.Parse("team.yaml", []byte(text))
+			if err != nil || c.Server.GetModels()["fast"].GetApiKey() != "k-1" {
+				t.Errorf("R-003-15: %v", err)
+			}
+			own := strings.Replace(text, "name: n}", `name: n, base_url: "http://127.0.0.1:1"}`, 1)
+			c, err = Loader{Env: env(map[string]string{variable: "k-1"})}.Parse("team.yaml", []byte(own))
+			if err != nil || c.Server.GetModels()["fast"].GetApiKey() != "" {
+				t.Errorf("the key went to another address: %v", err)
+			}
+			fs = faultsOf(t, strings.Replace(text, "fast: {provider: "+provider+", name: n}", "fast: {provider: "+provider+", file: x, base_url: \"http://x\", max_output_tokens: -1}", 1))
+			for _, want := range []string{provider + " model needs a name", "file belongs to scripted models", "max_output_tokens must be 1 or more"} {
+				if !slices.ContainsFunc(fs, func(f Fault) bool { return strings.Contains(f.Message, want) && f.Line == 3 }) {
+					t.Errorf("no %q in %v", want, fs)
+				}
+			}
+		})
+	}
+}
+
+func TestFallbackFaults(t *testing.T) {
+	for _, c := range []struct{ fast, says string }{
+		{"{provider: openai, name: n, base_url: 'http://x', fallback: [spar]}", `the fallback of model "fast" uses model "spar", which is not defined`},
+		{"{provider: openai, name: n, base_url: 'http://x', fallback: [fast]}", `model "fast" falls back to "fast" twice`},
+		{"{provider: openai, name: n, base_url: 'http://x', fallback: [spare, spare]}", `model "fast" falls back to "spare" twice`},
+		{"{provider: openai, name: n, base_url: 'http://x', fallback: [" + strings.Repeat("spare, ", 9) + "]}", "a model has at most 8 to fall back to"},
+		{"{provider: scripted, file: s.yaml, max_output_tokens: 5}", "a scripted model takes nothing but file and fallback"},
+	} {
+		fs := faultsOf(t, crew("  fast: "+c.fast+"\n  spare: {provider: openai, name: n, base_url: 'http://y'}"))
+		if !slices.ContainsFunc(fs, func(f Fault) bool { return f.Message == c.says && f.Line == 3 && f.Hint != "" }) {
+			t.Errorf("%s: %v", c.says, fs)
+		}
+	}
+	// A key is demanded of a model that stands in for one that is used.
+	fs := faultsOf(t, crew("  fast: {provider: openai, name: n, base_url: 'http://x', fallback: [spare]}\n  spare: {provider: gemini, name: n}"))
+	if len(fs) != 1 || fs[0].Message != `agent "writer" needs GEMINI_API_KEY, which is not set` || fs[0].Line != 4 {
+		t.Error(fs)
+	}
+}
+
+func TestToolFaults(t *testing.T) {
+	const base = `version: v1
+models: {m: {provider: openai, name: n, base_url: "http://x"}}
+tools: {web: TOOL}
+agents: {writer: AGENT}
+`
+	const tool, agent = `{mcp: {command: [x], allow: [fetch]}}`, "{model: m, tools: [web]}"
+	file := func(a, b string) string { return strings.NewReplacer("TOOL", a, "AGENT", b).Replace(base) }
+	if fs := faultsOf(t, file(tool, agent)); len(fs) > 0 {
+		t.Fatal(fs)
+	}
+	for _, c := range []struct {
+		tool, agent, says string
+		line              int
+	}{
+		{"{}", agent, "the tool does not say what it is", 3},
+		{"{mcp: {allow: [x]}}", agent, "an MCP server is exactly one of command and url", 3},
+		{`{mcp: {command: [x], url: "http://x"}}`, agent, "an MCP server is exactly one of command and url", 3},
+		{`{mcp: {command: [x], bearer: t}}`, agent, "bearer belongs to a url", 3},
+		{`{mcp: {url: "http://x", env: {A: b}}}`, agent, "env belongs to a command", 3},
+		{`{mcp: {url: "ftp://x"}}`, agent, "url must be an http or https address", 3},
+		{`{mcp: {command: [""]}}`, agent, "the program has no name", 3},
+		{`{mcp: {command: [x], allow: [fetch], effects: {search: SAFE}}}`, agent, `tool "web" says what "search" does, and does not allow it`, 3},
+		{`{mcp: {command: [x], effects: {"*": SURE}}}`, agent, `unknown word "SURE"`, 3},
+		{`{mcp: {url: "http://x", bearer: "${TOKEN}"}}`, agent, `agent "writer" needs TOKEN, which is not set`, 3},
+		{tool, "{model: m, tools: [wbe]}", `agent "writer" uses tool "wbe", which is not defined`, 4},
+		{tool, "{model: m, tools: [web, web]}", `agent "writer" has tool "web" twice`, 4},
+		{tool, "{scripted: {steps: [{echo: true}]}, tools: [web]}", "instructions, tools and limits belong to an agent with a model", 4},
+		{tool, "{scripted: {steps: [{echo: true}]}, skills: [{id: a, instructions: Think.}]}", "instructions of a skill belong to an agent with a model", 4},
+	} {
+		fs := faultsOf(t, file(c.tool, c.agent))
+		if len(fs) != 1 || !strings.HasPrefix(fs[0].Message, c.says) || fs[0].Line != c.line || fs[0].Hint == "" {
+			t.Errorf("%s: %v", c.says, fs)
+		}
+	}
+	lead := file(tool, "{model: m}") + "teams: {t: {members: [{agent: writer}], coordinator: {leader: {model: m, tools: [wbe]}}}}\n"
+	if fs := faultsOf(t, lead); len(fs) != 1 || fs[0].Message != `the leader of team "t" uses tool "wbe", which is not defined` || fs[0].Line != 5 {
+		t.Error(fs)
+	}
+	unused := file(`{mcp: {url: "http://x", bearer: "${TOKEN}"}}`, "{model: m}")
+	if fs := faultsOf(t, unused); len(fs) > 0 {
+		t.Error("a tool that nobody uses needs something: ", fs)
+	}
+}
+
+// TestDefinitionOfToolsAndFallbacks: a run is tied to what it may answer with and
+// call, and not to where that is or to secrets.
+func TestDefinitionOfToolsAndFallbacks(t *testing.T) {
+	const text = `version: v1
+models:
+  fast: {provider: anthropic, name: n, api_key: "${KEY}", max_output_tokens: 100, fallback: [spare]}
+  spare: {provider: scripted, file: s.yaml}
+  other: {provider: gemini, name: n, api_key: "${KEY}"}
+tools:
+  web: {mcp: {command: [program-secret, "${KEY}"], env: {TOKEN: "${KEY}"}, allow: [fetch], effects: {fetch: KEYED}}}
+  far: {mcp: {url: "http://address-secret/mcp", bearer: "${KEY}"}}
+agents:
+  writer: {model: fast, tools: [web]}
+teams:
+  lead: {members: [{agent: writer}], coordinator: {leader: {model: fast, tools: [far]}}}
+`
+	c := defined(t, text, script)
+	d := definition(t, c, "lead")
+	for _, secret := range []string{key, "-secret"} {
+		if strings.Contains(string(d.Body), secret) {
+			t.Errorf("%s is in the definition", secret)
+		}
+	}
+	r, err := c.Restore(d.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fast, web, far := r.Server.GetModels()["fast"], r.Server.GetTools()["web"].GetMcp(), r.Server.GetTools()["far"].GetMcp()
+	if fast.GetApiKey() != key || fast.GetMaxOutputTokens() != 100 || len(fast.GetFallback()) != 1 || r.Scripts["spare"] == nil || r.Server.GetModels()["other"] != nil {
+		t.Errorf("models %v", r.Server.GetModels())
+	}
+	if len(web.GetCommand()) != 2 || web.GetEnv()["TOKEN"] != key || len(web.GetAllow()) != 1 || len(web.GetEffects()) != 1 || far.GetUrl() == "" || far.GetBearer() != key {
+		t.Errorf("tools %v", r.Server.GetTools())
+	}
+	for _, change := range []struct{ from, to string }{
+		{"allow: [fetch]", "allow: [fetch, search]"}, {"fetch: KEYED", "fetch: SAFE"}, {"max_output_tokens: 100", "max_output_tokens: 99"}, {", fallback: [spare]", ""},
+	} {
+		changed := defined(t, strings.Replace(text, change.from, change.to, 1), script)
+		if definition(t, changed, "lead").Revision == d.Revision {
+			t.Errorf("%s changes nothing", change.to)
+		}
+	}
+	elsewhere := defined(t, strings.Replace(text, "program-secret", "other-program", 1), script)
+	if definition(t, elsewhere, "lead").Revision != d.Revision {
+		t.Error("a run is tied to a program")
+	}
+	gone := defined(t, strings.NewReplacer("  web:", "  net:", "tools: [web]", "tools: [net]").Replace(text), script)
+	if _, err := gone.Restore(d.Body); err == nil || !strings.Contains(err.Error(), `tool "web" is not configured any more`) {
+		t.Error(err)
+	}
+}

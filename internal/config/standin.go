@@ -1,0 +1,181 @@
+package config
+
+import (
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/agentteams/team-server/pkg/model/scripted"
+)
+
+// StandIns take the place of what a file is connected to, so that its teams run
+// without a model, a network and a key. Models and agents on other servers that
+// have no stand-in are there by name only; Absent tells of them. Of the file's
+// server settings the default agent counts alone.
+type StandIns struct {
+	// Models play a script instead, by name.
+	Models map[string]Script
+	// Agents do the steps of a scripted agent instead, by id.
+	Agents map[string]*yaml.Node
+}
+
+// Script is a script of a scripted model, and its source.
+type Script struct {
+	Script *scripted.Script
+	Source []byte
+}
+
+// standIns are those that a configuration was read with.
+type standIns struct {
+	played map[string]Script // by model
+	absent map[string]bool   // ids of agents and "model "+names that have none
+}
+
+// noScript is played by models that have no stand-in: nobody is answered.
+const noScript = "agents: {nobody: [{text: none}]}"
+
+// standIn puts stand-ins in place, before anything is checked.
+func (d *document) standIn(s *StandIns) standIns {
+	in := standIns{played: map[string]Script{}, absent: map[string]bool{}}
+	if s == nil {
+		return in
+	}
+	if server, found := d.at("server"); found {
+		keep(server, "default_agent")
+	}
+	d.eachOf("models", func(name string, n *yaml.Node) { d.standInModel(&in, s, name, n) })
+	d.eachOf("agents", func(id string, n *yaml.Node) {
+		steps, replaced := s.Agents[id]
+		_, grpc := child(n, "grpc")
+		_, a2a := child(n, "a2a")
+		switch {
+		case replaced:
+		case grpc != nil || a2a != nil:
+			steps = nodeOf("{steps: [{echo: true}]}")
+			in.absent[id] = true
+		default:
+			return
+		}
+		keep(n, "name", "description", "skills")
+		put(n, "scripted", steps)
+	})
+	return in
+}
+
+func (d *document) standInModel(in *standIns, s *StandIns, name string, n *yaml.Node) {
+	script, replaced := s.Models[name]
+	_, provider := child(n, "provider")
+	switch {
+	case replaced:
+	case provider == nil || provider.Value == "scripted":
+		return
+	default:
+		parsed, err := scripted.Parse(name, []byte(noScript))
+		if err != nil {
+			return // it is played as it is written
+		}
+		script = Script{parsed, []byte(noScript)}
+		in.absent[modelKey(name)] = true
+	}
+	in.played[name] = script
+	if provider != nil && provider.Value != "scripted" { // it needs none
+		remove(n, "api_key", "base_url")
+		put(n, "api_key", nodeOf("none"))
+	}
+}
+
+// playStandIns gives models that have a stand-in its script. What they cost
+// stays what it is.
+func (c *Config) playStandIns() {
+	for name, s := range c.played {
+		m := c.Server.GetModels()[name]
+		m.Provider, m.File, m.ApiKey, m.BaseUrl = "scripted", "stand-in", "", ""
+		c.Scripts[name], c.scripts[name] = s.Script, s.Source
+	}
+}
+
+func modelKey(name string) string { return "model " + name }
+
+// Absent returns what an agent or team reaches that is elsewhere and has no
+// stand-in: models by name, agents by id, tools by name, sorted.
+func (c *Config) Absent(id string) (models, agents, tools []string) {
+	d := c.closure(id).GetConfig()
+	for _, a := range d.GetAgents() {
+		tools = append(tools, a.GetTools()...)
+	}
+	for _, t := range d.GetTeams() {
+		tools = append(tools, Leader(t).GetTools()...)
+	}
+	slices.Sort(tools)
+	tools = slices.DeleteFunc(slices.Compact(tools), func(name string) bool { return c.Server.GetTools()[name].GetMcp().GetUrl() == "" })
+	for name := range d.GetModels() {
+		if c.absent[modelKey(name)] {
+			models = append(models, name)
+		}
+	}
+	for id := range d.GetAgents() {
+		if c.absent[id] {
+			agents = append(agents, id)
+		}
+	}
+	slices.Sort(models)
+	slices.Sort(agents)
+	return models, agents, tools
+}
+
+// eachOf calls f for each entry of a section that is a mapping.
+func (d *document) eachOf(section string, f func(key string, value *yaml.Node)) {
+	n, found := d.at(section)
+	if !found || n.Kind != yaml.MappingNode {
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i+1].Kind == yaml.MappingNode {
+			f(n.Content[i].Value, n.Content[i+1])
+		}
+	}
+}
+
+// keep removes all keys of a mapping but some.
+func keep(n *yaml.Node, keys ...string) {
+	filter(n, func(key string) bool { return slices.Contains(keys, key) })
+}
+
+// remove removes keys of a mapping.
+func remove(n *yaml.Node, keys ...string) {
+	filter(n, func(key string) bool { return !slices.Contains(keys, key) })
+}
+
+func filter(n *yaml.Node, keep func(key string) bool) {
+	var kept []*yaml.Node
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if keep(n.Content[i].Value) {
+			kept = append(kept, n.Content[i], n.Content[i+1])
+		}
+	}
+	n.Content = kept
+}
+
+// put adds a key to a mapping; what it holds stands where the mapping does.
+func put(n *yaml.Node, key string, value *yaml.Node) {
+	n.Content = append(n.Content, moved(nodeOf(key), n), moved(value, n))
+}
+
+// moved is a copy of a node that stands where another one does.
+func moved(n, to *yaml.Node) *yaml.Node {
+	c := *n
+	c.Line, c.Column, c.Content = to.Line, to.Column, nil
+	for _, part := range n.Content {
+		c.Content = append(c.Content, moved(part, to))
+	}
+	return &c
+}
+
+// nodeOf is a value that is written here.
+func nodeOf(text string) *yaml.Node {
+	var n yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &n); err != nil || len(n.Content) == 0 {
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: text}
+	}
+	return n.Content[0]
+}

@@ -1,0 +1,84 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
+
+// toolNames reports names that no tool has, and one that is there twice.
+func (k *checker) toolNames(names []string, subject string, path ...any) {
+	for i, name := range names {
+		n, _ := k.at(append(slices.Clone(path), i)...)
+		switch {
+		case k.hurt("tools"):
+		case k.Server.GetTools()[name] == nil:
+			k.fault(n, fmt.Sprintf("%s uses tool %q, which is not defined", subject, name), suggest(name, sorted(k.Server.GetTools())))
+		case slices.Contains(names[:i], name):
+			k.fault(n, fmt.Sprintf("%s has tool %q twice", subject, name), "remove one of them")
+		}
+	}
+}
+
+// tools finds effects that nobody can call for.
+func (k *checker) tools() {
+	for _, name := range sorted(k.Server.GetTools()) {
+		m := k.Server.GetTools()[name].GetMcp()
+		for _, of := range sorted(m.GetEffects()) {
+			if of != "*" && len(m.GetAllow()) > 0 && !slices.Contains(m.GetAllow(), of) {
+				k.fault(k.keyAt("tools", name, "mcp", "effects", of), fmt.Sprintf("tool %q says what %q does, and does not allow it", name, of),
+					"add it to allow, or remove it here")
+			}
+		}
+	}
+}
+
+// skills finds instructions that no model reads.
+func (k *checker) skills(a *teamv1.AgentConfig, id string) {
+	if a.GetScripted() == nil && a.GetGrpc() == nil && a.GetA2A() == nil {
+		return
+	}
+	for i, s := range a.GetSkills() {
+		if s.GetInstructions() != "" {
+			k.fault(k.keyAt("agents", id, "skills", i, "instructions"), "instructions of a skill belong to an agent with a model", "remove them here")
+		}
+	}
+}
+
+// toolUser returns a used agent or team that has the tool.
+func (k *checker) toolUser(tool string) string {
+	for _, id := range sorted(k.Server.GetAgents()) {
+		if k.Used[id] && slices.Contains(k.Server.GetAgents()[id].GetTools(), tool) {
+			return fmt.Sprintf("agent %q", id)
+		}
+	}
+	for _, id := range sorted(k.Server.GetTeams()) {
+		if slices.Contains(Leader(k.Server.GetTeams()[id]).GetTools(), tool) {
+			return fmt.Sprintf("the leader of team %q", id)
+		}
+	}
+	return ""
+}
+
+// collectTools adds tools to a definition, without the programs and addresses
+// behind them, and without secrets.
+func (c *Config) collectTools(d *teamv1.Definition, tools []string) {
+	for _, name := range tools {
+		if m := c.Server.GetTools()[name].GetMcp(); m != nil {
+			d.Config.Tools[name] = &teamv1.ToolConfig{Mcp: &teamv1.McpTool{Allow: m.GetAllow(), Effects: m.GetEffects()}}
+		}
+	}
+}
+
+// tool connects a tool to what the served file has.
+func (r *restorer) tool(name string, t *teamv1.ToolConfig) {
+	now := r.from.Server.GetTools()[name].GetMcp()
+	if now == nil {
+		r.fault("tool %q is not configured any more", name)
+		return
+	}
+	m := t.GetMcp()
+	m.Command, m.Env, m.Url, m.Bearer = now.GetCommand(), now.GetEnv(), now.GetUrl(), now.GetBearer()
+	r.complete("tools", name, "tool")
+}

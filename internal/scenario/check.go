@@ -1,0 +1,182 @@
+package scenario
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config"
+)
+
+// known reports stand-ins for models and agents that the configuration does not have.
+func (r *reader) known(path []any, models map[string]*teamv1.ModelScript, agents map[string]*teamv1.ScriptedAgent) {
+	server := r.loaded.Server
+	for _, name := range sorted(models) {
+		if all := sorted(server.GetModels()); !slices.Contains(all, name) {
+			r.KeyFault(fmt.Sprintf("%s has no model %q", r.loaded.File, name), config.Suggest(name, all), slices.Concat(path, []any{"models", name})...)
+		}
+	}
+	for _, id := range sorted(agents) {
+		if all := sorted(server.GetAgents()); !slices.Contains(all, id) {
+			r.KeyFault(fmt.Sprintf("%s has no agent %q", r.loaded.File, id), config.Suggest(id, all), slices.Concat(path, []any{"agents", id})...)
+		}
+	}
+}
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// check finds what a scenario names and the configuration does not have, and
+// what it would reach outside of this process.
+func (r *reader) check(s *Scenario) {
+	server := s.def.Server
+	team, agent := server.GetTeams()[s.Team], server.GetAgents()[s.Team]
+	all := slices.Sorted(slices.Values(append(sorted(server.GetTeams()), sorted(server.GetAgents())...)))
+	switch {
+	case s.Team == "":
+		r.Fault("the scenario does not say whom it asks, and "+s.def.File+" has no default", "add team: one of "+strings.Join(all, ", "), s.path...)
+		return
+	case team == nil && agent == nil:
+		r.Fault(fmt.Sprintf("%s has no team or agent %q", s.def.File, s.Team), config.Suggest(s.Team, all), r.teamPath(s)...)
+		return
+	case !s.def.Used[s.Team]:
+		r.Fault(fmt.Sprintf("agent %q is not served: no team uses it", s.Team), "ask a team", r.teamPath(s)...)
+		return
+	}
+	models, agents, tools := s.def.Absent(s.Team)
+	for _, name := range models {
+		r.Fault(fmt.Sprintf("%q works with model %q, which is asked over the network", s.Team, name), "add models: {"+name+": {file: its script}}", s.path...)
+	}
+	for _, id := range agents {
+		r.Fault(fmt.Sprintf("%q works with agent %q, which is on another server", s.Team, id), "add agents: {"+id+": {steps: [{text: what it says}]}}", s.path...)
+	}
+	for _, name := range tools {
+		r.Fault(fmt.Sprintf("%q works with tool %q, which is called over the network", s.Team, name), "test a team without it, or start it as a program: mcp: {command: [...]}", s.path...)
+	}
+	for i := range s.turns {
+		c := &checks{reader: r, turn: &s.turns[i], scenario: s}
+		c.names(team)
+		c.texts()
+	}
+}
+
+// teamPath is where the team of a scenario is named.
+func (r *reader) teamPath(s *Scenario) []any {
+	if path := slices.Concat(s.path, []any{"team"}); r.Has(path...) {
+		return path
+	}
+	if r.Has("team") {
+		return []any{"team"}
+	}
+	return s.path
+}
+
+// checks finds what is wrong with the expectation of a turn.
+type checks struct {
+	*reader
+	*turn
+	scenario *Scenario
+}
+
+// names reports members, rules and steps that the team does not have.
+func (c *checks) names(team *teamv1.TeamConfig) {
+	w := c.GetWant()
+	members, rules, steps := memberIDs(team), ruleIDs(team), stepIDs(team.GetWorkflow().GetSteps())
+	for _, list := range []struct {
+		key, what   string
+		names, have []string
+	}{
+		{"members", "member", w.GetMembers(), members}, {"agents", "member", firsts(w.GetAgents()), members}, {"failed", "member", firsts(w.GetFailed()), members},
+		{"rules", "rule", w.GetRules(), rules}, {"steps", "step", w.GetSteps(), steps}, {"skipped", "step", w.GetSkipped(), steps},
+	} {
+		for i, name := range list.names {
+			if !slices.Contains(list.have, name) {
+				c.Fault(c.lacks(list.what, name), hint(name, list.have), c.want(list.key, i)...)
+			}
+		}
+	}
+	c.paths("given", w.GetGiven(), members)
+	c.paths("said", w.GetSaid(), members)
+}
+
+// paths reports keys that do not begin with a member.
+func (c *checks) paths(key string, texts map[string]*teamv1.TextExpectation, members []string) {
+	for _, path := range sorted(texts) {
+		if name := first(path); !slices.Contains(members, name) {
+			c.KeyFault(c.lacks("member", name), hint(name, members), c.want(key, path)...)
+		}
+	}
+}
+
+func (c *checks) lacks(what, name string) string {
+	return fmt.Sprintf("%q has no %s %q", c.scenario.Team, what, name)
+}
+
+func hint(name string, have []string) string {
+	return cmp.Or(config.Suggest(name, have), "it has none; remove this")
+}
+
+// first is the member that a path begins with.
+func first(path string) string {
+	id, _, _ := strings.Cut(path, "/")
+	return id
+}
+
+func firsts(paths []string) []string {
+	ids := make([]string, len(paths))
+	for i, p := range paths {
+		ids[i] = first(p)
+	}
+	return ids
+}
+
+func memberIDs(t *teamv1.TeamConfig) []string {
+	var ids []string
+	if t == nil {
+		return nil
+	}
+	for _, m := range config.Members(t) {
+		ids = append(ids, cmp.Or(m.ID, m.Agent))
+	}
+	return ids
+}
+
+func ruleIDs(t *teamv1.TeamConfig) []string {
+	var ids []string
+	for _, rule := range t.GetSupervisor().GetRules() {
+		ids = append(ids, rule.GetId())
+	}
+	return ids
+}
+
+func stepIDs(steps []*teamv1.WorkflowStep) []string {
+	var ids []string
+	for _, s := range steps {
+		if s.GetId() != "" && len(s.GetParallel()) == 0 {
+			ids = append(ids, s.GetId())
+		}
+		ids = append(ids, stepIDs(s.GetParallel())...)
+	}
+	return ids
+}
+
+// texts reports patterns that are none.
+func (c *checks) texts() {
+	w := c.GetWant()
+	check := func(t *teamv1.TextExpectation, path ...any) {
+		if _, err := regexp.Compile(t.GetMatches()); err != nil {
+			c.Fault(err.Error(), "write a regular expression as RE2 has them", c.want(append(path, "matches")...)...)
+		}
+	}
+	check(w.GetReply(), "reply")
+	check(w.GetError(), "error")
+	for _, path := range sorted(w.GetGiven()) {
+		check(w.GetGiven()[path], "given", path)
+	}
+	for _, path := range sorted(w.GetSaid()) {
+		check(w.GetSaid()[path], "said", path)
+	}
+}

@@ -1,0 +1,249 @@
+// Package scenario plays tests of teams: the scenarios of *_test.yaml files,
+// against the teams of the configuration beside them, in this process, without a
+// model and without a network.
+package scenario
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/model/scripted"
+)
+
+// Suffix is how the name of a test file ends.
+const Suffix = "_test.yaml"
+
+// defaultTimeout is the time of a scenario where nothing else is set.
+const defaultTimeout = 30 * time.Second
+
+// File is a test file without faults.
+type File struct {
+	// Path as it was given.
+	Path string
+	// Scenarios in the order of the file.
+	Scenarios []*Scenario
+
+	source *config.Source
+}
+
+// Scenario is a conversation with a team, and what has to come of it.
+type Scenario struct {
+	// File that holds it.
+	File *File
+	// Name and Team of it.
+	Name, Team string
+	// Line where it begins.
+	Line int
+
+	def     *config.Config
+	timeout time.Duration
+	turns   []turn
+	path    []any
+}
+
+// turn is one message of the conversation.
+type turn struct {
+	*teamv1.ScenarioTurn
+	path []any // of the entry that holds send and want
+}
+
+// want is the path of what is expected.
+func (t *turn) want(path ...any) []any { return slices.Concat(t.path, []any{"want"}, path) }
+
+// Loader reads test files. The zero value uses the files and the environment of
+// the process.
+type Loader = config.Loader
+
+// Load reads a test file and what it tests. The error is config.Faults:
+// everything that is wrong with the file, its scripts and the configuration.
+func Load(l Loader, path string) (*File, error) {
+	var m teamv1.ScenarioFile
+	source, err := l.Read(path, &m)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{loader: l, Source: source, message: &m, file: &File{Path: path, source: source}}
+	if err := r.read(); err != nil && !errors.Is(err, errFaults) {
+		return nil, err
+	}
+	if faults := append(source.Faults(), r.faults...); len(faults) > 0 {
+		return nil, config.Tidy(faults)
+	}
+	return r.file, nil
+}
+
+// errFaults ends reading: the faults that are known say why.
+var errFaults = errors.New("the file has faults")
+
+// reader reads one test file.
+type reader struct {
+	*config.Source
+	loader  Loader
+	message *teamv1.ScenarioFile
+	file    *File
+	faults  config.Faults // of other files
+	loaded  *config.Config
+}
+
+// read reads the scenarios, if the file is what it has to be.
+func (r *reader) read() error {
+	common, err := r.standIns(nil, nil, r.message.GetModels(), r.message.GetAgents())
+	if err != nil {
+		return err
+	}
+	def, err := r.load(common)
+	if err != nil {
+		return err
+	}
+	r.loaded = def
+	r.known(nil, r.message.GetModels(), r.message.GetAgents())
+	for i, s := range r.message.GetScenarios() {
+		if err := r.scenario([]any{"scenarios", i}, s, def, common); err != nil && !errors.Is(err, errFaults) {
+			return err
+		}
+	}
+	return nil
+}
+
+// scenario adds a scenario to the file.
+func (r *reader) scenario(path []any, s *teamv1.Scenario, def *config.Config, common *config.StandIns) error {
+	own := len(s.GetModels())+len(s.GetAgents()) > 0
+	if own {
+		r.known(path, s.GetModels(), s.GetAgents())
+		in, err := r.standIns(path, common, s.GetModels(), s.GetAgents())
+		if err != nil {
+			return err
+		}
+		if def, err = r.load(in); err != nil {
+			return err
+		}
+	}
+	sc := &Scenario{
+		File: r.file, Name: s.GetName(), Team: cmp.Or(s.GetTeam(), r.message.GetTeam(), defaultTeam(def)), Line: r.Line(path...), def: def, path: path,
+		timeout: cmp.Or(s.GetTimeout().AsDuration(), r.message.GetTimeout().AsDuration(), defaultTimeout),
+	}
+	sc.turns = []turn{{&teamv1.ScenarioTurn{Send: s.GetSend(), Answers: s.GetAnswers(), Want: s.GetWant()}, path}}
+	if len(s.GetTurns()) > 0 {
+		sc.turns = nil
+		for i, t := range s.GetTurns() {
+			sc.turns = append(sc.turns, turn{t, slices.Concat(path, []any{"turns", i})})
+		}
+	}
+	r.check(sc)
+	r.file.Scenarios = append(r.file.Scenarios, sc)
+	return nil
+}
+
+// defaultTeam is the team of calls that name none.
+func defaultTeam(def *config.Config) string {
+	if id := def.Server.GetServer().GetDefaultAgent(); id != "" {
+		return id
+	}
+	ids := sorted(def.Server.GetTeams())
+	if len(ids) == 0 {
+		ids = sorted(def.Used)
+	}
+	if len(ids) == 1 {
+		return ids[0]
+	}
+	return ""
+}
+
+// load reads the configuration with stand-ins. Its faults are kept.
+func (r *reader) load(s *config.StandIns) (*config.Config, error) {
+	l := r.loader
+	l.StandIns = s
+	def, err := l.Load(r.config())
+	var faults config.Faults
+	if errors.As(err, &faults) {
+		r.faults = append(r.faults, faults...)
+		return nil, errFaults
+	}
+	if err != nil {
+		return nil, err
+	}
+	hurry(def.Server)
+	return def, nil
+}
+
+// config is the file that is tested.
+func (r *reader) config() string {
+	if name := r.message.GetConfig(); name != "" {
+		return r.Path(name)
+	}
+	if name := strings.TrimSuffix(filepath.Base(r.File()), Suffix) + ".yaml"; r.loader.Exists(r.Path(name)) {
+		return r.Path(name)
+	}
+	return r.Path("team.yaml")
+}
+
+// standIns are the scripts and steps that take the place of models and agents:
+// those of common, and those given.
+func (r *reader) standIns(path []any, common *config.StandIns, models map[string]*teamv1.ModelScript, agents map[string]*teamv1.ScriptedAgent) (*config.StandIns, error) {
+	s := &config.StandIns{Models: map[string]config.Script{}, Agents: map[string]*yaml.Node{}}
+	if common != nil {
+		maps.Copy(s.Models, common.Models)
+		maps.Copy(s.Agents, common.Agents)
+	}
+	var err error
+	for _, name := range sorted(models) {
+		script, ok := r.script(models[name], slices.Concat(path, []any{"models", name}))
+		if !ok {
+			err = errFaults
+		}
+		s.Models[name] = script
+	}
+	for id := range agents {
+		s.Agents[id] = r.Node(slices.Concat(path, []any{"agents", id})...)
+	}
+	return s, err
+}
+
+// script reads the script at a path: a file, or in place.
+func (r *reader) script(m *teamv1.ModelScript, at []any) (config.Script, bool) {
+	if m.GetFile() == "" {
+		n := r.Node(at...)
+		source, err := yaml.Marshal(n)
+		if err != nil {
+			r.Fault("this is no script: "+err.Error(), "correct it", at...)
+			return config.Script{}, false
+		}
+		s, err := scripted.ParseNode(r.File(), r.Data(), n)
+		return config.Script{Script: s, Source: source}, r.sound(err, at, func(f scripted.Fault) { r.FaultAt(f.Line, f.Col, f.Message, f.Hint) })
+	}
+	file := append(slices.Clip(at), "file")
+	source, err := r.ReadFile(m.GetFile())
+	if err != nil {
+		r.Fault(fmt.Sprintf("script %q: %s", m.GetFile(), config.Unreadable(m.GetFile(), err).Message), "the path is relative to this file", file...)
+		return config.Script{}, false
+	}
+	s, err := scripted.Parse(r.Path(m.GetFile()), source)
+	lines := strings.Split(string(source), "\n")
+	return config.Script{Script: s, Source: source}, r.sound(err, file, func(f scripted.Fault) {
+		r.faults = append(r.faults, config.Fault{File: f.File, Line: f.Line, Col: f.Col, Message: f.Message, Hint: f.Hint, Source: config.Shown(lines, f.Line)})
+	})
+}
+
+// sound reports the faults of a script.
+func (r *reader) sound(err error, at []any, report func(scripted.Fault)) bool {
+	var faults scripted.Faults
+	switch {
+	case errors.As(err, &faults):
+		for _, f := range faults {
+			report(f)
+		}
+	case err != nil:
+		r.Fault("this is no script: "+err.Error(), "correct it", at...)
+	}
+	return err == nil
+}

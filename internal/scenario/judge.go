@@ -1,0 +1,319 @@
+package scenario
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Failure is an expectation that was not met.
+type Failure struct {
+	// File and Line of the expectation.
+	File string `json:"file"`
+	Line int    `json:"line"`
+	// Message says what was wanted and what came.
+	Message string `json:"message"`
+	// Why it came: the decision that differed, where there is one.
+	Why string `json:"why,omitempty"`
+}
+
+// judge compares what became of a message with what was expected.
+type judge struct {
+	*record
+	scenario *Scenario
+	turn     *turn
+	prefix   string // names the message of a conversation
+	failures []Failure
+}
+
+// failf adds a failure at a key of the expectation.
+func (j *judge) failf(key []any, why, format string, args ...any) {
+	path := j.turn.want(key...)
+	if !j.scenario.File.source.Has(path...) {
+		path = j.turn.path
+	}
+	j.failures = append(j.failures, Failure{
+		File: j.scenario.File.Path, Line: j.scenario.File.source.Line(path...), Message: j.prefix + fmt.Sprintf(format, args...), Why: why,
+	})
+}
+
+// has reports whether the expectation says something of a key, be it an empty list.
+func (j *judge) has(key string) bool { return j.scenario.File.source.Has(j.turn.want(key)...) }
+
+// all compares everything.
+func (j *judge) all() {
+	w := j.turn.GetWant()
+	j.state(w)
+	j.order(w)
+	j.list("questions", w.GetQuestions(), j.questions, func(int) string { return "" })
+	j.numbers(w)
+	if w.GetReply() != nil && j.ended.GetError() == nil && len(j.open) == 0 {
+		j.text([]any{"reply"}, "reply", w.GetReply(), j.answer, j.ending())
+	}
+	for _, path := range sorted(w.GetGiven()) {
+		j.work([]any{"given", path}, path, func(k *work) {
+			j.text([]any{"given", path}, path+" given", w.GetGiven()[path], agent.Text(k.given), j.reason(k.by, k.path))
+		})
+	}
+	for _, path := range sorted(w.GetSaid()) {
+		j.work([]any{"said", path}, path, func(k *work) {
+			j.text([]any{"said", path}, path+" to say", w.GetSaid()[path], agent.Text(k.said), k.problem())
+		})
+	}
+	slices.SortStableFunc(j.failures, func(a, b Failure) int { return a.Line - b.Line })
+}
+
+// work judges the last work of an agent, which there has to be.
+func (j *judge) work(key []any, path string, judge func(*work)) {
+	if w := j.last(path); w != nil {
+		judge(w)
+		return
+	}
+	j.failf(key, j.ending(), "want %s to work, it did not", path)
+}
+
+// problem is why a piece of work did not succeed.
+func (w *work) problem() string {
+	if e := w.ended.GetError(); e != nil {
+		return fmt.Sprintf("%s: %s: %s", w.path, e.GetReason(), e.GetMessage())
+	}
+	return ""
+}
+
+// state judges how the run ended.
+func (j *judge) state(w *teamv1.Expectation) {
+	got := j.finalState()
+	want := w.GetState()
+	e := j.ended.GetError()
+	if want == teamv1.FinalState_DEFAULT_STATE {
+		want = teamv1.FinalState_COMPLETED
+		if w.GetReason() != "" || w.GetError() != nil {
+			want = got
+			if got == teamv1.FinalState_COMPLETED || got == teamv1.FinalState_INPUT_REQUIRED {
+				want = teamv1.FinalState_FAILED
+			}
+		}
+	}
+	if got != want {
+		j.failf([]any{"state"}, j.stopped(), "want the run %s, got %s", want, got)
+		return
+	}
+	if w.GetReason() != "" && w.GetReason() != e.GetReason() {
+		j.failf([]any{"reason"}, j.stopped(), "want reason %s, got %s", w.GetReason(), e.GetReason())
+	}
+	if w.GetError() != nil {
+		j.text([]any{"error"}, "error", w.GetError(), e.GetMessage(), "")
+	}
+}
+
+// finalState is how the task stands.
+func (j *judge) finalState() teamv1.FinalState_Value {
+	switch j.ended.GetOutcome() {
+	case teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY:
+		return teamv1.FinalState_COMPLETED
+	case teamv1.Outcome_OUTCOME_REJECTED:
+		return teamv1.FinalState_REJECTED
+	case teamv1.Outcome_OUTCOME_CANCELED, teamv1.Outcome_OUTCOME_SKIPPED:
+		return teamv1.FinalState_CANCELED
+	case teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_TIMED_OUT:
+		return teamv1.FinalState_FAILED
+	case teamv1.Outcome_OUTCOME_UNSPECIFIED:
+	}
+	return teamv1.FinalState_INPUT_REQUIRED
+}
+
+// stopped is why the run ended as it did, or what it waits for.
+func (j *judge) stopped() string {
+	if e := j.ended.GetError(); e != nil {
+		return e.GetReason() + ": " + e.GetMessage()
+	}
+	if len(j.open) > 0 {
+		return fmt.Sprintf("it asks %s; give it answers: [TEXT]", quoted(agent.Text(j.open[0].GetMessage())))
+	}
+	return j.ending()
+}
+
+// order judges who worked, and by which rules and steps.
+func (j *judge) order(w *teamv1.Expectation) {
+	var top, all, ran, skipped, failed []*work
+	for _, k := range j.works {
+		if k.ran() {
+			all = append(all, k)
+		}
+		if o := k.ended.GetOutcome(); k.ran() && o != teamv1.Outcome_OUTCOME_SUCCEEDED && o != teamv1.Outcome_OUTCOME_EMPTY && o != teamv1.Outcome_OUTCOME_UNSPECIFIED {
+			failed = append(failed, k)
+		}
+		switch {
+		case !k.top():
+		case k.ran():
+			top = append(top, k)
+			if k.step.GetName() != "" {
+				ran = append(ran, k)
+			}
+		case k.step.GetRefusal().GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED:
+			skipped = append(skipped, k)
+		}
+	}
+	path := func(k *work) string { return k.path }
+	name := func(k *work) string { return k.step.GetName() }
+	j.worked("members", w.GetMembers(), top, path)
+	j.worked("agents", w.GetAgents(), all, path)
+	j.worked("steps", w.GetSteps(), ran, name)
+	j.worked("skipped", w.GetSkipped(), skipped, name)
+	j.worked("failed", w.GetFailed(), failed, path)
+	var rules []string
+	var by []*decision
+	for _, d := range j.decisions {
+		if d.GetRule() != "" {
+			rules, by = append(rules, d.GetRule()), append(by, d)
+		}
+	}
+	j.list("rules", w.GetRules(), rules, func(i int) string {
+		if i < len(by) {
+			return j.reason(by[i], "")
+		}
+		return j.ending()
+	})
+}
+
+// worked judges a list of works by a word of each.
+func (j *judge) worked(key string, want []string, got []*work, word func(*work) string) {
+	words := make([]string, len(got))
+	for i, k := range got {
+		words[i] = word(k)
+	}
+	j.list(key, want, words, func(i int) string {
+		switch {
+		case i >= len(got):
+			return j.ending()
+		case key == "failed":
+			return got[i].problem()
+		}
+		return j.reason(got[i].by, got[i].path)
+	})
+}
+
+// list judges a list; why explains the entry where it differs.
+func (j *judge) list(key string, want, got []string, why func(i int) string) {
+	if !j.has(key) || slices.Equal(want, got) {
+		return
+	}
+	i := 0
+	for i < len(want) && i < len(got) && want[i] == got[i] {
+		i++
+	}
+	j.failf([]any{key}, why(i), "want %s %s, got %s", key, listed(want), listed(got))
+}
+
+// listed is a list in a line, cut where it is long; what holds spaces is quoted.
+func listed(items []string) string {
+	const most = 16
+	var words []string
+	for i, s := range items {
+		if i == most {
+			words = append(words, fmt.Sprintf("… %d in all", len(items)))
+			break
+		}
+		if s == "" || strings.ContainsAny(s, " \n\t") {
+			s = quoted(s)
+		}
+		words = append(words, s)
+	}
+	return "[" + strings.Join(words, " ") + "]"
+}
+
+// numbers judges what is counted.
+func (j *judge) numbers(w *teamv1.Expectation) {
+	var delegations, handoffs, parallel int64
+	for _, k := range j.works {
+		switch {
+		case !k.top() || !k.ran():
+		case k.step.GetKind() == teamv1.Step_KIND_TRANSFER:
+			handoffs++
+		default:
+			delegations++
+		}
+	}
+	for _, d := range j.decisions {
+		n := int64(0)
+		for _, s := range d.GetSteps() {
+			if delegates(s.GetKind()) && s.GetRefusal() == nil {
+				n++
+			}
+		}
+		parallel = max(parallel, n)
+	}
+	j.exactly("model_calls", w.GetModelCalls(), j.calls)
+	j.exactly("tool_calls", w.GetToolCalls(), j.tools)
+	j.exactly("delegations", w.GetDelegations(), delegations)
+	j.exactly("handoffs", w.GetHandoffs(), handoffs)
+	j.exactly("parallel", int64(w.GetParallel()), parallel)
+	j.spend(w.GetAtMost())
+}
+
+func (j *judge) exactly(key string, want, got int64) {
+	if j.has(key) && want != got {
+		j.failf([]any{key}, "", "want %d %s, got %d", want, strings.ReplaceAll(key, "_", " "), got)
+	}
+}
+
+// spend judges what the message cost.
+func (j *judge) spend(most *teamv1.SpendLimit) {
+	s := j.spent
+	for _, m := range []struct {
+		key       string
+		most, got float64
+	}{
+		{"tokens", float64(most.GetTokens()), float64(s.GetInputTokens() + s.GetOutputTokens())},
+		{"cost", most.GetCost(), float64(s.GetCostMicros()) / 1e6},
+		{"model_calls", float64(most.GetModelCalls()), float64(j.calls)},
+		{"tool_calls", float64(most.GetToolCalls()), float64(j.tools)},
+	} {
+		if j.scenario.File.source.Has(j.turn.want("at_most", m.key)...) && m.got > m.most {
+			j.failf([]any{"at_most", m.key}, "", "want at most %s %s, got %s", plain(m.most), strings.ReplaceAll(m.key, "_", " "), plain(m.got))
+		}
+	}
+}
+
+// plain is a number without an exponent.
+func plain(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+// text judges a text.
+func (j *judge) text(key []any, what string, want *teamv1.TextExpectation, got, why string) {
+	at := func(k ...any) []any { return slices.Concat(key, k) }
+	if want.Equals != nil && want.GetEquals() != got { //nolint:protogetter // an empty text can be expected
+		j.failf(at("equals"), why, "want %s %s, got %s", what, quoted(want.GetEquals()), quoted(got))
+	}
+	for i, part := range want.GetContains() {
+		if !strings.Contains(got, part) {
+			j.failf(at("contains", i), why, "want %s to contain %s, got %s", what, quoted(part), quoted(got))
+		}
+	}
+	for i, part := range want.GetExcludes() {
+		if strings.Contains(got, part) {
+			j.failf(at("excludes", i), why, "want %s without %s, got %s", what, quoted(part), quoted(got))
+		}
+	}
+	if p := want.GetMatches(); p != "" && !regexp.MustCompile(p).MatchString(got) { // it compiled when the file was read
+		j.failf(at("matches"), why, "want %s to match %s, got %s", what, p, quoted(got))
+	}
+}
+
+// quoted is a text for a message: in quotes, and cut where it is long.
+func quoted(s string) string {
+	const most = 160
+	if len(s) > most {
+		n := most
+		for !utf8.RuneStart(s[n]) {
+			n--
+		}
+		s = s[:n] + "…"
+	}
+	return strconv.Quote(s)
+}

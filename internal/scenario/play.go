@@ -1,0 +1,127 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Result is what became of a scenario.
+type Result struct {
+	*Scenario
+	// Failures are the expectations that were not met; none is a success.
+	Failures []Failure
+	// Took is how long it was.
+	Took time.Duration
+	// Runs are the events of each message, by the id of its task.
+	Runs []Run
+}
+
+// Run is what one message began.
+type Run struct {
+	// Task is its id.
+	Task string
+	// Events of it, as they are on record.
+	Events []*teamv1.Event
+}
+
+var errTimeout = errors.New("the time is up")
+
+// Play plays a scenario on a stage of its own. The error is that the stage could
+// not be set; what goes wrong on it is a failure. Safe for concurrent use.
+func (s *Scenario) Play(ctx context.Context, log *zap.Logger) (*Result, error) {
+	st, err := newStage(s.def, log)
+	if err != nil {
+		return nil, fmt.Errorf("%s, %q: %w", s.File.Path, s.Name, err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
+	defer cancel()
+	began := time.Now()
+	p := &play{Scenario: s, stage: st, result: &Result{Scenario: s}, conversation: uuid.NewString()}
+	err = st.play(ctx, p.turns)
+	p.result.Took = time.Since(began)
+	if err != nil {
+		return nil, fmt.Errorf("%s, %q: %w", s.File.Path, s.Name, err)
+	}
+	return p.result, nil
+}
+
+// play is a scenario that is played. Used by one goroutine.
+type play struct {
+	*Scenario
+	stage        *stage
+	result       *Result
+	conversation string
+}
+
+// turns sends one message after the other, until one fails.
+func (p *play) turns(ctx context.Context) error {
+	for i := range p.Scenario.turns {
+		j := &judge{record: newRecord(p.Team), scenario: p.Scenario, turn: &p.Scenario.turns[i]}
+		if len(p.Scenario.turns) > 1 {
+			j.prefix = fmt.Sprintf("message %d: ", i+1)
+		}
+		err := p.turn(ctx, j)
+		p.result.Runs = append(p.result.Runs, Run{j.root, j.events})
+		switch {
+		case err != nil && errors.Is(context.Cause(ctx), errTimeout):
+			j.failf(nil, j.ending(), "the scenario has not ended after %s (timeout)", p.timeout)
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			j.failf(nil, "", "the message was refused: %s", err)
+		default:
+			j.all()
+		}
+		if p.result.Failures = append(p.result.Failures, j.failures...); len(j.failures) > 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// turn sends a message and answers the questions that come, as far as there are answers.
+func (p *play) turn(ctx context.Context, j *judge) error {
+	req := &teamv1.ProcessRequest{AgentId: p.Team, ContextId: p.conversation, Message: agent.UserMessage(uuid.NewString(), j.turn.GetSend())}
+	answers := j.turn.GetAnswers()
+	for {
+		if err := p.follow(ctx, j.record, req); err != nil {
+			return err
+		}
+		if j.ended != nil || len(j.open) == 0 {
+			break
+		}
+		if len(answers) == 0 {
+			return nil
+		}
+		req = &teamv1.ProcessRequest{
+			AgentId: p.Team, TaskId: j.root, Question: j.open[0].GetQuestion(), Message: agent.UserMessage(uuid.NewString(), answers[0]),
+		}
+		answers = answers[1:]
+	}
+	if len(answers) > 0 {
+		j.failures = append(j.failures, Failure{
+			File: p.File.Path, Line: p.File.source.Line(append(j.turn.path[:len(j.turn.path):len(j.turn.path)], "answers")...),
+			Message: fmt.Sprintf("%sanswer %s was not asked for", j.prefix, quoted(answers[0])),
+		})
+	}
+	return nil
+}
+
+// follow takes the events of a call until the run has ended or waits.
+func (p *play) follow(ctx context.Context, r *record, req *teamv1.ProcessRequest) error {
+	for resp, err := range p.stage.process(ctx, req, r.seq) {
+		if err != nil {
+			return err
+		}
+		r.add(resp.GetTaskId(), resp.GetEvent())
+	}
+	return context.Cause(ctx)
+}

@@ -1,0 +1,74 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"go.uber.org/zap"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/build"
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/manager"
+	"github.com/agentteams/team-server/pkg/server"
+)
+
+// stage is where a scenario is played: the agents of a configuration with tasks
+// of their own, as a server has them, without its listeners.
+type stage struct {
+	local  *server.Local
+	closes []func() error // in this order
+}
+
+// newStage builds the agents of a configuration. On an error nothing is left open.
+func newStage(def *config.Config, log *zap.Logger) (*stage, error) {
+	out, err := egress.New(egress.Config{})
+	if err != nil {
+		return nil, err
+	}
+	registry := manager.New(manager.Config{Log: log})
+	s := &stage{closes: []func() error{func() error { registry.Close(); out.Close(); return nil }}}
+	agents, err := build.Register(build.Config{Definition: def, Registry: registry, Egress: out, Log: log})
+	if err == nil {
+		s.closes = append([]func() error{agents.Close}, s.closes...)
+		s.local, err = server.NewLocal(server.Config{Agents: registry, Version: "test", Log: log})
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *stage) close() error {
+	var errs []error
+	for _, c := range s.closes {
+		errs = append(errs, c())
+	}
+	return errors.Join(errs...)
+}
+
+// play drives the tasks that act begins, until it returns.
+func (s *stage) play(ctx context.Context, act func(ctx context.Context) error) error {
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	served := make(chan error, 1)
+	go func() { served <- s.local.Serve(serving) }()
+	err := act(a2a.WithCaller(ctx, a2a.Caller{Account: "local", Principal: "local"}))
+	stop()
+	return errors.Join(err, <-served, s.close())
+}
+
+// process gives an agent a message and yields the events of its run behind a
+// sequence, until it has ended or waits.
+func (s *stage) process(ctx context.Context, req *teamv1.ProcessRequest, after int64) iter.Seq2[*teamv1.ProcessStreamResponse, error] {
+	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
+		events, err := s.local.Handler().ProcessStream(ctx, &teamv1.ProcessStreamRequest{Request: req, After: after})
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		events(yield)
+	}
+}

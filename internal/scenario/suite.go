@@ -1,0 +1,95 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/agentteams/team-server/internal/config"
+)
+
+// atOnce is how many scenarios are played at the same time. They wait more than
+// they compute.
+const atOnce = 8
+
+// LoadAll reads test files. The error is config.Faults, those of all of them.
+func LoadAll(l Loader, paths []string) ([]*File, error) {
+	var files []*File
+	var faults config.Faults
+	for _, path := range paths {
+		f, err := Load(l, path)
+		var own config.Faults
+		switch {
+		case errors.As(err, &own):
+			faults = append(faults, own...)
+		case err != nil:
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	if len(faults) > 0 {
+		return nil, config.Tidy(faults)
+	}
+	return files, nil
+}
+
+// Select returns the scenarios whose team and name, with a space between, match;
+// nil matches all.
+func Select(files []*File, match *regexp.Regexp) []*Scenario {
+	var all []*Scenario
+	for _, f := range files {
+		for _, s := range f.Scenarios {
+			if match == nil || match.MatchString(s.Team+" "+s.Name) {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+// Play plays scenarios, several at the same time, and tells the result of each in
+// their order. The error is that of a stage, or of tell, which ends it.
+func Play(ctx context.Context, all []*Scenario, log *zap.Logger, tell func(*Result) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type outcome struct {
+		result *Result
+		err    error
+	}
+	outcomes := make([]chan outcome, len(all))
+	for i := range all {
+		outcomes[i] = make(chan outcome, 1)
+	}
+	var playing sync.WaitGroup
+	defer playing.Wait()
+	defer cancel()
+	slots := make(chan struct{}, atOnce)
+	playing.Go(func() {
+		for i, s := range all {
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				outcomes[i] <- outcome{err: context.Cause(ctx)}
+				continue
+			}
+			playing.Go(func() {
+				defer func() { <-slots }()
+				r, err := s.Play(ctx, log)
+				outcomes[i] <- outcome{r, err}
+			})
+		}
+	})
+	for i := range all {
+		o := <-outcomes[i]
+		if o.err != nil {
+			return o.err
+		}
+		if err := tell(o.result); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// unreachable is the failure of a call that has not been made.
+func (s *Server) unreachable(ctx context.Context, err error, x *exchange) error {
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errStart) {
+		return context.Cause(ctx)
+	}
+	e := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable,
+		"the MCP server of tool %q could not be reached; check its command or url, and try again", s.config.Name)
+	e.Retry, e.Fresh = true, true
+	if x.status == http.StatusUnauthorized || x.status == http.StatusForbidden {
+		e = s.tokenRefused(x.status)
+	}
+	return e.Because(err)
+}
+
+func (s *Server) tokenRefused(status int) *agent.Error {
+	e := agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable,
+		"the MCP server of tool %q refused the token (HTTP %d); check its bearer", s.config.Name, status)
+	e.Fresh = true
+	return e
+}
+
+// failure says what is known of a call that has failed. What the server answered
+// is known; after a connection that broke, and after a server's own fault, nobody
+// knows whether the tool did its work.
+func (s *Server) failure(ctx context.Context, tool string, err error, x *exchange) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	e := s.status(x)
+	var refused *jsonrpc.Error
+	switch {
+	case e != nil:
+	case x.err == nil && errors.As(err, &refused): // the library has one of its own for what did not get through
+		e = agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable, "the server refused the call: %s", refused.Message)
+		e.Fresh = true
+	default:
+		e = lost(tool)
+	}
+	return e.Because(err)
+}
+
+// lost is a failure after which nobody knows what the tool did.
+func lost(tool string) *agent.Error {
+	e := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "the connection broke while %s was called; nobody knows whether it did its work", tool)
+	e.Retry = true
+	return e
+}
+
+// status is what the HTTP answer says of the call; nil where it says nothing.
+func (s *Server) status(x *exchange) *agent.Error {
+	var e *agent.Error
+	switch {
+	case x.status == http.StatusTooManyRequests:
+		e = agent.Errorf(agent.CodeResourceExhausted, agent.ReasonUnavailable, "the server takes no more calls for now (HTTP %d); try again later", x.status)
+		e.Retry, e.Fresh, e.RetryAfter = true, true, x.after
+	case x.status == http.StatusNotFound, x.status == 0 && dialed(x.err):
+		e = agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "the server could not be reached; try again later")
+		e.Retry, e.Fresh = true, true
+	case x.status == http.StatusUnauthorized, x.status == http.StatusForbidden:
+		e = s.tokenRefused(x.status)
+	case x.status >= 300 && x.status < 500:
+		e = agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable, "the server refused the call (HTTP %d)", x.status)
+		e.Fresh = true
+	case x.status >= 500:
+		e = agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "the server failed (HTTP %d); nobody knows whether the tool did its work", x.status)
+		e.Retry = true
+	}
+	return e
+}
+
+// ended reports whether a call failed because its connection has ended. Of a
+// program that is so whenever it does not answer; over HTTP other calls may be
+// under way on it.
+func (s *Server) ended(ctx context.Context, err error) bool {
+	var refused *jsonrpc.Error
+	switch {
+	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, mcp.ErrSessionMissing):
+		return true
+	case errors.As(err, &refused), ctx.Err() != nil:
+		return false
+	}
+	return s.config.URL == ""
+}
+
+// dialed reports whether no connection was made, so that nothing was sent.
+func dialed(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}

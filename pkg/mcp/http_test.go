@@ -1,0 +1,255 @@
+package mcp_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/mcp"
+)
+
+// remote is an MCP server over HTTP whose handler can be changed while it runs.
+type remote struct {
+	*httptest.Server
+	handler atomic.Pointer[http.Handler]
+	tokens  atomic.Int32 // requests with the token
+}
+
+func (r *remote) handle(h http.Handler) { r.handler.Store(&h) }
+
+func (r *remote) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.Header.Get("Authorization") == "Bearer t0ken" {
+		r.tokens.Add(1)
+	}
+	(*r.handler.Load()).ServeHTTP(w, req)
+}
+
+// real is a handler that serves the tools.
+func real(t *testing.T) http.Handler { return handler(t, false) }
+
+func handler(t *testing.T, json bool) http.Handler {
+	end := make(chan struct{})
+	s := server("plain", end)
+	t.Cleanup(func() {
+		close(end)
+		for session := range s.Sessions() {
+			_ = session.Close()
+		}
+	})
+	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{JSONResponse: json})
+}
+
+// serve serves what h makes. What h leaves to the end of the test comes before the
+// end of the server.
+func serve(t *testing.T, h func(*testing.T) http.Handler) (*remote, mcp.Config) {
+	t.Helper()
+	r := &remote{}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	r.handle(h(t))
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return r, mcp.Config{Name: "web", URL: r.URL + "/mcp", Bearer: "t0ken", HTTPClient: &http.Client{Transport: transport}}
+}
+
+func TestHTTP(t *testing.T) {
+	for name, plain := range map[string]bool{"streams": false, "json": true} {
+		t.Run(name, func(t *testing.T) {
+			r, c := serve(t, func(t *testing.T) http.Handler { return handler(t, plain) })
+			s := start(t, c)
+			if got := call(t, s, "echo").GetText(); got != `{"text":"x"} with key key-1` {
+				t.Error(got)
+			}
+			if call(t, s, "grow"); len(s.Known()) == 0 {
+				t.Error("no tools")
+			}
+			if tools, err := s.Tools(t.Context()); err != nil || len(tools) != len(s.Known()) {
+				t.Error(tools, err)
+			}
+			if got := call(t, s, "grown").GetText(); got != "grown" || r.tokens.Load() < 5 {
+				t.Error(got, r.tokens.Load())
+			}
+		})
+	}
+}
+
+// answers answers calls of tools with a status, and anything else really.
+func answers(next http.Handler, do http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		if bytes.Contains(body, []byte(`"tools/call"`)) {
+			do(w, req)
+			return
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+// TestHTTPFailures: what the server says of a call is known, and what it does not
+// say is not.
+func TestHTTPFailures(t *testing.T) {
+	status := func(code int, header ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			for i := 0; i+1 < len(header); i += 2 {
+				w.Header().Set(header[i], header[i+1])
+			}
+			w.WriteHeader(code)
+		}
+	}
+	for name, c := range map[string]struct {
+		do           http.HandlerFunc
+		retry, fresh bool
+		after        time.Duration
+		says         string
+	}{
+		"busy":            {status(429, "Retry-After", "7"), true, true, 7 * time.Second, "no more calls for now"},
+		"broken":          {status(500), true, false, 0, "the server failed (HTTP 500)"},
+		"a proxy gave up": {status(504), true, false, 0, "nobody knows"},
+		"token refused":   {status(401), false, true, 0, "check its bearer"},
+		"refused":         {status(400), false, true, 0, "refused the call (HTTP 400)"},
+		"elsewhere":       {status(307, "Location", "http://elsewhere.invalid/"), false, true, 0, "refused the call (HTTP 307)"},
+		"cut off": {func(http.ResponseWriter, *http.Request) {
+			panic(http.ErrAbortHandler)
+		}, true, false, 0, "nobody knows"},
+		"cut off mid-way": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = w.Write([]byte("event: message\n"))
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, true, false, 0, "nobody knows"},
+		"no answer in it": {status(200, "Content-Type", "text/event-stream"), true, false, 0, "nobody knows"},
+		"no JSON": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte("{oops"))
+		}, true, false, 0, "nobody knows"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, cfg := serve(t, real)
+			s, h := start(t, cfg), *r.handler.Load()
+			r.handle(answers(h, c.do))
+			_, err := find(t, s, "echo").Call(t.Context(), json.RawMessage(`{}`), "k")
+			var e *agent.Error
+			if !errors.As(err, &e) || e.Retry != c.retry || e.Fresh != c.fresh || e.RetryAfter != c.after || !strings.Contains(e.Message, c.says) {
+				t.Errorf("error %#v, want retry %v fresh %v after %v %q", err, c.retry, c.fresh, c.after, c.says)
+			}
+			r.handle(h)
+			if got := call(t, s, "put").GetText(); got != "put" {
+				t.Errorf("afterwards: %q", got)
+			}
+		})
+	}
+}
+
+// TestHTTPServerIsGone: nothing was sent, so nothing is in doubt; when it is there
+// again it is spoken to again.
+func TestHTTPServerIsGone(t *testing.T) {
+	r, c := serve(t, real)
+	s := start(t, c)
+	r.Close()
+	c.HTTPClient.CloseIdleConnections() // else the request may go out on one that ends now
+	_, err := find(t, s, "echo").Call(t.Context(), json.RawMessage(`{}`), "k")
+	if e := agent.AsError(err); !e.Retry || !e.Fresh {
+		t.Errorf("error %#v", e)
+	}
+	if tools, err := s.Tools(t.Context()); err != nil || len(tools) == 0 {
+		t.Error(tools, err)
+	}
+}
+
+// TestHTTPServerRestarts forgets the session; the next call makes another.
+func TestHTTPServerRestarts(t *testing.T) {
+	r, c := serve(t, real)
+	s := start(t, c)
+	call(t, s, "echo")
+	r.handle(real(t))
+	for range 3 {
+		if _, err := find(t, s, "put").Call(t.Context(), json.RawMessage(`{}`), "k"); err == nil {
+			break
+		} else if e := agent.AsError(err); !e.Retry || !e.Fresh {
+			t.Fatalf("error %#v", e)
+		}
+	}
+	if got := call(t, s, "put").GetText(); got != "put" {
+		t.Error(got)
+	}
+}
+
+// TestHTTPCancel ends a call that hangs, also at the server.
+func TestHTTPCancel(t *testing.T) {
+	_, c := serve(t, real)
+	s := start(t, c)
+	before, stopped := hung.Load(), released.Load()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := find(t, s, "hang").Call(ctx, json.RawMessage(`{}`), "k")
+		done <- err
+	}()
+	wait(t, func() bool { return hung.Load() == before+1 })
+	cancel(agent.ErrTimeout)
+	if err := <-done; !errors.Is(err, agent.ErrTimeout) {
+		t.Errorf("error %v", err)
+	}
+	wait(t, func() bool { return released.Load() == stopped+1 })
+	if got := call(t, s, "put").GetText(); got != "put" {
+		t.Error(got)
+	}
+}
+
+// TestHTTPCloseEndsCalls: a call under way ends with its server.
+func TestHTTPCloseEndsCalls(t *testing.T) {
+	_, c := serve(t, real)
+	s := start(t, c)
+	before := hung.Load()
+	done := make(chan error)
+	go func() {
+		_, err := find(t, s, "hang").Call(t.Context(), json.RawMessage(`{}`), "k")
+		done <- err
+	}()
+	wait(t, func() bool { return hung.Load() == before+1 })
+	closed := make(chan error)
+	go func() { closed <- s.Close() }()
+	if e := agent.AsError(<-done); !e.Retry || e.Fresh {
+		t.Errorf("error %#v", e)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHTTPTokenRefused(t *testing.T) {
+	_, c := serve(t, func(*testing.T) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	})
+	_, err := mcp.Start(t.Context(), c)
+	if err == nil || !strings.Contains(err.Error(), `tool "web" refused the token (HTTP 401); check its bearer`) || strings.Contains(err.Error(), "t0ken") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// wait waits until is.
+func wait(t *testing.T, is func() bool) {
+	t.Helper()
+	for range 2000 {
+		if is() {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatal("it does not come")
+}

@@ -1,0 +1,110 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	"github.com/agentteams/team-server/pkg/mcp"
+)
+
+// TestMain is also the program that the tests start: an MCP server on its standard
+// input and output.
+func TestMain(m *testing.M) {
+	switch os.Getenv("MCP_TEST_PROGRAM") {
+	case "":
+		goleak.VerifyTestMain(m)
+	case "silent": // reads, and never answers
+		_, _ = os.Stdin.Read(make([]byte, 1<<20))
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+		}
+	default:
+		fmt.Fprintln(os.Stderr, "the program starts")
+		err := server(os.Getenv("MCP_TEST_PROGRAM"), nil).Run(context.Background(), &sdk.StdioTransport{})
+		if err != nil && !errors.Is(err, context.Canceled) {
+			os.Exit(1)
+		}
+	}
+}
+
+// hung counts calls of the tool hang that are under way, and released those that
+// were told to stop, of servers in this process.
+var hung, released atomic.Int32
+
+// server is an MCP server with tools of all kinds; which changes its list, and end
+// ends calls that hang.
+func server(which string, end <-chan struct{}) *sdk.Server {
+	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)
+	object := json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}`)
+	add := func(name string, hints *sdk.ToolAnnotations, do sdk.ToolHandler) {
+		s.AddTool(&sdk.Tool{Name: name, Description: "Does " + name + ".", InputSchema: object, Annotations: hints}, do)
+	}
+	say := func(text string) (*sdk.CallToolResult, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil
+	}
+	add("echo", &sdk.ToolAnnotations{ReadOnlyHint: true}, func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return say(fmt.Sprintf("%s with key %v", r.Params.Arguments, r.Params.Meta[mcp.KeyMeta]))
+	})
+	add("put", &sdk.ToolAnnotations{IdempotentHint: true}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return say("put") })
+	add("pid", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return say(strconv.Itoa(os.Getpid()))
+	})
+	add("variables", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		dir, _ := os.Getwd()
+		return say(dir + "\n" + strings.Join(os.Environ(), "\n"))
+	})
+	add("show", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{
+			&sdk.TextContent{Text: "see"}, &sdk.ImageContent{MIMEType: "image/png", Data: []byte("abc")}, &sdk.AudioContent{MIMEType: "audio/wav", Data: []byte("a")},
+			&sdk.ResourceLink{URI: "file:///x", Name: "x"},
+			&sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "file:///y", MIMEType: "text/plain", Text: "inside"}},
+			&sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "file:///z", MIMEType: "image/gif", Blob: []byte("1234")}},
+		}}, nil
+	})
+	add("data", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{}, StructuredContent: map[string]any{"n": 1}}, nil
+	})
+	add("long", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return say(strings.Repeat("ü", 200<<10))
+	})
+	add("fails", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: "no such page"}}}, nil
+	})
+	add("refuses", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return nil, errors.New("not for you")
+	})
+	add("hang", nil, func(ctx context.Context, _ *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		hung.Add(1)
+		select {
+		case <-ctx.Done():
+			released.Add(1)
+		case <-end:
+		}
+		return say("no more")
+	})
+	add("die", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { os.Exit(3); return nil, nil })
+	add("grow", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		add("grown", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return say("grown") })
+		return say("grew")
+	})
+	if which == "odd" {
+		add("files.read", nil, nil)
+		add(strings.Repeat("x", 70), nil, nil)
+	}
+	if which == "same" {
+		add("files.read", nil, nil)
+		add("files_read", nil, nil)
+	}
+	return s
+}

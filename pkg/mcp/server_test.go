@@ -1,0 +1,349 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/mcp"
+)
+
+// program is the configuration of the program of the tests.
+func program(which string) mcp.Config {
+	return mcp.Config{Name: "web", Command: []string{os.Args[0]}, Env: map[string]string{"MCP_TEST_PROGRAM": which}}
+}
+
+func start(t *testing.T, c mcp.Config) *mcp.Server {
+	t.Helper()
+	s, err := mcp.Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func find(t *testing.T, s *mcp.Server, name string) agent.Tool {
+	t.Helper()
+	for _, tool := range s.Known() {
+		if tool.Spec().Name == name {
+			return tool
+		}
+	}
+	t.Fatalf("there is no tool %q", name)
+	return nil
+}
+
+// call calls a tool that must succeed.
+func call(t *testing.T, s *mcp.Server, name string) *teamv1.ToolResult {
+	t.Helper()
+	r, err := find(t, s, name).Call(t.Context(), json.RawMessage(`{"text":"x"}`), "key-1")
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return r
+}
+
+func pid(t *testing.T, s *mcp.Server) int {
+	t.Helper()
+	n, err := strconv.Atoi(call(t, s, "pid").GetText())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// gone waits until a process has ended.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for syscall.Kill(pid, 0) == nil {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("process %d is still there", pid)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func TestTools(t *testing.T) {
+	s := start(t, program("odd"))
+	effects := map[string]agent.Effect{
+		"echo": agent.EffectSafe, "put": agent.EffectKeyed, "pid": agent.EffectUnsafe, "files_read": agent.EffectUnsafe,
+		strings.Repeat("x", 55) + "_" + agent.ToolName(strings.Repeat("x", 70))[56:]: agent.EffectUnsafe,
+	}
+	seen := map[string]agent.ToolSpec{}
+	for _, tool := range s.Known() {
+		spec := tool.Spec()
+		seen[spec.Name] = spec
+		if len(spec.Name) > 64 || spec.Description == "" {
+			t.Errorf("R-004-08: %+v", spec)
+		}
+	}
+	for name, want := range effects {
+		if spec, ok := seen[name]; !ok || spec.Effect != want {
+			t.Errorf("%s: effect %v, want %v", name, spec.Effect, want)
+		}
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(seen["echo"].Parameters, &schema); err != nil || schema["type"] != "object" || schema["required"] == nil {
+		t.Errorf("parameters %s", seen["echo"].Parameters)
+	}
+}
+
+func TestResults(t *testing.T) {
+	s := start(t, program("plain"))
+	for name, want := range map[string]string{
+		"echo": `{"text":"x"} with key key-1`,
+		"show": "see\n[image of type image/png, 3 bytes; not shown]\n[audio of type audio/wav, 1 bytes; not shown]\n[resource x at file:///x]\ninside\n[resource file:///z of type image/gif, 4 bytes; not shown]",
+		"data": `{"n":1}`,
+	} {
+		if r := call(t, s, name); r.GetText() != want || r.GetIsError() {
+			t.Errorf("%s: %v", name, r)
+		}
+	}
+	if r := call(t, s, "fails"); r.GetText() != "no such page" || !r.GetIsError() {
+		t.Errorf("fails: %v", r)
+	}
+	_, err := find(t, s, "refuses").Call(t.Context(), json.RawMessage(`{}`), "k")
+	if e := agent.AsError(err); err == nil || e.Retry || !e.Fresh || !strings.Contains(e.Message, "the server refused the call: not for you") {
+		t.Errorf("refuses: %v", err)
+	}
+	if r := call(t, s, "long"); !strings.HasSuffix(r.GetText(), "ü\n[cut: 147456 more bytes]") || len(r.GetText()) > 257<<10 {
+		t.Errorf("long: %d bytes, %q", len(r.GetText()), r.GetText()[len(r.GetText())-40:])
+	}
+	for _, arguments := range []string{`[1]`, `null`, `"x"`} {
+		_, err := find(t, s, "echo").Call(t.Context(), json.RawMessage(arguments), "k")
+		if e := agent.AsError(err); err == nil || e.Retry || !e.Fresh || !strings.Contains(e.Message, "must be a JSON object") {
+			t.Errorf("%s: %v", arguments, err)
+		}
+	}
+}
+
+func TestAllowAndEffects(t *testing.T) {
+	c := program("plain")
+	c.Allow = []string{"echo", "pid"}
+	c.Effects = map[string]agent.Effect{"echo": agent.EffectUnsafe, "*": agent.EffectKeyed}
+	s := start(t, c)
+	tools, err := s.Tools(t.Context())
+	if err != nil || len(tools) != 2 || tools[0].Spec().Effect != agent.EffectUnsafe || tools[1].Spec().Effect != agent.EffectKeyed {
+		t.Error(tools, err)
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("MCP_TEST_SECRET", "of the server")
+	c := program("plain")
+	c.Dir, c.Env["TOKEN"] = t.TempDir(), "of the tool"
+	c.Env["HOME"] = "/own"
+	got := call(t, start(t, c), "variables").GetText()
+	dir, err := filepath.EvalSymlinks(c.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(got, dir+"\n") || !strings.Contains(got, "TOKEN=of the tool") || !strings.Contains(got, "HOME=/own") || !strings.Contains(got, "PATH=") {
+		t.Errorf("folder and environment:\n%s", got)
+	}
+	if strings.Contains(got, "MCP_TEST_SECRET") || strings.Count(got, "HOME=") != 1 {
+		t.Errorf("it sees too much:\n%s", got)
+	}
+}
+
+// TestProgramEnds: the program ends with the server that started it, and what it
+// says is logged.
+func TestProgramEnds(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	c := program("plain")
+	c.Log = zap.New(core)
+	s, err := mcp.Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := pid(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, n)
+	if logs.FilterMessage("a program says").Len() != 1 {
+		t.Errorf("logged %v", logs.All())
+	}
+	_, err = find(t, s, "pid").Call(t.Context(), json.RawMessage(`{}`), "k")
+	if err == nil {
+		t.Error("a closed server is called")
+	}
+	if err := s.Close(); err != nil {
+		t.Error("closed twice: ", err)
+	}
+}
+
+// TestProgramDies: a call under way ends with an outcome that nobody knows, and the
+// program is started again with the next one.
+func TestProgramDies(t *testing.T) {
+	s := start(t, program("plain"))
+	first := pid(t, s)
+	_, err := find(t, s, "die").Call(t.Context(), json.RawMessage(`{}`), "k")
+	var e *agent.Error
+	if !errors.As(err, &e) || !e.Retry || e.Fresh || !strings.Contains(e.Message, "nobody knows whether it did its work") || e.Err == nil {
+		t.Fatalf("error %#v", err)
+	}
+	second := pid(t, s)
+	if second == first {
+		t.Error("it was not started again")
+	}
+	gone(t, first)
+}
+
+// TestProgramIsKilled between two calls: the next one is not in doubt.
+func TestProgramIsKilled(t *testing.T) {
+	s := start(t, program("plain"))
+	first := pid(t, s)
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, first)
+	for range 500 { // the end of its output is seen soon
+		if _, err := find(t, s, "pid").Call(t.Context(), json.RawMessage(`{}`), "k"); err == nil {
+			break
+		}
+	}
+	if pid(t, s) == first {
+		t.Error("it was not started again")
+	}
+}
+
+// TestKilledInMidCall kills the program while it works.
+func TestKilledInMidCall(t *testing.T) {
+	s := start(t, program("plain"))
+	n := pid(t, s)
+	done := make(chan error)
+	go func() {
+		_, err := find(t, s, "hang").Call(t.Context(), json.RawMessage(`{}`), "k")
+		done <- err
+	}()
+	for call(t, s, "echo") == nil { // it reads what came before
+	}
+	if err := syscall.Kill(n, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if e := agent.AsError(<-done); !e.Retry || e.Fresh {
+		t.Errorf("error %#v", e)
+	}
+	gone(t, n)
+}
+
+// TestCancel ends a call that hangs, with its cause; the program goes on.
+func TestCancel(t *testing.T) {
+	s := start(t, program("plain"))
+	n := pid(t, s)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(50*time.Millisecond, func() { cancel(agent.ErrCanceled) })
+	if _, err := find(t, s, "hang").Call(ctx, json.RawMessage(`{}`), "k"); !errors.Is(err, agent.ErrCanceled) {
+		t.Errorf("error %v", err)
+	}
+	if pid(t, s) != n {
+		t.Error("the program was started again")
+	}
+}
+
+// TestListChanges: what a server offers now is what its tools are asked for next.
+func TestListChanges(t *testing.T) {
+	s := start(t, program("plain"))
+	before := len(s.Known())
+	call(t, s, "grow")
+	tools, err := s.Tools(t.Context())
+	if err != nil || len(tools) != before+1 {
+		t.Fatalf("%d tools, %v", len(tools), err)
+	}
+	if got := call(t, s, "grown").GetText(); got != "grown" {
+		t.Error(got)
+	}
+}
+
+// TestListOfADeadServer: a server that cannot be started again has the tools that
+// were known.
+func TestListOfADeadServer(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	link := filepath.Join(t.TempDir(), "program")
+	self, err := filepath.Abs(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, link); err != nil {
+		t.Fatal(err)
+	}
+	c := program("plain")
+	c.Command, c.Log = []string{link}, zap.New(core)
+	s := start(t, c)
+	n := len(s.Known())
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = find(t, s, "die").Call(t.Context(), json.RawMessage(`{}`), "k")
+	tools, err := s.Tools(t.Context())
+	if err != nil || len(tools) != n || logs.Len() == 0 {
+		t.Errorf("%d tools, %v, log %v", len(tools), err, logs.All())
+	}
+	_, err = tools[0].Call(t.Context(), json.RawMessage(`{}`), "k")
+	if e := agent.AsError(err); !e.Retry || !e.Fresh || !strings.Contains(e.Message, `tool "web" could not be reached`) {
+		t.Errorf("error %#v", e)
+	}
+}
+
+func TestStartFaults(t *testing.T) {
+	leaks := goleak.IgnoreCurrent()
+	for name, c := range map[string]struct {
+		config func(*mcp.Config)
+		says   string
+	}{
+		"no name":              {func(c *mcp.Config) { c.Name = "" }, "name is missing"},
+		"neither":              {func(c *mcp.Config) { c.Command = nil }, `tool "web" has neither a command nor a url`},
+		"both":                 {func(c *mcp.Config) { c.URL = "http://x" }, `tool "web" has a command and a url`},
+		"no such program":      {func(c *mcp.Config) { c.Command = []string{"/no/such/program"} }, `tool "web" could not be reached`},
+		"a program that ends":  {func(c *mcp.Config) { c.Command = []string{"false"} }, `tool "web" could not be reached`},
+		"a tool that is none":  {func(c *mcp.Config) { c.Allow = []string{"echo", "sing"} }, `tool "web" allows "sing", which its MCP server does not have`},
+		"two tools of a name":  {func(c *mcp.Config) { c.Env["MCP_TEST_PROGRAM"] = "same" }, `"files.read" and "files_read", which a model cannot tell apart as "files_read"`},
+		"nobody listens there": {func(c *mcp.Config) { c.Command, c.URL = nil, "http://127.0.0.1:1/mcp" }, `tool "web" could not be reached`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := program("plain")
+			c.config(&cfg)
+			s, err := mcp.Start(t.Context(), cfg)
+			if err == nil || !strings.Contains(agent.AsError(err).Message+err.Error(), c.says) {
+				t.Errorf("error %v, want %q", err, c.says)
+			}
+			if s != nil {
+				t.Error("there is a server")
+			}
+		})
+	}
+	goleak.VerifyNone(t, leaks)
+}
+
+// TestStartTakesNoLongerThanItMay: a program that never answers is ended.
+func TestStartTakesNoLongerThanItMay(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	leaks := goleak.IgnoreCurrent()
+	if _, err := mcp.Start(ctx, program("silent")); err == nil {
+		t.Error("it started")
+	}
+	goleak.VerifyNone(t, leaks)
+}

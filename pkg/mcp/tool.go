@@ -1,0 +1,191 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// KeyMeta is the _meta key under which a call carries its key: the same when it is
+// repeated because nobody knows what became of it.
+const KeyMeta = "team-server/key"
+
+// list reads what the server offers and may be offered. A program that has died
+// meanwhile is started again.
+func (s *Server) list(ctx context.Context) ([]agent.Tool, error) {
+	offers, again, err := s.ask(ctx)
+	if again {
+		offers, _, err = s.ask(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var tools []agent.Tool
+	names := map[string]string{}
+	for _, t := range offers {
+		if s.config.Allow != nil && !slices.Contains(s.config.Allow, t.Name) {
+			continue
+		}
+		spec := s.spec(t)
+		if other, taken := names[spec.Name]; taken {
+			return nil, fmt.Errorf("the MCP server of tool %q has tools %q and %q, which a model cannot tell apart as %q; name one of them in allow",
+				s.config.Name, other, t.Name, spec.Name)
+		}
+		names[spec.Name] = t.Name
+		tools = append(tools, &tool{server: s, name: t.Name, spec: spec})
+	}
+	return tools, nil
+}
+
+// ask asks for the server's tools once; again reports that the connection had
+// ended.
+func (s *Server) ask(ctx context.Context) (offers []*mcp.Tool, again bool, err error) {
+	x := &exchange{}
+	ctx = observed(ctx, x)
+	live, err := s.session(ctx)
+	if err != nil {
+		return nil, false, s.unreachable(ctx, err, x)
+	}
+	for t, err := range live.Tools(ctx, nil) {
+		if err != nil {
+			ended := s.ended(ctx, err)
+			if ended {
+				s.drop(live)
+			}
+			return nil, ended, s.unreachable(ctx, err, x)
+		}
+		if len(offers) == maxTools {
+			return nil, false, fmt.Errorf("the MCP server of tool %q has more than %d tools", s.config.Name, maxTools)
+		}
+		offers = append(offers, t)
+	}
+	return offers, false, nil
+}
+
+// missing reports names in allow and effects that the server does not have.
+func (s *Server) missing(tools []agent.Tool) error {
+	has := map[string]bool{"*": true}
+	var names []string
+	for _, t := range tools {
+		t, ok := t.(*tool)
+		if ok {
+			has[t.name] = true
+			names = append(names, t.name)
+		}
+	}
+	for _, name := range s.config.Allow {
+		if !has[name] {
+			return fmt.Errorf("tool %q allows %q, which its MCP server does not have; of those allowed it has: %s", s.config.Name, name, strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
+
+// spec is a tool as a model sees it.
+func (s *Server) spec(t *mcp.Tool) agent.ToolSpec {
+	spec := agent.ToolSpec{Name: agent.ToolName(t.Name), Description: t.Description, Effect: s.effect(t)}
+	if schema, err := json.Marshal(t.InputSchema); err == nil && t.InputSchema != nil {
+		spec.Parameters = schema
+	}
+	if spec.Description == "" {
+		spec.Description = t.Title
+	}
+	return spec
+}
+
+// effect is what calling the tool twice means.
+func (s *Server) effect(t *mcp.Tool) agent.Effect {
+	if e, ok := s.config.Effects[t.Name]; ok {
+		return e
+	}
+	if e, ok := s.config.Effects["*"]; ok {
+		return e
+	}
+	switch a := t.Annotations; {
+	case a != nil && a.ReadOnlyHint:
+		return agent.EffectSafe
+	case a != nil && a.IdempotentHint:
+		return agent.EffectKeyed
+	}
+	return agent.EffectUnsafe
+}
+
+// begin counts a call in, which ends with the server.
+func (s *Server) begin(ctx context.Context) (context.Context, func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, s.unreachable(ctx, errClosed, &exchange{})
+	}
+	s.calls.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.ctx, func() { cancel(errClosed) })
+	return ctx, func() { stop(); cancel(nil); s.calls.Done() }, nil
+}
+
+// tool is a tool of a server.
+type tool struct {
+	server *Server
+	name   string // as the server has it
+	spec   agent.ToolSpec
+}
+
+// Spec implements agent.Tool.
+func (t *tool) Spec() agent.ToolSpec { return t.spec }
+
+// Call implements agent.Tool.
+func (t *tool) Call(ctx context.Context, arguments json.RawMessage, key string) (*teamv1.ToolResult, error) {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(arguments, &object) != nil || object == nil {
+		e := agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "the arguments must be a JSON object")
+		e.Fresh = true
+		return nil, e
+	}
+	ctx, done, err := t.server.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	r, sent, err := t.call(ctx, arguments, key)
+	if err != nil && !sent { // the connection had ended
+		r, _, err = t.call(ctx, arguments, key)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return result(r), nil
+}
+
+// call makes the call once; sent reports that the server may have seen it.
+func (t *tool) call(ctx context.Context, arguments json.RawMessage, key string) (r *mcp.CallToolResult, sent bool, err error) {
+	x := &exchange{}
+	live, err := t.server.session(observed(ctx, x))
+	if err != nil {
+		return nil, true, t.server.unreachable(ctx, err, x)
+	}
+	*x = exchange{} // of the call alone
+	r, err = live.CallTool(observed(ctx, x), &mcp.CallToolParams{
+		Meta: mcp.Meta{KeyMeta: key}, Name: t.name, Arguments: arguments,
+	})
+	if err == nil {
+		return r, true, nil
+	}
+	if t.server.ended(ctx, err) {
+		t.server.drop(live)
+		if t.server.config.URL != "" && *x == (exchange{}) && ctx.Err() == nil {
+			return nil, false, t.server.unreachable(ctx, err, x)
+		}
+	}
+	if errors.Is(context.Cause(ctx), errClosed) {
+		return nil, true, lost(t.spec.Name).Because(err)
+	}
+	return nil, true, t.server.failure(ctx, t.spec.Name, err, x)
+}

@@ -1,0 +1,110 @@
+// Package anthropic talks to Anthropic's models through their messages API.
+package anthropic
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+
+	anthropic "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/option"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/model"
+)
+
+const (
+	// DefaultBaseURL is the provider's own address. One of your own goes up to and
+	// without /v1/messages.
+	DefaultBaseURL = "https://api.anthropic.com"
+	// DefaultMaxOutput is how many tokens an answer may have where neither the
+	// model nor the request says: the provider wants a number.
+	DefaultMaxOutput = 8192
+)
+
+// provider marks the state of turns.
+const provider = "anthropic"
+
+// Config is what a model is made of. The key is sent as X-Api-Key.
+type Config = model.Config
+
+// Model is a model of the provider. A turn is one HTTP request: nothing is
+// repeated here. Thinking is not shown; what the provider wants back of it
+// travels in Turn.state. Safe for concurrent use.
+type Model struct {
+	config  Config
+	service anthropic.MessageService
+}
+
+var (
+	_ agent.Model         = (*Model)(nil)
+	_ agent.Pricer        = (*Model)(nil)
+	_ agent.OutputLimiter = (*Model)(nil)
+)
+
+// New returns a model. It makes no call and reads no variable of the environment.
+// The error lists every fault, and never the key.
+func New(c Config) (*Model, error) {
+	c, err := c.Complete(DefaultBaseURL)
+	if err != nil {
+		return nil, err
+	}
+	options := []option.RequestOption{option.WithBaseURL(c.BaseURL), option.WithMaxRetries(0)}
+	if c.APIKey != "" {
+		options = append(options, option.WithAPIKey(c.APIKey))
+	}
+	return &Model{config: c, service: anthropic.NewMessageService(options...)}, nil
+}
+
+// Name implements agent.Model.
+func (m *Model) Name() string { return m.config.Name }
+
+// Price implements agent.Pricer.
+func (m *Model) Price() (input, output int64) { return m.config.Price.Micros() }
+
+// MaxOutput implements agent.OutputLimiter.
+func (m *Model) MaxOutput() int64 { return m.config.MaxOutput }
+
+// Generate implements agent.Model. Tokens that are read from or written to a
+// cache count as tokens read.
+func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
+	return func(yield func(agent.ModelChunk, error) bool) {
+		a := &answer{}
+		err := m.config.Attempt(ctx, req.Key, func(ctx context.Context, c *model.Call) error {
+			return m.receive(ctx, c, req, a, func(text string) bool { return yield(agent.ModelChunk{Text: text}, nil) })
+		}, said)
+		switch {
+		case errors.Is(err, model.ErrStopped):
+		case err != nil:
+			yield(agent.ModelChunk{}, err)
+		default:
+			yield(agent.ModelChunk{Turn: m.turn(a), Spent: m.config.Price.Spent(a.in, a.out)}, nil)
+		}
+	}
+}
+
+// turn is the whole answer.
+func (m *Model) turn(a *answer) *teamv1.Turn {
+	t := &teamv1.Turn{FinishReason: a.finish, Model: a.model}
+	if t.Model == "" {
+		t.Model = m.config.Name
+	}
+	thinks, text, blocks := false, strings.Builder{}, a.content()
+	for _, b := range blocks {
+		switch b.Type {
+		case "text":
+			text.WriteString(b.Text)
+		case "tool_use":
+			t.ToolCalls = append(t.ToolCalls, b.call())
+		default:
+			thinks = true
+		}
+	}
+	t.Text = text.String()
+	if thinks {
+		t.State = model.PackState(provider, m.config.Name, blocks)
+	}
+	return t
+}

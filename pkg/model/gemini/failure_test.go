@@ -1,0 +1,209 @@
+package gemini_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/fakellm"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/model"
+	"github.com/agentteams/team-server/pkg/model/gemini"
+	"github.com/agentteams/team-server/pkg/model/modeltest"
+)
+
+func data(s string) string { return "data: " + s + "\n\n" }
+
+func said(parts, finish string) string {
+	return data(`{"candidates":[{"index":0,"content":{"role":"model","parts":[` + parts + `]},"finishReason":"` + finish + `"}]}`)
+}
+
+// The outcome of what the endpoint answers is known, so that a repetition is a
+// new effect; after a broken connection nobody knows.
+func TestFailures(t *testing.T) {
+	for name, c := range map[string]struct {
+		turn         fakellm.Turn
+		retry, fresh bool
+		says         string
+	}{
+		"busy":                   {fakellm.Turn{Status: 429}, true, true, "no more calls for now (HTTP 429)"},
+		"broken endpoint":        {fakellm.Turn{Status: 500, Message: "stack trace"}, true, true, "does not work (HTTP 500)"},
+		"bad request":            {fakellm.Turn{Status: 400, Message: "The input is too long."}, false, true, "refused the request (HTTP 400): The input is too long."},
+		"bad key":                {fakellm.Turn{Status: 401, Message: "invalid key: " + key}, false, true, "check the model's api_key"},
+		"broken before":          {fakellm.Turn{Broken: true}, true, false, "broke off"},
+		"broken mid-way":         {fakellm.Turn{Text: "a b c", Chunks: 3, Broken: true, BreakAfter: 2}, true, false, "broke off"},
+		"broken at end":          {fakellm.Turn{Text: "a b c", Broken: true, BreakAfter: 9}, true, false, "broke off"},
+		"no finish reason":       {fakellm.Turn{Text: "a", NoFinish: true}, true, false, "broke off"},
+		"not JSON":               {fakellm.Turn{Raw: data("{oops")}, true, false, "broke off"},
+		"no data":                {fakellm.Turn{Raw: "\n"}, true, false, "broke off"},
+		"error in the stream":    {fakellm.Turn{Raw: said(`{"text":"a"}`, "") + data(`{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}`)}, true, true, "(HTTP 503)"},
+		"refused in stream":      {fakellm.Turn{Raw: data(`{"error":{"code":400,"message":"Bad tool","status":"INVALID_ARGUMENT"}}`)}, false, true, "(HTTP 400): Bad tool"},
+		"blocked":                {fakellm.Turn{Raw: data(`{"promptFeedback":{"blockReason":"SAFETY"}}`)}, false, true, "the prompt was blocked: SAFETY"},
+		"a call it cannot write": {fakellm.Turn{Raw: said("", "MALFORMED_FUNCTION_CALL")}, true, true, "(HTTP 502)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			llm, m := serve(t, c.turn)
+			e := failure(t, m)
+			if e.Retry != c.retry || e.Fresh != c.fresh || !strings.Contains(e.Message, c.says) {
+				t.Errorf("retry %v fresh %v %q, want %v %v %q", e.Retry, e.Fresh, e.Message, c.retry, c.fresh, c.says)
+			}
+			if strings.Contains(e.Message, "stack trace") || strings.Contains(e.Error(), key) {
+				t.Errorf("error shows too much: %v", e)
+			}
+			if e.Err == nil {
+				t.Error("the cause is lost")
+			}
+			if n := len(llm.Requests()); n != 1 {
+				t.Errorf("%d requests, want one attempt", n)
+			}
+		})
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	llm, m := serve(t)
+	llm.Close()
+	if e := failure(t, m); !e.Retry || e.Fresh || !strings.Contains(e.Message, "could not be reached") || strings.Contains(e.Message, "127.0.0.1") {
+		t.Errorf("error = %+v", e)
+	}
+}
+
+func TestToolSchemaThatIsNoJSON(t *testing.T) {
+	llm, m := serve(t, fakellm.Turn{Text: "x"})
+	req := modeltest.Ask("x")
+	req.Tools = []agent.ToolSpec{{Name: "t", Parameters: []byte("{")}}
+	e := agent.AsError(modeltest.Collect(t.Context(), t, m, req).Err)
+	if e.Retry || e.Reason != agent.ReasonUnavailable || len(llm.Requests()) != 0 {
+		t.Errorf("error = %+v", e)
+	}
+}
+
+func TestAnswerThatIsNoStream(t *testing.T) {
+	for _, kind := range []string{"text/html; charset=utf-8", "application/json"} {
+		m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: answer(kind, "<html>")})
+		if e := failure(t, m); e.Retry || !strings.Contains(e.Message, "check base_url") {
+			t.Errorf("error = %+v", e)
+		}
+	}
+}
+
+func TestAnswerIsBounded(t *testing.T) {
+	line := ":" + strings.Repeat(" ", 1<<20) + "\n"
+	m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: answer("text/event-stream", strings.Repeat(line, 65))})
+	if e := failure(t, m); e.Retry || !strings.Contains(e.Message, "64 MiB") {
+		t.Errorf("error = %+v", e)
+	}
+}
+
+func TestRedirectIsNotFollowed(t *testing.T) {
+	c := &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: transport(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 302, Header: http.Header{"Location": {"http://other.invalid"}}, Body: http.NoBody}, nil
+		}),
+	}
+	m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: c})
+	if e := failure(t, m); e.Retry || !strings.Contains(e.Message, "HTTP 302") {
+		t.Errorf("error = %+v", e)
+	}
+}
+
+func TestRetryAfterADate(t *testing.T) {
+	c := &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+		at := time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)
+		return &http.Response{StatusCode: 529, Header: http.Header{"Retry-After": {at}}, Body: http.NoBody}, nil
+	})}
+	m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: c})
+	if e := failure(t, m); e.RetryAfter > time.Minute || e.RetryAfter < 50*time.Second {
+		t.Errorf("retry after %v", e.RetryAfter)
+	}
+}
+
+// TestKeyThatIsNotKnown: the provider answers 400 then.
+func TestKeyThatIsNotKnown(t *testing.T) {
+	body := `{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID"}]}}`
+	c := &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 400, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}, nil
+	})}
+	m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", APIKey: "wrong", HTTPClient: c})
+	if e := failure(t, m); e.Retry || !strings.Contains(e.Message, "check the model's api_key") {
+		t.Errorf("error = %+v", e)
+	}
+}
+
+func TestStreams(t *testing.T) {
+	for name, c := range map[string]struct {
+		raw  string
+		want *teamv1.Turn
+	}{
+		"cut after the finish reason": {
+			said(`{"text":"a"}`, "MAX_TOKENS"),
+			&teamv1.Turn{Text: "a", FinishReason: "MAX_TOKENS", Model: modeltest.Agent},
+		},
+		"ids of calls": {
+			said(`{"functionCall":{"id":"x1","name":"f","args":{"a":[1]}}},{"functionCall":{"name":"g"}}`, "STOP"),
+			&teamv1.Turn{FinishReason: "STOP", Model: modeltest.Agent, ToolCalls: []*teamv1.ToolCall{{Id: "x1", Name: "f", Arguments: `{"a":[1]}`}, {Id: "unnamed-1-2", Name: "g", Arguments: "{}"}}},
+		},
+		"another candidate, and nothing in one": {
+			data(`{"candidates":[null,{"index":1,"content":{"parts":[{"text":"no"}]}},{"index":0}]}`) + said(`{"text":"a"},{"text":"b"},{}`, "STOP"),
+			&teamv1.Turn{Text: "ab", FinishReason: "STOP", Model: modeltest.Agent},
+		},
+		"a signature with nothing": {
+			said(`{"text":"a"}`, "") + said(`{"text":"","thoughtSignature":"c2ln"}`, "STOP"),
+			&teamv1.Turn{Text: "a", FinishReason: "STOP", Model: modeltest.Agent},
+		},
+		"a signed text": {
+			said(`{"text":"a"},{"text":"b","thoughtSignature":"c2ln"}`, "STOP"),
+			&teamv1.Turn{Text: "ab", FinishReason: "STOP", Model: modeltest.Agent, State: model.PackState("gemini", modeltest.Agent, json.RawMessage(`[{"text":"a"},{"text":"b","thoughtSignature":"c2ln"}]`))},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, m := serve(t, fakellm.Turn{Raw: c.raw})
+			if diff := cmp.Diff(c.want, turn(t, m), protocmp.Transform()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestNothingIsLogged: the library writes to the log of the process what it also
+// returns.
+func TestNothingIsLogged(t *testing.T) {
+	var b bytes.Buffer
+	log.SetOutput(&b)
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	_, m := serve(t, fakellm.Turn{Text: "a b c", Chunks: 3, Broken: true, BreakAfter: 2})
+	failure(t, m)
+	if b.Len() > 0 {
+		t.Errorf("the log has %s", b.String())
+	}
+}
+
+// FuzzStream: whatever an endpoint sends, there is a turn or an error that a
+// caller may see.
+func FuzzStream(f *testing.F) {
+	f.Add(said(`{"text":"a"}`, "STOP"))
+	f.Add(data(`{"error":{"code":400}}`))
+	f.Add(data(`{"candidates":[{"content":{"parts":[{"functionCall":{}}]}}]}`))
+	f.Add(": comment\n\ndata: null\n\n")
+	f.Fuzz(func(t *testing.T, body string) {
+		m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: answer("text/event-stream", body)})
+		a := collect(t, m)
+		if a.Err == nil && strings.Join(a.Pieces, "") != a.Turn.GetText() {
+			t.Fatalf("the pieces are %q, the turn is %q", a.Pieces, a.Turn.GetText())
+		}
+		if a.Err != nil {
+			failure(t, m)
+		}
+	})
+}

@@ -1,0 +1,113 @@
+// Package gemini talks to Google's Gemini models through the Gemini API.
+package gemini
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"google.golang.org/genai"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/model"
+)
+
+// DefaultBaseURL is the provider's own address. One of your own goes up to and
+// without /v1beta.
+const DefaultBaseURL = "https://generativelanguage.googleapis.com"
+
+// provider marks the state of turns.
+const provider = "gemini"
+
+// Config is what a model is made of. The key is sent as X-Goog-Api-Key.
+type Config = model.Config
+
+// Model is a model of the provider. A turn is one HTTP request: nothing is
+// repeated and nothing continued here. Thoughts are not shown; what the provider
+// signed of them travels in Turn.state. Safe for concurrent use.
+type Model struct {
+	config Config
+	client *genai.Client
+}
+
+var (
+	_ agent.Model         = (*Model)(nil)
+	_ agent.Pricer        = (*Model)(nil)
+	_ agent.OutputLimiter = (*Model)(nil)
+)
+
+// New returns a model. It makes no call. The error lists every fault, and never
+// the key.
+func New(c Config) (*Model, error) {
+	c, err := c.Complete(DefaultBaseURL)
+	if err != nil {
+		return nil, err
+	}
+	key := c.APIKey
+	if key == "" {
+		key = noKey
+	}
+	client, err := genai.NewClient(context.Background(), &genai.ClientConfig{
+		Backend: genai.BackendGeminiAPI, APIKey: key, HTTPClient: httpClient(),
+		HTTPOptions: genai.HTTPOptions{BaseURL: c.BaseURL},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the client of model %q: %w", c.Name, err)
+	}
+	return &Model{config: c, client: client}, nil
+}
+
+// Name implements agent.Model.
+func (m *Model) Name() string { return m.config.Name }
+
+// Price implements agent.Pricer.
+func (m *Model) Price() (input, output int64) { return m.config.Price.Micros() }
+
+// MaxOutput implements agent.OutputLimiter.
+func (m *Model) MaxOutput() int64 { return m.config.MaxOutput }
+
+// Generate implements agent.Model. Tokens that were thought count as tokens
+// written. Arguments of calls are JSON always: the provider sends no others.
+func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
+	return func(yield func(agent.ModelChunk, error) bool) {
+		a := &answer{}
+		err := m.config.Attempt(ctx, req.Key, func(ctx context.Context, c *model.Call) error {
+			return m.receive(ctx, c, req, a, func(text string) bool { return yield(agent.ModelChunk{Text: text}, nil) })
+		}, said)
+		switch {
+		case errors.Is(err, model.ErrStopped):
+		case err != nil:
+			yield(agent.ModelChunk{}, err)
+		default:
+			yield(agent.ModelChunk{Turn: m.turn(a, req), Spent: m.config.Price.Spent(a.in, a.out)}, nil)
+		}
+	}
+}
+
+// turn is the whole answer. Calls without an id get one that is unique in the
+// conversation.
+func (m *Model) turn(a *answer, req *agent.ModelRequest) *teamv1.Turn {
+	t := &teamv1.Turn{Text: a.text.String(), FinishReason: a.finish, Model: a.model}
+	if t.Model == "" {
+		t.Model = m.config.Name
+	}
+	parts, signed := a.content()
+	turn := 1
+	for _, msg := range req.Messages {
+		if msg.Role == agent.RoleAssistant {
+			turn++
+		}
+	}
+	for _, p := range parts {
+		if p.FunctionCall == nil {
+			continue
+		}
+		t.ToolCalls = append(t.ToolCalls, toolCall(p.FunctionCall, turn, len(t.ToolCalls)+1))
+	}
+	if signed {
+		t.State = model.PackState(provider, m.config.Name, parts)
+	}
+	return t
+}

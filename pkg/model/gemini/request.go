@@ -1,0 +1,153 @@
+package gemini
+
+import (
+	"encoding/json"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"google.golang.org/genai"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/model"
+)
+
+// unnamed begins the ids of calls that the provider gave none: they are not sent
+// to it.
+const unnamed = "unnamed-"
+
+// unsigned stands for the signature of a call that another model made: the
+// provider refuses calls without one. It is the provider's word for that.
+const unsigned = "skip_thought_signature_validator"
+
+// lenient matches the provider's models that want no signatures.
+var lenient = regexp.MustCompile(`^(models/)?gemini-[12]\b`)
+
+func (m *Model) options(req *agent.ModelRequest) *genai.GenerateContentConfig {
+	c := &genai.GenerateContentConfig{
+		MaxOutputTokens:       int32(m.config.Output(req.MaxOutput)), //nolint:gosec // G115: at most MaxInt32
+		AutomaticContinuation: new(bool),                             // it would be a second request
+	}
+	if req.Instructions != "" {
+		c.SystemInstruction = &genai.Content{Parts: []*genai.Part{{Text: model.Text(req.Instructions)}}}
+	}
+	if len(req.Tools) > 0 {
+		t := &genai.Tool{}
+		for _, spec := range req.Tools {
+			t.FunctionDeclarations = append(t.FunctionDeclarations, declaration(spec))
+		}
+		c.Tools = []*genai.Tool{t}
+	}
+	if req.Force != "" {
+		c.ToolConfig = &genai.ToolConfig{FunctionCallingConfig: &genai.FunctionCallingConfig{
+			Mode: genai.FunctionCallingConfigModeAny, AllowedFunctionNames: []string{req.Force},
+		}}
+	}
+	return c
+}
+
+// declaration hands the schema on as it is.
+func declaration(t agent.ToolSpec) *genai.FunctionDeclaration {
+	d := &genai.FunctionDeclaration{Name: t.Name, Description: t.Description}
+	if len(t.Parameters) > 0 {
+		d.ParametersJsonSchema = t.Parameters
+	}
+	return d
+}
+
+// contents are the conversation. The results of a turn's calls stand together,
+// and the first word is the user's.
+func (m *Model) contents(req *agent.ModelRequest) []*genai.Content {
+	var out []*genai.Content
+	names := map[string]string{}
+	results := false
+	for _, msg := range req.Messages {
+		for _, c := range msg.ToolCalls {
+			names[c.GetId()] = c.GetName()
+		}
+		role := genai.RoleUser
+		if msg.Role == agent.RoleAssistant {
+			role = genai.RoleModel
+		}
+		if len(out) == 0 && role == genai.RoleModel {
+			out = append(out, genai.NewContentFromText(model.Nothing, genai.RoleUser))
+		}
+		parts := m.parts(msg, names)
+		if msg.Role == agent.RoleTool && results {
+			last := out[len(out)-1]
+			last.Parts = append(last.Parts, parts...)
+			continue
+		}
+		results = msg.Role == agent.RoleTool
+		out = append(out, &genai.Content{Role: role, Parts: parts})
+	}
+	return out
+}
+
+func (m *Model) parts(msg agent.ModelMessage, names map[string]string) []*genai.Part {
+	switch msg.Role {
+	case agent.RoleTool:
+		name := msg.Tool
+		if name == "" {
+			name = names[msg.CallID]
+		}
+		return []*genai.Part{{FunctionResponse: &genai.FunctionResponse{
+			ID: sentID(msg.CallID), Name: name, Response: map[string]any{"output": msg.Text},
+		}}}
+	case agent.RoleAssistant:
+		return m.said(msg)
+	default:
+		return []*genai.Part{{Text: model.Text(msg.Text)}}
+	}
+}
+
+// said is a turn: as the model itself made it, where that is known.
+func (m *Model) said(msg agent.ModelMessage) []*genai.Part {
+	var parts []*genai.Part
+	if model.UnpackState(msg.State, provider, m.config.Name, &parts) && len(parts) > 0 {
+		return parts
+	}
+	parts = nil
+	if strings.TrimSpace(msg.Text) != "" || len(msg.ToolCalls) == 0 {
+		parts = append(parts, &genai.Part{Text: model.Text(msg.Text)})
+	}
+	for i, c := range msg.ToolCalls {
+		p := &genai.Part{FunctionCall: &genai.FunctionCall{ID: sentID(c.GetId()), Name: c.GetName(), Args: model.Arguments(c.GetArguments())}}
+		if i == 0 && !lenient.MatchString(m.config.Name) {
+			p.ThoughtSignature = []byte(unsigned)
+		}
+		parts = append(parts, p)
+	}
+	return parts
+}
+
+func sentID(id string) string {
+	if strings.HasPrefix(id, unnamed) {
+		return ""
+	}
+	return id
+}
+
+// readable reports whether every schema is JSON: the library sends an empty
+// request otherwise.
+func readable(tools []agent.ToolSpec) bool {
+	for _, t := range tools {
+		if len(t.Parameters) > 0 && !json.Valid(t.Parameters) {
+			return false
+		}
+	}
+	return true
+}
+
+// toolCall is a call as the loop knows it.
+func toolCall(c *genai.FunctionCall, turn, n int) *teamv1.ToolCall {
+	out := &teamv1.ToolCall{Id: c.ID, Name: c.Name, Arguments: "{}"}
+	if out.Id == "" {
+		out.Id = unnamed + strconv.Itoa(turn) + "-" + strconv.Itoa(n)
+	}
+	if b, err := json.Marshal(c.Args); err == nil && len(c.Args) > 0 {
+		out.Arguments = string(b)
+	}
+	return out
+}

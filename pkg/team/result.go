@@ -1,0 +1,166 @@
+package team
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// readTool is the tool by which a model reads on in a long result (S-64).
+const readTool = "read_result"
+
+// maxResult is how many bytes of a result a model is shown; the rest it can read
+// with readTool (C-31).
+const maxResult = 16 << 10
+
+// resultKey, in the metadata of a part, says that its text is a result, and which
+// one: a member that is handed a long one has it whole, and its model reads on.
+const resultKey = "team-server/result"
+
+var readSpec = agent.ToolSpec{
+	Name:        readTool,
+	Description: "Reads on in a result that was too long to be shown whole.",
+	Parameters: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string","description":"The result's name."},` +
+		`"offset":{"type":"integer","minimum":0,"description":"Byte to begin with."}},"required":["id","offset"]}`),
+}
+
+// resultText is a delegation's result in words: member, outcome, why it failed,
+// and the text, cut where it is long (R-002-39, R-002-2.4).
+func resultText(s *State, st *StepState) string {
+	text := promptText(st.Message)
+	switch {
+	case !st.Done && st.parked():
+		return st.Step.GetMember() + ": waits for an answer of the user"
+	case !st.Done:
+		return st.Step.GetMember() + ": working"
+	case st.Err != nil:
+		return headOf(st) + "\n\n" + st.Err.Message
+	case strings.TrimSpace(text) == "":
+		return headOf(st) + "\n\n(member returned no content)"
+	}
+	return headOf(st) + "\n\n" + cut(text, ticket(s, st))
+}
+
+// headOf names the member of a result, its outcome, and the reason of a failure.
+func headOf(st *StepState) string {
+	head := st.Step.GetMember() + ": " + outcomeWord(st.Outcome)
+	if st.Err != nil && st.Err.Reason != "" {
+		head += " (" + st.Err.Reason + ")"
+	}
+	return head
+}
+
+// told is a result as another member is handed it: a long one whole, with its name.
+func told(s *State, st *StepState) []*a2av1.Part {
+	text := promptText(st.Message)
+	if st.Err != nil || len(text) <= maxResult {
+		return agent.TextParts(resultText(s, st))
+	}
+	name := map[string]*structpb.Value{resultKey: structpb.NewStringValue(ticket(s, st))}
+	return append(agent.TextParts(headOf(st)), &a2av1.Part{
+		Content: &a2av1.Part_Text{Text: text}, Metadata: &structpb.Struct{Fields: name},
+	})
+}
+
+// nameOfResult is the name of the result that a part holds; empty is none.
+func nameOfResult(p *a2av1.Part) string {
+	return p.GetMetadata().GetFields()[resultKey].GetStringValue()
+}
+
+// cut shortens a long result and says where the rest is.
+func cut(text, name string) string {
+	if len(text) <= maxResult {
+		return text
+	}
+	shown := upTo(text, maxResult)
+	return fmt.Sprintf("%s\n\n[the first %d of %d bytes. The whole is result %q: read on with %s from offset %d]",
+		shown, len(shown), len(text), name, readTool, len(shown))
+}
+
+// upTo is the beginning of a text, at most n bytes, with whole characters.
+func upTo(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
+
+// hasLong reports whether a result was too long to be shown whole: of a member,
+// or among what the run was given.
+func hasLong(s *State) bool {
+	long := func(p *a2av1.Part) bool { return nameOfResult(p) != "" && len(p.GetText()) > maxResult }
+	return slices.ContainsFunc(s.Steps, func(st *StepState) bool { return st.member() && len(promptText(st.Message)) > maxResult }) ||
+		slices.ContainsFunc(given(s), long)
+}
+
+// given are the parts of all that the run was given.
+func given(s *State) []*a2av1.Part {
+	parts := slices.Clip(s.Input.GetParts())
+	for _, m := range s.History {
+		parts = append(parts, m.GetParts()...)
+	}
+	return parts
+}
+
+// readResult returns a piece of a result.
+func readResult(s *State, arguments string) *teamv1.ToolResult {
+	args, err := readArguments(arguments)
+	if err != nil {
+		return toolError(`the arguments are not a JSON object; write {"id": "…", "offset": 0}`)
+	}
+	name, err := textOf(args, "id", true)
+	if err != nil {
+		return toolError(err.Error())
+	}
+	offset := 0
+	if raw, ok := args["offset"]; ok && json.Unmarshal(raw, &offset) != nil {
+		return toolError("argument offset must be a whole number, got " + jsonKind(raw))
+	}
+	text, ok := resultNamed(s, name)
+	switch {
+	case !ok:
+		return toolError(fmt.Sprintf("there is no result %q", shorten(name)))
+	case offset < 0 || offset >= len(text):
+		return toolError(fmt.Sprintf("offset %d is out of range; the result has %d bytes", offset, len(text)))
+	}
+	return toolText(pieceOf(text, offset))
+}
+
+// resultNamed finds the text of a result: of a member, or among what was given.
+func resultNamed(s *State, name string) (string, bool) {
+	for _, st := range s.Steps {
+		if st.member() && st.Message != nil && (ticket(s, st) == name || st.Step.GetId() == name) {
+			return promptText(st.Message), true
+		}
+	}
+	for _, p := range given(s) {
+		if nameOfResult(p) == name {
+			return p.GetText(), true
+		}
+	}
+	return "", false
+}
+
+// pieceOf is a piece of a text from an offset on, with whole characters, and
+// where the next one begins.
+func pieceOf(text string, offset int) string {
+	for offset < len(text) && !utf8.RuneStart(text[offset]) {
+		offset++
+	}
+	piece := upTo(text[offset:], maxResult)
+	if end := offset + len(piece); end < len(text) {
+		return fmt.Sprintf("%s\n\n[bytes %d to %d of %d; read on from offset %d]", piece, offset, end, len(text), end)
+	}
+	return piece
+}
