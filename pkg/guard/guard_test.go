@@ -91,6 +91,24 @@ func TestR_002_9_3_Guardrails(t *testing.T) {
 	}
 }
 
+// TestR_002_9_3_History looks for what is denied also in what a member is shown
+// besides; a length, and what is required, are the message's own.
+func TestR_002_9_3_History(t *testing.T) {
+	for _, c := range []struct {
+		guard Config
+		stops bool
+	}{{Config{Deny: "secret"}, true}, {Config{MaxLength: 5}, false}, {Config{Require: "^task"}, false}} {
+		g, err := New(c.guard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := g.Middleware.Check(t.Context(), &agent.Passing{Message: message("task"), History: []*a2av1.Message{message("hello"), message("the secret")}})
+		if err != nil || (v.Block != "") != c.stops {
+			t.Errorf("%+v: %+v, %v", c.guard, v, err)
+		}
+	}
+}
+
 func TestNew_Faults(t *testing.T) {
 	for name, c := range map[string]Config{
 		"exactly one":      {},

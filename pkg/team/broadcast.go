@@ -55,7 +55,7 @@ func (b *Broadcast) Next(s *State) (Decision, error) {
 		return modelStep("", "the user has said more"), nil
 	case strings.TrimSpace(agent.Text(last.Message)) == "":
 		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
-			"team %q: its model wrote no answer from the members' results", s.Team.ID)
+			"team %q: its model wrote no answer from the members' results; say in its instructions what to write", s.Team.ID)
 	}
 	return Decision{Reply: last.Message, Reason: "the model answered"}, nil
 }

@@ -101,7 +101,7 @@ func specsOf(tools []agent.Tool) ([]agent.ToolSpec, error) {
 			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "tool %s has the name of a tool that agents have; rename it", specs[i].Name))
 		}
 		if seen[specs[i].Name] {
-			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "two tools are named %q", specs[i].Name))
+			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "two tools are named %q; rename one of them", specs[i].Name))
 		}
 		seen[specs[i].Name] = true
 	}

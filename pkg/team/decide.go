@@ -46,7 +46,7 @@ func (p *process) decideAnew() error {
 			return nil
 		}
 		return agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
-			"team %q ended without a response: no member has answered", p.cfg.ID)
+			"team %q ended without a response: no member has answered; let its scheduler give somebody work first", p.cfg.ID)
 	}
 	return p.put(&d)
 }
@@ -55,7 +55,7 @@ func (p *process) decideAnew() error {
 func (p *process) next() (d Decision, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "the scheduler of team %q crashed", p.cfg.ID).
+			err = agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "the scheduler of team %q crashed; the log says where", p.cfg.ID).
 				Because(agent.Panicked(p.cfg.Log, p.cfg.ID, r))
 		}
 	}()

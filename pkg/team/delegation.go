@@ -263,7 +263,7 @@ func textOf(args map[string]json.RawMessage, name string, required bool) (string
 	}
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
-		return "", fmt.Errorf("argument %s must be a string, got %s", name, jsonKind(raw))
+		return "", fmt.Errorf("argument %s must be a string, got %s; write it in quotes", name, jsonKind(raw))
 	}
 	if text = strings.TrimSpace(text); text == "" && required {
 		return "", fmt.Errorf("argument %s is empty; write what is to be done", name)

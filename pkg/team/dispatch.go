@@ -30,8 +30,8 @@ type stepMsg struct {
 func (p *process) dispatch(ctx context.Context) (progressed bool, err error) {
 	var ready []*StepState
 	parked := false
-	p.alarm = time.Time{}
 	p.looked = p.run.Now() // once for all that begin now (R-002-11.1)
+	p.alarm = time.Time{}
 	for _, st := range p.Open() {
 		if _, busy := p.running[p.index(st)]; busy {
 			continue
@@ -152,7 +152,7 @@ func (p *process) settleAlone(ctx context.Context, st *StepState) (bool, error) 
 		}
 		return true, p.emitEnd(w, p.pass, endedWith(st.refusal, outcome))
 	case st.expired:
-		err := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question in time")
+		err := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question of %q in time; send the message again, and answer sooner", p.cfg.ID)
 		return true, p.emitEnd(w, p.pass, endedWith(err, teamv1.Outcome_OUTCOME_TIMED_OUT))
 	case st.blocked() && st.waiting.IsZero():
 		return true, p.emitWaiting(w, st)

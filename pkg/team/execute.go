@@ -74,7 +74,7 @@ func (p *process) executor(ctx context.Context, w *work, emit emitter) (*executo
 		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, emit, key) }
 	case teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_UNSPECIFIED:
 		return nil, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
-			"the scheduler of team %q asked for a step of kind %s, which this server cannot run", p.cfg.ID, w.step.GetKind())
+			"the scheduler of team %q asked for a step of kind %s, which this server cannot run; it runs those of members, models, tools and people", p.cfg.ID, w.step.GetKind())
 	}
 	return ex, nil
 }
@@ -89,7 +89,7 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 	}
 	m := &p.cfg.Members[i]
 	if m.Disabled {
-		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "member %q of team %q is disabled", id, p.cfg.ID).With("member", id)
+		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "member %q of team %q is disabled; enable it, or choose another one", id, p.cfg.ID).With("member", id)
 	}
 	if staff, ok := p.cfg.Registry.(Staff); ok && w.attempts == 0 {
 		if gone := staff.Gone(p.cfg.ID, id); gone != nil {
@@ -99,7 +99,7 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 	a, err := p.cfg.Registry.Agent(m.Agent)
 	if err != nil {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMemberNotFound,
-			"member %q of team %q is agent %q, which is not registered", id, p.cfg.ID, m.Agent).With("member", id).Because(err)
+			"member %q of team %q is agent %q, which is not registered; register it, or correct the member", id, p.cfg.ID, m.Agent).With("member", id).Because(err)
 	}
 	_, isLoop := a.(interface{ steps() })
 	_, isTeam := a.(agent.Composite)
@@ -116,7 +116,7 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 		ex.timeout = p.limits.memberTimeout
 	}
 	if w.step.GetDetached() {
-		ex.leaf = true
+		ex.leaf, ex.spends, ex.agent = true, true, "" // it takes its part along, and says nothing of the agent
 		ex.attempt = func(ctx context.Context, _ string) result { return p.detach(ctx, w, m, emit) }
 		return nil
 	}
@@ -167,7 +167,7 @@ func (p *process) delegate(ctx context.Context, w *work, a agent.Agent, emit emi
 		return result{parked: true}
 	}
 	return result{err: agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
-		"member %q ended without an answer", w.step.GetMember())}
+		"member %q ended without an answer; its agent has to end with a reply, a question or an error", w.step.GetMember())}
 }
 
 // keep adds what the next attempt of the same effect needs to know, and what
@@ -252,7 +252,7 @@ func (p *process) generate(ctx context.Context, m agent.Model, w *work, emit emi
 	case ctx.Err() != nil:
 		return result{err: context.Cause(ctx)}
 	}
-	return result{err: agent.Errorf(agent.CodeInternal, agent.ReasonUnavailable, "the model of %q ended without an answer", p.cfg.ID)}
+	return result{err: agent.Errorf(agent.CodeInternal, agent.ReasonUnavailable, "the model of %q ended without an answer; try again, or give it another model", p.cfg.ID)}
 }
 
 // deltas gathers streamed text into events.

@@ -116,7 +116,7 @@ func (l *leader) refused(s *State, r *round) error {
 		return err
 	}
 	for _, st := range r.steps {
-		if st.Err != nil && endsRun(st.Err.Reason) {
+		if endsRun(s, st) {
 			return st.Err
 		}
 	}
@@ -135,7 +135,7 @@ func (l *leader) refused(s *State, r *round) error {
 		return nil
 	}
 	return agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
-		"%q made %d calls in a row that were refused, the most it may; the last one: %s", s.Team.ID, inARow, last)
+		"%q made %d calls in a row that were refused, the most it may; say in its instructions what it may call. The last one: %s", s.Team.ID, inARow, last)
 }
 
 // repeated returns the refusal of the words that were given to the same member
@@ -154,14 +154,16 @@ func (l *leader) repeated(s *State) error {
 	return nil
 }
 
-// endsRun reports whether a refusal for that reason is the end of the run, not
-// something that a leader can mend.
-func endsRun(reason string) bool {
-	switch reason {
-	case agent.ReasonMaxDelegations, agent.ReasonMaxIterations, agent.ReasonBudgetExceeded:
-		return true
+// endsRun reports whether what became of a step is the end of the run, not
+// something that a leader can mend: a limit of the team's, not of a member's.
+func endsRun(s *State, st *StepState) bool {
+	if st.Outcome == teamv1.Outcome_OUTCOME_REJECTED && st.Err != nil {
+		switch st.Err.Reason {
+		case agent.ReasonMaxDelegations, agent.ReasonMaxIterations:
+			return true
+		}
 	}
-	return false
+	return agent.Binds(st.Err, s.Path)
 }
 
 // atLimit is what becomes of the run at a limit: its error, or one last turn
@@ -245,7 +247,7 @@ func (l *leader) answered(s *State, r *round) (Decision, error) {
 func (l *leader) reply(s *State, r *round) (Decision, error) {
 	if l.crew != nil && strings.TrimSpace(r.turn.Turn.GetText()) == "" {
 		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
-			"team %q: the leader ended the run without an answer", s.Team.ID)
+			"team %q: the leader ended the run without an answer; say in its instructions what to answer", s.Team.ID)
 	}
 	return l.formed(s, r)
 }
@@ -254,7 +256,7 @@ func (l *leader) reply(s *State, r *round) (Decision, error) {
 func (l *leader) turn(s *State, r *round, name, reason string) (Decision, error) {
 	if n := modelTurns(s); n >= l.maxTurns {
 		return l.atLimit(s, r, agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
-			"agent %q took %d model turns without an answer, the most it may (limits.max_turns)", s.Team.ID, n))
+			"agent %q took %d model turns without an answer, the most it may (limits.max_turns); raise it, or give it less to do", s.Team.ID, n))
 	}
 	return modelStep(name, reason), nil
 }
@@ -332,7 +334,7 @@ func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 		return
 	case c.used >= c.maxDelegated:
 		refuse(step, agent.ReasonMaxDelegations, fmt.Sprintf(
-			"team %q made %d delegations, the most it may (limits.max_delegations)", c.state.Team.ID, c.maxDelegated))
+			"team %q made %d delegations, the most it may (limits.max_delegations); raise it, or have it answer with what there is (on_limit)", c.state.Team.ID, c.maxDelegated))
 		return
 	}
 	step.Input = &teamv1.Input{Message: agent.UserMessage("", d.task)}

@@ -188,9 +188,10 @@ func (p *process) prepare(ctx context.Context) error {
 		return nil
 	}
 	depth := int(p.req.GetDepth()) + 1
-	if depth > p.limits.maxDepth {
+	if most, _ := agent.DepthLimit(ctx); depth > most {
 		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonMaxDepth,
-			"team %q is nested deeper than %d levels (limits.max_depth), on the path %s", p.cfg.ID, p.limits.maxDepth, p.Path)
+			"team %q is nested deeper than %d levels, the most that limits.max_depth of it or of a team above allows, on the path %s; raise it, or nest less deep",
+			p.cfg.ID, most, p.Path)
 	}
 	if err := p.prepared(); err != nil {
 		return err
@@ -251,7 +252,7 @@ func (p *process) cause(ctx context.Context) error {
 			return err
 		}
 		return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout,
-			"team %q did not finish within %s (limits.timeout)", p.cfg.ID, p.limits.timeout)
+			"team %q did not finish within %s (limits.timeout); raise it, or ask for less", p.cfg.ID, p.limits.timeout)
 	}
 	return cause
 }

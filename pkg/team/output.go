@@ -70,7 +70,7 @@ func checkGuards(cfg *Config) []error {
 		for i := range l.guards {
 			if m := l.guards[i].Middleware; m == nil || m.Name() == "" {
 				faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
-					"%q: guards.%s[%d] has no middleware with a name", id, l.name, i))
+					"%q: guards.%s[%d] has no middleware with a name; give it one", id, l.name, i))
 			}
 		}
 	}
@@ -83,5 +83,5 @@ func checkMemberless(id string, g *agent.Guards) []error {
 		return nil
 	}
 	return []error{agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
-		"agent %q has no members: guards.delegation and guards.result belong to a team", id)}
+		"agent %q has no members: guards.delegation and guards.result belong to a team; remove them", id)}
 }

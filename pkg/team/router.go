@@ -43,7 +43,7 @@ func (v *Supervisor) routed(s *State, turns []*StepState) (Decision, error) {
 		return askRouter("the router is asked once more: " + err.Error()), nil
 	case err != nil:
 		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError,
-			"team %q: the router chose nobody in %d attempts: %s", s.Team.ID, len(turns), err)
+			"team %q: the router chose nobody in %d attempts: %s; say in its instructions when to choose whom", s.Team.ID, len(turns), err)
 	}
 	return choice.decision(s)
 }
@@ -54,7 +54,7 @@ func routerFailed(s *State, cause *agent.Error) error {
 	if cause != nil {
 		why = cause.Message
 	}
-	e := agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "team %q: the router could not decide: %s", s.Team.ID, why)
+	e := agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "team %q: the router could not decide: %s; add a rule that does, or check the model", s.Team.ID, why)
 	if cause != nil {
 		e = e.Because(cause)
 	}
@@ -82,7 +82,7 @@ func (r *route) decision(s *State) (Decision, error) {
 	}
 	if d.Reply = response(s, FinishLast); d.Reply == nil {
 		return d, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
-			"team %q: the router ended the run before any member had answered", s.Team.ID)
+			"team %q: the router ended the run before any member had answered; say in its instructions who works first", s.Team.ID)
 	}
 	return d, nil
 }

@@ -193,7 +193,7 @@ func (f *fold) decide(d *teamv1.Decided) {
 func (f *fold) admit(st *StepState) *agent.Error {
 	if f.Rounds >= f.maxSteps {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
-			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible", f.Team.ID, f.maxSteps)
+			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible; end it, or raise the limit", f.Team.ID, f.maxSteps)
 	}
 	if _, ok := f.Team.Scheduler.(looper); ok {
 		return nil
@@ -204,7 +204,7 @@ func (f *fold) admit(st *StepState) *agent.Error {
 	}
 	if f.visited[v] {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonCycleDetected,
-			"team %q: member %q is given the same message a second time in this run", f.Team.ID, v.member).With("member", v.member)
+			"team %q: member %q is given the same message a second time in this run; let it be given something else, or the run end", f.Team.ID, v.member).With("member", v.member)
 	}
 	if f.visited == nil {
 		f.visited = map[visit]bool{}

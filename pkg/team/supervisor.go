@@ -174,7 +174,7 @@ func (r *rule) try(s *State, f *facts) (Decision, bool, error) {
 	d.Reply = response(s, r.Finish)
 	if d.Reply == nil {
 		return d, false, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
-			"team %q: rule %q ends the run with the reply of %q, but there is none", s.Team.ID, r.ID, r.Finish)
+			"team %q: rule %q ends the run with the reply of %q, but there is none; let that member work first", s.Team.ID, r.ID, r.Finish)
 	}
 	return d, true, nil
 }

@@ -167,7 +167,7 @@ func (w *Swarm) member(id string) *Member {
 func (w *Swarm) handOver(s *State, from *StepState, t *teamv1.Transfer) (Decision, error) {
 	if reason, again := strings.CutPrefix(from.Step.GetName(), rejectedTransfer); again {
 		return Decision{}, agent.Errorf(agent.CodeFailedPrecondition, reason,
-			"team %q: member %q handed over to %q after a hand-over of it was refused; it had to answer", s.Team.ID, from.Step.GetMember(), shorten(t.GetTo()))
+			"team %q: member %q handed over to %q after a hand-over of it was refused; it had to answer: say so in its instructions", s.Team.ID, from.Step.GetMember(), shorten(t.GetTo()))
 	}
 	if w.member(t.GetTo()) == nil && slices.ContainsFunc(s.Transfers, func(o *teamv1.TransferTarget) bool { return o.GetId() == t.GetTo() }) {
 		return Decision{Transfer: t, Reason: from.Step.GetMember() + " hands over to " + t.GetTo()}, nil
@@ -236,9 +236,9 @@ func (w *Swarm) guard(s *State, from, to string) *agent.Error {
 	case m == nil || !slices.Contains(w.reaches(from), to):
 		return refused(agent.ReasonMemberNotFound, "%q cannot hand over to %q; it can to %s", from, shorten(to), listed(w.reaches(from)))
 	case w.guards.maxHandoffs > 0 && len(targets) >= w.guards.maxHandoffs:
-		return refused(agent.ReasonMaxHandoffs, "the team has handed over %d times in this run, the most it may (limits.max_handoffs)", len(targets))
+		return refused(agent.ReasonMaxHandoffs, "the team has handed over %d times in this run, the most it may (limits.max_handoffs); answer, or raise it", len(targets))
 	case w.repeats(recent):
-		return refused(agent.ReasonRepetitive, "the last %d hand-offs went to fewer than %d different members (limits.loop_window, limits.loop_min_unique)",
+		return refused(agent.ReasonRepetitive, "the last %d hand-offs went to fewer than %d different members (limits.loop_window, limits.loop_min_unique); answer, or change them",
 			w.guards.window, w.guards.minUnique)
 	}
 	return nil

@@ -168,16 +168,16 @@ func (c *Config) validate() error {
 		fault("team id %q: must match %s and be no reserved word", c.ID, agent.IDPattern)
 	}
 	if c.Scheduler == nil {
-		fault("team %q has no scheduler", c.ID)
+		fault("team %q has no scheduler; give it one", c.ID)
 	}
 	if len(c.Members) > 0 && c.Registry == nil {
-		fault("team %q has members and no registry to find them in", c.ID)
+		fault("team %q has members and no registry to find them in; give it one", c.ID)
 	}
 	seen := map[string]bool{}
 	for i, m := range c.Members {
 		switch {
 		case m.Agent == "":
-			fault("team %q: members[%d] names no agent", c.ID, i)
+			fault("team %q: members[%d] names no agent; name one", c.ID, i)
 		case seen[m.ID]:
 			fault("team %q: member id %q is used twice; give one of them an id of its own", c.ID, m.ID)
 		}

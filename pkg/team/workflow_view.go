@@ -87,7 +87,7 @@ func (v *view) repeated(i int, n *node) (status, error) {
 		return again, nil
 	}
 	e := agent.Errorf(agent.CodeInternal, agent.ReasonMaxRounds,
-		"step %q of team %q ran %d rounds, the most it may (repeat.max), and %q is still not true",
+		"step %q of team %q ran %d rounds, the most it may (repeat.max), and %q is still not true; allow more, or ask for less",
 		n.ID, v.state.Team.ID, n.max, shorten(n.Repeat.Until)).With("step", n.ID)
 	if v.state.Team.ReportErrors {
 		v.err = e
@@ -170,5 +170,5 @@ func (v *view) answer() (Decision, error) {
 		return Decision{}, v.err
 	}
 	return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
-		"team %q ended without a response: every step of a member was skipped", v.state.Team.ID)
+		"team %q ended without a response: every step of a member was skipped; let one run in every case", v.state.Team.ID)
 }

@@ -406,6 +406,9 @@ func (w *watch) spy(ctx context.Context) error {
 func result(t *a2av1.Task) string {
 	text := ""
 	for _, a := range t.GetArtifacts() {
+		if a2a.RunOf(a.GetMetadata()).GetDelegationId() != "" {
+			continue // a member's
+		}
 		text += agent.Text(&a2av1.Message{Parts: a.GetParts()})
 	}
 	return text
