@@ -135,7 +135,7 @@ func (l *leader) refused(s *State, r *round) error {
 		return nil
 	}
 	return agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
-		"%q made %d calls in a row that were refused, the most it may; the last one: %s", s.Team.ID, inARow, last)
+		"%q made %d calls in a row that were refused, the most it may; say in its instructions what it may call. The last one: %s", s.Team.ID, inARow, last)
 }
 
 // repeated returns the refusal of the words that were given to the same member
@@ -256,7 +256,7 @@ func (l *leader) reply(s *State, r *round) (Decision, error) {
 func (l *leader) turn(s *State, r *round, name, reason string) (Decision, error) {
 	if n := modelTurns(s); n >= l.maxTurns {
 		return l.atLimit(s, r, agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
-			"agent %q took %d model turns without an answer, the most it may (limits.max_turns)", s.Team.ID, n))
+			"agent %q took %d model turns without an answer, the most it may (limits.max_turns); raise it, or give it less to do", s.Team.ID, n))
 	}
 	return modelStep(name, reason), nil
 }
