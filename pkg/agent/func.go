@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"runtime/debug"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -86,14 +87,18 @@ func (f *Func) call(ctx context.Context, m *a2av1.Message) (*a2av1.Message, erro
 		err error
 	}
 	done := make(chan result, 1)
+	var begun atomic.Bool // or it never will
 	go func() {
-		m, err := f.protected(ctx, m)
-		done <- result{m, err}
+		if begun.CompareAndSwap(false, true) {
+			m, err := f.protected(ctx, m)
+			done <- result{m, err}
+		}
 	}()
 	select {
 	case r := <-done:
 		return r.m, r.err
 	case <-ctx.Done():
+		begun.Store(true)
 		return nil, context.Cause(ctx)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -328,6 +329,7 @@ func (p *process) useTool(ctx context.Context, w *work, emit emitter, key string
 func (p *process) callTool(ctx context.Context, tool agent.Tool, arguments json.RawMessage, key string) (*teamv1.ToolResult, error) {
 	var r *teamv1.ToolResult
 	var err error
+	var begun atomic.Bool // or it never will
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -336,12 +338,15 @@ func (p *process) callTool(ctx context.Context, tool agent.Tool, arguments json.
 				err = agent.Panicked(p.cfg.Log, tool.Spec().Name, v)
 			}
 		}()
-		r, err = tool.Call(ctx, arguments, key)
+		if begun.CompareAndSwap(false, true) {
+			r, err = tool.Call(ctx, arguments, key)
+		}
 	}()
 	select {
 	case <-done:
 		return r, err
 	case <-ctx.Done():
+		begun.Store(true)
 		return nil, context.Cause(ctx)
 	}
 }
