@@ -73,7 +73,7 @@ func scenarios() []scenario {
 			})
 		}
 	}
-	return slices.Concat(all, teams(), models(), callers(), wired(), flows())
+	return slices.Concat(all, teams(), models(), guarded(), callers(), wired(), flows())
 }
 
 // teams are ways for several to work together.

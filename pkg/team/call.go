@@ -247,7 +247,7 @@ func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) er
 		if err := emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: limitOf(w.step)}}})); err != nil {
 			return err
 		}
-		late := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time (%s); give it more, or less to do", w.step.GetMember(), limitOf(w.step))
+		late := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time (%s); raise it, or give it less to do", w.step.GetMember(), limitOf(w.step))
 		late.Spent = agent.AsError(err).Spent
 		return p.emitEnd(w, emit, endedWith(late, teamv1.Outcome_OUTCOME_TIMED_OUT))
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/agentteams/team-server/pkg/guard"
 )
 
-var updateTexts = flag.Bool("update", false, "write the golden files anew")
+var rewrite = flag.Bool("update", false, "write the golden file anew")
 
 // provoked is a way to an error of this package.
 type provoked struct {
@@ -58,9 +58,9 @@ func fails(c Config, shape func(*Config, *diary)) func(t *testing.T) error {
 	}
 }
 
-func callOf(calls ...string) *teamv1.Turn {
+func callsOf(list ...string) *teamv1.Turn {
 	turn := &teamv1.Turn{}
-	for i, c := range calls {
+	for i, c := range list {
 		name, arguments, _ := strings.Cut(c, " ")
 		turn.ToolCalls = append(turn.ToolCalls, &teamv1.ToolCall{Id: fmt.Sprint(i), Name: name, Arguments: arguments})
 	}
@@ -80,11 +80,11 @@ func led(k CoordinatorConfig, turns ...*teamv1.Turn) func(t *testing.T) error {
 	})
 }
 
-// told is what a leader is told of its call.
-func errorText(call string) func(t *testing.T) error {
+// answeredWith is what a leader is told of its call.
+func answeredWith(call string) func(t *testing.T) error {
 	return func(t *testing.T) error {
 		t.Helper()
-		m := &turnsOf{turns: []*teamv1.Turn{callOf(call), {Text: "done"}}}
+		m := &turnsOf{turns: []*teamv1.Turn{callsOf(call), {Text: "done"}}}
 		c, err := NewCoordinator(CoordinatorConfig{Members: []Member{{ID: "ann", Agent: "ann"}, {ID: "bob", Agent: "bob"}, {ID: "off", Agent: "off", Disabled: true}}})
 		if err != nil {
 			return err
@@ -156,7 +156,7 @@ func swarming(limits *teamv1.Limits, hands map[string]string) func(c *Config, _ 
 		reg := registry{}
 		c.Members = members("ann", "bob", "cat")
 		for i := range c.Members {
-			turn := callOf(fmt.Sprintf(`transfer_to_agent {"agent_name": %q}`, hands[c.Members[i].Agent]))
+			turn := callsOf(fmt.Sprintf(`transfer_to_agent {"agent_name": %q}`, hands[c.Members[i].Agent]))
 			m := &turnsOf{turns: slices.Repeat([]*teamv1.Turn{turn}, 50)}
 			a, err := NewModelAgent(ModelAgentConfig{ID: c.Members[i].Agent, Model: m})
 			if err != nil {
@@ -221,7 +221,7 @@ func provocations(t *testing.T) []provoked {
 		{"a member that is switched off", fails(Config{Scheduler: inOrder("ann")}, func(c *Config, _ *diary) { c.Members[0].Disabled = true })},
 		{"a member that says nothing", fails(Config{Scheduler: inOrder("ann")}, func(c *Config, _ *diary) { c.Registry = registry{"ann": &silentAgent{}} })},
 		{"a member that takes too long", fails(Config{Scheduler: inOrder("ann"), Limits: &teamv1.Limits{MemberTimeout: durationpb.New(time.Second)}}, slow)},
-		{"an agent that takes too long", modelFails(ModelAgentConfig{Model: stalled{}, Limits: &teamv1.Limits{Timeout: durationpb.New(time.Second)}})},
+		{"an agent that takes too long", modelFails(ModelAgentConfig{Model: hanging{}, Limits: &teamv1.Limits{Timeout: durationpb.New(time.Second)}})},
 		{"a question that nobody answers", lapsed},
 		{"the same message again", fails(Config{Scheduler: step(to("ann"))}, func(c *Config, _ *diary) {
 			c.Registry = registry{"ann": &agent.Func{ID: "ann", Call: func(_ context.Context, m *a2av1.Message) (*a2av1.Message, error) { return m, nil }}}
@@ -247,19 +247,19 @@ func provocations(t *testing.T) []provoked {
 
 		{"a leader without an answer", led(CoordinatorConfig{}, &teamv1.Turn{})},
 		{"a leader that delegates too often", led(CoordinatorConfig{Limits: &teamv1.Limits{MaxDelegations: proto.Int32(1)}},
-			callOf(`delegate_to_ann {"task": "1"}`), callOf(`delegate_to_ann {"task": "2"}`))},
-		{"a leader that repeats itself", led(CoordinatorConfig{StrictCycles: true}, callOf(`delegate_to_ann {"task": "1"}`), callOf(`delegate_to_ann {"task": "1"}`))},
-		{"a leader whose calls are all refused", led(CoordinatorConfig{}, slices.Repeat([]*teamv1.Turn{callOf("sing {}")}, 12)...)},
-		{"a leader without an end", led(CoordinatorConfig{Limits: &teamv1.Limits{MaxTurns: proto.Int32(2)}}, slices.Repeat([]*teamv1.Turn{callOf("sing {}")}, 3)...)},
-		{"a call of no tool", errorText("sing {}")},
-		{"a call of no member", errorText(`delegate_to_eve {"task": "1"}`)},
-		{"a call of a member that is switched off", errorText(`delegate_to_off {"task": "1"}`)},
-		{"a call without arguments", errorText(`delegate_to_ann {}`)},
-		{"a call with other arguments", errorText(`delegate_to_ann [1]`)},
-		{"a call with a wrong type", errorText(`delegate_to_ann {"task": 7}`)},
-		{"a call with nothing to do", errorText(`delegate_to_ann {"task": " "}`)},
-		{"a call with too much", errorText(`delegate_to_ann {"task": "` + strings.Repeat("x", maxTask+1) + `"}`)},
-		{"a call with no member_id", errorText(`delegate_task_to_member {"task": "1"}`)},
+			callsOf(`delegate_to_ann {"task": "1"}`), callsOf(`delegate_to_ann {"task": "2"}`))},
+		{"a leader that repeats itself", led(CoordinatorConfig{StrictCycles: true}, callsOf(`delegate_to_ann {"task": "1"}`), callsOf(`delegate_to_ann {"task": "1"}`))},
+		{"a leader whose calls are all refused", led(CoordinatorConfig{}, slices.Repeat([]*teamv1.Turn{callsOf("sing {}")}, 12)...)},
+		{"a leader without an end", led(CoordinatorConfig{Limits: &teamv1.Limits{MaxTurns: proto.Int32(2)}}, slices.Repeat([]*teamv1.Turn{callsOf("sing {}")}, 3)...)},
+		{"a call of no tool", answeredWith("sing {}")},
+		{"a call of no member", answeredWith(`delegate_to_eve {"task": "1"}`)},
+		{"a call of a member that is switched off", answeredWith(`delegate_to_off {"task": "1"}`)},
+		{"a call without arguments", answeredWith(`delegate_to_ann {}`)},
+		{"a call with other arguments", answeredWith(`delegate_to_ann [1]`)},
+		{"a call with a wrong type", answeredWith(`delegate_to_ann {"task": 7}`)},
+		{"a call with nothing to do", answeredWith(`delegate_to_ann {"task": " "}`)},
+		{"a call with too much", answeredWith(`delegate_to_ann {"task": "` + strings.Repeat("x", maxTask+1) + `"}`)},
+		{"a call with no member_id", answeredWith(`delegate_task_to_member {"task": "1"}`)},
 
 		{"a hand-off to oneself, twice", fails(Config{}, swarming(nil, map[string]string{"ann": "ann"}))},
 		{"a hand-off to one that is switched off, twice", fails(Config{}, swarming(nil, map[string]string{"ann": "cat"}))},
@@ -294,11 +294,11 @@ func (mute) Generate(context.Context, *agent.ModelRequest) iter.Seq2[agent.Model
 	return func(func(agent.ModelChunk, error) bool) {}
 }
 
-// stalled is a model that ends with its time.
-type stalled struct{}
+// hanging is a model that ends with its time.
+type hanging struct{}
 
-func (stalled) Name() string { return "stalled" }
-func (stalled) Generate(ctx context.Context, _ *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
+func (hanging) Name() string { return "hanging" }
+func (hanging) Generate(ctx context.Context, _ *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
 		<-ctx.Done()
 		yield(agent.ModelChunk{}, context.Cause(ctx))
@@ -356,7 +356,7 @@ func TestR_002_36_ErrorTexts(t *testing.T) {
 		}
 	}
 	const golden = "testdata/errors.golden"
-	if *updateTexts {
+	if *rewrite {
 		if err := os.WriteFile(golden, out.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}

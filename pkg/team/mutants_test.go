@@ -27,6 +27,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a dropped step begins anew after a crash", "loop.go", "	p.cancelDropped()\n", ""},
 	{"no commit before a look", "guard.go", "if err := agent.Commit(ctx); err != nil {", "if err := error(nil); err != nil {"},
 	{"a look at the input is forgotten", "checks.go", "		a.looked++\n", ""},
+	{"a look at the answer is forgotten", "checks.go", "		f.outputs++\n", ""},
 	{"a look at a result is forgotten", "checks.go", "		k.results++\n", ""},
 	{"what was looked at is forgotten", "guard.go", "g.m, g.seq = w.checks.answer, w.checks.answered", "_ = w.checks.answer"},
 	{"a decision is made anew", "state.go", "		f.decide(k.Decided)", "		f.decide(&teamv1.Decided{})"},
