@@ -153,7 +153,7 @@ func TestR_002_9_WhatReadersSee(t *testing.T) {
 func TestR_002_9_3_OverTheAgentService(t *testing.T) {
 	r := start(t, echo("one"))
 	r.streaming(t, team.Config{ID: "team", Guards: agent.Guards{Input: does(agent.Verdict{Block: "say please"}, nil)}}, team.Member{Agent: "one"})
-	_, err := r.Handler.Process(ann(t), &teamv1.ProcessRequest{AgentId: "team", Message: agent.UserMessage("m-9", "hi")})
+	_, err := r.Process(ann(t), &teamv1.ProcessRequest{AgentId: "team", Message: agent.UserMessage("m-9", "hi")})
 	var e *agent.Error
 	if !errors.As(err, &e) || e.Reason != agent.ReasonGuardrailBlocked || e.Code != agent.CodeFailedPrecondition || e.Details["guardrail"] != "ware" {
 		t.Error(err)
