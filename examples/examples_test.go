@@ -156,15 +156,21 @@ func TestOpenAIEndpoint(t *testing.T) {
 	}
 }
 
-// TestMCP runs the MCP server beside the team: what the tools answer is in the
-// answer.
-func TestMCP(t *testing.T) {
-	// go run keeps what it has built; a server that starts has ten seconds.
+// buildMCP builds the MCP server: go run keeps it, and a server that starts has ten
+// seconds.
+func buildMCP(t *testing.T) {
+	t.Helper()
 	warm := exec.CommandContext(t.Context(), "go", "run", "./server")
 	warm.Dir, warm.Stdin = "mcp", strings.NewReader("")
 	if out, err := warm.CombinedOutput(); err != nil && !strings.Contains(string(out), "EOF") {
 		t.Fatalf("%v\n%s", err, out)
 	}
+}
+
+// TestMCP runs the MCP server beside the team: what the tools answer is in the
+// answer.
+func TestMCP(t *testing.T) {
+	buildMCP(t)
 	env := map[string]string{}
 	for _, name := range []string{"GOCACHE", "GOFLAGS"} {
 		env[name] = os.Getenv(name)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -22,7 +23,10 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+// A library that Gemini's library brings starts a goroutine with the program.
+func TestMain(m *testing.M) {
+	pgtest.Main(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+}
 
 // define parses a definition with variables.
 func define(t *testing.T, text string, env map[string]string) *config.Config {

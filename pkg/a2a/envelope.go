@@ -12,7 +12,7 @@ func (d *drive) envelope() *agent.Budget {
 	if limit == agent.NoLimit() {
 		return nil
 	}
-	return agent.NewBudget("", limit, agent.CostOf(agent.SpentOn(d.recorded)))
+	return agent.NewBudget("", limit, agent.BookedOn(d.recorded))
 }
 
 // left is what an agent is told that works for the root itself and may be on

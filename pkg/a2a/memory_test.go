@@ -231,15 +231,15 @@ func TestS_39_Teams_below(t *testing.T) {
 	}
 }
 
-// TestR_002_4_2_Direct: an answer that is a plain message stays one, also where
-// its conversation could not be read.
-func TestR_002_4_2_Direct(t *testing.T) {
+// TestR_002_29_Direct: an answer that is a plain message stays one, and is
+// remembered.
+func TestR_002_29_Direct(t *testing.T) {
 	reads := rememberer{talking{direct("a")}}
 	r := start(t, reads)
 	for range 2 {
 		resp, err := r.SendMessage(ann(t), inContext("c", message("a", "one")))
 		if err != nil || resp.GetMessage() == nil {
-			t.Fatalf("R-002-4.2 got %v, %v", resp, err)
+			t.Fatalf("R-002-29 got %v, %v", resp, err)
 		}
 	}
 	r.wantKept(t, "c", "a", "USER: one", "AGENT: echo: one", "USER: one", "AGENT: echo: one, after 2")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -124,10 +125,14 @@ func (e *Error) Error() string {
 	if e.Message != "" {
 		s += ": " + e.Message
 	}
-	if e.Err != nil && e.Err.Error() != s { // or it is the same, with less beside it
-		s += ": " + e.Err.Error()
+	if e.Err == nil {
+		return s
 	}
-	return s
+	cause := e.Err.Error()
+	if strings.HasPrefix(cause, s) { // it is the same, with less beside it
+		return cause
+	}
+	return s + ": " + cause
 }
 
 // Unwrap returns the cause.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"runtime/debug"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -85,8 +86,12 @@ func (f *Func) call(ctx context.Context, m *a2av1.Message) (*a2av1.Message, erro
 		m   *a2av1.Message
 		err error
 	}
+	var decided atomic.Bool // that it is called, or that it is not
 	done := make(chan result, 1)
 	go func() {
+		if decided.Swap(true) {
+			return
+		}
 		m, err := f.protected(ctx, m)
 		done <- result{m, err}
 	}()
@@ -94,6 +99,7 @@ func (f *Func) call(ctx context.Context, m *a2av1.Message) (*a2av1.Message, erro
 	case r := <-done:
 		return r.m, r.err
 	case <-ctx.Done():
+		decided.Store(true) // what has not begun by now must not: the end goes on record
 		return nil, context.Cause(ctx)
 	}
 }

@@ -27,6 +27,24 @@ func WithDepth(ctx context.Context, n int) context.Context {
 	return context.WithValue(ctx, depthKey{}, n)
 }
 
+type depthLimitKey struct{}
+
+// DepthLimit returns how many levels the work of ctx may be nested by what those
+// above it have set (C-07); ok is false where nobody has.
+func DepthLimit(ctx context.Context) (n int, ok bool) {
+	n, ok = ctx.Value(depthLimitKey{}).(int)
+	return n, ok
+}
+
+// WithDepthLimit returns a context whose work may be nested n levels, or fewer
+// where somebody above has said so. Levels count from the root, across servers.
+func WithDepthLimit(ctx context.Context, n int) context.Context {
+	if above, ok := DepthLimit(ctx); ok && above <= n {
+		return ctx
+	}
+	return context.WithValue(ctx, depthLimitKey{}, n)
+}
+
 // Enter returns a context one level deeper, for asking the members of id. It
 // ends what asks in circles, on this server and across servers, with
 // MAX_DEPTH_EXCEEDED (R-000-36). Ids of other servers are no identity, so it is

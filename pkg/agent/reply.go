@@ -67,13 +67,19 @@ func Reply(ctx context.Context, a Agent, m *a2av1.Message) (*a2av1.Message, erro
 
 // ReplyTo is Reply with a whole request.
 func ReplyTo(ctx context.Context, a Agent, req *teamv1.ProcessRequest) (*a2av1.Message, error) {
+	m, _, err := ReplyFor(ctx, a, req)
+	return m, err
+}
+
+// ReplyFor is ReplyTo with what it has cost; that of an error is in the error.
+func ReplyFor(ctx context.Context, a Agent, req *teamv1.ProcessRequest) (*a2av1.Message, *teamv1.Spent, error) {
 	ctx = With(ctx, From(ctx))
 	var reply *teamv1.Reply
 	var question *teamv1.Asked
 	var seq int64
 	for ev, err := range a.Process(ctx, req) {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if r := ev.GetReply(); r != nil && ev.GetScope() == req.GetScope() {
 			reply = r
@@ -88,15 +94,15 @@ func ReplyTo(ctx context.Context, a Agent, req *teamv1.ProcessRequest) (*a2av1.M
 	}
 	switch {
 	case reply.GetMessage() != nil:
-		return reply.GetMessage(), nil
+		return reply.GetMessage(), reply.GetSpent(), nil
 	case reply != nil:
-		return nil, Errorf(CodeInternal, ReasonNoResponse, "agent %q ended without a message", req.GetAgentId())
+		return nil, nil, Errorf(CodeInternal, ReasonNoResponse, "agent %q ended without a message", req.GetAgentId())
 	case question != nil:
-		return nil, Errorf(CodeFailedPrecondition, ReasonInputRequired, "agent %q asks: %s", req.GetAgentId(), Text(question.GetMessage()))
+		return nil, nil, Errorf(CodeFailedPrecondition, ReasonInputRequired, "agent %q asks: %s", req.GetAgentId(), Text(question.GetMessage()))
 	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
-	return nil, Errorf(CodeInternal, ReasonNoResponse, "agent %q ended without an answer", req.GetAgentId())
+	return nil, nil, Errorf(CodeInternal, ReasonNoResponse, "agent %q ended without an answer", req.GetAgentId())
 }
 
 // Completed derives what an agent left out of its reply in a scope: the id and

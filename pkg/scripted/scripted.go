@@ -133,7 +133,7 @@ func (a *Agent) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Se
 				return
 			}
 			if more, err := p.do(ctx, i, step); err != nil {
-				yield(nil, err)
+				yield(nil, p.withSpent(err))
 				return
 			} else if !more {
 				return
@@ -154,6 +154,7 @@ type play struct {
 	chunks int
 	asked  int64
 	said   int64
+	spent  *teamv1.Spent // by those it called
 }
 
 // do makes one step. It reports whether the next one follows: not after a
@@ -285,7 +286,7 @@ func (p *play) call(ctx context.Context, i int, id string) (more bool, err error
 		return false, err
 	}
 	key := p.run.ID(p.req.GetScope(), "call", int64(i))
-	m, err := agent.ReplyTo(agent.With(ctx, &agent.Run{Root: key, Seed: p.run.Seed, Clock: p.run.Clock}), peer, &teamv1.ProcessRequest{
+	m, spent, err := agent.ReplyFor(agent.With(ctx, &agent.Run{Root: key, Seed: p.run.Seed, Clock: p.run.Clock}), peer, &teamv1.ProcessRequest{
 		AgentId: id, Key: key, ContextId: p.req.GetContextId(), Deadline: p.req.GetDeadline(),
 		Message: &a2av1.Message{MessageId: key, Role: a2av1.Role_ROLE_USER, Parts: p.req.GetMessage().GetParts()},
 		Path:    append(slices.Clip(p.req.GetPath()), p.req.GetAgentId()), Depth: p.req.GetDepth() + 1,
@@ -293,13 +294,42 @@ func (p *play) call(ctx context.Context, i int, id string) (more bool, err error
 	if err != nil {
 		return false, err
 	}
-	p.texts = append(p.texts, agent.Text(m))
+	p.texts, p.spent = append(p.texts, agent.Text(m)), agent.AddSpent(p.spent, spent)
 	return p.emit(&teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{
-		Code: called, Text: fmt.Sprintf("%s replied", id),
-		Details: &structpb.Struct{Fields: map[string]*structpb.Value{
-			"step": structpb.NewNumberValue(float64(i)), "text": structpb.NewStringValue(agent.Text(m)),
-		}},
+		Code: called, Text: fmt.Sprintf("%s replied", id), Details: detailsOf(i, agent.Text(m), spent),
 	}}}), nil
+}
+
+// withSpent is err with what those have cost that were called before.
+func (p *play) withSpent(err error) error {
+	if p.spent == nil {
+		return err
+	}
+	e := agent.AsError(err).Because(err)
+	e.Spent = agent.AddSpent(p.spent, e.Spent)
+	return e
+}
+
+// detailsOf keeps what a call has brought and cost.
+func detailsOf(step int, text string, spent *teamv1.Spent) *structpb.Struct {
+	number := func(n int64) *structpb.Value { return structpb.NewNumberValue(float64(n)) }
+	s := &structpb.Struct{Fields: map[string]*structpb.Value{"step": number(int64(step)), "text": structpb.NewStringValue(text)}}
+	if spent != nil {
+		s.Fields["spent"] = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{
+			number(spent.GetInputTokens()), number(spent.GetOutputTokens()), number(spent.GetCostMicros()), number(spent.GetModelCalls()), number(spent.GetToolCalls()),
+		}})
+	}
+	return s
+}
+
+// spentOf is what detailsOf has kept of the cost; nil is nothing.
+func spentOf(s *structpb.Struct) *teamv1.Spent {
+	v := s.GetFields()["spent"].GetListValue().GetValues()
+	if len(v) < 5 {
+		return nil
+	}
+	n := func(i int) int64 { return int64(v[i].GetNumberValue()) }
+	return &teamv1.Spent{InputTokens: n(0), OutputTokens: n(1), CostMicros: n(2), ModelCalls: n(3), ToolCalls: n(4)}
 }
 
 // replied returns what is on record of a call.
@@ -307,6 +337,7 @@ func (p *play) replied(i int) (string, bool) {
 	for _, ev := range p.req.GetRecorded() {
 		n := ev.GetNoted()
 		if n.GetCode() == called && ev.GetScope() == p.req.GetScope() && int(n.GetDetails().GetFields()["step"].GetNumberValue()) == i {
+			p.spent = agent.AddSpent(p.spent, spentOf(n.GetDetails()))
 			return n.GetDetails().GetFields()["text"].GetStringValue(), true
 		}
 	}
@@ -332,7 +363,7 @@ func (p *play) reply() {
 	}
 	m := agent.NewMessage(text)
 	m.MessageId = p.run.ID(p.req.GetScope(), "reply", 1)
-	p.yield(agent.ReplyEvent(p.req, &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}}), nil)
+	p.yield(agent.ReplyEvent(p.req, &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}, Spent: p.spent}), nil)
 }
 
 // pieces cuts a text into n pieces of about the same length, or as many as it

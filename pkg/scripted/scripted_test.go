@@ -3,6 +3,7 @@ package scripted
 import (
 	"context"
 	"errors"
+	"iter"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -177,6 +179,40 @@ func TestProgressOnce(t *testing.T) {
 	req.Recorded = events[:1]
 	if again, err := collect(ctx, a, req); err != nil || len(again) != 1 || replyOf(again) != "done" {
 		t.Errorf("what is on record is said again: %v, %v", again, err)
+	}
+}
+
+// costly is an agent whose answers cost something.
+type costly struct{ *agent.Func }
+
+func (c costly) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+	return func(yield func(*teamv1.Event, error) bool) {
+		for ev, err := range c.Func.Process(ctx, req) {
+			if r := ev.GetReply(); r != nil {
+				r.Spent = &teamv1.Spent{InputTokens: 1, OutputTokens: 2, CostMicros: 3, ModelCalls: 4, ToolCalls: 5}
+			}
+			yield(ev, err)
+		}
+	}
+}
+
+func TestS_60_CostOfThoseItCalls(t *testing.T) {
+	peer := costly{&agent.Func{ID: "peer", Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) { return agent.NewMessage("x"), nil }}}
+	want := &teamv1.Spent{InputTokens: 2, OutputTokens: 4, CostMicros: 6, ModelCalls: 8, ToolCalls: 10}
+	a := steps(t, peers{"peer": peer}, call("peer"), call("peer"))
+	events, err := collect(t.Context(), a, request("tides"))
+	if got := events[len(events)-1].GetReply().GetSpent(); err != nil || !proto.Equal(got, want) {
+		t.Error(got, err)
+	}
+	req := request("tides")
+	req.Recorded = events[:1]
+	events, err = collect(t.Context(), a, req)
+	if got := events[len(events)-1].GetReply().GetSpent(); err != nil || !proto.Equal(got, want) {
+		t.Error("S-60 after a crash:", got, err)
+	}
+	_, err = collect(t.Context(), steps(t, peers{"peer": peer}, call("peer"), call("nobody")), request("x"))
+	if got := agent.AsError(err).Spent; got.GetCostMicros() != 3 {
+		t.Error("S-60 of a failure:", got, err)
 	}
 }
 

@@ -43,9 +43,12 @@ type spending struct {
 // agent's own limits, of which is gone what is on record (C-07). What was under
 // way when a process died holds nothing.
 func (p *process) bind(ctx context.Context) context.Context {
+	if len(p.cfg.Members) > 0 {
+		ctx = agent.WithDepthLimit(ctx, p.limits.maxDepth)
+	}
 	b := agent.BudgetOf(ctx)
 	if limit := agent.LimitOf(p.cfg.Limits); limit != agent.NoLimit() {
-		b = b.Child(p.Path, limit, agent.CostOf(agent.SpentOn(p.req.GetRecorded())))
+		b = b.Child(p.Path, limit, agent.BookedOn(p.req.GetRecorded()))
 	}
 	if b == nil {
 		return ctx
@@ -201,7 +204,7 @@ func (s *spending) grow(ctx context.Context, c agent.Cost) error {
 func (p *process) settle(w *work, ex *executor, res *result) {
 	spent := res.reply.GetSpent()
 	if e := agent.AsError(res.err); e != nil {
-		spent, w.lost = e.Spent, e.Spent
+		spent = e.Spent
 		if ex.spends && e.Reason == agent.ReasonBudgetExceeded {
 			res.err = p.partExceeded(w, e)
 		}
@@ -209,7 +212,12 @@ func (p *process) settle(w *work, ex *executor, res *result) {
 	if p.spending != nil && w.prompt != nil {
 		p.spending.meter.learn(w.prompt, spent.GetInputTokens())
 	}
-	w.hold.Settle(agent.CostOf(spent))
+	w.lost = spent // unless its end has it
+	cost := agent.CostOf(spent)
+	if w.step.GetDetached() && res.err == nil {
+		cost = agent.CostOf(w.reserved) // its part went with it, and does not come back
+	}
+	w.hold.Settle(cost)
 }
 
 // partExceeded is the error of a member that needs more than its part, which is

@@ -466,3 +466,56 @@ func BenchmarkBudget(b *testing.B) {
 		})
 	}
 }
+
+// away begins tasks that nobody here sees.
+type away struct{ begun []*teamv1.Spawned }
+
+func (a *away) Detach(_ context.Context, s *teamv1.Spawned) error {
+	a.begun = append(a.begun, proto.CloneOf(s))
+	return nil
+}
+func (*away) Detached(context.Context, string) (*teamv1.Ended, error) { return nil, nil }
+
+func TestC_07_DetachedWorkTakesItsPartAlong(t *testing.T) {
+	m := &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{{Text: "a"}}}}
+	reg := registry{"w": limitedAgent(t, "w", m, nil), "far": &remoteFake{id: "far", reply: func(context.Context, *teamv1.ProcessRequest) (*teamv1.Spent, error) { return nil, nil }}}
+	tm := newTeamWith(t, Config{ID: "root", Members: members("w", "far"), Registry: reg, Limits: &teamv1.Limits{MaxTokens: proto.Int64(1000)},
+		Scheduler: next(func(s *State) (Decision, error) {
+			switch n := len(s.Steps); {
+			case len(s.Open()) > 0:
+				return Decision{}, nil
+			case n == 0:
+				return Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_DELEGATE, Member: "w", Async: true, Detached: true}}}, nil
+			case n == 1:
+				return delegateTo("far"), nil
+			}
+			return Decision{Reply: agent.NewMessage("done")}, nil
+		})})
+	for at := 1; ; at++ {
+		a, r, n := &away{}, newRecord(), 0
+		r.run.Detacher = a
+		far := reg["far"].(*remoteFake) //nolint:forcetypeassert // it is
+		far.told = nil
+		r.process(t.Context(), tm, func(*teamv1.Event) bool { n++; return n < at })
+		whole := r.reply != nil
+		if !whole {
+			r.process(t.Context(), tm, nil)
+		}
+		if r.err != nil || r.reply == nil {
+			t.Fatal(at, r.err)
+		}
+		// It shares with the team, which goes on: each has a half.
+		if s := a.begun[len(a.begun)-1]; s.GetBudget().GetOutputTokens() != 500 || agent.PartLimits(s.GetBudget()).GetMaxTokens() != 500 {
+			t.Error(at, s)
+		}
+		if got := far.told[len(far.told)-1].GetMaxTokens(); got != 500 {
+			t.Errorf("after event %d: the others have %d left, the part came back", at, got)
+		}
+		if len(m.requests) != 0 || agent.CostOf(r.reply.GetSpent()) != (agent.Cost{}) {
+			t.Error(at, "it is no cost of this run:", r.reply.GetSpent())
+		}
+		if whole {
+			return
+		}
+	}
+}

@@ -15,14 +15,14 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// timed are members that answer after a while, and note when they were let go.
-type timed struct {
+// outlasting are members that answer after a while, and note when they were let go.
+type outlasting struct {
 	mu    sync.Mutex
 	ended map[string]time.Duration // since when; guarded by mu
 	began time.Time
 }
 
-func (l *timed) member(id string, d time.Duration) *agent.Func {
+func (l *outlasting) member(id string, d time.Duration) *agent.Func {
 	return &agent.Func{ID: id, Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
 		err := agent.Sleep(ctx, d)
 		l.mu.Lock()
@@ -36,23 +36,23 @@ func (l *timed) member(id string, d time.Duration) *agent.Func {
 }
 
 func TestR_002_31_TimeRunsOut(t *testing.T) {
-	crew := func(l *timed) registry {
-		return registry{"quick": l.member("quick", time.Second), "slow": l.member("slow", time.Hour), "slower": l.member("slower", time.Hour)}
+	crew := func(l *outlasting) registry {
+		return registry{"first": l.member("first", time.Second), "quick": l.member("quick", time.Second), "slow": l.member("slow", time.Hour), "slower": l.member("slower", time.Hour)}
 	}
 	t.Run("R-002-31 R-002-3.4 R-002-8.3 the team's time ends what is under way; what has ended stays", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := &timed{ended: map[string]time.Duration{}, began: time.Now()}
-			tm := newTeamWith(t, Config{ID: "root", Members: members("quick", "slow", "slower"), Registry: crew(l), ReportErrors: true,
+			l := &outlasting{ended: map[string]time.Duration{}, began: time.Now()}
+			tm := newTeamWith(t, Config{ID: "root", Members: members("first", "quick", "slow", "slower"), Registry: crew(l), ReportErrors: true,
 				Limits:    &teamv1.Limits{Timeout: durationpb.New(10 * time.Second), MemberTimeout: durationpb.New(time.Minute)},
-				Scheduler: batches([]*teamv1.Step{to("quick"), to("slow"), to("slower")}, []*teamv1.Step{to("quick")})})
+				Scheduler: batches([]*teamv1.Step{to("first")}, []*teamv1.Step{to("quick"), to("slow"), to("slower")}, []*teamv1.Step{to("first")})})
 			r := newRecord()
 			r.process(t.Context(), tm, nil)
 			synctest.Wait()
 			wantReason(t, r.err, agent.ReasonTimeout)
-			if e := endOf(t, r.events, "1"); e.GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED || agent.Text(e.GetReply()) != "quick" {
+			if e := endOf(t, r.events, "2"); e.GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED || agent.Text(e.GetReply()) != "quick" {
 				t.Error("the result is lost:", e)
 			}
-			for _, scope := range []string{"2", "3"} {
+			for _, scope := range []string{"3", "4"} {
 				if e := endOf(t, r.events, scope); e.GetOutcome() != teamv1.Outcome_OUTCOME_TIMED_OUT {
 					t.Error(e)
 				}
@@ -63,14 +63,14 @@ func TestR_002_31_TimeRunsOut(t *testing.T) {
 			if got := unended(r.events); got != nil {
 				t.Error("I1:", got)
 			}
-			if events := ofStep(r.events, "4"); len(events) != 0 {
+			if events := ofStep(r.events, "5"); len(events) != 0 {
 				t.Error("R-002-8.3 a delegation began after the end:", events)
 			}
 		})
 	})
 	t.Run("R-002-06 R-002-31 a member has sixty seconds, and the others' results stay", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := &timed{ended: map[string]time.Duration{}, began: time.Now()}
+			l := &outlasting{ended: map[string]time.Duration{}, began: time.Now()}
 			n := 0
 			tm := newTeamWith(t, Config{ID: "root", Members: members("quick", "slow"), Registry: crew(l), ReportErrors: true,
 				Scheduler: next(func(s *State) (Decision, error) {
@@ -93,7 +93,7 @@ func TestR_002_31_TimeRunsOut(t *testing.T) {
 	t.Run("R-002-17 at the limit it is in time, a moment later it is not", func(t *testing.T) {
 		for late, want := range map[time.Duration]bool{-time.Millisecond: false, time.Millisecond: true} {
 			synctest.Test(t, func(t *testing.T) {
-				l := &timed{ended: map[string]time.Duration{}, began: time.Now()}
+				l := &outlasting{ended: map[string]time.Duration{}, began: time.Now()}
 				reg := registry{"a": l.member("a", 5*time.Second+late)}
 				tm := newTeamWith(t, Config{ID: "root", Members: members("a"), Registry: reg, Scheduler: inOrder("a"), Limits: &teamv1.Limits{Timeout: durationpb.New(5 * time.Second)}})
 				_, err := ask(t, tm, "hi")
@@ -132,4 +132,20 @@ func TestR_002_11_1_OneLookAtTheClock(t *testing.T) {
 			t.Error(deadlines)
 		}
 	})
+}
+
+func TestC_07_DepthBindsTheSubtree(t *testing.T) {
+	reg := registry{"a": skilled("a")}
+	reg["low"] = newTeamWith(t, Config{ID: "low", Scheduler: inOrder("a"), Registry: reg, Members: members("a"), Limits: &teamv1.Limits{MaxDepth: proto.Int32(9)}})
+	reg["mid"] = newTeamWith(t, Config{ID: "mid", Scheduler: inOrder("low"), Registry: reg, Members: members("low")})
+	for most, fits := range map[int32]bool{2: false, 3: true} {
+		top := newTeamWith(t, Config{ID: "top", Scheduler: inOrder("mid"), Registry: reg, Members: members("mid"), Limits: &teamv1.Limits{MaxDepth: proto.Int32(most)}})
+		got, err := ask(t, top, "hi")
+		if fits && (err != nil || got != "a(hi)") {
+			t.Error("C-07", most, got, err)
+		}
+		if !fits {
+			wantReason(t, err, agent.ReasonMaxDepth)
+		}
+	}
 }

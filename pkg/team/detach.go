@@ -19,7 +19,7 @@ func (p *process) detach(ctx context.Context, w *work, m *Member, emit emitter) 
 		return result{err: agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
 			"member %q cannot work by itself: there is no server that keeps its task; serve the team, or use another policy for open delegations", m.ID)}
 	}
-	s := &teamv1.Spawned{TaskId: detachedID(p.run.Root, w.scope), Agent: m.Agent, Input: w.input, Member: m.ID}
+	s := &teamv1.Spawned{TaskId: detachedID(p.run.Root, w.scope), Agent: m.Agent, Input: w.input, Member: m.ID, Budget: w.reserved}
 	if l, ok := p.cfg.Scheduler.(*Coordinator); ok && l.wake {
 		s.Lead = p.cfg.ID
 	}

@@ -30,8 +30,8 @@ type stepMsg struct {
 func (p *process) dispatch(ctx context.Context) (progressed bool, err error) {
 	var ready []*StepState
 	parked := false
-	p.alarm = time.Time{}
 	p.looked = p.run.Now() // once for all that begin now (R-002-11.1)
+	p.alarm = time.Time{}
 	for _, st := range p.Open() {
 		if _, busy := p.running[p.index(st)]; busy {
 			continue

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -116,7 +117,7 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 		ex.timeout = p.limits.memberTimeout
 	}
 	if w.step.GetDetached() {
-		ex.leaf = true
+		ex.leaf, ex.spends, ex.agent = true, true, "" // it takes its part along, and says nothing of the agent
 		ex.attempt = func(ctx context.Context, _ string) result { return p.detach(ctx, w, m, emit) }
 		return nil
 	}
@@ -328,6 +329,7 @@ func (p *process) useTool(ctx context.Context, w *work, emit emitter, key string
 func (p *process) callTool(ctx context.Context, tool agent.Tool, arguments json.RawMessage, key string) (*teamv1.ToolResult, error) {
 	var r *teamv1.ToolResult
 	var err error
+	var decided atomic.Bool // that it is called, or that it is not
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -336,12 +338,15 @@ func (p *process) callTool(ctx context.Context, tool agent.Tool, arguments json.
 				err = agent.Panicked(p.cfg.Log, tool.Spec().Name, v)
 			}
 		}()
-		r, err = tool.Call(ctx, arguments, key)
+		if !decided.Swap(true) {
+			r, err = tool.Call(ctx, arguments, key)
+		}
 	}()
 	select {
 	case <-done:
 		return r, err
 	case <-ctx.Done():
+		decided.Store(true) // what has not begun by now must not: the end goes on record
 		return nil, context.Cause(ctx)
 	}
 }

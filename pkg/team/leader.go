@@ -116,7 +116,7 @@ func (l *leader) refused(s *State, r *round) error {
 		return err
 	}
 	for _, st := range r.steps {
-		if st.Err != nil && endsRun(st.Err.Reason) {
+		if endsRun(s, st) {
 			return st.Err
 		}
 	}
@@ -154,14 +154,16 @@ func (l *leader) repeated(s *State) error {
 	return nil
 }
 
-// endsRun reports whether a refusal for that reason is the end of the run, not
-// something that a leader can mend.
-func endsRun(reason string) bool {
-	switch reason {
-	case agent.ReasonMaxDelegations, agent.ReasonMaxIterations, agent.ReasonBudgetExceeded:
-		return true
+// endsRun reports whether what became of a step is the end of the run, not
+// something that a leader can mend: a limit of the team's, not of a member's.
+func endsRun(s *State, st *StepState) bool {
+	if st.Outcome == teamv1.Outcome_OUTCOME_REJECTED && st.Err != nil {
+		switch st.Err.Reason {
+		case agent.ReasonMaxDelegations, agent.ReasonMaxIterations:
+			return true
+		}
 	}
-	return false
+	return agent.Binds(st.Err, s.Path)
 }
 
 // atLimit is what becomes of the run at a limit: its error, or one last turn

@@ -188,9 +188,10 @@ func (p *process) prepare(ctx context.Context) error {
 		return nil
 	}
 	depth := int(p.req.GetDepth()) + 1
-	if depth > p.limits.maxDepth {
+	if most, _ := agent.DepthLimit(ctx); depth > most {
 		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonMaxDepth,
-			"team %q is nested deeper than %d levels (limits.max_depth), on the path %s; raise it, or nest less deep", p.cfg.ID, p.limits.maxDepth, p.Path)
+			"team %q is nested deeper than %d levels, the most that limits.max_depth of it or of a team above allows, on the path %s; raise it, or nest less deep",
+			p.cfg.ID, most, p.Path)
 	}
 	if err := p.prepared(); err != nil {
 		return err

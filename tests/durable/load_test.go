@@ -155,7 +155,7 @@ func (l *load) job() job {
 	fmt.Fprintf(h, "job %d", n)
 	r := rand.New(rand.NewPCG(l.seed, h.Sum64()))
 	j := job{owner: r.IntN(len(principals)), binding: r.IntN(bindings), message: fmt.Sprintf("m%d", n), text: fmt.Sprintf("T%d", n)}
-	j.agent = []string{"flow", "flow", "flow", "desk", "desk", "company", "consent", "consent"}[r.IntN(8)]
+	j.agent = []string{"flow", "flow", "flow", "desk", "desk", "company", "consent", "consent", "led", "relay"}[r.IntN(10)]
 	j.mode = []mode{atOnce, atOnce, atOnce, streaming, streaming, blocking}[r.IntN(6)]
 	if j.agent == "consent" && j.mode == blocking {
 		j.mode = atOnce
@@ -406,6 +406,9 @@ func (w *watch) spy(ctx context.Context) error {
 func result(t *a2av1.Task) string {
 	text := ""
 	for _, a := range t.GetArtifacts() {
+		if a2a.RunOf(a.GetMetadata()).GetDelegationId() != "" {
+			continue // a member's
+		}
 		text += agent.Text(&a2av1.Message{Parts: a.GetParts()})
 	}
 	return text

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -59,6 +60,8 @@ func newMembers(t *testing.T, h *history) *members {
 	m.llm.Answer("mind", func(r *fakellm.Request) fakellm.Turn {
 		return fakellm.Turn{Text: mind(r.Last()), Chunks: 3, Delay: worth(r.Last())}
 	})
+	m.llm.Answer("lead", lead)
+	m.llm.Answer("first", func(r *fakellm.Request) fakellm.Turn { return handsOver("led", "relay "+r.Last()) })
 	m.llm.Answer("router", func(r *fakellm.Request) fakellm.Turn { return route(r.Last()) })
 	var work sync.WaitGroup
 	stop := make(chan struct{})
@@ -230,4 +233,40 @@ func route(last string) fakellm.Turn {
 		next = `["gamma"]`
 	}
 	return fakellm.Turn{Calls: []fakellm.Call{{Name: "route", Arguments: fmt.Sprintf(`{"next": %s, "reason": "its turn"}`, next)}}, Delay: worth(last)}
+}
+
+// lead is a turn of the leader of the team led: alpha and gamma at the same time,
+// then beta with what they said, whose words are the answer, or go to the next one
+// where there is one.
+func lead(r *fakellm.Request) fakellm.Turn {
+	var said []string
+	for _, m := range r.Messages {
+		if m.Role == "tool" {
+			_, text, _ := strings.Cut(m.Text, "\n\n")
+			said = append(said, text)
+		}
+	}
+	in := r.Messages[0].Text
+	t := fakellm.Turn{Delay: worth(r.Last())}
+	switch len(said) {
+	case 0:
+		t.Calls = []fakellm.Call{gives("alpha", "one "+in), gives("gamma", "two "+in)}
+	case 2:
+		t.Calls = []fakellm.Call{gives("beta", "three "+said[0]+" "+said[1])}
+	default:
+		if slices.Contains(r.Tools, "transfer_to_agent") {
+			return handsOver("thinker", said[2])
+		}
+		t.Text = said[2]
+	}
+	return t
+}
+
+func gives(member, task string) fakellm.Call {
+	return fakellm.Call{ID: "call-" + member, Name: "delegate_to_" + member, Arguments: fmt.Sprintf(`{"task": %q}`, task)}
+}
+
+func handsOver(to, message string) fakellm.Turn {
+	arguments := fmt.Sprintf(`{"agent_name": %q, "message": %q}`, to, message)
+	return fakellm.Turn{Calls: []fakellm.Call{{ID: "to-" + to, Name: "transfer_to_agent", Arguments: arguments}}}
 }

@@ -15,17 +15,21 @@ import (
 var principals = [][2]string{{"acme", "ann"}, {"rival", "bob"}}
 
 // definition is the file of the server: a workflow, a supervisor with rules and
-// a router, a team of both, and a workflow that asks people.
+// a router, a team of both, a workflow that asks people, a leader whose members
+// work at the same time, and a swarm with that team in it.
 const definition = `
 version: v1
 models:
   mind: {provider: openai, name: mind, base_url: %[2]q, api_key: none}
   router: {provider: openai, name: router, base_url: %[2]q, api_key: none}
+  lead: {provider: openai, name: lead, base_url: %[2]q, api_key: none}
+  first: {provider: openai, name: first, base_url: %[2]q, api_key: none}
 agents:
   alpha: {description: First., grpc: {address: %[1]q, agent_id: alpha}}
   beta: {description: Second., grpc: {address: %[1]q, agent_id: beta}}
   gamma: {description: Third., a2a: {card: %[3]q}}
   thinker: {description: Thinks., model: mind, instructions: Think.}
+  opener: {description: Begins., model: first, instructions: Hand over.}
 teams:
   flow:
     description: Works in steps.
@@ -58,6 +62,14 @@ teams:
         - {id: draft, agent: alpha, task: "offer {{input}}"}
         - {id: approve, after: [draft], human: {question: "Publish {{steps.draft.text}}?"}}
         - {id: publish, agent: beta, after: [draft, approve], task: "{{steps.draft.text}} {{steps.approve.text}}"}
+  led:
+    description: Is led.
+    members: [{agent: alpha, history_scope: ISOLATED}, {agent: gamma, history_scope: ISOLATED}, {agent: beta, history_scope: ISOLATED}]
+    coordinator: {leader: {model: lead}, allow_parallel: true}
+  relay:
+    description: Hands over.
+    members: [{agent: opener}, {agent: led, history_scope: ISOLATED}, {agent: thinker, history_scope: ISOLATED}]
+    swarm: {entry_member: opener}
 server:
   default_agent: flow
   auth: {api_keys: [%[4]s]}
@@ -86,12 +98,18 @@ var answers = map[string]func(string) string{
 	"flow":    flow,
 	"desk":    desk,
 	"company": func(in string) string { return flow(desk("about " + in)) },
+	"led":     led,
+	"relay":   func(in string) string { return mind(led("relay " + in)) },
 	"consent": func(in string) string { return echo("beta", echo("alpha", "offer "+in)+" "+consent) },
 }
 
 func flow(in string) string {
 	d := echo("alpha", "draft "+in)
 	return echo("beta", "publish "+gamma("law "+d)+" "+echo("beta", "cost "+d)+" "+mind("sense "+d))
+}
+
+func led(in string) string {
+	return echo("beta", "three "+echo("alpha", "one "+in)+" "+gamma("two "+in))
 }
 
 func desk(in string) string { return gamma(echo("beta", echo("alpha", in))) }

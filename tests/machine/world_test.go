@@ -127,6 +127,9 @@ func pictureOf(t *a2av1.Task) picture {
 	}
 	var artifacts []string
 	for _, a := range t.GetArtifacts() {
+		if a2a.RunOf(a.GetMetadata()).GetDelegationId() != "" {
+			continue // a member's
+		}
 		artifacts = append(artifacts, agent.Text(&a2av1.Message{Parts: a.GetParts()}))
 	}
 	p.Artifact = strings.Join(artifacts, " | ")

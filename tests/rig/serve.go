@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/agentteams/team-server/internal/pgtest"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -14,7 +16,10 @@ import (
 
 // VerifyMain runs a package's tests, ends a database that they started, and looks
 // for leaked goroutines.
-func VerifyMain(m *testing.M) { pgtest.Main(closing{m}) }
+// One that a library of Gemini's library starts with the program is none.
+func VerifyMain(m *testing.M) {
+	pgtest.Main(closing{m}, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+}
 
 // closing closes what the default client keeps open before leaks are looked for.
 type closing struct{ *testing.M }

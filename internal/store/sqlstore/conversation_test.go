@@ -151,3 +151,37 @@ func TestPostgres_R_002_27_TwoReplicas(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkConversation is what a turn costs in a conversation that has as many
+// entries as are kept: reading it, and adding to it.
+func BenchmarkConversation(b *testing.B) {
+	s := open(b, sqliteURL(b), sqlstore.Config{})
+	add := func(task string, n int) {
+		e := a2a.Exchange{Task: task, By: []a2a.Contribution{{Path: "lead"}}}
+		for range n {
+			e.By[0].Messages = append(e.By[0].Messages, agent.NewMessage("some words that were said"))
+		}
+		if err := s.Remember(b.Context(), thread("c"), e); err != nil {
+			b.Fatal(err)
+		}
+	}
+	add("before", a2a.KeptEntries)
+	b.Run("read", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			n, err := s.Position(b.Context(), thread("c"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := s.Recall(b.Context(), thread("c"), "lead", n); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("add", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			add(id(i), 2)
+		}
+	})
+}
