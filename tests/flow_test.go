@@ -196,7 +196,15 @@ func TestS_18_Workflows(t *testing.T) {
 			}
 		})
 		t.Run("S-18 QUORUM: the loser's request is closed, and the run has not failed", func(t *testing.T) {
-			s.llm.Script("b", fakellm.Turn{Text: "never", Gate: fakellm.NewGate()})
+			loser, winners := fakellm.NewGate(), fakellm.NewGate()
+			s.llm.Script("b", fakellm.Turn{Text: "never", Gate: loser})
+			s.llm.Script("a", fakellm.Turn{Text: "a(q)", Gate: winners})
+			s.llm.Script("c", fakellm.Turn{Text: "c(q)", Gate: winners})
+			go func() {
+				if loser.Wait(t.Context(), 1) == nil { // it is being asked
+					winners.Open()
+				}
+			}()
 			before := len(s.llm.Requests("b"))
 			task := s.ask(t, "most", "q", completedTask)
 			if diff := cmp.Diff([]string{"result: d(## a\n\na(q)\n\n## c\n\nc(q))"}, shelf(task)); diff != "" {
@@ -221,7 +229,7 @@ func TestS_19_StepFails(t *testing.T) {
   partial: {workflow: `+steps+`, on_member_error: CONTINUE_PARTIAL}}
   hopeless: {workflow: {steps: [{id: two, agent: b}, {id: three, agent: c, after: [two]}], on_member_error: CONTINUE_PARTIAL}}
   patient: {workflow: {steps: [{id: one, agent: c, retry: {attempts: 4, backoff: 1ms}}]}, limits: {retry: {attempts: 1}}}
-  short: {workflow: {steps: [{id: one, agent: a}, {id: two, agent: d, after: [one], timeout: 200ms}], on_member_error: CONTINUE_PARTIAL}}
+  short: {workflow: {steps: [{id: one, agent: a}, {id: two, agent: d, after: [one], timeout: 800ms}], on_member_error: CONTINUE_PARTIAL}}
 `)
 		s.repeats("a", "d")
 		s.llm.Answer("b", func(*fakellm.Request) fakellm.Turn { return fakellm.Turn{Status: 400, Message: "no such book"} })
@@ -292,7 +300,7 @@ func TestS_19_StepFails(t *testing.T) {
 func TestR_002_31_GlobalTimeout(t *testing.T) {
 	onStages(t, func(t *testing.T, place rig.Place) {
 		s := play(t, place, cast+`
-  late: {workflow: {steps: [{id: one, agent: a}, {id: two, agent: b}, {id: three, agent: c}]}, limits: {timeout: 400ms}}
+  late: {workflow: {steps: [{id: one, agent: a}, {id: two, agent: b}, {id: three, agent: c}]}, limits: {timeout: 1s}}
 `)
 		s.repeats("a")
 		s.llm.Script("b", fakellm.Turn{Text: "never", Gate: fakellm.NewGate()})

@@ -18,8 +18,6 @@ teams:
 `
 }
 
-const spare = "  spare: {provider: scripted, file: s.yaml}\n"
-
 func TestProviders(t *testing.T) {
 	for provider, variable := range map[string]string{"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"} {
 		t.Run(provider, func(t *testing.T) {

@@ -43,6 +43,11 @@ func (d *document) standIn(s *StandIns) standIns {
 	if server, found := d.at("server"); found {
 		keep(server, "default_agent")
 	}
+	d.eachOf("tools", func(_ string, n *yaml.Node) {
+		if _, mcp := child(n, "mcp"); mcp != nil && mcp.Kind == yaml.MappingNode {
+			remove(mcp, "bearer") // nobody is called
+		}
+	})
 	d.eachOf("models", func(name string, n *yaml.Node) { d.standInModel(&in, s, name, n) })
 	d.eachOf("agents", func(id string, n *yaml.Node) {
 		steps, replaced := s.Agents[id]
@@ -121,6 +126,15 @@ func (c *Config) Absent(id string) (models, agents, tools []string) {
 	slices.Sort(models)
 	slices.Sort(agents)
 	return models, agents, tools
+}
+
+// Only returns what an agent or team is built from, and nothing else.
+func (c *Config) Only(id string) (*Config, error) {
+	d, err := c.Definition(id)
+	if err != nil {
+		return nil, err
+	}
+	return c.Restore(d.Body)
 }
 
 // eachOf calls f for each entry of a section that is a mapping.

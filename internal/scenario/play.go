@@ -37,7 +37,11 @@ var errTimeout = errors.New("the time is up")
 // Play plays a scenario on a stage of its own. The error is that the stage could
 // not be set; what goes wrong on it is a failure. Safe for concurrent use.
 func (s *Scenario) Play(ctx context.Context, log *zap.Logger) (*Result, error) {
-	st, err := newStage(s.def, log)
+	var st *stage
+	def, err := s.def.Only(s.Team)
+	if err == nil {
+		st, err = newStage(def, log)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s, %q: %w", s.File.Path, s.Name, err)
 	}

@@ -17,7 +17,10 @@ import (
 	"github.com/agentteams/team-server/internal/scenario"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// Started by the client of a model provider when the program starts.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+}
 
 // files are a configuration with a team of each mode, and what it names.
 var files = map[string]string{
@@ -25,7 +28,12 @@ var files = map[string]string{
 models:
   fast: {provider: openai, name: small, price: {input: 1, output: 2}}
   slow: {provider: openai, name: large, api_key: "${NOT_SET_ANYWHERE}"}
+  deep: {provider: anthropic, name: large, fallback: [fast]}
+tools:
+  web: {mcp: {url: "https://tools.example/mcp", bearer: "${NOT_SET_ANYWHERE}"}}
 agents:
+  thinker: {description: Thinks., model: deep, instructions: Think.}
+  searcher: {description: Searches., model: fast, instructions: Search., tools: [web]}
   writer: {description: Writes., model: fast, instructions: Write.}
   critic: {description: Scores., model: fast, instructions: Score.}
   far: {grpc: {address: "127.0.0.1:1", auth: {bearer: "${NOT_SET_ANYWHERE}"}}}
@@ -60,6 +68,8 @@ teams:
   talk: {members: [{agent: writer}, {agent: critic}], swarm: {entry_member: writer, cross_request_transfer: true}}
   house: {members: [{agent: desk}], coordinator: {leader: {model: fast}}}
   abroad: {workflow: {steps: [{id: go, agent: far}]}}
+  online: {workflow: {steps: [{id: go, agent: searcher}]}}
+  thinkers: {workflow: {steps: [{id: go, agent: thinker}]}}
   luxury: {members: [{agent: writer}], coordinator: {leader: {model: slow}}}
 server:
   default_agent: desk
@@ -126,35 +136,35 @@ func TestExpectations(t *testing.T) {
 		told                  []string
 	}{
 		{"members", "good", "[writer, critic]", "[writer]", []string{
-			`4 want members [writer], got [writer critic] | turn 2: rule "check" matched because last.member was "writer" (team.yaml:17)`,
+			`4 want members [writer], got [writer critic] | turn 2: rule "check" matched because last.member was "writer" (team.yaml:22)`,
 		}},
 		{"members", "bad", "[writer, critic, writer, critic]", "[writer, critic]", []string{
-			`4 want members [writer critic], got [writer critic writer critic] | turn 3: rule "rewrite" matched because critic.data.score was 6 and turn was 3 (team.yaml:18)`,
+			`4 want members [writer critic], got [writer critic writer critic] | turn 3: rule "rewrite" matched because critic.data.score was 6 and turn was 3 (team.yaml:23)`,
 		}},
 		{"members", "good", "[writer, critic]", "[writer, critic, writer]", []string{
-			`4 want members [writer critic writer], got [writer critic] | turn 3: rule "done" matched: true (team.yaml:19)`,
+			`4 want members [writer critic writer], got [writer critic] | turn 3: rule "done" matched: true (team.yaml:24)`,
 		}},
 		{"rules", "good", "[write, check, done]", "[write, done]", []string{
-			`4 want rules [write done], got [write check done] | turn 2: rule "check" matched because last.member was "writer" (team.yaml:17)`,
+			`4 want rules [write done], got [write check done] | turn 2: rule "check" matched because last.member was "writer" (team.yaml:22)`,
 		}},
 		{"agents", "house: good", "[desk, desk/writer, desk/critic]", "[desk, desk/critic]", []string{
 			`4 want agents [desk desk/critic], got [desk desk/writer desk/critic] | desk gave it to writer`,
 		}},
 		{"steps", "line: good", "[draft, ask]", "[draft, fix]", []string{
-			`4 want steps [draft fix], got [draft ask] | turn 2: ask after draft, fix (team.yaml:25)`,
+			`4 want steps [draft fix], got [draft ask] | turn 2: ask after draft, fix (team.yaml:30)`,
 		}},
 		{"skipped", "line: good", "[fix]", "[]", []string{
-			`4 want skipped [], got [fix] | turn 2: fix skipped, not true: steps.draft.text == 'bad' (team.yaml:24)`,
+			`4 want skipped [], got [fix] | turn 2: fix skipped, not true: steps.draft.text == 'bad' (team.yaml:29)`,
 		}},
 		{"questions", "line: good", `["Which colour?"]`, "[]", []string{`4 want questions [], got ["Which colour?"] | `}},
 		{"state", "line: good", "INPUT_REQUIRED", "COMPLETED", []string{
 			`4 want the run COMPLETED, got INPUT_REQUIRED | it asks "Which colour?"; give it answers: [TEXT]`,
 		}},
-		{"reason", "relay: good", "", "NO_RESPONSE", []string{`4 want the run FAILED, got COMPLETED | turn 3: critic answered (team.yaml:31)`}},
+		{"reason", "relay: good", "", "NO_RESPONSE", []string{`4 want the run FAILED, got COMPLETED | turn 3: critic answered (team.yaml:36)`}},
 		{"reason", "down", "UNAVAILABLE", "TIMEOUT", []string{`4 want reason TIMEOUT, got UNAVAILABLE | UNAVAILABLE: the endpoint of model "small" does not work (HTTP 503); try again later`}},
 		{"error", "down", "{contains: [HTTP 503]}", "{equals: no}", []string{`4 want error "no", got "…" | `}},
 		{"reply", "good", "{equals: text good, contains: [text], excludes: [bad], matches: '^t'}", "{equals: a, contains: [b, c], excludes: [good], matches: '^g'}", []string{
-			`4 want reply "a", got "text good" | turn 3: rule "done" matched: true (team.yaml:19)`,
+			`4 want reply "a", got "text good" | turn 3: rule "done" matched: true (team.yaml:24)`,
 			`4 want reply to contain "b", got "text good" | …`,
 			`4 want reply to contain "c", got "text good" | …`,
 			`4 want reply without "good", got "text good" | …`,
@@ -167,7 +177,7 @@ func TestExpectations(t *testing.T) {
 		{"delegations", "panel: good", "2", "0", []string{`4 want 0 delegations, got 2 | `}},
 		{"handoffs", "relay: good", "1", "0", []string{`4 want 0 handoffs, got 1 | `}},
 		{"given", "relay: x", `{critic: {equals: "take over: x"}}`, "{critic: {equals: x}}", []string{
-			`4 want critic given "x", got "take over: x" | turn 2: writer hands over to critic (team.yaml:31)`,
+			`4 want critic given "x", got "take over: x" | turn 2: writer hands over to critic (team.yaml:36)`,
 		}},
 		{"given", "house: good", `{desk/critic: {equals: "text good"}}`, "{desk/writer: {contains: [bad]}}", []string{
 			`4 want desk/writer given to contain "bad", got "good" | desk gave it to writer`,
@@ -244,14 +254,14 @@ func TestUnexpectedEnds(t *testing.T) {
 	}{
 		"a failure": {head + "  - {name: n, send: down}\n", []string{"4 want the run COMPLETED, got FAILED | UNAVAILABLE: …"}},
 		"a failure that does not come": {head + "  - {name: n, send: good, want: {error: {contains: [no]}}}\n", []string{
-			`4 want the run FAILED, got COMPLETED | turn 3: rule "done" matched: true (team.yaml:19)`,
+			`4 want the run FAILED, got COMPLETED | turn 3: rule "done" matched: true (team.yaml:24)`,
 		}},
 		"a question": {head + "  - {name: n, team: line, send: good}\n", []string{`4 want the run COMPLETED, got INPUT_REQUIRED | it asks "Which colour?"; give it answers: [TEXT]`}},
 		"an answer too many": {head + "  - name: n\n    team: line\n    send: good\n    answers: [red, blue]\n    want: {reply: {equals: red it is}}\n", []string{
 			`7 answer "blue" was not asked for | `,
 		}},
 		"somebody who did not work": {head + "  - {name: n, team: panel, send: good, models: {fast: {agents: {panel: [{text: alone}]}}}, want: {said: {writer: {contains: [a]}}, given: {critic: {contains: [a]}}}}\n", []string{
-			"4 want critic to work, it did not | turn 1: the model answered (team.yaml:28)", "4 want writer to work, it did not | …",
+			"4 want critic to work, it did not | turn 1: the model answered (team.yaml:33)", "4 want writer to work, it did not | …",
 		}},
 		"the second message": {head + "  - name: n\n    turns:\n      - {send: good}\n      - {send: bad, want: {members: [writer]}}\n      - {send: never, want: {members: []}}\n", []string{
 			`7 message 2: want members [writer], got [writer critic writer critic] | turn 2: …`,
@@ -296,6 +306,12 @@ func TestConversation(t *testing.T) {
     team: thrift
     send: hello
     want: {reason: BUDGET_EXCEEDED, at_most: {cost: 0.001}}
+  - name: a model of another provider, and the one that is asked when it cannot answer
+    team: thinkers
+    models: {deep: {agents: {thinker: [{when: input == "hard", error: {status: 503}}, {text: deep}]}}, fast: {agents: {thinker: [{text: shallow}]}}}
+    turns:
+      - {send: easy, want: {reply: {equals: deep}}}
+      - {send: hard, want: {reply: {equals: shallow}}}
   - name: another script
     team: line
     models: {fast: {agents: {writer: [{text: bad}], critic: [{text: fixed}]}}}
@@ -345,6 +361,7 @@ func TestFaults(t *testing.T) {
 		"a step of no workflow":         {head + "  - {name: n, send: x, want: {steps: [draft]}}\n", `"desk" has no step "draft"` + "\n   4 | - {name: n, send: x, want: {steps: [draft]}}\n     |                                     ^ it has none; remove this"},
 		"a model over the network":      {head + "  - {name: n, send: x, team: luxury}\n", `team_test.yaml:4:5  "luxury" works with model "slow", which is asked over the network`},
 		"an agent over the network":     {head + "  - {name: n, send: x, team: abroad}\n", `"abroad" works with agent "far", which is on another server`},
+		"a tool over the network":       {head + "  - {name: n, send: x, team: online}\n", `"online" works with tool "web", which is called over the network`},
 		"no configuration":              {"version: v1\nconfig: none.yaml\nscenarios: [{name: n, send: x}]\n", "none.yaml  there is no such file"},
 		"one fault beside another":      {head + "  - {name: n, sent: x}\n  - {name: m, send: x, want: {members: [writr]}}\n  - {name: o, send: x, models: {fats: {file: fast.yaml}}}\n", `"desk" has no member "writr"`},
 		"a third one beside them":       {head + "  - {name: n, sent: x}\n  - {name: m, send: x, want: {members: [writr]}}\n  - {name: o, send: x, models: {fats: {file: fast.yaml}}}\n", `team.yaml has no model "fats"`},

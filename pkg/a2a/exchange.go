@@ -34,8 +34,9 @@ type part struct {
 	blocked   bool           // what it was given, or its answer, was held back
 	asked     *a2av1.Message // what it was given
 	said      []*a2av1.Message
-	delegated []*delegated // by it
-	task      *delegated   // that it works for
+	saidAt    map[int64]int // where in said, by the sequence of the event
+	delegated []*delegated  // by it
+	task      *delegated    // that it works for
 	state     map[string]*structpb.Value
 }
 
@@ -85,15 +86,15 @@ func (s *scribe) take(ev *teamv1.Event) {
 	case *teamv1.Event_Checked:
 		p.blocked = p.blocked || k.Checked.GetBlocked()
 		if k.Checked.GetStage() == teamv1.Checked_STAGE_INPUT && k.Checked.GetMessage() != nil {
-			p.asked = k.Checked.GetMessage()
+			p.changed(k.Checked)
 		}
 	case *teamv1.Event_Asked:
-		p.say(k.Asked.GetMessage(), a2av1.Role_ROLE_AGENT)
+		p.say(ev, k.Asked.GetMessage(), a2av1.Role_ROLE_AGENT)
 	case *teamv1.Event_Answered:
-		p.say(k.Answered.GetMessage(), a2av1.Role_ROLE_USER)
+		p.say(ev, k.Answered.GetMessage(), a2av1.Role_ROLE_USER)
 	case *teamv1.Event_Received:
 		if !k.Received.GetTooLate() {
-			p.say(k.Received.GetMessage(), a2av1.Role_ROLE_USER)
+			p.say(ev, k.Received.GetMessage(), a2av1.Role_ROLE_USER)
 		}
 	case *teamv1.Event_Ended:
 		p.task.outcome = strings.TrimPrefix(k.Ended.GetOutcome().String(), "OUTCOME_")
@@ -105,9 +106,24 @@ func (s *scribe) take(ev *teamv1.Event) {
 }
 
 // say adds what was said meanwhile.
-func (p *part) say(m *a2av1.Message, role a2av1.Role) {
-	if m != nil {
-		p.said = append(p.said, remembered(m, role))
+func (p *part) say(ev *teamv1.Event, m *a2av1.Message, role a2av1.Role) {
+	if m == nil {
+		return
+	}
+	if p.saidAt == nil {
+		p.saidAt = map[int64]int{}
+	}
+	p.saidAt[ev.GetSeq()] = len(p.said)
+	p.said = append(p.said, remembered(m, role))
+}
+
+// changed puts what a middleware made of an input, or of what was said meanwhile,
+// in its place.
+func (p *part) changed(c *teamv1.Checked) {
+	if c.GetRef() == 0 {
+		p.asked = c.GetMessage()
+	} else if i, ok := p.saidAt[c.GetRef()]; ok {
+		p.said[i] = remembered(c.GetMessage(), a2av1.Role_ROLE_USER)
 	}
 }
 

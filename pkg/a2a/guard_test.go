@@ -3,9 +3,13 @@ package a2a_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -149,9 +153,80 @@ func TestR_002_9_WhatReadersSee(t *testing.T) {
 func TestR_002_9_3_OverTheAgentService(t *testing.T) {
 	r := start(t, echo("one"))
 	r.streaming(t, team.Config{ID: "team", Guards: agent.Guards{Input: does(agent.Verdict{Block: "say please"}, nil)}}, team.Member{Agent: "one"})
-	_, err := r.Handler.Process(ann(t), &teamv1.ProcessRequest{AgentId: "team", Message: agent.UserMessage("m-9", "hi")})
+	_, err := r.Process(ann(t), &teamv1.ProcessRequest{AgentId: "team", Message: agent.UserMessage("m-9", "hi")})
 	var e *agent.Error
 	if !errors.As(err, &e) || e.Reason != agent.ReasonGuardrailBlocked || e.Code != agent.CodeFailedPrecondition || e.Details["guardrail"] != "ware" {
 		t.Error(err)
+	}
+}
+
+// asked is a model that keeps what it is asked.
+type asked struct {
+	mu       sync.Mutex
+	requests [][]string
+}
+
+func (*asked) Name() string { return "asked" }
+
+func (m *asked) Generate(_ context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
+	return func(yield func(agent.ModelChunk, error) bool) {
+		var texts []string
+		for _, said := range req.Messages {
+			texts = append(texts, said.Text)
+		}
+		m.mu.Lock()
+		m.requests = append(m.requests, texts)
+		m.mu.Unlock()
+		yield(agent.ModelChunk{Turn: &teamv1.Turn{Text: "PIN noted"}}, nil)
+	}
+}
+
+// TestR_002_40_WhatIsRemembered keeps of a conversation what middlewares made of
+// it: of the input, of the answer, and of what was said meanwhile.
+func TestR_002_40_WhatIsRemembered(t *testing.T) {
+	mask := []agent.Guard{{Middleware: ware(func(m *a2av1.Message) (agent.Verdict, error) {
+		return agent.Verdict{Message: agent.NewMessage(strings.ReplaceAll(agent.Text(m), "PIN", "***"))}, nil
+	})}}
+	m := &asked{}
+	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "clerk", Model: m, Memory: true, Guards: agent.Guards{Input: mask, Output: mask}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, a, masking{listener{talker: talker{id: "desk"}}})
+	r.send(t, ann(t), inContext("c", message("clerk", "my PIN")))
+	r.wantKept(t, "c", "clerk", "USER: my ***", "AGENT: *** noted")
+	r.send(t, ann(t), inContext("c", message("clerk", "again")))
+	if diff := cmp.Diff([][]string{{"my ***"}, {"my ***", "*** noted", "again"}}, m.requests); diff != "" {
+		t.Error("the model read something else: ", diff)
+	}
+
+	task := r.send(t, ann(t), atOnce(inContext("d", message("desk", "hello"))))
+	r.send(t, ann(t), reply(task.GetId(), "the PIN is 1"))
+	r.wantKept(t, "d", "desk", "USER: hello", "USER: the *** is 1", "AGENT: thanks")
+}
+
+// masking puts on record what a middleware made of the follow-up.
+type masking struct{ listener }
+
+func (a masking) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+	return func(yield func(*teamv1.Event, error) bool) {
+		masked := func(ev *teamv1.Event) bool {
+			m := ev.GetReceived().GetMessage()
+			return m == nil || yield(&teamv1.Event{Scope: req.GetScope(), Agent: agent.Path(req), Kind: &teamv1.Event_Checked{Checked: &teamv1.Checked{
+				Stage: teamv1.Checked_STAGE_INPUT, By: "mask", Ref: ev.GetSeq(),
+				Message: agent.UserMessage("m", strings.ReplaceAll(agent.Text(m), "PIN", "***")),
+			}}}, nil)
+		}
+		for _, ev := range req.GetRecorded() { // it came before the run began
+			if !masked(ev) {
+				return
+			}
+		}
+		a.then = func(*teamv1.Received) *a2av1.Message { return agent.NewMessage("thanks") }
+		for ev, err := range a.listener.Process(ctx, req) {
+			if !yield(ev, err) || err != nil || !masked(ev) {
+				return
+			}
+		}
 	}
 }

@@ -86,19 +86,20 @@ func (f *Func) call(ctx context.Context, m *a2av1.Message) (*a2av1.Message, erro
 		m   *a2av1.Message
 		err error
 	}
+	var decided atomic.Bool // that it is called, or that it is not
 	done := make(chan result, 1)
-	var begun atomic.Bool // or it never will
 	go func() {
-		if begun.CompareAndSwap(false, true) {
-			m, err := f.protected(ctx, m)
-			done <- result{m, err}
+		if decided.Swap(true) {
+			return
 		}
+		m, err := f.protected(ctx, m)
+		done <- result{m, err}
 	}()
 	select {
 	case r := <-done:
 		return r.m, r.err
 	case <-ctx.Done():
-		begun.Store(true)
+		decided.Store(true) // what has not begun by now must not: the end goes on record
 		return nil, context.Cause(ctx)
 	}
 }

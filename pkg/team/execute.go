@@ -329,7 +329,7 @@ func (p *process) useTool(ctx context.Context, w *work, emit emitter, key string
 func (p *process) callTool(ctx context.Context, tool agent.Tool, arguments json.RawMessage, key string) (*teamv1.ToolResult, error) {
 	var r *teamv1.ToolResult
 	var err error
-	var begun atomic.Bool // or it never will
+	var decided atomic.Bool // that it is called, or that it is not
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -338,7 +338,7 @@ func (p *process) callTool(ctx context.Context, tool agent.Tool, arguments json.
 				err = agent.Panicked(p.cfg.Log, tool.Spec().Name, v)
 			}
 		}()
-		if begun.CompareAndSwap(false, true) {
+		if !decided.Swap(true) {
 			r, err = tool.Call(ctx, arguments, key)
 		}
 	}()
@@ -346,7 +346,7 @@ func (p *process) callTool(ctx context.Context, tool agent.Tool, arguments json.
 	case <-done:
 		return r, err
 	case <-ctx.Done():
-		begun.Store(true)
+		decided.Store(true) // what has not begun by now must not: the end goes on record
 		return nil, context.Cause(ctx)
 	}
 }
