@@ -10,9 +10,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/fakellm"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/tests/rig"
 )
 
 // desk is a team with a leader above model-backed members; SET is what its
@@ -215,6 +217,9 @@ func TestS_08_S_09_Failures(t *testing.T) {
 			}
 			if len(r.lost()) != 3 {
 				t.Error(r.lost())
+			}
+			if n := s.logs.FilterMessage("member did not succeed").Len(); n != 3 {
+				t.Errorf("%d of 3 are logged", n)
 			}
 		})
 	})
@@ -589,4 +594,54 @@ func TestR_002_20_Entries(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestR_002_31_Timeout has a run whose time is over while two of three members work.
+func TestR_002_31_Timeout(t *testing.T) {
+	eachScene(t, deskModels, deskWith("allow_parallel: true", "timeout: 400ms", ""), func(t *testing.T, s *scene) {
+		s.script("lead", acts(gives("a", "1"), gives("b", "2"), gives("c", "3")))
+		s.script("a", speaks("A says"))
+		s.script("b", fakellm.Turn{Text: "late", Gate: fakellm.NewGate()})
+		s.script("c", fakellm.Turn{Text: "late", Gate: fakellm.NewGate()})
+		r := s.play("desk", "go").failed(agent.ReasonTimeout)
+		t.Run("R-002-31 R-002-3.4 R-002-8.3 what has ended is kept, what works is ended, its requests closed", func(t *testing.T) {
+			wantText(t, r.task("2"), "A says")
+			if diff := cmp.Diff([]string{"desk/b: timed_out TIMEOUT_EXCEEDED", "desk/c: timed_out TIMEOUT_EXCEEDED"}, r.lost()); diff != "" {
+				t.Error(diff)
+			}
+			for _, id := range []string{"b", "c"} {
+				if !s.asked(id)[0].Gone {
+					t.Errorf("the request of %s was answered", id)
+				}
+			}
+		})
+		t.Run("R-002-31 the task has the result of the one that ended as an artifact", func(t *testing.T) {
+			if task := r.task(""); textOf(task) != "A says" {
+				t.Error(task.GetArtifacts())
+			}
+		})
+	})
+	eachScene(t, deskModels, deskWith("", "member_timeout: 300ms", ""), func(t *testing.T, s *scene) {
+		t.Run("R-002-31 R-002-06 a member's time is over: the leader goes on", func(t *testing.T) {
+			s.script("lead", acts(gives("a", "1"), gives("b", "2")), speaks("done"))
+			s.script("a", fakellm.Turn{Text: "late", Gate: fakellm.NewGate()})
+			s.script("b", speaks("B says"))
+			r := s.play("desk", "go").completed("done")
+			if diff := cmp.Diff([]string{"desk/a: timed_out TIMEOUT_EXCEEDED"}, r.lost()); diff != "" {
+				t.Error(diff)
+			}
+			holds(t, s.asked("b")[0].Last(), "a: timed_out (TIMEOUT_EXCEEDED)")
+		})
+	})
+}
+
+// TestR_004_01_Modes asks teams of both styles what they are.
+func TestR_004_01_Modes(t *testing.T) {
+	s := newScene(t, rig.Memory(t), deskModels, strings.Replace(deskWith("", "", ""), "teams:\n", "teams:\n  hand:\n    members: [{agent: a}]\n    swarm: {entry_member: a}\n", 1), map[string]string{})
+	for id, mode := range map[string]string{"desk": "coordinator", "hand": "swarm"} {
+		info, err := s.agents.Info(s.grpc.Context(t.Context()), &teamv1.InfoRequest{AgentId: id})
+		if err != nil || info.GetInfo().GetMetadata()["mode"] != mode {
+			t.Error(info, err)
+		}
+	}
 }
