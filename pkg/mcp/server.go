@@ -19,6 +19,8 @@ import (
 const (
 	// StartTimeout bounds the start of a server with its list of tools.
 	StartTimeout = 10 * time.Second
+	// listTimeout bounds the list of tools where an older one is known.
+	listTimeout = 3 * time.Second
 	// maxTools is how many tools a server may have.
 	maxTools = 1000
 )
@@ -119,9 +121,9 @@ func (s *Server) Known() []agent.Tool {
 }
 
 // Tools implements agent.ToolSet: the server is asked each time, as its list may
-// change. When it cannot be asked the tools are those known before.
+// change. When it does not answer in three seconds the tools are those known before.
 func (s *Server) Tools(ctx context.Context) ([]agent.Tool, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, StartTimeout, errStart)
+	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, errStart)
 	defer cancel()
 	tools, err := s.list(ctx)
 	s.mu.Lock()
