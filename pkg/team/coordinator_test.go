@@ -478,9 +478,9 @@ func TestCoordinator_Time(t *testing.T) {
 
 	t.Run("R-002-8.2 the time stands around all tries", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			n := 0
+			var n atomic.Int64
 			reg := registry{"a": &agent.Func{ID: "a", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
-				if n++; n == 1 {
+				if n.Add(1) == 1 {
 					return nil, unavailable()
 				}
 				<-ctx.Done()
@@ -489,8 +489,8 @@ func TestCoordinator_Time(t *testing.T) {
 			begin := time.Now()
 			m := leads(t, calls(give("a", "x")), says("done"))
 			r := watch(t.Context(), ledBy(t, m, reg, member("a", func(m *Member) { m.Timeout = 2 * time.Second })), "x")
-			if n != 2 || time.Since(begin) != 2*time.Second || r.delegations()[0] != "2 a: timed_out TIMEOUT_EXCEEDED" {
-				t.Error(n, time.Since(begin), r.delegations())
+			if n.Load() != 2 || time.Since(begin) != 2*time.Second || r.delegations()[0] != "2 a: timed_out TIMEOUT_EXCEEDED" {
+				t.Error(n.Load(), time.Since(begin), r.delegations())
 			}
 		})
 	})
