@@ -159,9 +159,9 @@ func TestHTTPFailures(t *testing.T) {
 // again it is spoken to again.
 func TestHTTPServerIsGone(t *testing.T) {
 	r, c := serve(t, real)
+	c.HTTPClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // else the request may go out on a connection that ends now
 	s := start(t, c)
 	r.Close()
-	c.HTTPClient.CloseIdleConnections() // else the request may go out on one that ends now
 	_, err := find(t, s, "echo").Call(t.Context(), json.RawMessage(`{}`), "k")
 	if e := agent.AsError(err); !e.Retry || !e.Fresh {
 		t.Errorf("error %#v", e)
