@@ -166,7 +166,7 @@ func (w *Swarm) member(id string) *Member {
 // told once has to answer (R-004-27).
 func (w *Swarm) handOver(s *State, from *StepState, t *teamv1.Transfer) (Decision, error) {
 	if reason, again := strings.CutPrefix(from.Step.GetName(), rejectedTransfer); again {
-		return Decision{}, agent.Errorf(agent.CodeFailedPrecondition, reason,
+		return Decision{}, agent.Errorf(agent.CodeInternal, reason,
 			"team %q: member %q handed over to %q after a hand-over of it was refused; it had to answer: say so in its instructions", s.Team.ID, from.Step.GetMember(), shorten(t.GetTo()))
 	}
 	if w.member(t.GetTo()) == nil && slices.ContainsFunc(s.Transfers, func(o *teamv1.TransferTarget) bool { return o.GetId() == t.GetTo() }) {
