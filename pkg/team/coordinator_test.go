@@ -968,3 +968,33 @@ func TestR_002_28_Snapshot(t *testing.T) {
 		has(t, m.all()[i].Instructions, "- b: "+want)
 	}
 }
+
+// TestR_002_14_TeamsAreMadeWithoutACall makes a thousand teams, which ask no model
+// and no member anything; the first message does.
+func TestR_002_14_TeamsAreMadeWithoutACall(t *testing.T) {
+	m := leads(t, says("Hi"))
+	var d diary
+	reg := d.crew("a")
+	var last *Team
+	for range 1000 {
+		last = ledBy(t, m, reg)
+	}
+	if n := len(m.all()); n != 0 || len(d.all()) != 0 {
+		t.Fatalf("%d calls of the model, %v of members", n, d.all())
+	}
+	if r := watch(t.Context(), last, "Hello"); r.err != nil || r.text() != "Hi" || len(m.all()) != 1 {
+		t.Error(r.text(), r.err, len(m.all()))
+	}
+}
+
+// TestR_002_38_NamesOfOurOwn: the tools of a leader are named as C-08 has them.
+func TestR_002_38_NamesOfOurOwn(t *testing.T) {
+	var d diary
+	for style, want := range map[ToolStyle]string{PerMember: "delegate_to_a", Single: "delegate_task_to_member"} {
+		m := leads(t, says("Hi"))
+		watch(t.Context(), ledBy(t, m, d.crew("a"), func(k *CoordinatorConfig, _ *Config) { k.ToolStyle = style }), "Hello")
+		if tools := m.all()[0].Tools; len(tools) != 1 || tools[0].Name != want {
+			t.Errorf("%s: the tools are %v, want %s", style, tools, want)
+		}
+	}
+}
