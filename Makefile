@@ -1,4 +1,4 @@
-# Every tool is a Go module pinned in tools.mod or lint.mod, or a program under
+# Every tool is a Go module pinned in tools.mod, lint.mod or mutation.mod, or a program under
 # tools/: Go and git are all that has to be installed.
 
 .DEFAULT_GOAL := help
@@ -20,7 +20,7 @@ check-generate: bin/buf third_party ## Fail if gen/ or api/ differ from what pro
 	rm -rf bin/_generated
 	tools/generate bin/_generated
 	diff -r gen bin/_generated/gen
-	diff -r api bin/_generated/api
+	diff -r -x embed.go api bin/_generated/api
 
 .PHONY: lint
 lint: bin/buf bin/golangci-lint third_party ## Lint the Go code and the protos.
@@ -48,9 +48,18 @@ machine: ## Run 10,000 random sequences of actions over all bindings, and 1,000 
 	go test -count=1 -timeout=8h -v -run='StateMachine/memory' ./tests/machine -rapid.checks=10000
 	go test -count=1 -timeout=8h -v -run='StateMachine/(sqlite|postgres)' ./tests/machine -rapid.checks=1000
 
+# The tests that a change has to get past are the quick ones of its own package.
+.PHONY: mutation
+mutation: bin/gremlins ## Change pkg/team and pkg/a2a in many ways, and list the changes that no test sees (hours).
+	for package in team a2a; do GOFLAGS='-short=true -vet=off' bin/gremlins unleash --timeout-coefficient=8 --output=bin/mutation-$$package.json ./pkg/$$package; done
+
 .PHONY: bench
 bench: ## Run all benchmarks.
 	go test -run='^$$' -bench=. -benchmem ./...
+
+.PHONY: bench-peers
+bench-peers: ## Run the same teams here and in other frameworks, side by side.
+	cd bench/peers && go test -run='^$$' -bench=. -benchtime=300ms -timeout=30m ./...
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (default 10s).
@@ -59,6 +68,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 10s).
 .PHONY: interop
 interop: ## Run the tests against other implementations of the protocol.
 	cd tests/interop && go test ./...
+	cd tests/interop03 && go test ./...
 
 .PHONY: tidy-check
 tidy-check: ## Fail if go.mod is untidy or selects other versions than .ci/pins.
@@ -82,4 +92,8 @@ bin/buf: tools.mod tools.sum
 
 bin/golangci-lint: lint.mod lint.sum
 	go build -modfile=lint.mod -o bin/ tool
+	@touch $@
+
+bin/gremlins: mutation.mod mutation.sum
+	go build -modfile=mutation.mod -o bin/ tool
 	@touch $@

@@ -43,9 +43,6 @@ func budgetOf(b *testing.B) budget {
 	return budget{time: d}
 }
 
-// share is the n-th part of a budget of time.
-func (w budget) share(n int) budget { return budget{time: w.time / time.Duration(n), ops: w.ops} }
-
 // call is one operation; n is different each time.
 type call func(ctx context.Context, n int64) error
 

@@ -10,13 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 )
@@ -92,50 +87,13 @@ func bareRun(n int) call {
 }
 
 // loopRun is a team used as a library, with a slice for a journal.
-func loopRun(t *team.Team, n int) call {
-	return func(ctx context.Context, _ int64) error {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		ctx = agent.With(ctx, &agent.Run{Root: uuid.NewString(), Committer: func(ctx context.Context) error { return ctx.Err() }})
-		var journal []*teamv1.Event
-		var m *a2av1.Message
-		for ev, err := range t.Process(ctx, &teamv1.ProcessRequest{AgentId: "bench", Message: input()}) {
-			if err != nil {
-				return err
-			}
-			journal = append(journal, ev)
-			ev.Seq, ev.Time = int64(len(journal)), timestamppb.Now()
-			m = ev.GetReply().GetMessage()
-		}
-		return check(m, n)
-	}
-}
+func loopRun(t *team.Team, n int) call { return counted(t, n).loop() }
 
 // storeRun drives a team as the server does, with the journal of the store in memory.
-func storeRun(t *team.Team, n int) call {
-	s := store.NewMemory(store.MemoryConfig{MaxFinished: 1})
-	r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return t, nil }, Replica: "bench"}
-	return func(ctx context.Context, _ int64) error {
-		id := uuid.NewString()
-		accepted := &teamv1.Accepted{TaskId: id, Agent: "bench", Owner: "bench/bench", Message: input()}
-		if _, _, err := s.Create(ctx, a2a.New{Owner: "bench/bench", Accepted: accepted, MessageID: id}); err != nil {
-			return err
-		}
-		claims, _, err := s.Claim(ctx, "bench", 1)
-		if err != nil || len(claims) != 1 {
-			return fmt.Errorf("%d claims: %w", len(claims), err)
-		}
-		park, err := r.Drive(ctx, claims[0])
-		if err = errors.Join(err, s.Park(ctx, claims[0], park)); err != nil {
-			return err
-		}
-		task, _, err := s.Task(ctx, a2a.Key{Owner: "bench/bench", ID: id})
-		if err != nil {
-			return err
-		}
-		return check(&a2av1.Message{Parts: task.GetArtifacts()[0].GetParts()}, n)
-	}
-}
+func storeRun(t *team.Team, n int) call { return counted(t, n).store() }
+
+// counted is a run of n steps of the counting member.
+func counted(t *team.Team, n int) job { return job{agent: t, input: "0", answer: strconv.Itoa(n)} }
 
 // most is a limit that no run here comes to.
 func most() *teamv1.Limits {
@@ -145,54 +103,16 @@ func most() *teamv1.Limits {
 
 // kinds of runs, the yardstick first.
 func kinds(b *testing.B, n int) []rival {
-	fixed := func(run call) func(*testing.B) (call, func()) {
-		return func(*testing.B) (call, func()) { return run, func() {} }
-	}
 	t := teamOf(b, relay{n}, counting(), most())
-	return []rival{
-		{"member", fixed(memberRun(n))},
-		{"bare", fixed(bareRun(n))},
-		{"loop", fixed(loopRun(t, n))},
-		{"store", func(*testing.B) (call, func()) { return storeRun(t, n), func() {} }},
-	}
+	return []rival{always("member", memberRun(n)), always("bare", bareRun(n)), always("loop", loopRun(t, n)), always("store", storeRun(t, n))}
 }
 
 // BenchmarkSteps is goal 5: what a step costs, from runs of 1 to 100 steps.
 func BenchmarkSteps(b *testing.B) {
-	lengths := []int{1, 3, 10, 100}
-	w := budgetOf(b).share(len(lengths))
-	t := &table{title: "runs of sequential steps, journal in memory", head: "rival\t1\t3\t10\t100\tper step\tallocs/step\tover member\tallocs over member\txmember", goals: []string{
+	t := &table{title: "runs of sequential steps, journal in memory", goals: []string{
 		"goal 5: store <= 2µs and <= 24 allocs a step over member; max_steps is raised to 10,000",
 	}}
-	var all [][][]figures // by length, rival and round
-	for _, n := range lengths {
-		all = append(all, race(b, w, 1, kinds(b, n)))
-	}
-	b.ReportMetric(0, "ns/op")
-	steps := float64(lengths[3] - lengths[2])
-	yardstick, least := slope(all[2][0], all[3][0], each, steps), slope(all[2][0], all[3][0], allocs, steps)
-	for i, r := range kinds(b, 1) {
-		var times []any
-		for _, one := range all {
-			times = append(times, short(median(one[i], each)))
-		}
-		step, count := slope(all[2][i], all[3][i], each, steps), slope(all[2][i], all[3][i], allocs, steps)
-		cells := append([]any{r.name}, times...)
-		t.add("%s\t%s\t%s\t%s\t%s\t%s\t%.1f\t%s\t%.1f\t%.1f", append(cells, short(step), count, short(step-yardstick), count-least, step/yardstick)...)
-		b.ReportMetric(step, r.name+"-ns/step")
-		b.ReportMetric(count, r.name+"-allocs/step")
-	}
-	t.print()
-}
-
-// slope is what one step more costs.
-func slope(short, long []figures, of func(figures) float64, steps float64) float64 {
-	values := make([]float64, len(short))
-	for i := range short {
-		values[i] = (of(long[i]) - of(short[i])) / steps
-	}
-	slices.Sort(values)
-	return values[len(values)/2]
+	growth{unit: "step", sizes: []int{1, 3, 10, 100}, from: 2, rivals: kinds}.compare(b, t)
 }
 
 // BenchmarkPlace is the other half of goal 5: a late step costs what an early
@@ -205,7 +125,7 @@ func BenchmarkPlace(b *testing.B) {
 	for _, name := range []string{"loop", "store"} {
 		var early, late []figures
 		for range rounds {
-			early, late = append(early, around(b, runs[name], 20)), append(late, around(b, runs[name], 500))
+			early, late = append(early, around(b, runs[name], 20, 15)), append(late, around(b, runs[name], 500, 15))
 		}
 		t.add("%s\t%.1f\t%.1f\t%.2f\t%s\t%s\t%.2f", name, median(early, allocs), median(late, allocs), ratio(late, early, allocs),
 			short(median(early, each)), short(median(late, each)), ratio(late, early, each))
@@ -216,18 +136,19 @@ func BenchmarkPlace(b *testing.B) {
 	t.print()
 }
 
-// around measures the steps around one place: the median of several runs.
-func around(b *testing.B, run func(*team.Team, int) call, place int) figures {
+// around measures the steps around one place, so many before and after it: the
+// median of several runs.
+func around(b *testing.B, run func(*team.Team, int) call, place, window int) figures {
 	b.Helper()
-	const window, runs = 15, 21 // of 30 steps each
+	const runs = 21
 	var times, counts []float64
 	for range runs {
 		stamps := &stamps{relay: relay{place + 2*window}, from: place - window, to: place + window}
 		if err := run(teamOf(b, stamps, counting(), most()), stamps.steps)(b.Context(), 0); err != nil {
 			b.Fatal(err)
 		}
-		times = append(times, float64(stamps.end.Sub(stamps.begin))/(2*window))
-		counts = append(counts, float64(stamps.after.Mallocs-stamps.before.Mallocs)/(2*window))
+		times = append(times, float64(stamps.end.Sub(stamps.begin))/float64(2*window))
+		counts = append(counts, float64(stamps.after.Mallocs-stamps.before.Mallocs)/float64(2*window))
 	}
 	slices.Sort(times)
 	slices.Sort(counts)

@@ -1,13 +1,91 @@
 package tests
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
+
+// mostLines of a function (R-002-37).
+const mostLines = 100
+
+// TestR_002_37_ShortFunctions reads all code that is written by hand: no function of
+// the product is longer than 100 lines, comments not counted, and the linter that
+// says so at once is on.
+func TestR_002_37_ShortFunctions(t *testing.T) {
+	functions := 0
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "gen" || name == "third_party" || name == "bin" || len(name) > 2 && name[0] == '.'):
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		files := token.NewFileSet()
+		f, err := parser.ParseFile(files, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			fn, ok := n.(*ast.FuncDecl)
+			if !ok || fn.Body == nil {
+				return true
+			}
+			functions++
+			if n := lineCount(files, f, fn.Body); n > mostLines {
+				t.Errorf("%s: %s has %d lines; split it", files.Position(fn.Pos()), fn.Name.Name, n)
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if functions < 1000 {
+		t.Fatalf("only %d functions seen", functions)
+	}
+	config, err := os.ReadFile(filepath.Join("..", ".golangci.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\n    - funlen\n", "\n    funlen:\n      lines: 100\n"} {
+		if !strings.Contains(string(config), want) {
+			t.Errorf(".golangci.yaml lacks %q", want)
+		}
+	}
+}
+
+// lineCount is how many lines are between the braces, without those that are comments.
+func lineCount(files *token.FileSet, f *ast.File, body *ast.BlockStmt) int {
+	first, last := files.Position(body.Lbrace).Line, files.Position(body.Rbrace).Line
+	n := last - first - 1
+	for _, group := range f.Comments {
+		for _, c := range group.List {
+			at, alone := files.Position(c.Pos()), true
+			if at.Line <= first || at.Line >= last {
+				continue
+			}
+			ast.Inspect(body, func(node ast.Node) bool {
+				if node != nil && files.Position(node.Pos()).Line == at.Line {
+					alone = false
+				}
+				return alone
+			})
+			if alone {
+				n -= strings.Count(c.Text, "\n") + 1
+			}
+		}
+	}
+	return n
+}
 
 // TestR_000_43_CoreKnowsNoProtocol checks that the core imports messages only:
 // no RPC library, no gateway, no package of the bindings.

@@ -152,51 +152,53 @@ func TestS_60_Usage(t *testing.T) {
 // TestC_07_EnvelopeOfAnotherServer: a member on another server is told what is
 // left of tokens, money and time, keeps to it, and what it spent comes back.
 func TestC_07_EnvelopeOfAnotherServer(t *testing.T) {
-	links := map[string]func(t *testing.T, at rig.Target, agentID string) agent.Agent{
-		"agent service": func(t *testing.T, at rig.Target, agentID string) agent.Agent {
-			return overService(t, "far", at, agentID)
-		},
-	}
-	for _, binding := range []string{remote.BindingGRPC, remote.BindingREST, remote.BindingJSONRPC} {
-		links["a2a "+binding] = func(t *testing.T, at rig.Target, agentID string) agent.Agent {
-			return overA2A(t, "far", at, agentID, binding)
+	onStages(t, func(t *testing.T, place rig.Place) {
+		links := map[string]func(t *testing.T, at rig.Target, agentID string) agent.Agent{
+			"agent service": func(t *testing.T, at rig.Target, agentID string) agent.Agent {
+				return overService(t, "far", at, agentID)
+			},
 		}
-	}
-	for name, link := range links {
-		t.Run(name, func(t *testing.T) {
-			m := &meteredModel{spent: &teamv1.Spent{InputTokens: 40, OutputTokens: 60, CostMicros: 100}}
-			far := rig.Manager(t, metered(t, "writer", m, nil))
-			chain(t, far, "newsroom", "writer")
-			b := rig.Serve(t, server.Config{Agents: far})
-			near := rig.Manager(t, link(t, b, "newsroom"), metered(t, "editor", m, nil))
-			limits := &teamv1.Limits{MaxTokens: proto.Int64(3000), MaxCost: proto.Float64(0.0015), Timeout: durationpb.New(20 * time.Second)}
-			limitedChain(t, near, "desk", limits, "far", "editor")
-			limitedChain(t, near, "strict", &teamv1.Limits{MaxTokens: proto.Int64(50)}, "far")
-			a := rig.Serve(t, server.Config{Agents: near})
+		for _, binding := range []string{remote.BindingGRPC, remote.BindingREST, remote.BindingJSONRPC} {
+			links["a2a "+binding] = func(t *testing.T, at rig.Target, agentID string) agent.Agent {
+				return overA2A(t, "far", at, agentID, binding)
+			}
+		}
+		for name, link := range links {
+			t.Run(name, func(t *testing.T) {
+				m := &meteredModel{spent: &teamv1.Spent{InputTokens: 40, OutputTokens: 60, CostMicros: 100}}
+				far := rig.Manager(t, metered(t, "writer", m, nil))
+				chain(t, far, "newsroom", "writer")
+				b := rig.Serve(t, server.Config{Agents: far})
+				near := rig.Manager(t, link(t, b, "newsroom"), metered(t, "editor", m, nil))
+				limits := &teamv1.Limits{MaxTokens: proto.Int64(3000), MaxCost: proto.Float64(0.0015), Timeout: durationpb.New(20 * time.Second)}
+				limitedChain(t, near, "desk", limits, "far", "editor")
+				limitedChain(t, near, "strict", &teamv1.Limits{MaxTokens: proto.Int64(50)}, "far")
+				a := rig.Serve(t, server.Config{Agents: near, Store: kept(t, place)})
 
-			began := time.Now()
-			all := events(t, a, "desk", "envelope")
-			end := all[len(all)-1].GetEnded()
-			want := &teamv1.Spent{InputTokens: 80, OutputTokens: 120, CostMicros: 200, ModelCalls: 2}
-			if !proto.Equal(end.GetSpent(), want) {
-				t.Errorf("S-60 the run cost %v, want %v", end.GetSpent(), want)
-			}
-			allowed, deadlines := m.seen()
-			if len(allowed) != 2 || allowed[0] <= 0 || allowed[0] >= 1500 || allowed[1] <= 0 || allowed[1] >= 1400 {
-				t.Errorf("the models were allowed %v, of 1500 micros", allowed)
-			}
-			if at := deadlines[0]; at.IsZero() || at.After(began.Add(20*time.Second)) {
-				t.Errorf("S-56 the model there has until %v, the run here until %v", at, began.Add(20*time.Second))
-			}
+				began := time.Now()
+				all := events(t, a, "desk", "envelope")
+				end := all[len(all)-1].GetEnded()
+				want := &teamv1.Spent{InputTokens: 80, OutputTokens: 120, CostMicros: 200, ModelCalls: 2}
+				if !proto.Equal(end.GetSpent(), want) {
+					t.Errorf("S-60 the run cost %v, want %v", end.GetSpent(), want)
+				}
+				allowed, deadlines := m.seen()
+				if len(allowed) != 2 || allowed[0] <= 0 || allowed[0] >= 1500 || allowed[1] <= 0 || allowed[1] >= 1400 {
+					t.Errorf("the models were allowed %v, of 1500 micros", allowed)
+				}
+				if at := deadlines[0]; at.IsZero() || at.After(began.Add(20*time.Second)) {
+					t.Errorf("S-56 the model there has until %v, the run here until %v", at, began.Add(20*time.Second))
+				}
 
-			all = events(t, a, "strict", "strict")
-			end = all[len(all)-1].GetEnded()
-			if e := end.GetError(); e.GetReason() != agent.ReasonBudgetExceeded || !strings.Contains(e.GetMessage(), "what the caller has left (max_tokens) is 50 tokens") {
-				t.Errorf("the peer did not keep to what it was told: %v", end)
-			}
-			if allowed, _ := m.seen(); len(allowed) != 2 {
-				t.Error("a model was asked all the same")
-			}
-		})
-	}
+				all = events(t, a, "strict", "strict")
+				end = all[len(all)-1].GetEnded()
+				if e := end.GetError(); e.GetReason() != agent.ReasonBudgetExceeded || !strings.Contains(e.GetMessage(), "what the caller has left (max_tokens) is 50 tokens") {
+					t.Errorf("the peer did not keep to what it was told: %v", end)
+				}
+				if allowed, _ := m.seen(); len(allowed) != 2 {
+					t.Error("a model was asked all the same")
+				}
+			})
+		}
+	})
 }

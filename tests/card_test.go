@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -14,14 +16,14 @@ import (
 )
 
 // carded serves a team of three members and returns its card.
-func carded(t *testing.T, m *manager.Manager) (skills []string, params map[string]any) {
+func carded(t *testing.T, m *manager.Manager, log *zap.Logger) (skills []string, params map[string]any) {
 	t.Helper()
 	list := []team.Member{{Agent: "one"}, {Agent: "two"}, {Agent: "three"}}
 	s, err := team.NewCoordinator(team.CoordinatorConfig{Members: list})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tm, err := team.New(team.Config{ID: "desk", Mode: "coordinator", Scheduler: s, Members: list, Registry: m, Model: leading{}, ReportErrors: true})
+	tm, err := team.New(team.Config{ID: "desk", Mode: "coordinator", Scheduler: s, Members: list, Registry: m, Model: leading{}, ReportErrors: true, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +50,7 @@ func paramsOf(card *a2av1.AgentCard) map[string]any {
 }
 
 func TestS_01_CardOfATeam(t *testing.T) {
-	skills, params := carded(t, rig.Manager(t, says("one", "a", "b"), says("two", "b", "c"), says("three")))
+	skills, params := carded(t, rig.Manager(t, says("one", "a", "b"), says("two", "b", "c"), says("three")), nil)
 	if diff := cmp.Diff([]string{"a", "b", "c"}, skills); diff != "" {
 		t.Error(diff)
 	}
@@ -66,7 +68,11 @@ func TestS_02_CardWithAMemberThatIsGone(t *testing.T) {
 	if err := m.Register("two", two); err != nil {
 		t.Fatal(err)
 	}
-	skills, params := carded(t, m)
+	core, logs := observer.New(zap.WarnLevel)
+	skills, params := carded(t, m, rig.Logger(t, core))
+	if n := logs.FilterMessage("member unavailable").FilterField(zap.String("member", "two")).Len(); n != 1 || logs.Len() != 1 {
+		t.Errorf("R-000-11 the log says %v, want one warning", logs.All())
+	}
 	if diff := cmp.Diff([]string{"a", "b"}, skills); diff != "" {
 		t.Error(diff)
 	}

@@ -348,7 +348,7 @@ func TestC_04_Broadcast(t *testing.T) {
 			}
 		})
 		reqs := s.llm.Requests("lead")
-		if !strings.HasPrefix(reqs[0].System, "Be fair.") || !strings.Contains(reqs[0].Last(), "Result of c (succeeded):\n\nc(x)") || len(s.asks("b")) != 0 {
+		if !strings.HasPrefix(reqs[0].System, "Be fair.") || !strings.Contains(reqs[0].Last(), "Result of c: succeeded\n\nc(x)") || len(s.asks("b")) != 0 {
 			t.Errorf("%q %q %v", reqs[0].System, reqs[0].Last(), s.asks("b"))
 		}
 	})

@@ -251,7 +251,7 @@ func serveFile(t *testing.T, at rig.Place, llm *fakellm.Server, text string, fil
 	}
 	t.Cleanup(func() { _ = agents.Close() })
 	s, _ := at.Open(t)
-	return rig.Serve(t, server.Config{Agents: m, Store: s})
+	return rig.Serve(t, server.Config{Agents: m, Store: s}, llm)
 }
 
 // TestS_52_GuardrailsOfTheFile has the built-in guardrails of a configuration file

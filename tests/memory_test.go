@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/fakellm"
 	"github.com/agentteams/team-server/internal/store/faulty"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -108,7 +109,7 @@ func warnings(task *a2av1.Task) []string { return a2a.RunOf(task.GetMetadata()).
 func TestR_002_29_History(t *testing.T) {
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
-		l := live(t, at, rig.Manager(t, newTalker(t, llm, true)))
+		l := live(t, at, rig.Manager(t, newTalker(t, llm, true)), llm)
 		t.Run("R-002-29 the next turn has what was said before, over any binding", func(t *testing.T) {
 			var want []string
 			for i, c := range l.clients {
@@ -188,10 +189,10 @@ func TestR_002_29_Restart(t *testing.T) {
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
 		m := rig.Manager(t, newTalker(t, llm, true))
-		l := live(t, at, m)
+		l := live(t, at, m, llm)
 		say(t, l.clients[0], "talker", "c", "before")
 		l.kill(at)
-		l = live(t, at, m)
+		l = live(t, at, m, llm)
 		say(t, l.clients[0], "talker", "c", "after")
 		wantPrompt(t, llm, "m", append(turn("before"), "user: after")...)
 	})
@@ -206,7 +207,7 @@ func TestS_55_Conversations(t *testing.T) {
 		target := rig.Serve(t, server.Config{
 			Agents: rig.Manager(t, newTalker(t, llm, true)), Store: s,
 			Keys: []server.APIKey{rig.Key("one", "ann"), rig.Key("one", "bob"), rig.Key("two", "ann")},
-		})
+		}, llm)
 		callers := []rig.Target{target.As("one", "ann"), target.As("one", "bob"), target.As("two", "ann")}
 		for round := range 2 {
 			for i, who := range callers {
@@ -231,7 +232,7 @@ func TestS_55_Conversations(t *testing.T) {
 func TestS_49_Memory(t *testing.T) {
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
-		l := live(t, at, rig.Manager(t, newTalker(t, llm, true)))
+		l := live(t, at, rig.Manager(t, newTalker(t, llm, true)), llm)
 		for _, op := range []faulty.Op{faulty.Position, faulty.Recall} {
 			t.Run(fmt.Sprintf("S-49 R-002-4.2 C-17 %s fails", op), func(t *testing.T) {
 				c := "read-" + string(op)
@@ -298,7 +299,7 @@ func TestR_002_40_Order(t *testing.T) {
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
 		m := rig.Manager(t, newTalker(t, llm, true))
-		l := live(t, at, m)
+		l := live(t, at, m, llm)
 		task := say(t, l.clients[0], "talker", "c", "one")
 		records := l.journal(t, task.GetId())
 		last, before := records[len(records)-1].Event, records[len(records)-2].Event
@@ -332,7 +333,7 @@ func TestR_002_40_Order(t *testing.T) {
 			<-l.store.Fired()
 			l.kill(at)
 			calls := len(llm.Requests("m"))
-			l = live(t, at, m)
+			l = live(t, at, m, llm)
 			done := l.until(t, id, ended)
 			wantText(t, done, "re: two")
 			r, err := l.store.Recall(t.Context(), ours(done.GetContextId()), "talker", 100)
@@ -363,7 +364,7 @@ func TestR_002_27_Together(t *testing.T) {
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		const runs = 50
 		llm := fakellm.New(t)
-		l := live(t, at, rig.Manager(t, newTalker(t, llm, true)))
+		l := live(t, at, rig.Manager(t, newTalker(t, llm, true)), llm)
 		var wg sync.WaitGroup
 		for i := range runs {
 			wg.Go(func() {
@@ -407,7 +408,7 @@ func TestR_002_07_Optional(t *testing.T) {
 	t.Run("R-002-07 an agent without memory", func(t *testing.T) {
 		rig.EachStore(t, func(t *testing.T, at rig.Place) {
 			llm := fakellm.New(t)
-			l := live(t, at, rig.Manager(t, newTalker(t, llm, false)))
+			l := live(t, at, rig.Manager(t, newTalker(t, llm, false)), llm)
 			for _, text := range []string{"one", "two"} {
 				say(t, l.clients[0], "talker", "c", text)
 				wantPrompt(t, llm, "m", "user: "+text)
@@ -420,7 +421,7 @@ func TestR_002_07_Optional(t *testing.T) {
 	t.Run("R-002-4.1 a store without conversations", func(t *testing.T) {
 		llm := fakellm.New(t)
 		s, _ := rig.Memory(t).Open(t)
-		target := rig.Serve(t, server.Config{Agents: rig.Manager(t, newTalker(t, llm, true)), Store: plainStore{s}})
+		target := rig.Serve(t, server.Config{Agents: rig.Manager(t, newTalker(t, llm, true)), Store: plainStore{s}}, llm)
 		rig.Each(t, target, func(t *testing.T, c rig.Client) {
 			for _, text := range []string{"one", "two"} {
 				task := say(t, c, "talker", "c-"+c.Binding(), text)
@@ -433,7 +434,7 @@ func TestR_002_07_Optional(t *testing.T) {
 	})
 	t.Run("R-002-07 what callers see of a run tells nothing of the conversation", func(t *testing.T) {
 		llm := fakellm.New(t)
-		target := rig.Serve(t, server.Config{Agents: rig.Manager(t, newTalker(t, llm, true))})
+		target := rig.Serve(t, server.Config{Agents: rig.Manager(t, newTalker(t, llm, true))}, llm)
 		for _, ev := range events(t, target, "talker", "hi") {
 			if acc := ev.GetAccepted(); acc.GetConversation() != nil {
 				t.Errorf("%v", acc)
@@ -446,7 +447,7 @@ func TestR_002_07_Optional(t *testing.T) {
 // one key, mixes up nobody's conversations.
 func TestS_55_Elsewhere(t *testing.T) {
 	llm := fakellm.New(t)
-	far := rig.Serve(t, server.Config{Agents: rig.Manager(t, newTalker(t, llm, true))})
+	far := rig.Serve(t, server.Config{Agents: rig.Manager(t, newTalker(t, llm, true))}, llm)
 	m := rig.Manager(t, overService(t, "far", far, "talker"))
 	chain(t, m, "desk", "far")
 	near := rig.Serve(t, server.Config{Agents: m, Keys: []server.APIKey{rig.Key("one", "ann"), rig.Key("one", "bob")}})
@@ -459,4 +460,59 @@ func TestS_55_Elsewhere(t *testing.T) {
 		say(t, c, "far", "same", "alone")
 		wantPrompt(t, llm, "m", "user: alone") // another path
 	}
+}
+
+// TestR_002_40_CheckedThenKept: the output middleware has spoken when the exchange
+// is kept, and what is kept is what it made of the answer; then comes the end.
+func TestR_002_40_CheckedThenKept(t *testing.T) {
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		llm := fakellm.New(t)
+		llm.Answer("m", func(r *fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: "re: " + r.Last()} })
+		signs := agent.Guard{Middleware: ware{"sign", func(p *agent.Passing) (agent.Verdict, error) {
+			if strings.Contains(agent.Text(p.Message), "secret") {
+				return agent.Verdict{Block: "that stays here"}, nil
+			}
+			return agent.Verdict{Message: agent.NewMessage(agent.Text(p.Message) + ", signed")}, nil
+		}}}
+		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "clerk", Model: modelOf(t, llm, "m"), Memory: true, Guards: agent.Guards{Output: []agent.Guard{signs}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := live(t, at, rig.Manager(t, a), llm)
+		task := say(t, l.clients[0], "clerk", "c", "one")
+		wantText(t, task, "re: one, signed")
+		var order []string
+		for _, r := range l.journal(t, task.GetId()) {
+			switch ev := r.Event; {
+			case ev.GetChecked().GetStage() == teamv1.Checked_STAGE_OUTPUT:
+				order = append(order, "checked")
+			case ev.GetNoted().GetCode() == agent.NoteRemembered:
+				order = append(order, "kept")
+			case ev.GetScope() == "" && ev.GetEnded() != nil:
+				order = append(order, "ended")
+			}
+		}
+		if diff := cmp.Diff([]string{"checked", "kept", "ended"}, order); diff != "" {
+			t.Errorf("R-002-40 (-want +got):\n%s", diff)
+		}
+		r, err := l.store.Recall(t.Context(), ours("c"), "clerk", 100)
+		if err != nil || len(r.History) != 2 || agent.Text(r.History[1]) != "re: one, signed" {
+			t.Errorf("R-002-40 stored is %v, %v", r.History, err)
+		}
+		t.Run("R-002-40 what the output guardrail stops is not kept", func(t *testing.T) {
+			resp, err := l.clients[0].Send(t.Context(), in("c", rig.Text("clerk", "m-stopped", "secret")))
+			if err != nil || resp.GetTask().GetStatus().GetState() != a2av1.TaskState_TASK_STATE_REJECTED {
+				t.Fatal(resp, err)
+			}
+			r, err := l.store.Recall(t.Context(), ours("c"), "clerk", 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range r.History {
+				if strings.Contains(agent.Text(m), "re: secret") {
+					t.Errorf("kept is %v", r.History)
+				}
+			}
+		})
+	})
 }

@@ -123,12 +123,12 @@ type life struct {
 	clients []rig.Client
 }
 
-// live serves agents on what a place keeps.
-func live(t testing.TB, at rig.Place, agents a2a.Agents) *life {
+// live serves agents on what a place keeps; they ask models.
+func live(t testing.TB, at rig.Place, agents a2a.Agents, models ...rig.Models) *life {
 	t.Helper()
 	inner, done := at.Open(t)
 	l := &life{store: faulty.New(inner), close: done}
-	l.Target, l.stop = rig.Start(t, server.Config{Agents: agents, Store: l.store})
+	l.Target, l.stop = rig.Start(t, server.Config{Agents: agents, Store: l.store}, models...)
 	l.clients = rig.Clients(t, l.Target)
 	return l
 }

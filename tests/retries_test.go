@@ -59,7 +59,7 @@ func TestS_10_RetryWithBackoff(t *testing.T) {
 		llm.Script("writer-model", fakellm.Turn{Status: 500}, fakellm.Turn{Status: 500}, fakellm.Turn{Text: "a text"})
 		store, _ := at.Open(t)
 		limits := &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(40 * time.Millisecond)}}
-		target := rig.Serve(t, server.Config{Agents: written(t, llm, openai.Price{}, upstream.New(upstream.Config{}), limits), Store: store})
+		target := rig.Serve(t, server.Config{Agents: written(t, llm, openai.Price{}, upstream.New(upstream.Config{}), limits), Store: store}, llm)
 		all := events(t, target, "desk", "s-10")
 		if got := agent.Text(all[len(all)-1].GetEnded().GetReply()); got != "a text" {
 			t.Fatal(all[len(all)-1])
@@ -97,7 +97,7 @@ func TestS_11_RetryBoundedByTime(t *testing.T) {
 		store, _ := at.Open(t)
 		const most = 600 * time.Millisecond
 		limits := &teamv1.Limits{MemberTimeout: durationpb.New(most), Retry: &teamv1.Retry{Backoff: durationpb.New(50 * time.Millisecond)}}
-		target := rig.Serve(t, server.Config{Agents: written(t, llm, openai.Price{}, upstream.New(upstream.Config{}), limits), Store: store})
+		target := rig.Serve(t, server.Config{Agents: written(t, llm, openai.Price{}, upstream.New(upstream.Config{}), limits), Store: store}, llm)
 		all := events(t, target, "desk", "s-11")
 		end := all[len(all)-1].GetEnded()
 		if end.GetError().GetReason() != agent.ReasonTimeout || end.GetOutcome() != teamv1.Outcome_OUTCOME_TIMED_OUT {
@@ -118,105 +118,109 @@ func TestS_11_RetryBoundedByTime(t *testing.T) {
 
 // TestS_60_MoneyStopsTheRun: prices of the configuration, usage of the endpoint.
 func TestS_60_MoneyStopsTheRun(t *testing.T) {
-	llm := fakellm.New(t)
-	llm.Answer("writer-model", func(*fakellm.Request) fakellm.Turn {
-		return fakellm.Turn{Text: "a text", Usage: &fakellm.Usage{PromptTokens: 1000, CompletionTokens: 500}}
+	onStages(t, func(t *testing.T, place rig.Place) {
+		llm := fakellm.New(t)
+		llm.Answer("writer-model", func(*fakellm.Request) fakellm.Turn {
+			return fakellm.Turn{Text: "a text", Usage: &fakellm.Usage{PromptTokens: 1000, CompletionTokens: 500}}
+		})
+		// A call costs 1000 * 0.25 + 500 * 2 = 1250 millionths.
+		reg := written(t, llm, openai.Price{Input: 0.25, Output: 2}, nil, nil)
+		limitedChain(t, reg, "poor", &teamv1.Limits{MaxCost: proto.Float64(0.00126)}, "writer", "editor")
+		target := rig.Serve(t, server.Config{Agents: reg, Store: kept(t, place)}, llm)
+		all := events(t, target, "desk", "rich")
+		if got := all[len(all)-1].GetEnded().GetSpent().GetCostMicros(); got != 1250 {
+			t.Error(got)
+		}
+		all = events(t, target, "poor", "poor")
+		end := all[len(all)-1].GetEnded()
+		if e := end.GetError(); e.GetReason() != agent.ReasonBudgetExceeded || e.GetDetails()["limit"] != "max_cost" || e.GetDetails()["value"] != "0.00126" ||
+			end.GetSpent().GetCostMicros() != 1250 {
+			t.Error(end)
+		}
 	})
-	// A call costs 1000 * 0.25 + 500 * 2 = 1250 millionths.
-	reg := written(t, llm, openai.Price{Input: 0.25, Output: 2}, nil, nil)
-	limitedChain(t, reg, "poor", &teamv1.Limits{MaxCost: proto.Float64(0.00126)}, "writer", "editor")
-	target := rig.Serve(t, server.Config{Agents: reg})
-	all := events(t, target, "desk", "rich")
-	if got := all[len(all)-1].GetEnded().GetSpent().GetCostMicros(); got != 1250 {
-		t.Error(got)
-	}
-	all = events(t, target, "poor", "poor")
-	end := all[len(all)-1].GetEnded()
-	if e := end.GetError(); e.GetReason() != agent.ReasonBudgetExceeded || e.GetDetails()["limit"] != "max_cost" || e.GetDetails()["value"] != "0.00126" ||
-		end.GetSpent().GetCostMicros() != 1250 {
-		t.Error(end)
-	}
 }
 
 // TestS_56_BreakerOfARemoteMember: a peer that is down is a member's error, after
 // some of those it is not called any more, by no team, and once it is up again a
 // probe finds out (R-002-33).
 func TestS_56_BreakerOfARemoteMember(t *testing.T) {
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	calls := upstream.New(upstream.Config{Calls: 4, Probe: 200 * time.Millisecond})
-	near := rig.Manager(t)
-	if err := near.Register("far", overService(t, "far", rig.Target{GRPC: at}, "echo")); err != nil {
-		t.Fatal(err)
-	}
-	for _, id := range []string{"one", "two"} {
-		s, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "ask", Member: "far"}}})
+	onStages(t, func(t *testing.T, place rig.Place) {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		tm, err := team.New(team.Config{ID: id, Mode: "workflow", Scheduler: s, Members: []team.Member{{Agent: "far"}}, Registry: near, Upstreams: calls,
-			Limits: &teamv1.Limits{Retry: &teamv1.Retry{Attempts: proto.Int32(1)}}})
+		at := l.Addr().String()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		calls := upstream.New(upstream.Config{Calls: 4, Probe: 200 * time.Millisecond})
+		near := rig.Manager(t)
+		if err := near.Register("far", overService(t, "far", rig.Target{GRPC: at}, "echo")); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{"one", "two"} {
+			s, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "ask", Member: "far"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			tm, err := team.New(team.Config{ID: id, Mode: "workflow", Scheduler: s, Members: []team.Member{{Agent: "far"}}, Registry: near, Upstreams: calls,
+				Limits: &teamv1.Limits{Retry: &teamv1.Retry{Attempts: proto.Int32(1)}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := near.Register(id, tm); err != nil {
+				t.Fatal(err)
+			}
+		}
+		target := rig.Serve(t, server.Config{Agents: near, Store: kept(t, place)})
+		c, err := rig.NewGRPC(target)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := near.Register(id, tm); err != nil {
-			t.Fatal(err)
+		t.Cleanup(func() { _ = c.Close() })
+		n := 0
+		ask := func(id string) (a2av1.TaskState, string) {
+			n++
+			resp, err := c.Send(within(t), rig.Text(id, "m-"+string(rune('a'+n/26))+string(rune('a'+n%26)), "hi"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return resp.GetTask().GetStatus().GetState(), a2a.RunOf(resp.GetTask().GetMetadata()).GetError().GetReason()
 		}
-	}
-	target := rig.Serve(t, server.Config{Agents: near})
-	c, err := rig.NewGRPC(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	n := 0
-	ask := func(id string) (a2av1.TaskState, string) {
-		n++
-		resp, err := c.Send(within(t), rig.Text(id, "m-"+string(rune('a'+n/26))+string(rune('a'+n%26)), "hi"))
-		if err != nil {
-			t.Fatal(err)
+		for range 4 {
+			if state, reason := ask("one"); state != a2av1.TaskState_TASK_STATE_FAILED || reason != agent.ReasonUnavailable {
+				t.Fatal(state, reason)
+			}
 		}
-		return resp.GetTask().GetStatus().GetState(), a2a.RunOf(resp.GetTask().GetMetadata()).GetError().GetReason()
-	}
-	for range 4 {
-		if state, reason := ask("one"); state != a2av1.TaskState_TASK_STATE_FAILED || reason != agent.ReasonUnavailable {
+		if state, reason := ask("two"); state != a2av1.TaskState_TASK_STATE_FAILED || reason != agent.ReasonBreakerOpen {
 			t.Fatal(state, reason)
 		}
-	}
-	if state, reason := ask("two"); state != a2av1.TaskState_TASK_STATE_FAILED || reason != agent.ReasonBreakerOpen {
-		t.Fatal(state, reason)
-	}
-	h, err := teamv1.NewAgentServiceClient(c.Conn).HealthCheck(c.Context(within(t)), &teamv1.HealthCheckRequest{AgentId: "two"})
-	if err != nil || h.GetHealthy() {
-		t.Error(h, err)
-	}
+		h, err := teamv1.NewAgentServiceClient(c.Conn).HealthCheck(c.Context(within(t)), &teamv1.HealthCheckRequest{AgentId: "two"})
+		if err != nil || h.GetHealthy() {
+			t.Error(h, err)
+		}
 
-	far := rig.Manager(t, says("echo"))
-	grpc, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", at)
-	if err != nil {
-		t.Skip("the port was taken meanwhile:", err)
-	}
-	rig.Serve(t, server.Config{Agents: far, Listeners: server.Listeners{GRPC: grpc}})
-	ctx := within(t)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if state, _ := ask("two"); state == a2av1.TaskState_TASK_STATE_COMPLETED {
-			break
+		far := rig.Manager(t, says("echo"))
+		grpc, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", at)
+		if err != nil {
+			t.Skip("the port was taken meanwhile:", err)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatal("the breaker does not close")
+		rig.Serve(t, server.Config{Agents: far, Listeners: server.Listeners{GRPC: grpc}})
+		ctx := within(t)
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			if state, _ := ask("two"); state == a2av1.TaskState_TASK_STATE_COMPLETED {
+				break
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				t.Fatal("the breaker does not close")
+			}
 		}
-	}
-	if state, _ := ask("one"); state != a2av1.TaskState_TASK_STATE_COMPLETED {
-		t.Error(state)
-	}
+		if state, _ := ask("one"); state != a2av1.TaskState_TASK_STATE_COMPLETED {
+			t.Error(state)
+		}
+	})
 }

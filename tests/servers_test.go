@@ -107,43 +107,45 @@ func events(t *testing.T, at rig.Target, agentID, text string) []*teamv1.Event {
 // TestR_000_39_TeamOfAnotherServer has a team of another server as a member,
 // over the Agent service and over A2A on each binding (S-56).
 func TestR_000_39_TeamOfAnotherServer(t *testing.T) {
-	far := rig.Manager(t, says("researcher", "search"), says("writer"))
-	chain(t, far, "newsroom", "researcher", "writer")
-	b := rig.Serve(t, server.Config{Agents: far})
-	members := map[string]func(*testing.T) agent.Agent{
-		"agent service": func(t *testing.T) agent.Agent { return overService(t, "far", b, "newsroom") },
-		"a2a grpc":      func(t *testing.T) agent.Agent { return overA2A(t, "far", b, "newsroom", remote.BindingGRPC) },
-		"a2a rest":      func(t *testing.T) agent.Agent { return overA2A(t, "far", b, "newsroom", remote.BindingREST) },
-		"a2a jsonrpc":   func(t *testing.T) agent.Agent { return overA2A(t, "far", b, "newsroom", remote.BindingJSONRPC) },
-	}
-	for name, member := range members {
-		t.Run(name, func(t *testing.T) {
-			near := rig.Manager(t, member(t), says("editor"))
-			if _, err := near.Get("far"); err != nil {
-				if err := near.Register("far", member(t)); err != nil {
-					t.Fatal(err)
+	onStages(t, func(t *testing.T, place rig.Place) {
+		far := rig.Manager(t, says("researcher", "search"), says("writer"))
+		chain(t, far, "newsroom", "researcher", "writer")
+		b := rig.Serve(t, server.Config{Agents: far})
+		members := map[string]func(*testing.T) agent.Agent{
+			"agent service": func(t *testing.T) agent.Agent { return overService(t, "far", b, "newsroom") },
+			"a2a grpc":      func(t *testing.T) agent.Agent { return overA2A(t, "far", b, "newsroom", remote.BindingGRPC) },
+			"a2a rest":      func(t *testing.T) agent.Agent { return overA2A(t, "far", b, "newsroom", remote.BindingREST) },
+			"a2a jsonrpc":   func(t *testing.T) agent.Agent { return overA2A(t, "far", b, "newsroom", remote.BindingJSONRPC) },
+		}
+		for name, member := range members {
+			t.Run(name, func(t *testing.T) {
+				near := rig.Manager(t, member(t), says("editor"))
+				if _, err := near.Get("far"); err != nil {
+					if err := near.Register("far", member(t)); err != nil {
+						t.Fatal(err)
+					}
 				}
-			}
-			chain(t, near, "desk", "far", "editor")
-			a := rig.Serve(t, server.Config{Agents: near})
-			all := events(t, a, "desk", "tides")
-			last := all[len(all)-1].GetEnded()
-			if got := agent.Text(last.GetReply()); got != "editor(writer(researcher(tides)))" {
-				t.Errorf("answer %q of %v", got, last)
-			}
-			paths, bound := map[string]bool{}, false
-			for _, ev := range all {
-				paths[ev.GetAgent()] = true
-				bound = bound || ev.GetBound().GetTaskId() != ""
-			}
-			if !paths["desk/far"] || !paths["desk/editor"] || !bound {
-				t.Errorf("paths %v, bound %v", paths, bound)
-			}
-			if name == "agent service" && !hasPrefix(paths, "desk/far/newsroom/") && !hasPrefix(paths, "desk/far/researcher") {
-				t.Errorf("the path through both servers is not shown: %v", paths)
-			}
-		})
-	}
+				chain(t, near, "desk", "far", "editor")
+				a := rig.Serve(t, server.Config{Agents: near, Store: kept(t, place)})
+				all := events(t, a, "desk", "tides")
+				last := all[len(all)-1].GetEnded()
+				if got := agent.Text(last.GetReply()); got != "editor(writer(researcher(tides)))" {
+					t.Errorf("answer %q of %v", got, last)
+				}
+				paths, bound := map[string]bool{}, false
+				for _, ev := range all {
+					paths[ev.GetAgent()] = true
+					bound = bound || ev.GetBound().GetTaskId() != ""
+				}
+				if !paths["desk/far"] || !paths["desk/editor"] || !bound {
+					t.Errorf("paths %v, bound %v", paths, bound)
+				}
+				if name == "agent service" && !hasPrefix(paths, "desk/far/newsroom/") && !hasPrefix(paths, "desk/far/researcher") {
+					t.Errorf("the path through both servers is not shown: %v", paths)
+				}
+			})
+		}
+	})
 }
 
 func hasPrefix(paths map[string]bool, prefix string) bool {
@@ -159,36 +161,42 @@ func hasPrefix(paths map[string]bool, prefix string) bool {
 // other, over the Agent service and over A2A: health, info and a message end with
 // a clear error, again and again (S-37).
 func TestR_000_36_ServersThatContainEachOther(t *testing.T) {
-	links := map[string]func(t *testing.T, at rig.Target, agentID string) agent.Agent{
-		"agent service": func(t *testing.T, at rig.Target, agentID string) agent.Agent {
-			return overService(t, "far", at, agentID)
-		},
-	}
-	for _, binding := range []string{remote.BindingGRPC, remote.BindingREST, remote.BindingJSONRPC} {
-		links["a2a "+binding] = func(t *testing.T, at rig.Target, agentID string) agent.Agent {
-			return overA2A(t, "far", at, agentID, binding)
+	onStages(t, func(t *testing.T, place rig.Place) {
+		links := map[string]func(t *testing.T, at rig.Target, agentID string) agent.Agent{
+			"agent service": func(t *testing.T, at rig.Target, agentID string) agent.Agent {
+				return overService(t, "far", at, agentID)
+			},
 		}
-	}
-	for name, link := range links {
-		t.Run(name, func(t *testing.T) { circle(t, 2, link) })
-	}
-	t.Run("three servers, mixed", func(t *testing.T) {
-		n := 0
-		circle(t, 3, func(t *testing.T, at rig.Target, agentID string) agent.Agent {
-			n++
-			return []func(*testing.T, rig.Target, string) agent.Agent{
-				links["agent service"], links["a2a "+remote.BindingREST], links["a2a "+remote.BindingGRPC],
-			}[n-1](t, at, agentID)
+		for _, binding := range []string{remote.BindingGRPC, remote.BindingREST, remote.BindingJSONRPC} {
+			links["a2a "+binding] = func(t *testing.T, at rig.Target, agentID string) agent.Agent {
+				return overA2A(t, "far", at, agentID, binding)
+			}
+		}
+		for name, link := range links {
+			t.Run(name, func(t *testing.T) { circle(t, place, 2, link) })
+		}
+		t.Run("three servers, mixed", func(t *testing.T) {
+			n := 0
+			circle(t, place, 3, func(t *testing.T, at rig.Target, agentID string) agent.Agent {
+				n++
+				return []func(*testing.T, rig.Target, string) agent.Agent{
+					links["agent service"], links["a2a "+remote.BindingREST], links["a2a "+remote.BindingGRPC],
+				}[n-1](t, at, agentID)
+			})
 		})
 	})
 }
 
 // circle has n servers, each with a team whose member is the next server's team.
-func circle(t *testing.T, n int, link func(*testing.T, rig.Target, string) agent.Agent) {
+func circle(t *testing.T, place rig.Place, n int, link func(*testing.T, rig.Target, string) agent.Agent) {
 	managers, at := make([]*manager.Manager, n), make([]rig.Target, n)
 	for i := range n {
 		managers[i] = rig.Manager(t)
-		at[i] = rig.Serve(t, server.Config{Agents: managers[i]})
+		c := server.Config{Agents: managers[i]}
+		if i == 0 {
+			c.Store = kept(t, place)
+		}
+		at[i] = rig.Serve(t, c)
 	}
 	for i, m := range managers {
 		next := (i + 1) % n

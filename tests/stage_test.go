@@ -1,16 +1,9 @@
 package tests
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/testing/protocmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -24,9 +17,6 @@ import (
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
 )
-
-// stageSecret is the key of the models of a stage: it appears nowhere (I4).
-const stageSecret = "sk-never-to-be-seen"
 
 // stage serves a configuration, whose models are a fake model server's, from a store.
 type stage struct {
@@ -45,15 +35,32 @@ func onStages(t *testing.T, test func(t *testing.T, place rig.Place)) {
 	}
 }
 
+// kept is a new store, of the kind of a place.
+func kept(t testing.TB, place rig.Place) server.Store {
+	t.Helper()
+	empty := rig.Memory
+	if place.Durable {
+		empty = rig.SQLite
+	}
+	s, _ := empty(t).Open(t)
+	return s
+}
+
 // play serves a file. MODEL(name) stands in it for a model of the fake server.
 func play(t testing.TB, place rig.Place, file string) *stage {
 	t.Helper()
 	llm := fakellm.New(t)
 	for name := range cuts(file, "MODEL(") {
-		model := fmt.Sprintf("{provider: openai, name: %s, base_url: %q, api_key: %s}", name, llm.URL, stageSecret)
+		model := fmt.Sprintf("{provider: openai, name: %s, base_url: %q, api_key: %s}", name, llm.URL, rig.Secret)
 		file = strings.ReplaceAll(file, "MODEL("+name+")", model)
 	}
-	def, err := config.Loader{Env: func(string) (string, bool) { return "", false }}.Parse("team.yaml", []byte("version: v1\n"+file))
+	return playAgents(t, place, llm, defined(t, "version: v1\n"+file, nil))
+}
+
+// defined is what a file defines, with variables.
+func defined(t testing.TB, file string, env map[string]string) *manager.Manager {
+	t.Helper()
+	def, err := config.Loader{Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}.Parse("team.yaml", []byte(file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +70,7 @@ func play(t testing.TB, place rig.Place, file string) *stage {
 	}
 	t.Cleanup(out.Close)
 	m := rig.Manager(t)
-	agents, err := build.Register(build.Config{Definition: def, Registry: m, Egress: out})
+	agents, err := build.Register(build.Config{Definition: def, Registry: m, Egress: out, Log: rig.Logger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +79,7 @@ func play(t testing.TB, place rig.Place, file string) *stage {
 			t.Error(err)
 		}
 	})
-	return playAgents(t, place, llm, m)
+	return m
 }
 
 // cuts returns what stands behind each mark up to the next ")".
@@ -89,7 +96,7 @@ func cuts(text, mark string) map[string]bool {
 func playAgents(t testing.TB, place rig.Place, llm *fakellm.Server, m *manager.Manager) *stage {
 	t.Helper()
 	s, _ := place.Open(t)
-	return &stage{Target: rig.Serve(t, server.Config{Agents: m, Store: s}), llm: llm, store: s}
+	return &stage{Target: rig.Serve(t, server.Config{Agents: m, Store: s}, llm), llm: llm, store: s}
 }
 
 // client is one over gRPC that asks for every detail.
@@ -145,62 +152,11 @@ func (s *stage) told(t testing.TB, c rig.Client, tenant, text string, want a2av1
 	return updates, task
 }
 
-// check asserts the invariants I1 to I6 of a task that has ended.
+// check checks the invariants of a task, and returns it.
 func (s *stage) check(t testing.TB, id string) *a2av1.Task {
 	t.Helper()
-	events := s.events(t, id)
-	fold := a2a.NewFold(id, "")
-	ends, begun := map[string]int{}, map[string]bool{}
-	for i, ev := range events {
-		if ev.GetSeq() != int64(i+1) {
-			t.Errorf("I2: event %d has sequence %d", i+1, ev.GetSeq())
-		}
-		if b, _ := proto.Marshal(ev); bytes.Contains(b, []byte(stageSecret)) {
-			t.Errorf("I4: a secret is on record in event %d", i+1)
-		}
-		if ev.GetEnded() != nil {
-			ends[ev.GetScope()]++
-		}
-		begun[ev.GetScope()] = begun[ev.GetScope()] || ev.GetStarted() != nil
-		fold.Apply(ev)
-	}
-	for scope, n := range ends {
-		if n != 1 {
-			t.Errorf("I1: step %q has %d ends", scope, n)
-		}
-	}
-	for scope, is := range begun {
-		if is && ends[scope] != 1 {
-			t.Errorf("I1: step %q has begun and has %d ends", scope, ends[scope])
-		}
-	}
-	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
-	defer stop()
-	if err := s.llm.Quiet(ctx); err != nil {
-		t.Errorf("I3: the model is still asked something: %v", err)
-	}
-	task := s.get(t, id)
-	if diff := cmp.Diff(fold.Task(), task, protocmp.Transform()); diff != "" {
-		t.Errorf("I5: (-from events +task):\n%s", diff)
-	}
-	if diff := cmp.Diff(task, s.get(t, id), protocmp.Transform()); diff != "" {
-		t.Errorf("I6:\n%s", diff)
-	}
-	return task
-}
-
-// events are all that is on record of a task.
-func (s *stage) events(t testing.TB, id string) []*teamv1.Event {
-	t.Helper()
-	records, err := s.store.Events(t.Context(), a2a.Key{Owner: "local/local", ID: id}, 0, 100_000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	events := make([]*teamv1.Event, len(records))
-	for i, r := range records {
-		events[i] = r.Event
-	}
-	return events
+	rig.Invariants{Target: s.Target, Store: s.store, Models: []rig.Models{s.llm}}.Check(t, id)
+	return s.get(t, id)
 }
 
 func (s *stage) get(t testing.TB, id string) *a2av1.Task {

@@ -46,25 +46,27 @@ func passer(t testing.TB, id, to string) agent.Agent {
 // server: control goes there and comes back, over the Agent service and over A2A on
 // each binding.
 func TestC_13_SwarmAcrossServers(t *testing.T) {
-	far := rig.Serve(t, server.Config{Agents: rig.Manager(t, passer(t, "billing", "closer"))})
-	for name, member := range map[string]func(*testing.T) agent.Agent{
-		"agent service": func(t *testing.T) agent.Agent { return overService(t, "billing", far, "billing") },
-		"A2A gRPC":      func(t *testing.T) agent.Agent { return overA2A(t, "billing", far, "billing", "GRPC") },
-		"A2A REST":      func(t *testing.T) agent.Agent { return overA2A(t, "billing", far, "billing", "HTTP+JSON") },
-		"A2A JSON-RPC":  func(t *testing.T) agent.Agent { return overA2A(t, "billing", far, "billing", "JSONRPC") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			m := rig.Manager(t, passer(t, "triage", "billing"), passer(t, "closer", ""))
-			if err := m.Register("billing", member(t)); err != nil {
-				t.Fatal(err)
-			}
-			desk(t, m, "triage", "billing", "closer")
-			task := asked(t, rig.Serve(t, server.Config{Agents: m}), "desk", "how much?")
-			if got := answerOf(task); got != "closer answers billing passes triage passes how much?" {
-				t.Errorf("the answer is %q", got)
-			}
-		})
-	}
+	onStages(t, func(t *testing.T, place rig.Place) {
+		far := rig.Serve(t, server.Config{Agents: rig.Manager(t, passer(t, "billing", "closer"))})
+		for name, member := range map[string]func(*testing.T) agent.Agent{
+			"agent service": func(t *testing.T) agent.Agent { return overService(t, "billing", far, "billing") },
+			"A2A gRPC":      func(t *testing.T) agent.Agent { return overA2A(t, "billing", far, "billing", "GRPC") },
+			"A2A REST":      func(t *testing.T) agent.Agent { return overA2A(t, "billing", far, "billing", "HTTP+JSON") },
+			"A2A JSON-RPC":  func(t *testing.T) agent.Agent { return overA2A(t, "billing", far, "billing", "JSONRPC") },
+		} {
+			t.Run(name, func(t *testing.T) {
+				m := rig.Manager(t, passer(t, "triage", "billing"), passer(t, "closer", ""))
+				if err := m.Register("billing", member(t)); err != nil {
+					t.Fatal(err)
+				}
+				desk(t, m, "triage", "billing", "closer")
+				task := asked(t, rig.Serve(t, server.Config{Agents: m, Store: kept(t, place)}), "desk", "how much?")
+				if got := answerOf(task); got != "closer answers billing passes triage passes how much?" {
+					t.Errorf("the answer is %q", got)
+				}
+			})
+		}
+	})
 }
 
 // desk is a swarm; the first member begins.

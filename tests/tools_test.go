@@ -25,8 +25,8 @@ import (
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-// fromFile serves a configuration, and keeps what is logged.
-func fromFile(t *testing.T, text string, env map[string]string) (rig.Target, *observer.ObservedLogs) {
+// fromFile serves a configuration, whose agents ask models, and keeps what is logged.
+func fromFile(t *testing.T, place rig.Place, text string, env map[string]string, models ...rig.Models) (rig.Target, *observer.ObservedLogs) {
 	t.Helper()
 	def, err := config.Loader{Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}.Parse("team.yaml", []byte(text))
 	if err != nil {
@@ -39,7 +39,7 @@ func fromFile(t *testing.T, text string, env map[string]string) (rig.Target, *ob
 	}
 	t.Cleanup(out.Close)
 	m := rig.Manager(t)
-	agents, err := build.Register(build.Config{Definition: def, Registry: m, Egress: out, Log: zap.New(core)})
+	agents, err := build.Register(build.Config{Definition: def, Registry: m, Egress: out, Log: rig.Logger(t, core)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,14 +48,16 @@ func fromFile(t *testing.T, text string, env map[string]string) (rig.Target, *ob
 			t.Error(err)
 		}
 	})
-	return rig.Serve(t, server.Config{Agents: m, Log: zap.New(core)}), logs
+	return rig.Serve(t, server.Config{Agents: m, Store: kept(t, place), Log: zap.New(core)}, models...), logs
 }
 
 // TestS_53_ModelsAndKeys runs a coordinator of one provider with a member that has
 // no model and one that has another provider's: each request carries its own key,
 // and no key comes out anywhere.
-func TestS_53_ModelsAndKeys(t *testing.T) {
-	const leadKey, ownKey = "sk-of-the-lead-0001", "sk-ant-of-the-member-0002"
+func TestS_53_ModelsAndKeys(t *testing.T) { onStages(t, modelsAndKeys) }
+
+func modelsAndKeys(t *testing.T, place rig.Place) {
+	const leadKey, ownKey = rig.Secret + "-of-the-lead", rig.Secret + "-of-the-member"
 	lead, own := fakellm.New(t), fakellm.New(t)
 	lead.Answer("big", func(r *fakellm.Request) fakellm.Turn {
 		switch {
@@ -69,7 +71,7 @@ func TestS_53_ModelsAndKeys(t *testing.T) {
 		}}
 	})
 	own.Answer("small", func(r *fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: "own: " + r.Last()} })
-	target, logs := fromFile(t, `version: v1
+	target, logs := fromFile(t, place, `version: v1
 models:
   big: {provider: openai, name: big, base_url: "${LEAD}", api_key: "${LEAD_KEY}"}
   small: {provider: anthropic, name: small, base_url: "${OWN}", api_key: "${OWN_KEY}"}
@@ -78,7 +80,7 @@ agents:
   other: {description: Does another., model: small, instructions: "Be the other."}
 teams:
   lead: {members: [{agent: plain}, {agent: other}], coordinator: {leader: {model: big, instructions: "Secret plan of the leader."}}}
-`, map[string]string{"LEAD": lead.URL, "OWN": own.Root, "LEAD_KEY": leadKey, "OWN_KEY": ownKey})
+`, map[string]string{"LEAD": lead.URL, "OWN": own.Root, "LEAD_KEY": leadKey, "OWN_KEY": ownKey}, lead, own)
 	rig.Each(t, target, func(t *testing.T, c rig.Client) {
 		resp, err := c.Send(t.Context(), rig.Text("lead", rand.Text(), "tides"))
 		if err != nil {
@@ -148,7 +150,9 @@ func tides(t *testing.T) string {
 
 // TestR_002_2_5_ToolsOfItsOwn has a member with a tool of an MCP server: it uses it by
 // itself, and neither the leader nor another member sees it.
-func TestR_002_2_5_ToolsOfItsOwn(t *testing.T) {
+func TestR_002_2_5_ToolsOfItsOwn(t *testing.T) { onStages(t, toolsOfItsOwn) }
+
+func toolsOfItsOwn(t *testing.T, place rig.Place) {
 	llm := fakellm.New(t)
 	llm.Answer("lead", func(r *fakellm.Request) fakellm.Turn {
 		if r.Last() == "tides" {
@@ -166,7 +170,7 @@ func TestR_002_2_5_ToolsOfItsOwn(t *testing.T) {
 	}
 	llm.Answer("pilot", use)
 	llm.Answer("clerk", use)
-	target, _ := fromFile(t, `version: v1
+	target, _ := fromFile(t, place, `version: v1
 models:
   lead: {provider: openai, name: lead, base_url: "${LLM}"}
   pilot: {provider: gemini, name: pilot, base_url: "${ROOT}"}
@@ -177,7 +181,7 @@ agents:
   clerk: {description: Knows nothing., model: clerk}
 teams:
   lead: {members: [{agent: pilot}, {agent: clerk}], coordinator: {leader: {model: lead}}}
-`, map[string]string{"LLM": llm.URL, "ROOT": llm.Root, "SEA": tides(t)})
+`, map[string]string{"LLM": llm.URL, "ROOT": llm.Root, "SEA": tides(t)}, llm)
 	rig.Each(t, target, func(t *testing.T, c rig.Client) {
 		resp, err := c.Send(t.Context(), rig.Text("lead", rand.Text(), "tides"))
 		if err != nil {

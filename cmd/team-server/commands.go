@@ -147,16 +147,21 @@ func callCommand(s *app.Shell) *cobra.Command {
 }
 
 func cardCommand(s *app.Shell) *cobra.Command {
-	return &cobra.Command{
+	var trusted []string
+	c := &cobra.Command{
 		Use:   "card TEAM|URL",
 		Short: "Shows the card of a team or of any A2A agent",
 		Long: "Shows the card of the agent at URL, or of a team of the server given with\n" +
-			"--server; without a server, of a team in ./team.yaml or of the demo.",
+			"--server; without a server, of a team in ./team.yaml or of the demo. With\n" +
+			"--verify it shows what one of the keys in FILE has signed, and fails if none has.",
 		Example: "  team-server card newsroom\n" +
-			"  team-server card http://127.0.0.1:8080",
+			"  team-server card http://127.0.0.1:8080\n" +
+			"  team-server card https://legal.example --verify legal-keys.json",
 		Args: usage(named("TEAM|URL")),
-		RunE: func(c *cobra.Command, args []string) error { return s.Card(c.Context(), args[0]) },
+		RunE: func(c *cobra.Command, args []string) error { return s.Card(c.Context(), args[0], trusted...) },
 	}
+	c.Flags().StringArrayVar(&trusted, "verify", nil, "file with public keys to trust: JWK set, JWK or PEM; repeatable")
+	return c
 }
 
 func versionCommand(s *app.Shell) *cobra.Command {

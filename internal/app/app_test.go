@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -240,6 +241,74 @@ func TestPublicAddresses(t *testing.T) {
 		}
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("card names %v, not %v", got, tt.want)
+		}
+	}
+}
+
+// TestA_25_TheFileTurnsItOff has A2A 0.3 served, unless the file says otherwise.
+func TestA_25_TheFileTurnsItOff(t *testing.T) {
+	for settings, want := range map[string]bool{
+		"": true, "server: {protocol: {}}": true, "server: {protocol: {v0_3: true}}": true, "server: {protocol: {v0_3: false}}": false,
+	} {
+		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+settings+"\n", nil)
+		served, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.Get("http://" + served.HTTP + "/.well-known/agent.json") //nolint:noctx // a test
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		http.DefaultClient.CloseIdleConnections()
+		if got := resp.StatusCode == http.StatusOK; got != want {
+			t.Errorf("%q: status %d", settings, resp.StatusCode)
+		}
+		if err := served.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestA_03_TheFileIsStrict has calls that name no version refused where the file
+// says so.
+func TestA_03_TheFileIsStrict(t *testing.T) {
+	for settings, want := range map[string]int{"{}": http.StatusOK, "{strict_version: false}": http.StatusOK, "{strict_version: true}": http.StatusBadRequest} {
+		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: {protocol: "+settings+"}\n", nil)
+		served, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.Get("http://" + served.HTTP + "/tasks") //nolint:noctx // a test
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		http.DefaultClient.CloseIdleConnections()
+		if resp.StatusCode != want {
+			t.Errorf("%q: status %d", settings, resp.StatusCode)
+		}
+		if err := served.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestA_18_PushIsSwitchedOffInTheFile: the cards say whether there are push
+// notifications: there are, unless the file says no.
+func TestA_18_PushIsSwitchedOffInTheFile(t *testing.T) {
+	for settings, want := range map[string]bool{"{}": true, "{push: {}}": true, "{push: {enabled: true}}": true, "{push: {enabled: false}}": false} {
+		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: "+settings+"\n", nil)
+		s, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		card, _, err := client.ReadCard(t.Context(), "http://"+s.HTTP+"/desk", client.Config{})
+		if err != nil || card.GetCapabilities().GetPushNotifications() != want {
+			t.Errorf("server: %s: %v, %v", settings, card.GetCapabilities(), err)
+		}
+		if err := s.Stop(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 	if err != nil {
 		return nil, errors.Join(err, kept.Close())
 	}
-	return startWith(ctx, def, kept, server.Config{Listeners: l, Log: d.Log})
+	return startWith(ctx, def, kept, server.Config{Listeners: l, Log: d.Log, NoPush: noPush(settings)})
 }
 
 func (d *Dev) listeners(ctx context.Context, settings *teamv1.ServerSettings) (server.Listeners, error) {
@@ -170,6 +170,7 @@ func (d *Dev) Banner(r *Running) string {
 	} else {
 		fmt.Fprintf(&b, "  %-9s http://%s/%s/.well-known/agent-card.json\n", "Card", r.HTTP, id)
 	}
+	fmt.Fprintf(&b, "  %-9s http://%s/docs\n", "API docs", r.HTTP)
 	fmt.Fprintf(&b, "\n  %-9s team-server run --server http://%s %s \"Write about tides\"\n", "Try", r.HTTP, id)
 	if d.Path == "" {
 		fmt.Fprintf(&b, "  %-9s copy examples/demo, change it, and: team-server dev FOLDER\n", "Own team")

@@ -122,6 +122,9 @@ func (s *Shell) outcome(t *Transcript) error {
 		fmt.Fprintln(s.Out, t.Answer)
 	}
 	s.sayf("%s", t.Summary())
+	if len(t.away) > 0 && s.Server == "" {
+		s.sayf("what goes on as a task of its own ends here, with the server in process; start one with team-server dev")
+	}
 	switch {
 	case t.Waiting:
 		if s.Server == "" {

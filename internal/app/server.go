@@ -45,7 +45,12 @@ func (r *Running) Stop() error {
 // start serves until ctx ends. The store is closed last. On an error nothing is
 // left open.
 func start(ctx context.Context, live *Live, kept server.OpenedStore, c server.Config) (*Running, error) {
-	c.Agents, c.DefaultAgent, c.Version, c.Store = live, live.Default(), Version(), kept
+	c.Agents, c.DefaultAgent, c.Version, c.Store, c.ExtendedCards = live, live.Default(), Version(), kept, live.ExtendedCards
+	keys, err := live.Definition().SigningKeys()
+	if err != nil {
+		return nil, errors.Join(err, c.Listeners.HTTP.Close(), c.Listeners.GRPC.Close(), live.Close(), kept.Close())
+	}
+	c.CardKeys = keys
 	s, err := server.New(c)
 	if err != nil {
 		return nil, errors.Join(err, live.Close(), kept.Close())
@@ -69,6 +74,12 @@ func apiKeys(s *teamv1.ServerSettings) []server.APIKey {
 		keys = append(keys, server.APIKey{Name: k.GetName(), Account: k.GetAccount(), SHA256: k.GetSha256()})
 	}
 	return keys
+}
+
+// noPush reports whether the file switches push notifications off.
+func noPush(s *teamv1.ServerSettings) bool {
+	p := s.GetPush()
+	return p != nil && p.Enabled != nil && !p.GetEnabled()
 }
 
 // Serving says how a definition is served, where it is not as its file says.
@@ -107,14 +118,24 @@ func Serve(ctx context.Context, def *config.Config, c Serving) (*Running, error)
 	if err != nil {
 		return nil, errors.Join(err, kept.Close())
 	}
+	proxies, err := config.TrustedProxies(settings)
+	if err != nil {
+		return nil, errors.Join(err, l.HTTP.Close(), l.GRPC.Close(), kept.Close())
+	}
 	r, err := startWith(ctx, def, kept, server.Config{
-		Listeners: l, Keys: keys, NoReflection: true, Log: c.Log, Replica: c.Replica,
-		PublicURL: settings.GetPublicUrl(), PublicGRPC: settings.GetPublicGrpc(),
+		Listeners: l, Keys: keys, TrustedProxies: proxies, NoReflection: true, Log: c.Log, Replica: c.Replica,
+		PublicURL: settings.GetPublicUrl(), PublicGRPC: settings.GetPublicGrpc(), NoPush: noPush(settings),
 	})
 	if err == nil {
 		sayWhere(c.Log, url)
 	}
 	return r, err
+}
+
+// noV03 reports whether A2A 0.3 is turned off.
+func noV03(s *teamv1.ServerSettings) bool {
+	p := s.GetProtocol()
+	return p != nil && p.V0_3 != nil && !p.GetV0_3()
 }
 
 // sayWhere logs where tasks are kept, and warns where that does not last.
@@ -154,6 +175,7 @@ func startWith(ctx context.Context, def *config.Config, kept server.OpenedStore,
 	if err != nil {
 		return nil, errors.Join(err, c.Listeners.HTTP.Close(), c.Listeners.GRPC.Close(), kept.Close())
 	}
+	c.NoV03, c.StrictVersion = noV03(def.Server.GetServer()), def.Server.GetServer().GetProtocol().GetStrictVersion()
 	return start(ctx, live, kept, c)
 }
 

@@ -39,6 +39,7 @@ type Transcript struct {
 	first, last time.Time
 	messages    map[int64]string            // texts by the sequence of their event
 	kinds       map[string]teamv1.Step_Kind // of steps, by scope
+	away        map[string]bool             // scopes of steps that became tasks of their own
 }
 
 // Event tells one event.
@@ -58,6 +59,8 @@ func (t *Transcript) Event(taskID string, ev *teamv1.Event) {
 		t.line(ev, t.who(ev), "asks      %s", agent.Text(k.Asked.GetMessage()))
 	case *teamv1.Event_Answered:
 		t.answered(ev, k.Answered)
+	case *teamv1.Event_Spawned:
+		t.spawned(ev, k.Spawned)
 	case *teamv1.Event_Waiting:
 		t.Waiting = t.Waiting || ev.GetScope() == ""
 	case *teamv1.Event_Noted:
@@ -197,6 +200,15 @@ func (t *Transcript) started(ev *teamv1.Event, s *teamv1.Started) {
 	t.line(ev, t.who(ev), "working")
 }
 
+// spawned tells that work goes on as a task of its own: its end is told there.
+func (t *Transcript) spawned(ev *teamv1.Event, s *teamv1.Spawned) {
+	if t.away == nil {
+		t.away = map[string]bool{}
+	}
+	t.away[ev.GetScope()] = true
+	t.line(ev, t.who(ev), "goes on as task %s", s.GetTaskId())
+}
+
 func (t *Transcript) ended(ev *teamv1.Event, e *teamv1.Ended) {
 	if t.messages == nil {
 		t.messages = map[int64]string{}
@@ -210,7 +222,7 @@ func (t *Transcript) ended(ev *teamv1.Event, e *teamv1.Ended) {
 	switch {
 	case t.who(ev) == people && e.GetError() == nil:
 		return // the answer has been told
-	case t.inner(ev) || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED:
+	case t.inner(ev) || t.away[ev.GetScope()] || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED:
 		return // whoever asked the model tells
 	case e.GetError() != nil:
 		t.line(ev, t.who(ev), "%-9s %s", word(e.GetOutcome()), e.GetError().GetMessage())
@@ -246,7 +258,7 @@ func (t *Transcript) answered(ev *teamv1.Event, a *teamv1.Answered) {
 		t.messages = map[int64]string{}
 	}
 	t.messages[ev.GetSeq()] = agent.Text(a.GetMessage())
-	t.line(ev, t.who(ev), "answered  %s", agent.Text(a.GetMessage()))
+	t.line(ev, people, "answered  %s", agent.Text(a.GetMessage()))
 }
 
 // Summary is the last line.

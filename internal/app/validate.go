@@ -23,6 +23,8 @@ type validated struct {
 	Faults config.Faults `json:"faults"`
 	// Adjusted are limits that others make smaller, with the file they are in.
 	Adjusted []adjusted `json:"adjusted,omitempty"`
+	// Teams that the files define, with their members.
+	Teams []roster `json:"teams,omitempty"`
 }
 
 type adjusted struct {
@@ -39,7 +41,7 @@ func (s *Shell) Validate(paths []string) error {
 	for _, path := range paths {
 		for _, file := range files(path) {
 			result.Files = append(result.Files, file)
-			found, err := load(file)
+			def, err := load(file)
 			var faults config.Faults
 			if err != nil && !errors.As(err, &faults) {
 				return err
@@ -48,14 +50,14 @@ func (s *Shell) Validate(paths []string) error {
 			if !s.JSON {
 				s.verdict(file, faults)
 			}
-			if err != nil {
+			if err != nil || def == nil {
 				continue
 			}
-			for _, a := range found {
-				result.Adjusted = append(result.Adjusted, adjusted{file, a})
-				if !s.JSON {
-					fmt.Fprintf(s.Out, "  %s is %s, but %s holds: %s\n", a.Path, a.Set, a.Effective, a.Because)
-				}
+			if !s.JSON {
+				s.adjusted(def)
+			}
+			if err := result.add(file, def); err != nil {
+				return err
 			}
 		}
 	}
@@ -71,18 +73,30 @@ func (s *Shell) Validate(paths []string) error {
 	return nil
 }
 
-// load reads a configuration, and returns its limits that others make smaller;
-// or, by its name, a test of one.
-func load(file string) ([]config.Adjustment, error) {
+// adjusted says which limits hold in another way than they are written.
+func (s *Shell) adjusted(def *config.Config) {
+	for _, a := range def.Adjusted() {
+		fmt.Fprintf(s.Out, "  %s is %s, but %s holds: %s\n", a.Path, a.Set, a.Effective, a.Because)
+	}
+}
+
+// add takes over what a good file has.
+func (v *validated) add(file string, def *config.Config) error {
+	for _, a := range def.Adjusted() {
+		v.Adjusted = append(v.Adjusted, adjusted{file, a})
+	}
+	teams, err := rosters(def)
+	v.Teams = append(v.Teams, teams...)
+	return err
+}
+
+// load reads a configuration; or, by its name, a test of one, which is none.
+func load(file string) (*config.Config, error) {
 	if scenario.IsTest(file) {
 		_, err := scenario.Load(scenario.Loader{}, file)
 		return nil, err
 	}
-	def, err := config.Loader{}.Load(file)
-	if err != nil {
-		return nil, err
-	}
-	return def.Adjusted(), nil
+	return config.Loader{}.Load(file)
 }
 
 func (s *Shell) verdict(file string, faults config.Faults) {

@@ -16,6 +16,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/conformance"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -138,14 +139,18 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 		}
 		return team.NewModelAgent(team.ModelAgentConfig{
 			ID: id, Name: a.GetName(), Description: a.GetDescription(), Instructions: a.GetInstructions(), Skills: a.GetSkills(),
+			InputModes: a.GetInputModes(), OutputModes: a.GetOutputModes(),
 			Guards: guards, Output: output, Upstreams: b.Upstreams,
 			Model: m, ToolSets: tools, Limits: a.GetLimits(), Memory: a.Memory == nil || a.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
 		})
 	case a.GetScripted() != nil:
 		return scripted.New(scripted.Config{
 			ID: id, Name: a.GetName(), Description: a.GetDescription(), Skills: a.GetSkills(),
+			InputModes: a.GetInputModes(), OutputModes: a.GetOutputModes(),
 			Steps: a.GetScripted().GetSteps(), Members: b.Registry,
 		})
+	case a.GetConformance() != nil:
+		return described(conformance.New(conformance.Config{ID: id, StreamTimeout: a.GetConformance().GetStreamTimeout().AsDuration()}), a), nil
 	case a.GetGrpc() != nil:
 		return b.grpc(id, a)
 	case a.GetA2A() != nil:
@@ -176,15 +181,32 @@ var bindings = map[teamv1.Binding_Value][]string{
 }
 
 func (b *builder) a2a(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
+	verifier, err := b.verifier(a.GetA2A())
+	if err != nil {
+		return nil, err
+	}
 	r, err := remote.NewA2A(remote.A2AConfig{
-		ID: id, Card: a.GetA2A().GetCard(), Token: a.GetA2A().GetAuth().GetBearer(),
-		Prefer: bindings[a.GetA2A().GetBinding()], Egress: b.Egress, Log: b.Log,
+		Verifier: verifier,
+		ID:       id, Card: a.GetA2A().GetCard(), Token: a.GetA2A().GetAuth().GetBearer(),
+		Prefer: bindings[a.GetA2A().GetBinding()], Version: a.GetA2A().GetVersion(), Egress: b.Egress, Log: b.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	b.agents.closers = append(b.agents.closers, r)
 	return described(r, a), nil
+}
+
+// verifier returns what verifies the card of an agent; nil: every card is believed.
+func (b *builder) verifier(a *teamv1.A2AAgent) (remote.CardVerifier, error) {
+	trust, err := b.Definition.Trust(a)
+	if err != nil {
+		return nil, fmt.Errorf("reading trusted_keys: %w", err)
+	}
+	if trust == nil {
+		return nil, nil //nolint:nilnil // and no nil of a type
+	}
+	return trust, nil
 }
 
 // tls returns how a connection is secured; nil is not at all.
@@ -211,7 +233,8 @@ func (b *builder) tls(t *teamv1.TlsConfig) (*tls.Config, error) {
 // team builds a team.
 func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	c := team.Config{
-		ID: id, Name: t.GetName(), Description: t.GetDescription(), Members: config.Members(t), Registry: staff{b.Registry, b.Current},
+		ID: id, Name: t.GetName(), Description: t.GetDescription(), InputModes: t.GetInputModes(), OutputModes: t.GetOutputModes(),
+		Members: config.Members(t), Registry: staff{b.Registry, b.Current},
 		Mode: config.Mode(t), Limits: t.GetLimits(), Memory: t.Memory == nil || t.GetMemory(), Revision: b.Revisions[id], Upstreams: b.Upstreams, Log: b.Log,
 	}
 	var err error

@@ -14,14 +14,15 @@ type override struct {
 	agent.Agent
 	name, description string
 	skills            []*teamv1.Skill
+	input, output     []string
 }
 
 // described returns the agent with what the file says of it.
 func described(a agent.Agent, c *teamv1.AgentConfig) agent.Agent {
-	if c.GetName() == "" && c.GetDescription() == "" && len(c.GetSkills()) == 0 {
+	if c.GetName() == "" && c.GetDescription() == "" && len(c.GetSkills())+len(c.GetInputModes())+len(c.GetOutputModes()) == 0 {
 		return a
 	}
-	return &override{Agent: a, name: c.GetName(), description: c.GetDescription(), skills: c.GetSkills()}
+	return &override{Agent: a, name: c.GetName(), description: c.GetDescription(), skills: c.GetSkills(), input: c.GetInputModes(), output: c.GetOutputModes()}
 }
 
 // Info implements agent.Agent.
@@ -42,6 +43,12 @@ func (o *override) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 		for _, s := range o.skills {
 			info.Capabilities = append(info.Capabilities, s.GetId())
 		}
+	}
+	if len(o.input) > 0 {
+		info.InputModes = o.input
+	}
+	if len(o.output) > 0 {
+		info.OutputModes = o.output
 	}
 	return info, nil
 }

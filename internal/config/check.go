@@ -41,6 +41,7 @@ func (k *checker) check() {
 	k.scripts()
 	k.guardrails()
 	k.certificates()
+	k.cards()
 }
 
 // ids finds reserved words, and ids that an agent and a team share.
@@ -185,9 +186,15 @@ func (k *checker) edges(id string) []edge {
 	return out
 }
 
-// use marks what is served: every team and what it reaches, or all agents.
+// use marks what is served: every team and what it reaches, or all agents; and the
+// agents for conformance kits, which no team would use.
 func (k *checker) use() {
 	roots := sorted(k.Server.GetTeams())
+	for _, id := range sorted(k.Server.GetAgents()) {
+		if k.Server.GetAgents()[id].GetConformance() != nil {
+			roots = append(roots, id)
+		}
+	}
 	if id := k.Server.GetServer().GetDefaultAgent(); id != "" {
 		roots = append(roots, id)
 	}

@@ -27,7 +27,8 @@ type Config struct {
 	// are filled in.
 	Server *teamv1.ServerConfig
 	// Used are the ids of the agents and teams that are served: the teams and
-	// what they reach; in a file without teams all agents.
+	// what they reach, and agents for conformance kits; in a file without teams all
+	// agents.
 	Used map[string]bool
 	// Scripts are the scripts of scripted models by model name.
 	Scripts map[string]*scripted.Script

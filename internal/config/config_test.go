@@ -119,6 +119,8 @@ func TestFaults(t *testing.T) {
 		{"plain scalar in block", "version: v1\nagents:\n  a:\n    description: mind the [gap\n    scripted: {steps: [{echo: true}]}\n", ""},
 		{"a limit of agents on a team", withLimits("s", "{max_turns: 5}"), `team.yaml:8:14 limit max_turns belongs to an agent with a model`},
 		{"a limit of teams on an agent", withLimits("b", "{max_steps: 5}"), `team.yaml:3:33 limit max_steps belongs to a team`},
+		{"C-10 money that is too little to be counted", withLimits("s", "{max_cost: 0.0000001}"), `team.yaml:8:24 max_cost is less than a millionth of a USD, the least that is counted`},
+		{"C-10 money that is counted", withLimits("s", "{max_cost: 0.000001}"), ""},
 		{"a skill without an id", strings.Replace(desk, "{scripted:", "{skills: [{id: a}, {name: Write}], scripted:", 1), `team.yaml:3:30 a skill needs an id`},
 		{"two kinds in one scripted step", strings.Replace(desk, "echo: true", "echo: true, text: Hi, ask: Who", 1),
 			`team.yaml:3:44 "text" cannot stand beside "echo"; team.yaml:3:54 "ask" cannot stand beside "echo"`},
@@ -229,6 +231,7 @@ func TestHints(t *testing.T) {
 		{"two kinds in one scripted step", strings.Replace(desk, "echo: true", "echo: true, text: Hi", 1), "keep one of them, or make two steps"},
 		{"an unknown step", flow("{id: a, agent: writer}, {id: draft, agent: writer, after: [drft]}"), "known here: a"},
 		{"an unknown step of a group", flow("{id: group, after: [groop], parallel: [{id: a, agent: writer}]}, {id: z, agent: writer}"), "known here: z"},
+		{"a step that is read too early", flow("{id: a, agent: writer, task: \"{{steps.b.text}}\"}, {id: b, agent: writer}"), "name it in after"},
 		{"a limit of agents on a team", withLimits("s", "{max_turns: 5}"), "set it in the limits of the agent; a team has max_steps, max_parallel, max_depth, timeout, member_timeout, retry, max_tokens, max_cost"},
 	} {
 		fs := faultsOf(t, tt.text)
@@ -467,7 +470,7 @@ func TestStoresInTheFile(t *testing.T) {
 	}
 	for _, good := range []string{
 		`store: "memory:"`, "store: sqlite:team.db", `store: "postgres://ann@h/d", store_listen: "postgres://ann@h:5433/d", retention: 24h`,
-		`store: "${DB_URL:-sqlite:x.db}"`,
+		`store: "${DB_URL:-sqlite:x.db}"`, "push: {enabled: false}", "push: {}",
 	} {
 		if fs := faultsOf(t, file(good)); len(fs) > 0 {
 			t.Errorf("%s: %v", good, fs)

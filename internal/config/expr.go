@@ -77,7 +77,11 @@ func (k *checker) expression(subject string, err error, complete bool, path ...a
 	}
 	switch {
 	case e.Unknown == "":
-		k.within(n, e.Offset, subject+": "+plain(e.Message), "check names, types, brackets and quotes; equal is ==")
+		message, hint, found := strings.Cut(plain(e.Message), "; ")
+		if !found {
+			hint = "check names, types, brackets and quotes; equal is =="
+		}
+		k.within(n, e.Offset, subject+": "+message, hint)
 	case complete:
 		k.within(n, e.Offset, subject+": "+e.Message, suggestAll(e.Unknown, e.Known))
 	}

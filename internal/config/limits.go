@@ -11,6 +11,9 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
+// leastCost is the least money that is counted, in USD.
+const leastCost = 1e-6
+
 // limited is something that has limits.
 type limited struct {
 	word, what string
@@ -60,6 +63,9 @@ func (k *checker) limits(l *teamv1.Limits, here limited, path ...any) {
 			}
 		case !positive(f, v):
 			k.unlimited(name, at...)
+		case name == "max_cost" && v.Float() < leastCost:
+			n, _ := k.at(at...)
+			k.fault(n, "max_cost is less than a millionth of a USD, the least that is counted", fmt.Sprintf("write %.6f or more", leastCost))
 		}
 		return true
 	})

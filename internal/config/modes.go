@@ -130,7 +130,7 @@ func (k *checker) misplaced(t *teamv1.TeamConfig, m *teamv1.MemberConfig, path [
 
 // inherits reports whether an agent takes the model of the leader it works for (R-003-14).
 func inherits(a *teamv1.AgentConfig) bool {
-	return a != nil && a.GetModel() == "" && a.GetScripted() == nil && a.GetGrpc() == nil && a.GetA2A() == nil
+	return a != nil && a.GetModel() == "" && a.GetScripted() == nil && a.GetGrpc() == nil && a.GetA2A() == nil && a.GetConformance() == nil
 }
 
 // inheritance reports used agents without a model that work for nobody who has one.

@@ -36,7 +36,7 @@ func (k *checker) tools() {
 
 // skills finds instructions that no model reads.
 func (k *checker) skills(a *teamv1.AgentConfig, id string) {
-	if a.GetScripted() == nil && a.GetGrpc() == nil && a.GetA2A() == nil {
+	if a.GetScripted() == nil && a.GetGrpc() == nil && a.GetA2A() == nil && a.GetConformance() == nil {
 		return
 	}
 	for i, s := range a.GetSkills() {

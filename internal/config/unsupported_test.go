@@ -38,7 +38,6 @@ server: {SERVER}
 	}
 	for at, values := range map[string][]string{
 		"{AGENT}": {
-			`{a2a: {card: "http://127.0.0.1/card.json", version: "0.3"}}`,
 			`{grpc: {address: "127.0.0.1:1", tls: {cert: c.pem}}}`, "{model: m, limits: {max_rounds: 3}}",
 		},
 		"{LIMITS}": {
@@ -49,7 +48,7 @@ server: {SERVER}
 	} {
 		for _, value := range values {
 			fs := faultsOf(t, file(map[string]string{at: value}))
-			if len(fs) != 1 || !strings.Contains(fs[0].Message, "not supported yet") && !strings.Contains(fs[0].Message, "speaks A2A 1.0 only") ||
+			if len(fs) != 1 || !strings.Contains(fs[0].Message, "not supported yet") ||
 				fs[0].Line == 0 || fs[0].Hint == "" {
 				t.Errorf("%s: %v", value, fs)
 			}

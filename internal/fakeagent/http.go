@@ -40,6 +40,9 @@ func (a *Agent) card(w http.ResponseWriter, r *http.Request) {
 		a.cfg.Card(card)
 	}
 	b, err := wire.Marshal(card)
+	if a.cfg.Old {
+		b, err = oldCard(card)
+	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -122,7 +125,7 @@ func (a *Agent) rest(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if op.stream != nil {
-		serveStream(w, r, op, func(b []byte) ([]byte, error) { return b, nil }, restError)
+		serveStream(w, r, op, func(r *a2av1.StreamResponse) ([]byte, error) { return wire.Marshal(r) }, restError)
 		return
 	}
 	out, err := op.unary(r.Context())
@@ -194,6 +197,10 @@ func (a *Agent) rpc(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(wire.RPCStatus(wire.Status(err)))
 		_, _ = w.Write(b)
 	}
+	if a.cfg.Old {
+		a.rpcOld(w, r, req)
+		return
+	}
 	op := a.operation(req.Method)
 	if fault != nil || op == nil {
 		fail(w, status.Error(codes.Unimplemented, "unknown method"))
@@ -208,9 +215,15 @@ func (a *Agent) rpc(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	wrap := func(b []byte) ([]byte, error) { return wire.RPCResult(req.ID, b) }
+	wrap := func(m proto.Message) ([]byte, error) {
+		b, err := wire.Marshal(m)
+		if err != nil {
+			return nil, err
+		}
+		return wire.RPCResult(req.ID, b)
+	}
 	if op.stream != nil {
-		serveStream(w, r, op, wrap, fail)
+		serveStream(w, r, op, func(r *a2av1.StreamResponse) ([]byte, error) { return wrap(r) }, fail)
 		return
 	}
 	out, err := op.unary(r.Context())
@@ -218,23 +231,19 @@ func (a *Agent) rpc(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	result, _ := wire.Marshal(out)
-	result, _ = wrap(result)
+	result, _ := wrap(out)
 	w.Header().Set("Content-Type", wire.TypeJSON)
 	_, _ = w.Write(result)
 }
 
 // serveStream sends a stream as events; an error before the first one is a plain answer.
-func serveStream(w http.ResponseWriter, r *http.Request, op *operation, wrap func([]byte) ([]byte, error), fail func(http.ResponseWriter, error)) {
+func serveStream(w http.ResponseWriter, r *http.Request, op *operation, render func(*a2av1.StreamResponse) ([]byte, error), fail func(http.ResponseWriter, error)) {
 	var events *wire.EventWriter
 	err := op.stream(r.Context(), func(resp *a2av1.StreamResponse) error {
 		if events == nil {
 			events = wire.NewEventWriter(w, 10*time.Second, func(error) {})
 		}
-		b, err := wire.Marshal(resp)
-		if err == nil {
-			b, err = wrap(b)
-		}
+		b, err := render(resp)
 		if err != nil {
 			return err
 		}

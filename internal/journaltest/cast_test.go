@@ -27,6 +27,7 @@ type cast struct {
 	*manager.Manager
 	replaying bool
 	calls     atomic.Int64
+	paid      atomic.Int64 // calls of the tool that must not be called twice
 }
 
 func newCast(t *testing.T, replaying bool) *cast {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -31,6 +32,10 @@ type scenario struct {
 	// anywhere: the run goes on from each of its events to the same task. Not for
 	// one that depends on when a caller does something, or on what it fails of.
 	anywhere bool
+	// alike are two texts of which one stands for the other, where a run went on.
+	alike [2]string
+	// after looks at a run that went on behind what was recorded; nil looks at nothing.
+	after func(t *testing.T, c *cast, recorded, all []*teamv1.Event)
 	// wired: it needs a network.
 	wired bool
 }
@@ -73,7 +78,7 @@ func scenarios() []scenario {
 			})
 		}
 	}
-	return slices.Concat(all, teams(), models(), guarded(), callers(), wired(), flows())
+	return slices.Concat(all, teams(), models(), unsafe(), guarded(), callers(), wired(), flows())
 }
 
 // teams are ways for several to work together.

@@ -26,6 +26,8 @@ func Find(paths ...string) ([]string, error) {
 		switch {
 		case err != nil:
 			faults = append(faults, config.Unreadable(path, err))
+		case len(found) == 1 && !IsTest(found[0]):
+			faults = append(faults, config.Fault{File: path, Message: "this is no test file", Hint: "name one that ends in " + Suffix + ", or the folder it is in"})
 		case len(found) == 0:
 			faults = append(faults, config.Fault{File: path, Message: "the folder holds no test file", Hint: "create NAME" + Suffix + " beside team.yaml, or name a file"})
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -377,6 +379,19 @@ func TestFaults(t *testing.T) {
 }
 
 // TestOrder plays many scenarios at the same time and tells them in their order.
+// TestFind_NoTest: a configuration that is named in the place of its test is told to
+// be none, in place of all the keys that tests do not have.
+func TestFind_NoTest(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "team.yaml")
+	if err := os.WriteFile(path, []byte("version: v1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := scenario.Find(path)
+	if err == nil || !strings.Contains(err.Error(), "this is no test file") || !strings.Contains(err.Error(), "_test.yaml") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestOrder(t *testing.T) {
 	var b, want strings.Builder
 	b.WriteString("version: v1\nmodels: {fast: {file: fast.yaml}}\nscenarios:\n")

@@ -165,6 +165,7 @@ func TestA_03_Version(t *testing.T) {
 	p := &probe{get: task}
 	target := start(t, server.Config{Handler: p})
 	strict := start(t, server.Config{Handler: p, StrictVersion: true})
+	off := start(t, server.Config{Handler: p, NoV03: true})
 	for _, c := range []struct {
 		name, version string
 		target        rig.Target
@@ -174,7 +175,7 @@ func TestA_03_Version(t *testing.T) {
 		{"a patch says nothing", "1.0.1", target, true},
 		{"missing", "-", target, true},
 		{"missing, strict", "-", strict, false},
-		{"0.3", "0.3", target, false},
+		{"A-25 0.3 where it is turned off", "0.3", off, false},
 		{"0.5", "0.5", target, false},
 		{"99.0", "99.0", target, false},
 	} {

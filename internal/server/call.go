@@ -98,7 +98,7 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 	if c.in.caller == nil && !c.in.open {
 		return nil, unauthenticated("who calls is not known")
 	}
-	if err := c.server.version(c.in.version); err != nil {
+	if err := c.server.version(c.in.version); err != nil && !c.in.v03 {
 		return nil, err
 	}
 	levels, err := c.in.levels()
@@ -114,7 +114,7 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 	if len(c.in.trace) == 1 {
 		ctx = a2a.WithTrace(ctx, map[string]string{"traceparent": c.in.trace[0]})
 	}
-	ctx = a2a.WithExtensions(ctx, c.in.extensions...)
+	ctx = a2a.WithBase(a2a.WithExtensions(ctx, c.in.extensions...), c.in.base)
 	return agent.WithDepth(ctx, levels), nil
 }
 

@@ -16,7 +16,7 @@ import (
 // cards remembers when the card of an agent was last seen to change.
 type cards struct {
 	mu   sync.Mutex
-	seen map[string]cardVersion // by tenant; guarded by mu
+	seen map[string]cardVersion // by tenant and base URL; guarded by mu
 }
 
 type cardVersion struct {
@@ -24,20 +24,28 @@ type cardVersion struct {
 	since time.Time
 }
 
-// version returns the tag of a card and since when it is that.
-func (c *cards) version(tenant string, b []byte) cardVersion {
-	sum := sha256.Sum256(b)
-	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
+// maxVariants is how many variants of cards are remembered; whoever may forward
+// calls could make up more.
+const maxVariants = 4096
+
+// version returns the tag of a variant of a card and since when it is that.
+func (c *cards) version(variant string, b []byte) cardVersion {
+	tag := tagOf(b)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if v, ok := c.seen[tenant]; ok && v.tag == tag {
+	if v, ok := c.seen[variant]; ok && v.tag == tag {
 		return v
 	}
-	if c.seen == nil {
+	if c.seen == nil || len(c.seen) >= maxVariants {
 		c.seen = map[string]cardVersion{}
 	}
-	c.seen[tenant] = cardVersion{tag, time.Now().UTC()}
-	return c.seen[tenant]
+	c.seen[variant] = cardVersion{tag, time.Now().UTC()}
+	return c.seen[variant]
+}
+
+func tagOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return `"` + hex.EncodeToString(sum[:16]) + `"`
 }
 
 // serveCard answers with the public card of an agent: to everybody, from every
@@ -56,16 +64,25 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, params map[st
 		s.fail(w, r, wire.Status(err))
 		return
 	}
-	b, err := wire.Marshal(card)
+	b, form, err := s.cardBytes(r.Context(), card)
 	if err != nil {
 		s.fail(w, r, wire.Status(err))
 		return
 	}
-	v := s.cards.version(req.GetTenant(), b)
+	h.Set("Vary", "Accept, A2A-Version")
+	if len(s.config.TrustedProxies) > 0 {
+		h.Add("Vary", forwardHeaders)
+	}
+	writeCached(w, r, s.cards.version(form+"/"+req.GetTenant()+" "+in.base, b), b)
+}
+
+// writeCached answers with what everybody may keep for a minute, unless the caller
+// has it already.
+func writeCached(w http.ResponseWriter, r *http.Request, v cardVersion, b []byte) {
+	h := w.Header()
 	h.Set("Cache-Control", "public, max-age=60")
 	h.Set("ETag", v.tag)
 	h.Set("Last-Modified", v.since.Format(http.TimeFormat))
-	h.Set("Vary", "Accept")
 	if unchanged(r, v) {
 		w.WriteHeader(http.StatusNotModified)
 		return
@@ -73,6 +90,14 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, params map[st
 	h.Set("Content-Type", wire.TypeJSON)
 	soon(w)
 	_, _ = w.Write(b) // the caller may have left
+}
+
+const jwksPath = "/.well-known/jwks.json"
+
+// serveJWKS answers with the public keys of signed cards.
+func (s *Server) serveJWKS(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+	crossOrigin(w.Header())
+	writeCached(w, r, s.cards.version(jwksPath, s.config.JWKS), s.config.JWKS)
 }
 
 // unchanged reports whether the caller has this version; a tag counts more than
@@ -99,7 +124,7 @@ func preflight(w http.ResponseWriter, _ *http.Request, _ map[string]string) {
 	h := w.Header()
 	crossOrigin(h)
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
-	h.Set("Access-Control-Allow-Headers", "A2A-Version, A2A-Extensions, Content-Type, If-None-Match")
+	h.Set("Access-Control-Allow-Headers", "A2A-Version, A2A-Extensions, Content-Type, If-None-Match, If-Modified-Since")
 	h.Set("Access-Control-Max-Age", "86400")
 	w.WriteHeader(http.StatusNoContent)
 }

@@ -72,12 +72,19 @@ func (s *Server) routes() []route {
 			route{"OPTIONS", tenant + cardPath, preflight},
 		)
 	}
+	routes = append(routes, s.routesV03()...)
+	if s.config.JWKS != nil {
+		routes = append(routes, route{"GET", jwksPath, s.serveJWKS}, route{"OPTIONS", jwksPath, preflight})
+	}
 	const agents = "/team/v1/agents/{agent_id}"
 	return append(routes,
 		route{"POST", agents + ":processStream", s.serveProcessStream},
 		route{"GET", agents + ":process", s.wrongMethod},
 		route{"GET", agents + ":processStream", s.wrongMethod},
 		route{"GET", agents + ":cancel", s.wrongMethod},
+		route{"GET", "/openapi.json", s.serveOpenAPI},
+		route{"GET", "/docs", s.serveDocs},
+		route{"GET", "/docs/{file}", s.serveDocs},
 		route{"GET", "/healthz", s.serveHealthz},
 		route{"GET", "/readyz", s.serveReadyz},
 	)

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/status"
 
+	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
@@ -38,6 +39,7 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	defer linger(w)
 	in := newInbound(bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
+	in.base = forwarded(s.config.TrustedProxies, r)
 	w.Header().Set("X-Request-Id", in.id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if uris := in.activated(); uris != "" {
@@ -50,7 +52,7 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		}
 	}()
 	caller, err := s.keys.identify(r.Header.Values("Authorization"))
-	if err != nil && !public(r.URL.Path) {
+	if err != nil && !public(r.URL.Path) && r.URL.Path != jwksPath {
 		s.fail(w, r, wire.Status(err))
 		return
 	}
@@ -65,6 +67,7 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	defer cancel()
 	r.Header["Accept"] = []string{replyType(r)}
 	routed := r.WithContext(withInbound(ctx, in))
+	routed.URL = placeV03(r.URL, in)
 	if asGet(r) {
 		routed.Method = http.MethodGet
 	}
@@ -92,7 +95,8 @@ func (s *Server) logPanic(where string, p any) {
 
 // public paths are served to everybody.
 func public(path string) bool {
-	return path == "/healthz" || path == "/readyz" || strings.HasSuffix(path, cardPath)
+	return path == "/healthz" || path == "/readyz" || path == "/openapi.json" || path == "/docs" || strings.HasPrefix(path, "/docs/") ||
+		strings.HasSuffix(path, cardPath) || strings.HasSuffix(path, oldCardPath)
 }
 
 func bindingOf(r *http.Request) string {
@@ -173,8 +177,11 @@ func (s *Server) failWith(w http.ResponseWriter, r *http.Request, st *status.Sta
 		w.Header().Set("Connection", "close") // what was not read is not waited for
 	}
 	render, media := wire.RESTError, replyType(r)
-	if bindingOf(r) == bindingRPC {
+	switch {
+	case bindingOf(r) == bindingRPC:
 		render, media = rpcRefusal, wire.TypeJSON
+	case restV03(r):
+		render, media = a2av03.RESTError, wire.TypeJSON
 	}
 	b, err := render(st, httpStatus)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,6 +26,7 @@ const (
 type inbound struct {
 	binding    string
 	id         string // of the request, for logs
+	base       string // URL by which it came, as a trusted proxy says; empty: not known
 	caller     *a2a.Caller
 	open       bool // to everybody: there may be no caller
 	version    []string
@@ -32,6 +34,8 @@ type inbound struct {
 	cursor     []string
 	depth      []string
 	trace      []string
+	accept     string // as it came
+	v03        bool   // the call is made in 0.3
 }
 
 type inboundKey struct{}
@@ -43,10 +47,11 @@ func newInbound(binding string, values func(string) []string) *inbound {
 		binding:    binding,
 		id:         uuid.NewString(),
 		version:    values("a2a-version"),
-		extensions: list(values("a2a-extensions")),
+		extensions: list(slices.Concat(values("a2a-extensions"), values("x-a2a-extensions"))), // the second is that of 0.3
 		cursor:     values("last-event-id"),
 		depth:      values("team-path"),
 		trace:      values("traceparent"),
+		accept:     strings.Join(values("accept"), ","),
 	}
 }
 

@@ -150,7 +150,7 @@ func TestA_01_RPCEnvelope(t *testing.T) {
 		{"wrong version", "application/json", `{"jsonrpc":"1.0","id":1,` + get + `}`, 200, -32600, 1.0},
 		{"other case", "application/json", `{"JSONRPC":"2.0","id":1,` + get + `}`, 200, -32600, 1.0},
 		{"no method", "application/json", `{"jsonrpc":"2.0","id":1}`, 200, -32600, 1.0},
-		{"unknown method", "application/json", `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{}}`, 200, -32601, 1.0},
+		{"unknown method", "application/json", `{"jsonrpc":"2.0","id":1,"method":"tasks/send","params":{}}`, 200, -32601, 1.0},
 		{"params as array", "application/json", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":[]}`, 200, -32602, 1.0},
 		{"unknown state", "application/json", `{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{"status":"BOGUS"}}`, 200, -32602, 1.0},
 		{"wrong content type", "text/plain", `{"jsonrpc":"2.0","id":1,` + get + `}`, 415, -32600, nil},

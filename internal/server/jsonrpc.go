@@ -25,6 +25,8 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[str
 		return
 	}
 	switch method, ok := s.rpc[req.Method]; {
+	case s.methodV03(req.Method) || inboundOf(r.Context()).wantsV03() && !s.config.NoV03:
+		s.serveRPCV03(w, r, req, params)
 	case ok:
 		s.callRPC(w, r, req, method, params)
 	case req.Method == "SendStreamingMessage":

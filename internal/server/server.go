@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,10 @@ type Config struct {
 	Keys []APIKey
 	// StrictVersion refuses calls that name no A2A-Version.
 	StrictVersion bool
+	// NoV03 turns A2A 0.3 off: its methods, its paths, and its part of the cards.
+	NoV03 bool
+	// Version of the program, for its documents.
+	Version string
 	// NoReflection leaves gRPC reflection out.
 	NoReflection bool
 	// Ready says why the server should get no calls; nil: it should.
@@ -43,6 +48,11 @@ type Config struct {
 	// StallTime is how long the reader of a stream may take nothing before the
 	// stream is ended; 30 s.
 	StallTime time.Duration
+	// JWKS is the set of public keys of signed cards; nil: none is served.
+	JWKS []byte
+	// TrustedProxies are callers whose X-Forwarded headers say by which URL calls
+	// came, for cards.
+	TrustedProxies []netip.Prefix
 	// Log gets one line a call; nil logs nothing.
 	Log *zap.Logger
 }
@@ -63,9 +73,12 @@ type Server struct {
 	log    *zap.Logger
 	keys   *keyring
 	rpc    map[string]grpc.MethodHandler
+	v03    map[string]unaryV03
 	cards  cards
-	grpc   *grpc.Server
-	http   *http.Server
+	// openAPI describes the REST surface.
+	openAPI []byte
+	grpc    *grpc.Server
+	http    *http.Server
 
 	serving atomic.Bool
 	closing context.Context // ends, with cause ErrShutdown, for calls that can last
@@ -97,6 +110,10 @@ func New(config Config) (*Server, error) {
 	s := &Server{config: config, h: config.Handler, log: config.Log, keys: keys}
 	s.closing, s.close = context.WithCancelCause(context.Background())
 	s.rpc = rpcMethods()
+	s.v03 = unaryMethodsV03()
+	if s.openAPI, err = openAPI(config.Version); err != nil {
+		return nil, err
+	}
 	s.grpc = s.newGRPC()
 	s.http, err = s.newHTTP()
 	return s, err

@@ -65,7 +65,11 @@ func (j *journal) append(events []*teamv1.Event) (ended bool, err error) {
 	if err := Admit(r.root, r.ended, int64(len(r.events)), r.bytes, events, size); err != nil {
 		return false, err
 	}
-	r.extend(j.store.clock(), events, size)
+	now := j.store.clock()
+	r.extend(now, events, size)
+	if r.pushed {
+		j.store.pushes.wakeIdle(r.root, now)
+	}
 	j.store.relist(r)
 	return r.ended, nil
 }

@@ -51,7 +51,8 @@ type MemoryConfig struct {
 }
 
 // Memory keeps everything in the memory of this process, and loses it with it.
-// It implements a2a.Store, a2a.Conversations and engine.Leases. Safe for concurrent use.
+// It implements a2a.Store, a2a.Conversations, a2a.Pushes and engine.Leases. Safe for
+// concurrent use.
 type Memory struct {
 	clock       func() time.Time
 	maxFinished int
@@ -60,6 +61,7 @@ type Memory struct {
 	due         dueQueue
 
 	conversations conversations
+	pushes        pushes
 
 	// mu is taken after a run's own lock, never before.
 	mu       sync.RWMutex
@@ -94,6 +96,7 @@ func NewMemory(cfg MemoryConfig) *Memory {
 	return &Memory{
 		clock: cfg.Clock, maxFinished: cfg.MaxFinished, fold: cfg.Fold, tokens: NewSealer(key),
 		runs: map[string]*run{}, owners: map[string]*owner{}, definitions: map[string]*definition{},
+		pushes:        newPushes(),
 		conversations: conversations{max: entriesOf * cfg.MaxFinished, threads: map[a2a.Thread]*conversation{}},
 	}
 }
@@ -115,6 +118,13 @@ func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool
 	}
 	if _, taken := s.runs[root]; taken {
 		return "", false, fmt.Errorf("create task %s: the id is taken", root)
+	}
+	if n.Push != nil {
+		p := a2a.Push{Task: a2a.Key{Owner: n.Owner, ID: root}, Config: n.Push, Version: n.PushVersion}
+		if err := s.pushes.put(p, root, now); err != nil {
+			return "", false, err
+		}
+		r.pushed = true
 	}
 	s.runs[root] = r
 	s.ownerOf(n.Owner).runs++

@@ -110,6 +110,7 @@ func (s *Memory) retire(r *run) {
 // drop forgets a finished run with everything. The caller holds mu.
 func (s *Memory) drop(r *run) {
 	delete(s.runs, r.root)
+	s.pushes.drop(r.root)
 	if r.tied != nil {
 		r.tied.runs--
 	}

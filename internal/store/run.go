@@ -29,6 +29,7 @@ type run struct {
 	epoch    int64                      // of the last claim; guarded by mu
 	claimed  bool                       // somebody drives it; guarded by mu
 	wake     chan struct{}              // of the last claim; guarded by mu
+	pushed   bool                       // there has been a push configuration; guarded by mu
 
 	entry    *entry       // in the owner's index; written under mu and Memory.mu
 	requests []requestKey // guarded by Memory.mu

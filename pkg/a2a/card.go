@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"context"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -28,22 +29,22 @@ func (h *Handler) Card(ctx context.Context, tenant string) (*a2av1.AgentCard, er
 	if err != nil {
 		return nil, err
 	}
-	return h.card(id, info), nil
+	return h.signed(h.card(ctx, id, info))
 }
 
 // card makes a card of an agent's info. Id and name are where the agent is
 // served, not what it calls itself.
-func (h *Handler) card(id string, info *teamv1.AgentInfo) *a2av1.AgentCard {
+func (h *Handler) card(ctx context.Context, id string, info *teamv1.AgentInfo) *a2av1.AgentCard {
 	card := &a2av1.AgentCard{
 		Name: info.GetName(), Description: info.GetDescription(), Version: h.c.Version,
-		SupportedInterfaces: h.interfaces(id),
+		SupportedInterfaces: h.interfaces(ctx, id),
 		Capabilities: &a2av1.AgentCapabilities{
-			Streaming: yes(true), PushNotifications: yes(false), ExtendedAgentCard: yes(false),
+			Streaming: yes(true), PushNotifications: yes(h.pushes != nil), ExtendedAgentCard: yes(len(h.extended(id)) > 0),
 			Extensions: []*a2av1.AgentExtension{{
 				Uri: TeamRunURI, Description: "Decisions, delegations and questions of a run as metadata.", Params: facts(info),
 			}},
 		},
-		DefaultInputModes: []string{"text/plain", "application/json"}, DefaultOutputModes: []string{"text/plain", "application/json"},
+		DefaultInputModes: modes(info.GetInputModes()), DefaultOutputModes: modes(info.GetOutputModes()),
 		SecuritySchemes: h.c.Security, Skills: skills(id, info),
 	}
 	if routes(info) {
@@ -68,7 +69,7 @@ func (h *Handler) card(id string, info *teamv1.AgentInfo) *a2av1.AgentCard {
 func yes(b bool) *bool { return &b }
 
 // interfaces are the three bindings of an agent; gRPC first.
-func (h *Handler) interfaces(id string) []*a2av1.AgentInterface {
+func (h *Handler) interfaces(ctx context.Context, id string) []*a2av1.AgentInterface {
 	var list []*a2av1.AgentInterface
 	add := func(url, binding string) {
 		list = append(list, &a2av1.AgentInterface{Url: url, ProtocolBinding: binding, Tenant: id, ProtocolVersion: ProtocolVersion})
@@ -76,7 +77,7 @@ func (h *Handler) interfaces(id string) []*a2av1.AgentInterface {
 	if at := h.c.Interfaces.GRPC; at != "" {
 		add(at, "GRPC")
 	}
-	if at := h.c.Interfaces.HTTP; at != "" {
+	if at := cmp.Or(baseOf(ctx), h.c.Interfaces.HTTP); at != "" {
 		add(at+"/"+id+"/rpc", "JSONRPC")
 		add(at, "HTTP+JSON")
 	}
@@ -129,12 +130,4 @@ func facts(info *teamv1.AgentInfo) *structpb.Struct {
 		s.Fields[k] = structpb.NewStringValue(v)
 	}
 	return s
-}
-
-// GetExtendedAgentCard refuses: the public card says all there is.
-func (h *Handler) GetExtendedAgentCard(_ context.Context, req *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error) {
-	if _, _, err := h.resolve(req.GetTenant()); err != nil {
-		return nil, err
-	}
-	return nil, UnsupportedOperation("the agent has no extended card; its public card says all there is")
 }

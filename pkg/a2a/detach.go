@@ -21,7 +21,7 @@ var _ agent.Detacher = (*drive)(nil)
 func (d *drive) Detach(ctx context.Context, s *teamv1.Spawned) error {
 	acc := d.successor(s.GetTaskId(), s.GetAgent(), s.GetInput().GetParts())
 	acc.Limits = agent.PartLimits(s.GetBudget())
-	acc.Detached = &teamv1.Detached{Parent: d.claim.Root, Member: s.GetMember(), Lead: s.GetLead()}
+	acc.Detached = &teamv1.Detached{Parent: d.claim.Root, Member: s.GetMember(), Lead: s.GetLead(), Team: s.GetTeam()}
 	if err := d.beginTask(ctx, acc); err != nil {
 		return storeError(acc.GetTaskId(), err)
 	}
@@ -48,7 +48,7 @@ func (d *drive) wakeLead(ctx context.Context, e *teamv1.Ended) error {
 	if origin.GetLead() == "" || d.Handler == nil {
 		return nil
 	}
-	acc := d.successor(d.run.ID("", "wake", 1), origin.GetLead(), agent.TextParts(d.news(e)))
+	acc := d.successor(d.run.ID("", "wake", 1), origin.GetLead(), d.news(e))
 	err := d.beginTask(ctx, acc)
 	var known *agent.Error
 	if errors.As(err, &known) && known.Reason == agent.ReasonAgentNotFound {
@@ -61,8 +61,8 @@ func (d *drive) wakeLead(ctx context.Context, e *teamv1.Ended) error {
 	return nil
 }
 
-// news is what the lead is told.
-func (d *drive) news(e *teamv1.Ended) string {
+// news is what the lead is told; a long result by reference (S-64).
+func (d *drive) news(e *teamv1.Ended) []*a2av1.Part {
 	outcome := strings.ToLower(strings.TrimPrefix(e.GetOutcome().String(), "OUTCOME_"))
 	text := agent.Text(e.GetReply())
 	switch {
@@ -71,7 +71,8 @@ func (d *drive) news(e *teamv1.Ended) string {
 	case e.GetReplyRef() > 0:
 		text = agent.Text(d.textAt(e.GetReplyRef()))
 	}
-	return fmt.Sprintf("The task %s that %s was given has ended: %s.\n\n%s", d.claim.Root, d.accepted.GetDetached().GetMember(), outcome, text)
+	head := fmt.Sprintf("The task %s that %s was given has ended: %s.", d.claim.Root, d.accepted.GetDetached().GetMember(), outcome)
+	return agent.ResultParts(head, text, d.claim.Root)
 }
 
 // textAt is the message that an event on record holds.
@@ -108,6 +109,9 @@ func (d *drive) beginTask(ctx context.Context, acc *teamv1.Accepted) error {
 	}
 	acc.Conversation = h.conversation(ctx, a, Thread{acc.GetOwner(), acc.GetMessage().GetContextId()}, false)
 	if acc.Pins, err = h.pins(ctx, acc.GetAgent()); err != nil {
+		return err
+	}
+	if err := h.pinTeam(ctx, acc); err != nil {
 		return err
 	}
 	_, _, err = h.c.Store.Create(ctx, New{Owner: acc.GetOwner(), Accepted: acc, MessageID: acc.GetTaskId(), Digest: digestOf(acc.GetAgent(), acc.GetMessage())})

@@ -92,7 +92,8 @@ func TaskNotCancelable(id string, state a2av1.TaskState) *Error {
 	}
 }
 
-// PushNotificationNotSupported is the error of every call about webhooks.
+// PushNotificationNotSupported is the error of every call about webhooks where
+// there are none: they are switched off, or the store keeps none.
 func PushNotificationNotSupported() *Error {
 	return &Error{
 		Reason: ReasonPushNotificationNotSupported, Code: agent.CodeFailedPrecondition,
@@ -127,8 +128,10 @@ func Invalid(faults ...Violation) *Error {
 }
 
 // clip bounds what an error repeats of a request.
-func clip(s string) string {
-	const most = 128
+func clip(s string) string { return clipTo(s, 128) }
+
+// clipTo is the beginning of a text, in whole characters, of so many bytes at most.
+func clipTo(s string, most int) string {
 	if len(s) <= most {
 		return strings.ToValidUTF8(s, "\uFFFD")
 	}

@@ -31,6 +31,7 @@ type scribe struct {
 type part struct {
 	path      string
 	keeps     bool           // it is remembered under its path
+	spawned   string         // the task of its own that its work is; empty: it is none
 	blocked   bool           // what it was given, or its answer, was held back
 	asked     *a2av1.Message // what it was given
 	said      []*a2av1.Message
@@ -96,8 +97,13 @@ func (s *scribe) take(ev *teamv1.Event) {
 		if !k.Received.GetTooLate() {
 			p.say(ev, k.Received.GetMessage(), a2av1.Role_ROLE_USER)
 		}
+	case *teamv1.Event_Spawned:
+		p.spawned = k.Spawned.GetTaskId()
 	case *teamv1.Event_Ended:
 		p.task.outcome = strings.TrimPrefix(k.Ended.GetOutcome().String(), "OUTCOME_")
+		if p.spawned != "" && k.Ended.GetError() == nil { // that it has begun is all that is known
+			p.task.outcome = "begun as task " + p.spawned
+		}
 		if p.keeps && k.Ended.GetError() == nil {
 			s.close(scope, p, k.Ended)
 		}

@@ -134,6 +134,13 @@ func (f *feed) look(p *place) (*entry, error) {
 	return e, nil
 }
 
+// done reports whether a reader has been told everything.
+func (f *feed) done(p *place) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return p.cursor >= f.ring.base && f.ring.after(p.cursor) == nil && f.ends(p)
+}
+
 // ends reports whether nothing more comes for a reader that has seen all. The
 // caller holds mu.
 func (f *feed) ends(p *place) bool {

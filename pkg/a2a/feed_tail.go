@@ -261,8 +261,9 @@ func (t *tail) tell(e *entry, yield func(Update, error) bool) bool {
 	case !t.knows:
 		return true
 	}
-	for _, u := range e.updates {
-		if !yield(u, nil) {
+	for i, u := range e.updates {
+		u.Last = i == len(e.updates)-1 && (e.over || interrupted(u.Response.GetStatusUpdate().GetStatus().GetState()) && t.feed.done(&t.place))
+		if !yield(u, nil) || u.Last {
 			return false
 		}
 	}

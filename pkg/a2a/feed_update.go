@@ -14,6 +14,9 @@ type Update struct {
 	Seq int64
 	// Response is a Task first, then what happens. Shared by all readers: read only.
 	Response *a2av1.StreamResponse
+	// Last says that the stream ends with it: the task has ended, or asks for input.
+	// A stream that ends otherwise does not say so.
+	Last bool
 
 	encoded *encodings // nil: encoded for one reader
 }

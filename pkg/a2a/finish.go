@@ -20,6 +20,12 @@ func (d *drive) finish(ctx context.Context, err error) error {
 	if d.canceled { // it may have come with the end
 		d.reply, err = nil, canceledBy(err)
 	}
+	if err == nil && d.reply == nil {
+		err = agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse, "agent %q ended without an answer", d.accepted.GetAgent())
+	}
+	if jerr := d.closeOpen(ctx, err); jerr != nil {
+		return jerr
+	}
 	e := d.ended(err)
 	if jerr := d.remember(ctx, e); jerr != nil {
 		return jerr
@@ -55,11 +61,8 @@ func (d *drive) tooLate(ctx context.Context) error {
 	return nil
 }
 
-// ended is the root's end: the agent's reply, or why there is none.
+// ended is the root's end: the agent's reply, or the error that stands for it.
 func (d *drive) ended(err error) *teamv1.Ended {
-	if err == nil && d.reply == nil {
-		err = agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse, "agent %q ended without an answer", d.accepted.GetAgent())
-	}
 	if err != nil {
 		return d.failed(err)
 	}
@@ -70,20 +73,27 @@ func (d *drive) ended(err error) *teamv1.Ended {
 func (d *drive) failed(err error) *teamv1.Ended {
 	d.Log.Info("run failed", zap.String("task", d.claim.Root), zap.Error(err))
 	e := agent.AsError(err)
-	end := &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_FAILED, Error: e.Proto(), Spent: e.Spent, Receipt: e.Receipt}
+	end := &teamv1.Ended{Outcome: outcomeOf(err), Error: e.Proto(), Spent: e.Spent, Receipt: e.Receipt}
 	if end.GetSpent() == nil { // it did not get to its own sum
 		end.Spent = agent.SpentOn(d.recorded)
 	}
-	switch {
-	case errors.Is(err, agent.ErrCanceled):
-		end.Outcome = teamv1.Outcome_OUTCOME_CANCELED
+	if end.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED {
 		end.Receipt = d.receipt("", end)
-	case e.Reason == agent.ReasonTimeout:
-		end.Outcome = teamv1.Outcome_OUTCOME_TIMED_OUT
-	case e.Reason == agent.ReasonGuardrailBlocked:
-		end.Outcome = teamv1.Outcome_OUTCOME_REJECTED
 	}
 	return end
+}
+
+// outcomeOf is that of what ended with an error.
+func outcomeOf(err error) teamv1.Outcome {
+	switch e := agent.AsError(err); {
+	case errors.Is(err, agent.ErrCanceled):
+		return teamv1.Outcome_OUTCOME_CANCELED
+	case e.Reason == agent.ReasonTimeout:
+		return teamv1.Outcome_OUTCOME_TIMED_OUT
+	case e.Reason == agent.ReasonGuardrailBlocked:
+		return teamv1.Outcome_OUTCOME_REJECTED
+	}
+	return teamv1.Outcome_OUTCOME_FAILED
 }
 
 // succeeded is the end of a run whose agent replied.
@@ -91,6 +101,7 @@ func (d *drive) succeeded() *teamv1.Ended {
 	r := d.reply
 	e := &teamv1.Ended{
 		Outcome: r.GetOutcome(), Spent: r.GetSpent(), Evidence: r.GetEvidence(), Warnings: r.GetWarnings(),
+		Status: r.GetStatus(),
 		Direct: r.GetDirect() && d.accepted.GetMayReplyDirectly(),
 	}
 	if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {

@@ -183,6 +183,10 @@ func (f *Fold) below(ev *teamv1.Event) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Started:
 		f.attempted(ev.GetScope(), k.Started.GetAttempt())
+	case *teamv1.Event_Spawned:
+		if w := f.works[ev.GetScope()]; w != nil {
+			w.spawned = true
+		}
 	case *teamv1.Event_Expired:
 		f.expire(ev, k.Expired)
 	case *teamv1.Event_Progress:

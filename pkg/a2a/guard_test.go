@@ -200,6 +200,11 @@ func TestR_002_40_WhatIsRemembered(t *testing.T) {
 		t.Error("the model read something else: ", diff)
 	}
 
+	r.newTeamOf(t, team.Config{ID: "inner", Memory: true, Scheduler: through("clerk")}, "clerk")
+	r.newTeamOf(t, team.Config{ID: "outer", Memory: true, Scheduler: through("inner"), Guards: agent.Guards{Delegation: mask}}, "inner")
+	r.send(t, ann(t), inContext("e", message("outer", "your PIN")))
+	r.wantKept(t, "e", "outer/inner", "USER: your ***", "AGENT: *** noted")
+
 	task := r.send(t, ann(t), atOnce(inContext("d", message("desk", "hello"))))
 	r.send(t, ann(t), reply(task.GetId(), "the PIN is 1"))
 	r.wantKept(t, "d", "desk", "USER: hello", "USER: the *** is 1", "AGENT: thanks")

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"google.golang.org/protobuf/types/known/emptypb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -57,12 +56,19 @@ type Config struct {
 	Version string
 	// Security is what cards say about how to authenticate; nil is nothing.
 	Security map[string]*a2av1.SecurityScheme
+	// Sign puts signatures on a card; unset: cards are not signed.
+	Sign func(*a2av1.AgentCard) error
+	// Extended returns the extended cards of an agent, the first for a caller being
+	// the caller's; unset: there are none.
+	Extended func(id string) []ExtendedCard
 	// Clock tells the time; unset is time.Now.
 	Clock func() time.Time
 	// CancelWait is how long CancelTask waits for the end; 0 is 10 s.
 	CancelWait time.Duration
 	// Streams bounds the streams that are open.
 	Streams Streams
+	// NoPush refuses push notifications. So does a store that is not Pushes.
+	NoPush bool
 }
 
 // Interfaces are addresses for cards.
@@ -77,9 +83,10 @@ type Interfaces struct {
 // Every call has a Caller in its context. Errors are *Error and *agent.Error;
 // any other is internal. Safe for concurrent use.
 type Handler struct {
-	c     Config
-	feeds feeds
-	seats seats
+	c      Config
+	pushes Pushes // nil: push notifications are not supported
+	feeds  feeds
+	seats  seats
 }
 
 // NewHandler returns a handler.
@@ -97,7 +104,11 @@ func NewHandler(c Config) *Handler {
 		c.Version = "dev"
 	}
 	c.Streams = c.Streams.withDefaults()
-	return &Handler{c: c}
+	h := &Handler{c: c}
+	if !c.NoPush {
+		h.pushes, _ = c.Store.(Pushes)
+	}
+	return h
 }
 
 // caller returns who calls.
@@ -138,6 +149,10 @@ func storeError(id string, err error) error {
 			"message.messageId was used before with other content; use a new id for a new message")
 	case errors.Is(err, ErrTerminal):
 		return UnsupportedOperation("task %q has ended; send a new message without a task id, and refer to the task in referenceTaskIds", id)
+	case errors.Is(err, ErrPushTask):
+		return tooManyPushes(MaxPushTask, "the task")
+	case errors.Is(err, ErrPushOwner):
+		return tooManyPushes(MaxPushOwner, "the caller")
 	case errors.Is(err, ErrPageToken):
 		return Invalid(Violation{"pageToken", "is not a token of this list; begin again without one"})
 	case errors.Is(err, ErrDataLoss):
@@ -159,26 +174,4 @@ func newID() string {
 		return uuid.NewString()
 	}
 	return id.String()
-}
-
-// The push notification calls: not supported, and the cards say so.
-
-// CreateTaskPushNotificationConfig refuses.
-func (h *Handler) CreateTaskPushNotificationConfig(context.Context, *a2av1.TaskPushNotificationConfig) (*a2av1.TaskPushNotificationConfig, error) {
-	return nil, PushNotificationNotSupported()
-}
-
-// GetTaskPushNotificationConfig refuses.
-func (h *Handler) GetTaskPushNotificationConfig(context.Context, *a2av1.GetTaskPushNotificationConfigRequest) (*a2av1.TaskPushNotificationConfig, error) {
-	return nil, PushNotificationNotSupported()
-}
-
-// ListTaskPushNotificationConfigs refuses.
-func (h *Handler) ListTaskPushNotificationConfigs(context.Context, *a2av1.ListTaskPushNotificationConfigsRequest) (*a2av1.ListTaskPushNotificationConfigsResponse, error) {
-	return nil, PushNotificationNotSupported()
-}
-
-// DeleteTaskPushNotificationConfig refuses.
-func (h *Handler) DeleteTaskPushNotificationConfig(context.Context, *a2av1.DeleteTaskPushNotificationConfigRequest) (*emptypb.Empty, error) {
-	return nil, PushNotificationNotSupported()
 }

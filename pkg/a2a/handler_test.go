@@ -284,7 +284,7 @@ func TestA_22_ErrorsShowNothingInternal(t *testing.T) {
 	public := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "the peer is gone").Because(errors.New("secret address"))
 	r := start(t, panicking("panic"), failing("internal", errors.New("secret text")), failing("public", public), echo("echo"))
 	for id, want := range map[string]struct{ reason, text string }{
-		"panic":    {agent.ReasonAgentPanic, `agent "panic" crashed on this message`},
+		"panic":    {agent.ReasonAgentPanic, `agent "panic" crashed on this message; the server's log says where ("agent panicked"): correct the agent, or leave this work to another one`},
 		"internal": {agent.ReasonInternal, "internal error"},
 		"public":   {agent.ReasonUnavailable, "the peer is gone"},
 	} {
@@ -399,6 +399,24 @@ func TestFollowUps(t *testing.T) {
 		}
 		if q := a2a.RunOf(done.GetMetadata()).GetQuestions(); len(q) > 0 {
 			t.Errorf("still open: %v", q)
+		}
+	})
+	t.Run("A-17 what nobody took is on record as too late", func(t *testing.T) {
+		g := newGate("gate")
+		r := start(t, g)
+		id := r.send(t, ann(t), atOnce(message("gate", "x"))).GetId()
+		<-g.entered
+		r.send(t, ann(t), atOnce(reply(id, "more")))
+		g.open()
+		r.until(t, id, completed)
+		var late []bool
+		for _, ev := range r.record(t, id) {
+			if m := ev.GetReceived(); m != nil {
+				late = append(late, m.GetTooLate())
+			}
+		}
+		if diff := cmp.Diff([]bool{true}, late); diff != "" {
+			t.Error(diff)
 		}
 	})
 	t.Run("one question after the other", func(t *testing.T) {

@@ -32,6 +32,7 @@ type work struct {
 	path       string // of the agent that works; empty of steps that are no delegation
 	prose      bool   // it is a turn of a model that may be an answer
 	dropped    bool   // it was canceled because nobody needs it
+	spawned    bool   // it has become a task of its own
 	withheld   bool   // readers above see nothing that it says
 	inner      teamv1.Step_Inner
 	delegation *teamv1.Delegation // where it is one below the fold's scope
@@ -166,7 +167,7 @@ func (f *Fold) parent(w *work) string { return agent.ChildTask(f.root, agent.Par
 // finished keeps the result of a delegation, and shows it where the team streams
 // the member: what was streamed is replaced, as it may not be all.
 func (f *Fold) finished(w *work, e *teamv1.Ended) {
-	if e.GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED {
+	if e.GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED || w.spawned {
 		return
 	}
 	m := e.GetReply()

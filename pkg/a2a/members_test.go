@@ -99,6 +99,20 @@ func TestR_002_31_PartialResults(t *testing.T) {
 			return nil, context.Cause(ctx)
 		}}
 	}
+	t.Run("R-002-31 C-09 that work has begun by itself is no result", func(t *testing.T) {
+		r := start(t, echo("one"), failing("two", agent.Errorf(agent.CodeInternal, agent.ReasonTeamError, "no")))
+		r.newTeam(t, "team", plan(func(s *team.State) (team.Decision, error) {
+			d, err := through("one", "two")(s)
+			if s.Rounds == 0 {
+				d.Steps[0].Async, d.Steps[0].Detached = true, true
+			}
+			return d, err
+		}), "one", "two")
+		v := follow(t, r.stream(t, message("team", "hi")))
+		task := wantState(t, r.get(t, v.task.GetId()), failed)
+		sameTask(t, v.task, task)
+		wantShelf(t, task)
+	})
 	t.Run("R-002-31 R-002-8.3 the time of the run is up: what was finished is kept", func(t *testing.T) {
 		r := start(t, echo("one"), late())
 		limits := &teamv1.Limits{Timeout: durationpb.New(200 * time.Millisecond)}

@@ -93,7 +93,9 @@ func TestR_002_29_What_is_remembered(t *testing.T) {
 		}})
 		task := r.send(t, ann(t), atOnce(inContext("c", message("a", "one"))))
 		r.send(t, ann(t), atOnce(reply(task.GetId(), "two")))
-		r.until(t, task.GetId(), completed)
+		if w := a2a.RunOf(r.until(t, task.GetId(), completed).GetMetadata()).GetWarnings(); len(w) > 0 {
+			t.Error(w)
+		}
 		r.wantKept(t, "c", "a", "USER: one", "USER: two", "AGENT: and two")
 	})
 	t.Run("R-002-29 what it asked, and the answer", func(t *testing.T) {

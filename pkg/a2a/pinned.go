@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+
+	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -24,17 +27,69 @@ func (h *Handler) pins(ctx context.Context, id string) (*teamv1.Pins, error) {
 	return pins, nil
 }
 
+// pinTeam ties a detached run to the team that its agent works for, besides.
+func (h *Handler) pinTeam(ctx context.Context, acc *teamv1.Accepted) error {
+	id := acc.GetDetached().GetTeam()
+	if id == "" {
+		return nil
+	}
+	pins, err := h.pins(ctx, id)
+	var gone *agent.Error
+	switch {
+	case errors.As(err, &gone): // it works without
+		return nil
+	case err != nil:
+		return err
+	}
+	if len(pins.GetRevisions()) == 0 {
+		return nil
+	}
+	both := maps.Clone(pins.GetRevisions())
+	maps.Copy(both, acc.GetPins().GetRevisions())
+	acc.Pins.Revisions = both
+	return nil
+}
+
+// lent adds to the context of a detached run what its team lends to its member. A
+// team that is not there any more lends nothing. The error is the journal's: the
+// drive is broken off.
+func (d *drive) lent(ctx context.Context) (_ context.Context, release func(), err error) {
+	from := d.accepted.GetDetached()
+	if from.GetTeam() == "" {
+		return ctx, func() {}, nil
+	}
+	a, release, err := d.find(ctx, from.GetTeam())
+	var gone *agent.Error
+	switch {
+	case errors.As(err, &gone):
+		d.Log.Warn("a detached run works without its team", zap.String("task", d.claim.Root), zap.String("team", from.GetTeam()), zap.Error(err))
+		return ctx, func() {}, nil
+	case err != nil:
+		err = fmt.Errorf("team %q of %s: %w", from.GetTeam(), d.claim.Root, err)
+		d.broken.CompareAndSwap(nil, &err)
+		return nil, nil, err
+	}
+	if l, ok := a.(agent.Lender); ok {
+		ctx = l.Lend(ctx, from.GetMember())
+	}
+	return ctx, release, nil
+}
+
+// find returns an agent as the run is tied to it, until release is called.
+func (d *drive) find(ctx context.Context, id string) (a agent.Agent, release func(), err error) {
+	if d.Pinned != nil {
+		return d.Pinned(ctx, id, d.accepted.GetPins())
+	}
+	a, err = d.Agent(id)
+	return a, func() {}, err
+}
+
 // agent returns the run's agent as the run began with it, until release is
 // called. An error is how the run ends; where it is the journal's, as when the
 // definition could not be read, the drive is broken off.
 func (d *drive) agent(ctx context.Context) (a agent.Agent, release func(), err error) {
 	id := d.accepted.GetAgent()
-	if d.Pinned != nil {
-		a, release, err = d.Pinned(ctx, id, d.accepted.GetPins())
-	} else {
-		a, err = d.Agent(id)
-		release = func() {}
-	}
+	a, release, err = d.find(ctx, id)
 	var gone *agent.Error
 	switch {
 	case err == nil:

@@ -54,13 +54,13 @@ func (f *Fold) result() *a2av1.Artifact {
 	}
 }
 
-// endMessage says why a task did not succeed.
+// endMessage says why a task did not succeed, or what its agent has it say.
 func (f *Fold) endMessage(e *teamv1.Ended) *a2av1.Message {
 	if t := e.GetTransfer(); t != nil {
 		return f.handsOver(t)
 	}
 	if e.GetError() == nil {
-		return nil
+		return e.GetStatus()
 	}
 	m := agent.NewMessage(e.GetError().GetReason() + ": " + e.GetError().GetMessage())
 	m.MessageId = (&agent.Run{Root: f.root}).ID(f.scope, "error", 1)

@@ -57,7 +57,9 @@ func startWith(t testing.TB, c a2a.Config, agents ...agent.Agent) *rig {
 	t.Cleanup(r.agents.Close)
 	r.add(t, agents...)
 	e := engine.New(engine.Config{Leases: r.store})
-	runner := &a2a.Runner{Agent: r.agents.Get, Conversations: r.store}
+	c.Agents, c.Store, c.Wake = r.agents, r.store, e.Wake
+	r.Handler = a2a.NewHandler(c)
+	runner := &a2a.Runner{Agent: r.agents.Get, Conversations: r.store, Handler: r.Handler}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Serve(ctx, runner.Drive) }()
@@ -67,8 +69,6 @@ func startWith(t testing.TB, c a2a.Config, agents ...agent.Agent) *rig {
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	c.Agents, c.Store, c.Wake = r.agents, r.store, e.Wake
-	r.Handler = a2a.NewHandler(c)
 	return r
 }
 

@@ -297,6 +297,11 @@ func (d *drive) process(ctx context.Context) error {
 	}
 	defer release()
 	d.remembers = remembers(a)
+	ctx, returned, err := d.lent(ctx)
+	if err != nil {
+		return err
+	}
+	defer returned()
 	ctx, stop := d.bounded(ctx)
 	defer stop()
 	err = d.attend(ctx, a)
@@ -347,6 +352,7 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 	if err := d.mayCall(ctx, a); err != nil {
 		return err
 	}
+	recording := context.WithoutCancel(ctx) // what was yielded goes on record
 	for ev, aerr := range a.Process(ctx, d.request()) {
 		if aerr != nil {
 			return aerr
@@ -357,8 +363,8 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 		}
 		d.addReceipt(ev)
 		appending = true
-		if aerr = d.tellUnread(context.WithoutCancel(ctx)); aerr == nil {
-			aerr = d.append(context.WithoutCancel(ctx), ev)
+		if aerr = d.tellUnread(recording); aerr == nil {
+			aerr = d.append(recording, ev)
 		}
 		appending = false
 		if broke(aerr) {
@@ -374,7 +380,7 @@ func (d *drive) request() *teamv1.ProcessRequest {
 	return &teamv1.ProcessRequest{
 		AgentId: acc.GetAgent(), Message: acc.GetMessage(), ContextId: acc.GetMessage().GetContextId(),
 		Key: d.run.ID("", "key", 1), Depth: acc.GetDepth(), Deadline: acc.GetDeadline(), Envelope: d.left(), Recorded: d.recorded,
-		History: acc.GetHistory(), Transfers: acc.GetTransfers(),
+		History: acc.GetHistory(), Branch: acc.GetBranch(), Transfers: acc.GetTransfers(),
 	}
 }
 

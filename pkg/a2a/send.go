@@ -3,7 +3,6 @@ package a2a
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -32,6 +31,7 @@ type send struct {
 	key      string // makes it unique for its owner
 	question string // of the task, that is answered
 	accepted *teamv1.Accepted
+	push     *a2av1.TaskPushNotificationConfig // nil: nobody is told
 }
 
 // SendMessage gives an agent a message. It waits until the task has ended or
@@ -74,10 +74,14 @@ func (f *Fold) direct() *a2av1.Message {
 func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (sent, error) {
 	var c checker
 	c.send(req)
+	push := req.GetConfiguration().GetTaskPushNotificationConfig()
+	if push != nil && h.pushes != nil {
+		c.inlinePush(req, push)
+	}
 	if err := c.err(); err != nil {
 		return sent{}, err
 	}
-	if req.GetConfiguration().GetTaskPushNotificationConfig() != nil {
+	if push != nil && h.pushes == nil {
 		return sent{}, PushNotificationNotSupported()
 	}
 	who, err := caller(ctx)
@@ -90,7 +94,7 @@ func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (se
 	}
 	s := &send{
 		tenant: req.GetTenant(), message: req.GetMessage(), metadata: req.GetMetadata(), key: req.GetMessage().GetMessageId(),
-		question: run.GetQuestion(),
+		question: run.GetQuestion(), push: push,
 		accepted: &teamv1.Accepted{
 			Metadata: req.GetMetadata(), Extensions: ExtensionsOf(ctx), Trace: traceOf(ctx), AcceptedOutputModes: req.GetConfiguration().GetAcceptedOutputModes(),
 			Depth: max(run.GetDepth(), int32(min(agent.Depth(ctx), 1<<20))), Deadline: run.GetDeadline(), Limits: run.GetEnvelope(), //nolint:gosec // bounded
@@ -100,7 +104,7 @@ func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (se
 	if run.GetDelegationId() != "" && s.question == "" {
 		s.question = run.GetDelegationId()
 	}
-	s.accepted.MayReplyDirectly = !req.GetConfiguration().GetReturnImmediately()
+	s.accepted.MayReplyDirectly = !req.GetConfiguration().GetReturnImmediately() && push == nil
 	return h.put(ctx, who, s)
 }
 
@@ -117,24 +121,26 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	if s.message.GetTaskId() != "" {
 		return h.followUp(ctx, who, s)
 	}
-	for i, id := range s.message.GetReferenceTaskIds() {
-		if _, _, err := h.c.Store.Task(ctx, Key{who.Owner(), id}); err != nil {
-			if errors.Is(err, ErrNotFound) {
-				return sent{}, TaskNotFound(s.message.GetReferenceTaskIds()[i])
-			}
-			return sent{}, storeError(id, err)
-		}
-	}
 	id, a, err := h.resolve(s.tenant)
 	if err != nil {
 		return sent{}, err
 	}
+	references, err := h.referenced(ctx, who.Owner(), s.message, remembers(a))
+	if err != nil {
+		return sent{}, err
+	}
 	acc := s.accepted
+	acc.Branch = acc.GetBranch() || len(acc.GetHistory()) == 0 && len(references) > 0 // behind what it remembers
+	acc.History = append(acc.GetHistory(), references...)
 	acc.TaskId, acc.Agent, acc.Owner, acc.Seed = newID(), id, who.Owner(), rand.Int64() //nolint:gosec // jitter, not a secret
 	if acc.Pins, err = h.pins(ctx, id); err != nil {
 		return sent{}, storeError(id, err)
 	}
-	acc.MayReplyDirectly = acc.MayReplyDirectly && mayReplyDirectly(ctx, a)
+	info := infoOf(ctx, a)
+	if err := checkMedia(info, s.message, acc.GetAcceptedOutputModes()); err != nil {
+		return sent{}, err
+	}
+	acc.MayReplyDirectly = acc.MayReplyDirectly && info.GetMayReplyDirectly()
 	digest := digestOf(id, s.message)
 	acc.Message = proto.CloneOf(s.message)
 	fresh := acc.Message.GetContextId() == ""
@@ -142,7 +148,11 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 		acc.Message.ContextId = newID()
 	}
 	acc.Conversation = h.conversation(ctx, a, Thread{acc.Owner, acc.Message.GetContextId()}, fresh)
-	root, _, err := h.c.Store.Create(ctx, New{Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest})
+	push, err := inlinePush(s)
+	if err != nil {
+		return sent{}, err
+	}
+	root, _, err := h.c.Store.Create(ctx, New{Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx)})
 	h.c.Wake(root) // also after an error, and of a task that was there: it may be on record with nobody told
 	if err != nil {
 		return sent{}, storeError(acc.GetTaskId(), err)
@@ -150,13 +160,21 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	return sent{key: Key{acc.Owner, root}}, nil
 }
 
-// mayReplyDirectly asks an agent that is no team whether a message may do.
-func mayReplyDirectly(ctx context.Context, a agent.Agent) bool {
-	if _, team := a.(agent.Composite); team {
-		return false
+// infoOf is what an agent says of itself; one that cannot say it now says nothing.
+// A team is not asked, since it would ask its members: its answer is always a task.
+func infoOf(ctx context.Context, a agent.Agent) *teamv1.AgentInfo {
+	if t, ok := a.(agent.Moded); ok {
+		in, out := t.Modes()
+		return &teamv1.AgentInfo{InputModes: in, OutputModes: out}
+	}
+	if _, ok := a.(agent.Composite); ok {
+		return nil
 	}
 	info, err := a.Info(ctx)
-	return err == nil && info.GetMayReplyDirectly()
+	if err != nil {
+		return nil
+	}
+	return info
 }
 
 // digestOf tells a repetition from another message: the binding does not count.
@@ -184,6 +202,9 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	if c := s.message.GetContextId(); c != "" && c != f.ContextID() {
 		return sent{}, Invalid(Violation{"message.contextId", "is not the context of the task; leave it out, or send " + f.ContextID()})
 	}
+	if err := h.takes(ctx, f.Agent(), s); err != nil {
+		return sent{}, err
+	}
 	known, err := h.c.Store.Sent(ctx, who.Owner(), s.key)
 	again := err == nil && known == root // the answer is what it was then
 	if f.Terminal() && !again {
@@ -195,12 +216,29 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	} else if err != nil {
 		return sent{}, err
 	}
+	undo := func(error) {}
+	if !again {
+		if undo, err = h.followPush(ctx, f, who, s); err != nil {
+			return sent{}, err
+		}
+	}
 	n, _, err := h.c.Store.Put(ctx, Key{who.Owner(), root}, in, digestOf(id, s.message))
 	h.c.Wake(root) // also after an error: it may be on record
 	if err != nil {
+		undo(err)
 		return sent{}, storeError(id, err)
 	}
 	return sent{key: Key{who.Owner(), id}, inbound: n}, nil
+}
+
+// takes checks a follow-up as the agent of its task would have it, where that is
+// still served.
+func (h *Handler) takes(ctx context.Context, id string, s *send) error {
+	a, err := h.c.Agents.Get(id)
+	if err != nil {
+		return nil //nolint:nilerr // the run goes on with the revision it began with
+	}
+	return checkMedia(infoOf(ctx, a), s.message, s.accepted.GetAcceptedOutputModes())
 }
 
 // serves reports whether a tenant fits a task: none, the root's agent, or the

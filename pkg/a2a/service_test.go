@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -23,6 +22,19 @@ func call(id, text string) *teamv1.ProcessRequest {
 }
 
 func TestProcess(t *testing.T) {
+	t.Run("the conversation is that of the call, else that of its message", func(t *testing.T) {
+		r := start(t, echo("echo"))
+		for _, c := range [][2]string{{"call", ""}, {"", "message"}} {
+			req, want := call("echo", "hi"), c[0]+c[1]
+			req.ContextId, req.Message.ContextId = c[0], c[1]
+			if _, err := r.Process(ann(t), req); err != nil {
+				t.Fatal(err)
+			}
+			if page, err := r.ListTasks(ann(t), &a2av1.ListTasksRequest{ContextId: want}); err != nil || page.GetTotalSize() != 1 {
+				t.Errorf("%q: %v, %v", want, page, err)
+			}
+		}
+	})
 	t.Run("R-000-14 the answer", func(t *testing.T) {
 		r := start(t, echo("echo"))
 		req := call("echo", "hi")
@@ -253,6 +265,12 @@ func TestInfoAndHealth(t *testing.T) {
 		if err != nil || resp.GetInfo().GetId() != "echo" {
 			t.Errorf("%v, %v", resp, err)
 		}
+		if err := r.agents.Register("alias", echo("echo")); err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := r.Info(ann(t), &teamv1.InfoRequest{AgentId: "alias"}); err != nil || resp.GetInfo().GetId() != "alias" {
+			t.Errorf("R-000-05 it is known by the id it is served under: %v, %v", resp, err)
+		}
 		_, err = r.Info(ann(t), &teamv1.InfoRequest{AgentId: "nobody"})
 		wantError(t, err, agent.ReasonAgentNotFound)
 	})
@@ -276,6 +294,7 @@ func TestCard(t *testing.T) {
 	skilled.Skills = []*teamv1.Skill{{Id: "search", Name: "Search", Description: "Finds.", Tags: []string{"web"}}, {Id: "bare"}}
 	r := startWith(t, a2a.Config{Interfaces: a2a.Interfaces{HTTP: "https://agents.example.com", GRPC: "agents.example.com:443"}}, echo("plain"), skilled)
 	r.newTeamOf(t, team.Config{ID: "both", Mode: "workflow", Scheduler: through("plain", "skilled")}, "plain", "skilled")
+	r.newTeamOf(t, team.Config{ID: "bare", Mode: "workflow", Scheduler: through("plain")}, "plain")
 	card := func(t *testing.T, id string) *a2av1.AgentCard {
 		t.Helper()
 		c, err := r.Card(t.Context(), id)
@@ -295,6 +314,14 @@ func TestCard(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+	t.Run("R-000-05 names and tags", func(t *testing.T) {
+		for id, want := range map[string]string{"plain": "plain agent", "skilled": "Skilled web", "bare": "bare workflow"} {
+			c := card(t, id)
+			if got := c.GetName() + " " + c.GetSkills()[0].GetTags()[0]; got != want {
+				t.Errorf("%s: %q, want %q", id, got, want)
+			}
 		}
 	})
 	t.Run("required fields are never empty", func(t *testing.T) {
@@ -335,21 +362,9 @@ func TestCard(t *testing.T) {
 		wantError(t, err, a2a.ReasonUnsupportedOperation)
 	})
 	t.Run("push notifications", func(t *testing.T) {
-		if card(t, "plain").GetCapabilities().GetPushNotifications() {
-			t.Error("the card promises them")
+		if !card(t, "plain").GetCapabilities().GetPushNotifications() {
+			t.Error("the card does not tell of them")
 		}
-		_, err := r.CreateTaskPushNotificationConfig(ann(t), &a2av1.TaskPushNotificationConfig{})
-		wantError(t, err, a2a.ReasonPushNotificationNotSupported)
-		_, err = r.GetTaskPushNotificationConfig(ann(t), &a2av1.GetTaskPushNotificationConfigRequest{})
-		wantError(t, err, a2a.ReasonPushNotificationNotSupported)
-		_, err = r.ListTaskPushNotificationConfigs(ann(t), &a2av1.ListTaskPushNotificationConfigsRequest{})
-		wantError(t, err, a2a.ReasonPushNotificationNotSupported)
-		_, err = r.DeleteTaskPushNotificationConfig(ann(t), &a2av1.DeleteTaskPushNotificationConfigRequest{})
-		wantError(t, err, a2a.ReasonPushNotificationNotSupported)
-		req := message("plain", "x")
-		req.Configuration = &a2av1.SendMessageConfiguration{TaskPushNotificationConfig: &a2av1.TaskPushNotificationConfig{Url: "https://example.com"}}
-		_, err = r.SendMessage(ann(t), proto.CloneOf(req))
-		wantError(t, err, a2a.ReasonPushNotificationNotSupported)
 	})
 }
 

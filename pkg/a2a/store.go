@@ -42,6 +42,11 @@ type New struct {
 	MessageID string
 	// Digest of the message and the agent: the same id with another digest is ErrReused.
 	Digest []byte
+	// Push is a configuration that the task begins with; nil is none. Its receiver is
+	// told from the first event on. Only of a store that is Pushes. ErrPushOwner.
+	Push *a2av1.TaskPushNotificationConfig
+	// PushVersion is its Push.Version.
+	PushVersion string
 }
 
 // Record is a committed event and where it stands.

@@ -33,7 +33,13 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 	if err != nil {
 		return nil, err
 	}
-	return shown(f.task(h.details(ctx)), req.HistoryLength), nil
+	t := f.task(h.details(ctx))
+	if h.details(ctx) {
+		if err := h.withPushes(ctx, Key{who.Owner(), req.GetId()}, t); err != nil {
+			return nil, storeError(req.GetId(), err)
+		}
+	}
+	return shown(t, req.HistoryLength), nil
 }
 
 // owned returns the fold of a task of the caller.

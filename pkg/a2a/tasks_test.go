@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -57,6 +58,13 @@ func TestA_05_List(t *testing.T) {
 		}
 		if len(seen) != 250 {
 			t.Errorf("%d tasks", len(seen))
+		}
+	})
+	t.Run("pages of 1 and of 100", func(t *testing.T) {
+		for _, size := range []int32{1, 100} {
+			if page := r.list(t, &a2av1.ListTasksRequest{PageSize: &size}); len(page.GetTasks()) != int(size) || page.GetPageSize() != size {
+				t.Errorf("a page of %d has %d tasks", size, len(page.GetTasks()))
+			}
 		}
 	})
 	t.Run("all four fields, artifacts on request", func(t *testing.T) {
@@ -204,4 +212,19 @@ func TestCancel(t *testing.T) {
 		letGo()
 		r.until(t, id, canceled)
 	})
+}
+
+// A long journal is read in several pieces, and the end is in the last.
+func TestGet_OfALongJournal(t *testing.T) {
+	var steps []*teamv1.ScriptedStep
+	for range 600 {
+		steps = append(steps, &teamv1.ScriptedStep{Do: &teamv1.ScriptedStep_Progress{Progress: "step"}})
+	}
+	steps = append(steps, &teamv1.ScriptedStep{Do: &teamv1.ScriptedStep_Text{Text: "the end"}})
+	r := start(t, script(t, "long", steps...))
+	task := r.send(t, ann(t), message("long", "x"))
+	got, err := r.GetTask(ann(t), &a2av1.GetTaskRequest{Tenant: "long", Id: task.GetId()}) // a tenant: it is folded anew
+	if err != nil || got.GetStatus().GetState() != completed || len(got.GetArtifacts()) != 1 {
+		t.Errorf("%v, %v", got.GetStatus(), err)
+	}
 }

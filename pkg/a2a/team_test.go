@@ -2,6 +2,7 @@ package a2a_test
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -66,9 +67,9 @@ func TestTeam(t *testing.T) {
 		}
 		var got []string
 		for _, d := range run.GetDelegations() {
-			got = append(got, strings.TrimPrefix(d.GetId(), id)+" "+d.GetPath()+" "+d.GetOutcome().String())
+			got = append(got, fmt.Sprintf("%s %s %s %d", strings.TrimPrefix(d.GetId(), id), d.GetPath(), d.GetOutcome(), d.GetAttempts()))
 		}
-		if diff := cmp.Diff([]string{"~1 pair/one OUTCOME_SUCCEEDED", "~2 pair/two OUTCOME_SUCCEEDED"}, got); diff != "" {
+		if diff := cmp.Diff([]string{"~1 pair/one OUTCOME_SUCCEEDED 1", "~2 pair/two OUTCOME_SUCCEEDED 1"}, got); diff != "" {
 			t.Errorf("delegations:\n%s", diff)
 		}
 	})

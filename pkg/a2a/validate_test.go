@@ -96,6 +96,10 @@ func TestA_04_Validation(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 		wantState(t, r.send(t, ann(t), message("echo", strings.Repeat("x", 1<<20))), completed)
+		req := message("echo", strings.Repeat("x", 2<<20-30_000))
+		req.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"more": structpb.NewStringValue(strings.Repeat("x", 60_000))}}
+		_, err = r.SendMessage(ann(t), req) // its metadata counts
+		wantError(t, err, agent.ReasonInsufficientResources)
 	})
 }
 

@@ -393,11 +393,11 @@ func (b *Budget) Spent() Cost {
 	return b.spent
 }
 
-// Details of the error BUDGET_EXCEEDED.
+// Details of the error of a limit that binds what is below it.
 const (
-	// DetailLimit is which limit it is: max_tokens or max_cost.
+	// DetailLimit is which limit it is: max_tokens, max_cost, max_steps and so on.
 	DetailLimit = "limit"
-	// DetailValue is the limit's value: tokens, or USD.
+	// DetailValue is the limit's value: tokens, USD, or a count.
 	DetailValue = "value"
 	// DetailSetBy is the path of the agent whose limit it is, or SetByCaller.
 	DetailSetBy = "set_by"
@@ -432,15 +432,21 @@ func (b *Budget) exceeded(c Cost) *Error {
 		whose, value, unit, gone, need).With(DetailLimit, name).With(DetailValue, value).With(DetailSetBy, by)
 }
 
-// Binds reports whether err is BUDGET_EXCEEDED for a limit that holds for the
-// agent at path as a whole: its own, one above, or its caller's. Not set: for the
-// agent it is a failure of a member like others.
+// Binds reports whether err is that of a budget, or of counted steps, turns or
+// delegations, whose limit holds for the agent at path as a whole: its own, one
+// above, or its caller's. Not set: for the agent it is a failure of a member like
+// others.
 func Binds(err *Error, path string) bool {
-	if err == nil || err.Reason != ReasonBudgetExceeded {
+	if err == nil {
+		return false
+	}
+	switch err.Reason {
+	case ReasonBudgetExceeded, ReasonMaxIterations, ReasonMaxDelegations:
+	default:
 		return false
 	}
 	by := err.Details[DetailSetBy]
-	return by == SetByCaller || by == path || strings.HasPrefix(path, by+"/")
+	return by == SetByCaller || by != "" && (by == path || strings.HasPrefix(path, by+"/"))
 }
 
 func count(n int64) string { return strconv.FormatInt(n, 10) }

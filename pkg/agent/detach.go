@@ -16,3 +16,11 @@ type Detacher interface {
 	// place; nil while it has not.
 	Detached(ctx context.Context, taskID string) (*teamv1.Ended, error)
 }
+
+// Lender is an Agent whose members take something of it along when their work is a
+// task of its own, as they do below it (C-26).
+type Lender interface {
+	// Lend returns a context for the work of a member, with what it may take. Safe
+	// for concurrent use.
+	Lend(ctx context.Context, member string) context.Context
+}

@@ -21,6 +21,10 @@ type Func struct {
 	Name string
 	// Description says what the agent does.
 	Description string
+	// InputModes are the media types that it takes; nil takes everything.
+	InputModes []string
+	// OutputModes are the media types that it answers with; nil says nothing.
+	OutputModes []string
 	// Skills it offers.
 	Skills []*teamv1.Skill
 	// MayReplyDirectly: a message may be answered without a task.
@@ -46,6 +50,7 @@ func (f *Func) Info(context.Context) (*teamv1.AgentInfo, error) {
 	info := &teamv1.AgentInfo{
 		Id: f.ID, Name: name, Description: f.Description, Skills: f.Skills,
 		Metadata: map[string]string{"type": "func"}, MayReplyDirectly: f.MayReplyDirectly,
+		InputModes: f.InputModes, OutputModes: f.OutputModes,
 	}
 	for _, s := range f.Skills {
 		info.Capabilities = append(info.Capabilities, s.GetId())
@@ -119,5 +124,5 @@ func Panicked(log *zap.Logger, id string, r any) *Error {
 	if log != nil {
 		log.Error("agent panicked", zap.String("agent", id), zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
 	}
-	return Errorf(CodeInternal, ReasonAgentPanic, "agent %q crashed on this message", id)
+	return Errorf(CodeInternal, ReasonAgentPanic, "agent %q crashed on this message; the server's log says where (\"agent panicked\"): correct the agent, or leave this work to another one", id)
 }

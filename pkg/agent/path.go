@@ -13,6 +13,13 @@ type Composite interface {
 	Members() []string
 }
 
+// Moded is a Composite that knows without asking its members which media types of
+// parts it takes and answers with; nil says nothing.
+type Moded interface {
+	Composite
+	Modes() (input, output []string)
+}
+
 type depthKey struct{}
 
 // Depth returns how many levels of nesting lie above the work of ctx.
@@ -48,12 +55,15 @@ func WithDepthLimit(ctx context.Context, n int) context.Context {
 // Enter returns a context one level deeper, for asking the members of id. It
 // ends what asks in circles, on this server and across servers, with
 // MAX_DEPTH_EXCEEDED (R-000-36). Ids of other servers are no identity, so it is
-// the depth that counts.
+// the depth that counts: MaxDepth, or more where the limit of ctx allows it.
 func Enter(ctx context.Context, id string) (context.Context, error) {
-	n := Depth(ctx) + 1
-	if n > MaxDepth {
+	n, most := Depth(ctx)+1, MaxDepth
+	if limit, ok := DepthLimit(ctx); ok {
+		most = max(most, limit)
+	}
+	if n > most {
 		return nil, Errorf(CodeFailedPrecondition, ReasonMaxDepth,
-			"agent %q is nested deeper than %d levels; teams probably contain each other: break the circle by removing one member", id, MaxDepth)
+			"agent %q is nested deeper than %d levels; teams probably contain each other: break the circle by removing one member", id, most)
 	}
 	return WithDepth(ctx, n), nil
 }

@@ -37,6 +37,9 @@ type A2AConfig struct {
 	Origins []string
 	// Prefer orders the bindings; others are not used. Empty is the card's order.
 	Prefer []string
+	// Version is the version of A2A to speak: 1.0 or 0.3. Empty takes 1.0 where the
+	// card offers it, else 0.3, which is spoken over JSON-RPC only.
+	Version string
 	// TLS of HTTPS and gRPC connections; nil is Egress's own.
 	TLS *tls.Config
 	// Egress makes the connections; nil is a dialer that allows every address.
@@ -51,6 +54,8 @@ type A2AConfig struct {
 	// PollEvery is the pause before the task is looked at for the second time,
 	// where it is not streamed; it doubles up to PollMost. 0 is 1 s and 10 s.
 	PollEvery, PollMost time.Duration
+	// Verifier refuses cards that are not signed by who is trusted; nil believes all.
+	Verifier CardVerifier
 	// Log may be nil.
 	Log *zap.Logger
 }
@@ -68,7 +73,7 @@ func (c A2AConfig) withDefaults() A2AConfig {
 	return c
 }
 
-// A2A is an agent on an A2A 1.0 server, found by its card. Safe for concurrent use.
+// A2A is an agent on a server of A2A 1.0 or 0.3, found by its card. Safe for concurrent use.
 type A2A struct {
 	cfg   A2AConfig
 	peer  peer
@@ -169,6 +174,7 @@ func (a *A2A) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2
 // link is the way to a peer that its card offers.
 type link struct {
 	binding, url, tenant string
+	version              string
 	streaming            bool
 	routing              bool // it takes part in hand-offs
 	transport            transport
@@ -185,12 +191,12 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	l := &link{
-		binding: i.GetProtocolBinding(), url: i.GetUrl(), tenant: i.GetTenant(),
+		binding: i.GetProtocolBinding(), url: i.GetUrl(), tenant: i.GetTenant(), version: i.GetProtocolVersion(),
 		streaming: card.GetCapabilities().GetStreaming(), routing: declares(card, routingURI),
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if old := a.link; old != nil && old.binding == l.binding && old.url == l.url {
+	if old := a.link; old != nil && old.binding == l.binding && old.url == l.url && old.version == l.version {
 		l.transport = old.transport
 	} else if l.transport, err = a.newTransport(l); err != nil {
 		return nil, err
@@ -203,10 +209,12 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 
 func (a *A2A) newTransport(l *link) (transport, error) {
 	token := a.cfg.Token
-	switch l.binding {
-	case BindingREST:
+	switch {
+	case isOld(l.version):
+		return &rpc03Transport{http: a.http, url: l.url, token: token}, nil
+	case l.binding == BindingREST:
 		return &restTransport{http: a.http, base: restBase(l), token: token}, nil
-	case BindingJSONRPC:
+	case l.binding == BindingJSONRPC:
 		return &rpcTransport{http: a.http, url: l.url, token: token}, nil
 	}
 	address, secure := a.peer.grpcAddress(l.url)

@@ -55,23 +55,31 @@ func TestA2AInfoComesFromTheCard(t *testing.T) {
 
 func TestA2AChoosesAnInterface(t *testing.T) {
 	tests := []struct {
-		name   string
-		cfg    fakeagent.Config
-		prefer []string
-		method string // header that only this binding has
-		fail   string
+		name          string
+		cfg           fakeagent.Config
+		prefer        []string
+		version, fail string
 	}{
 		{name: "the card's first", cfg: fakeagent.Config{Bindings: []string{"JSONRPC", "GRPC"}}},
 		{name: "the preferred", cfg: fakeagent.Config{}, prefer: []string{"HTTP+JSON", "GRPC"}},
-		{name: "only another protocol", cfg: fakeagent.Config{Version: "0.3", Bindings: []string{"JSONRPC"}},
-			fail: `agent "far": card read, but it offers only protocol 0.3 over JSONRPC; this server speaks 1.0`},
+		{name: "A-25 the best version", cfg: fakeagent.Config{Card: alsoOld}},
+		{name: "A-25 only another protocol", cfg: fakeagent.Config{Version: "0.2.6", Bindings: []string{"JSONRPC"}},
+			fail: `agent "far": card read, but it offers only protocol 0.2.6 over JSONRPC; this server speaks 1.0, and 0.3 over JSONRPC`},
+		{name: "A-25 0.3 over a binding that is not spoken", cfg: fakeagent.Config{Version: "0.3", Bindings: []string{"GRPC", "HTTP+JSON"}},
+			fail: `it offers only protocol 0.3 over GRPC, protocol 0.3 over HTTP+JSON; this server speaks 1.0, and 0.3 over JSONRPC`},
+		{name: "A-25 only 0.3", cfg: fakeagent.Config{Old: true, Bindings: []string{"JSONRPC"}}},
+		{name: "A-25 only 0.3 where that is chosen", cfg: fakeagent.Config{Old: true, Bindings: []string{"JSONRPC"}}, version: "0.3"},
+		{name: "A-25 only 0.3 where 1.0 is chosen", cfg: fakeagent.Config{Old: true, Bindings: []string{"JSONRPC"}}, version: "1.0",
+			fail: `it offers only protocol 0.3.0 over JSONRPC; this server speaks 1.0 to it.  Set a2a.version: "0.3" if compatibility is wanted`},
+		{name: "A-25 only 1.0 where 0.3 is chosen", cfg: fakeagent.Config{Bindings: []string{"JSONRPC"}}, version: "0.3",
+			fail: `it offers only protocol 1.0 over JSONRPC; this server speaks 0.3 over JSONRPC to it`},
 		{name: "none preferred", cfg: fakeagent.Config{Bindings: []string{"GRPC"}}, prefer: []string{"JSONRPC"}, fail: "no interface that is preferred"},
 		{name: "an unknown binding", cfg: fakeagent.Config{Bindings: []string{"PIGEON"}}, fail: `only the binding "PIGEON"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := fakeagent.New(t, tt.cfg)
-			a := newA2A(t, f, func(c *remote.A2AConfig) { c.Prefer = tt.prefer })
+			a := newA2A(t, f, func(c *remote.A2AConfig) { c.Prefer, c.Version = tt.prefer, tt.version })
 			err := newJournal("hello").play(t.Context(), a)
 			if tt.fail == "" {
 				if err != nil {
@@ -84,6 +92,13 @@ func TestA2AChoosesAnInterface(t *testing.T) {
 			}
 		})
 	}
+}
+
+// alsoOld offers 0.3 first, at an address where nobody is.
+func alsoOld(c *a2av1.AgentCard) {
+	c.SupportedInterfaces = append([]*a2av1.AgentInterface{
+		{Url: "http://127.0.0.1:1/rpc", ProtocolBinding: remote.BindingJSONRPC, ProtocolVersion: "0.3"},
+	}, c.GetSupportedInterfaces()...)
 }
 
 // serveCard serves one body as a card.
@@ -106,7 +121,6 @@ func TestCardsThatCannotBeUsed(t *testing.T) {
 		want       string
 		retry      bool
 	}{
-		{"of protocol 0.3", `{"name":"x","protocolVersion":"0.3.0","url":"https://x","preferredTransport":"JSONRPC"}`, 200, "it offers only protocol 0.3.0; this server speaks 1.0", false},
 		{"no JSON", `<html>`, 200, "has a card that cannot be read", false},
 		{"too large", `{"name":"` + strings.Repeat("x", 300<<10) + `"}`, 200, "has a card that cannot be read", false},
 		{"not there", ``, 404, "shows no card (HTTP status 404)", false},

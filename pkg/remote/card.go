@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -43,6 +43,7 @@ type peer struct {
 	token   bool
 	trusted []string // host:port of origins that get the token
 	prefer  []string
+	version string // empty is the best
 }
 
 func newPeer(cfg A2AConfig) (peer, error) {
@@ -53,7 +54,10 @@ func newPeer(cfg A2AConfig) (peer, error) {
 	if !strings.HasSuffix(u.Path, ".json") {
 		u = u.JoinPath("/.well-known/agent-card.json")
 	}
-	p := peer{id: cfg.ID, card: u, token: cfg.Token != "", prefer: cfg.Prefer, trusted: []string{hostPort(u)}}
+	p := peer{id: cfg.ID, card: u, token: cfg.Token != "", prefer: cfg.Prefer, version: cfg.Version, trusted: []string{hostPort(u)}}
+	if v := cfg.Version; v != "" && v != a2aVersion && v != a2av03.Version {
+		return peer{}, fmt.Errorf("a2a agent %q: version %q is unknown; known are %s and %s", cfg.ID, v, a2aVersion, a2av03.Version)
+	}
 	for _, b := range cfg.Prefer {
 		if b != BindingGRPC && b != BindingREST && b != BindingJSONRPC {
 			return peer{}, fmt.Errorf("a2a agent %q: binding %q is unknown; known are %s, %s and %s", cfg.ID, b, BindingGRPC, BindingREST, BindingJSONRPC)
@@ -81,30 +85,73 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// choose returns the interface to use: the first of the bindings preferred.
+// choose returns the interface to use: of the best version the first of the
+// bindings preferred.
 func (p peer) choose(card *a2av1.AgentCard) (*a2av1.AgentInterface, error) {
 	var refused []string
-	usable := []*a2av1.AgentInterface{}
+	var usable, old []*a2av1.AgentInterface
 	for _, i := range card.GetSupportedInterfaces() {
-		if why := p.refuses(i); why != "" {
+		switch why := p.refuses(i); {
+		case why != "":
 			refused = append(refused, why)
-			continue
+		case isOld(i.GetProtocolVersion()):
+			old = append(old, i)
+		default:
+			usable = append(usable, i)
 		}
-		usable = append(usable, i)
 	}
-	order := p.prefer
-	if len(order) == 0 && len(usable) > 0 {
-		return usable[0], nil
-	}
-	for _, binding := range order {
-		for _, i := range usable {
-			if i.GetProtocolBinding() == binding {
-				return i, nil
-			}
+	for _, of := range [][]*a2av1.AgentInterface{usable, old} {
+		if i := p.preferred(of); i != nil {
+			return i, nil
 		}
 	}
 	return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable,
-		"agent %q: card read, but it offers %s; this server speaks %s", p.id, offers(refused), a2aVersion)
+		"agent %q: card read, but it offers %s; this server speaks %s", p.id, offers(refused), p.speaks())
+}
+
+// preferred is the first interface of the binding that is preferred most, nil
+// without one.
+func (p peer) preferred(usable []*a2av1.AgentInterface) *a2av1.AgentInterface {
+	if len(p.prefer) == 0 && len(usable) > 0 {
+		return usable[0]
+	}
+	for _, binding := range p.prefer {
+		for _, i := range usable {
+			if i.GetProtocolBinding() == binding {
+				return i
+			}
+		}
+	}
+	return nil
+}
+
+// speaks is what is spoken with the peer, for people.
+func (p peer) speaks() string {
+	switch p.version {
+	case a2aVersion:
+		return a2aVersion + ` to it.  Set a2a.version: "` + a2av03.Version + `" if compatibility is wanted`
+	case a2av03.Version:
+		return a2av03.Version + " over JSONRPC to it.  Remove a2a.version to have the best that both speak"
+	}
+	return a2aVersion + ", and " + a2av03.Version + " over JSONRPC"
+}
+
+// isOld reports whether a version is one of A2A 0.3.
+func isOld(version string) bool {
+	return version == a2av03.Version || strings.HasPrefix(version, a2av03.Version+".")
+}
+
+// isCurrent reports whether a version is one of A2A 1.0.
+func isCurrent(version string) bool {
+	return version == a2aVersion || strings.HasPrefix(version, a2aVersion+".")
+}
+
+// spoken reports whether an interface's version is spoken with the peer.
+func (p peer) spoken(i *a2av1.AgentInterface) bool {
+	if isOld(i.GetProtocolVersion()) {
+		return p.version != a2aVersion && i.GetProtocolBinding() == BindingJSONRPC
+	}
+	return p.version != a2av03.Version && isCurrent(i.GetProtocolVersion())
 }
 
 func offers(refused []string) string {
@@ -117,9 +164,9 @@ func offers(refused []string) string {
 // refuses says why an interface cannot be used; empty: it can.
 func (p peer) refuses(i *a2av1.AgentInterface) string {
 	binding := clip(i.GetProtocolBinding())
-	switch v := i.GetProtocolVersion(); {
-	case v != a2aVersion && !strings.HasPrefix(v, a2aVersion+"."):
-		return fmt.Sprintf("protocol %s over %s", clip(v), binding)
+	switch {
+	case !p.spoken(i):
+		return fmt.Sprintf("protocol %s over %s", clip(i.GetProtocolVersion()), binding)
 	case binding != BindingGRPC && binding != BindingREST && binding != BindingJSONRPC:
 		return fmt.Sprintf("the binding %q", binding)
 	case p.token && !p.trusts(i):
@@ -164,6 +211,9 @@ func (a *A2A) fetchCard(ctx context.Context) (*a2av1.AgentCard, error) {
 		return nil, fmt.Errorf("asking for the card of %q: %w", a.cfg.ID, err)
 	}
 	setHeaders(req, a.cfg.Token)
+	if a.cfg.Version == a2av03.Version {
+		req.Header.Set("A2A-Version", a2av03.Version) // else some show the card of 1.0 alone
+	}
 	client := *a.http
 	client.CheckRedirect = sameOrigin
 	resp, err := client.Do(req)
@@ -177,6 +227,9 @@ func (a *A2A) fetchCard(ctx context.Context) (*a2av1.AgentCard, error) {
 	body, err := egress.ReadBody(resp.Body, maxCard)
 	if err != nil {
 		return nil, senseless(a.cfg.ID, "has a card that cannot be read", err)
+	}
+	if a.cfg.Verifier != nil {
+		return a.verifiedCard(body)
 	}
 	return parseCard(a.cfg.ID, body)
 }
@@ -201,31 +254,11 @@ func (a *A2A) noCard(resp *http.Response) error {
 }
 
 func parseCard(id string, body []byte) (*a2av1.AgentCard, error) {
-	card := &a2av1.AgentCard{}
-	if err := wire.Unmarshal(body, card); err != nil {
-		if version, ok := oldCard(body); ok {
-			return oldOnly(id, version)
-		}
+	card, err := a2av03.ReadCard(body)
+	if err != nil {
 		return nil, senseless(id, "has a card that cannot be read", err)
 	}
-	if version, ok := oldCard(body); ok && len(card.GetSupportedInterfaces()) == 0 {
-		return oldOnly(id, version)
-	}
 	return card, nil
-}
-
-// oldCard recognises a card of a protocol before 1.0.
-func oldCard(body []byte) (version string, ok bool) {
-	var old struct {
-		ProtocolVersion string `json:"protocolVersion"`
-	}
-	err := json.Unmarshal(body, &old)
-	return old.ProtocolVersion, err == nil && old.ProtocolVersion != ""
-}
-
-func oldOnly(id, version string) (*a2av1.AgentCard, error) {
-	return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable,
-		"agent %q: card read, but it offers only protocol %s; this server speaks %s", id, clip(version), a2aVersion)
 }
 
 // sameOrigin follows few redirects, and none to another origin.
@@ -250,6 +283,7 @@ func setHeaders(req *http.Request, token string) {
 // infoOf is what a card says, within limits: it is a stranger's text.
 func infoOf(id string, card *a2av1.AgentCard) *teamv1.AgentInfo {
 	info := &teamv1.AgentInfo{Id: id, Name: clip(card.GetName()), Description: limit(card.GetDescription()), Metadata: facts(card)}
+	info.InputModes, info.OutputModes = media(card.GetDefaultInputModes()), media(card.GetDefaultOutputModes())
 	for _, s := range card.GetSkills() {
 		skill := clip(s.GetId())
 		if skill == "" || len(info.GetSkills()) == maxSkills || slices.Contains(info.GetCapabilities(), skill) {
@@ -261,6 +295,17 @@ func infoOf(id string, card *a2av1.AgentCard) *teamv1.AgentInfo {
 		})
 	}
 	return info
+}
+
+// media are a card's media types, within limits.
+func media(list []string) []string {
+	var out []string
+	for _, m := range list[:min(len(list), maxSkills)] {
+		if m = clip(m); strings.Contains(m, "/") { // older cards say "text"
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 func limit(s string) string {

@@ -150,6 +150,7 @@ func (p *process) message() *teamv1.ProcessRequest {
 		TaskId:    p.req.GetTaskId(),
 		Question:  p.req.GetQuestion(),
 		History:   foreignAll(p.req.GetHistory()),
+		Branch:    p.req.GetBranch(),
 		State:     p.req.GetState(),
 		Transfers: p.req.GetTransfers(),
 		Path:      p.req.GetPath(),

@@ -241,7 +241,11 @@ func TestWhatCrossesTheWire(t *testing.T) {
 			m = checkRequest(t, body)
 		case *a2av1.SendMessageRequest:
 			m = body.GetMessage()
-			if got := r.Header["a2a-version"]; len(got) != 1 || got[0] != "1.0" || body.GetTenant() != "desk" {
+			version := "1.0"
+			if w.cfg.Old {
+				version = "0.3"
+			}
+			if got := r.Header["a2a-version"]; len(got) != 1 || got[0] != version || body.GetTenant() != w.cfg.Tenant {
 				t.Errorf("version %v, tenant %q", got, body.GetTenant())
 			}
 		}

@@ -33,6 +33,10 @@ type Config struct {
 	Name string
 	// Description says what the agent does.
 	Description string
+	// InputModes are the media types that it takes; nil takes everything.
+	InputModes []string
+	// OutputModes are the media types that it answers with; nil says nothing.
+	OutputModes []string
 	// Skills it offers.
 	Skills []*teamv1.Skill
 	// Steps are done in order on every call. The texts of text, echo and call
@@ -99,7 +103,7 @@ func invalid(format string, args ...any) error {
 func infoOf(cfg Config) *teamv1.AgentInfo {
 	info := &teamv1.AgentInfo{
 		Id: cfg.ID, Name: cfg.Name, Description: cfg.Description, Skills: cfg.Skills,
-		Metadata: map[string]string{"type": "scripted"},
+		Metadata: map[string]string{"type": "scripted"}, InputModes: cfg.InputModes, OutputModes: cfg.OutputModes,
 	}
 	for _, s := range cfg.Skills {
 		info.Capabilities = append(info.Capabilities, s.GetId())

@@ -19,7 +19,15 @@ func NewLocal(c Config) (*Local, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	return &Local{newCore(&c, Addrs{})}, nil
+	sign, err := signing(&c)
+	if err != nil {
+		return nil, err
+	}
+	k, err := newCore(&c, Addrs{}, sign)
+	if err != nil {
+		return nil, err
+	}
+	return &Local{k}, nil
 }
 
 // Handler answers calls. Their context says who calls: a2a.WithCaller.
@@ -32,6 +40,7 @@ func (l *Local) Serve(ctx context.Context) error {
 	defer stop()
 	var guarding sync.WaitGroup
 	guarding.Go(func() { guard(runs, l.store, stop) })
+	guarding.Go(func() { l.telling.serve(runs) })
 	err := l.engine.Serve(runs, l.runner.Drive)
 	stop()
 	guarding.Wait()

@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +16,9 @@ import (
 	"go.uber.org/zap"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/push"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -36,6 +39,13 @@ type Listeners = server.Listeners
 
 // APIKey is a key that callers present as a bearer token.
 type APIKey = server.APIKey
+
+// PushPolicy says how receivers of push notifications are treated: pauses, tries,
+// time. The zero value is usable.
+type PushPolicy = push.Policy
+
+// CardKey is a key that signs cards.
+type CardKey = cardsign.Key
 
 // Store keeps tasks and hands out the runs that are due.
 type Store interface {
@@ -67,8 +77,20 @@ type Config struct {
 	// Keys are the API keys that callers may present. Without any, everybody is
 	// local/local, and only loopback addresses are served.
 	Keys []APIKey
+	// CardKeys sign the cards, each of them; where there are several, a key is being
+	// replaced. Default: cards are not signed. The public keys are served at
+	// /.well-known/jwks.json, which signatures name where PublicURL is set.
+	CardKeys []CardKey
+	// TrustedProxies are addresses of proxies whose X-Forwarded-Proto, -Host and
+	// -Prefix say where cards are reached; not looked at with PublicURL.
+	TrustedProxies []netip.Prefix
+	// ExtendedCards returns the extended cards of an agent: a caller gets the first
+	// that is for it. Default: there are none. Safe for concurrent use.
+	ExtendedCards func(agentID string) []a2a.ExtendedCard
 	// StrictVersion refuses calls that name no A2A-Version.
 	StrictVersion bool
+	// NoV03 turns A2A 0.3 off, which is served beside 1.0 otherwise.
+	NoV03 bool
 	// NoReflection leaves gRPC reflection out.
 	NoReflection bool
 	// Store keeps the tasks, see OpenStore; default: the memory of this process.
@@ -90,6 +112,11 @@ type Config struct {
 	DrainTime time.Duration
 	// Streams bounds the streams that are open.
 	Streams a2a.Streams
+	// NoPush refuses push notifications. A store that keeps no configurations
+	// (a2a.Pushes) does so too.
+	NoPush bool
+	// Push says how their receivers are treated.
+	Push PushPolicy
 	// StallTime is how long the reader of a stream may take nothing before the
 	// stream is ended; default 30 s.
 	StallTime time.Duration
@@ -119,6 +146,7 @@ type core struct {
 	engine  *engine.Engine
 	runner  *a2a.Runner
 	store   Store
+	telling *telling // nil: nobody is told
 }
 
 // New returns a server that listens; it answers once Serve is called. Errors: a
@@ -168,30 +196,62 @@ func (c *Config) complete() error {
 	return nil
 }
 
+// signing returns what signs cards; nil: nothing does.
+func signing(c *Config) (*cardsign.Signer, error) {
+	if len(c.CardKeys) == 0 {
+		return nil, nil //nolint:nilnil // cards are not signed
+	}
+	jku := ""
+	if c.PublicURL != "" {
+		jku = c.PublicURL + "/.well-known/jwks.json"
+	}
+	return cardsign.NewSigner(c.CardKeys, jku)
+}
+
 // newCore puts tasks, store and engine together; at are the addresses for cards.
-func newCore(c *Config, at Addrs) core {
+func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	replica := strings.TrimPrefix(c.Replica+"-"+rand.Text(), "-")
 	e := engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Replica: replica, Log: c.Log.Named("engine")})
-	h := a2a.NewHandler(a2a.Config{
+	config := a2a.Config{
 		Agents: c.Agents, Store: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
 		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: cmp.Or(c.PublicGRPC, at.GRPC)},
-		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams,
-	})
+		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams, NoPush: c.NoPush,
+		Extended: c.ExtendedCards,
+	}
+	if sign != nil {
+		config.Sign = sign.Sign
+	}
+	h := a2a.NewHandler(config)
 	runner := &a2a.Runner{Agent: c.Agents.Get, Handler: h, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run")}
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}
 	runner.Conversations, _ = c.Store.(a2a.Conversations) // a nil one: agents remember nothing
-	return core{handler: h, engine: e, runner: runner, store: c.Store}
+	t, err := newTelling(c, h)
+	return core{handler: h, engine: e, runner: runner, store: c.Store, telling: t}, err
 }
 
 // build puts the parts together.
 func build(c Config, l Listeners) (*TeamServer, error) {
-	k := newCore(&c, public(l))
-	s, err := server.New(server.Config{
-		Handler: k.handler, Keys: c.Keys, StrictVersion: c.StrictVersion, NoReflection: c.NoReflection,
+	sign, err := signing(&c)
+	if err != nil {
+		return nil, err
+	}
+	k, err := newCore(&c, public(l), sign)
+	if err != nil {
+		return nil, err
+	}
+	config := server.Config{
+		Handler: k.handler, Keys: c.Keys, Version: c.Version, StrictVersion: c.StrictVersion, NoV03: c.NoV03, NoReflection: c.NoReflection,
 		Ready: ready(c), DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
-	})
+	}
+	if sign != nil {
+		config.JWKS = sign.JWKS()
+	}
+	if c.PublicURL == "" {
+		config.TrustedProxies = c.TrustedProxies
+	}
+	s, err := server.New(config)
 	if err != nil {
 		return nil, err
 	}
@@ -226,6 +286,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 		driven = s.engine.Serve(runs, s.runner.Drive)
 	})
 	driving.Go(func() { guard(serving, s.store, cancel) })
+	driving.Go(func() { s.telling.serve(runs) })
 	err := s.server.Serve(serving, s.listeners)
 	cancel()
 	stop()

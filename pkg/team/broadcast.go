@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -104,7 +103,7 @@ func (b *Broadcast) Prompt(s *State, _ *teamv1.Step) *agent.ModelRequest {
 	for _, st := range s.Steps {
 		switch {
 		case st.member():
-			user(report(st))
+			user("Result of " + worded(st, begun(promptText(st.Message))))
 		case st.Turn != nil:
 			req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleAssistant, Text: st.Turn.GetText()})
 		}
@@ -124,14 +123,4 @@ func (b *Broadcast) system(s *State) string {
 		return text
 	}
 	return b.instructions + "\n\n" + text
-}
-
-// report is a member's result as a model reads it.
-func report(st *StepState) string {
-	return fmt.Sprintf("Result of %s (%s):\n\n%s", st.Step.GetMember(), outcomeWord(st.Outcome), reported(st))
-}
-
-// reported is the content of a result, or why there is none.
-func reported(st *StepState) string {
-	return promptText(&a2av1.Message{Parts: resultParts(st)})
 }

@@ -12,7 +12,7 @@ import (
 // Finalizer is a Scheduler that ends a run at the limit of its budget with one
 // more turn of its model, instead of failing. What that turn will need is
 // reserved from the beginning, and grows with the prompt. The step that the
-// budget refused is in the state as any other that failed; see State.Exhausted.
+// budget refused is in the state as any other that failed.
 type Finalizer interface {
 	Scheduler
 	// FinalTurn is the name of the MODEL step that is that turn; empty: the run fails.
@@ -258,7 +258,7 @@ func (p *process) peersOf(st *StepState) int {
 	if p.spending == nil || !st.member() {
 		return n
 	}
-	for _, o := range p.Open() {
+	for o := range p.pending() {
 		if o.member() && !o.parked() {
 			n++
 		}
@@ -277,14 +277,11 @@ func (w *work) bound(ctx context.Context) context.Context {
 	return agent.WithBudget(ctx, w.budget)
 }
 
-// exhausted notes that a limit that holds for all of the run has refused a step,
-// and ends the run where nothing else comes of it.
+// exhausted ends the run where a limit that holds for all of it has refused a
+// step, and nothing else comes of it.
 func (f *fold) exhausted(st *StepState) {
 	if !agent.Binds(st.Err, f.Path) {
 		return
-	}
-	if f.Exhausted == nil {
-		f.Exhausted = st.Err
 	}
 	final := ""
 	if fin, ok := f.Team.Scheduler.(Finalizer); ok {

@@ -346,23 +346,58 @@ func TestC_07_Envelopes(t *testing.T) {
 			t.Error(r.err, r.reply, a.told)
 		}
 	})
-	t.Run("C-07 after a crash a member that works keeps the part it was told", func(t *testing.T) {
+	for name, c := range map[string]struct{ limits, part *teamv1.Limits }{
+		"tokens": {&teamv1.Limits{MaxTokens: proto.Int64(900)}, &teamv1.Limits{MaxTokens: proto.Int64(450)}},
+		"money":  {&teamv1.Limits{MaxCost: proto.Float64(0.0009)}, &teamv1.Limits{MaxCost: proto.Float64(0.00045)}},
+	} {
+		t.Run("C-07 after a crash a member that works keeps the part it was told: "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := &remoteFake{id: "a", reply: spends(10)}, &remoteFake{id: "b", reply: spends(10)}
+				tm := newTeamWith(t, Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("a"), to("b")}), Members: members("a", "b"), Registry: registry{"a": a, "b": b},
+					Limits: c.limits})
+				r := newRecord()
+				started := 0
+				r.process(t.Context(), tm, func(ev *teamv1.Event) bool {
+					if ev.GetStarted() != nil {
+						started++
+					}
+					return started < 2
+				})
+				a.told, b.told = nil, nil
+				r.process(t.Context(), tm, nil)
+				if r.err != nil || len(a.told) != 1 || len(b.told) != 1 || !proto.Equal(a.told[0], c.part) || !proto.Equal(b.told[0], c.part) {
+					t.Error(r.err, a.told, b.told)
+				}
+			})
+		})
+	}
+	t.Run("C-07 what teams side by side have is shared below them, too", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := &remoteFake{id: "a", reply: spends(10)}, &remoteFake{id: "b", reply: spends(10)}
-			tm := newTeamWith(t, Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("a"), to("b")}), Members: members("a", "b"), Registry: registry{"a": a, "b": b},
+			reg := registry{"a": a, "b": b}
+			reg["x"] = newTeamWith(t, Config{ID: "x", Scheduler: inOrder("a"), Members: members("a"), Registry: reg})
+			reg["y"] = newTeamWith(t, Config{ID: "y", Scheduler: inOrder("b"), Members: members("b"), Registry: reg})
+			tm := newTeamWith(t, Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("x"), to("y")}), Members: members("x", "y"), Registry: reg,
 				Limits: &teamv1.Limits{MaxTokens: proto.Int64(900)}})
 			r := newRecord()
-			started := 0
-			r.process(t.Context(), tm, func(ev *teamv1.Event) bool {
-				if ev.GetStarted() != nil {
-					started++
-				}
-				return started < 2
-			})
-			a.told, b.told = nil, nil
 			r.process(t.Context(), tm, nil)
-			if r.err != nil || len(a.told) != 1 || len(b.told) != 1 || a.told[0].GetMaxTokens() != 450 || b.told[0].GetMaxTokens() != 450 {
+			if r.err != nil || a.told[0].GetMaxTokens() != 450 || b.told[0].GetMaxTokens() != 450 {
 				t.Error(r.err, a.told, b.told)
+			}
+		})
+	})
+	t.Run("S-60 what a member has cost that was stopped for its time is on record", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			a := &remoteFake{id: "a", reply: func(ctx context.Context, _ *teamv1.ProcessRequest) (*teamv1.Spent, error) {
+				<-ctx.Done()
+				return nil, &agent.Error{Reason: agent.ReasonUnavailable, Spent: &teamv1.Spent{OutputTokens: 7}}
+			}}
+			tm := newTeamWith(t, Config{ID: "root", Scheduler: inOrder("a"), Members: members("a"), Registry: registry{"a": a},
+				Limits: &teamv1.Limits{MaxTokens: proto.Int64(900), MemberTimeout: durationpb.New(time.Second)}})
+			r := newRecord()
+			r.process(t.Context(), tm, nil)
+			if e := wantReason(t, r.err, agent.ReasonTimeout); e.Spent.GetOutputTokens() != 7 || endOf(t, r.events, "1").GetSpent().GetOutputTokens() != 7 {
+				t.Error(e.Spent, endOf(t, r.events, "1"))
 			}
 		})
 	})
@@ -423,6 +458,22 @@ func (m *finalModel) Generate(ctx context.Context, req *agent.ModelRequest) iter
 }
 
 func TestMeter(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		req  agent.ModelRequest
+		want int64
+	}{
+		{"a request", agent.ModelRequest{Instructions: "iii", Force: "ff"}, perRequest + 5},
+		{"a tool", agent.ModelRequest{Tools: []agent.ToolSpec{{Name: "n", Description: "dd", Parameters: []byte("{ }")}}}, perRequest + withTools + perTool + 6},
+		{"a message", agent.ModelRequest{Messages: []agent.ModelMessage{{Text: "t", CallID: "cc", Tool: "ooo", State: []byte("ssss")}}}, perRequest + perMessage + 10},
+		{"a call", agent.ModelRequest{Messages: []agent.ModelMessage{{ToolCalls: []*teamv1.ToolCall{{Id: "i", Name: "nn", Arguments: "{ }"}}}}}, perRequest + 2*perMessage + 6},
+	} {
+		t.Run("C-07 every byte counts: "+tt.name, func(t *testing.T) {
+			if got := new(meter).bound(&tt.req); got != tt.want {
+				t.Errorf("%d tokens, want %d", got, tt.want)
+			}
+		})
+	}
 	req := &agent.ModelRequest{Instructions: strings.Repeat("i", 300), Messages: []agent.ModelMessage{{Role: agent.RoleUser, Text: strings.Repeat("u", 1000)}}}
 	var m meter
 	if got := m.bound(req); got < 1300 || got > 1400 {

@@ -19,6 +19,7 @@ import (
 type work struct {
 	step      *teamv1.Step
 	index     int
+	round     int
 	scope     string
 	input     *a2av1.Message
 	history   []*a2av1.Message
@@ -91,6 +92,9 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 		}
 		if err := p.admit(w, ex); err != nil {
 			return p.refuse(ctx, w, emit, p.withdraw(sctx, w, ex, err))
+		}
+		if err := p.counting.take(w); err != nil {
+			return p.refuse(ctx, w, emit, err)
 		}
 		if !w.open {
 			if err := p.start(w, ex, emit); err != nil {
@@ -206,10 +210,18 @@ func (p *process) retry(w *work, ex *executor, emit emitter, err error) error {
 	}}}))
 }
 
-// backoff is the pause after a failed attempt: doubled each time, with up to a
-// quarter more at random, and no shorter than the callee asked for.
+// maxBackoff bounds a pause between attempts: it is as good as no further attempt,
+// and can be reckoned with.
+const maxBackoff = 365 * 24 * time.Hour
+
+// backoff is the pause after a failed attempt: doubled each time up to maxBackoff,
+// with up to a quarter more at random, and no shorter than the callee asked for.
 func (p *process) backoff(w *work, base, atLeast time.Duration) time.Duration {
-	d := base << min(w.attempts-1, 20)
+	d := base
+	for range min(w.attempts-1, 20) {
+		d = min(d, maxBackoff/2) * 2
+	}
+	d = min(d, maxBackoff)
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(w.scope))
 	random := rand.New(rand.NewPCG(uint64(p.run.Seed), h.Sum64()+uint64(w.attempts))) //nolint:gosec // jitter, not a secret
@@ -217,12 +229,12 @@ func (p *process) backoff(w *work, base, atLeast time.Duration) time.Duration {
 	return max(d, atLeast)
 }
 
-// refuse records that a step was not begun, or not again: the budget does not
-// cover it, or the member is not called for now.
+// refuse records that a step was not begun, or not again: a limit does not cover
+// it, or the member is not called for now.
 func (p *process) refuse(ctx context.Context, w *work, emit emitter, err error) error {
 	switch reason := agent.AsError(err).Reason; {
 	case w.attempts > 0:
-	case reason == agent.ReasonBudgetExceeded, reason == agent.ReasonBreakerOpen:
+	case agent.Binds(agent.AsError(err), p.Path), reason == agent.ReasonBreakerOpen, reason == agent.ReasonMaxHandoffs:
 		return p.emitEnd(w, emit, endedWith(err, teamv1.Outcome_OUTCOME_REJECTED))
 	}
 	return p.fail(ctx, w, emit, err)
@@ -247,7 +259,7 @@ func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) er
 		if err := emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: limitOf(w.step)}}})); err != nil {
 			return err
 		}
-		late := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time (%s); raise it, or give it less to do", w.step.GetMember(), limitOf(w.step))
+		late := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time (%s); raise it, or give it less to do", w.step.GetMember(), limitNamed(w.step))
 		late.Spent = agent.AsError(err).Spent
 		return p.emitEnd(w, emit, endedWith(late, teamv1.Outcome_OUTCOME_TIMED_OUT))
 	}
@@ -270,6 +282,14 @@ func limitOf(step *teamv1.Step) string {
 		return agent.LimitNodeTimeout
 	}
 	return agent.LimitMemberTimeout
+}
+
+// limitNamed is that limit as people find it in the file.
+func limitNamed(step *teamv1.Step) string {
+	if limit := limitOf(step); limit != agent.LimitMemberTimeout || step.GetTimeout() == nil {
+		return limit
+	}
+	return "timeout of the step"
 }
 
 // endedWith is the end of a step that did not succeed.

@@ -19,7 +19,7 @@ func (p *process) closeSteps(ctx context.Context) error {
 	closing := map[*StepState]bool{}
 	for {
 		for _, st := range p.Open() {
-			if _, busy := p.running[p.index(st)]; busy || closing[st] || st.attempts == 0 && !st.Dropped { // or it never began
+			if _, busy := p.running[st.index]; busy || closing[st] || st.attempts == 0 && !st.Dropped { // or it never began
 				continue
 			}
 			closing[st] = true
@@ -30,7 +30,7 @@ func (p *process) closeSteps(ctx context.Context) error {
 		if len(p.running) == 0 {
 			return nil
 		}
-		if err := p.receive(); err != nil {
+		if err := p.receive(ctx); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,8 @@ package team
 
 import (
 	"context"
+	"errors"
+	"iter"
 	"sync"
 	"testing"
 
@@ -186,4 +188,34 @@ func oneByOne(t *testing.T, w *world) *Team {
 	reg := registry{"a": &worker{w: w, name: "a"}, "peer": &peer{worker{w: w, name: "peer"}}, "modeled": modeled}
 	reg["inner"] = newTeamWith(t, Config{ID: "inner", Registry: reg, Members: members("modeled", "peer"), Scheduler: inOrder("modeled", "peer")})
 	return newTeamWith(t, Config{ID: "root", Registry: reg, Members: members("a", "inner"), Scheduler: inOrder("a", "inner")})
+}
+
+// ending is a team whose run is canceled just when it has parked.
+type ending struct {
+	*Team
+	cancel context.CancelCauseFunc
+}
+
+func (e ending) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+	return func(yield func(*teamv1.Event, error) bool) {
+		for ev, err := range e.Team.Process(ctx, req) {
+			if !yield(ev, err) {
+				return
+			}
+		}
+		e.cancel(agent.ErrCanceled)
+	}
+}
+
+func TestCancel_S_24_AsAMemberParks(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	w := newWorld(t)
+	reg := cast(w)
+	inner := newTeamWith(t, Config{ID: "inner", Registry: reg, Members: members("asker"), Scheduler: inOrder("asker")})
+	reg["inner"] = ending{inner, cancel}
+	r := watch(ctx, newTeamWith(t, Config{ID: "t1", Registry: reg, Members: members("inner"), Scheduler: inOrder("inner")}), "x")
+	if !errors.Is(r.err, agent.ErrCanceled) {
+		t.Error(r.err)
+	}
+	r.complete(t)
 }

@@ -3,6 +3,7 @@ package team
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -428,6 +429,41 @@ func TestI1_CancelAsTheRunParks(t *testing.T) {
 	}
 	if bad := unended(w.events); len(bad) > 0 {
 		t.Error(bad)
+	}
+}
+
+// brokenJournal is a journal whose n-th commit fails.
+type brokenJournal struct {
+	*world
+	n int
+}
+
+var errDisk = errors.New("disk full")
+
+func (j *brokenJournal) Commit(ctx context.Context) error {
+	if j.n--; j.n == 0 {
+		return errDisk
+	}
+	return j.world.Commit(ctx)
+}
+
+// TestCommit_FailsAndNothingGoesOn has every commit of a run fail: the process lets
+// go of the run, and does not begin the step once more.
+func TestCommit_FailsAndNothingGoesOn(t *testing.T) {
+	for n := 1; n < 20; n++ {
+		w := newWorld(t)
+		top := oneByOne(t, w)
+		r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
+		park, err := r.Drive(t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: &brokenJournal{w, n}})
+		if err == nil {
+			if !park.Done || n < 6 {
+				t.Error(n, park)
+			}
+			return
+		}
+		if !errors.Is(err, errDisk) {
+			t.Error(n, park, err)
+		}
 	}
 }
 

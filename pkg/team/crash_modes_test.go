@@ -145,7 +145,8 @@ func crashAsync(t *testing.T, w *world) *Team {
 
 // crashSwarm is a swarm of teams: a coordinator that hands over through its
 // leader, a swarm that does through the member at work, a workflow with somebody
-// behind it, and a member that asks before it answers, after it was refused.
+// behind it, and a member that asks before it answers, after it was refused: the
+// hand-over within the pair counts with the four of the swarm above it (C-07).
 func crashSwarm(t *testing.T, w *world) *Team {
 	t.Helper()
 	reg := cast(w)
@@ -165,7 +166,7 @@ func crashSwarm(t *testing.T, w *world) *Team {
 	}))
 	reg["flow"] = newTeamWith(t, Config{ID: "flow", Registry: reg, Members: members("c", "d"), Scheduler: inOrder("c", "d")})
 	reg["pair"] = swarmOf(t, reg, func(c *SwarmConfig, cfg *Config) { c.Entry, c.Members, cfg.ID = "p1", members("p1", "p2"), "pair" })
-	return swarmOf(t, reg, withLimits(&teamv1.Limits{MaxHandoffs: proto.Int32(4)}), func(c *SwarmConfig, cfg *Config) {
+	return swarmOf(t, reg, withLimits(&teamv1.Limits{MaxHandoffs: proto.Int32(5)}), func(c *SwarmConfig, cfg *Config) {
 		c.Entry, c.Members, cfg.ID = "desk", members("desk", "pair", "bob", "flow", "last"), "root"
 		c.Members[3].HandoffAfter = "last"
 	})

@@ -2,6 +2,7 @@ package team
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -148,4 +149,27 @@ func TestC_07_DepthBindsTheSubtree(t *testing.T) {
 			wantReason(t, err, agent.ReasonMaxDepth)
 		}
 	}
+}
+
+func TestC_07_DeepTeamsAreDescribed(t *testing.T) {
+	reg := registry{"t0": skilled("t0")}
+	var top *Team
+	for i := range agent.MaxDepth + 2 {
+		id, member := fmt.Sprintf("t%d", i+1), fmt.Sprintf("t%d", i)
+		top = newTeamWith(t, Config{ID: id, Scheduler: inOrder(member), Registry: reg, Members: members(member), Limits: &teamv1.Limits{MaxDepth: proto.Int32(9)}})
+		reg[id] = top
+	}
+	if _, err := top.Info(t.Context()); err != nil {
+		t.Error("C-07", err)
+	}
+	if h, err := top.HealthCheck(t.Context()); err != nil || !h.GetHealthy() {
+		t.Error("C-07", h, err)
+	}
+	r := newRecord()
+	r.process(t.Context(), top, func(ev *teamv1.Event) bool {
+		if ev.GetNoted().GetCode() == "MEMBER_UNAVAILABLE" {
+			t.Error("C-07", ev)
+		}
+		return true
+	})
 }

@@ -124,6 +124,10 @@ func (k *crew) enabled() []string {
 	return ids
 }
 
+func (k *crew) anyEnabled() bool {
+	return slices.ContainsFunc(k.members, func(m crewMember) bool { return !m.Disabled })
+}
+
 // delegates reports whether a call is one of a member, in any of the spellings
 // that models use (C-08). own are the names of other tools.
 func (k *crew) delegates(call *teamv1.ToolCall, own []agent.ToolSpec) bool {
@@ -156,7 +160,7 @@ func (k *crew) read(call *teamv1.ToolCall) (*delegation, *agent.Error) {
 		return nil, refused(agent.ReasonMemberNotFound, fmt.Errorf("there is no member %q; %s", shorten(id), k.listed()))
 	case d.member.Disabled:
 		id = memberID(d.member.Member)
-		return d, refused(agent.ReasonDisabled, fmt.Errorf("member %q is disabled; %s", id, k.others(id)))
+		return d, refused(agent.ReasonDisabled, fmt.Errorf("member %q is disabled; %s", id, k.others(nil)))
 	case argErr != nil:
 		return d, refused(agent.ReasonInvalidRequest, argErr)
 	}
@@ -178,9 +182,9 @@ func (k *crew) listed() string {
 	return "no member is enabled: answer yourself"
 }
 
-// others says who can be called instead of a member.
-func (k *crew) others(id string) string {
-	on := slices.DeleteFunc(k.enabled(), func(other string) bool { return other == id })
+// others says who can be called instead of those that cannot.
+func (k *crew) others(absent []string) string {
+	on := slices.DeleteFunc(k.enabled(), func(id string) bool { return slices.Contains(absent, id) })
 	if len(on) == 0 {
 		return "no other member is enabled: answer yourself"
 	}
@@ -199,6 +203,11 @@ func (k *crew) warn(log *zap.Logger, team string) {
 // called is the member that a call names: by its tool, or in member_id.
 func (k *crew) called(tool string, args map[string]json.RawMessage, argErr error) (string, error) {
 	if tool != delegateTool {
+		for _, m := range k.members {
+			if m.tool == tool { // what is on offer wins over the id of another one
+				return memberID(m.Member), nil
+			}
+		}
 		if k.find(tool) != nil {
 			return tool, nil
 		}
@@ -288,7 +297,7 @@ func jsonKind(raw json.RawMessage) string {
 
 // specs are the tools that stand for the enabled members.
 func (k *crew) specs(s *State) []agent.ToolSpec {
-	if k == nil || len(k.enabled()) == 0 {
+	if k == nil || !k.anyEnabled() {
 		return nil
 	}
 	if k.style == Single {
@@ -297,11 +306,13 @@ func (k *crew) specs(s *State) []agent.ToolSpec {
 			Parameters: delegateSchema(k.enabled()),
 		}}
 	}
-	var specs []agent.ToolSpec
-	for _, m := range k.members {
-		if !m.Disabled {
+	specs := make([]agent.ToolSpec, 0, len(k.members)+2) // and what leaders have besides
+	known := infos{roster: s.Roster}
+	schema := delegateSchema(nil)
+	for i := range k.members {
+		if m := &k.members[i]; !m.Disabled {
 			specs = append(specs, agent.ToolSpec{
-				Name: m.tool, Description: "Gives a task to " + describedAs(m.Member, s.Roster) + k.note(k.isAsync(&m)), Parameters: delegateSchema(nil),
+				Name: m.tool, Description: "Gives a task to " + describedAs(m.Member, known.of(m.Member)) + k.note(k.isAsync(m)), Parameters: schema,
 			})
 		}
 	}
@@ -329,12 +340,11 @@ func (k *crew) anyAsync() bool {
 }
 
 // describedAs is a member in one line: id and what it does.
-func describedAs(m *Member, roster []*teamv1.Observed_Member) string {
-	text := "member " + memberID(m)
-	if what := descriptionOf(m, roster); what != "" {
-		text += ": " + what
+func describedAs(m *Member, info *teamv1.AgentInfo) string {
+	if what := strings.TrimRight(descriptionOf(m, info), "."); what != "" {
+		return "member " + memberID(m) + ": " + what + "."
 	}
-	return strings.TrimRight(text, ".") + "."
+	return "member " + memberID(m) + "."
 }
 
 // delegateSchema is the JSON Schema of a delegation; with members it also chooses one.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +88,14 @@ func TestDelegation_Arguments(t *testing.T) {
 		})
 	}
 
+	t.Run("R-002-2.1 R-002-2.2 nobody is enabled", func(t *testing.T) {
+		off := func(m *Member) { m.Disabled = true }
+		answer, called, _ := delegated(t, give("nobody", "go"), member("a", off), member("b", off))
+		if has(t, answer, "no member is enabled: answer yourself"); len(called) > 0 {
+			t.Error(called)
+		}
+	})
+
 	t.Run("R-002-1.3 R-002-6.2 the leader may try again, and it counts once", func(t *testing.T) {
 		var d diary
 		m := leads(t, calls(tool("delegate_to_a", "{}")), calls(give("a", "go")), says("done"))
@@ -108,6 +117,9 @@ func TestDelegation_Arguments(t *testing.T) {
 		has(t, got[2], "c3: there is no tool")
 		if notes := r.noted("TOOL_CALL_IGNORED"); len(notes) != 2 {
 			t.Error(notes)
+		}
+		if !slices.ContainsFunc(r.events, func(ev *teamv1.Event) bool { return ev.GetDecided().GetReason() == "the model calls foo, a, bar" }) {
+			t.Error("the reason on record does not name them")
 		}
 		r.complete(t)
 	})
@@ -248,6 +260,27 @@ func TestR_004_08_ToolNames(t *testing.T) {
 		m := leads(t, calls(give("web search", "go"), give(long, "go")), says("done"))
 		if _, err := ask(t, ledBy(t, m, d.crew("web search", long)), "x"); err != nil || len(d.all()) != 2 {
 			t.Error(err, d.all())
+		}
+	})
+	t.Run("C-08 the tool on offer wins over the id of another member", func(t *testing.T) {
+		var d diary
+		m := leads(t, calls(give("a", "one"), give("delegate_to_a", "two")), says("done"))
+		if _, err := ask(t, ledBy(t, m, d.crew("a", "delegate_to_a")), "x"); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.all(); len(got) != 2 || got[0] != "a < one" || !strings.HasPrefix(got[1], "delegate_to_a < two") {
+			t.Error(got)
+		}
+	})
+	t.Run("C-08 a leader's own tool wins over the id of a member", func(t *testing.T) {
+		var d diary
+		m := leads(t, calls(give("a", "one")), calls(tool("check_delegated_tasks", `{"task":"go"}`)), says("done"), says("done"))
+		async := func(c *CoordinatorConfig, _ *Config) { c.Async = true }
+		if _, err := ask(t, ledBy(t, m, d.crew("a", "check_delegated_tasks"), async), "x"); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"a < one"}, d.all()); diff != "" {
+			t.Error(diff)
 		}
 	})
 	t.Run("R-004-08 a changed name is logged", func(t *testing.T) {

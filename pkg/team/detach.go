@@ -19,7 +19,7 @@ func (p *process) detach(ctx context.Context, w *work, m *Member, emit emitter) 
 		return result{err: agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
 			"member %q cannot work by itself: there is no server that keeps its task; serve the team, or use another policy for open delegations", m.ID)}
 	}
-	s := &teamv1.Spawned{TaskId: detachedID(p.run.Root, w.scope), Agent: m.Agent, Input: w.input, Member: m.ID, Budget: w.reserved}
+	s := &teamv1.Spawned{TaskId: detachedID(p.run.Root, w.scope), Agent: m.Agent, Input: w.input, Member: m.ID, Team: p.cfg.ID, Budget: w.reserved}
 	if l, ok := p.cfg.Scheduler.(*Coordinator); ok && l.wake {
 		s.Lead = p.cfg.ID
 	}
@@ -31,6 +31,18 @@ func (p *process) detach(ctx context.Context, w *work, m *Member, emit emitter) 
 	}
 	text := "Under way as " + s.GetTaskId() + "."
 	return result{reply: &teamv1.Reply{Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Result: &teamv1.Reply_Message{Message: agent.NewMessage(text)}}}
+}
+
+// Lend implements agent.Lender: a member without a model takes the leader's, and its
+// work is repeated as the team says (R-003-14, C-26).
+func (l *loop) Lend(ctx context.Context, member string) context.Context {
+	by := policy{team: l.limits.retry}
+	for i := range l.cfg.Members {
+		if m := &l.cfg.Members[i]; m.ID == member {
+			by.member = m.Retry
+		}
+	}
+	return l.handDown(ctx, by)
 }
 
 // pollEvery is how often a check that waits looks for the end of a task of its own.

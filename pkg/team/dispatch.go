@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -31,9 +30,9 @@ func (p *process) dispatch(ctx context.Context) (progressed bool, err error) {
 	var ready []*StepState
 	parked := false
 	p.looked = p.run.Now() // once for all that begin now (R-002-11.1)
-	p.alarm = time.Time{}
-	for _, st := range p.Open() {
-		if _, busy := p.running[p.index(st)]; busy {
+	p.alarm, p.idling = time.Time{}, nil
+	for st := range p.pending() {
+		if _, busy := p.running[st.index]; busy {
 			continue
 		}
 		settled, err := p.settleAlone(ctx, st)
@@ -43,7 +42,7 @@ func (p *process) dispatch(ctx context.Context) (progressed bool, err error) {
 		case settled:
 			p.waits = false
 			return true, nil
-		case p.idles(ctx, st):
+		case p.idling == st: // not asked once more: a task of its own may have ended in between
 		case p.parked(st):
 			parked = true
 		case ctx.Err() == nil:
@@ -55,6 +54,9 @@ func (p *process) dispatch(ctx context.Context) (progressed bool, err error) {
 		w := p.workOf(ready[0])
 		p.waits = false
 		return true, p.call(ctx, w, p.pass)
+	}
+	if len(ready) == 0 {
+		return false, nil
 	}
 	members := p.busyMembers()
 	for _, st := range ready {
@@ -86,16 +88,12 @@ func (p *process) goesOn(st *StepState) bool {
 	return ok && st.Step.GetAsync()
 }
 
-// idles reports whether a step is a tool of the loop's own that waits for others.
-func (p *process) idles(ctx context.Context, st *StepState) bool {
-	r, until := p.answer(ctx, st)
-	if r != nil || until.IsZero() {
-		return false
-	}
+// idle takes note that a step waits for others that the loop answers itself.
+func (p *process) idle(st *StepState, until time.Time) {
+	p.idling = st
 	if p.alarm.IsZero() || until.Before(p.alarm) {
 		p.alarm = until
 	}
-	return true
 }
 
 // answer is what the loop itself answers a step, see answerer.
@@ -117,20 +115,12 @@ func (p *process) answerAlone(ctx context.Context, w *work, st *StepState) (bool
 	case !st.open:
 		return true, p.pass(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}}))
 	case r == nil:
+		p.idle(st, until)
 		return false, nil
 	}
 	return true, p.emitEnd(w, p.pass, &teamv1.Ended{
 		Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Result: &teamv1.Ended_Tool{Tool: r}, Spent: &teamv1.Spent{ToolCalls: 1},
 	})
-}
-
-func (p *process) index(st *StepState) int {
-	for i := p.done; i < len(p.Steps); i++ {
-		if p.Steps[i] == st {
-			return i
-		}
-	}
-	return -1
 }
 
 // settleAlone does for a step what needs no work: a refusal, a question to
@@ -202,8 +192,9 @@ func (p *process) spawn(st *StepState, do func(child *process, w *work, emit emi
 	if p.running == nil {
 		p.running = map[int]*StepState{}
 		p.msgs = make(chan stepMsg)
+		p.shared = p.child()
 	}
-	w, child := p.workOf(st), p.child()
+	w, child := p.workOf(st), p.shared
 	p.running[w.index] = st
 	p.waits = false
 	p.wg.Go(func() {
@@ -228,18 +219,24 @@ func (p *process) spawn(st *StepState, do func(child *process, w *work, emit emi
 	})
 }
 
-// child is what a goroutine of a step may read of the process: nothing of it changes.
+// child is what the goroutines of steps may read of the process: nothing of it changes.
 func (p *process) child() *process {
 	return &process{
-		loop: p.loop, req: p.req, run: p.run, sets: p.sets, spending: p.spending,
+		loop: p.loop, req: p.req, run: p.run, sets: p.sets, spending: p.spending, counting: p.counting,
 		fold: &fold{State: State{Team: p.Team, Scope: p.Scope, Path: p.Path}, prefix: p.prefix},
 	}
 }
 
 // receive takes one thing from outside the loop: an event of a running step, its
-// end, or the word that the inbox holds something.
-func (p *process) receive() error {
+// end, or the word that the inbox holds something. Where nothing runs, a step idles
+// that looks for the end of tasks of their own.
+func (p *process) receive(ctx context.Context) error {
+	var over <-chan struct{} // what runs ends with its context, and says so
+	if len(p.running) == 0 {
+		over = ctx.Done()
+	}
 	select {
+	case <-over:
 	case m := <-p.msgs:
 		if !m.done {
 			err := p.pass(m.ev)
@@ -268,7 +265,7 @@ func (p *process) ring() <-chan time.Time {
 // workOf copies what call needs of a step.
 func (p *process) workOf(st *StepState) *work {
 	w := &work{
-		step: st.Step, index: p.index(st), scope: st.scope, input: p.handed(st), history: p.historyFor(st), transfers: p.transfersFor(st),
+		step: st.Step, index: st.index, round: st.Round, scope: st.scope, input: p.handed(st), history: p.historyFor(st), transfers: p.transfersFor(st),
 		recorded: st.recorded, asked: maps.Clone(st.asked), attempts: st.attempts, failures: st.failures, open: st.open,
 		unknown: st.open || st.unknown, deadline: st.deadline, notBefore: st.notBefore, checks: st.checks.copied(),
 		peers: p.peersOf(st), begins: p.looked, reserved: st.reserved, spent: st.wasted,
@@ -289,7 +286,7 @@ func (p *process) workOf(st *StepState) *work {
 // argumentsOf finds the arguments of a tool step in the turn before it: the n-th
 // step behind the turn is the turn's n-th call, whatever ids the model gave.
 func (s *State) argumentsOf(st *StepState) string {
-	index := slices.Index(s.Steps, st)
+	index := s.indexOf(st)
 	for i := index - 1; i >= 0; i-- {
 		if calls := s.Steps[i].Turn.GetToolCalls(); len(calls) >= index-i {
 			return calls[index-i-1].GetArguments()

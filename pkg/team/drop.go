@@ -42,7 +42,7 @@ func (p *process) put(d *Decision) error {
 // cancelDropped cancels the open steps that decisions on record have dropped:
 // after a crash also those that nobody came to cancel.
 func (p *process) cancelDropped() {
-	for _, st := range p.Open() {
+	for st := range p.pending() {
 		if st.Dropped {
 			p.run.Cancel(st.scope)
 		}

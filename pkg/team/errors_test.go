@@ -221,6 +221,9 @@ func provocations(t *testing.T) []provoked {
 		{"a member that is switched off", fails(Config{Scheduler: inOrder("ann")}, func(c *Config, _ *diary) { c.Members[0].Disabled = true })},
 		{"a member that says nothing", fails(Config{Scheduler: inOrder("ann")}, func(c *Config, _ *diary) { c.Registry = registry{"ann": &silentAgent{}} })},
 		{"a member that takes too long", fails(Config{Scheduler: inOrder("ann"), Limits: &teamv1.Limits{MemberTimeout: durationpb.New(time.Second)}}, slow)},
+		{"a step of a workflow that takes too long", fails(Config{Scheduler: step(&teamv1.Step{
+			Kind: teamv1.Step_KIND_STEP, Name: "draft", Member: "ann", Timeout: durationpb.New(time.Second),
+		})}, slow)},
 		{"an agent that takes too long", modelFails(ModelAgentConfig{Model: hanging{}, Limits: &teamv1.Limits{Timeout: durationpb.New(time.Second)}})},
 		{"a question that nobody answers", lapsed},
 		{"the same message again", fails(Config{Scheduler: step(to("ann"))}, func(c *Config, _ *diary) {

@@ -36,10 +36,10 @@ type (
 	modelKey struct{} // the model that members without one take (R-003-14, C-26)
 )
 
-func (p *process) handDown(ctx context.Context, r retry) context.Context {
-	ctx = context.WithValue(ctx, retryKey{}, r)
-	if p.cfg.Model != nil {
-		ctx = context.WithValue(ctx, modelKey{}, p.cfg.Model)
+func (l *loop) handDown(ctx context.Context, by policy) context.Context {
+	ctx = context.WithValue(ctx, retryKey{}, by)
+	if l.cfg.Model != nil {
+		ctx = context.WithValue(ctx, modelKey{}, l.cfg.Model)
 	}
 	return ctx
 }
@@ -56,8 +56,8 @@ func (p *process) model(ctx context.Context) agent.Model {
 // executor looks the step's worker up, at the last moment. An error refuses the step.
 func (p *process) executor(ctx context.Context, w *work, emit emitter) (*executor, error) {
 	ex := &executor{leaf: true, retry: p.limits.retry}
-	if r, ok := ctx.Value(retryKey{}).(retry); ok {
-		ex.retry = r
+	if by, ok := ctx.Value(retryKey{}).(policy); ok {
+		ex.retry = by.of(p.cfg.Limits.GetRetry())
 	}
 	switch w.step.GetKind() {
 	case teamv1.Step_KIND_DELEGATE, teamv1.Step_KIND_STEP, teamv1.Step_KIND_TRANSFER:
@@ -107,7 +107,8 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 	_, isFunc := a.(*agent.Func)
 	ex.agent, ex.upstream = m.Agent, "agent "+m.Agent
 	ex.leaf, ex.spends = !isLoop, !isLoop && !isFunc
-	ex.retry = p.limits.retry.with(m.Retry).with(w.step.GetRetry())
+	by := policy{p.limits.retry, m.Retry, w.step.GetRetry()}
+	ex.retry = by.of(nil)
 	switch {
 	case w.step.GetTimeout() != nil:
 		ex.timeout = w.step.GetTimeout().AsDuration()
@@ -122,7 +123,7 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 		return nil
 	}
 	ex.attempt = func(ctx context.Context, key string) result {
-		return p.delegate(p.handDown(ctx, ex.retry), w, a, emit, key)
+		return p.delegate(p.handDown(ctx, by), w, a, emit, key)
 	}
 	if r, ok := a.(agent.Reaper); ok {
 		ex.reap = func(ctx context.Context, key string) error { return r.Reap(ctx, p.request(w, key)) }
@@ -162,10 +163,10 @@ func (p *process) delegate(ctx context.Context, w *work, a agent.Agent, emit emi
 	switch {
 	case res.reply != nil:
 		return res
+	case len(w.asked) > 0: // also where ctx ended meanwhile: who cancels has the member close what it has open
+		return result{parked: true}
 	case ctx.Err() != nil:
 		return result{err: context.Cause(ctx)}
-	case len(w.asked) > 0:
-		return result{parked: true}
 	}
 	return result{err: agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
 		"member %q ended without an answer; its agent has to end with a reply, a question or an error", w.step.GetMember())}
@@ -193,7 +194,7 @@ func (p *process) request(w *work, key string) *teamv1.ProcessRequest {
 		},
 		ContextId: p.req.GetContextId(), Key: key, History: w.history, Transfers: w.transfers,
 		Path: append(slices.Clip(p.req.GetPath()), p.req.GetAgentId()), Depth: p.req.GetDepth() + 1,
-		Scope: w.scope, Recorded: w.recorded,
+		Scope: w.scope, Recorded: w.recorded, Branch: p.cfg.historyScope(w.step.GetMember()) != HistoryConversation,
 	}
 	if !w.deadline.IsZero() {
 		req.Deadline = timestamppb.New(w.deadline)

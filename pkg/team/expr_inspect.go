@@ -187,11 +187,7 @@ func shorten(text string) string {
 	if len(text) <= maxValue {
 		return text
 	}
-	end := maxValue
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
+	return upTo(text, maxValue) + "…"
 }
 
 // byteOffset turns a line from 1 and a column in characters from 0 into bytes.

@@ -190,6 +190,17 @@ func TestExpr_ValuesThatWereRead(t *testing.T) {
 	}
 }
 
+func TestExpr_ComputedKeysThatWereRead(t *testing.T) {
+	e, err := CompileRule("results[last.member].text == 'ok'", newsroom())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, values, err := e.Eval(stateOf(newsroom(), ended("critic", "", "ok")))
+	if diff := cmp.Diff(map[string]any{"results[last.member].text": "ok", "last.member": "critic"}, values.AsMap()); !got || err != nil || diff != "" {
+		t.Error(got, err, diff)
+	}
+}
+
 func TestExpr_LargeValuesAreCountedOnTheRecord(t *testing.T) {
 	list, entry := strings.Repeat(`"aaaaaaaaaa",`, 40)+`""`, strings.Repeat("x", 400)
 	s := stateOf(newsroom(), ended("critic", "", `{"tags": [`+list+`], "by": {"a": "`+entry+`"}}`))
@@ -214,6 +225,7 @@ func TestExpr_Faults(t *testing.T) {
 		want    ExprError
 	}{
 		{rule, "critc.data.score < 7 && turn < 8", ExprError{Message: `no such variable "critc"`, Unknown: "critc", Known: ruleNames}},
+		{rule, "critc.data.score < 7 &&\n  turn < 8", ExprError{Message: `no such variable "critc"`, Unknown: "critc", Known: ruleNames}},
 		{rule, "turn < 8 &&\n  critc.data.score < 7", ExprError{Message: `no such variable "critc"`, Offset: 14, Unknown: "critc", Known: ruleNames}},
 		{rule, "'é' == input && critc", ExprError{Message: `no such variable "critc"`, Offset: 17, Unknown: "critc", Known: ruleNames}},
 		{rule, "results.exists(m, m == critc)", ExprError{Message: `no such variable "critc"`, Offset: 23, Unknown: "critc", Known: ruleNames}},

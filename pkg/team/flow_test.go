@@ -3,6 +3,8 @@ package team
 import (
 	"context"
 	"fmt"
+	"iter"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -73,6 +75,31 @@ func TestWorkflow_StepTimeAndRetry(t *testing.T) {
 		wantReason(t, err, agent.ReasonUnavailable)
 		if calls != 1 {
 			t.Error(calls)
+		}
+	})
+	t.Run("R-002-32 an agent's own retry holds in a team, unless the member says otherwise", func(t *testing.T) {
+		for _, tt := range []struct {
+			own, member *teamv1.Retry
+			want        int
+		}{
+			{nil, nil, 3},
+			{&teamv1.Retry{Attempts: proto.Int32(1)}, nil, 1},
+			{&teamv1.Retry{Attempts: proto.Int32(1)}, &teamv1.Retry{Attempts: proto.Int32(2)}, 2},
+		} {
+			calls := 0
+			m := failingModel(func() error { calls++; return busy })
+			a, err := NewModelAgent(ModelAgentConfig{ID: "a", Model: m, Limits: &teamv1.Limits{Retry: tt.own}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = ask(t, newTeamWith(t, Config{
+				ID: "t1", Scheduler: workflow(t, WorkflowStep{ID: "1", Member: "a"}), Registry: registry{"a": a},
+				Limits: &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(1)}}, Members: []Member{{Agent: "a", Retry: tt.member}},
+			}), "x")
+			wantReason(t, err, agent.ReasonUnavailable)
+			if calls != tt.want {
+				t.Errorf("%v, %v: %d calls, want %d", tt.own, tt.member, calls, tt.want)
+			}
 		}
 	})
 	t.Run("R-002-8.2 a step's time bounds all of its attempts, and nobody else's", func(t *testing.T) {
@@ -256,7 +283,7 @@ func TestBroadcast(t *testing.T) {
 		if diff := cmp.Diff([]string{"a < tides?", "b < tides?"}, calls); diff != "" {
 			t.Error(diff)
 		}
-		want := []string{"user: tides?", "user: Result of a (succeeded):\n\nyes to tides?", "user: Result of b (succeeded):\n\nyes to tides?"}
+		want := []string{"user: tides?", "user: Result of a: succeeded\n\nyes to tides?", "user: Result of b: succeeded\n\nyes to tides?"}
 		if diff := cmp.Diff(want, texts(m.requests[0])); diff != "" || !strings.HasPrefix(m.requests[0].Instructions, "Be brief.\n\nYou write the answer of the team \"Round\"") {
 			t.Error(diff, m.requests[0].Instructions)
 		}
@@ -265,7 +292,7 @@ func TestBroadcast(t *testing.T) {
 		m := &turnsOf{turns: []*teamv1.Turn{{Text: "One of two."}}}
 		reg := registry{"a": failing("a", agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "no such book")), "b": skilled("b")}
 		answer, err := ask(t, team(t, reg, m, nil), "x")
-		if err != nil || answer != "One of two." || texts(m.requests[0])[1] != "user: Result of a (failed):\n\n(failed: no such book)" {
+		if err != nil || answer != "One of two." || texts(m.requests[0])[1] != "user: Result of a: failed (AGENT_NOT_FOUND)\n\nno such book" {
 			t.Error(answer, err, texts(m.requests[0]))
 		}
 	})
@@ -310,7 +337,7 @@ func TestBroadcast(t *testing.T) {
 		if got := agent.Text(r.reply.GetMessage()); got != "Now for Friday." || len(m.requests) != 2 {
 			t.Fatal(got, r.err)
 		}
-		want := []string{"user: tides", "user: Result of a (succeeded):\n\na(tides)", "assistant: Nothing yet.", "user: for Friday"}
+		want := []string{"user: tides", "user: Result of a: succeeded\n\na(tides)", "assistant: Nothing yet.", "user: for Friday"}
 		if diff := cmp.Diff(want, texts(m.requests[1])); diff != "" {
 			t.Error(diff)
 		}
@@ -361,4 +388,29 @@ func TestR_004_14_Inner(t *testing.T) {
 	if diff := cmp.Diff([]string{"a INNER_UNSPECIFIED", "b INNER_TEXT", "c INNER_EVENTS"}, got); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestR_002_32_LongPauses: a pause that is doubled again and again does not come out
+// of range, whatever it begins with.
+func TestR_002_32_LongPauses(t *testing.T) {
+	for _, base := range []time.Duration{1, time.Second, 3 * time.Hour, math.MaxInt64 / 3, math.MaxInt64} {
+		var last time.Duration
+		p := &process{run: &agent.Run{}}
+		for attempts := int32(1); attempts < 100; attempts++ {
+			got := p.backoff(&work{attempts: attempts}, base, 0)
+			if got <= 0 || got < last*4/5 || got > 2*maxBackoff {
+				t.Fatalf("backoff %v, attempt %d: %v after %v", base, attempts, got, last)
+			}
+			last = got
+		}
+	}
+}
+
+// failingModel is a model whose turns fail.
+type failingModel func() error
+
+func (failingModel) Name() string { return "failing" }
+
+func (m failingModel) Generate(context.Context, *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
+	return func(yield func(agent.ModelChunk, error) bool) { yield(agent.ModelChunk{}, m()) }
 }

@@ -322,6 +322,23 @@ func TestR_002_08_PerDelegation(t *testing.T) {
 	}
 }
 
+func TestR_002_9_MiddlewaresOfADelegationFail(t *testing.T) {
+	var w wares
+	var d diary
+	tm := newTeamWith(t, Config{
+		ID: "t1", Members: members("a"), Registry: d.crew("a"), Scheduler: inOrder("a"),
+		Guards: agent.Guards{
+			Delegation: []agent.Guard{w.passes("fine"), w.fails("x", errors.New("no"))}, Result: []agent.Guard{w.fails("y", errors.New("no")), w.passes("fine")},
+		},
+	})
+	r := newRecord()
+	r.process(t.Context(), tm, nil)
+	got := endOf(t, r.events, "1").GetWarnings()
+	if r.err != nil || len(got) != 2 || !strings.Contains(got[0], `middleware "x" failed`) || !strings.Contains(got[1], `middleware "y" failed`) {
+		t.Errorf("%q, %v", got, r.err)
+	}
+}
+
 // TestR_002_08_HistoryOfMembers looks at what a member is shown besides.
 func TestR_002_08_HistoryOfMembers(t *testing.T) {
 	read := func(g ...agent.Guard) ([]string, error) {
@@ -606,6 +623,24 @@ func TestOutputSchema(t *testing.T) {
 		if said := m.requests[1].Messages[2].Text; !strings.Contains(said, "at /score does not fit (maximum): 11 is more than 10") {
 			t.Error(said)
 		}
+	})
+
+	t.Run("C-07 at the limit of its turns it is not put back", func(t *testing.T) {
+		m := &turnsOf{turns: []*teamv1.Turn{{Text: "Seven."}}}
+		a, err := NewModelAgent(ModelAgentConfig{ID: "critic", Model: m, Output: s.Fit, Limits: &teamv1.Limits{MaxTurns: new(int32(1))}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = ask(t, a, "x")
+		wantReason(t, err, agent.ReasonMaxIterations)
+	})
+
+	t.Run("an agent has no guards for members", func(t *testing.T) {
+		var w wares
+		_, err := NewModelAgent(ModelAgentConfig{ID: "critic", Model: mute{}, Guards: agent.Guards{
+			Delegation: []agent.Guard{w.passes("x")}, Result: []agent.Guard{w.passes("y")},
+		}})
+		wantReason(t, err, agent.ReasonInvalidTeamConfig)
 	})
 
 	t.Run("data of the model's own stays as it is", func(t *testing.T) {

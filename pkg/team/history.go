@@ -73,7 +73,7 @@ func (f *fold) historyFor(st *StepState) []*a2av1.Message {
 // turnOf is the number of steps that a step can look back on: those up to the
 // model's turn that called it, else all before it.
 func (f *fold) turnOf(st *StepState) int {
-	index := slices.Index(f.Steps, st)
+	index := f.indexOf(st)
 	for i := index - 1; i >= 0; i-- {
 		if f.Steps[i].Step.GetKind() == teamv1.Step_KIND_MODEL {
 			return i + 1
@@ -97,8 +97,8 @@ func (f *fold) saidBy(before, st *StepState) *a2av1.Message {
 		return agent.UserMessage("", text)
 	case before.member() && before.Step.GetMember() == st.Step.GetMember() && before.Message != nil:
 		return before.Message
-	case before.member():
-		return &a2av1.Message{Role: a2av1.Role_ROLE_USER, Parts: told(&f.State, before)}
+	case before.member(): // of a task of its own nothing has come yet
+		return &a2av1.Message{Role: a2av1.Role_ROLE_USER, Parts: told(&f.State, asEnded(before, nil))}
 	case before.Turn.GetText() != "":
 		return agent.UserMessage("", f.Team.ID+": "+before.Turn.GetText())
 	case before.Tool != nil:

@@ -131,12 +131,15 @@ func TestS_28_HistoryScopes(t *testing.T) {
 // all the same.
 func TestR_002_22_WithoutARecord(t *testing.T) {
 	var d diary
-	tm := ledBy(t, leads(t, calls(give("a", "one"), give("b", "two"), give("c", "three")), says("done")), d.crew("a", "b", "c"))
+	tm := ledBy(t, leads(t, calls(give("d", "zero")), calls(give("a", "one"), give("b", "two"), give("c", "three")), says("done")), d.crew("a", "b", "c", "d"))
 	for _, err := range tm.Process(t.Context(), &teamv1.ProcessRequest{AgentId: "t1", Message: agent.UserMessage("m", "x")}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	last := d.all()[2]
+	last := d.all()[3]
 	has(t, last, "three", "a: succeeded\n\na(one)", "b: succeeded\n\nb(two")
+	if strings.Contains(last, "zero") {
+		t.Error("it is given the result of another turn: ", last)
+	}
 }

@@ -34,9 +34,9 @@ func TestJoinResults(t *testing.T) {
 	t.Run("C-16 data and files keep their place", func(t *testing.T) {
 		data := &a2av1.Part{Content: &a2av1.Part_Data{Data: structpb.NewNumberValue(7)}}
 		critic := ended("critic", "", "")
-		critic.Message.Parts = []*a2av1.Part{data}
+		critic.Message.Parts = []*a2av1.Part{data, data}
 		got := joinResults([]*StepState{ended("a", "", "x"), critic, ended("b", "", "y")})
-		want := []*a2av1.Part{agent.TextParts("## a\n\nx\n\n## critic")[0], data, agent.TextParts("## b\n\ny")[0]}
+		want := []*a2av1.Part{agent.TextParts("## a\n\nx\n\n## critic")[0], data, data, agent.TextParts("## b\n\ny")[0]}
 		if diff := cmp.Diff(want, got.GetParts(), protocmp.Transform()); diff != "" {
 			t.Error(diff)
 		}

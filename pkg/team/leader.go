@@ -255,8 +255,12 @@ func (l *leader) reply(s *State, r *round) (Decision, error) {
 // turn asks the model once more, if it may be asked.
 func (l *leader) turn(s *State, r *round, name, reason string) (Decision, error) {
 	if n := modelTurns(s); n >= l.maxTurns {
+		noun := "agent"
+		if l.crew != nil {
+			noun = "team"
+		}
 		return l.atLimit(s, r, agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
-			"agent %q took %d model turns without an answer, the most it may (limits.max_turns); raise it, or give it less to do", s.Team.ID, n))
+			"%s %q took %d model turns without an answer, the most it may (limits.max_turns); raise it, or give it less to do", noun, s.Team.ID, n))
 	}
 	return modelStep(name, reason), nil
 }
@@ -277,12 +281,12 @@ func modelStep(name, reason string) Decision {
 }
 
 // skipsSummary reports whether the members' replies are the team's: all calls of
-// the turn were of members that are configured so, and have said something
-// (R-004-17, C-16).
+// the turn were of members that are configured so, and have said something: a
+// ticket is no reply (R-004-17, C-16).
 func (l *leader) skipsSummary(r *round) bool {
 	for _, st := range r.steps {
 		m := l.crew.find(st.Step.GetMember())
-		if !st.member() || m == nil || !m.SkipSummarization || st.Message == nil || st.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED {
+		if !st.member() || m == nil || !m.SkipSummarization || st.Message == nil || st.Step.GetDetached() || st.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED {
 			return false
 		}
 	}
@@ -311,7 +315,7 @@ type calling struct {
 func (c *calling) step(call *teamv1.ToolCall) *teamv1.Step {
 	step := &teamv1.Step{Kind: teamv1.Step_KIND_TOOL, Name: call.GetName(), CallId: call.GetId()}
 	switch {
-	case c.crew.delegates(call, append(c.tools[:len(c.tools):len(c.tools)], c.state.Tools...)):
+	case c.crew.delegates(call, c.own(c.state)):
 		c.delegate(step, call)
 	case call.GetName() == transferTool && len(c.state.Transfers) > 0:
 		_, err := readTransfer(call.GetArguments(), c.state.Transfers)
@@ -328,28 +332,29 @@ func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 	if d != nil && d.member != nil {
 		step.Kind, step.Member, step.Name = teamv1.Step_KIND_DELEGATE, memberID(d.member.Member), ""
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_REJECTED, Error: err.Proto()}
-		return
-	case c.used >= c.maxDelegated:
-		refuse(step, agent.ReasonMaxDelegations, fmt.Sprintf(
-			"team %q made %d delegations, the most it may (limits.max_delegations); raise it, or have it answer with what there is (on_limit)", c.state.Team.ID, c.maxDelegated))
 		return
 	}
 	step.Input = &teamv1.Input{Message: agent.UserMessage("", d.task)}
 	step.Async = c.crew.isAsync(d.member)
 	step.Detached = step.GetAsync() && c.open == DetachOpen
-	if ticket := c.underWay(step); ticket != "" {
-		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_SKIPPED, Error: &teamv1.Error{
-			Message: "This task is under way already, as " + ticket + ".",
-		}}
+	if told := c.underWay(step); told != "" {
+		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_SKIPPED, Error: &teamv1.Error{Message: told}}
 		return
 	}
 	if !step.GetAsync() && d.member.History != HistoryIsolated {
 		step.Input.Earlier = c.earlier()
 	}
-	if !c.repeats(step) {
+	switch {
+	case c.repeats(step): // it will be refused for that, and spends nothing
+	case c.used >= c.maxDelegated:
+		then := "raise it, or have it answer with what there is (on_limit)"
+		if c.onLimit == Finalize {
+			then = "answer with what there is"
+		}
+		refuse(step, agent.ReasonMaxDelegations, fmt.Sprintf("team %q made %d delegations, the most it may (limits.max_delegations); %s", c.state.Team.ID, c.maxDelegated, then))
+	default:
 		c.used++
 	}
 }
@@ -366,7 +371,11 @@ func (c *calling) repeats(step *teamv1.Step) bool {
 }
 
 func refuse(step *teamv1.Step, reason, message string) {
-	step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_REJECTED, Error: agent.Errorf(agent.CodeInvalidArgument, reason, "%s", message).Proto()}
+	code := agent.CodeInvalidArgument
+	if reason == agent.ReasonMaxDelegations { // it is the run that ends with it
+		code = agent.CodeInternal
+	}
+	step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_REJECTED, Error: agent.Errorf(code, reason, "%s", message).Proto()}
 }
 
 // earlier are the results of the delegations before in the same turn, which a
@@ -374,27 +383,36 @@ func refuse(step *teamv1.Step, reason, message string) {
 func (c *calling) earlier() []int64 {
 	var seqs []int64
 	for _, st := range c.round.steps {
-		if st.member() && st.Done && st.refusal == nil {
+		if st.member() && st.Done && st.refusal == nil && !st.Step.GetDetached() {
 			seqs = append(seqs, st.endSeq)
 		}
 	}
 	return seqs
 }
 
-// underWay returns the ticket of the same task of the same member, if it is open (S-23).
+// underWay says under which ticket the same member has the same task already;
+// empty: it has not. The end of what is a task of its own is not seen here (S-23).
 func (c *calling) underWay(step *teamv1.Step) string {
 	if !step.GetAsync() {
 		return ""
 	}
 	text := handedOver(step.GetInput().GetMessage())
-	for _, st := range c.state.Open() {
-		if st.Step.GetAsync() && st.Step.GetMember() == step.GetMember() && handedOver(st.input) == text {
-			return ticket(c.state, st)
+	same := func(st *teamv1.Step, given *a2av1.Message) bool {
+		return st.GetAsync() && st.GetRefusal() == nil && st.GetMember() == step.GetMember() && handedOver(given) == text
+	}
+	for _, st := range c.state.Steps {
+		switch {
+		case st.refusal != nil || !same(st.Step, st.input):
+		case !st.Done:
+			return "This task is under way already, as " + ticket(c.state, st) + "."
+		case st.Step.GetDetached() && st.failure() == nil:
+			return "This task was begun already, as " + ticket(c.state, st) + ". Call " + checkTool + " to see how it stands."
 		}
 	}
 	for i, p := range c.planned {
-		if p.GetAsync() && p.GetRefusal() == nil && p.GetMember() == step.GetMember() && handedOver(p.GetInput().GetMessage()) == text {
-			return agent.ChildTask(c.state.Root, agent.Scope(c.state.Scope, strconv.Itoa(len(c.state.Steps)+i+1)))
+		if same(p, p.GetInput().GetMessage()) {
+			scope := agent.Scope(c.state.Scope, strconv.Itoa(len(c.state.Steps)+i+1))
+			return "This task is under way already, as " + ticketOf(c.state.Root, scope, p.GetDetached()) + "."
 		}
 	}
 	return ""

@@ -17,6 +17,7 @@ func (l *leader) Prompt(s *State, step *teamv1.Step) *agent.ModelRequest {
 	if step.GetName() != finalTurn {
 		req.Tools = l.specs(s)
 	}
+	req.Messages = make([]agent.ModelMessage, 0, len(s.History)+1+2*len(s.Steps))
 	for _, m := range s.History {
 		req.Messages = append(req.Messages, said(m))
 	}
@@ -76,7 +77,7 @@ func (w *wording) answer(st *StepState) string {
 		return st.refusal.Message + "; use other words, or go on with the result you have"
 	case st.refusal != nil:
 		return st.refusal.Message
-	case st.Step.GetAsync():
+	case st.Step.GetAsync() && (!st.Step.GetDetached() || st.failure() == nil):
 		return fmt.Sprintf("Under way as %s. Go on; call %s to see how it stands.", ticket(w.state, st), checkTool)
 	case st.member():
 		return w.result(st)
@@ -89,17 +90,49 @@ func (w *wording) answer(st *StepState) string {
 // result words a delegation's result for the leader: who, how it went, the text (R-002-39).
 func (w *wording) result(st *StepState) string {
 	text := resultText(w.state, st)
-	if st.failure() != nil {
-		text += "\nYou can call it again with other words, or go on without it: " + w.crew.others(st.Step.GetMember())
+	switch others := w.crew.others(w.absent(st)); {
+	case st.failure() == nil:
+	case unstaffed(st):
+		text += "\nGo on without it: " + others
+	default:
+		text += "\nYou can call it again with other words, or go on without it: " + others
 	}
 	return text
+}
+
+// absent are the members that the leader is not to be sent to when a step has
+// failed: its own, and those that took no work when they were called before.
+func (w *wording) absent(st *StepState) []string {
+	ids := []string{st.Step.GetMember()}
+	for _, before := range w.state.Steps {
+		if before.Done && before.place < st.place && unstaffed(before) {
+			ids = append(ids, before.Step.GetMember())
+		}
+	}
+	return ids
+}
+
+// unstaffed reports whether a step was refused because its member takes no work in
+// this run any more.
+func unstaffed(st *StepState) bool {
+	return st.member() && st.Outcome == teamv1.Outcome_OUTCOME_REJECTED && st.Err != nil &&
+		(st.Err.Reason == agent.ReasonDisabled || st.Err.Reason == agent.ReasonMemberNotFound)
 }
 
 // specs are the tools that the model sees: the members, its own, and those by
 // which it looks at what the team has.
 func (l *leader) specs(s *State) []agent.ToolSpec {
-	specs := l.crew.specs(s)
-	specs = append(append(specs, l.tools...), s.Tools...)
+	return append(l.crew.specs(s), l.own(s)...)
+}
+
+// own are the tools on offer that stand for no member.
+func (l *leader) own(s *State) []agent.ToolSpec {
+	return slices.Concat(l.tools, s.Tools, l.ours(s))
+}
+
+// ours are those of them that every model may be given by its team.
+func (l *leader) ours(s *State) []agent.ToolSpec {
+	var specs []agent.ToolSpec
 	if l.crew.anyAsync() {
 		specs = append(specs, checkSpec)
 	}
@@ -115,7 +148,7 @@ func (l *leader) specs(s *State) []agent.ToolSpec {
 // system is the system text: the instructions, and for a leader the members and
 // how to work with them (R-002-15).
 func (l *leader) system(s *State) string {
-	if l.crew == nil || len(l.crew.enabled()) == 0 {
+	if l.crew == nil || !l.crew.anyEnabled() {
 		return l.instructions
 	}
 	var b strings.Builder
@@ -126,9 +159,10 @@ func (l *leader) system(s *State) string {
 		"their tools, then write the answer from their results. A member sees the task you write and nothing you do not tell it: "+
 		"name everything it needs. Do not repeat a task in the same words. What a member reports as failed is not done: say so.\n\nMembers:\n",
 		teamName(s.Team))
+	known := infos{roster: s.Roster}
 	for _, m := range l.crew.members {
 		if !m.Disabled {
-			describe(&b, m.Member, s.Roster)
+			describe(&b, m.Member, known.of(m.Member))
 		}
 	}
 	if past := PastDelegations(s.History); len(past) > 0 {
@@ -147,12 +181,12 @@ func said(m *a2av1.Message) agent.ModelMessage {
 
 // promptText is a message as a model reads it: long results in it are cut.
 func promptText(m *a2av1.Message) string {
-	if !slices.ContainsFunc(m.GetParts(), func(p *a2av1.Part) bool { return nameOfResult(p) != "" }) {
+	if !slices.ContainsFunc(m.GetParts(), func(p *a2av1.Part) bool { return agent.ResultName(p) != "" }) {
 		return agent.Prompt(m)
 	}
 	shown := &a2av1.Message{}
 	for _, p := range m.GetParts() {
-		if name := nameOfResult(p); name != "" {
+		if name := agent.ResultName(p); name != "" {
 			p = &a2av1.Part{Content: &a2av1.Part_Text{Text: cut(p.GetText(), name)}}
 		}
 		shown.Parts = append(shown.Parts, p)

@@ -46,6 +46,16 @@ func effective(l *teamv1.Limits) limits {
 	return e
 }
 
+// policy is how often the leaves of a delegation are repeated: as the team says,
+// unless the agent itself says otherwise, or the member does, or the step.
+type policy struct {
+	team         retry
+	member, step *teamv1.Retry
+}
+
+// of is the policy for an agent that says own; nil is nothing.
+func (p policy) of(own *teamv1.Retry) retry { return p.team.with(own).with(p.member).with(p.step) }
+
 func (r retry) with(p *teamv1.Retry) retry {
 	if p.GetAttempts() > 0 {
 		r.attempts = p.GetAttempts()
@@ -88,12 +98,11 @@ func checkLimits(id string, l *teamv1.Limits) []error {
 	positive("max_cost", agent.LimitOf(l).Micros, l.MaxCost != nil)
 	positive("timeout", int64(l.GetTimeout().AsDuration()), l.Timeout != nil)
 	positive("member_timeout", int64(l.GetMemberTimeout().AsDuration()), l.MemberTimeout != nil)
-	for name, v := range map[string]int64{
-		"max_handoffs": int64(l.GetMaxHandoffs()), "loop_window": int64(l.GetLoopWindow()), "loop_min_unique": int64(l.GetLoopMinUnique()),
-		"node_timeout": int64(l.GetNodeTimeout().AsDuration()),
-	} {
-		positive(name, v, v < 0) // 0 switches these off
-	}
+	orOff := func(name string, v int64) { positive(name, v, v < 0) } // 0 switches these off
+	orOff("max_handoffs", int64(l.GetMaxHandoffs()))
+	orOff("loop_window", int64(l.GetLoopWindow()))
+	orOff("loop_min_unique", int64(l.GetLoopMinUnique()))
+	orOff("node_timeout", int64(l.GetNodeTimeout().AsDuration()))
 	if r := l.GetRetry(); r != nil {
 		positive("retry.attempts", int64(r.GetAttempts()), r.Attempts != nil)
 		positive("retry.backoff", int64(r.GetBackoff().AsDuration()), r.Backoff != nil)

@@ -41,7 +41,7 @@ func (l *loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq
 	return func(yield func(*teamv1.Event, error) bool) {
 		run := agent.From(ctx)
 		p := &process{loop: l, req: req, run: run, yield: yield, fold: newFold(l.cfg, req, run.Root, l.limits.maxSteps)}
-		p.recall(run.Memory)
+		p.recall(req, run.Memory)
 		p.serve(agent.With(ctx, p.run))
 	}
 }
@@ -57,6 +57,7 @@ type process struct {
 	listener *agent.Listener
 	yield    func(*teamv1.Event, error) bool
 	spending *spending // nil where nothing limits it
+	counting *counting // nil where nothing limits it
 
 	stopped bool // the consumer broke off
 	inYield bool // control is with the consumer: a panic is its own
@@ -64,9 +65,11 @@ type process struct {
 	looked  time.Time             // when steps were begun last
 	sets    map[string]agent.Tool // what tool sets offer now, by name; read only once the loop runs
 	waits   bool                  // the scheduler waits for the steps that run
+	idling  *StepState            // that was last found to wait for others, and is answered by the loop itself
 	alarm   time.Time             // until when a step idles that the loop answers itself; zero is none
 	running map[int]*StepState    // by index; steps that a goroutine works on
 	msgs    chan stepMsg          // from those goroutines
+	shared  *process              // what those goroutines may read; see child
 	quit    chan struct{}         // closed when the loop ends: nobody takes msgs any more
 	wg      sync.WaitGroup        // of those goroutines
 	cancel  context.CancelCauseFunc
@@ -83,7 +86,7 @@ func (p *process) serve(ctx context.Context) {
 	p.cancelDropped()
 	p.listener = p.run.Listen(p.Scope)
 	defer p.listener.Close()
-	ctx, p.cancel = context.WithCancelCause(p.bind(ctx))
+	ctx, p.cancel = context.WithCancelCause(p.allow(p.bind(ctx)))
 	defer p.unbind()
 	defer p.cancel(errStopped)
 	p.quit = make(chan struct{})
@@ -127,7 +130,7 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 			if len(p.running) == 0 {
 				return nil, p.cause(ctx)
 			}
-			if err := p.receive(); err != nil {
+			if err := p.receive(ctx); err != nil {
 				return nil, err
 			}
 			continue
@@ -165,9 +168,11 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 			if ctx.Err() != nil {
 				continue
 			}
-			return nil, nil // all that is open waits for people
+			if p.alarm.IsZero() {
+				return nil, nil // all that is open waits for people
+			}
 		}
-		if err := p.receive(); err != nil {
+		if err := p.receive(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -228,13 +233,14 @@ func (p *process) clock(ctx context.Context) (context.Context, context.CancelFun
 var errTeamTimeout = agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "the run's time ran out")
 
 // mayDecide reports whether the scheduler is to be asked: nothing is open but
-// asynchronous steps, and it does not wait for those.
+// asynchronous steps, and it does not wait for those. Before anybody is told of it
+// what is refused has its end, and what becomes a task of its own has begun.
 func (p *process) mayDecide() bool {
 	if p.waits || p.asked != "" {
 		return false
 	}
-	for _, st := range p.Open() {
-		if !st.Step.GetAsync() {
+	for st := range p.pending() {
+		if !st.Step.GetAsync() || st.Step.GetDetached() || st.refusal != nil {
 			return false
 		}
 	}
@@ -252,9 +258,17 @@ func (p *process) cause(ctx context.Context) error {
 			return err
 		}
 		return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout,
-			"team %q did not finish within %s (limits.timeout); raise it, or ask for less", p.cfg.ID, p.limits.timeout)
+			"%s %q did not finish within %s (limits.timeout); raise it, or ask for less", p.noun(), p.cfg.ID, p.limits.timeout)
 	}
 	return cause
+}
+
+// noun is what people call that which runs.
+func (p *process) noun() string {
+	if l, alone := p.cfg.Scheduler.(*leader); alone && l.crew == nil {
+		return "agent"
+	}
+	return "team"
 }
 
 // event completes an event of the scope, or of a step of it.

@@ -3,6 +3,7 @@ package team
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -16,15 +17,17 @@ import (
 func (l *loop) Remembers() bool { return l.cfg.Memory }
 
 // recall begins a state with what its run knows of the conversation: the history
-// of the agent's own path, unless the caller gave one, and the keys that it has
-// set (R-000-15, R-002-29). An agent without members remembers only as a root:
-// what a team gives it to do is the team's conversation.
-func (f *fold) recall(m agent.Memory) {
+// of the agent's own path, before what its caller shows it of the present run,
+// and the keys that it has set (R-000-15, R-002-29, S-39). Any other history that a
+// caller gives stands instead of its own. An
+// agent without members remembers only as a root: what a team gives it to do is
+// the team's conversation.
+func (f *fold) recall(req *teamv1.ProcessRequest, m agent.Memory) {
 	if m == nil || !f.Team.Memory || f.Scope != "" && len(f.Team.Members) == 0 {
 		return
 	}
-	if len(f.History) == 0 {
-		f.History = m.History(f.Path)
+	if len(f.History) == 0 || req.GetBranch() {
+		f.History = slices.Concat(m.History(f.Path), f.History)
 	}
 	f.Context = maps.Clone(m.State(f.Path))
 }

@@ -47,6 +47,7 @@ func TestR_002_29_ModelAgent(t *testing.T) {
 		"R-002-29 as a root":                     {true, &teamv1.ProcessRequest{}, "old? old! new"},
 		"R-002-07 without memory":                {false, &teamv1.ProcessRequest{}, "new"},
 		"R-002-29 the caller's own history wins": {true, &teamv1.ProcessRequest{History: []*a2av1.Message{agent.NewMessage("theirs")}}, "theirs new"},
+		"S-39 before the branch of a caller":     {true, &teamv1.ProcessRequest{History: []*a2av1.Message{agent.NewMessage("theirs")}, Branch: true}, "old? old! theirs new"},
 		"R-002-29 as a plain member":             {true, &teamv1.ProcessRequest{Path: []string{"team"}, Scope: "1"}, "new"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,6 +148,13 @@ func TestR_002_30_PastDelegations(t *testing.T) {
 	want := []string{`a was asked "find \"it\"": SUCCEEDED`, `b was asked "wait": not ended`}
 	if diff := cmp.Diff(want, PastDelegations(history)); diff != "" {
 		t.Errorf("R-002-30 (-want +got):\n%s", diff)
+	}
+	var d diary
+	lead := ledBy(t, leads(t), d.crew("a")).cfg.Scheduler.(*Coordinator) //nolint:forcetypeassert // it is
+	for name, told := range map[bool][]*a2av1.Message{true: history, false: history[:1]} {
+		if got := strings.Contains(lead.system(&State{Team: &Config{ID: "t1"}, History: told}), "Earlier in this conversation:"); got != name {
+			t.Errorf("R-002-30 the leader is told of them: %v, want %v", got, name)
+		}
 	}
 	if n := damagedDelegations(history); n != 3 {
 		t.Errorf("R-002-4.4 %d are damaged, want 3", n)

@@ -19,6 +19,10 @@ type ModelAgentConfig struct {
 	Name string
 	// Description says what the agent does.
 	Description string
+	// InputModes are the media types that it takes; nil takes everything.
+	InputModes []string
+	// OutputModes are the media types that it answers with; nil says nothing.
+	OutputModes []string
 	// Instructions are its system text.
 	Instructions string
 	// Skills it offers. Their instructions are part of its system text, and shown to
@@ -67,6 +71,7 @@ func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
 	}
 	cfg := &Config{
 		ID: c.ID, Name: c.Name, Description: c.Description, Mode: "model", Model: c.Model, Limits: c.Limits,
+		InputModes: c.InputModes, OutputModes: c.OutputModes,
 		Tools: c.Tools, ToolSets: c.ToolSets, Memory: c.Memory, Revision: c.Revision, ReportErrors: true, Guards: c.Guards, Upstreams: c.Upstreams,
 		Log: c.Log, output: c.Output,
 	}
@@ -87,7 +92,7 @@ func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
 func modelInfo(c *Config, skills []*teamv1.Skill) *teamv1.AgentInfo {
 	info := &teamv1.AgentInfo{
 		Id: c.ID, Name: c.Name, Description: c.Description, Skills: skills,
-		Metadata: map[string]string{"type": "model"},
+		Metadata: map[string]string{"type": "model"}, InputModes: c.InputModes, OutputModes: c.OutputModes,
 	}
 	for _, s := range skills {
 		info.Capabilities = append(info.Capabilities, s.GetId())

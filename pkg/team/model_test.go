@@ -4,8 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -87,9 +92,61 @@ func TestR_000_11_MemberThatPanicsWhenAsked(t *testing.T) {
 	if h, err := tm.HealthCheck(t.Context()); err != nil || h.GetHealthy() || !h.GetUsable() {
 		t.Error(h, err)
 	}
-	if got, err := ask(t, tm, "hi"); err != nil || got != "a(hi)" {
-		t.Error(got, err)
+	r := watch(t.Context(), tm, "hi")
+	if r.err != nil || r.text() != "a(hi)" || len(r.noted("MEMBER_UNAVAILABLE")) != 1 {
+		t.Error(r.text(), r.err, r.noted("MEMBER_UNAVAILABLE"))
 	}
+	if !slices.ContainsFunc(r.events, func(ev *teamv1.Event) bool { return len(ev.GetObserved().GetMembers()) == 2 }) {
+		t.Error("the roster is not on record")
+	}
+}
+
+func TestModelAgent_R_000_05_Info(t *testing.T) {
+	for name, want := range map[string]string{"": "clerk", "The Clerk": "The Clerk"} {
+		a, err := NewModelAgent(ModelAgentConfig{ID: "clerk", Name: name, Model: mute{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := a.Info(t.Context()); err != nil || info.GetName() != want {
+			t.Errorf("%q: %v, %v", name, info, err)
+		}
+	}
+}
+
+// dictating is a model that streams its pieces and then ends its turn.
+type dictating func(yield func(text string) bool)
+
+func (dictating) Name() string { return "dictating" }
+func (f dictating) Generate(context.Context, *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
+	return func(yield func(agent.ModelChunk, error) bool) {
+		f(func(text string) bool { return yield(agent.ModelChunk{Text: text}, nil) })
+		yield(agent.ModelChunk{Turn: &teamv1.Turn{Text: "done"}}, nil)
+	}
+}
+
+func TestModelAgent_GathersWhatItStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		long := strings.Repeat("x", deltaBytes-1)
+		r := watch(t.Context(), newModelAgent(t, dictating(func(yield func(string) bool) {
+			for _, piece := range []string{"first", "a", long, "b", "c"} {
+				yield(piece)
+			}
+			time.Sleep(deltaAge - time.Nanosecond)
+			yield("d")
+			time.Sleep(time.Nanosecond)
+			yield("e")
+			yield("f")
+		})), "x")
+		var got []string
+		for _, ev := range r.events {
+			if d := ev.GetDelta(); d != nil {
+				got = append(got, d.GetText())
+			}
+		}
+		if diff := cmp.Diff([]string{"first", "a" + long, "bcde", "f"}, got); diff != "" || r.err != nil {
+			t.Error(diff, r.err)
+		}
+	})
 }
 
 // TestR_002_6_1_ArgumentsOfTools has a model that wraps its arguments in a string.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -319,6 +320,12 @@ func TestWorkflowTeam_AsksPeople(t *testing.T) {
 	}
 	if reply != nil || asked == nil || agent.Text(asked.GetAsked().GetMessage()) != "Publish a(x)?" {
 		t.Fatalf("it does not ask: %v, %v", reply, asked)
+	}
+	if left := time.Until(asked.GetAsked().GetExpires().AsTime()); left < defaultQuestion-time.Minute || left > defaultQuestion {
+		t.Error("a question without a time stands for ", left)
+	}
+	if asked.GetAsked().GetKind() != teamv1.Asked_KIND_APPROVAL {
+		t.Error("a choice is an approval: ", asked)
 	}
 	if diff := cmp.Diff([]string{"a < x", "b < a(x)"}, d.all()); diff != "" {
 		t.Error("others run while it waits: ", diff)

@@ -1,9 +1,11 @@
 package team
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -37,6 +39,12 @@ func TestQuestion_Lapses(t *testing.T) {
 			park, err := r.Drive(t.Context(), claim)
 			if err != nil || park.Done || park.Until.Sub(now).Round(time.Second) != time.Hour {
 				t.Fatalf("parked %v for %s, %v", park, park.Until.Sub(now), err)
+			}
+			if w.committed != len(w.events) {
+				t.Errorf("it waits, and of %d events %d are durable", len(w.events), w.committed)
+			}
+			if q := w.events[slices.IndexFunc(w.events, func(ev *teamv1.Event) bool { return ev.GetAsked() != nil })].GetAsked(); q.GetKind() != teamv1.Asked_KIND_INPUT {
+				t.Error("without options it is no approval: ", q)
 			}
 			now = now.Add(2 * time.Hour)
 			if park, err = r.Drive(t.Context(), claim); err != nil || !park.Done {
@@ -83,5 +91,34 @@ func TestQuestion_TimeStands(t *testing.T) {
 	}
 	if end := w.events[len(w.events)-1].GetEnded(); end.GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED {
 		t.Error(end)
+	}
+}
+
+func TestQuestions_Follow(t *testing.T) {
+	asked := func(scope, id string) *teamv1.Event {
+		return &teamv1.Event{Scope: scope, Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{Question: id}}}
+	}
+	expired := func(scope, limit string) *teamv1.Event {
+		return &teamv1.Event{Scope: scope, Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: limit}}}
+	}
+	for _, tt := range []struct {
+		name string
+		ev   *teamv1.Event
+		want []string
+	}{
+		{"C-28 a question that lapsed is gone, those of others stand", expired("1/1", agent.LimitQuestion), []string{"two"}},
+		{"C-28 another limit leaves them", expired("1/1", agent.LimitMemberTimeout), []string{"one", "two"}},
+		{"C-28 one that was answered is gone", &teamv1.Event{Scope: "1/2", Kind: &teamv1.Event_Answered{Answered: &teamv1.Answered{Question: "two"}}}, []string{"one"}},
+		{"C-28 those of a step that ended are gone", &teamv1.Event{Scope: "1/2", Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{}}}, []string{"one"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var q questions
+			for _, ev := range []*teamv1.Event{asked("1/1", "one"), asked("1/2", "two"), tt.ev} {
+				q.follow(ev)
+			}
+			if diff := cmp.Diff(tt.want, q.ids()); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"google.golang.org/protobuf/types/known/structpb"
-
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -19,11 +17,7 @@ const readTool = "read_result"
 
 // maxResult is how many bytes of a result a model is shown; the rest it can read
 // with readTool (C-31).
-const maxResult = 16 << 10
-
-// resultKey, in the metadata of a part, says that its text is a result, and which
-// one: a member that is handed a long one has it whole, and its model reads on.
-const resultKey = "team-server/result"
+const maxResult = agent.MaxResult
 
 var readSpec = agent.ToolSpec{
 	Name:        readTool,
@@ -32,10 +26,14 @@ var readSpec = agent.ToolSpec{
 		`"offset":{"type":"integer","minimum":0,"description":"Byte to begin with."}},"required":["id","offset"]}`),
 }
 
-// resultText is a delegation's result in words: member, outcome, why it failed,
-// and the text, cut where it is long (R-002-39, R-002-2.4).
+// resultText is a delegation's result in words, its text cut where it is long.
 func resultText(s *State, st *StepState) string {
-	text := promptText(st.Message)
+	return worded(st, cut(promptText(st.Message), ticket(s, st)))
+}
+
+// worded is a result for its reader: member, outcome, why it failed, and the text
+// (R-002-39, R-002-2.4).
+func worded(st *StepState, text string) string {
 	switch {
 	case !st.Done && st.parked():
 		return st.Step.GetMember() + ": waits for an answer of the user"
@@ -46,7 +44,7 @@ func resultText(s *State, st *StepState) string {
 	case strings.TrimSpace(text) == "":
 		return headOf(st) + "\n\n(member returned no content)"
 	}
-	return headOf(st) + "\n\n" + cut(text, ticket(s, st))
+	return headOf(st) + "\n\n" + text
 }
 
 // headOf names the member of a result, its outcome, and the reason of a failure.
@@ -64,15 +62,7 @@ func told(s *State, st *StepState) []*a2av1.Part {
 	if st.Err != nil || len(text) <= maxResult {
 		return agent.TextParts(resultText(s, st))
 	}
-	name := map[string]*structpb.Value{resultKey: structpb.NewStringValue(ticket(s, st))}
-	return append(agent.TextParts(headOf(st)), &a2av1.Part{
-		Content: &a2av1.Part_Text{Text: text}, Metadata: &structpb.Struct{Fields: name},
-	})
-}
-
-// nameOfResult is the name of the result that a part holds; empty is none.
-func nameOfResult(p *a2av1.Part) string {
-	return p.GetMetadata().GetFields()[resultKey].GetStringValue()
+	return agent.ResultParts(headOf(st), text, ticket(s, st))
 }
 
 // cut shortens a long result and says where the rest is.
@@ -83,6 +73,15 @@ func cut(text, name string) string {
 	shown := upTo(text, maxResult)
 	return fmt.Sprintf("%s\n\n[the first %d of %d bytes. The whole is result %q: read on with %s from offset %d]",
 		shown, len(shown), len(text), name, readTool, len(shown))
+}
+
+// begun shortens a long result for a model that cannot read on.
+func begun(text string) string {
+	if len(text) <= maxResult {
+		return text
+	}
+	shown := upTo(text, maxResult)
+	return fmt.Sprintf("%s\n\n[the first %d of %d bytes]", shown, len(shown), len(text))
 }
 
 // upTo is the beginning of a text, at most n bytes, with whole characters.
@@ -99,8 +98,11 @@ func upTo(text string, n int) string {
 // hasLong reports whether a result was too long to be shown whole: of a member,
 // or among what the run was given.
 func hasLong(s *State) bool {
-	long := func(p *a2av1.Part) bool { return nameOfResult(p) != "" && len(p.GetText()) > maxResult }
-	return slices.ContainsFunc(s.Steps, func(st *StepState) bool { return st.member() && len(promptText(st.Message)) > maxResult }) ||
+	long := func(p *a2av1.Part) bool { return agent.ResultName(p) != "" && len(p.GetText()) > maxResult }
+	return slices.ContainsFunc(s.Steps, func(st *StepState) bool {
+		return st.member() && len(promptText(st.Message)) > maxResult ||
+			st.Step.GetName() == checkTool && len(st.Tool.GetText()) > maxResult // told of work elsewhere
+	}) ||
 		slices.ContainsFunc(given(s), long)
 }
 
@@ -114,7 +116,7 @@ func given(s *State) []*a2av1.Part {
 }
 
 // readResult returns a piece of a result.
-func readResult(s *State, arguments string) *teamv1.ToolResult {
+func readResult(s *State, arguments string, elsewhere func() map[*StepState]*teamv1.Ended) *teamv1.ToolResult {
 	args, err := readArguments(arguments)
 	if err != nil {
 		return toolError(`the arguments are not a JSON object; write {"id": "…", "offset": 0}`)
@@ -127,7 +129,7 @@ func readResult(s *State, arguments string) *teamv1.ToolResult {
 	if raw, ok := args["offset"]; ok && json.Unmarshal(raw, &offset) != nil {
 		return toolError("argument offset must be a whole number, got " + jsonKind(raw))
 	}
-	text, ok := resultNamed(s, name)
+	text, ok := resultNamed(s, name, elsewhere)
 	switch {
 	case !ok:
 		return toolError(fmt.Sprintf("there is no result %q", shorten(name)))
@@ -137,15 +139,20 @@ func readResult(s *State, arguments string) *teamv1.ToolResult {
 	return toolText(pieceOf(text, offset))
 }
 
-// resultNamed finds the text of a result: of a member, or among what was given.
-func resultNamed(s *State, name string) (string, bool) {
+// resultNamed finds the text of a result: of a member, also of one that works
+// elsewhere, or among what was given.
+func resultNamed(s *State, name string, elsewhere func() map[*StepState]*teamv1.Ended) (string, bool) {
 	for _, st := range s.Steps {
-		if st.member() && st.Message != nil && (ticket(s, st) == name || st.Step.GetId() == name) {
-			return promptText(st.Message), true
+		if !st.member() || st.Message == nil || ticket(s, st) != name && st.Step.GetId() != name {
+			continue
 		}
+		if st.Step.GetDetached() {
+			st = asEnded(st, elsewhere())
+		}
+		return promptText(st.Message), st.Message != nil
 	}
 	for _, p := range given(s) {
-		if nameOfResult(p) == name {
+		if agent.ResultName(p) == name {
 			return p.GetText(), true
 		}
 	}

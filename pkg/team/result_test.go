@@ -159,13 +159,14 @@ func TestReadResult(t *testing.T) {
 		{"R-002-6.3 an id that is no text", `{"id":2}`, "argument id must be a string, got a number"},
 		{"R-002-6.3 an offset that is no number", `{"id":"2","offset":"x"}`, "offset must be a whole number, got a string"},
 		{"R-002-6.3 an offset that is not whole", `{"id":"2","offset":1.5}`, "offset must be a whole number, got a number"},
+		{"S-64 within the last character: nothing is left", `{"id":"2","offset":32767}`, ""},
 		{"an unknown result", `{"id":"root~9","offset":0}`, `no result "root~9"`},
 		{"a result of nobody", `{"id":"","offset":0}`, "argument id is empty"},
 		{"a negative offset", `{"id":"2","offset":-1}`, "out of range; the result has 32768 bytes"},
 		{"an offset behind the end", `{"id":"2","offset":32768}`, "out of range"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := readResult(s, tt.arguments)
+			r := readResult(s, tt.arguments, nil)
 			if !r.GetIsError() {
 				body, _, _ := strings.Cut(r.GetText(), "\n\n[")
 				if diff := cmp.Diff(tt.want, body); diff != "" {
@@ -174,6 +175,21 @@ func TestReadResult(t *testing.T) {
 				return
 			}
 			has(t, r.GetText(), tt.want)
+		})
+	}
+}
+
+func TestUpTo(t *testing.T) {
+	for _, tt := range []struct{ name, text, want string }{
+		{"what fits stays whole", "ab€", "ab€"},
+		{"C-31 a cut falls between characters", "abc€", "abc"},
+		{"C-31 and behind a whole one", "ab€d", "ab€"},
+		{"no character begins there", "\x80\x80\x80\x80\x80\x80", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := upTo(tt.text, 5); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
 		})
 	}
 }

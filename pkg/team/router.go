@@ -208,8 +208,9 @@ func (v *Supervisor) instructions(s *State, members []*Member) string {
 		"by calling %s. Each member chosen gets the last response, or your message instead of it. "+
 		"With %q the last response goes to the user word for word; choose it when that answers the request.\n\nMembers:\n",
 		teamName(s.Team), routeTool, finishWord)
+	known := infos{roster: s.Roster}
 	for _, m := range members {
-		describe(&b, m, s.Roster)
+		describe(&b, m, known.of(m))
 	}
 	return b.String()
 }
@@ -222,33 +223,43 @@ func teamName(c *Config) string {
 }
 
 // describe writes one member: id, role, description, skills.
-func describe(b *strings.Builder, m *Member, roster []*teamv1.Observed_Member) {
-	fmt.Fprintf(b, "- %s", memberID(m))
+func describe(b *strings.Builder, m *Member, info *teamv1.AgentInfo) {
+	b.WriteString("- " + memberID(m))
 	if m.Role != "" {
-		fmt.Fprintf(b, " (%s)", m.Role)
+		b.WriteString(" (" + m.Role + ")")
 	}
-	if what := descriptionOf(m, roster); what != "" {
-		fmt.Fprintf(b, ": %s", what)
+	if what := descriptionOf(m, info); what != "" {
+		b.WriteString(": " + what)
 	}
 	b.WriteByte('\n')
-	for _, skill := range infoOf(m, roster).GetSkills() {
+	for _, skill := range info.GetSkills() {
 		fmt.Fprintf(b, "  - skill %s: %s\n", skill.GetName(), skill.GetDescription())
 	}
 }
 
 // descriptionOf is what a member does: in the team's words, else in its own.
-func descriptionOf(m *Member, roster []*teamv1.Observed_Member) string {
+func descriptionOf(m *Member, info *teamv1.AgentInfo) string {
 	if m.Description != "" {
 		return m.Description
 	}
-	return infoOf(m, roster).GetDescription()
+	return info.GetDescription()
 }
 
-// infoOf is what a member said of itself when the run began; nil is nothing.
-func infoOf(m *Member, roster []*teamv1.Observed_Member) *teamv1.AgentInfo {
-	for _, r := range roster {
-		if r.GetId() == memberID(m) {
-			return r.GetInfo()
+// infos are what members said of themselves when the run began. Each is looked for
+// behind the one before: in the order of the roster it is found at once.
+type infos struct {
+	roster []*teamv1.Observed_Member
+	next   int
+}
+
+// of returns the info of a member; nil is nothing.
+func (k *infos) of(m *Member) *teamv1.AgentInfo {
+	id := memberID(m)
+	for range k.roster {
+		o := k.roster[k.next%len(k.roster)]
+		k.next++
+		if o.GetId() == id {
+			return o.GetInfo()
 		}
 	}
 	return nil

@@ -1,6 +1,8 @@
 package team
 
 import (
+	"iter"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -89,9 +91,6 @@ type State struct {
 	Tools []agent.ToolSpec
 	// Transfers are the members of the caller's that the run may hand over to.
 	Transfers []*teamv1.TransferTarget
-	// Exhausted is why the budget that binds the run refused a step; nil before. It
-	// ends the run, unless the scheduler is a Finalizer.
-	Exhausted *agent.Error
 	// Now is the time of the last event.
 	Now time.Time
 
@@ -130,6 +129,7 @@ type StepState struct {
 	Dropped bool
 
 	scope     string          // its own
+	index     int             // among the steps of the run
 	heard     int             // follow-ups that had come when it was decided
 	before    int             // steps that had ended when it was decided
 	place     int             // steps that had ended when it did
@@ -169,14 +169,25 @@ func memberKind(k teamv1.Step_Kind) bool {
 }
 
 // Open returns the steps that have not ended.
-func (s *State) Open() []*StepState {
-	var open []*StepState
-	for _, st := range s.Steps[s.done:] {
-		if !st.Done {
-			open = append(open, st)
+func (s *State) Open() []*StepState { return slices.Collect(s.pending()) }
+
+// pending are the same, without a list of them: the loop looks at them for every event.
+func (s *State) pending() iter.Seq[*StepState] {
+	return func(yield func(*StepState) bool) {
+		for _, st := range s.Steps[s.done:] {
+			if !st.Done && !yield(st) {
+				return
+			}
 		}
 	}
-	return open
+}
+
+// indexOf is the place of a step among all; -1: it is none of them.
+func (s *State) indexOf(st *StepState) int {
+	if st.index < len(s.Steps) && s.Steps[st.index] == st {
+		return st.index
+	}
+	return slices.Index(s.Steps, st) // a state that somebody has put together
 }
 
 // LastOf returns the last ended step of a member, or nil.

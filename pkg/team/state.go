@@ -148,6 +148,10 @@ func (f *fold) wait(a *teamv1.Answered) {
 
 // observe keeps what is known of the members.
 func (f *fold) observe(o *teamv1.Observed) {
+	if len(f.Roster) == 0 {
+		f.Roster = slices.Clone(o.GetMembers()) // all of them, each once
+		return
+	}
 	for _, m := range o.GetMembers() {
 		i := slices.IndexFunc(f.Roster, func(r *teamv1.Observed_Member) bool { return r.GetId() == m.GetId() })
 		if i >= 0 {
@@ -165,7 +169,7 @@ func (f *fold) decide(d *teamv1.Decided) {
 	dispatches := false
 	for _, step := range d.GetSteps() {
 		st := &StepState{
-			Step: step, Round: f.Rounds, heard: len(f.Received), before: f.ended, scope: f.prefix + step.GetId(),
+			Step: step, index: len(f.Steps), Round: f.Rounds, heard: len(f.Received), before: f.ended, scope: f.prefix + step.GetId(),
 			input: f.resolve(step.GetInput()), earlier: step.GetInput().GetEarlier(),
 		}
 		if r := step.GetRefusal(); r != nil {
@@ -346,9 +350,7 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	} else if m := agent.MessageOf(f.Root, ev); m != nil {
 		st.Message, st.seq = m, ev.GetSeq()
 	}
-	if st.Message != nil {
-		f.saw(st.seq, st.Message)
-	}
+	f.saw(st.seq, st.Message)
 	st.recorded, st.asked, st.waiting = nil, nil, time.Time{}
 	if f.failed == nil && f.fatal(st) {
 		f.failed = st.failure()

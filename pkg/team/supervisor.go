@@ -210,7 +210,7 @@ func delegate(members []string, message string) []*teamv1.Step {
 
 // staffed refuses a run of a team none of whose members is enabled (C-11).
 func staffed(s *State) error {
-	if len(enabled(s)) > 0 {
+	if slices.ContainsFunc(s.Team.Members, func(m Member) bool { return !m.Disabled }) {
 		return nil
 	}
 	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,

@@ -106,6 +106,12 @@ func TestSupervisor_Rules(t *testing.T) {
 		}
 	})
 
+	t.Run("R-000-18 finish returns the reply of the first step, too", func(t *testing.T) {
+		first := ended("writer", "", "A text.")
+		if got := response(stateOf(newsroom(), first, ended("critic", "", "good")), "writer"); got != first.Message {
+			t.Error(got)
+		}
+	})
 	t.Run("R-000-18 finish returns the reply as it is", func(t *testing.T) {
 		d, err := decide(t, editors(t, &Router{}), stateOf(newsroom(), facts, text, good))
 		if err != nil || d.Reply != text.Message || len(d.Steps) != 0 || d.Rule != "accept" {
@@ -166,6 +172,18 @@ func TestSupervisor_Router(t *testing.T) {
 		d, err := decide(t, editors(t, router), after())
 		if err != nil || len(d.Steps) != 1 || d.Steps[0].GetKind() != teamv1.Step_KIND_MODEL || d.Reason == "" {
 			t.Errorf("%+v, %v", d, err)
+		}
+	})
+
+	t.Run("C-01 R-000-25 a model that failed stands behind the error", func(t *testing.T) {
+		failed, cause := modelTurn(nil), &agent.Error{Reason: agent.ReasonUnavailable, Message: "busy"}
+		failed.Outcome, failed.Err = teamv1.Outcome_OUTCOME_FAILED, cause
+		if _, err := decide(t, editors(t, router), after(failed)); reasonOf(err) != agent.ReasonSchedulerError || !errors.Is(err, cause) {
+			t.Error(err)
+		}
+		failed.Err = nil
+		if _, err := decide(t, editors(t, router), after(failed)); reasonOf(err) != agent.ReasonSchedulerError || errors.Unwrap(err) != nil {
+			t.Error(err)
 		}
 	})
 

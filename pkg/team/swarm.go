@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -135,10 +136,43 @@ func (w *Swarm) Next(s *State) (Decision, error) {
 	if m := w.member(last.Step.GetMember()); m != nil && m.HandoffAfter != "" {
 		return w.after(s, last, m)
 	}
+	if said := unheard(s); said != nil {
+		return Decision{
+			Steps: []*teamv1.Step{{
+				Kind: teamv1.Step_KIND_DELEGATE, Member: last.Step.GetMember(), Name: followUp,
+				Input: &teamv1.Input{Message: said}, Timeout: last.Step.GetTimeout(),
+			}},
+			Reason: "the user has said more",
+		}, nil
+	}
 	return Decision{
 		Reply: last.Message, Reason: last.Step.GetMember() + " answered",
 		Updates: map[string]*structpb.Value{ownerKey: structpb.NewStringValue(last.Step.GetMember())},
 	}, nil
+}
+
+// followUp is the label of a step that hands the user's further messages to the
+// member that has just answered.
+const followUp = "follow-up"
+
+// unheard is what the user has said while the swarm worked and no member was
+// handed yet, as one message; nil is nothing.
+func unheard(s *State) *a2av1.Message {
+	heard := 0
+	for _, st := range s.Steps {
+		if st.Step.GetName() == followUp {
+			heard = st.heard
+		}
+	}
+	if heard == len(s.Received) {
+		return nil
+	}
+	m := agent.UserMessage("", "")
+	m.Parts = nil
+	for _, said := range s.Received[heard:] {
+		m.Parts = append(m.Parts, said.GetParts()...)
+	}
+	return m
 }
 
 // begin gives the message to the entry member, or to the one that the
@@ -201,12 +235,13 @@ func (w *Swarm) transfer(s *State, from *StepState, t *teamv1.Transfer) Decision
 	return Decision{Steps: []*teamv1.Step{step}, Reason: from.Step.GetMember() + " hands over to " + t.GetTo()}
 }
 
-// unmanned reports whether a hand-over went to a member that takes no work now.
+// unmanned reports whether a hand-over went to a member that takes no work now, or
+// was one more than a limit above the swarm allows.
 func unmanned(st *StepState) bool {
 	if st.Step.GetKind() != teamv1.Step_KIND_TRANSFER || st.Outcome != teamv1.Outcome_OUTCOME_REJECTED || st.Err == nil {
 		return false
 	}
-	return slices.Contains([]string{agent.ReasonDisabled, agent.ReasonMemberNotFound, agent.ReasonBreakerOpen}, st.Err.Reason)
+	return slices.Contains([]string{agent.ReasonDisabled, agent.ReasonMemberNotFound, agent.ReasonBreakerOpen, agent.ReasonMaxHandoffs}, st.Err.Reason)
 }
 
 // missed tells the member that handed over that nobody took it, as if it had been
@@ -313,8 +348,10 @@ func (f *fold) transfersFor(st *StepState) []*teamv1.TransferTarget {
 		return nil
 	}
 	var targets []*teamv1.TransferTarget
+	known := infos{roster: f.Roster}
 	for _, id := range w.reaches(st.Step.GetMember()) {
-		targets = append(targets, &teamv1.TransferTarget{Id: id, Description: descriptionOf(w.member(id), f.Roster)})
+		m := w.member(id)
+		targets = append(targets, &teamv1.TransferTarget{Id: id, Description: descriptionOf(m, known.of(m))})
 	}
 	for _, t := range f.Transfers {
 		if w.member(t.GetId()) == nil {

@@ -736,3 +736,29 @@ func TestS_59_RosterInFlight(t *testing.T) {
 		wantReason(t, err, agent.ReasonDisabled)
 	})
 }
+
+// TestSwarm_A_17: what the user says while a swarm works reaches the member that
+// answers, once.
+func TestSwarm_A_17(t *testing.T) {
+	run := &agent.Run{Root: crashRoot}
+	var heard []string
+	say := func(n int64, text string) {
+		run.Deliver(&teamv1.Inbound{N: n, Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: agent.UserMessage("m"+text, text)}}})
+	}
+	reg := registry{"ann": minded(t, "ann", leads(t, func(*agent.ModelRequest) *teamv1.Turn {
+		say(1, "in red")
+		return handsTo("bob", "paint")
+	})), "bob": &agent.Func{ID: "bob", Call: func(_ context.Context, m *a2av1.Message) (*a2av1.Message, error) {
+		if heard = append(heard, agent.Text(m)); len(heard) == 1 {
+			say(2, "and large")
+		}
+		return agent.NewMessage("painted: " + agent.Text(m)), nil
+	}}}
+	got, err := agent.Reply(agent.With(t.Context(), run), swarmOf(t, reg), agent.UserMessage("m1", "x"))
+	if err != nil || !strings.HasPrefix(agent.Text(got), "painted: in red") || !strings.Contains(agent.Text(got), "and large") {
+		t.Error(agent.Text(got), err)
+	}
+	if len(heard) != 2 || heard[0] != "paint" {
+		t.Errorf("%q", heard)
+	}
+}

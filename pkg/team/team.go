@@ -80,6 +80,10 @@ type Config struct {
 	Name string
 	// Description says what the team does.
 	Description string
+	// InputModes are the media types that it takes; nil takes everything.
+	InputModes []string
+	// OutputModes are the media types that it answers with; nil says nothing.
+	OutputModes []string
 	// Mode is shown in the team's metadata: supervisor, workflow, or a name of your own.
 	Mode string
 	// Scheduler decides. Required.
@@ -128,7 +132,7 @@ type Team struct {
 }
 
 var (
-	_ agent.Composite  = (*Team)(nil)
+	_ agent.Moded      = (*Team)(nil)
 	_ agent.Rememberer = (*Team)(nil)
 )
 
@@ -197,12 +201,15 @@ func (t *Team) Members() []string {
 	return ids
 }
 
+// Modes implements agent.Moded.
+func (t *Team) Modes() (input, output []string) { return t.cfg.InputModes, t.cfg.OutputModes }
+
 // Info describes the team: configured id, name and description, and what its
 // members can do, asked anew each time (R-000-05 to R-000-13). A member that
 // cannot be asked is logged and left out. Teams that contain each other are the
 // error MAX_DEPTH_EXCEEDED (R-000-36).
 func (t *Team) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
-	ctx, err := agent.Enter(ctx, t.cfg.ID)
+	ctx, err := agent.Enter(agent.WithDepthLimit(ctx, t.limits.maxDepth), t.cfg.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -211,6 +218,7 @@ func (t *Team) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 		Metadata: map[string]string{
 			"type": "team", "mode": t.mode, "member_count": strconv.Itoa(len(t.cfg.Members)),
 		},
+		InputModes: t.cfg.InputModes, OutputModes: t.cfg.OutputModes,
 	}
 	seen := map[string]bool{}
 	roster, err := t.askInfo(ctx)
@@ -237,7 +245,7 @@ func (t *Team) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 // describe itself and all of them are registered and healthy, usable when one
 // is (R-000-33 to R-000-36, C-25).
 func (t *Team) HealthCheck(ctx context.Context) (*teamv1.Health, error) {
-	ctx, err := agent.Enter(ctx, t.cfg.ID)
+	ctx, err := agent.Enter(agent.WithDepthLimit(ctx, t.limits.maxDepth), t.cfg.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -343,8 +351,10 @@ func (l *loop) each(ctx context.Context, f func(ctx context.Context, i int, m *M
 	ctx, cancel := context.WithTimeoutCause(ctx, infoTimeout, agent.ErrTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
-	for i := range l.cfg.Members {
+	last := len(l.cfg.Members) - 1
+	for i := range last {
 		wg.Go(func() { f(ctx, i, &l.cfg.Members[i]) })
 	}
+	f(ctx, last, &l.cfg.Members[last]) // right here: it is waited for anyway
 	wg.Wait()
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -225,6 +226,21 @@ func TestRun(t *testing.T) {
 			t.Error(got, err)
 		}
 	})
+	t.Run("R-000-21 what is handed on is named on record, not copied", func(t *testing.T) {
+		tm := newTeam(t, registry{"x": skilled("x"), "y": skilled("y")}, inOrder("x", "y"), "x", "y")
+		r := newRecord()
+		r.process(t.Context(), tm, nil)
+		end := r.events[slices.IndexFunc(r.events, func(ev *teamv1.Event) bool { return ev.GetScope() == "1" && ev.GetEnded() != nil })]
+		var got []int64
+		for _, ev := range r.events {
+			for _, st := range ev.GetDecided().GetSteps() {
+				got = append(got, st.GetInput().GetRef())
+			}
+		}
+		if r.err != nil || len(got) != 2 || got[1] != end.GetSeq() {
+			t.Error(got, "want", end.GetSeq(), r.err)
+		}
+	})
 	t.Run("R-000-21 the member gets the last of the current messages", func(t *testing.T) {
 		var got *a2av1.Message
 		reg := registry{"x": &agent.Func{ID: "x", Call: func(_ context.Context, m *a2av1.Message) (*a2av1.Message, error) {
@@ -235,6 +251,18 @@ func TestRun(t *testing.T) {
 			t.Error(got, err)
 		}
 	})
+}
+
+func TestNew_MembersByPriority(t *testing.T) {
+	reg := registry{"a": skilled("a"), "b": skilled("b"), "c": skilled("c"), "d": skilled("d")}
+	tm := newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("a"), Registry: reg, Members: []Member{{Agent: "a", Priority: 1}, {Agent: "b", Priority: 5}, {Agent: "c"}, {Agent: "d", Priority: 3}}})
+	var got []string
+	for _, m := range tm.cfg.Members {
+		got = append(got, m.ID)
+	}
+	if diff := cmp.Diff([]string{"b", "d", "a", "c"}, got); diff != "" {
+		t.Error(diff)
+	}
 }
 
 func TestRunErrors(t *testing.T) {
@@ -324,7 +352,9 @@ func TestLimits(t *testing.T) {
 	t.Run("C-10 zero and negative limits are refused", func(t *testing.T) {
 		for _, l := range []*teamv1.Limits{
 			{MaxSteps: proto.Int32(0)}, {MaxParallel: proto.Int32(-1)}, {Timeout: durationpb.New(-time.Second)},
-			{Retry: &teamv1.Retry{Attempts: proto.Int32(0)}},
+			{Retry: &teamv1.Retry{Attempts: proto.Int32(0)}}, {MaxCost: proto.Float64(0)}, {MaxCost: proto.Float64(-1)}, {MaxTokens: proto.Int64(0)},
+			{MaxTurns: proto.Int32(0)}, {MaxDelegations: proto.Int32(0)}, {MaxDepth: proto.Int32(0)}, {MemberTimeout: durationpb.New(0)},
+			{Retry: &teamv1.Retry{Backoff: durationpb.New(0)}}, {MaxHandoffs: proto.Int32(-1)}, {LoopWindow: proto.Int32(-1)},
 		} {
 			if _, err := New(Config{ID: "t1", Scheduler: forever, Limits: l}); err == nil || !strings.Contains(err.Error(), "limits.") {
 				t.Errorf("%v: %v", l, err)
@@ -511,6 +541,24 @@ func TestRetries(t *testing.T) {
 			one, two := at[1].Sub(at[0]), at[2].Sub(at[1])
 			if one < time.Second || two < 2*time.Second || two > 5*time.Second {
 				t.Error(one, two)
+			}
+		})
+	})
+	t.Run("S-10 the pause is waited for after a crash, too", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			n := 0
+			reg := registry{"a": &agent.Func{ID: "a", Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) {
+				if n++; n == 1 {
+					return nil, busy
+				}
+				return agent.NewMessage("ok"), nil
+			}}}
+			tm := newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("a"), Registry: reg, Members: members("a"), Limits: &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(10 * time.Second)}}})
+			r := newRecord()
+			r.process(t.Context(), tm, func(ev *teamv1.Event) bool { return ev.GetRetried() == nil })
+			begin := time.Now()
+			if r.process(t.Context(), tm, nil); r.err != nil || n != 2 || time.Since(begin) < 10*time.Second {
+				t.Error(r.err, n, time.Since(begin))
 			}
 		})
 	})

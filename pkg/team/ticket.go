@@ -26,11 +26,13 @@ var checkSpec = agent.ToolSpec{
 }
 
 // ticket is the id of a delegation's task (C-28).
-func ticket(s *State, st *StepState) string {
-	if st.Step.GetDetached() {
-		return detachedID(s.Root, st.scope)
+func ticket(s *State, st *StepState) string { return ticketOf(s.Root, st.scope, st.Step.GetDetached()) }
+
+func ticketOf(root, scope string, detached bool) string {
+	if detached {
+		return detachedID(root, scope)
 	}
-	return agent.ChildTask(s.Root, st.scope)
+	return agent.ChildTask(root, scope)
 }
 
 // answerer is a Scheduler some of whose tools the loop answers itself.
@@ -51,7 +53,7 @@ func (l *leader) answer(s *State, st *StepState, now time.Time, elsewhere func()
 			return check(s, st, now, elsewhere())
 		}
 	case readTool:
-		return readResult(s, s.argumentsOf(st)), time.Time{}
+		return readResult(s, s.argumentsOf(st), elsewhere), time.Time{}
 	}
 	return nil, time.Time{}
 }
@@ -124,7 +126,7 @@ func watchedBy(s *State, ids []string) []*StepState {
 // that no turn or check before has told of.
 func waitsOn(s *State, watched []*StepState, check *StepState, ends map[*StepState]*teamv1.Ended) bool {
 	may := false
-	news := unreportedAt(s, slices.Index(s.Steps, check), s.ended)
+	news := unreportedAt(s, s.indexOf(check), s.ended)
 	for _, w := range watched {
 		switch detached := w.Step.GetDetached(); {
 		case detached && ends[w] != nil, !detached && slices.Contains(news, w):
@@ -168,7 +170,7 @@ func unreportedAt(s *State, steps, ended int) []*StepState {
 // resultsText tells a leader what has ended since it last looked.
 func resultsText(s *State, turn *StepState) string {
 	var b strings.Builder
-	for _, st := range unreportedAt(s, slices.Index(s.Steps, turn), turn.before) {
+	for _, st := range unreportedAt(s, s.indexOf(turn), turn.before) {
 		fmt.Fprintf(&b, "\n\n%s\n%s", ticket(s, st), resultText(s, st))
 	}
 	return b.String()

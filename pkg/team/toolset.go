@@ -3,6 +3,7 @@ package team
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -35,6 +36,10 @@ func (p *process) offer(ctx context.Context) error {
 		}
 		for _, t := range tools {
 			spec := t.Spec()
+			if p.reserved(spec.Name) {
+				return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
+					"agent %q: tool %q has %q, which is the name of a tool that the agent is given by its team; let it not allow it", p.cfg.ID, set.Name(), spec.Name)
+			}
 			if other, taken := from[spec.Name]; taken || p.tools[spec.Name] != nil {
 				return sameName(p.cfg.ID, spec.Name, other, set.Name())
 			}
@@ -46,6 +51,16 @@ func (p *process) offer(ctx context.Context) error {
 		return nil
 	}
 	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: toolNote(specs)}})
+}
+
+// reserved reports whether a tool of that name stands for a member, or is one of
+// those that agents are given by their teams.
+func (p *process) reserved(name string) bool {
+	if name == transferTool || name == readTool {
+		return true
+	}
+	c, leads := p.cfg.Scheduler.(*Coordinator)
+	return leads && (name == delegateTool || name == checkTool || slices.ContainsFunc(c.crew.members, func(m crewMember) bool { return m.tool == name }))
 }
 
 // sameName is the error of two tools that a model cannot tell apart. one is empty

@@ -107,9 +107,11 @@ func TestToolSet_Faults(t *testing.T) {
 		sets []agent.ToolSet
 		says string
 	}{
-		"two sets have one name": {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{offer("fetch")}}, &toolSet{name: "files", tools: []agent.Tool{offer("fetch")}}}, `tools "web" and "files" both have "fetch"`},
-		"a set has one twice":    {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{offer("a"), offer("a")}}}, `"web"`},
-		"a set cannot be asked":  {[]agent.ToolSet{&toolSet{name: "web", err: errors.New("secret address")}}, `tool "web" does not say what it offers`},
+		"two sets have one name":                            {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{offer("fetch")}}, &toolSet{name: "files", tools: []agent.Tool{offer("fetch")}}}, `tools "web" and "files" both have "fetch"`},
+		"a set has one twice":                               {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{offer("a"), offer("a")}}}, `"web"`},
+		"C-08 a set has the tool by which agents hand over": {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{offer("transfer_to_agent")}}}, `tool "web" has "transfer_to_agent", which is the name of a tool that the agent is given by its team; let it not allow it`},
+		"S-64 a set has the tool by which agents read on":   {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{offer("read_result")}}}, `tool "web" has "read_result"`},
+		"a set cannot be asked":                             {[]agent.ToolSet{&toolSet{name: "web", err: errors.New("secret address")}}, `tool "web" does not say what it offers`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ask(t, caller(t, &offered, c.sets...), "x")
@@ -120,6 +122,28 @@ func TestToolSet_Faults(t *testing.T) {
 	}
 	if len(offered) != 0 {
 		t.Error("the model was asked")
+	}
+}
+
+// TestC_08_ToolSetOfALeader: a tool of a set cannot have the name of one that stands
+// for a member, or that leaders have; an agent without members can.
+func TestC_08_ToolSetOfALeader(t *testing.T) {
+	for _, name := range []string{"delegate_to_a", "delegate_task_to_member", "check_delegated_tasks"} {
+		t.Run("C-08 "+name, func(t *testing.T) {
+			var d diary
+			m := leads(t, says("done"))
+			set := &toolSet{name: "web", tools: []agent.Tool{offer(name)}}
+			led := ledBy(t, m, d.crew("a"), func(_ *CoordinatorConfig, c *Config) { c.ToolSets = []agent.ToolSet{set} })
+			_, err := ask(t, led, "x")
+			if err == nil || len(m.all()) != 0 {
+				t.Fatal(err, m.all())
+			}
+			has(t, err.Error(), `tool "web" has "`+name+`"`, "let it not allow it")
+			var offered [][]agent.ToolSpec
+			if _, err := ask(t, caller(t, &offered, set), "x"); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -189,6 +189,32 @@ func TestR_002_33_TeamsShareBreakers(t *testing.T) {
 	})
 }
 
+func TestState_ObservesMembersAgain(t *testing.T) {
+	var f fold
+	seen := func(ids ...string) *teamv1.Observed {
+		o := &teamv1.Observed{}
+		for _, id := range ids {
+			o.Members = append(o.Members, &teamv1.Observed_Member{Id: id})
+		}
+		return o
+	}
+	again := seen("a")
+	f.observe(seen("a", "b"))
+	f.observe(again)
+	if len(f.Roster) != 2 || f.Roster[0] != again.GetMembers()[0] || f.Roster[1].GetId() != "b" {
+		t.Error("R-000-30 what is known last is not known: ", f.Roster)
+	}
+}
+
+// tally counts what it is asked of one call after the other.
+type tally struct {
+	everything
+	calls, retries int
+}
+
+func (u *tally) Called(string)        { u.calls++ }
+func (u *tally) MayRetry(string) bool { u.retries++; return true }
+
 func TestR_002_32_Repetitions(t *testing.T) {
 	t.Run("R-002-32 the retries of all teams together are bounded", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -231,16 +257,26 @@ func TestR_002_32_Repetitions(t *testing.T) {
 	})
 	t.Run("R-002-32 who asks to be left alone is, up to a minute; for longer there is no repetition", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			for after, want := range map[time.Duration]int32{20 * time.Second: 2, 61 * time.Second: 1} {
+			for after, want := range map[time.Duration]int32{20 * time.Second: 2, time.Minute: 2, time.Minute + 1: 1} {
 				busy := *errAway
 				busy.RetryAfter, busy.Fresh = after, true
 				far := newFlaky("far", &busy)
 				began := time.Now()
-				limits := &teamv1.Limits{Retry: &teamv1.Retry{Attempts: proto.Int32(2)}}
+				limits := &teamv1.Limits{Retry: &teamv1.Retry{Attempts: proto.Int32(2)}, MemberTimeout: durationpb.New(2 * time.Minute)}
 				newRecord().process(t.Context(), guarded(t, "one", registry{"far": &far.Func}, nil, limits, 1, nil), nil)
 				if n, d := far.calls.Load(), time.Since(began); n != want || want == 2 && (d < after || d > after+time.Second) || want == 1 && d != 0 {
 					t.Errorf("Retry-After %s: %d attempts in %s", after, n, d)
 				}
+			}
+		})
+	})
+	t.Run("R-002-32 a call counts once, each repetition as one", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var u tally
+			far := newFlaky("far", errAway)
+			newRecord().process(t.Context(), guarded(t, "one", registry{"far": &far.Func}, &u, quickTry, 1, nil), nil)
+			if u.calls != 1 || u.retries != 2 {
+				t.Errorf("%d calls and %d repetitions, want 1 and 2", u.calls, u.retries)
 			}
 		})
 	})

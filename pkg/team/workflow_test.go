@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -584,6 +585,8 @@ func TestNewWorkflow_Faults(t *testing.T) {
 		{ID: "ask", Human: &Human{}, Task: "x", Timeout: -1},
 		{ID: "many", Member: "writer", After: []string{"draft"}, Join: JoinQuorum, Quorum: 2},
 		{ID: "group", Member: "writer", Parallel: []WorkflowStep{{ID: "in", Member: "writer", After: []string{"draft"}}}},
+		{ID: "never", Member: "writer", Retry: &teamv1.Retry{Attempts: new(int32)}},
+		{ID: "often", Member: "writer", Retry: &teamv1.Retry{Backoff: durationpb.New(time.Second)}},
 	}})
 	want := []string{
 		`steps[1].id step "draft": this id is used twice, first in steps[0]; give each step one of its own`,
@@ -591,14 +594,14 @@ func TestNewWorkflow_Faults(t *testing.T) {
 		`steps[3].id step "a b": the id may have letters, digits, _ and -, at most 63, and begins with no -`,
 		`steps[11] step "group": is a group: beside parallel it has only id and after; the rest belongs to its steps`,
 		`steps[11].parallel[0].after step "in": stands in a group: its after is the group's`,
-		`steps[4].after[0] step "score": runs after "drft", which is no step; known here: a b, ask, both, draft, fix, group, in, late, many, nobody`,
+		`steps[4].after[0] step "score": runs after "drft", which is no step; known here: a b, ask, both, draft, fix, group, in, late, many, never, nobody, often`,
 		`steps[0].quorum step "draft": a quorum belongs to join: QUORUM; add that, or remove it`,
 		`steps[4].join step "score": is "SOME"; known are ALL, ANY, QUORUM`,
 		`steps[5].repeat.max step "fix": is -1; it must be at least 1, or left out for 3`,
 		`steps[5].repeat.until step "fix": is missing: say when to stop`,
-		`steps[5].when step "fix": no such step "scroe"; known here: a b, ask, both, draft, fix, in, late, many, nobody, score`,
+		`steps[5].when step "fix": no such step "scroe"; known here: a b, ask, both, draft, fix, in, late, many, never, nobody, often, score`,
 		`steps[5].task step "fix": no such placeholder {{steps.drft.text}}; known here: context.KEY, input, steps.a b.text, steps.ask.text, steps.both.text, ` +
-			`steps.draft.text, steps.fix.text, steps.in.text, steps.late.text, steps.many.text, steps.nobody.text, steps.score.text`,
+			`steps.draft.text, steps.fix.text, steps.in.text, steps.late.text, steps.many.text, steps.never.text, steps.nobody.text, steps.often.text, steps.score.text`,
 		`steps[6].join step "late": joins nothing: the step has no after`,
 		`steps[6].when step "late": reads step "draft", which does not run before it; name it in after`,
 		`steps[6].task step "late": reads its own result, which it does not have yet`,
@@ -607,6 +610,7 @@ func TestNewWorkflow_Faults(t *testing.T) {
 		`steps[9].human.question step "ask": asks nothing`,
 		`steps[9].timeout step "ask": is negative`,
 		`steps[10].quorum step "many": the quorum is 2 of 1 steps before it; use 1 to 1`,
+		`steps[12].retry.attempts step "never": attempts is 0; it must be at least 1, or left out for the member's`,
 	}
 	if diff := cmp.Diff(want, faultTexts(err)); diff != "" {
 		t.Error(diff)

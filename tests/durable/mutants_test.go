@@ -58,7 +58,7 @@ var mutants = []struct {
 		name: "appends are not fenced",
 		edits: []edit{
 			late, later,
-			{"internal/store/sqlstore/journal.go", "deltas = deltas + $6 WHERE id = $1 AND epoch = $2 AND seq = $3`", "deltas = deltas + $6 WHERE id = $1 AND $2 > 0 AND $3 >= 0`"},
+			{"internal/store/sqlstore/journal.go", "deltas = deltas + $6 WHERE id = $1 AND epoch = $2 AND seq = $3 AND push = $7`", "deltas = deltas + $6 WHERE id = $1 AND $2 > 0 AND $3 >= 0 AND $7 >= 0`"},
 		},
 		test: "TestReplicas_P2_Stopped", want: "after the run had ended",
 	},

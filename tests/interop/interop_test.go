@@ -32,6 +32,7 @@ func TestA_12_GoSDK(t *testing.T) {
 		playAll(t, s, tasks())
 		playAll(t, s, questions())
 		playAll(t, s, refusals())
+		playAll(t, s, pushes())
 	})
 }
 

@@ -38,8 +38,8 @@ func testCard(t *testing.T, s server) {
 	if diff := cmp.Diff(want, card.SupportedInterfaces); diff != "" {
 		t.Errorf("interfaces (- want, + got):\n%s", diff)
 	}
-	if !card.Capabilities.Streaming || card.Capabilities.PushNotifications || card.Capabilities.ExtendedAgentCard {
-		t.Errorf("capabilities %+v, want streaming alone", card.Capabilities)
+	if !card.Capabilities.Streaming || !card.Capabilities.PushNotifications || card.Capabilities.ExtendedAgentCard {
+		t.Errorf("capabilities %+v, want streaming and push notifications", card.Capabilities)
 	}
 	if got, want := skills(card), []string{"review", "search", "write"}; !slices.Equal(got, want) {
 		t.Errorf("skills %v, want %v", got, want)

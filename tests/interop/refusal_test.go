@@ -67,7 +67,6 @@ func refusals() []scenario {
 		{"A-02 a task that is not there", "echo", playNoTask},
 		{"an agent that is not there", "echo", playNoAgent},
 		{"A-04 a message without content", "echo", playNoContent},
-		{"push notifications", "echo", playPush},
 		{"R-000-27 a member that fails", "press", playFailure},
 	}
 }
@@ -117,11 +116,6 @@ func playNoContent(s *stage) any {
 		s.invalid(posing, "message.role"),
 		s.invalid(unnamed, "message.messageId"),
 	}
-}
-
-func playPush(s *stage) any {
-	_, err := s.CreateTaskPushConfig(s.ctx, &a2a.PushConfig{TaskID: s.task(say("hello")).ID, URL: "https://example.com/hook"})
-	return s.refused(err, a2a.ErrPushNotificationNotSupported)
 }
 
 // playFailure has a member fail: the task does, with the member's error.

@@ -35,8 +35,14 @@ type process struct {
 // SIGTERM, and has to end well.
 func serve(t *testing.T, program string, args ...string) server {
 	t.Helper()
+	return start(t, program, "dev", args...)
+}
+
+// start is serve for any of the commands that serve.
+func start(t *testing.T, program, command string, args ...string) server {
+	t.Helper()
 	p := &process{drained: make(chan struct{})}
-	p.Cmd = exec.Command(program, append([]string{"dev", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"}, args...)...) //nolint:noctx // ended by a signal
+	p.Cmd = exec.Command(program, append([]string{command, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"}, args...)...) //nolint:noctx // ended by a signal
 	p.Stderr = &p.log
 	out, err := p.StdoutPipe()
 	if err != nil {

@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 
 	"github.com/agentteams/team-server/internal/pgtest"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
@@ -30,18 +32,27 @@ func (c closing) Run() int {
 	return code
 }
 
-// Serve serves a server on free loopback ports until the test ends.
-func Serve(t testing.TB, c server.Config) Target {
+// Serve serves a server on free loopback ports until the test ends. models are
+// what its agents ask, see Invariants.
+func Serve(t testing.TB, c server.Config, models ...Models) Target {
 	t.Helper()
-	target, _ := Start(t, c)
+	target, _ := Start(t, c, models...)
 	return target
 }
 
 // Start serves a server on free loopback ports until stop is called, at the
-// latest when the test ends. stop returns when nothing of it runs any more.
-func Start(t testing.TB, c server.Config) (target Target, stop func()) {
+// latest when the test ends: then the invariants of its tasks are checked first.
+// stop returns when nothing of it runs any more.
+func Start(t testing.TB, c server.Config, models ...Models) (target Target, stop func()) {
 	t.Helper()
 	c.GRPC, c.HTTP = "127.0.0.1:0", "127.0.0.1:0"
+	if c.Store == nil {
+		c.Store = store.NewMemory(store.MemoryConfig{})
+	}
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	c.Log = Logger(t, c.Log.Core())
 	s, err := server.New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +68,13 @@ func Start(t testing.TB, c server.Config) (target Target, stop func()) {
 		}
 	})
 	t.Cleanup(stop)
-	return Target{GRPC: s.Addrs().GRPC, HTTP: s.Addrs().URL}, stop
+	target = Target{GRPC: s.Addrs().GRPC, HTTP: s.Addrs().URL}
+	t.Cleanup(func() {
+		if _, isTest := t.(*testing.T); isTest && !t.Failed() && ctx.Err() == nil {
+			Invariants{Target: target, Store: c.Store, Models: models, keyed: len(c.Keys) > 0}.all(t, owners(c))
+		}
+	})
+	return target, stop
 }
 
 // Manager returns a manager that holds agents under their ids, closed with the test.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/fakeagent"
 	"github.com/agentteams/team-server/internal/fakellm"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -31,6 +32,72 @@ teams:
     members: [{agent: dev}, {agent: writer}]
     coordinator: {leader: {model: pm}}
 `
+
+// TestS_39_NestedHistory has two turns in one context go through three levels of
+// leaders, whose members are shown the parent's branch.
+func TestS_39_NestedHistory(t *testing.T) {
+	file := `agents:
+  worker: {model: worker, instructions: Work., description: Works.}
+teams:
+  low: {members: [{agent: worker}], coordinator: {leader: {model: low}}}
+  mid: {members: [{agent: low}], coordinator: {leader: {model: mid}}}
+  top: {members: [{agent: mid}], coordinator: {leader: {model: top}}}
+`
+	eachScene(t, "top mid low worker", file, func(t *testing.T, s *scene) {
+		for _, turn := range []string{"1", "2"} {
+			s.script("top", acts(gives("mid", "mid task "+turn)), speaks("top answer "+turn))
+			s.script("mid", acts(gives("low", "low task "+turn)), speaks("mid answer "+turn))
+			s.script("low", acts(gives("worker", "work "+turn)), speaks("low answer "+turn))
+			s.script("worker", speaks("worked "+turn))
+			req := rig.Text("top", "m"+turn, "user says "+turn)
+			req.Message.ContextId = "talk"
+			resp, err := s.clients[0].Send(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantText(t, resp.GetTask(), "top answer "+turn)
+		}
+		for model, want := range map[string][]string{
+			"top": {"user: user says 1", "assistant: top answer 1", "user: user says 2"},
+			"mid": {"user: mid task 1", "assistant: mid answer 1", "user: user says 2", "user: mid task 2"},
+			"low": {"user: low task 1", "assistant: low answer 1", "user: mid task 2", "user: low task 2"},
+		} {
+			var got []string
+			for _, m := range s.asked(model)[2].Messages { // the first of the second turn
+				got = append(got, m.Role+": "+m.Text)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("S-39 R-004-12 what %s is asked in its second turn (-want +got):\n%s", model, diff)
+			}
+		}
+		t.Run("S-39 S-56 also where the parent is on another server", func(t *testing.T) {
+			for _, call := range []*teamv1.ProcessRequest{
+				{Message: agent.UserMessage("p1", "far task 1")},
+				{Message: agent.UserMessage("p2", "far task 2"), History: []*a2av1.Message{agent.UserMessage("h", "far branch")}, Branch: true},
+				{Message: agent.UserMessage("p3", "far task 3"), History: []*a2av1.Message{agent.UserMessage("h", "far talk")}},
+			} {
+				call.AgentId, call.ContextId = "low", "far"
+				s.script("low", speaks("far answer"))
+				if _, err := s.agents.Process(s.grpc.Context(t.Context()), call); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var got []string
+			for _, r := range s.asked("low")[5:] {
+				for _, m := range r.Messages {
+					got = append(got, m.Text)
+				}
+			}
+			want := []string{"far task 1", "far answer", "far branch", "far task 2", "far talk", "far task 3"}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+		t.Run("S-39 R-002-30 and its own delegations", func(t *testing.T) {
+			holds(t, s.asked("low")[2].System, `worker was asked "work 1": SUCCEEDED`)
+		})
+	})
+}
 
 func TestS_36_Hierarchy(t *testing.T) {
 	led := strings.Replace(company, "MODE", "coordinator: {leader: {model: dev}}", 1)

@@ -89,7 +89,7 @@ func TestS_05_OneDelegation(t *testing.T) {
 				t.Error(child.GetHistory())
 			}
 		})
-		t.Run("R-002-16 the run is told in its metadata: id, context, limits, delegations, what it cost", func(t *testing.T) {
+		t.Run("R-002-16 the run is told in its metadata: its ids, delegations with their attempts, what it cost", func(t *testing.T) {
 			task, run := r.task(""), r.detailed()
 			if task.GetId() == "" || task.GetContextId() == "" || run.GetSpent().GetModelCalls() != 3 || run.GetDelegations()[0].GetAttempts() != 1 {
 				t.Error(task, run)
@@ -438,15 +438,75 @@ teams:
 				t.Fatal(len(reqs))
 			}
 			for _, r := range reqs {
-				if r.Auth != "Bearer SECRET-lead" {
+				if r.Auth != "Bearer "+rig.Secret+"-lead" {
 					t.Errorf("request %d came with %q", r.N, r.Auth)
 				}
 			}
 		})
 		t.Run("S-53 R-003-15 another one has its own key, and the leader's is never sent there", func(t *testing.T) {
-			if reqs := s.asked("other"); len(reqs) != 1 || reqs[0].Auth != "Bearer SECRET-other" {
+			if reqs := s.asked("other"); len(reqs) != 1 || reqs[0].Auth != "Bearer "+rig.Secret+"-other" {
 				t.Error(reqs)
 			}
+		})
+	})
+}
+
+// TestR_003_14_DetachedWork has a member work by itself that has no model of its own.
+func TestR_003_14_DetachedWork(t *testing.T) {
+	file := `agents:
+  plain: {instructions: You have the leader's model.}
+teams:
+  desk:
+    members: [{agent: plain}]
+    coordinator: {leader: {model: lead}, async: true, on_open_delegations: DETACH}
+`
+	eachScene(t, "lead", file, func(t *testing.T, s *scene) {
+		s.script("lead", acts(gives("plain", "x")), speaks("said"), speaks("said"))
+		s.begin("desk", "go").wait().completed("said")
+		i := slices.IndexFunc(s.asked("lead"), func(r fakellm.Request) bool { return len(results(r)) > 0 })
+		_, ticket, _ := strings.Cut(results(s.asked("lead")[i])[0], "Under way as ")
+		ticket, _, _ = strings.Cut(ticket, ".")
+		t.Run("R-003-14 C-26 C-09 a task of its own takes the leader's model, too", func(t *testing.T) {
+			wantText(t, s.until(ticket, ended), "said")
+			for _, r := range s.asked("lead") {
+				if r.Auth != "Bearer "+rig.Secret+"-lead" {
+					t.Errorf("request %d came with %q", r.N, r.Auth)
+				}
+			}
+		})
+	})
+}
+
+// TestS_65_NewsOfALongResult has work that goes on by itself end with a long text.
+func TestS_65_NewsOfALongResult(t *testing.T) {
+	file := deskWith("async: true, on_open_delegations: DETACH, wake_on_completion: true", "", "")
+	eachScene(t, deskModels, file, func(t *testing.T, s *scene) {
+		s.script("lead", acts(gives("a", "dig")), speaks("said"), speaks("said"), speaks("and now"))
+		s.script("a", speaks(strings.Repeat("gold ", 10_000)))
+		root := s.begin("desk", "go").wait().completed("said").task("")
+		i := slices.IndexFunc(s.asked("lead"), func(r fakellm.Request) bool { return len(results(r)) > 0 })
+		_, ticket, _ := strings.Cut(results(s.asked("lead")[i])[0], "Under way as ")
+		ticket, _, _ = strings.Cut(ticket, ".")
+		s.until(ticket, ended)
+		wantText(t, s.until((&agent.Run{Root: ticket}).ID("", "wake", 1), ended), "said")
+		t.Run("S-64 S-65 the lead is told by reference, and can read on", func(t *testing.T) {
+			i := slices.IndexFunc(s.asked("lead"), func(r fakellm.Request) bool {
+				return strings.Contains(r.Messages[len(r.Messages)-1].Text, "has ended")
+			})
+			r := s.asked("lead")[i]
+			text := r.Messages[len(r.Messages)-1].Text
+			holds(t, text, "The task "+ticket+" that a was given has ended: succeeded.", "read on with read_result")
+			if len(text) > agent.MaxResult+500 || !slices.Contains(r.Tools, "read_result") {
+				t.Errorf("%d bytes, with %v", len(text), r.Tools)
+			}
+		})
+		t.Run("R-002-30 C-09 of an earlier turn it is told that the work had begun, not that it was done", func(t *testing.T) {
+			m := rig.Text("desk", "later", "and?")
+			m.Message.ContextId = root.GetContextId()
+			if _, err := s.clients[0].Send(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			holds(t, s.asked("lead")[3].System, `a was asked "dig": begun as task `+ticket)
 		})
 	})
 }

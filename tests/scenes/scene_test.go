@@ -4,7 +4,6 @@ package scenes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,11 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/testing/protocmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -37,12 +33,9 @@ func TestMain(m *testing.M) { rig.VerifyMain(m) }
 // sceneTime is how long a scene waits for what must come.
 const sceneTime = 30 * time.Second
 
-// secretWord is part of every key of a model; no event, task or log may hold it.
-const secretWord = "SECRET"
-
 // scene is a server that was started from a file, with models that a fake plays.
 type scene struct {
-	t    *testing.T
+	t    testing.TB
 	llm  *fakellm.Server
 	at   rig.Place
 	logs *observer.ObservedLogs
@@ -75,7 +68,7 @@ func eachScene(t *testing.T, models, file string, play func(*testing.T, *scene))
 }
 
 // newScene starts a server from a file; env has further variables of it.
-func newScene(t *testing.T, at rig.Place, models, file string, env map[string]string) *scene {
+func newScene(t testing.TB, at rig.Place, models, file string, env map[string]string) *scene {
 	t.Helper()
 	llm := fakellm.New(t)
 	core, logs := observer.New(zap.DebugLevel)
@@ -86,10 +79,10 @@ func newScene(t *testing.T, at rig.Place, models, file string, env map[string]st
 	var b strings.Builder
 	b.WriteString("version: v1\nmodels:\n")
 	for _, name := range strings.Fields(models) {
-		fmt.Fprintf(&b, "  %s: {provider: openai, name: %s-model, base_url: \"${LLM}\", api_key: %s-%s}\n", name, name, secretWord, name)
+		fmt.Fprintf(&b, "  %s: {provider: openai, name: %s-model, base_url: \"${LLM}\", api_key: %s-%s}\n", name, name, rig.Secret, name)
 	}
 	s.file = b.String() + file
-	s.open(zap.New(core))
+	s.open(rig.Logger(t, core))
 	return s
 }
 
@@ -113,7 +106,7 @@ func (s *scene) open(log *zap.Logger) {
 		s.t.Fatal(err)
 	}
 	var stop func()
-	l.Target, stop = rig.Start(s.t, server.Config{Agents: l.live, DefaultAgent: l.live.Default(), Store: l.store, Log: log})
+	l.Target, stop = rig.Start(s.t, server.Config{Agents: l.live, DefaultAgent: l.live.Default(), Store: l.store, Log: log}, s.llm)
 	l.stop = sync.OnceFunc(func() {
 		stop()
 		if err := l.live.Close(); err != nil {
@@ -144,7 +137,7 @@ func (s *scene) kill() {
 func (s *scene) restart() {
 	s.t.Helper()
 	s.kill()
-	s.open(zap.NewNop())
+	s.open(rig.Logger(s.t))
 }
 
 // get gets a task over some binding.
@@ -332,134 +325,19 @@ func (r *ran) lost() []string {
 	return list
 }
 
-// verify checks the invariants of section 3 as far as a client sees them.
+// verify checks the invariants I1 to I6.
 func (r *ran) verify() {
 	r.s.t.Helper()
-	r.pairs()
-	r.gapless()
-	r.s.quiet()
-	r.secrets()
-	r.recomputed()
-	r.unchanged()
+	rig.Invariants{Target: r.s.Target, Store: r.s.store, Models: []rig.Models{r.s.llm}}.Check(r.s.t, r.id, r.events...)
 }
 
-// pairs is I1: what has begun, or was refused, has exactly one end.
-func (r *ran) pairs() {
-	r.s.t.Helper()
-	began, ended := map[string]bool{}, map[string]int{}
-	for _, ev := range r.events {
-		if ev.GetStarted().GetAttempt() == 1 {
-			if began[ev.GetScope()] {
-				r.s.t.Errorf("I1: step %q has begun twice", ev.GetScope())
-			}
-			began[ev.GetScope()] = true
-		}
-		if ev.GetEnded() != nil {
-			ended[ev.GetScope()]++
-		}
-	}
-	for scope := range began {
-		if ended[scope] == 0 {
-			r.s.t.Errorf("I1: step %q has begun and has no end", scope)
-		}
-	}
-	for scope, n := range ended {
-		if n != 1 {
-			r.s.t.Errorf("I1: step %q has %d ends", scope, n)
-		}
-	}
-}
-
-// gapless is I2: events come in order; those that readers are not shown are claims.
-func (r *ran) gapless() {
-	r.s.t.Helper()
-	records, err := r.s.store.Events(r.s.t.Context(), a2a.Key{Owner: "local/local", ID: r.id}, 0, 10000)
-	if err != nil {
-		r.s.t.Fatal(err)
-	}
-	shown := map[int64]bool{}
-	last := int64(0)
-	for _, ev := range r.events {
-		if ev.GetSeq() <= last {
-			r.s.t.Errorf("I2: event %d comes after %d", ev.GetSeq(), last)
-		}
-		last = ev.GetSeq()
-		shown[last] = true
-	}
-	for i, rec := range records {
-		if rec.Seq != int64(i+1) || rec.Event.GetSeq() != rec.Seq {
-			r.s.t.Errorf("I2: the record of place %d has sequence %d", i+1, rec.Seq)
-		}
-		if !shown[rec.Seq] && rec.Event.GetClaimed() == nil {
-			r.s.t.Errorf("I2: event %d was not shown: %v", rec.Seq, rec.Event)
-		}
-	}
-}
-
-// quiet is I3: nothing of the models is under way any more. Goroutines are looked
-// for when the tests have ended.
+// quiet returns when nothing of the models is under way any more (I3).
 func (s *scene) quiet() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), sceneTime)
 	defer cancel()
 	if err := s.llm.Quiet(ctx); err != nil {
 		s.t.Error("I3: a request to a model is still open: ", err)
-	}
-}
-
-// secrets is I4.
-func (r *ran) secrets() {
-	r.s.t.Helper()
-	for _, ev := range r.events {
-		if text, err := protojson.Marshal(ev); err != nil || strings.Contains(string(text), secretWord) {
-			r.s.t.Errorf("I4: a key is in %s, %v", text, err)
-		}
-	}
-	if text, err := protojson.Marshal(r.task("")); err != nil || strings.Contains(string(text), secretWord) {
-		r.s.t.Errorf("I4: a key is in the task, %v", err)
-	}
-	for _, line := range r.s.logs.All() {
-		if text, err := json.Marshal(line.ContextMap()); err != nil || strings.Contains(line.Message+string(text), secretWord) {
-			r.s.t.Errorf("I4: a key is in the log: %s %s", line.Message, text)
-		}
-	}
-}
-
-// recomputed is I5: the task is what is computed from the events.
-func (r *ran) recomputed() {
-	r.s.t.Helper()
-	f := a2a.NewFold(r.id, "")
-	for _, ev := range r.events {
-		f.Apply(ev)
-	}
-	is, want := r.task(""), f.Task()
-	if is.GetStatus().GetState() != want.GetStatus().GetState() || textOf(is) != textOf(want) {
-		r.s.t.Errorf("I5: the task is not what its events say:\n%v\n%v", is, want)
-	}
-	have, computed := a2a.RunOf(is.GetMetadata()), a2a.RunOf(want.GetMetadata())
-	if diff := cmp.Diff(computed.GetFailedDelegations(), have.GetFailedDelegations(), protocmp.Transform()); diff != "" {
-		r.s.t.Errorf("I5: the failed delegations are not what the events say:\n%s", diff)
-	}
-}
-
-// unchanged is I6: a task that has ended stays as it is, whatever comes.
-func (r *ran) unchanged() {
-	r.s.t.Helper()
-	before := r.task("")
-	if !ended(before) {
-		return
-	}
-	canceled := before.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_CANCELED // once more is no error
-	if _, err := r.s.clients[0].Cancel(r.s.t.Context(), &a2av1.CancelTaskRequest{Id: r.id}); err == nil && !canceled {
-		r.s.t.Error("I6: a task that has ended was canceled")
-	}
-	late := rig.Text("", "late-"+r.req.GetMessage().GetMessageId(), "more")
-	late.Message.TaskId = r.id
-	if _, err := r.s.clients[1].Send(r.s.t.Context(), late); err == nil {
-		r.s.t.Error("I6: a task that has ended takes a message")
-	}
-	if diff := cmp.Diff(before, r.task(""), protocmp.Transform()); diff != "" {
-		r.s.t.Errorf("I6: a task that has ended has changed:\n%s", diff)
 	}
 }
 

@@ -153,7 +153,10 @@ type ProcessRequest struct {
 	// The scope of the call within its root. Never crosses the wire: a server refuses it.
 	Scope string `protobuf:"bytes,14,opt,name=scope,proto3" json:"scope,omitempty"`
 	// What this call has put on record before. Never crosses the wire: a server refuses it.
-	Recorded      []*Event `protobuf:"bytes,15,rep,name=recorded,proto3" json:"recorded,omitempty"`
+	Recorded []*Event `protobuf:"bytes,15,rep,name=recorded,proto3" json:"recorded,omitempty"`
+	// The history is that of the caller's present run alone: an agent that remembers
+	// reads its own part of the conversation before it.
+	Branch        bool `protobuf:"varint,16,opt,name=branch,proto3" json:"branch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -291,6 +294,13 @@ func (x *ProcessRequest) GetRecorded() []*Event {
 		return x.Recorded
 	}
 	return nil
+}
+
+func (x *ProcessRequest) GetBranch() bool {
+	if x != nil {
+		return x.Branch
+	}
+	return false
 }
 
 // ProcessResponse is the answer.
@@ -713,7 +723,7 @@ const file_team_v1_agent_proto_rawDesc = "" +
 	"\vInfoRequest\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\"6\n" +
 	"\fInfoResponse\x12&\n" +
-	"\x04info\x18\x01 \x01(\v2\x12.team.v1.AgentInfoR\x04info\"\x81\x05\n" +
+	"\x04info\x18\x01 \x01(\v2\x12.team.v1.AgentInfoR\x04info\"\x99\x05\n" +
 	"\x0eProcessRequest\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12,\n" +
 	"\amessage\x18\x02 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12\x1d\n" +
@@ -731,7 +741,8 @@ const file_team_v1_agent_proto_rawDesc = "" +
 	"\benvelope\x18\f \x01(\v2\x0f.team.v1.LimitsR\benvelope\x126\n" +
 	"\bdeadline\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x14\n" +
 	"\x05scope\x18\x0e \x01(\tR\x05scope\x12*\n" +
-	"\brecorded\x18\x0f \x03(\v2\x0e.team.v1.EventR\brecorded\x1aP\n" +
+	"\brecorded\x18\x0f \x03(\v2\x0e.team.v1.EventR\brecorded\x12\x16\n" +
+	"\x06branch\x18\x10 \x01(\bR\x06branch\x1aP\n" +
 	"\n" +
 	"StateEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +

@@ -139,7 +139,7 @@ func (x Binding_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Binding_Value.Descriptor instead.
 func (Binding_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{13, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{15, 0}
 }
 
 // Value is the word in the file.
@@ -200,7 +200,7 @@ func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryScope_Value.Descriptor instead.
 func (HistoryScope_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{18, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{20, 0}
 }
 
 // Value is the word in the file.
@@ -257,7 +257,7 @@ func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnMemberError_Value.Descriptor instead.
 func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{23, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25, 0}
 }
 
 // Value is the word in the file.
@@ -314,7 +314,7 @@ func (x Join_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Join_Value.Descriptor instead.
 func (Join_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27, 0}
 }
 
 // Value is the word in the file.
@@ -371,7 +371,7 @@ func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OpenDelegations_Value.Descriptor instead.
 func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32, 0}
 }
 
 // Value is the word in the file.
@@ -424,7 +424,7 @@ func (x OnLimit_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnLimit_Value.Descriptor instead.
 func (OnLimit_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33, 0}
 }
 
 // Value is the word in the file.
@@ -477,7 +477,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one id space.
@@ -946,7 +946,16 @@ type AgentConfig struct {
 	// What the input and the replies of an agent with a model have to pass.
 	Guardrails *Guardrails `protobuf:"bytes,12,opt,name=guardrails,proto3" json:"guardrails,omitempty"`
 	// An agent with a model remembers the conversation that a context id names; true.
-	Memory        *bool `protobuf:"varint,13,opt,name=memory,proto3,oneof" json:"memory,omitempty"`
+	Memory *bool `protobuf:"varint,13,opt,name=memory,proto3,oneof" json:"memory,omitempty"`
+	// Media types of parts that are taken, others are refused; unset takes all.
+	InputModes []string `protobuf:"bytes,14,rep,name=input_modes,json=inputModes,proto3" json:"input_modes,omitempty"`
+	// Media types of parts that are answered with; unset is text/plain and application/json.
+	OutputModes []string `protobuf:"bytes,15,rep,name=output_modes,json=outputModes,proto3" json:"output_modes,omitempty"`
+	// An agent for conformance kits of A2A, which say by the ids of their messages
+	// what it is to do.
+	Conformance *ConformanceAgent `protobuf:"bytes,16,opt,name=conformance,proto3" json:"conformance,omitempty"`
+	// What its card says besides to callers who show a key: the first that is for the caller.
+	ExtendedCard  []*ExtendedCard `protobuf:"bytes,17,rep,name=extended_card,json=extendedCard,proto3" json:"extended_card,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1072,6 +1081,144 @@ func (x *AgentConfig) GetMemory() bool {
 	return false
 }
 
+func (x *AgentConfig) GetInputModes() []string {
+	if x != nil {
+		return x.InputModes
+	}
+	return nil
+}
+
+func (x *AgentConfig) GetOutputModes() []string {
+	if x != nil {
+		return x.OutputModes
+	}
+	return nil
+}
+
+func (x *AgentConfig) GetConformance() *ConformanceAgent {
+	if x != nil {
+		return x.Conformance
+	}
+	return nil
+}
+
+func (x *AgentConfig) GetExtendedCard() []*ExtendedCard {
+	if x != nil {
+		return x.ExtendedCard
+	}
+	return nil
+}
+
+// ConformanceAgent is an agent for conformance kits.
+type ConformanceAgent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How long the kit waits for a stream; 2s.
+	StreamTimeout *durationpb.Duration `protobuf:"bytes,1,opt,name=stream_timeout,json=streamTimeout,proto3" json:"stream_timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConformanceAgent) Reset() {
+	*x = ConformanceAgent{}
+	mi := &file_team_v1_config_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConformanceAgent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConformanceAgent) ProtoMessage() {}
+
+func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConformanceAgent.ProtoReflect.Descriptor instead.
+func (*ConformanceAgent) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ConformanceAgent) GetStreamTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.StreamTimeout
+	}
+	return nil
+}
+
+// ExtendedCard is what a card says besides to some callers.
+type ExtendedCard struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whom it is for: accounts, or keys as ACCOUNT/NAME; unset is every caller with a key.
+	For []string `protobuf:"bytes,1,rep,name=for,proto3" json:"for,omitempty"`
+	// Description in place of the public one; unset is that.
+	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	// Skills besides the public ones.
+	Skills        []*Skill `protobuf:"bytes,3,rep,name=skills,proto3" json:"skills,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtendedCard) Reset() {
+	*x = ExtendedCard{}
+	mi := &file_team_v1_config_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtendedCard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtendedCard) ProtoMessage() {}
+
+func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtendedCard.ProtoReflect.Descriptor instead.
+func (*ExtendedCard) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ExtendedCard) GetFor() []string {
+	if x != nil {
+		return x.For
+	}
+	return nil
+}
+
+func (x *ExtendedCard) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *ExtendedCard) GetSkills() []*Skill {
+	if x != nil {
+		return x.Skills
+	}
+	return nil
+}
+
 // Guardrails are what messages have to pass, each list in its order.
 type Guardrails struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1090,7 +1237,7 @@ type Guardrails struct {
 
 func (x *Guardrails) Reset() {
 	*x = Guardrails{}
-	mi := &file_team_v1_config_proto_msgTypes[7]
+	mi := &file_team_v1_config_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1249,7 @@ func (x *Guardrails) String() string {
 func (*Guardrails) ProtoMessage() {}
 
 func (x *Guardrails) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[7]
+	mi := &file_team_v1_config_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1262,7 @@ func (x *Guardrails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrails.ProtoReflect.Descriptor instead.
 func (*Guardrails) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{7}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Guardrails) GetInput() []*Guardrail {
@@ -1167,7 +1314,7 @@ type Guardrail struct {
 
 func (x *Guardrail) Reset() {
 	*x = Guardrail{}
-	mi := &file_team_v1_config_proto_msgTypes[8]
+	mi := &file_team_v1_config_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1326,7 @@ func (x *Guardrail) String() string {
 func (*Guardrail) ProtoMessage() {}
 
 func (x *Guardrail) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[8]
+	mi := &file_team_v1_config_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1339,7 @@ func (x *Guardrail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrail.ProtoReflect.Descriptor instead.
 func (*Guardrail) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{8}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Guardrail) GetName() string {
@@ -1249,7 +1396,7 @@ type ScriptedAgent struct {
 
 func (x *ScriptedAgent) Reset() {
 	*x = ScriptedAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[9]
+	mi := &file_team_v1_config_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1261,7 +1408,7 @@ func (x *ScriptedAgent) String() string {
 func (*ScriptedAgent) ProtoMessage() {}
 
 func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[9]
+	mi := &file_team_v1_config_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1274,7 +1421,7 @@ func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedAgent.ProtoReflect.Descriptor instead.
 func (*ScriptedAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ScriptedAgent) GetSteps() []*ScriptedStep {
@@ -1306,7 +1453,7 @@ type ScriptedStep struct {
 
 func (x *ScriptedStep) Reset() {
 	*x = ScriptedStep{}
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1465,7 @@ func (x *ScriptedStep) String() string {
 func (*ScriptedStep) ProtoMessage() {}
 
 func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1478,7 @@ func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedStep.ProtoReflect.Descriptor instead.
 func (*ScriptedStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ScriptedStep) GetDo() isScriptedStep_Do {
@@ -1490,7 +1637,7 @@ type GrpcAgent struct {
 
 func (x *GrpcAgent) Reset() {
 	*x = GrpcAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1502,7 +1649,7 @@ func (x *GrpcAgent) String() string {
 func (*GrpcAgent) ProtoMessage() {}
 
 func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1515,7 +1662,7 @@ func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrpcAgent.ProtoReflect.Descriptor instead.
 func (*GrpcAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GrpcAgent) GetAddress() string {
@@ -1553,17 +1700,20 @@ type A2AAgent struct {
 	Card string `protobuf:"bytes,1,opt,name=card,proto3" json:"card,omitempty"`
 	// Binding to use; unset takes the card's first that is known.
 	Binding Binding_Value `protobuf:"varint,2,opt,name=binding,proto3,enum=team.v1.Binding_Value" json:"binding,omitempty"`
-	// Protocol version.
+	// Protocol version; unset takes 1.0 where the card offers it, else 0.3.
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	// Credentials.
-	Auth          *AgentAuth `protobuf:"bytes,4,opt,name=auth,proto3" json:"auth,omitempty"`
+	Auth *AgentAuth `protobuf:"bytes,4,opt,name=auth,proto3" json:"auth,omitempty"`
+	// Files with the public keys, as a JWK set, a JWK or in PEM, of which one must have
+	// signed its card; relative to this file. Unset believes every card.
+	TrustedKeys   []string `protobuf:"bytes,5,rep,name=trusted_keys,json=trustedKeys,proto3" json:"trusted_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *A2AAgent) Reset() {
 	*x = A2AAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1725,7 @@ func (x *A2AAgent) String() string {
 func (*A2AAgent) ProtoMessage() {}
 
 func (x *A2AAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1738,7 @@ func (x *A2AAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use A2AAgent.ProtoReflect.Descriptor instead.
 func (*A2AAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *A2AAgent) GetCard() string {
@@ -1619,6 +1769,13 @@ func (x *A2AAgent) GetAuth() *AgentAuth {
 	return nil
 }
 
+func (x *A2AAgent) GetTrustedKeys() []string {
+	if x != nil {
+		return x.TrustedKeys
+	}
+	return nil
+}
+
 // Binding names a protocol binding of A2A.
 type Binding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1628,7 +1785,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1640,7 +1797,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1653,7 +1810,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
 }
 
 // TlsConfig is how a connection is secured.
@@ -1673,7 +1830,7 @@ type TlsConfig struct {
 
 func (x *TlsConfig) Reset() {
 	*x = TlsConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1685,7 +1842,7 @@ func (x *TlsConfig) String() string {
 func (*TlsConfig) ProtoMessage() {}
 
 func (x *TlsConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1698,7 +1855,7 @@ func (x *TlsConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TlsConfig.ProtoReflect.Descriptor instead.
 func (*TlsConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TlsConfig) GetCa() string {
@@ -1740,7 +1897,7 @@ type AgentAuth struct {
 
 func (x *AgentAuth) Reset() {
 	*x = AgentAuth{}
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1909,7 @@ func (x *AgentAuth) String() string {
 func (*AgentAuth) ProtoMessage() {}
 
 func (x *AgentAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1922,7 @@ func (x *AgentAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentAuth.ProtoReflect.Descriptor instead.
 func (*AgentAuth) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AgentAuth) GetBearer() string {
@@ -1803,6 +1960,12 @@ type TeamConfig struct {
 	Guardrails *Guardrails `protobuf:"bytes,11,opt,name=guardrails,proto3" json:"guardrails,omitempty"`
 	// It remembers the conversation that a context id names; true.
 	Memory *bool `protobuf:"varint,12,opt,name=memory,proto3,oneof" json:"memory,omitempty"`
+	// Media types of parts that are taken, others are refused; unset takes all.
+	InputModes []string `protobuf:"bytes,13,rep,name=input_modes,json=inputModes,proto3" json:"input_modes,omitempty"`
+	// Media types of parts that are answered with; unset is text/plain and application/json.
+	OutputModes []string `protobuf:"bytes,14,rep,name=output_modes,json=outputModes,proto3" json:"output_modes,omitempty"`
+	// What its card says besides to callers who show a key: the first that is for the caller.
+	ExtendedCard []*ExtendedCard `protobuf:"bytes,15,rep,name=extended_card,json=extendedCard,proto3" json:"extended_card,omitempty"`
 	// Limits of one run: max_steps, max_parallel, max_depth, timeout, member_timeout, retry; of a
 	// coordinator also max_turns and max_delegations, of a swarm max_handoffs,
 	// node_timeout, loop_window and loop_min_unique, for which 0 is no limit.
@@ -1813,7 +1976,7 @@ type TeamConfig struct {
 
 func (x *TeamConfig) Reset() {
 	*x = TeamConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1825,7 +1988,7 @@ func (x *TeamConfig) String() string {
 func (*TeamConfig) ProtoMessage() {}
 
 func (x *TeamConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1838,7 +2001,7 @@ func (x *TeamConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamConfig.ProtoReflect.Descriptor instead.
 func (*TeamConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TeamConfig) GetName() string {
@@ -1918,6 +2081,27 @@ func (x *TeamConfig) GetMemory() bool {
 	return false
 }
 
+func (x *TeamConfig) GetInputModes() []string {
+	if x != nil {
+		return x.InputModes
+	}
+	return nil
+}
+
+func (x *TeamConfig) GetOutputModes() []string {
+	if x != nil {
+		return x.OutputModes
+	}
+	return nil
+}
+
+func (x *TeamConfig) GetExtendedCard() []*ExtendedCard {
+	if x != nil {
+		return x.ExtendedCard
+	}
+	return nil
+}
+
 func (x *TeamConfig) GetLimits() *Limits {
 	if x != nil {
 		return x.Limits
@@ -1964,7 +2148,7 @@ type MemberConfig struct {
 
 func (x *MemberConfig) Reset() {
 	*x = MemberConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2160,7 @@ func (x *MemberConfig) String() string {
 func (*MemberConfig) ProtoMessage() {}
 
 func (x *MemberConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,7 +2173,7 @@ func (x *MemberConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberConfig.ProtoReflect.Descriptor instead.
 func (*MemberConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MemberConfig) GetAgent() string {
@@ -2106,7 +2290,7 @@ type HistoryScope struct {
 
 func (x *HistoryScope) Reset() {
 	*x = HistoryScope{}
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2118,7 +2302,7 @@ func (x *HistoryScope) String() string {
 func (*HistoryScope) ProtoMessage() {}
 
 func (x *HistoryScope) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2131,7 +2315,7 @@ func (x *HistoryScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryScope.ProtoReflect.Descriptor instead.
 func (*HistoryScope) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
 }
 
 // SupervisorConfig chooses who works next: the first rule that is true, else the router.
@@ -2147,7 +2331,7 @@ type SupervisorConfig struct {
 
 func (x *SupervisorConfig) Reset() {
 	*x = SupervisorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2343,7 @@ func (x *SupervisorConfig) String() string {
 func (*SupervisorConfig) ProtoMessage() {}
 
 func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2356,7 @@ func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorConfig.ProtoReflect.Descriptor instead.
 func (*SupervisorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SupervisorConfig) GetRules() []*RuleConfig {
@@ -2208,7 +2392,7 @@ type RuleConfig struct {
 
 func (x *RuleConfig) Reset() {
 	*x = RuleConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2404,7 @@ func (x *RuleConfig) String() string {
 func (*RuleConfig) ProtoMessage() {}
 
 func (x *RuleConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2417,7 @@ func (x *RuleConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleConfig.ProtoReflect.Descriptor instead.
 func (*RuleConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RuleConfig) GetId() string {
@@ -2284,7 +2468,7 @@ type RouterConfig struct {
 
 func (x *RouterConfig) Reset() {
 	*x = RouterConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2480,7 @@ func (x *RouterConfig) String() string {
 func (*RouterConfig) ProtoMessage() {}
 
 func (x *RouterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2493,7 @@ func (x *RouterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterConfig.ProtoReflect.Descriptor instead.
 func (*RouterConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RouterConfig) GetModel() string {
@@ -2339,7 +2523,7 @@ type WorkflowConfig struct {
 
 func (x *WorkflowConfig) Reset() {
 	*x = WorkflowConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2535,7 @@ func (x *WorkflowConfig) String() string {
 func (*WorkflowConfig) ProtoMessage() {}
 
 func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2548,7 @@ func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowConfig.ProtoReflect.Descriptor instead.
 func (*WorkflowConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WorkflowConfig) GetSteps() []*WorkflowStep {
@@ -2390,7 +2574,7 @@ type OnMemberError struct {
 
 func (x *OnMemberError) Reset() {
 	*x = OnMemberError{}
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2402,7 +2586,7 @@ func (x *OnMemberError) String() string {
 func (*OnMemberError) ProtoMessage() {}
 
 func (x *OnMemberError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2415,7 +2599,7 @@ func (x *OnMemberError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnMemberError.ProtoReflect.Descriptor instead.
 func (*OnMemberError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
 }
 
 // WorkflowStep is work of an agent, a question to people, or steps side by side.
@@ -2453,7 +2637,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2465,7 +2649,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2478,7 +2662,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WorkflowStep) GetId() string {
@@ -2574,7 +2758,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2586,7 +2770,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +2783,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
 }
 
 // RepeatConfig runs a step again until a condition holds.
@@ -2615,7 +2799,7 @@ type RepeatConfig struct {
 
 func (x *RepeatConfig) Reset() {
 	*x = RepeatConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2811,7 @@ func (x *RepeatConfig) String() string {
 func (*RepeatConfig) ProtoMessage() {}
 
 func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2824,7 @@ func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatConfig.ProtoReflect.Descriptor instead.
 func (*RepeatConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RepeatConfig) GetUntil() string {
@@ -2672,7 +2856,7 @@ type HumanConfig struct {
 
 func (x *HumanConfig) Reset() {
 	*x = HumanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2684,7 +2868,7 @@ func (x *HumanConfig) String() string {
 func (*HumanConfig) ProtoMessage() {}
 
 func (x *HumanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2697,7 +2881,7 @@ func (x *HumanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanConfig.ProtoReflect.Descriptor instead.
 func (*HumanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HumanConfig) GetQuestion() string {
@@ -2749,7 +2933,7 @@ type CoordinatorConfig struct {
 
 func (x *CoordinatorConfig) Reset() {
 	*x = CoordinatorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2761,7 +2945,7 @@ func (x *CoordinatorConfig) String() string {
 func (*CoordinatorConfig) ProtoMessage() {}
 
 func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2774,7 +2958,7 @@ func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorConfig.ProtoReflect.Descriptor instead.
 func (*CoordinatorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CoordinatorConfig) GetLeader() *LeaderConfig {
@@ -2857,7 +3041,7 @@ type LeaderConfig struct {
 
 func (x *LeaderConfig) Reset() {
 	*x = LeaderConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2869,7 +3053,7 @@ func (x *LeaderConfig) String() string {
 func (*LeaderConfig) ProtoMessage() {}
 
 func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +3066,7 @@ func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderConfig.ProtoReflect.Descriptor instead.
 func (*LeaderConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LeaderConfig) GetModel() string {
@@ -2922,7 +3106,7 @@ type OpenDelegations struct {
 
 func (x *OpenDelegations) Reset() {
 	*x = OpenDelegations{}
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +3118,7 @@ func (x *OpenDelegations) String() string {
 func (*OpenDelegations) ProtoMessage() {}
 
 func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +3131,7 @@ func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDelegations.ProtoReflect.Descriptor instead.
 func (*OpenDelegations) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
 }
 
 // OnLimit is what happens when a run has reached a limit.
@@ -2959,7 +3143,7 @@ type OnLimit struct {
 
 func (x *OnLimit) Reset() {
 	*x = OnLimit{}
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2971,7 +3155,7 @@ func (x *OnLimit) String() string {
 func (*OnLimit) ProtoMessage() {}
 
 func (x *OnLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2984,7 +3168,7 @@ func (x *OnLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnLimit.ProtoReflect.Descriptor instead.
 func (*OnLimit) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
 }
 
 // RouteConfig is a model that chooses one member.
@@ -3000,7 +3184,7 @@ type RouteConfig struct {
 
 func (x *RouteConfig) Reset() {
 	*x = RouteConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3012,7 +3196,7 @@ func (x *RouteConfig) String() string {
 func (*RouteConfig) ProtoMessage() {}
 
 func (x *RouteConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3025,7 +3209,7 @@ func (x *RouteConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
 func (*RouteConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RouteConfig) GetModel() string {
@@ -3055,7 +3239,7 @@ type BroadcastConfig struct {
 
 func (x *BroadcastConfig) Reset() {
 	*x = BroadcastConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3251,7 @@ func (x *BroadcastConfig) String() string {
 func (*BroadcastConfig) ProtoMessage() {}
 
 func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3264,7 @@ func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
 func (*BroadcastConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *BroadcastConfig) GetModel() string {
@@ -3106,7 +3290,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3118,7 +3302,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3131,7 +3315,7 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 // SwarmConfig is members that hand over to each other.
@@ -3149,7 +3333,7 @@ type SwarmConfig struct {
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3161,7 +3345,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3174,7 +3358,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -3211,6 +3395,8 @@ type ServerSettings struct {
 	Store string `protobuf:"bytes,4,opt,name=store,proto3" json:"store,omitempty"`
 	// Who may call.
 	Auth *AuthConfig `protobuf:"bytes,5,opt,name=auth,proto3" json:"auth,omitempty"`
+	// What of the protocol is served.
+	Protocol *ProtocolSettings `protobuf:"bytes,11,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	// Base URL by which others reach http, for cards; unset is the address listened on.
 	PublicUrl string `protobuf:"bytes,6,opt,name=public_url,json=publicUrl,proto3" json:"public_url,omitempty"`
 	// HOST:PORT by which others reach grpc, for cards; unset is the address listened on.
@@ -3219,14 +3405,21 @@ type ServerSettings struct {
 	Retention *durationpb.Duration `protobuf:"bytes,8,opt,name=retention,proto3" json:"retention,omitempty"`
 	// PostgreSQL address for LISTEN, where store goes through a pooler that does
 	// not pass it on; unset is store.
-	StoreListen   string `protobuf:"bytes,9,opt,name=store_listen,json=storeListen,proto3" json:"store_listen,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	StoreListen string `protobuf:"bytes,9,opt,name=store_listen,json=storeListen,proto3" json:"store_listen,omitempty"`
+	// Push notifications.
+	Push *PushSettings `protobuf:"bytes,10,opt,name=push,proto3" json:"push,omitempty"`
+	// How cards are signed; unset: they are not.
+	Signing *SigningSettings `protobuf:"bytes,12,opt,name=signing,proto3" json:"signing,omitempty"`
+	// Addresses of proxies, as CIDR or single ones, whose X-Forwarded headers say where
+	// cards are reached; none.
+	TrustedProxies []string `protobuf:"bytes,13,rep,name=trusted_proxies,json=trustedProxies,proto3" json:"trusted_proxies,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3238,7 +3431,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3251,7 +3444,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -3289,6 +3482,13 @@ func (x *ServerSettings) GetAuth() *AuthConfig {
 	return nil
 }
 
+func (x *ServerSettings) GetProtocol() *ProtocolSettings {
+	if x != nil {
+		return x.Protocol
+	}
+	return nil
+}
+
 func (x *ServerSettings) GetPublicUrl() string {
 	if x != nil {
 		return x.PublicUrl
@@ -3317,6 +3517,174 @@ func (x *ServerSettings) GetStoreListen() string {
 	return ""
 }
 
+func (x *ServerSettings) GetPush() *PushSettings {
+	if x != nil {
+		return x.Push
+	}
+	return nil
+}
+
+func (x *ServerSettings) GetSigning() *SigningSettings {
+	if x != nil {
+		return x.Signing
+	}
+	return nil
+}
+
+func (x *ServerSettings) GetTrustedProxies() []string {
+	if x != nil {
+		return x.TrustedProxies
+	}
+	return nil
+}
+
+// PushSettings says whether tasks may be told to webhooks.
+type PushSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether callers may register webhooks for their tasks; true.
+	Enabled       *bool `protobuf:"varint,1,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PushSettings) Reset() {
+	*x = PushSettings{}
+	mi := &file_team_v1_config_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PushSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PushSettings) ProtoMessage() {}
+
+func (x *PushSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
+func (*PushSettings) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *PushSettings) GetEnabled() bool {
+	if x != nil && x.Enabled != nil {
+		return *x.Enabled
+	}
+	return false
+}
+
+// SigningSettings say how cards are signed.
+type SigningSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The keys; cards are signed with each of them.
+	Keys          []*SigningKey `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SigningSettings) Reset() {
+	*x = SigningSettings{}
+	mi := &file_team_v1_config_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SigningSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SigningSettings) ProtoMessage() {}
+
+func (x *SigningSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
+func (*SigningSettings) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *SigningSettings) GetKeys() []*SigningKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+// SigningKey is a key that signs cards.
+type SigningKey struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name in signatures. Required.
+	Kid string `protobuf:"bytes,1,opt,name=kid,proto3" json:"kid,omitempty"`
+	// Private key in PEM, of EC P-256, Ed25519 or RSA; relative to this file. Required.
+	File          string `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SigningKey) Reset() {
+	*x = SigningKey{}
+	mi := &file_team_v1_config_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SigningKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SigningKey) ProtoMessage() {}
+
+func (x *SigningKey) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
+func (*SigningKey) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *SigningKey) GetKid() string {
+	if x != nil {
+		return x.Kid
+	}
+	return ""
+}
+
+func (x *SigningKey) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
 // Definition is what a run is tied to: an agent or team with everything it is
 // built from, as it is kept with the run. Addresses, keys, tokens and
 // certificates are no part of it: those are always the ones of the file that is
@@ -3337,7 +3705,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3349,7 +3717,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3362,7 +3730,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Definition) GetId() string {
@@ -3393,6 +3761,61 @@ func (x *Definition) GetSchemas() map[string][]byte {
 	return nil
 }
 
+// ProtocolSettings is what of A2A is served.
+type ProtocolSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A2A 0.3 beside 1.0: its methods, its paths, and its part of the cards; true.
+	V0_3 *bool `protobuf:"varint,1,opt,name=v0_3,json=v03,proto3,oneof" json:"v0_3,omitempty"`
+	// Calls in the words of 1.0 that name no version are refused; false.
+	StrictVersion bool `protobuf:"varint,2,opt,name=strict_version,json=strictVersion,proto3" json:"strict_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProtocolSettings) Reset() {
+	*x = ProtocolSettings{}
+	mi := &file_team_v1_config_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProtocolSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProtocolSettings) ProtoMessage() {}
+
+func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
+func (*ProtocolSettings) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *ProtocolSettings) GetV0_3() bool {
+	if x != nil && x.V0_3 != nil {
+		return *x.V0_3
+	}
+	return false
+}
+
+func (x *ProtocolSettings) GetStrictVersion() bool {
+	if x != nil {
+		return x.StrictVersion
+	}
+	return false
+}
+
 // AuthConfig is who may call. Without it everybody who reaches the server may.
 type AuthConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3406,7 +3829,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3418,7 +3841,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3431,7 +3854,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -3463,7 +3886,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3475,7 +3898,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3488,7 +3911,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ApiKey) GetName() string {
@@ -3525,7 +3948,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3537,7 +3960,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3550,7 +3973,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -3653,7 +4076,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04SAFE\x10\x01\x12\t\n" +
 	"\x05KEYED\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNSAFE\x10\x03\"\xf3\x0e\n" +
+	"\x06UNSAFE\x10\x03\"\xe0\x14\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -3672,13 +4095,34 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"guardrails\x18\f \x01(\v2\x13.team.v1.GuardrailsB\x9b\x01\xbaH\x97\x01\xba\x01\x93\x01\n" +
 	"\x10agent.guardrails\x12Idelegation and result are for the members of a team; use input and output\x1a4size(this.delegation) == 0 && size(this.result) == 0R\n" +
 	"guardrails\x12\x1b\n" +
-	"\x06memory\x18\r \x01(\bH\x00R\x06memory\x88\x01\x01:\x80\t\xbaH\xfc\b\x1a\xad\x03\n" +
+	"\x06memory\x18\r \x01(\bH\x00R\x06memory\x88\x01\x01\x12\xdf\x01\n" +
+	"\vinput_modes\x18\x0e \x03(\tB\xbd\x01\xbaH\xb9\x01\x92\x01\xb5\x01\"\xb2\x01\xba\x01\xae\x01\n" +
 	"\n" +
-	"agent.kind\x1a\x9e\x03(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a)) ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\xfe\x01\n" +
-	"\x10agent.model_only\x12Pinstructions, tools and limits belong to an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xaa\x01\n" +
-	"\fagent.memory\x127memory belongs to an agent with a model; remove it here\x1aa!has(this.memory) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\x9b\x02\n" +
-	"\x12agent.model_checks\x12\x7fguardrails and output_schema belong to an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x83\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
-	"\a_memory\"\xc2\x01\n" +
+	"media_type\x12Wthis is no media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\n" +
+	"inputModes\x12\xe1\x01\n" +
+	"\foutput_modes\x18\x0f \x03(\tB\xbd\x01\xbaH\xb9\x01\x92\x01\xb5\x01\"\xb2\x01\xba\x01\xae\x01\n" +
+	"\n" +
+	"media_type\x12Wthis is no media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\voutputModes\x12;\n" +
+	"\vconformance\x18\x10 \x01(\v2\x19.team.v1.ConformanceAgentR\vconformance\x12:\n" +
+	"\rextended_card\x18\x11 \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard:\xae\n" +
+	"\xbaH\xaa\n" +
+	"\x1a\x90\x04\n" +
+	"\n" +
+	"agent.kind\x1a\x81\x04(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) + (has(this.conformance) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) && !has(this.conformance)) ? '' : 'an agent is exactly one of model, scripted, grpc, a2a and conformance; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) && !has(this.conformance) ? 'add one of them' : 'keep one of them')\x1a\x97\x02\n" +
+	"\x10agent.model_only\x12Pinstructions, tools and limits belong to an agent with a model; remove them here\x1a\xb0\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a) || has(this.conformance))\x1a\xc3\x01\n" +
+	"\fagent.memory\x127memory belongs to an agent with a model; remove it here\x1az!has(this.memory) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a) || has(this.conformance))\x1a\xb4\x02\n" +
+	"\x12agent.model_checks\x12\x7fguardrails and output_schema belong to an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x9c\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a) || has(this.conformance))B\t\n" +
+	"\a_memory\"\xc4\x01\n" +
+	"\x10ConformanceAgent\x12\xaf\x01\n" +
+	"\x0estream_timeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationBm\xbaHj\xba\x01g\n" +
+	"\x1aconformance.stream_timeout\x122stream_timeout must be more than 0; for example 2s\x1a\x15this > duration('0s')R\rstreamTimeout\"\x88\x04\n" +
+	"\fExtendedCard\x12\xa8\x01\n" +
+	"\x03for\x18\x01 \x03(\tB\x95\x01\xbaH\x91\x01\xba\x01\x8d\x01\n" +
+	"\x11extended_card.for\x12Jfor names accounts, and keys as ACCOUNT/NAME; for example acme or acme/ann\x1a,this.all(f, f.matches('^[^/ ]+(/[^/ ]+)?$'))R\x03for\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x8f\x01\n" +
+	"\x06skills\x18\x03 \x03(\v2\x0e.team.v1.SkillBg\xbaHd\x92\x01a\"_\xba\x01\\\n" +
+	"\bskill.id\x12Aa skill needs an id; add id: a word for it, for example summarize\x1a\rthis.id != ''R\x06skills:\x98\x01\xbaH\x94\x01\x1a\x91\x01\n" +
+	"\x13extended_card.empty\x12Ian extended card says more than the public one; add description or skills\x1a/this.description != '' || size(this.skills) > 0\"\xc2\x01\n" +
 	"\n" +
 	"Guardrails\x12(\n" +
 	"\x05input\x18\x01 \x03(\v2\x12.team.v1.GuardrailR\x05input\x12*\n" +
@@ -3727,14 +4171,17 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\fgrpc.address\x12-grpc needs an address; add address: HOST:PORT\x1a-this.matches('^(dns:///)?[^/ ]+:[0-9]{1,5}$')R\aaddress\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12$\n" +
 	"\x03tls\x18\x03 \x01(\v2\x12.team.v1.TlsConfigR\x03tls\x12&\n" +
-	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\"\xb2\x03\n" +
+	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\"\x96\x06\n" +
 	"\bA2aAgent\x12\xb5\x01\n" +
 	"\x04card\x18\x01 \x01(\tB\xa0\x01\xbaH\x9c\x01\xba\x01\x98\x01\n" +
 	"\ba2a.card\x12[a2a needs the address of the agent card; add card: https://HOST/.well-known/agent-card.json\x1a/this.matches('^https?://[^/]+') && this.isUri()R\x04card\x12:\n" +
-	"\abinding\x18\x02 \x01(\x0e2\x16.team.v1.Binding.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\abinding\x12\x89\x01\n" +
-	"\aversion\x18\x03 \x01(\tBo\xbaHl\xba\x01i\n" +
-	"\va2a.version\x12Ethis server speaks A2A 1.0 only; other versions are not supported yet\x1a\x13this in ['', '1.0']R\aversion\x12&\n" +
-	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\"D\n" +
+	"\abinding\x18\x02 \x01(\x0e2\x16.team.v1.Binding.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\abinding\x12\xa7\x01\n" +
+	"\aversion\x18\x03 \x01(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
+	"\va2a.version\x12Yversion must be 1.0 or 0.3, in quotes; or remove it to have the best that the card offers\x1a\x1athis in ['', '1.0', '0.3']R\aversion\x12&\n" +
+	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\x12\x9f\x01\n" +
+	"\ftrusted_keys\x18\x05 \x03(\tB|\xbaHy\xba\x01v\n" +
+	"\x10a2a.trusted_keys\x12Ltrusted_keys holds an empty name; name a file with public keys, or remove it\x1a\x14this.all(f, f != '')R\vtrustedKeys:\xa1\x01\xbaH\x9d\x01\x1a\x9a\x01\n" +
+	"\x16a2a.binding_of_version\x12OA2A 0.3 is spoken over JSON-RPC only; remove binding, or write binding: JSONRPC\x1a/this.version != '0.3' || this.binding in [0, 3]\"D\n" +
 	"\aBinding\"9\n" +
 	"\x05Value\x12\x0f\n" +
 	"\vANY_BINDING\x10\x00\x12\b\n" +
@@ -3754,8 +4201,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''R\x06bearer\"\xa8\n" +
-	"\n" +
+	"this != ''R\x06bearer\"\xaa\x0e\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -3773,7 +4219,15 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"guardrails\x18\v \x01(\v2\x13.team.v1.GuardrailsR\n" +
 	"guardrails\x12\x1b\n" +
-	"\x06memory\x18\f \x01(\bH\x00R\x06memory\x88\x01\x01\x12'\n" +
+	"\x06memory\x18\f \x01(\bH\x00R\x06memory\x88\x01\x01\x12\xdf\x01\n" +
+	"\vinput_modes\x18\r \x03(\tB\xbd\x01\xbaH\xb9\x01\x92\x01\xb5\x01\"\xb2\x01\xba\x01\xae\x01\n" +
+	"\n" +
+	"media_type\x12Wthis is no media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\n" +
+	"inputModes\x12\xe1\x01\n" +
+	"\foutput_modes\x18\x0e \x03(\tB\xbd\x01\xbaH\xb9\x01\x92\x01\xb5\x01\"\xb2\x01\xba\x01\xae\x01\n" +
+	"\n" +
+	"media_type\x12Wthis is no media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\voutputModes\x12:\n" +
+	"\rextended_card\x18\x0f \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard\x12'\n" +
 	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xee\x05\xbaH\xea\x05\x1a\xc0\x02\n" +
 	"\tteam.mode\x12ta team is exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\x95\x01\n" +
 	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1aKhas(this.workflow) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\x8c\x02\n" +
@@ -3946,7 +4400,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xde\f\n" +
+	"\x0f_strict_members\"\xad\x0f\n" +
 	"\x0eServerSettings\x12\x8e\x01\n" +
 	"\x04http\x18\x01 \x01(\tBz\xbaHw\xba\x01t\n" +
 	"\vserver.http\x122http must be HOST:PORT; for example 127.0.0.1:8080\x1a1this == '' || this.matches('^[^/ ]*:[0-9]{1,5}$')R\x04http\x12\x8f\x01\n" +
@@ -3955,7 +4409,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rdefault_agent\x18\x03 \x01(\tR\fdefaultAgent\x12\xda\x01\n" +
 	"\x05store\x18\x04 \x01(\tB\xc3\x01\xbaH\xbf\x01\xba\x01\xbb\x01\n" +
 	"\fserver.store\x12Hunknown store; use memory:, sqlite:FILE or postgres://USER@HOST/DATABASE\x1aathis in ['', 'memory:'] || this.matches('^sqlite:.+$') || this.matches('^postgres(ql)?://[^ ]+$')R\x05store\x12'\n" +
-	"\x04auth\x18\x05 \x01(\v2\x13.team.v1.AuthConfigR\x04auth\x12\xfb\x01\n" +
+	"\x04auth\x18\x05 \x01(\v2\x13.team.v1.AuthConfigR\x04auth\x125\n" +
+	"\bprotocol\x18\v \x01(\v2\x19.team.v1.ProtocolSettingsR\bprotocol\x12\xfb\x01\n" +
 	"\n" +
 	"public_url\x18\x06 \x01(\tB\xdb\x01\xbaH\xd7\x01\xba\x01\xd3\x01\n" +
 	"\x11server.public_url\x12hpublic_url must be an http or https address without a slash at its end; for example https://team.example\x1aTthis == '' || (this.matches('^https?://[^/?#@ ]+(/[^?#]*[^/?#])?$') && this.isUri())R\tpublicUrl\x12\xbd\x01\n" +
@@ -3965,8 +4420,28 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tretention\x18\b \x01(\v2\x19.google.protobuf.DurationB`\xbaH]\xba\x01Z\n" +
 	"\x10server.retention\x12/retention must be more than 0; for example 168h\x1a\x15this > duration('0s')R\tretention\x12\xd8\x01\n" +
 	"\fstore_listen\x18\t \x01(\tB\xb4\x01\xbaH\xb0\x01\xba\x01\xac\x01\n" +
-	"\x13server.store_listen\x12^store_listen must be postgres://USER@HOST/DATABASE; for example the database behind the pooler\x1a5this == '' || this.matches('^postgres(ql)?://[^ ]+$')R\vstoreListen:\xc8\x01\xbaH\xc4\x01\x1a\xc1\x01\n" +
-	"\x18server.store_listen_only\x12gstore_listen belongs to a store in PostgreSQL; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\"\xc3\x02\n" +
+	"\x13server.store_listen\x12^store_listen must be postgres://USER@HOST/DATABASE; for example the database behind the pooler\x1a5this == '' || this.matches('^postgres(ql)?://[^ ]+$')R\vstoreListen\x12)\n" +
+	"\x04push\x18\n" +
+	" \x01(\v2\x15.team.v1.PushSettingsR\x04push\x122\n" +
+	"\asigning\x18\f \x01(\v2\x18.team.v1.SigningSettingsR\asigning\x12\xb6\x01\n" +
+	"\x0ftrusted_proxies\x18\r \x03(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
+	"\x16server.trusted_proxies\x12Atrusted_proxies are IP addresses or CIDRs; for example 10.0.0.0/8\x1a'this.all(p, p.isIp() || p.isIpPrefix())R\x0etrustedProxies:\xc8\x01\xbaH\xc4\x01\x1a\xc1\x01\n" +
+	"\x18server.store_listen_only\x12gstore_listen belongs to a store in PostgreSQL; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\"9\n" +
+	"\fPushSettings\x12\x1d\n" +
+	"\aenabled\x18\x01 \x01(\bH\x00R\aenabled\x88\x01\x01B\n" +
+	"\n" +
+	"\b_enabled\"\xd3\x01\n" +
+	"\x0fSigningSettings\x12\xbf\x01\n" +
+	"\x04keys\x18\x01 \x03(\v2\x13.team.v1.SigningKeyB\x95\x01\xbaH\x91\x01\xba\x01\x8d\x01\n" +
+	"\fsigning.keys\x12Nsigning needs a key, and each kid once; add keys: [{kid: NAME, file: KEY.pem}]\x1a-size(this) > 0 && this.map(k, k.kid).unique()R\x04keys\"\x98\x02\n" +
+	"\n" +
+	"SigningKey\x12\x81\x01\n" +
+	"\x03kid\x18\x01 \x01(\tBo\xbaHl\xba\x01i\n" +
+	"\vsigning.kid\x12Na key needs a kid; add kid: a name that no key had before, for example 2026-11\x1a\n" +
+	"this != ''R\x03kid\x12\x85\x01\n" +
+	"\x04file\x18\x02 \x01(\tBq\xbaHn\xba\x01k\n" +
+	"\fsigning.file\x12Oa key needs a file; add file: a private key in PEM, of EC P-256, Ed25519 or RSA\x1a\n" +
+	"this != ''R\x04file\"\xc3\x02\n" +
 	"\n" +
 	"Definition\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x125\n" +
@@ -3978,7 +4453,11 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a:\n" +
 	"\fSchemasEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xa4\x01\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"Z\n" +
+	"\x10ProtocolSettings\x12\x16\n" +
+	"\x04v0_3\x18\x01 \x01(\bH\x00R\x03v03\x88\x01\x01\x12%\n" +
+	"\x0estrict_version\x18\x02 \x01(\bR\rstrictVersionB\a\n" +
+	"\x05_v0_3\"\xa4\x01\n" +
 	"\n" +
 	"AuthConfig\x12*\n" +
 	"\bapi_keys\x18\x01 \x03(\v2\x0f.team.v1.ApiKeyR\aapiKeys\x12j\n" +
@@ -4009,7 +4488,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
 	(Binding_Value)(0),          // 1: team.v1.Binding.Value
@@ -4026,123 +4505,138 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*McpTool)(nil),             // 12: team.v1.McpTool
 	(*ToolEffect)(nil),          // 13: team.v1.ToolEffect
 	(*AgentConfig)(nil),         // 14: team.v1.AgentConfig
-	(*Guardrails)(nil),          // 15: team.v1.Guardrails
-	(*Guardrail)(nil),           // 16: team.v1.Guardrail
-	(*ScriptedAgent)(nil),       // 17: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),        // 18: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),           // 19: team.v1.GrpcAgent
-	(*A2AAgent)(nil),            // 20: team.v1.A2aAgent
-	(*Binding)(nil),             // 21: team.v1.Binding
-	(*TlsConfig)(nil),           // 22: team.v1.TlsConfig
-	(*AgentAuth)(nil),           // 23: team.v1.AgentAuth
-	(*TeamConfig)(nil),          // 24: team.v1.TeamConfig
-	(*MemberConfig)(nil),        // 25: team.v1.MemberConfig
-	(*HistoryScope)(nil),        // 26: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),    // 27: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),          // 28: team.v1.RuleConfig
-	(*RouterConfig)(nil),        // 29: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),      // 30: team.v1.WorkflowConfig
-	(*OnMemberError)(nil),       // 31: team.v1.OnMemberError
-	(*WorkflowStep)(nil),        // 32: team.v1.WorkflowStep
-	(*Join)(nil),                // 33: team.v1.Join
-	(*RepeatConfig)(nil),        // 34: team.v1.RepeatConfig
-	(*HumanConfig)(nil),         // 35: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),   // 36: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),        // 37: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),     // 38: team.v1.OpenDelegations
-	(*OnLimit)(nil),             // 39: team.v1.OnLimit
-	(*RouteConfig)(nil),         // 40: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),     // 41: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),           // 42: team.v1.ToolStyle
-	(*SwarmConfig)(nil),         // 43: team.v1.SwarmConfig
-	(*ServerSettings)(nil),      // 44: team.v1.ServerSettings
-	(*Definition)(nil),          // 45: team.v1.Definition
-	(*AuthConfig)(nil),          // 46: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 47: team.v1.ApiKey
-	(*OidcConfig)(nil),          // 48: team.v1.OidcConfig
-	nil,                         // 49: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 50: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 51: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 52: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 53: team.v1.McpTool.EnvEntry
-	nil,                         // 54: team.v1.McpTool.EffectsEntry
-	nil,                         // 55: team.v1.Definition.ScriptsEntry
-	nil,                         // 56: team.v1.Definition.SchemasEntry
-	(*Skill)(nil),               // 57: team.v1.Skill
-	(*Limits)(nil),              // 58: team.v1.Limits
-	(*durationpb.Duration)(nil), // 59: google.protobuf.Duration
-	(*Retry)(nil),               // 60: team.v1.Retry
+	(*ConformanceAgent)(nil),    // 15: team.v1.ConformanceAgent
+	(*ExtendedCard)(nil),        // 16: team.v1.ExtendedCard
+	(*Guardrails)(nil),          // 17: team.v1.Guardrails
+	(*Guardrail)(nil),           // 18: team.v1.Guardrail
+	(*ScriptedAgent)(nil),       // 19: team.v1.ScriptedAgent
+	(*ScriptedStep)(nil),        // 20: team.v1.ScriptedStep
+	(*GrpcAgent)(nil),           // 21: team.v1.GrpcAgent
+	(*A2AAgent)(nil),            // 22: team.v1.A2aAgent
+	(*Binding)(nil),             // 23: team.v1.Binding
+	(*TlsConfig)(nil),           // 24: team.v1.TlsConfig
+	(*AgentAuth)(nil),           // 25: team.v1.AgentAuth
+	(*TeamConfig)(nil),          // 26: team.v1.TeamConfig
+	(*MemberConfig)(nil),        // 27: team.v1.MemberConfig
+	(*HistoryScope)(nil),        // 28: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),    // 29: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),          // 30: team.v1.RuleConfig
+	(*RouterConfig)(nil),        // 31: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),      // 32: team.v1.WorkflowConfig
+	(*OnMemberError)(nil),       // 33: team.v1.OnMemberError
+	(*WorkflowStep)(nil),        // 34: team.v1.WorkflowStep
+	(*Join)(nil),                // 35: team.v1.Join
+	(*RepeatConfig)(nil),        // 36: team.v1.RepeatConfig
+	(*HumanConfig)(nil),         // 37: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),   // 38: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),        // 39: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),     // 40: team.v1.OpenDelegations
+	(*OnLimit)(nil),             // 41: team.v1.OnLimit
+	(*RouteConfig)(nil),         // 42: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),     // 43: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),           // 44: team.v1.ToolStyle
+	(*SwarmConfig)(nil),         // 45: team.v1.SwarmConfig
+	(*ServerSettings)(nil),      // 46: team.v1.ServerSettings
+	(*PushSettings)(nil),        // 47: team.v1.PushSettings
+	(*SigningSettings)(nil),     // 48: team.v1.SigningSettings
+	(*SigningKey)(nil),          // 49: team.v1.SigningKey
+	(*Definition)(nil),          // 50: team.v1.Definition
+	(*ProtocolSettings)(nil),    // 51: team.v1.ProtocolSettings
+	(*AuthConfig)(nil),          // 52: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 53: team.v1.ApiKey
+	(*OidcConfig)(nil),          // 54: team.v1.OidcConfig
+	nil,                         // 55: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 56: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 57: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 58: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 59: team.v1.McpTool.EnvEntry
+	nil,                         // 60: team.v1.McpTool.EffectsEntry
+	nil,                         // 61: team.v1.Definition.ScriptsEntry
+	nil,                         // 62: team.v1.Definition.SchemasEntry
+	(*Skill)(nil),               // 63: team.v1.Skill
+	(*Limits)(nil),              // 64: team.v1.Limits
+	(*durationpb.Duration)(nil), // 65: google.protobuf.Duration
+	(*Retry)(nil),               // 66: team.v1.Retry
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	49, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	50, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	51, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	52, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	44, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	55, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	56, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	57, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	58, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	46, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	10, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
 	12, // 6: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	53, // 7: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	54, // 8: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	57, // 9: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	58, // 10: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	17, // 11: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	19, // 12: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	20, // 13: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	15, // 14: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	16, // 15: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	16, // 16: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	16, // 17: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	16, // 18: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	18, // 19: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	22, // 20: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	23, // 21: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	1,  // 22: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	23, // 23: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	25, // 24: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	27, // 25: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	30, // 26: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	36, // 27: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	43, // 28: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	40, // 29: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	41, // 30: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	15, // 31: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	58, // 32: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	59, // 33: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	60, // 34: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	2,  // 35: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	28, // 36: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	29, // 37: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	32, // 38: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	3,  // 39: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	4,  // 40: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	34, // 41: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	35, // 42: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	32, // 43: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	59, // 44: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	60, // 45: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	37, // 46: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	7,  // 47: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	5,  // 48: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	6,  // 49: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	3,  // 50: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	57, // 51: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	46, // 52: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	59, // 53: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	8,  // 54: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	55, // 55: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	56, // 56: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	47, // 57: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	48, // 58: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	9,  // 59: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	11, // 60: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	14, // 61: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	24, // 62: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 63: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	64, // [64:64] is the sub-list for method output_type
-	64, // [64:64] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	59, // 7: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	60, // 8: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	63, // 9: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	64, // 10: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	19, // 11: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	21, // 12: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	22, // 13: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	17, // 14: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	15, // 15: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	16, // 16: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	65, // 17: team.v1.ConformanceAgent.stream_timeout:type_name -> google.protobuf.Duration
+	63, // 18: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	18, // 19: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	18, // 20: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	18, // 21: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	18, // 22: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	20, // 23: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	24, // 24: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	25, // 25: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	1,  // 26: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	25, // 27: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	27, // 28: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	29, // 29: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	32, // 30: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	38, // 31: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	45, // 32: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	42, // 33: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	43, // 34: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	17, // 35: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	16, // 36: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	64, // 37: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	65, // 38: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	66, // 39: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	2,  // 40: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	30, // 41: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	31, // 42: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	34, // 43: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	3,  // 44: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	4,  // 45: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	36, // 46: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	37, // 47: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	34, // 48: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	65, // 49: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	66, // 50: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	39, // 51: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	7,  // 52: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	5,  // 53: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	6,  // 54: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	3,  // 55: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	63, // 56: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	52, // 57: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	51, // 58: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	65, // 59: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	47, // 60: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	48, // 61: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	49, // 62: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	8,  // 63: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	61, // 64: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	62, // 65: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	53, // 66: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	54, // 67: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	9,  // 68: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	11, // 69: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	14, // 70: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	26, // 71: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 72: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	73, // [73:73] is the sub-list for method output_type
+	73, // [73:73] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -4153,7 +4647,7 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_event_proto_init()
 	file_team_v1_info_proto_init()
 	file_team_v1_config_proto_msgTypes[6].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[10].OneofWrappers = []any{
+	file_team_v1_config_proto_msgTypes[12].OneofWrappers = []any{
 		(*ScriptedStep_DelayMs)(nil),
 		(*ScriptedStep_Fail)(nil),
 		(*ScriptedStep_Chunks)(nil),
@@ -4163,17 +4657,19 @@ func file_team_v1_config_proto_init() {
 		(*ScriptedStep_Text)(nil),
 		(*ScriptedStep_Progress)(nil),
 	}
-	file_team_v1_config_proto_msgTypes[16].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[17].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[28].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[35].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[18].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[19].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[30].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[37].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[43].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   49,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -902,12 +902,14 @@ type Accepted struct {
 	// The answer may be a plain message: the task stays invisible until it needs to be seen.
 	MayReplyDirectly bool `protobuf:"varint,17,opt,name=may_reply_directly,json=mayReplyDirectly,proto3" json:"may_reply_directly,omitempty"`
 	// What the caller shows of what was said before, oldest first; the agent's own
-	// memory of the conversation is not read then.
+	// memory of the conversation is not read then, unless branch is set.
 	History []*v1.Message `protobuf:"bytes,18,rep,name=history,proto3" json:"history,omitempty"`
 	// Members of the caller's that the run may hand over to.
 	Transfers []*TransferTarget `protobuf:"bytes,19,rep,name=transfers,proto3" json:"transfers,omitempty"`
 	// The task was begun by another one, which does not wait for it.
-	Detached      *Detached `protobuf:"bytes,20,opt,name=detached,proto3" json:"detached,omitempty"`
+	Detached *Detached `protobuf:"bytes,20,opt,name=detached,proto3" json:"detached,omitempty"`
+	// The history is that of the caller's present run alone.
+	Branch        bool `protobuf:"varint,21,opt,name=branch,proto3" json:"branch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1082,6 +1084,13 @@ func (x *Accepted) GetDetached() *Detached {
 	return nil
 }
 
+func (x *Accepted) GetBranch() bool {
+	if x != nil {
+		return x.Branch
+	}
+	return false
+}
+
 // Detached is where a task comes from that was begun by another one.
 type Detached struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1090,7 +1099,9 @@ type Detached struct {
 	// The member that works.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
 	// The agent that is told of the end, in the same conversation; empty: nobody.
-	Lead          string `protobuf:"bytes,3,opt,name=lead,proto3" json:"lead,omitempty"`
+	Lead string `protobuf:"bytes,3,opt,name=lead,proto3" json:"lead,omitempty"`
+	// The team whose member works, and whose model it takes where it has none.
+	Team          string `protobuf:"bytes,4,opt,name=team,proto3" json:"team,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1142,6 +1153,13 @@ func (x *Detached) GetMember() string {
 func (x *Detached) GetLead() string {
 	if x != nil {
 		return x.Lead
+	}
+	return ""
+}
+
+func (x *Detached) GetTeam() string {
+	if x != nil {
+		return x.Team
 	}
 	return ""
 }
@@ -2261,7 +2279,9 @@ type Ended struct {
 	// work is on another server.
 	Receipt *Receipt `protobuf:"bytes,11,opt,name=receipt,proto3" json:"receipt,omitempty"`
 	// The answer is a plain message, no task.
-	Direct        bool `protobuf:"varint,12,opt,name=direct,proto3" json:"direct,omitempty"`
+	Direct bool `protobuf:"varint,12,opt,name=direct,proto3" json:"direct,omitempty"`
+	// What the status of the task says at its end, beside the result.
+	Status        *v1.Message `protobuf:"bytes,13,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2395,6 +2415,13 @@ func (x *Ended) GetDirect() bool {
 		return x.Direct
 	}
 	return false
+}
+
+func (x *Ended) GetStatus() *v1.Message {
+	if x != nil {
+		return x.Status
+	}
+	return nil
 }
 
 type isEnded_Result interface {
@@ -2844,7 +2871,9 @@ type Spawned struct {
 	// The member that works.
 	Member string `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"`
 	// The agent that is told of the end, in the same conversation; empty: nobody.
-	Lead          string `protobuf:"bytes,6,opt,name=lead,proto3" json:"lead,omitempty"`
+	Lead string `protobuf:"bytes,6,opt,name=lead,proto3" json:"lead,omitempty"`
+	// The team whose member works, and whose model it takes where it has none.
+	Team          string `protobuf:"bytes,7,opt,name=team,proto3" json:"team,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2917,6 +2946,13 @@ func (x *Spawned) GetMember() string {
 func (x *Spawned) GetLead() string {
 	if x != nil {
 		return x.Lead
+	}
+	return ""
+}
+
+func (x *Spawned) GetTeam() string {
+	if x != nil {
+		return x.Team
 	}
 	return ""
 }
@@ -3918,7 +3954,9 @@ type Reply struct {
 	// What readers should know although it succeeded.
 	Warnings []string `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// Answer with a plain message, no task.
-	Direct        bool `protobuf:"varint,9,opt,name=direct,proto3" json:"direct,omitempty"`
+	Direct bool `protobuf:"varint,9,opt,name=direct,proto3" json:"direct,omitempty"`
+	// What the status of the task says at its end, beside the result; of a root only.
+	Status        *v1.Message `protobuf:"bytes,11,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4036,6 +4074,13 @@ func (x *Reply) GetDirect() bool {
 		return x.Direct
 	}
 	return false
+}
+
+func (x *Reply) GetStatus() *v1.Message {
+	if x != nil {
+		return x.Status
+	}
+	return nil
 }
 
 type isReply_Result interface {
@@ -4536,7 +4581,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\aclaimed\x18* \x01(\v2\x10.team.v1.ClaimedH\x00R\aclaimed\x12,\n" +
 	"\awaiting\x18+ \x01(\v2\x10.team.v1.WaitingH\x00R\awaiting\x12&\n" +
 	"\x05reply\x182 \x01(\v2\x0e.team.v1.ReplyH\x00R\x05replyB\x06\n" +
-	"\x04kindJ\x04\b)\x10*\"\xe2\x06\n" +
+	"\x04kindJ\x04\b)\x10*\"\xfa\x06\n" +
 	"\bAccepted\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
@@ -4560,15 +4605,17 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x12may_reply_directly\x18\x11 \x01(\bR\x10mayReplyDirectly\x12,\n" +
 	"\ahistory\x18\x12 \x03(\v2\x12.lf.a2a.v1.MessageR\ahistory\x125\n" +
 	"\ttransfers\x18\x13 \x03(\v2\x17.team.v1.TransferTargetR\ttransfers\x12-\n" +
-	"\bdetached\x18\x14 \x01(\v2\x11.team.v1.DetachedR\bdetached\x1a8\n" +
+	"\bdetached\x18\x14 \x01(\v2\x11.team.v1.DetachedR\bdetached\x12\x16\n" +
+	"\x06branch\x18\x15 \x01(\bR\x06branch\x1a8\n" +
 	"\n" +
 	"TraceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"N\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"b\n" +
 	"\bDetached\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x12\n" +
-	"\x04lead\x18\x03 \x01(\tR\x04lead\"B\n" +
+	"\x04lead\x18\x03 \x01(\tR\x04lead\x12\x12\n" +
+	"\x04team\x18\x04 \x01(\tR\x04team\"B\n" +
 	"\x0eTransferTarget\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\"\x94\x01\n" +
@@ -4702,7 +4749,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05fresh\x18\x03 \x01(\bR\x05fresh\x129\n" +
 	"\n" +
 	"not_before\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12$\n" +
-	"\x05spent\x18\x05 \x01(\v2\x0e.team.v1.SpentR\x05spent\"\xea\x03\n" +
+	"\x05spent\x18\x05 \x01(\v2\x0e.team.v1.SpentR\x05spent\"\x96\x04\n" +
 	"\x05Ended\x12*\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\x12*\n" +
 	"\x05reply\x18\x02 \x01(\v2\x12.lf.a2a.v1.MessageH\x00R\x05reply\x12\x1d\n" +
@@ -4716,7 +4763,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\bwarnings\x18\n" +
 	" \x03(\tR\bwarnings\x12*\n" +
 	"\areceipt\x18\v \x01(\v2\x10.team.v1.ReceiptR\areceipt\x12\x16\n" +
-	"\x06direct\x18\f \x01(\bR\x06directB\b\n" +
+	"\x06direct\x18\f \x01(\bR\x06direct\x12*\n" +
+	"\x06status\x18\r \x01(\v2\x12.lf.a2a.v1.MessageR\x06statusB\b\n" +
 	"\x06result\"\x9d\x01\n" +
 	"\x04Turn\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x120\n" +
@@ -4759,14 +4807,15 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"spentAfter\x12\x1c\n" +
 	"\tconfirmed\x18\x06 \x01(\bR\tconfirmed\x12 \n" +
 	"\vunconfirmed\x18\a \x01(\bR\vunconfirmed\x12*\n" +
-	"\aoutcome\x18\b \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\"\xb6\x01\n" +
+	"\aoutcome\x18\b \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\"\xca\x01\n" +
 	"\aSpawned\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12(\n" +
 	"\x05input\x18\x03 \x01(\v2\x12.lf.a2a.v1.MessageR\x05input\x12&\n" +
 	"\x06budget\x18\x04 \x01(\v2\x0e.team.v1.SpentR\x06budget\x12\x16\n" +
 	"\x06member\x18\x05 \x01(\tR\x06member\x12\x12\n" +
-	"\x04lead\x18\x06 \x01(\tR\x04lead\"k\n" +
+	"\x04lead\x18\x06 \x01(\tR\x04lead\x12\x12\n" +
+	"\x04team\x18\a \x01(\tR\x04team\"k\n" +
 	"\x05Bound\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1d\n" +
@@ -4859,7 +4908,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\areplica\x18\x02 \x01(\tR\areplica\"?\n" +
 	"\aWaiting\x12\x1c\n" +
 	"\tquestions\x18\x01 \x03(\tR\tquestions\x12\x16\n" +
-	"\x06paused\x18\x02 \x01(\bR\x06paused\"\x8f\x03\n" +
+	"\x06paused\x18\x02 \x01(\bR\x06paused\"\xbb\x03\n" +
 	"\x05Reply\x12.\n" +
 	"\amessage\x18\x01 \x01(\v2\x12.lf.a2a.v1.MessageH\x00R\amessage\x12#\n" +
 	"\x04turn\x18\x02 \x01(\v2\r.team.v1.TurnH\x00R\x04turn\x12/\n" +
@@ -4871,7 +4920,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05spent\x18\x06 \x01(\v2\x0e.team.v1.SpentR\x05spent\x123\n" +
 	"\bevidence\x18\a \x01(\v2\x17.google.protobuf.StructR\bevidence\x12\x1a\n" +
 	"\bwarnings\x18\b \x03(\tR\bwarnings\x12\x16\n" +
-	"\x06direct\x18\t \x01(\bR\x06directB\b\n" +
+	"\x06direct\x18\t \x01(\bR\x06direct\x12*\n" +
+	"\x06status\x18\v \x01(\v2\x12.lf.a2a.v1.MessageR\x06statusB\b\n" +
 	"\x06result\"\xd6\x01\n" +
 	"\x05Error\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
@@ -5051,51 +5101,53 @@ var file_team_v1_event_proto_depIdxs = []int32{
 	26,  // 69: team.v1.Ended.spent:type_name -> team.v1.Spent
 	56,  // 70: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
 	27,  // 71: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	23,  // 72: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	50,  // 73: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	26,  // 74: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	55,  // 75: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	26,  // 76: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	3,   // 77: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	55,  // 78: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	54,  // 79: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	55,  // 80: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	26,  // 81: team.v1.Answered.grant:type_name -> team.v1.Spent
-	57,  // 82: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	55,  // 83: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	4,   // 84: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	57,  // 85: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	51,  // 86: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	5,   // 87: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	55,  // 88: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	44,  // 89: team.v1.Checked.error:type_name -> team.v1.Error
-	52,  // 90: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
-	58,  // 91: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	55,  // 92: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	56,  // 93: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	55,  // 94: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	22,  // 95: team.v1.Reply.turn:type_name -> team.v1.Turn
-	25,  // 96: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	24,  // 97: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 98: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	26,  // 99: team.v1.Reply.spent:type_name -> team.v1.Spent
-	56,  // 100: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	53,  // 101: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	32,  // 102: team.v1.Inbound.received:type_name -> team.v1.Received
-	31,  // 103: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	33,  // 104: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	59,  // 105: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	59,  // 106: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	26,  // 107: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 108: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	60,  // 109: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	61,  // 110: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	55,  // 111: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
-	112, // [112:112] is the sub-list for method output_type
-	112, // [112:112] is the sub-list for method input_type
-	112, // [112:112] is the sub-list for extension type_name
-	112, // [112:112] is the sub-list for extension extendee
-	0,   // [0:112] is the sub-list for field type_name
+	55,  // 72: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
+	23,  // 73: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	50,  // 74: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	26,  // 75: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	55,  // 76: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	26,  // 77: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	3,   // 78: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	55,  // 79: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	54,  // 80: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	55,  // 81: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	26,  // 82: team.v1.Answered.grant:type_name -> team.v1.Spent
+	57,  // 83: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	55,  // 84: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	4,   // 85: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	57,  // 86: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	51,  // 87: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	5,   // 88: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	55,  // 89: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	44,  // 90: team.v1.Checked.error:type_name -> team.v1.Error
+	52,  // 91: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
+	58,  // 92: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	55,  // 93: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	56,  // 94: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	55,  // 95: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	22,  // 96: team.v1.Reply.turn:type_name -> team.v1.Turn
+	25,  // 97: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	24,  // 98: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 99: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	26,  // 100: team.v1.Reply.spent:type_name -> team.v1.Spent
+	56,  // 101: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	55,  // 102: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
+	53,  // 103: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	32,  // 104: team.v1.Inbound.received:type_name -> team.v1.Received
+	31,  // 105: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	33,  // 106: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	59,  // 107: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	59,  // 108: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	26,  // 109: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 110: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	60,  // 111: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	61,  // 112: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	55,  // 113: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
+	114, // [114:114] is the sub-list for method output_type
+	114, // [114:114] is the sub-list for method input_type
+	114, // [114:114] is the sub-list for extension type_name
+	114, // [114:114] is the sub-list for extension extendee
+	0,   // [0:114] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }

@@ -76,7 +76,9 @@ type TeamRun struct {
 	// Why the run ended as it did.
 	Error *Error `protobuf:"bytes,21,opt,name=error,proto3" json:"error,omitempty"`
 	// What went wrong and did not stop the run, in words.
-	Warnings      []string `protobuf:"bytes,22,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []string `protobuf:"bytes,22,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// In answers to GetTask: how far the receivers of push notifications were told.
+	Push          []*PushStatus `protobuf:"bytes,30,rep,name=push,proto3" json:"push,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -265,6 +267,195 @@ func (x *TeamRun) GetWarnings() []string {
 	return nil
 }
 
+func (x *TeamRun) GetPush() []*PushStatus {
+	if x != nil {
+		return x.Push
+	}
+	return nil
+}
+
+// PushStatus is how far the receiver of a push configuration was told.
+type PushStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The configuration's id.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Cursor of the last event that was dealt with.
+	Seq int64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	// How often the next notification was tried in vain.
+	Tries int32 `protobuf:"varint,3,opt,name=tries,proto3" json:"tries,omitempty"`
+	// Why the last try failed; empty after a success.
+	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	// A notification was given up, and none was taken since: each is tried once.
+	Failing bool `protobuf:"varint,5,opt,name=failing,proto3" json:"failing,omitempty"`
+	// Nothing comes any more.
+	Ended bool `protobuf:"varint,6,opt,name=ended,proto3" json:"ended,omitempty"`
+	// Notifications that were given up, the latest first; at most 100 of a task.
+	GivenUp       []*PushFailure `protobuf:"bytes,7,rep,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PushStatus) Reset() {
+	*x = PushStatus{}
+	mi := &file_team_v1_ext_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PushStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PushStatus) ProtoMessage() {}
+
+func (x *PushStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_ext_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PushStatus.ProtoReflect.Descriptor instead.
+func (*PushStatus) Descriptor() ([]byte, []int) {
+	return file_team_v1_ext_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PushStatus) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PushStatus) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *PushStatus) GetTries() int32 {
+	if x != nil {
+		return x.Tries
+	}
+	return 0
+}
+
+func (x *PushStatus) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *PushStatus) GetFailing() bool {
+	if x != nil {
+		return x.Failing
+	}
+	return false
+}
+
+func (x *PushStatus) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+func (x *PushStatus) GetGivenUp() []*PushFailure {
+	if x != nil {
+		return x.GivenUp
+	}
+	return nil
+}
+
+// PushFailure is a notification that was given up.
+type PushFailure struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id, as the receiver was told it.
+	Notification string `protobuf:"bytes,1,opt,name=notification,proto3" json:"notification,omitempty"`
+	// Cursor of its event.
+	Seq int64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	// How often it was tried.
+	Tries int32 `protobuf:"varint,3,opt,name=tries,proto3" json:"tries,omitempty"`
+	// Why the last try failed.
+	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	// When it was given up.
+	Time          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PushFailure) Reset() {
+	*x = PushFailure{}
+	mi := &file_team_v1_ext_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PushFailure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PushFailure) ProtoMessage() {}
+
+func (x *PushFailure) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_ext_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PushFailure.ProtoReflect.Descriptor instead.
+func (*PushFailure) Descriptor() ([]byte, []int) {
+	return file_team_v1_ext_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *PushFailure) GetNotification() string {
+	if x != nil {
+		return x.Notification
+	}
+	return ""
+}
+
+func (x *PushFailure) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *PushFailure) GetTries() int32 {
+	if x != nil {
+		return x.Tries
+	}
+	return 0
+}
+
+func (x *PushFailure) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *PushFailure) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
 // Question is an open question.
 type Question struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -288,7 +479,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_team_v1_ext_proto_msgTypes[1]
+	mi := &file_team_v1_ext_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -300,7 +491,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_ext_proto_msgTypes[1]
+	mi := &file_team_v1_ext_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -313,7 +504,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_team_v1_ext_proto_rawDescGZIP(), []int{1}
+	return file_team_v1_ext_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Question) GetQuestion() string {
@@ -388,7 +579,7 @@ type Delegation struct {
 
 func (x *Delegation) Reset() {
 	*x = Delegation{}
-	mi := &file_team_v1_ext_proto_msgTypes[2]
+	mi := &file_team_v1_ext_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -400,7 +591,7 @@ func (x *Delegation) String() string {
 func (*Delegation) ProtoMessage() {}
 
 func (x *Delegation) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_ext_proto_msgTypes[2]
+	mi := &file_team_v1_ext_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -413,7 +604,7 @@ func (x *Delegation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delegation.ProtoReflect.Descriptor instead.
 func (*Delegation) Descriptor() ([]byte, []int) {
-	return file_team_v1_ext_proto_rawDescGZIP(), []int{2}
+	return file_team_v1_ext_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Delegation) GetId() string {
@@ -478,7 +669,7 @@ type RoutingRequest struct {
 
 func (x *RoutingRequest) Reset() {
 	*x = RoutingRequest{}
-	mi := &file_team_v1_ext_proto_msgTypes[3]
+	mi := &file_team_v1_ext_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -490,7 +681,7 @@ func (x *RoutingRequest) String() string {
 func (*RoutingRequest) ProtoMessage() {}
 
 func (x *RoutingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_ext_proto_msgTypes[3]
+	mi := &file_team_v1_ext_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -503,7 +694,7 @@ func (x *RoutingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoutingRequest.ProtoReflect.Descriptor instead.
 func (*RoutingRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_ext_proto_rawDescGZIP(), []int{3}
+	return file_team_v1_ext_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RoutingRequest) GetTransfers() []*RoutingRequest_Target {
@@ -526,7 +717,7 @@ type RoutingReply struct {
 
 func (x *RoutingReply) Reset() {
 	*x = RoutingReply{}
-	mi := &file_team_v1_ext_proto_msgTypes[4]
+	mi := &file_team_v1_ext_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -538,7 +729,7 @@ func (x *RoutingReply) String() string {
 func (*RoutingReply) ProtoMessage() {}
 
 func (x *RoutingReply) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_ext_proto_msgTypes[4]
+	mi := &file_team_v1_ext_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -551,7 +742,7 @@ func (x *RoutingReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoutingReply.ProtoReflect.Descriptor instead.
 func (*RoutingReply) Descriptor() ([]byte, []int) {
-	return file_team_v1_ext_proto_rawDescGZIP(), []int{4}
+	return file_team_v1_ext_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RoutingReply) GetTransferTo() string {
@@ -581,7 +772,7 @@ type RoutingRequest_Target struct {
 
 func (x *RoutingRequest_Target) Reset() {
 	*x = RoutingRequest_Target{}
-	mi := &file_team_v1_ext_proto_msgTypes[6]
+	mi := &file_team_v1_ext_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -593,7 +784,7 @@ func (x *RoutingRequest_Target) String() string {
 func (*RoutingRequest_Target) ProtoMessage() {}
 
 func (x *RoutingRequest_Target) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_ext_proto_msgTypes[6]
+	mi := &file_team_v1_ext_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -606,7 +797,7 @@ func (x *RoutingRequest_Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoutingRequest_Target.ProtoReflect.Descriptor instead.
 func (*RoutingRequest_Target) Descriptor() ([]byte, []int) {
-	return file_team_v1_ext_proto_rawDescGZIP(), []int{3, 0}
+	return file_team_v1_ext_proto_rawDescGZIP(), []int{5, 0}
 }
 
 func (x *RoutingRequest_Target) GetId() string {
@@ -627,7 +818,7 @@ var File_team_v1_ext_proto protoreflect.FileDescriptor
 
 const file_team_v1_ext_proto_rawDesc = "" +
 	"\n" +
-	"\x11team/v1/ext.proto\x12\ateam.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13lf/a2a/v1/a2a.proto\x1a\x13team/v1/event.proto\"\x92\a\n" +
+	"\x11team/v1/ext.proto\x12\ateam.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13lf/a2a/v1/a2a.proto\x1a\x13team/v1/event.proto\"\xbb\a\n" +
 	"\aTeamRun\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12#\n" +
 	"\rdelegation_id\x18\x02 \x01(\tR\fdelegationId\x12\x16\n" +
@@ -651,10 +842,26 @@ const file_team_v1_ext_proto_rawDesc = "" +
 	"\benvelope\x18\x13 \x01(\v2\x0f.team.v1.LimitsR\benvelope\x12\x1a\n" +
 	"\bquestion\x18\x14 \x01(\tR\bquestion\x12$\n" +
 	"\x05error\x18\x15 \x01(\v2\x0e.team.v1.ErrorR\x05error\x12\x1a\n" +
-	"\bwarnings\x18\x16 \x03(\tR\bwarnings\x1aR\n" +
+	"\bwarnings\x18\x16 \x03(\tR\bwarnings\x12'\n" +
+	"\x04push\x18\x1e \x03(\v2\x13.team.v1.PushStatusR\x04push\x1aR\n" +
 	"\fContextEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\x82\x02\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\xbb\x01\n" +
+	"\n" +
+	"PushStatus\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12\x14\n" +
+	"\x05tries\x18\x03 \x01(\x05R\x05tries\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12\x18\n" +
+	"\afailing\x18\x05 \x01(\bR\afailing\x12\x14\n" +
+	"\x05ended\x18\x06 \x01(\bR\x05ended\x12/\n" +
+	"\bgiven_up\x18\a \x03(\v2\x14.team.v1.PushFailureR\agivenUp\"\x9f\x01\n" +
+	"\vPushFailure\x12\"\n" +
+	"\fnotification\x18\x01 \x01(\tR\fnotification\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12\x14\n" +
+	"\x05tries\x18\x03 \x01(\x05R\x05tries\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12.\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\x82\x02\n" +
 	"\bQuestion\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12#\n" +
 	"\rdelegation_id\x18\x02 \x01(\tR\fdelegationId\x12\x12\n" +
@@ -694,53 +901,58 @@ func file_team_v1_ext_proto_rawDescGZIP() []byte {
 	return file_team_v1_ext_proto_rawDescData
 }
 
-var file_team_v1_ext_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_team_v1_ext_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_team_v1_ext_proto_goTypes = []any{
 	(*TeamRun)(nil),               // 0: team.v1.TeamRun
-	(*Question)(nil),              // 1: team.v1.Question
-	(*Delegation)(nil),            // 2: team.v1.Delegation
-	(*RoutingRequest)(nil),        // 3: team.v1.RoutingRequest
-	(*RoutingReply)(nil),          // 4: team.v1.RoutingReply
-	nil,                           // 5: team.v1.TeamRun.ContextEntry
-	(*RoutingRequest_Target)(nil), // 6: team.v1.RoutingRequest.Target
-	(*Decided)(nil),               // 7: team.v1.Decided
-	(*Limits)(nil),                // 8: team.v1.Limits
-	(*Receipt)(nil),               // 9: team.v1.Receipt
-	(*Spent)(nil),                 // 10: team.v1.Spent
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(*Error)(nil),                 // 12: team.v1.Error
-	(Asked_Kind)(0),               // 13: team.v1.Asked.Kind
-	(*v1.Message)(nil),            // 14: lf.a2a.v1.Message
-	(Step_Kind)(0),                // 15: team.v1.Step.Kind
-	(Outcome)(0),                  // 16: team.v1.Outcome
-	(*structpb.Value)(nil),        // 17: google.protobuf.Value
+	(*PushStatus)(nil),            // 1: team.v1.PushStatus
+	(*PushFailure)(nil),           // 2: team.v1.PushFailure
+	(*Question)(nil),              // 3: team.v1.Question
+	(*Delegation)(nil),            // 4: team.v1.Delegation
+	(*RoutingRequest)(nil),        // 5: team.v1.RoutingRequest
+	(*RoutingReply)(nil),          // 6: team.v1.RoutingReply
+	nil,                           // 7: team.v1.TeamRun.ContextEntry
+	(*RoutingRequest_Target)(nil), // 8: team.v1.RoutingRequest.Target
+	(*Decided)(nil),               // 9: team.v1.Decided
+	(*Limits)(nil),                // 10: team.v1.Limits
+	(*Receipt)(nil),               // 11: team.v1.Receipt
+	(*Spent)(nil),                 // 12: team.v1.Spent
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*Error)(nil),                 // 14: team.v1.Error
+	(Asked_Kind)(0),               // 15: team.v1.Asked.Kind
+	(*v1.Message)(nil),            // 16: lf.a2a.v1.Message
+	(Step_Kind)(0),                // 17: team.v1.Step.Kind
+	(Outcome)(0),                  // 18: team.v1.Outcome
+	(*structpb.Value)(nil),        // 19: google.protobuf.Value
 }
 var file_team_v1_ext_proto_depIdxs = []int32{
-	7,  // 0: team.v1.TeamRun.decision:type_name -> team.v1.Decided
-	1,  // 1: team.v1.TeamRun.questions:type_name -> team.v1.Question
-	2,  // 2: team.v1.TeamRun.delegations:type_name -> team.v1.Delegation
-	2,  // 3: team.v1.TeamRun.failed_delegations:type_name -> team.v1.Delegation
-	5,  // 4: team.v1.TeamRun.context:type_name -> team.v1.TeamRun.ContextEntry
-	8,  // 5: team.v1.TeamRun.limits:type_name -> team.v1.Limits
-	9,  // 6: team.v1.TeamRun.receipt:type_name -> team.v1.Receipt
-	10, // 7: team.v1.TeamRun.spent:type_name -> team.v1.Spent
-	11, // 8: team.v1.TeamRun.deadline:type_name -> google.protobuf.Timestamp
-	8,  // 9: team.v1.TeamRun.envelope:type_name -> team.v1.Limits
-	12, // 10: team.v1.TeamRun.error:type_name -> team.v1.Error
-	13, // 11: team.v1.Question.kind:type_name -> team.v1.Asked.Kind
-	14, // 12: team.v1.Question.message:type_name -> lf.a2a.v1.Message
-	11, // 13: team.v1.Question.expires:type_name -> google.protobuf.Timestamp
-	15, // 14: team.v1.Delegation.kind:type_name -> team.v1.Step.Kind
-	16, // 15: team.v1.Delegation.outcome:type_name -> team.v1.Outcome
-	12, // 16: team.v1.Delegation.error:type_name -> team.v1.Error
-	10, // 17: team.v1.Delegation.spent:type_name -> team.v1.Spent
-	6,  // 18: team.v1.RoutingRequest.transfers:type_name -> team.v1.RoutingRequest.Target
-	17, // 19: team.v1.TeamRun.ContextEntry.value:type_name -> google.protobuf.Value
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	9,  // 0: team.v1.TeamRun.decision:type_name -> team.v1.Decided
+	3,  // 1: team.v1.TeamRun.questions:type_name -> team.v1.Question
+	4,  // 2: team.v1.TeamRun.delegations:type_name -> team.v1.Delegation
+	4,  // 3: team.v1.TeamRun.failed_delegations:type_name -> team.v1.Delegation
+	7,  // 4: team.v1.TeamRun.context:type_name -> team.v1.TeamRun.ContextEntry
+	10, // 5: team.v1.TeamRun.limits:type_name -> team.v1.Limits
+	11, // 6: team.v1.TeamRun.receipt:type_name -> team.v1.Receipt
+	12, // 7: team.v1.TeamRun.spent:type_name -> team.v1.Spent
+	13, // 8: team.v1.TeamRun.deadline:type_name -> google.protobuf.Timestamp
+	10, // 9: team.v1.TeamRun.envelope:type_name -> team.v1.Limits
+	14, // 10: team.v1.TeamRun.error:type_name -> team.v1.Error
+	1,  // 11: team.v1.TeamRun.push:type_name -> team.v1.PushStatus
+	2,  // 12: team.v1.PushStatus.given_up:type_name -> team.v1.PushFailure
+	13, // 13: team.v1.PushFailure.time:type_name -> google.protobuf.Timestamp
+	15, // 14: team.v1.Question.kind:type_name -> team.v1.Asked.Kind
+	16, // 15: team.v1.Question.message:type_name -> lf.a2a.v1.Message
+	13, // 16: team.v1.Question.expires:type_name -> google.protobuf.Timestamp
+	17, // 17: team.v1.Delegation.kind:type_name -> team.v1.Step.Kind
+	18, // 18: team.v1.Delegation.outcome:type_name -> team.v1.Outcome
+	14, // 19: team.v1.Delegation.error:type_name -> team.v1.Error
+	12, // 20: team.v1.Delegation.spent:type_name -> team.v1.Spent
+	8,  // 21: team.v1.RoutingRequest.transfers:type_name -> team.v1.RoutingRequest.Target
+	19, // 22: team.v1.TeamRun.ContextEntry.value:type_name -> google.protobuf.Value
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_ext_proto_init() }
@@ -755,7 +967,7 @@ func file_team_v1_ext_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_ext_proto_rawDesc), len(file_team_v1_ext_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -40,8 +40,12 @@ type AgentInfo struct {
 	Metadata map[string]string `protobuf:"bytes,6,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// It may answer a message with a message, without a task.
 	MayReplyDirectly bool `protobuf:"varint,7,opt,name=may_reply_directly,json=mayReplyDirectly,proto3" json:"may_reply_directly,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Media types of parts that it takes, such as text/plain or image/*; none says nothing.
+	InputModes []string `protobuf:"bytes,8,rep,name=input_modes,json=inputModes,proto3" json:"input_modes,omitempty"`
+	// Media types of parts that it answers with; none says nothing.
+	OutputModes   []string `protobuf:"bytes,9,rep,name=output_modes,json=outputModes,proto3" json:"output_modes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AgentInfo) Reset() {
@@ -121,6 +125,20 @@ func (x *AgentInfo) GetMayReplyDirectly() bool {
 		return x.MayReplyDirectly
 	}
 	return false
+}
+
+func (x *AgentInfo) GetInputModes() []string {
+	if x != nil {
+		return x.InputModes
+	}
+	return nil
+}
+
+func (x *AgentInfo) GetOutputModes() []string {
+	if x != nil {
+		return x.OutputModes
+	}
+	return nil
 }
 
 // Skill is something an agent can do.
@@ -355,7 +373,7 @@ var File_team_v1_info_proto protoreflect.FileDescriptor
 
 const file_team_v1_info_proto_rawDesc = "" +
 	"\n" +
-	"\x12team/v1/info.proto\x12\ateam.v1\"\xc6\x02\n" +
+	"\x12team/v1/info.proto\x12\ateam.v1\"\x8a\x03\n" +
 	"\tAgentInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -363,7 +381,10 @@ const file_team_v1_info_proto_rawDesc = "" +
 	"\fcapabilities\x18\x04 \x03(\tR\fcapabilities\x12&\n" +
 	"\x06skills\x18\x05 \x03(\v2\x0e.team.v1.SkillR\x06skills\x12<\n" +
 	"\bmetadata\x18\x06 \x03(\v2 .team.v1.AgentInfo.MetadataEntryR\bmetadata\x12,\n" +
-	"\x12may_reply_directly\x18\a \x01(\bR\x10mayReplyDirectly\x1a;\n" +
+	"\x12may_reply_directly\x18\a \x01(\bR\x10mayReplyDirectly\x12\x1f\n" +
+	"\vinput_modes\x18\b \x03(\tR\n" +
+	"inputModes\x12!\n" +
+	"\foutput_modes\x18\t \x03(\tR\voutputModes\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x01\n" +

@@ -25,6 +25,7 @@ type batch struct {
 	appends       int64
 	before, after listing
 	tail          []entry // of an end: what came too late, and the end
+	pushed        int64   // 1: idle push configurations are woken
 }
 
 func (b *batch) ended() bool { return b.ending != nil }
@@ -37,13 +38,27 @@ func (b *batch) op() *op {
 	}
 	if b.ended() {
 		o.plan = b.end
-		o.done = func(_ context.Context, _ querier, err error) error { return b.j.settle(b, b.why(answer(err))) }
+		o.done = func(_ context.Context, _ querier, err error) error {
+			if b.pushed == 1 {
+				b.j.s.wakePush()
+			}
+			return b.j.settle(b, b.why(answer(err)))
+		}
 		return o
 	}
 	o.stmts = b.statements(nil)
 	o.done = func(ctx context.Context, q querier, err error) error {
 		if err == nil && o.affected[0] == 0 {
-			err = b.j.s.fenced(ctx, q, b.j, b.hi, o.again)
+			err = b.j.s.fenced(ctx, q, b, o.again)
+		}
+		if errors.Is(err, errUnknownPush) {
+			b.pushed = 1
+			if err = b.j.s.db.add(retry{b, o.again}); err == nil {
+				return nil
+			}
+		}
+		if b.pushed == 1 && err == nil && len(o.affected) > 1 && o.affected[len(o.affected)-1] > 0 {
+			b.j.s.wakePush()
 		}
 		return b.j.settle(b, b.why(err))
 	}
@@ -59,13 +74,17 @@ func (b *batch) why(err error) error {
 }
 
 // fenced tells a batch that is on record already, because the answer to an
-// earlier try was lost, from one whose claim was taken by somebody else.
-func (s *Store) fenced(ctx context.Context, q querier, j *journal, hi int64, again bool) error {
-	var epoch, seq int64
-	err := q.scan(ctx, []any{&epoch, &seq}, `SELECT epoch, seq FROM run WHERE id = $1`, j.root)
+// earlier try was lost, and one that did not know of a push configuration, from one
+// whose claim was taken by somebody else.
+func (s *Store) fenced(ctx context.Context, q querier, b *batch, again bool) error {
+	var epoch, seq, push int64
+	j := b.j
+	err := q.scan(ctx, []any{&epoch, &seq, &push}, `SELECT epoch, seq, push FROM run WHERE id = $1`, j.root)
 	switch {
-	case err == nil && again && epoch == j.epoch && seq == hi:
+	case err == nil && again && epoch == j.epoch && seq == b.hi:
 		return nil
+	case err == nil && epoch == j.epoch && seq == b.lo && push != b.pushed:
+		return errUnknownPush
 	case err == nil || errors.Is(notFound(err), a2a.ErrNotFound):
 		return fmt.Errorf("epoch %d of %s: %w", j.epoch, j.root, agent.ErrFenced)
 	}
@@ -79,8 +98,8 @@ func (b *batch) statements(tail []entry) []stmt {
 		deltas += isDelta(e.ev)
 	}
 	hi := b.lo + int64(len(b.entries)+len(tail))
-	stmts := make([]stmt, 0, 3+len(b.entries)+len(tail))
-	stmts = append(stmts, stmt{fence, []any{b.j.root, b.j.epoch, b.lo, hi, b.bytes, deltas}})
+	stmts := make([]stmt, 0, 4+len(b.entries)+len(tail))
+	stmts = append(stmts, stmt{fence, []any{b.j.root, b.j.epoch, b.lo, hi, b.bytes, deltas, b.pushed}})
 	at := []any{b.j.root, b.j.epoch, hi}
 	add := func(text string, args ...any) {
 		stmts = append(stmts, stmt{text, append(at[:3:3], args...)})
@@ -95,6 +114,9 @@ func (b *batch) statements(tail []entry) []stmt {
 	}
 	if b.after != b.before {
 		add(updateTask, int64(b.after.state), b.after.at, flag(b.after.visible))
+	}
+	if b.pushed == 1 {
+		add(wakeIdle, b.j.s.now())
 	}
 	return stmts
 }
@@ -113,7 +135,7 @@ func flag(b bool) int64 {
 func (b *batch) end(ctx context.Context, q querier) error {
 	j := b.j
 	var epoch, seq int64
-	err := q.scan(ctx, []any{&epoch, &seq}, `SELECT epoch, seq FROM run WHERE id = $1`+j.s.db.lock(), j.root)
+	err := q.scan(ctx, []any{&epoch, &seq, &b.pushed}, `SELECT epoch, seq, push FROM run WHERE id = $1`+j.s.db.lock(), j.root)
 	switch {
 	case err != nil && !errors.Is(notFound(err), a2a.ErrNotFound):
 		return err

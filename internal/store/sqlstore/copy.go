@@ -18,8 +18,10 @@ var tables = []struct{ name, columns, key string }{
 	{"conversation", "owner, context_id, last, used", "owner, context_id"},
 	{"history", "owner, context_id, path, n, task, sum, body", "owner, context_id, path, n"},
 	{"conversation_state", "owner, context_id, path, n, sum, body", "owner, context_id, path, n"},
+	{"push_config", "id, scope, config, owner, body, epoch, due, held, seen, part, tries, since, failing, ended, error, version", "id, scope, config"},
+	{"push_dead", "id, scope, config, seq, part, tries, error, at", "id, scope, config, seq, part"},
 	{"task", "id, owner, agent, context_id, state, status_at, visible, snap_seq, snap_sum, snap", "id"},
-	{"run", "id, owner, epoch, seq, bytes, inputs, due, ended, deltas, definition", "id"},
+	{"run", "id, owner, epoch, seq, bytes, inputs, due, ended, deltas, definition, push", "id"},
 }
 
 // A transaction of a copy is at most so many rows, and a little more than so many bytes.
@@ -46,6 +48,9 @@ func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 		defer s.sweeps.Unlock()
 	}
 	if err := from.settle(ctx); err != nil {
+		return 0, err
+	}
+	if err := to.takePushKey(ctx, from); err != nil {
 		return 0, err
 	}
 	for _, t := range tables {

@@ -54,6 +54,7 @@ type journal struct {
 	broken  error
 	unread  bool           // the inbox may hold something
 	named   map[int64]bool // rows of the inbox that events consume which were appended here
+	pushed  int64          // 1: there may be receivers to tell, see fence
 	ring    ring
 
 	view view
@@ -78,8 +79,9 @@ func listingOf(f *a2a.Fold) listing {
 }
 
 // fence is the statement that gives a batch its place: no row of a run that
-// another epoch holds, or that stands elsewhere.
-const fence = `UPDATE run SET seq = $4, bytes = $5, deltas = deltas + $6 WHERE id = $1 AND epoch = $2 AND seq = $3`
+// another epoch holds, or that stands elsewhere; nor of one that has got a push
+// configuration that its journal does not know of.
+const fence = `UPDATE run SET seq = $4, bytes = $5, deltas = deltas + $6 WHERE id = $1 AND epoch = $2 AND seq = $3 AND push = $7`
 
 // insertEvent puts an event of a batch on record whose fence held.
 const insertEvent = `INSERT INTO event (id, seq, scope, delta, sum, body)
@@ -304,7 +306,7 @@ func (j *journal) take() *op {
 	if j.broken != nil || len(j.pending) == 0 && j.ending == nil {
 		return nil
 	}
-	b := &batch{j: j, entries: j.pending, ending: j.ending, lo: j.durable, hi: j.durable + int64(len(j.pending)), bytes: j.bytes, room: j.room, appends: j.appends}
+	b := &batch{j: j, entries: j.pending, ending: j.ending, lo: j.durable, hi: j.durable + int64(len(j.pending)), bytes: j.bytes, room: j.room, appends: j.appends, pushed: j.pushed}
 	if j.fold != nil {
 		b.before, b.after = j.listed, listingOf(j.fold)
 	}
@@ -321,7 +323,7 @@ func (j *journal) settle(b *batch, err error) error {
 	if err != nil {
 		return j.fail(err)
 	}
-	j.durable, j.commits, j.listed = b.hi, b.appends, b.after
+	j.durable, j.commits, j.listed, j.pushed = b.hi, b.appends, b.after, b.pushed
 	if b.ended() {
 		j.seq, j.ending = b.hi, nil
 	}

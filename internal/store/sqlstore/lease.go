@@ -17,7 +17,7 @@ import (
 const lockedPause = 50 * time.Millisecond
 
 // claimed are the columns of a claimed run.
-const claimed = ` RETURNING id, owner, epoch, seq, bytes`
+const claimed = ` RETURNING id, owner, epoch, seq, bytes, push`
 
 // Lease is how long a replica keeps its runs that is not heard of. A process that
 // has its database alone keeps them as long as it lives.
@@ -204,7 +204,7 @@ func (s *Store) takes(ctx context.Context, q querier, text string, args ...any) 
 		// An input that comes before the claim is adopted wakes nobody: look once.
 		j := &journal{s: s, wake: make(chan struct{}, 1), unread: true, named: map[int64]bool{}}
 		j.view.turn = make(chan struct{}, 1)
-		if err := r.Scan(&j.root, &j.owner, &j.epoch, &j.seq, &j.bytes); err != nil {
+		if err := r.Scan(&j.root, &j.owner, &j.epoch, &j.seq, &j.bytes, &j.pushed); err != nil {
 			return err
 		}
 		j.durable = j.seq
@@ -363,6 +363,9 @@ func (j *journal) over() bool {
 func (s *Store) orphan(ctx context.Context) error {
 	return s.db.do(ctx, func(ctx context.Context, q querier) error {
 		if _, err := q.exec(ctx, `UPDATE run SET holder = NULL, due = $1 WHERE holder IS NOT NULL`, s.now()); err != nil {
+			return err
+		}
+		if _, err := q.exec(ctx, `UPDATE push_config SET due = $1, held = 0 WHERE held = 1`, s.now()); err != nil {
 			return err
 		}
 		_, err := q.exec(ctx, `DELETE FROM replica`)

@@ -55,6 +55,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 	}{
 		{`ended < $1`, now.Add(-s.cfg.Retention), []string{
 			`DELETE FROM event WHERE id = $1`, `DELETE FROM inbox WHERE id = $1`, `DELETE FROM request WHERE id = $1`,
+			`DELETE FROM push_dead WHERE id = $1`, `DELETE FROM push_config WHERE id = $1`,
 			`DELETE FROM task WHERE id = $1`, `DELETE FROM run WHERE id = $1`,
 		}},
 		{`ended < $1 AND deltas > 0`, now.Add(-deltasLife), []string{
@@ -113,16 +114,16 @@ func (s *Store) sweep(ctx context.Context, old string, before int64, texts []str
 	return more, err
 }
 
-// secret returns the key that page tokens are sealed with: all replicas share it.
-func (s *Store) secret(ctx context.Context) ([]byte, error) {
+// secret returns a key that something is sealed with: all replicas share it.
+func (s *Store) secret(ctx context.Context, name string) ([]byte, error) {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails
 	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.exec(ctx, `INSERT INTO setting (name, value) VALUES ('page_token_key', $1) ON CONFLICT DO NOTHING`, key)
+		_, err := q.exec(ctx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, name, key)
 		return err
 	})
 	if err == nil {
-		err = s.db.reader().scan(ctx, []any{&key}, `SELECT value FROM setting WHERE name = 'page_token_key'`)
+		err = s.db.reader().scan(ctx, []any{&key}, `SELECT value FROM setting WHERE name = $1`, name)
 	}
 	return key, err
 }

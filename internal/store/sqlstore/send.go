@@ -24,7 +24,7 @@ WHERE request.at <= $8`
 // mine is true when the message made this task.
 const mine = `($2 = '' OR EXISTS (SELECT 1 FROM request WHERE request.owner = $3 AND request.root = '' AND message = $2 AND request.id = $1))`
 
-const insertRun = `INSERT INTO run (id, owner, seq, bytes, due, definition) SELECT $1, $3, 1, $4, $5, $6 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
+const insertRun = `INSERT INTO run (id, owner, seq, bytes, due, definition, push) SELECT $1, $3, 1, $4, $5, $6, $7 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
 
 const insertTask = `INSERT INTO task (id, owner, agent, context_id, state, status_at, visible)
 SELECT $1, $3, $4, $5, $6, $7, $8 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
@@ -43,6 +43,14 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed boo
 	o, err := s.creation(n)
 	if err != nil {
 		return "", false, err
+	}
+	if n.Push != nil {
+		if err := s.roomForPush(ctx, s.db.reader(), n.Owner); err != nil {
+			if _, known := s.Sent(ctx, n.Owner, n.MessageID); known != nil {
+				return "", false, answer(err)
+			}
+		}
+		defer s.wakePush()
 	}
 	o.done = func(ctx context.Context, q querier, err error) error {
 		if err == nil {
@@ -73,10 +81,17 @@ func (s *Store) creation(n a2a.New) (*op, error) {
 		o.stmts = append(o.stmts, stmt{insertRequest, []any{n.Owner, "", n.MessageID, n.Digest, id, int64(0), at, expired(at)}})
 	}
 	o.stmts = append(o.stmts,
-		stmt{insertRun, []any{id, n.MessageID, n.Owner, int64(len(e.body)), at, definitionOf(acc)}},
+		stmt{insertRun, []any{id, n.MessageID, n.Owner, int64(len(e.body)), at, definitionOf(acc), flag(n.Push != nil)}},
 		stmt{insertTask, []any{id, n.MessageID, n.Owner, acc.GetAgent(), acc.GetMessage().GetContextId(), int64(l.state), l.at, flag(l.visible)}},
 		stmt{insertFirst, []any{id, n.MessageID, n.Owner, e.sum, e.body}},
 	)
+	if n.Push != nil {
+		body, err := s.sealPush(id, "", n.Push)
+		if err != nil {
+			return nil, err
+		}
+		o.stmts = append(o.stmts, stmt{insertPush, []any{id, n.MessageID, n.Owner, n.Push.GetId(), body, at, n.PushVersion}})
+	}
 	return o, nil
 }
 
@@ -85,6 +100,9 @@ func definitionOf(acc *teamv1.Accepted) sql.NullString {
 	r := acc.GetPins().GetRevisions()[acc.GetAgent()]
 	return sql.NullString{String: r, Valid: r != ""}
 }
+
+// runAt is which of a creation's statements makes the run.
+func runAt(n a2a.New) int { return int(flag(n.MessageID != "")) }
 
 // created tells what became of a creation that is on record.
 func (s *Store) created(ctx context.Context, q querier, n a2a.New, o *op) (root string, existed bool, err error) {
@@ -100,7 +118,7 @@ func (s *Store) created(ctx context.Context, q querier, n a2a.New, o *op) (root 
 		root, _, err = r.repeated("", n.Digest)
 		return root, err == nil, err
 	}
-	if made := o.affected[len(o.affected)-3] == 1; made || o.again {
+	if made := o.affected[runAt(n)] == 1; made || o.again {
 		return root, false, nil
 	}
 	return "", false, fmt.Errorf("create task %s: the id is taken", root)
@@ -109,7 +127,7 @@ func (s *Store) created(ctx context.Context, q querier, n a2a.New, o *op) (root 
 // unrecorded makes an error of the database one of the store.
 func (s *Store) unrecorded(err error) error {
 	err = answer(err)
-	for _, known := range []error{a2a.ErrReused, a2a.ErrTerminal, a2a.ErrNotFound, a2a.ErrStorage, a2a.ErrDataLoss, agent.ErrFenced, context.Canceled, context.DeadlineExceeded} {
+	for _, known := range []error{a2a.ErrPushTask, a2a.ErrPushOwner, a2a.ErrPushLost, a2a.ErrReused, a2a.ErrTerminal, a2a.ErrNotFound, a2a.ErrStorage, a2a.ErrDataLoss, agent.ErrFenced, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, known) {
 			return err
 		}

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -129,6 +132,9 @@ func TestSweep_RetentionDeletesWithEverything(t *testing.T) {
 				finish(t, s, id(i), note("x"), delta("piece"))
 			}
 			create(t, s, "goes-on")
+			if err := s.PutPush(t.Context(), a2a.Push{Task: key(id(7)), Config: &a2av1.TaskPushNotificationConfig{Id: "c", Url: "https://example.com"}}); err != nil {
+				t.Fatal(err)
+			}
 			now = now.Add(2 * time.Hour)
 			sweep(t, s)
 			records, err := s.Events(t.Context(), key(id(7)), 0, 100)
@@ -143,7 +149,7 @@ func TestSweep_RetentionDeletesWithEverything(t *testing.T) {
 			if page, err := s.List(t.Context(), me, a2a.Filter{}); err != nil || page.Total != 1 || page.Tasks[0].GetId() != "goes-on" {
 				t.Fatalf("List = %v, %v", page.Total, err)
 			}
-			if n := s.Rows(t.Context(), t); n != 5 { // task, run, event, replica, setting of what goes on
+			if n := s.Rows(t.Context(), t); n != 6 { // task, run, event, replica of what goes on, two settings
 				t.Errorf("%d rows are left", n)
 			}
 		})
@@ -203,6 +209,13 @@ func TestCopy_MovesEverything(t *testing.T) {
 			if err := from.PutDefinition(t.Context(), "rev", []byte("body")); err != nil {
 				t.Fatal(err)
 			}
+			kept := a2a.Push{Task: key("driven"), Config: &a2av1.TaskPushNotificationConfig{Id: "mine", Url: "https://example.com", Token: "t"}}
+			if err := from.PutPush(t.Context(), kept); err != nil {
+				t.Fatal(err)
+			}
+			if claims, _, err := from.ClaimPushes(t.Context(), 1, time.Hour); err != nil || len(claims) != 1 {
+				t.Fatal(claims, err)
+			}
 			rows, err := sqlstore.Copy(t.Context(), from, to)
 			if err != nil || rows < 100 {
 				t.Fatalf("Copy = %d, %v", rows, err)
@@ -219,6 +232,9 @@ func TestCopy_MovesEverything(t *testing.T) {
 			if root, existed, err := to.Create(t.Context(), task(id(3))); root != id(3) || !existed || err != nil {
 				t.Errorf("a repeated send: %q, %v, %v", root, existed, err)
 			}
+			if claims, _, err := to.ClaimPushes(t.Context(), 1, time.Hour); err != nil || len(claims) != 1 || !proto.Equal(claims[0].Config, kept.Config) {
+				t.Errorf("receivers to be told: %v, %v", claims, err)
+			}
 			if body, err := to.Definition(t.Context(), "rev"); string(body) != "body" || err != nil {
 				t.Errorf("Definition = %q, %v", body, err)
 			}
@@ -226,6 +242,28 @@ func TestCopy_MovesEverything(t *testing.T) {
 				t.Errorf("Copy to a store that holds something = %v", err)
 			}
 		})
+	}
+}
+
+// TestSQLite_T42_SecretsAreSealed: what a receiver is told with is nowhere in clear.
+func TestSQLite_T42_SecretsAreSealed(t *testing.T) {
+	url := sqliteURL(t)
+	s := open(t, url, sqlstore.Config{})
+	create(t, s, "one")
+	p := a2a.Push{Task: key("one"), Config: &a2av1.TaskPushNotificationConfig{
+		Id: "mine", Url: "https://example.com/canary", Token: "canary", Authentication: &a2av1.AuthenticationInfo{Scheme: "Bearer", Credentials: "canary"},
+	}}
+	if err := s.PutPush(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(strings.TrimPrefix(url, "sqlite:") + "*")
+	if err != nil || len(files) < 2 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err != nil || strings.Contains(string(b), "canary") {
+			t.Errorf("%s holds a secret in clear, or %v", f, err)
+		}
 	}
 }
 

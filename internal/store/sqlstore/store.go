@@ -47,8 +47,8 @@ type Config struct {
 	Log *zap.Logger
 }
 
-// Store is a store in a database. It implements a2a.Store, a2a.Conversations and
-// engine.Leases.
+// Store is a store in a database. It implements a2a.Store, a2a.Conversations,
+// a2a.Pushes and engine.Leases.
 // Safe for concurrent use.
 type Store struct {
 	cfg    Config
@@ -59,6 +59,8 @@ type Store struct {
 	space  *semaphore.Weighted // of bytes that wait to be written
 	totals totals
 	ringed atomic.Int64 // bytes in all rings
+	pushes seal         // of push configurations
+	pushed chan struct{}
 
 	mu       sync.Mutex
 	journals map[string]*journal  // open claims of this process, by root; guarded by mu
@@ -87,7 +89,7 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		cfg: cfg, space: semaphore.NewWeighted(maxQueued),
-		journals: map[string]*journal{}, replicas: map[string]time.Time{},
+		journals: map[string]*journal{}, replicas: map[string]time.Time{}, pushed: make(chan struct{}, 1),
 	}
 	var err error
 	switch {
@@ -113,11 +115,15 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.syncClock(ctx); err != nil {
 		return err
 	}
-	key, err := s.secret(ctx)
+	key, err := s.secret(ctx, "page_token_key")
 	if err != nil {
 		return err
 	}
 	s.tokens = store.NewSealer(key)
+	if key, err = s.secret(ctx, pushKey); err != nil {
+		return err
+	}
+	s.pushes = newSeal(key)
 	if s.db.single() {
 		if err := s.orphan(ctx); err != nil {
 			return err

@@ -60,7 +60,7 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			llm, m := serve(t, c.turn)
-			e := failure(t, m)
+			e := modeltest.Failure(t, m)
 			if e.Retry != c.retry || e.Fresh != c.fresh || !strings.Contains(e.Message, c.says) {
 				t.Errorf("retry %v fresh %v %q, want %v %v %q", e.Retry, e.Fresh, e.Message, c.retry, c.fresh, c.says)
 			}
@@ -80,7 +80,7 @@ func TestFailures(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	llm, m := serve(t)
 	llm.Close()
-	if e := failure(t, m); !e.Retry || e.Fresh || !strings.Contains(e.Message, "could not be reached") || strings.Contains(e.Message, "127.0.0.1") {
+	if e := modeltest.Failure(t, m); !e.Retry || e.Fresh || !strings.Contains(e.Message, "could not be reached") || strings.Contains(e.Message, "127.0.0.1") {
 		t.Errorf("error = %+v", e)
 	}
 }
@@ -97,8 +97,8 @@ func TestToolSchemaThatIsNoJSON(t *testing.T) {
 
 func TestAnswerThatIsNoStream(t *testing.T) {
 	for _, kind := range []string{"text/html; charset=utf-8", "application/json"} {
-		m := connect(t, anthropic.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: answer(kind, "<html>")})
-		if e := failure(t, m); e.Retry || !strings.Contains(e.Message, "check base_url") {
+		m := connect(t, anthropic.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: modeltest.Answering(kind, "<html>")})
+		if e := modeltest.Failure(t, m); e.Retry || !strings.Contains(e.Message, "check base_url") {
 			t.Errorf("error = %+v", e)
 		}
 	}
@@ -106,8 +106,8 @@ func TestAnswerThatIsNoStream(t *testing.T) {
 
 func TestAnswerIsBounded(t *testing.T) {
 	line := ":" + strings.Repeat(" ", 1<<20) + "\n"
-	m := connect(t, anthropic.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: answer("text/event-stream", strings.Repeat(line, 65))})
-	if e := failure(t, m); e.Retry || !strings.Contains(e.Message, "64 MiB") {
+	m := connect(t, anthropic.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: modeltest.Answering("text/event-stream", strings.Repeat(line, 65))})
+	if e := modeltest.Failure(t, m); e.Retry || !strings.Contains(e.Message, "64 MiB") {
 		t.Errorf("error = %+v", e)
 	}
 }
@@ -115,23 +115,23 @@ func TestAnswerIsBounded(t *testing.T) {
 func TestRedirectIsNotFollowed(t *testing.T) {
 	c := &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: transport(func(*http.Request) (*http.Response, error) {
+		Transport: modeltest.Transport(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 302, Header: http.Header{"Location": {"http://other.invalid"}}, Body: http.NoBody}, nil
 		}),
 	}
 	m := connect(t, anthropic.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: c})
-	if e := failure(t, m); e.Retry || !strings.Contains(e.Message, "HTTP 302") {
+	if e := modeltest.Failure(t, m); e.Retry || !strings.Contains(e.Message, "HTTP 302") {
 		t.Errorf("error = %+v", e)
 	}
 }
 
 func TestRetryAfterADate(t *testing.T) {
-	c := &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+	c := &http.Client{Transport: modeltest.Transport(func(*http.Request) (*http.Response, error) {
 		at := time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)
 		return &http.Response{StatusCode: 529, Header: http.Header{"Retry-After": {at}}, Body: http.NoBody}, nil
 	})}
 	m := connect(t, anthropic.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: c})
-	if e := failure(t, m); e.RetryAfter > time.Minute || e.RetryAfter < 50*time.Second {
+	if e := modeltest.Failure(t, m); e.RetryAfter > time.Minute || e.RetryAfter < 50*time.Second {
 		t.Errorf("retry after %v", e.RetryAfter)
 	}
 }
@@ -162,7 +162,7 @@ func TestStreams(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, m := serve(t, fakellm.Turn{Raw: c.raw})
-			got := turn(t, m)
+			got := modeltest.Turn(t, m)
 			got.State, c.want.State = sorted(got.GetState()), sorted(c.want.GetState())
 			if diff := cmp.Diff(c.want, got, protocmp.Transform()); diff != "" {
 				t.Error(diff)
@@ -179,13 +179,13 @@ func FuzzStream(f *testing.F) {
 	f.Add(event("content_block_delta", `{"type":"content_block_delta","index":-1,"delta":{}}`))
 	f.Add(": comment\n\ndata: null\n\n")
 	f.Fuzz(func(t *testing.T, body string) {
-		m := connect(t, anthropic.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: answer("text/event-stream", body)})
-		a := collect(t, m)
+		m := connect(t, anthropic.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: modeltest.Answering("text/event-stream", body)})
+		a := modeltest.Tides(t, m)
 		if a.Err == nil && strings.Join(a.Pieces, "") != a.Turn.GetText() {
 			t.Fatalf("the pieces are %q, the turn is %q", a.Pieces, a.Turn.GetText())
 		}
 		if a.Err != nil {
-			failure(t, m)
+			modeltest.Failure(t, m)
 		}
 	})
 }

@@ -1,14 +1,9 @@
 package anthropic_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -19,26 +14,18 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model/anthropic"
 	"github.com/agentteams/team-server/pkg/model/modeltest"
-	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const key = "sk-ant-test-0123456789"
 
-// client returns a client of its own whose connections end with the test.
-func client(t *testing.T) *http.Client {
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
-}
-
 // serve returns a fake with turns for the model that is returned too.
 func serve(t *testing.T, turns ...fakellm.Turn) (*fakellm.Server, *anthropic.Model) {
 	t.Helper()
 	llm := fakellm.New(t)
 	llm.Script(modeltest.Agent, turns...)
-	return llm, connect(t, anthropic.Config{BaseURL: llm.Root, Name: modeltest.Agent, APIKey: key, HTTPClient: client(t)})
+	return llm, connect(t, anthropic.Config{BaseURL: llm.Root, Name: modeltest.Agent, APIKey: key, HTTPClient: modeltest.Client(t)})
 }
 
 func connect(t *testing.T, c anthropic.Config) *anthropic.Model {
@@ -50,48 +37,8 @@ func connect(t *testing.T, c anthropic.Config) *anthropic.Model {
 	return m
 }
 
-func collect(t *testing.T, m agent.Model) modeltest.Answer {
-	t.Helper()
-	return modeltest.Collect(t.Context(), t, m, modeltest.Ask("tides"))
-}
-
-func turn(t *testing.T, m agent.Model) *teamv1.Turn {
-	t.Helper()
-	a := collect(t, m)
-	if a.Err != nil {
-		t.Fatal(a.Err)
-	}
-	return a.Turn
-}
-
-func failure(t *testing.T, m agent.Model) *agent.Error {
-	t.Helper()
-	var e *agent.Error
-	if a := collect(t, m); !errors.As(a.Err, &e) {
-		t.Fatalf("error = %v, turn = %v, want an *agent.Error", a.Err, a.Turn)
-	}
-	return e
-}
-
 func TestModel(t *testing.T) {
-	modeltest.Run(t, func(t *testing.T, script string) modeltest.Subject {
-		s, err := scripted.Parse("test.script.yaml", []byte(script))
-		if err != nil {
-			t.Fatal(err)
-		}
-		llm, m := serve(t)
-		llm.Play(s)
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			defer cancel()
-			if err := llm.Quiet(ctx); err != nil {
-				t.Error("the model left a request at work")
-			}
-		})
-		return modeltest.Subject{Model: m, Arrived: func(ctx context.Context, n int) error {
-			return llm.WaitFor(ctx, func(rs []fakellm.Request) bool { return len(rs) >= n })
-		}}
-	})
+	modeltest.Played(t, false, func(t *testing.T) (*fakellm.Server, agent.Model) { return serve(t) })
 }
 
 // TestEnvironmentIsNotRead: the configuration says whose key goes where.
@@ -101,7 +48,7 @@ func TestEnvironmentIsNotRead(t *testing.T) {
 	t.Setenv("ANTHROPIC_BASE_URL", "http://elsewhere.invalid")
 	llm := fakellm.New(t)
 	llm.Script("m", fakellm.Turn{Text: "ok"})
-	turn(t, connect(t, anthropic.Config{BaseURL: llm.Root, Name: "m", HTTPClient: client(t)}))
+	modeltest.Turn(t, connect(t, anthropic.Config{BaseURL: llm.Root, Name: "m", HTTPClient: modeltest.Client(t)}))
 	r := llm.Requests()[0]
 	if r.Auth != "" || r.Header.Get("Authorization") != "" {
 		t.Errorf("sent %v", r.Header)
@@ -111,7 +58,7 @@ func TestEnvironmentIsNotRead(t *testing.T) {
 func TestRequest(t *testing.T) {
 	llm := fakellm.New(t)
 	llm.Script("claude-test", fakellm.Turn{Text: "ok", Forever: true})
-	m := connect(t, anthropic.Config{BaseURL: llm.Root + "/proxy/team%20a", Name: "claude-test", APIKey: key, HTTPClient: client(t)})
+	m := connect(t, anthropic.Config{BaseURL: llm.Root + "/proxy/team%20a", Name: "claude-test", APIKey: key, HTTPClient: modeltest.Client(t)})
 	req := &agent.ModelRequest{
 		Agent: "a", Instructions: "Be brief.", Key: "the-key", Force: "look", MaxOutput: 77,
 		Messages: []agent.ModelMessage{
@@ -166,7 +113,7 @@ func TestMaxOutput(t *testing.T) {
 		llm.Script("m", fakellm.Turn{Text: "ok"})
 		req := modeltest.Ask("x")
 		req.MaxOutput = c.asked
-		m := connect(t, anthropic.Config{BaseURL: llm.Root, Name: "m", MaxOutput: c.model, HTTPClient: client(t)})
+		m := connect(t, anthropic.Config{BaseURL: llm.Root, Name: "m", MaxOutput: c.model, HTTPClient: modeltest.Client(t)})
 		if a := modeltest.Collect(t.Context(), t, m, req); a.Err != nil || llm.Requests()[0].MaxTokens != c.want {
 			t.Errorf("%+v: %v, sent %d", c, a.Err, llm.Requests()[0].MaxTokens)
 		}
@@ -177,8 +124,8 @@ func TestUsage(t *testing.T) {
 	llm := fakellm.New(t)
 	llm.Script("m", fakellm.Turn{Text: "a", Usage: &fakellm.Usage{PromptTokens: 1200, CompletionTokens: 300}}, fakellm.Turn{Text: "b", NoUsage: true},
 		fakellm.Turn{Raw: start(`"usage":{"input_tokens":10,"cache_read_input_tokens":20,"cache_creation_input_tokens":30,"output_tokens":1}`) + stop("end_turn", `{"output_tokens":5}`)})
-	m := connect(t, anthropic.Config{BaseURL: llm.Root, Name: "m", HTTPClient: client(t), Price: anthropic.Config{}.Price})
-	priced := connect(t, anthropic.Config{BaseURL: llm.Root, Name: "m", HTTPClient: client(t), Price: price})
+	m := connect(t, anthropic.Config{BaseURL: llm.Root, Name: "m", HTTPClient: modeltest.Client(t), Price: anthropic.Config{}.Price})
+	priced := connect(t, anthropic.Config{BaseURL: llm.Root, Name: "m", HTTPClient: modeltest.Client(t), Price: price})
 	for _, c := range []struct {
 		m    agent.Model
 		want *teamv1.Spent
@@ -187,7 +134,7 @@ func TestUsage(t *testing.T) {
 		{m, &teamv1.Spent{ModelCalls: 1}},
 		{m, &teamv1.Spent{InputTokens: 60, OutputTokens: 5, ModelCalls: 1}},
 	} {
-		a := collect(t, c.m)
+		a := modeltest.Tides(t, c.m)
 		if diff := cmp.Diff(c.want, a.Spent, protocmp.Transform()); diff != "" || a.Err != nil {
 			t.Errorf("%v\n%s", a.Err, diff)
 		}
@@ -198,7 +145,7 @@ func TestUsage(t *testing.T) {
 // nobody else.
 func TestThoughtsGoBack(t *testing.T) {
 	llm, m := serve(t, fakellm.Turn{Reasoning: "Hmm.", Signature: "signed", Text: "Looking.", Calls: []fakellm.Call{{ID: "c1", Name: "look", Arguments: `{"q":1}`}}}, fakellm.Turn{Text: "ok", Forever: true})
-	first := turn(t, m)
+	first := modeltest.Turn(t, m)
 	if first.GetText() != "Looking." || len(first.GetState()) == 0 {
 		t.Fatalf("turn = %v", first)
 	}
@@ -210,7 +157,7 @@ func TestThoughtsGoBack(t *testing.T) {
 		t.Fatal(a.Err, a.Turn)
 	}
 	llm.Script("other", fakellm.Turn{Text: "ok"})
-	other := connect(t, anthropic.Config{BaseURL: llm.Root, Name: "other", HTTPClient: client(t)})
+	other := connect(t, anthropic.Config{BaseURL: llm.Root, Name: "other", HTTPClient: modeltest.Client(t)})
 	if a := modeltest.Collect(t.Context(), t, other, req); a.Err != nil {
 		t.Fatal(a.Err)
 	}
@@ -232,7 +179,7 @@ func TestThoughtsGoBack(t *testing.T) {
 func TestConnectionIsUsedAgain(t *testing.T) {
 	llm, m := serve(t, fakellm.Turn{Text: "ok", Forever: true})
 	for range 5 {
-		turn(t, m)
+		modeltest.Turn(t, m)
 	}
 	if err := llm.Quiet(t.Context()); err != nil {
 		t.Fatal(err)
@@ -264,22 +211,9 @@ func TestBreakClosesTheConnection(t *testing.T) {
 
 func TestOneAttempt(t *testing.T) {
 	llm, m := serve(t, fakellm.Turn{Text: "ok"}, fakellm.Turn{Broken: true, Forever: true})
-	turn(t, m)
-	failure(t, m) // on the same connection, which net/http would use as a reason to try again
+	modeltest.Turn(t, m)
+	modeltest.Failure(t, m) // on the same connection, which net/http would use as a reason to try again
 	if n := len(llm.Requests()); n != 2 {
 		t.Errorf("%d requests, want 2", n)
 	}
 }
-
-// answer makes a client whose every request is answered with a body.
-func answer(contentType, body string) *http.Client {
-	return &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
-		return &http.Response{
-			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(strings.NewReader(body)),
-		}, nil
-	})}
-}
-
-type transport func(*http.Request) (*http.Response, error)
-
-func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -53,7 +53,7 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			llm, m := serve(t, c.turn)
-			e := failure(t, m)
+			e := modeltest.Failure(t, m)
 			if e.Retry != c.retry || e.Fresh != c.fresh || !strings.Contains(e.Message, c.says) {
 				t.Errorf("retry %v fresh %v %q, want %v %v %q", e.Retry, e.Fresh, e.Message, c.retry, c.fresh, c.says)
 			}
@@ -73,7 +73,7 @@ func TestFailures(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	llm, m := serve(t)
 	llm.Close()
-	if e := failure(t, m); !e.Retry || e.Fresh || !strings.Contains(e.Message, "could not be reached") || strings.Contains(e.Message, "127.0.0.1") {
+	if e := modeltest.Failure(t, m); !e.Retry || e.Fresh || !strings.Contains(e.Message, "could not be reached") || strings.Contains(e.Message, "127.0.0.1") {
 		t.Errorf("error = %+v", e)
 	}
 }
@@ -90,8 +90,8 @@ func TestToolSchemaThatIsNoJSON(t *testing.T) {
 
 func TestAnswerThatIsNoStream(t *testing.T) {
 	for _, kind := range []string{"text/html; charset=utf-8", "application/json"} {
-		m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: answer(kind, "<html>")})
-		if e := failure(t, m); e.Retry || !strings.Contains(e.Message, "check base_url") {
+		m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: modeltest.Answering(kind, "<html>")})
+		if e := modeltest.Failure(t, m); e.Retry || !strings.Contains(e.Message, "check base_url") {
 			t.Errorf("error = %+v", e)
 		}
 	}
@@ -99,8 +99,8 @@ func TestAnswerThatIsNoStream(t *testing.T) {
 
 func TestAnswerIsBounded(t *testing.T) {
 	line := ":" + strings.Repeat(" ", 1<<20) + "\n"
-	m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: answer("text/event-stream", strings.Repeat(line, 65))})
-	if e := failure(t, m); e.Retry || !strings.Contains(e.Message, "64 MiB") {
+	m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: modeltest.Answering("text/event-stream", strings.Repeat(line, 65))})
+	if e := modeltest.Failure(t, m); e.Retry || !strings.Contains(e.Message, "64 MiB") {
 		t.Errorf("error = %+v", e)
 	}
 }
@@ -108,23 +108,23 @@ func TestAnswerIsBounded(t *testing.T) {
 func TestRedirectIsNotFollowed(t *testing.T) {
 	c := &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: transport(func(*http.Request) (*http.Response, error) {
+		Transport: modeltest.Transport(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 302, Header: http.Header{"Location": {"http://other.invalid"}}, Body: http.NoBody}, nil
 		}),
 	}
 	m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: c})
-	if e := failure(t, m); e.Retry || !strings.Contains(e.Message, "HTTP 302") {
+	if e := modeltest.Failure(t, m); e.Retry || !strings.Contains(e.Message, "HTTP 302") {
 		t.Errorf("error = %+v", e)
 	}
 }
 
 func TestRetryAfterADate(t *testing.T) {
-	c := &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+	c := &http.Client{Transport: modeltest.Transport(func(*http.Request) (*http.Response, error) {
 		at := time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)
 		return &http.Response{StatusCode: 529, Header: http.Header{"Retry-After": {at}}, Body: http.NoBody}, nil
 	})}
 	m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: c})
-	if e := failure(t, m); e.RetryAfter > time.Minute || e.RetryAfter < 50*time.Second {
+	if e := modeltest.Failure(t, m); e.RetryAfter > time.Minute || e.RetryAfter < 50*time.Second {
 		t.Errorf("retry after %v", e.RetryAfter)
 	}
 }
@@ -132,11 +132,11 @@ func TestRetryAfterADate(t *testing.T) {
 // TestKeyThatIsNotKnown: the provider answers 400 then.
 func TestKeyThatIsNotKnown(t *testing.T) {
 	body := `{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID"}]}}`
-	c := &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+	c := &http.Client{Transport: modeltest.Transport(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 400, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}, nil
 	})}
 	m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", APIKey: "wrong", HTTPClient: c})
-	if e := failure(t, m); e.Retry || !strings.Contains(e.Message, "check the model's api_key") {
+	if e := modeltest.Failure(t, m); e.Retry || !strings.Contains(e.Message, "check the model's api_key") {
 		t.Errorf("error = %+v", e)
 	}
 }
@@ -169,7 +169,7 @@ func TestStreams(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, m := serve(t, fakellm.Turn{Raw: c.raw})
-			if diff := cmp.Diff(c.want, turn(t, m), protocmp.Transform()); diff != "" {
+			if diff := cmp.Diff(c.want, modeltest.Turn(t, m), protocmp.Transform()); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -183,7 +183,7 @@ func TestNothingIsLogged(t *testing.T) {
 	log.SetOutput(&b)
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
 	_, m := serve(t, fakellm.Turn{Text: "a b c", Chunks: 3, Broken: true, BreakAfter: 2})
-	failure(t, m)
+	modeltest.Failure(t, m)
 	if b.Len() > 0 {
 		t.Errorf("the log has %s", b.String())
 	}
@@ -197,13 +197,13 @@ func FuzzStream(f *testing.F) {
 	f.Add(data(`{"candidates":[{"content":{"parts":[{"functionCall":{}}]}}]}`))
 	f.Add(": comment\n\ndata: null\n\n")
 	f.Fuzz(func(t *testing.T, body string) {
-		m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: answer("text/event-stream", body)})
-		a := collect(t, m)
+		m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: modeltest.Answering("text/event-stream", body)})
+		a := modeltest.Tides(t, m)
 		if a.Err == nil && strings.Join(a.Pieces, "") != a.Turn.GetText() {
 			t.Fatalf("the pieces are %q, the turn is %q", a.Pieces, a.Turn.GetText())
 		}
 		if a.Err != nil {
-			failure(t, m)
+			modeltest.Failure(t, m)
 		}
 	})
 }

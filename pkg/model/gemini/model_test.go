@@ -1,15 +1,10 @@
 package gemini_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -21,7 +16,6 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 	"github.com/agentteams/team-server/pkg/model/gemini"
 	"github.com/agentteams/team-server/pkg/model/modeltest"
-	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
 // A library that the provider's library brings starts a goroutine with the program.
@@ -31,19 +25,12 @@ func TestMain(m *testing.M) {
 
 const key = "AIza-test-0123456789"
 
-// client returns a client of its own whose connections end with the test.
-func client(t *testing.T) *http.Client {
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
-}
-
 // serve returns a fake with turns for the model that is returned too.
 func serve(t *testing.T, turns ...fakellm.Turn) (*fakellm.Server, *gemini.Model) {
 	t.Helper()
 	llm := fakellm.New(t)
 	llm.Script(modeltest.Agent, turns...)
-	return llm, connect(t, gemini.Config{BaseURL: llm.Root, Name: modeltest.Agent, APIKey: key, HTTPClient: client(t)})
+	return llm, connect(t, gemini.Config{BaseURL: llm.Root, Name: modeltest.Agent, APIKey: key, HTTPClient: modeltest.Client(t)})
 }
 
 func connect(t *testing.T, c gemini.Config) *gemini.Model {
@@ -55,48 +42,8 @@ func connect(t *testing.T, c gemini.Config) *gemini.Model {
 	return m
 }
 
-func collect(t *testing.T, m agent.Model) modeltest.Answer {
-	t.Helper()
-	return modeltest.Collect(t.Context(), t, m, modeltest.Ask("tides"))
-}
-
-func turn(t *testing.T, m agent.Model) *teamv1.Turn {
-	t.Helper()
-	a := collect(t, m)
-	if a.Err != nil {
-		t.Fatal(a.Err)
-	}
-	return a.Turn
-}
-
-func failure(t *testing.T, m agent.Model) *agent.Error {
-	t.Helper()
-	var e *agent.Error
-	if a := collect(t, m); !errors.As(a.Err, &e) {
-		t.Fatalf("error = %v, turn = %v, want an *agent.Error", a.Err, a.Turn)
-	}
-	return e
-}
-
 func TestModel(t *testing.T) {
-	modeltest.Run(t, func(t *testing.T, script string) modeltest.Subject {
-		s, err := scripted.Parse("test.script.yaml", []byte(script))
-		if err != nil {
-			t.Fatal(err)
-		}
-		llm, m := serve(t)
-		llm.Play(s)
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			defer cancel()
-			if err := llm.Quiet(ctx); err != nil {
-				t.Error("the model left a request at work")
-			}
-		})
-		return modeltest.Subject{Model: m, Parsed: true, Arrived: func(ctx context.Context, n int) error {
-			return llm.WaitFor(ctx, func(rs []fakellm.Request) bool { return len(rs) >= n })
-		}}
-	})
+	modeltest.Played(t, true, func(t *testing.T) (*fakellm.Server, agent.Model) { return serve(t) })
 }
 
 // TestEnvironmentIsNotRead: the configuration says whose key goes where.
@@ -106,7 +53,7 @@ func TestEnvironmentIsNotRead(t *testing.T) {
 	}
 	llm := fakellm.New(t)
 	llm.Script("m", fakellm.Turn{Text: "ok"})
-	turn(t, connect(t, gemini.Config{BaseURL: llm.Root, Name: "m", HTTPClient: client(t)}))
+	modeltest.Turn(t, connect(t, gemini.Config{BaseURL: llm.Root, Name: "m", HTTPClient: modeltest.Client(t)}))
 	if r := llm.Requests()[0]; r.Auth != "" || r.Header.Get("Authorization") != "" {
 		t.Errorf("sent %v", r.Header)
 	}
@@ -115,7 +62,7 @@ func TestEnvironmentIsNotRead(t *testing.T) {
 func TestRequest(t *testing.T) {
 	llm := fakellm.New(t)
 	llm.Script("gemini-test", fakellm.Turn{Text: "ok", Forever: true})
-	m := connect(t, gemini.Config{BaseURL: llm.Root + "/proxy/team%20a", Name: "gemini-test", APIKey: key, HTTPClient: client(t)})
+	m := connect(t, gemini.Config{BaseURL: llm.Root + "/proxy/team%20a", Name: "gemini-test", APIKey: key, HTTPClient: modeltest.Client(t)})
 	req := &agent.ModelRequest{
 		Agent: "a", Instructions: "Be brief.", Key: "the-key", Force: "look", MaxOutput: 77,
 		Messages: []agent.ModelMessage{
@@ -167,7 +114,7 @@ func TestMaxOutput(t *testing.T) {
 		llm.Script("m", fakellm.Turn{Text: "ok"})
 		req := modeltest.Ask("x")
 		req.MaxOutput = c.asked
-		m := connect(t, gemini.Config{BaseURL: llm.Root, Name: "m", MaxOutput: c.model, HTTPClient: client(t)})
+		m := connect(t, gemini.Config{BaseURL: llm.Root, Name: "m", MaxOutput: c.model, HTTPClient: modeltest.Client(t)})
 		if a := modeltest.Collect(t.Context(), t, m, req); a.Err != nil || llm.Requests()[0].MaxTokens != c.want {
 			t.Errorf("%+v: %v, sent %d", c, a.Err, llm.Requests()[0].MaxTokens)
 		}
@@ -178,13 +125,13 @@ func TestUsage(t *testing.T) {
 	llm := fakellm.New(t)
 	llm.Script("m", fakellm.Turn{Text: "a", Usage: &fakellm.Usage{PromptTokens: 1200, CompletionTokens: 300}}, fakellm.Turn{Text: "b", NoUsage: true},
 		fakellm.Turn{Raw: data(`{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":2,"thoughtsTokenCount":3,"toolUsePromptTokenCount":4}}`)})
-	m := connect(t, gemini.Config{BaseURL: llm.Root, Name: "m", HTTPClient: client(t), Price: model.Price{Input: 0.25, Output: 2}})
+	m := connect(t, gemini.Config{BaseURL: llm.Root, Name: "m", HTTPClient: modeltest.Client(t), Price: model.Price{Input: 0.25, Output: 2}})
 	for _, want := range []*teamv1.Spent{
 		{InputTokens: 1200, OutputTokens: 300, CostMicros: 900, ModelCalls: 1},
 		{ModelCalls: 1},
 		{InputTokens: 14, OutputTokens: 5, ModelCalls: 1, CostMicros: 14},
 	} {
-		a := collect(t, m)
+		a := modeltest.Tides(t, m)
 		if diff := cmp.Diff(want, a.Spent, protocmp.Transform()); diff != "" || a.Err != nil {
 			t.Errorf("%v\n%s", a.Err, diff)
 		}
@@ -195,7 +142,7 @@ func TestUsage(t *testing.T) {
 // to nobody else.
 func TestSignaturesGoBack(t *testing.T) {
 	llm, m := serve(t, fakellm.Turn{Reasoning: "Hmm.", Signature: "signed", Text: "Looking.", Calls: []fakellm.Call{{Name: "look", Arguments: `{"q":1}`}, {Name: "look", Arguments: `{"q":2}`}}}, fakellm.Turn{Text: "ok", Signature: "too", Forever: true})
-	first := turn(t, m)
+	first := modeltest.Turn(t, m)
 	if first.GetText() != "Looking." || len(first.GetState()) == 0 || len(first.GetToolCalls()) != 2 {
 		t.Fatalf("turn = %v", first)
 	}
@@ -211,7 +158,7 @@ func TestSignaturesGoBack(t *testing.T) {
 		t.Fatal(a.Err, a.Turn)
 	}
 	llm.Script("gemini-2.5-flash", fakellm.Turn{Text: "ok"})
-	other := connect(t, gemini.Config{BaseURL: llm.Root, Name: "gemini-2.5-flash", HTTPClient: client(t)})
+	other := connect(t, gemini.Config{BaseURL: llm.Root, Name: "gemini-2.5-flash", HTTPClient: modeltest.Client(t)})
 	if a := modeltest.Collect(t.Context(), t, other, req); a.Err != nil {
 		t.Fatal(a.Err)
 	}
@@ -231,7 +178,7 @@ func TestSignaturesGoBack(t *testing.T) {
 func TestConnectionIsUsedAgain(t *testing.T) {
 	llm, m := serve(t, fakellm.Turn{Text: "ok", Forever: true})
 	for range 5 {
-		turn(t, m)
+		modeltest.Turn(t, m)
 	}
 	if err := llm.Quiet(t.Context()); err != nil {
 		t.Fatal(err)
@@ -263,22 +210,9 @@ func TestBreakClosesTheConnection(t *testing.T) {
 
 func TestOneAttempt(t *testing.T) {
 	llm, m := serve(t, fakellm.Turn{Text: "ok"}, fakellm.Turn{Broken: true, Forever: true})
-	turn(t, m)
-	failure(t, m) // on the same connection, which net/http would use as a reason to try again
+	modeltest.Turn(t, m)
+	modeltest.Failure(t, m) // on the same connection, which net/http would use as a reason to try again
 	if n := len(llm.Requests()); n != 2 {
 		t.Errorf("%d requests, want 2", n)
 	}
 }
-
-// answer makes a client whose every request is answered with a body.
-func answer(contentType, body string) *http.Client {
-	return &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
-		return &http.Response{
-			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(strings.NewReader(body)),
-		}, nil
-	})}
-}
-
-type transport func(*http.Request) (*http.Response, error)
-
-func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

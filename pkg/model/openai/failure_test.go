@@ -43,7 +43,7 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			llm, m := serve(t, c.turn)
-			e := failure(t, m)
+			e := modeltest.Failure(t, m)
 			if e.Retry != c.retry || e.Fresh != c.fresh || !strings.Contains(e.Message, c.says) {
 				t.Errorf("retry %v fresh %v %q, want %v %v %q", e.Retry, e.Fresh, e.Message, c.retry, c.fresh, c.says)
 			}
@@ -63,15 +63,15 @@ func TestFailures(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	llm, m := serve(t)
 	llm.Close()
-	if e := failure(t, m); !e.Retry || e.Fresh || !strings.Contains(e.Message, "could not be reached") || strings.Contains(e.Message, "127.0.0.1") {
+	if e := modeltest.Failure(t, m); !e.Retry || e.Fresh || !strings.Contains(e.Message, "could not be reached") || strings.Contains(e.Message, "127.0.0.1") {
 		t.Errorf("error = %+v", e)
 	}
 }
 
 func TestUnknownModel(t *testing.T) {
 	llm := fakellm.New(t)
-	m := connect(t, openai.Config{BaseURL: llm.URL, Name: "gpt-9", HTTPClient: client(t)})
-	if e := failure(t, m); e.Retry || !strings.Contains(e.Message, "check the model's name") {
+	m := connect(t, openai.Config{BaseURL: llm.URL, Name: "gpt-9", HTTPClient: modeltest.Client(t)})
+	if e := modeltest.Failure(t, m); e.Retry || !strings.Contains(e.Message, "check the model's name") {
 		t.Errorf("error = %+v", e)
 	}
 }
@@ -88,8 +88,8 @@ func TestToolSchemaThatIsNoJSON(t *testing.T) {
 
 func TestAnswerThatIsNoStream(t *testing.T) {
 	for _, kind := range []string{"text/html; charset=utf-8", "application/json"} {
-		m := connect(t, openai.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: answer(kind, "<html>")})
-		if e := failure(t, m); e.Retry || !strings.Contains(e.Message, "check base_url") {
+		m := connect(t, openai.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: modeltest.Answering(kind, "<html>")})
+		if e := modeltest.Failure(t, m); e.Retry || !strings.Contains(e.Message, "check base_url") {
 			t.Errorf("error = %+v", e)
 		}
 	}
@@ -97,22 +97,22 @@ func TestAnswerThatIsNoStream(t *testing.T) {
 
 func TestAnswerIsBounded(t *testing.T) {
 	line := ":" + strings.Repeat(" ", 1<<20) + "\n"
-	m := connect(t, openai.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: answer("text/event-stream", strings.Repeat(line, 65))})
-	if e := failure(t, m); e.Retry || !strings.Contains(e.Message, "64 MiB") {
+	m := connect(t, openai.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: modeltest.Answering("text/event-stream", strings.Repeat(line, 65))})
+	if e := modeltest.Failure(t, m); e.Retry || !strings.Contains(e.Message, "64 MiB") {
 		t.Errorf("error = %+v", e)
 	}
 }
 
 func TestPieceIsBounded(t *testing.T) {
-	m := connect(t, openai.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: answer("text/event-stream", strings.Repeat("x", 17<<20))})
-	if e := failure(t, m); e.Retry || !strings.Contains(e.Message, "16 MiB") {
+	m := connect(t, openai.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: modeltest.Answering("text/event-stream", strings.Repeat("x", 17<<20))})
+	if e := modeltest.Failure(t, m); e.Retry || !strings.Contains(e.Message, "16 MiB") {
 		t.Errorf("error = %+v", e)
 	}
 }
 
 func TestErrorBodyIsBounded(t *testing.T) {
 	_, m := serve(t, fakellm.Turn{Status: 400, Message: strings.Repeat("long ", 100_000)})
-	if e := failure(t, m); e.Retry || len(e.Error()) > 2000 {
+	if e := modeltest.Failure(t, m); e.Retry || len(e.Error()) > 2000 {
 		t.Errorf("error of %d bytes: %.200v", len(e.Error()), e)
 	}
 }
@@ -127,23 +127,23 @@ func TestRetryAfter(t *testing.T) {
 		"1e99":                          24 * time.Hour,
 		"Fri, 31 Dec 1999 23:59:59 GMT": 0,
 	} {
-		c := &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+		c := &http.Client{Transport: modeltest.Transport(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {in}}, Body: http.NoBody}, nil
 		})}
 		m := connect(t, openai.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: c})
-		if e := failure(t, m); e.RetryAfter != want || !e.Retry {
+		if e := modeltest.Failure(t, m); e.RetryAfter != want || !e.Retry {
 			t.Errorf("Retry-After %q gives %v, want %v", in, e.RetryAfter, want)
 		}
 	}
 }
 
 func TestRetryAfterADate(t *testing.T) {
-	c := &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+	c := &http.Client{Transport: modeltest.Transport(func(*http.Request) (*http.Response, error) {
 		at := time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)
 		return &http.Response{StatusCode: 503, Header: http.Header{"Retry-After": {at}}, Body: http.NoBody}, nil
 	})}
 	m := connect(t, openai.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: c})
-	if e := failure(t, m); e.RetryAfter > time.Minute || e.RetryAfter < 50*time.Second {
+	if e := modeltest.Failure(t, m); e.RetryAfter > time.Minute || e.RetryAfter < 50*time.Second {
 		t.Errorf("wait %v, want a minute", e.RetryAfter)
 	}
 }
@@ -152,7 +152,7 @@ func TestRetryAfterADate(t *testing.T) {
 func TestSecretsStayInside(t *testing.T) {
 	for _, said := range []string{key, "Incorrect key sk-abc***xyz9", "Bearer abcdef.ghi"} {
 		_, m := serve(t, fakellm.Turn{Status: 400, Message: "no:\n" + said + " " + strings.Repeat("é", 300)})
-		e := failure(t, m)
+		e := modeltest.Failure(t, m)
 		for _, text := range []string{e.Message, fmt.Sprint(errors.Unwrap(e))} {
 			if strings.Contains(text, said) || strings.Contains(text, "\n") || !strings.Contains(text, "***") {
 				t.Errorf("shown: %q", text)

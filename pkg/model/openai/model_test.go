@@ -1,15 +1,10 @@
 package openai_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -19,24 +14,16 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model/modeltest"
 	"github.com/agentteams/team-server/pkg/model/openai"
-	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
 const key = "sk-test-0123456789"
-
-// client returns a client of its own whose connections end with the test.
-func client(t *testing.T) *http.Client {
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
-}
 
 // serve returns a fake with turns for the model that is returned too.
 func serve(t *testing.T, turns ...fakellm.Turn) (*fakellm.Server, *openai.Model) {
 	t.Helper()
 	llm := fakellm.New(t)
 	llm.Script(modeltest.Agent, turns...)
-	return llm, connect(t, openai.Config{BaseURL: llm.URL, Name: modeltest.Agent, APIKey: key, HTTPClient: client(t)})
+	return llm, connect(t, openai.Config{BaseURL: llm.URL, Name: modeltest.Agent, APIKey: key, HTTPClient: modeltest.Client(t)})
 }
 
 func connect(t *testing.T, c openai.Config) *openai.Model {
@@ -48,48 +35,8 @@ func connect(t *testing.T, c openai.Config) *openai.Model {
 	return m
 }
 
-func collect(t *testing.T, m agent.Model) modeltest.Answer {
-	t.Helper()
-	return modeltest.Collect(t.Context(), t, m, modeltest.Ask("tides"))
-}
-
-func turn(t *testing.T, m agent.Model) *teamv1.Turn {
-	t.Helper()
-	a := collect(t, m)
-	if a.Err != nil {
-		t.Fatal(a.Err)
-	}
-	return a.Turn
-}
-
-func failure(t *testing.T, m agent.Model) *agent.Error {
-	t.Helper()
-	var e *agent.Error
-	if a := collect(t, m); !errors.As(a.Err, &e) {
-		t.Fatalf("error = %v, turn = %v, want an *agent.Error", a.Err, a.Turn)
-	}
-	return e
-}
-
 func TestModel(t *testing.T) {
-	modeltest.Run(t, func(t *testing.T, script string) modeltest.Subject {
-		s, err := scripted.Parse("test.script.yaml", []byte(script))
-		if err != nil {
-			t.Fatal(err)
-		}
-		llm, m := serve(t)
-		llm.Play(s)
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			defer cancel()
-			if err := llm.Quiet(ctx); err != nil {
-				t.Error("the model left a request at work")
-			}
-		})
-		return modeltest.Subject{Model: m, Arrived: func(ctx context.Context, n int) error {
-			return llm.WaitFor(ctx, func(rs []fakellm.Request) bool { return len(rs) >= n })
-		}}
-	})
+	modeltest.Played(t, false, func(t *testing.T) (*fakellm.Server, agent.Model) { return serve(t) })
 }
 
 func TestNewListsEveryFault(t *testing.T) {
@@ -111,7 +58,7 @@ func TestRequest(t *testing.T) {
 	llm := fakellm.New(t)
 	const name = "Qwen/Qwen3-8B:latest@q4"
 	llm.Script(name, fakellm.Turn{Text: "ok", Forever: true})
-	m := connect(t, openai.Config{BaseURL: strings.Replace(llm.URL, "/v1", "/proxy/team%20a/v1/", 1), Name: name, APIKey: key, HTTPClient: client(t)})
+	m := connect(t, openai.Config{BaseURL: strings.Replace(llm.URL, "/v1", "/proxy/team%20a/v1/", 1), Name: name, APIKey: key, HTTPClient: modeltest.Client(t)})
 	req := &agent.ModelRequest{
 		Agent: "a", Instructions: "Be brief.", Key: "the-key", Force: "look",
 		Messages: []agent.ModelMessage{
@@ -161,7 +108,7 @@ func TestRequest(t *testing.T) {
 func TestNoKeyIsSent(t *testing.T) {
 	llm := fakellm.New(t)
 	llm.Script("local", fakellm.Turn{Text: "ok"})
-	turn(t, connect(t, openai.Config{BaseURL: llm.URL, Name: "local", HTTPClient: client(t)}))
+	modeltest.Turn(t, connect(t, openai.Config{BaseURL: llm.URL, Name: "local", HTTPClient: modeltest.Client(t)}))
 	if auth, ok := llm.Requests()[0].Header["Authorization"]; ok {
 		t.Errorf("authorization %q is sent without a key", auth)
 	}
@@ -170,12 +117,12 @@ func TestNoKeyIsSent(t *testing.T) {
 func TestUsage(t *testing.T) {
 	llm := fakellm.New(t)
 	llm.Script("m", fakellm.Turn{Text: "a", Usage: &fakellm.Usage{PromptTokens: 1200, CompletionTokens: 300}}, fakellm.Turn{Text: "b", NoUsage: true})
-	m := connect(t, openai.Config{BaseURL: llm.URL, Name: "m", HTTPClient: client(t), Price: openai.Price{Input: 0.25, Output: 2}})
+	m := connect(t, openai.Config{BaseURL: llm.URL, Name: "m", HTTPClient: modeltest.Client(t), Price: openai.Price{Input: 0.25, Output: 2}})
 	for _, want := range []*teamv1.Spent{
 		{InputTokens: 1200, OutputTokens: 300, CostMicros: 900, ModelCalls: 1},
 		{ModelCalls: 1},
 	} {
-		a := collect(t, m)
+		a := modeltest.Tides(t, m)
 		if diff := cmp.Diff(want, a.Spent, protocmp.Transform()); diff != "" || a.Err != nil {
 			t.Errorf("%v\n%s", a.Err, diff)
 		}
@@ -195,7 +142,7 @@ func TestMaxOutput(t *testing.T) {
 		llm.Script(c.name, fakellm.Turn{Text: "ok"})
 		req := modeltest.Ask("x")
 		req.MaxOutput = c.asked
-		m := connect(t, openai.Config{BaseURL: llm.URL, Name: c.name, MaxOutput: c.model, HTTPClient: client(t)})
+		m := connect(t, openai.Config{BaseURL: llm.URL, Name: c.name, MaxOutput: c.model, HTTPClient: modeltest.Client(t)})
 		if a := modeltest.Collect(t.Context(), t, m, req); a.Err != nil {
 			t.Fatal(a.Err)
 		}
@@ -208,7 +155,7 @@ func TestMaxOutput(t *testing.T) {
 
 func TestReasoningIsLeftOut(t *testing.T) {
 	_, m := serve(t, fakellm.Turn{Reasoning: "Hmm, tides.", Text: "The Moon."})
-	if got := turn(t, m).GetText(); got != "The Moon." {
+	if got := modeltest.Turn(t, m).GetText(); got != "The Moon." {
 		t.Errorf("text = %q", got)
 	}
 }
@@ -217,7 +164,7 @@ func TestReasoningIsLeftOut(t *testing.T) {
 func TestConnectionIsUsedAgain(t *testing.T) {
 	llm, m := serve(t, fakellm.Turn{Text: "ok", Forever: true})
 	for range 5 {
-		turn(t, m)
+		modeltest.Turn(t, m)
 	}
 	if err := llm.Quiet(t.Context()); err != nil {
 		t.Fatal(err)
@@ -249,22 +196,9 @@ func TestBreakClosesTheConnection(t *testing.T) {
 
 func TestOneAttempt(t *testing.T) {
 	llm, m := serve(t, fakellm.Turn{Text: "ok"}, fakellm.Turn{Broken: true, Forever: true})
-	turn(t, m)
-	failure(t, m) // on the same connection, which net/http would use as a reason to try again
+	modeltest.Turn(t, m)
+	modeltest.Failure(t, m) // on the same connection, which net/http would use as a reason to try again
 	if n := len(llm.Requests()); n != 2 {
 		t.Errorf("%d requests, want 2", n)
 	}
 }
-
-// answer makes a client whose every request is answered with a body.
-func answer(contentType, body string) *http.Client {
-	return &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
-		return &http.Response{
-			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(strings.NewReader(body)),
-		}, nil
-	})}
-}
-
-type transport func(*http.Request) (*http.Response, error)
-
-func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -72,7 +72,7 @@ func TestDialects(t *testing.T) {
 			if c.want.Model == "" {
 				c.want.Model = modeltest.Agent
 			}
-			if diff := cmp.Diff(c.want, turn(t, m), protocmp.Transform()); diff != "" {
+			if diff := cmp.Diff(c.want, modeltest.Turn(t, m), protocmp.Transform()); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -88,13 +88,13 @@ func FuzzStream(f *testing.F) {
 	f.Add(events(`{"choices":null,"error":null}`))
 	f.Add(": comment\n\nevent: error\ndata: {\"error\": \"x\"}\n\n")
 	f.Fuzz(func(t *testing.T, body string) {
-		m := connect(t, openai.Config{Name: "m", BaseURL: "http://model.invalid/v1", HTTPClient: answer("text/event-stream", body)})
-		a := collect(t, m)
+		m := connect(t, openai.Config{Name: "m", BaseURL: "http://model.invalid/v1", HTTPClient: modeltest.Answering("text/event-stream", body)})
+		a := modeltest.Tides(t, m)
 		if a.Err == nil && strings.Join(a.Pieces, "") != a.Turn.GetText() {
 			t.Fatalf("the pieces are %q, the turn is %q", a.Pieces, a.Turn.GetText())
 		}
 		if a.Err != nil {
-			failure(t, m)
+			modeltest.Failure(t, m)
 		}
 	})
 }

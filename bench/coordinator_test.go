@@ -1,0 +1,109 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
+)
+
+// BenchmarkCoordinator is goal 6: a leader that is offered 10 and 1,000 members
+// has one of them work, and answers with what it says.
+func BenchmarkCoordinator(b *testing.B) {
+	few, many := ledBy(b, 10), ledBy(b, 1000)
+	rivals := []rival{
+		always("calls", turns(b, 10)), always("loop", few.loop()), always("store", few.store()),
+		always("calls", turns(b, 1000)), always("loop", many.loop()), always("store", many.store()),
+	}
+	all := race(b, budgetOf(b).share(2), 1, rivals)
+	b.ReportMetric(0, "ns/op")
+	t := &table{
+		title: "a leader picks one of its members, journal in memory",
+		head:  "members\trival\ttime\tallocs\tB\tover calls\tcpu over calls\tallocs over calls\tx10 members\txcpu",
+		goals: []string{"goal 6: store <= 15µs and <= 80 allocs over calls, with 1,000 members <= 1.2x of 10"},
+	}
+	for i, r := range rivals {
+		yardstick, few := all[i/3*3], all[i%3]
+		t.add("%d\t%s\t%s\t%.0f\t%.0f\t%s\t%s\t%.0f\t%.2f\t%.2f", []int{10, 1000}[i/3], r.name, short(median(all[i], each)), median(all[i], allocs), median(all[i], size),
+			short(median(all[i], each)-median(yardstick, each)), short(median(all[i], cpu)-median(yardstick, cpu)), median(all[i], allocs)-median(yardstick, allocs),
+			ratio(all[i], few, each), ratio(all[i], few, cpu))
+	}
+	b.ReportMetric(ratio(all[5], all[2], each), "store-x1000")
+	t.print()
+}
+
+// ledBy is a run of a leader with so many members.
+func ledBy(b *testing.B, members int) job {
+	b.Helper()
+	c := team.CoordinatorConfig{Limits: most()}
+	for _, id := range memberIDs(members) {
+		c.Members = append(c.Members, team.Member{Agent: id, Description: "counts one up from the number it is given"})
+	}
+	leader, err := team.NewCoordinator(c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	t := staffed(b, team.Config{Scheduler: leader, Model: chooser{members}, Limits: most(), ReportErrors: true}, memberIDs(members))
+	return job{agent: t, input: "0", answer: "1"}
+}
+
+// chooser is the model: it calls a member in the middle of those it is offered,
+// and answers with the result.
+type chooser struct{ members int }
+
+func (chooser) Name() string { return "chooser" }
+
+func (c chooser) Generate(_ context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
+	return func(yield func(agent.ModelChunk, error) bool) {
+		last := req.Messages[len(req.Messages)-1]
+		turn := &teamv1.Turn{}
+		switch {
+		case len(req.Tools) < c.members:
+			yield(agent.ModelChunk{}, fmt.Errorf("%d members are offered, want %d", len(req.Tools), c.members))
+			return
+		case last.Role == agent.RoleTool:
+			turn.Text = last.Text[strings.LastIndex(last.Text, "\n")+1:]
+		default:
+			turn.ToolCalls = []*teamv1.ToolCall{{Id: "1", Name: req.Tools[c.members/2].Name, Arguments: `{"task":"` + last.Text + `"}`}}
+		}
+		yield(agent.ModelChunk{Turn: turn}, nil)
+	}
+}
+
+// turns is the yardstick: the model is asked, then the member, then the model
+// again, by nobody who describes or keeps anything.
+func turns(b *testing.B, members int) call {
+	b.Helper()
+	tools := make([]agent.ToolSpec, members)
+	for i, id := range memberIDs(members) {
+		tools[i].Name = id
+	}
+	model, member := chooser{members}, counting()
+	return func(ctx context.Context, _ int64) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		req := &agent.ModelRequest{Tools: tools, Messages: []agent.ModelMessage{{Role: agent.RoleUser, Text: "0"}}}
+		for chunk, err := range model.Generate(ctx, req) {
+			if err != nil {
+				return err
+			}
+			req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleAssistant, ToolCalls: chunk.Turn.GetToolCalls()})
+		}
+		m, err := ask(ctx, member, input(), "1")
+		if err != nil {
+			return err
+		}
+		req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleTool, Text: agent.Text(m)})
+		for chunk, err := range model.Generate(ctx, req) {
+			if err != nil || chunk.Turn.GetText() != "1" {
+				return fmt.Errorf("the model answered %q: %w", chunk.Turn.GetText(), err)
+			}
+		}
+		return nil
+	}
+}

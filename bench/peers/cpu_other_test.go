@@ -1,0 +1,1 @@
+../cpu_other_test.go

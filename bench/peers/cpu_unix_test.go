@@ -1,0 +1,1 @@
+../cpu_unix_test.go

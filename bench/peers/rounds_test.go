@@ -1,0 +1,1 @@
+../rounds_test.go

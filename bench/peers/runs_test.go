@@ -1,0 +1,1 @@
+../runs_test.go

@@ -1,0 +1,164 @@
+// Package cardsign signs agent cards and verifies those of others: JWS (RFC
+// 7515) over the canonical JSON (RFC 8785) of a card without its signatures.
+package cardsign
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/gowebpki/jcs"
+	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+)
+
+// Canonical returns what signatures of a card are made over: its JSON without
+// signatures, with a field that the protocol requires also where it is empty, an
+// optional one where it is set, and any other where it is not its default, in the
+// form of RFC 8785.
+func Canonical(card *a2av1.AgentCard) ([]byte, error) {
+	tree, err := treeOf(card)
+	if err != nil {
+		return nil, err
+	}
+	return render(tree)
+}
+
+// Compact is Canonical without what is empty, however deep: the form that the
+// SDKs in JavaScript and Python sign and verify. Cards that hold nothing empty are
+// the same in both.
+func Compact(card *a2av1.AgentCard) ([]byte, error) {
+	tree, err := treeOf(card)
+	if err != nil {
+		return nil, err
+	}
+	full, ok := filled(tree)
+	if !ok {
+		full = map[string]any{}
+	}
+	return render(full)
+}
+
+func render(tree any) ([]byte, error) {
+	b, err := json.Marshal(tree)
+	if err != nil {
+		return nil, fmt.Errorf("rendering a card: %w", err)
+	}
+	if b, err = jcs.Transform(b); err != nil {
+		return nil, fmt.Errorf("bringing a card into its canonical form: %w", err)
+	}
+	return b, nil
+}
+
+func treeOf(card *a2av1.AgentCard) (map[string]any, error) {
+	m := card.ProtoReflect()
+	tree, err := object(m)
+	delete(tree, m.Descriptor().Fields().ByName("signatures").JSONName())
+	return tree, err
+}
+
+// object is a message as a tree of JSON.
+func object(m protoreflect.Message) (map[string]any, error) {
+	tree := map[string]any{}
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		if !m.Has(fd) && !required(fd) {
+			continue
+		}
+		v, err := field(fd, m.Get(fd))
+		if err != nil {
+			return nil, err
+		}
+		tree[fd.JSONName()] = v
+	}
+	return tree, nil
+}
+
+// required reports whether the definition says that a field must be there.
+func required(fd protoreflect.FieldDescriptor) bool {
+	behaviors, _ := proto.GetExtension(fd.Options(), annotations.E_FieldBehavior).([]annotations.FieldBehavior)
+	return slices.Contains(behaviors, annotations.FieldBehavior_REQUIRED)
+}
+
+func field(fd protoreflect.FieldDescriptor, v protoreflect.Value) (any, error) {
+	switch {
+	case fd.IsMap():
+		entries := map[string]any{}
+		var err error
+		v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+			entries[k.String()], err = single(fd.MapValue(), v)
+			return err == nil
+		})
+		return entries, err
+	case fd.IsList():
+		list := make([]any, v.List().Len())
+		for i := range list {
+			var err error
+			if list[i], err = single(fd, v.List().Get(i)); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	}
+	return single(fd, v)
+}
+
+// single is one value, as ProtoJSON has it.
+func single(fd protoreflect.FieldDescriptor, v protoreflect.Value) (any, error) {
+	switch fd.Kind() {
+	case protoreflect.MessageKind:
+		switch m := v.Message().Interface().(type) {
+		case *structpb.Struct:
+			return m.AsMap(), nil
+		case *structpb.Value:
+			return m.AsInterface(), nil
+		}
+		return object(v.Message())
+	case protoreflect.EnumKind:
+		if d := fd.Enum().Values().ByNumber(v.Enum()); d != nil {
+			return string(d.Name()), nil
+		}
+		return int32(v.Enum()), nil
+	case protoreflect.BytesKind:
+		return base64.StdEncoding.EncodeToString(v.Bytes()), nil
+	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:
+		return strconv.FormatInt(v.Int(), 10), nil
+	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+		return strconv.FormatUint(v.Uint(), 10), nil
+	}
+	return v.Interface(), nil
+}
+
+// filled is a tree without what is empty; false where nothing is left.
+func filled(v any) (any, bool) {
+	switch v := v.(type) {
+	case nil:
+		return nil, false
+	case string:
+		return v, v != ""
+	case []any:
+		var list []any
+		for _, item := range v {
+			if item, ok := filled(item); ok {
+				list = append(list, item)
+			}
+		}
+		return list, len(list) > 0
+	case map[string]any:
+		entries := map[string]any{}
+		for k, item := range v {
+			if item, ok := filled(item); ok {
+				entries[k] = item
+			}
+		}
+		return entries, len(entries) > 0
+	}
+	return v, true
+}

@@ -1,0 +1,171 @@
+package cardsign
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/asn1"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"sync"
+
+	"github.com/go-jose/go-jose/v4"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+)
+
+// maxSigned is how many cards' signatures are remembered.
+const maxSigned = 256
+
+// Signer signs cards with all its keys: while a key is replaced, those who know
+// the old one and those who know the new one both find a signature of theirs. Safe
+// for concurrent use.
+type Signer struct {
+	signers []jose.Signer
+	public  []byte
+
+	mu     sync.Mutex
+	signed map[[sha256.Size]byte][]*a2av1.AgentCardSignature // by what was signed; guarded by mu
+}
+
+// NewSigner returns a signer. jku, where it is not empty, is the address that
+// signatures name for the public keys. Errors: no key, a key that does not sign
+// cards, an id that is missing or there twice.
+func NewSigner(keys []Key, jku string) (*Signer, error) {
+	if len(keys) == 0 {
+		return nil, errors.New("no key to sign cards with")
+	}
+	s := &Signer{signed: map[[sha256.Size]byte][]*a2av1.AgentCardSignature{}}
+	set, ids := jose.JSONWebKeySet{}, map[string]bool{}
+	for _, k := range keys {
+		if k.ID == "" || ids[k.ID] {
+			return nil, fmt.Errorf("the id %q of a key that signs cards is empty or there twice", k.ID)
+		}
+		ids[k.ID] = true
+		alg, err := algorithm(k.Private)
+		if err != nil {
+			return nil, fmt.Errorf("key %q %w", k.ID, err)
+		}
+		o := opaque{private: k.Private, public: jose.JSONWebKey{Key: k.Private.Public(), KeyID: k.ID, Algorithm: string(alg), Use: "sig"}}
+		options := (&jose.SignerOptions{}).WithType("JOSE")
+		if jku != "" {
+			options = options.WithHeader("jku", jku)
+		}
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: o}, options)
+		if err != nil {
+			return nil, fmt.Errorf("key %q: %w", k.ID, err)
+		}
+		s.signers, set.Keys = append(s.signers, signer), append(set.Keys, o.public)
+	}
+	var err error
+	s.public, err = json.Marshal(set)
+	return s, err
+}
+
+// JWKS returns the public keys as a JWK set, in JSON.
+func (s *Signer) JWKS() []byte { return bytes.Clone(s.public) }
+
+// Sign puts signatures on a card in place of those it has: one of each key over
+// the canonical form and, where that holds something empty, one of each over the
+// compact form, for verifiers that drop what is empty.
+func (s *Signer) Sign(card *a2av1.AgentCard) error {
+	canonical, err := Canonical(card)
+	if err != nil {
+		return err
+	}
+	name := sha256.Sum256(canonical)
+	s.mu.Lock()
+	list, ok := s.signed[name]
+	s.mu.Unlock()
+	if !ok {
+		if list, err = s.sign(card, canonical); err != nil {
+			return err
+		}
+		s.remember(name, list)
+	}
+	card.Signatures = list
+	return nil
+}
+
+func (s *Signer) sign(card *a2av1.AgentCard, canonical []byte) ([]*a2av1.AgentCardSignature, error) {
+	compact, err := Compact(card)
+	if err != nil {
+		return nil, err
+	}
+	payloads := [][]byte{canonical}
+	if !bytes.Equal(canonical, compact) {
+		payloads = append(payloads, compact)
+	}
+	var list []*a2av1.AgentCardSignature
+	for _, payload := range payloads {
+		for _, signer := range s.signers {
+			jws, err := signer.Sign(payload)
+			if err != nil {
+				return nil, fmt.Errorf("signing a card: %w", err)
+			}
+			text, err := jws.DetachedCompactSerialize()
+			if err != nil {
+				return nil, fmt.Errorf("signing a card: %w", err)
+			}
+			protected, signature, _ := strings.Cut(text, "..")
+			list = append(list, &a2av1.AgentCardSignature{Protected: protected, Signature: signature})
+		}
+	}
+	return list, nil
+}
+
+func (s *Signer) remember(name [sha256.Size]byte, list []*a2av1.AgentCardSignature) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.signed) >= maxSigned {
+		clear(s.signed)
+	}
+	s.signed[name] = list
+}
+
+// opaque signs without chance, as jose's own signers do not.
+type opaque struct {
+	private crypto.Signer
+	public  jose.JSONWebKey
+}
+
+func (o opaque) Public() *jose.JSONWebKey { return &o.public }
+
+func (o opaque) Algs() []jose.SignatureAlgorithm {
+	return []jose.SignatureAlgorithm{jose.SignatureAlgorithm(o.public.Algorithm)}
+}
+
+func (o opaque) SignPayload(payload []byte, _ jose.SignatureAlgorithm) ([]byte, error) {
+	digest := sha256.Sum256(payload)
+	switch key := o.private.(type) {
+	case *ecdsa.PrivateKey:
+		return signEC(key, digest[:])
+	case *rsa.PrivateKey:
+		return rsa.SignPKCS1v15(nil, key, crypto.SHA256, digest[:])
+	case ed25519.PrivateKey:
+		return ed25519.Sign(key, payload), nil
+	}
+	return nil, fmt.Errorf("signing with a %T", o.private)
+}
+
+// signEC returns the two numbers of an RFC 6979 signature, as JWS wants them.
+func signEC(key *ecdsa.PrivateKey, digest []byte) ([]byte, error) {
+	der, err := key.Sign(nil, digest, crypto.SHA256)
+	if err != nil {
+		return nil, err
+	}
+	var pair struct{ R, S *big.Int }
+	if _, err := asn1.Unmarshal(der, &pair); err != nil {
+		return nil, err
+	}
+	both := make([]byte, 64)
+	pair.R.FillBytes(both[:32])
+	pair.S.FillBytes(both[32:])
+	return both, nil
+}

@@ -1,0 +1,111 @@
+package config
+
+import (
+	"errors"
+	"net/netip"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cardsign"
+)
+
+// cards looks at the keys that sign our cards and others', and at extended cards.
+func (k *checker) cards() {
+	for i, key := range k.Server.GetServer().GetSigning().GetKeys() {
+		k.keyFile(key.GetFile(), "file", func(data []byte) error {
+			_, err := cardsign.ParsePrivate(data)
+			return err
+		}, "server", "signing", "keys", i, "file")
+	}
+	for _, id := range sorted(k.Server.GetAgents()) {
+		a := k.Server.GetAgents()[id]
+		k.extendedCards(a.GetExtendedCard(), "agents", id, "extended_card")
+		for i, file := range a.GetA2A().GetTrustedKeys() {
+			if !k.Used[id] {
+				continue
+			}
+			k.keyFile(file, "trusted_keys", func(data []byte) error {
+				_, err := cardsign.ParseTrusted(data)
+				return err
+			}, "agents", id, "a2a", "trusted_keys", i)
+		}
+	}
+	for _, id := range sorted(k.Server.GetTeams()) {
+		k.extendedCards(k.Server.GetTeams()[id].GetExtendedCard(), "teams", id, "extended_card")
+	}
+}
+
+func (k *checker) keyFile(file, key string, parse func([]byte) error, path ...any) {
+	if file == "" || k.hurt(path...) {
+		return
+	}
+	n, _ := k.at(path...)
+	data, err := k.ReadFile(file)
+	if err != nil {
+		k.fault(n, key+" "+quote(file)+": "+unreadable(file, err)[0].Message, "the path is relative to this file")
+		return
+	}
+	if err := parse(data); err != nil {
+		k.fault(n, key+" "+quote(file)+" "+err.Error(), "docs/configuration.md says how to make one")
+	}
+}
+
+// extendedCards finds skills with instructions: a card shows none.
+func (k *checker) extendedCards(cards []*teamv1.ExtendedCard, path ...any) {
+	for i, c := range cards {
+		for j, s := range c.GetSkills() {
+			if s.GetInstructions() != "" {
+				at := append(path[:len(path):len(path)], i, "skills", j, "instructions")
+				k.fault(k.keyAt(at...), "a card shows no instructions of a skill", "remove them here")
+			}
+		}
+	}
+}
+
+// SigningKeys returns the keys that cards are signed with; none: they are not signed.
+func (c *Config) SigningKeys() ([]cardsign.Key, error) {
+	var keys []cardsign.Key
+	for _, k := range c.Server.GetServer().GetSigning().GetKeys() {
+		data, err := c.ReadFile(k.GetFile())
+		if err != nil {
+			return nil, unreadable(k.GetFile(), err)
+		}
+		private, err := cardsign.ParsePrivate(data)
+		if err != nil {
+			return nil, Faults{{File: k.GetFile(), Message: err.Error(), Hint: "it was another one when the file was checked"}}
+		}
+		keys = append(keys, cardsign.Key{ID: k.GetKid(), Private: private})
+	}
+	return keys, nil
+}
+
+// Trust returns what verifies the card of a remote agent; nil: every card is believed.
+func (c *Config) Trust(a *teamv1.A2AAgent) (*cardsign.Trust, error) {
+	var files [][]byte
+	for _, name := range a.GetTrustedKeys() {
+		data, err := c.ReadFile(name)
+		if err != nil {
+			return nil, unreadable(name, err)
+		}
+		files = append(files, data)
+	}
+	if len(files) == 0 {
+		return nil, nil //nolint:nilnil // nothing is verified
+	}
+	return cardsign.NewTrust(files...)
+}
+
+// TrustedProxies returns the networks whose X-Forwarded headers count.
+func TrustedProxies(s *teamv1.ServerSettings) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	var errs []error
+	for _, text := range s.GetTrustedProxies() {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			var ip netip.Addr
+			ip, err = netip.ParseAddr(text)
+			p = netip.PrefixFrom(ip.Unmap(), ip.Unmap().BitLen())
+		}
+		all, errs = append(all, p), append(errs, err)
+	}
+	return all, errors.Join(errs...)
+}

@@ -1,0 +1,102 @@
+package config
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
+
+func pemKeys(t *testing.T) (private, public []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	if der, err = x509.MarshalPKIXPublicKey(key.Public()); err != nil {
+		t.Fatal(err)
+	}
+	return private, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+}
+
+// TestA_10_KeysOfCards has the files that signing and trusted_keys name: what is
+// wrong with one is said with its place, before anything is served.
+func TestA_10_KeysOfCards(t *testing.T) {
+	private, public := pemKeys(t)
+	files := fstest.MapFS{"private.pem": {Data: private}, "public.pem": {Data: public}, "text.pem": {Data: []byte("hello")}, "oct.json": {Data: []byte(`{"kty":"oct","k":"c2VjcmV0"}`)}}
+	const base = "version: v1\nagents:\n  far: {a2a: {card: \"https://far.example\", trusted_keys: [TRUST]}}\nserver: {signing: {keys: [{kid: one, file: KEY}]}}\n"
+	for _, tt := range []struct{ key, trust, place, want string }{
+		{"private.pem", "public.pem", "", ""},
+		{"nowhere.pem", "public.pem", "team.yaml:4:44", `file "nowhere.pem": there is no such file`},
+		{"public.pem", "public.pem", "team.yaml:4:44", `file "public.pem" holds a public key; cards are signed with the private one`},
+		{"text.pem", "public.pem", "team.yaml:4:44", `file "text.pem" holds no private key in PEM`},
+		{"private.pem", "nowhere.pem", "team.yaml:3:59", `trusted_keys "nowhere.pem": there is no such file`},
+		{"private.pem", "private.pem", "team.yaml:3:59", `trusted_keys "private.pem" holds a private key; give the public one alone`},
+		{"private.pem", "oct.json", "team.yaml:3:59", `trusted_keys "oct.json" holds a secret key; who can verify with it can sign as well`},
+	} {
+		text := strings.NewReplacer("KEY", tt.key, "TRUST", tt.trust).Replace(base)
+		c, err := Loader{Env: noEnv, Files: files}.Parse("team.yaml", []byte(text))
+		var fs Faults
+		if err != nil && !errors.As(err, &fs) {
+			t.Fatal(err)
+		}
+		if tt.want != "" {
+			if len(fs) != 1 || fs[0].Message != tt.want || fs[0].place() != tt.place || fs[0].Hint == "" {
+				t.Errorf("%s, %s: %v", tt.key, tt.trust, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, err := c.SigningKeys()
+		if err != nil || len(keys) != 1 || keys[0].ID != "one" {
+			t.Errorf("%v %v", keys, err)
+		}
+		if trust, err := c.Trust(c.Server.GetAgents()["far"].GetA2A()); err != nil || trust == nil {
+			t.Errorf("%v %v", trust, err)
+		}
+		if trust, err := c.Trust(&teamv1.A2AAgent{}); err != nil || trust != nil {
+			t.Errorf("without trusted_keys: %v %v", trust, err)
+		}
+	}
+}
+
+func TestA_10_CardSettings(t *testing.T) {
+	for text, want := range map[string]string{
+		"server: {signing: {}}\n": "signing needs a key",
+		"server: {signing: {keys: [{kid: a, file: a.pem}, {kid: a, file: b.pem}]}}\n":                               "signing needs a key",
+		"server: {trusted_proxies: [10.0.0.0/8, \"::1\", 192.0.2.1]}\n":                                             "",
+		"server: {trusted_proxies: [10.0.0.0/99]}\n":                                                                "trusted_proxies are IP addresses or CIDRs",
+		"agents: {a: {scripted: {steps: [{echo: true}]}, extended_card: [{for: [a/b/c], description: d}]}}\n":       "for names accounts",
+		"agents: {a: {scripted: {steps: [{echo: true}]}, extended_card: [{skills: [{id: s, instructions: i}]}]}}\n": "a card shows no instructions",
+	} {
+		if !strings.HasPrefix(text, "agents") {
+			text = "agents: {a: {scripted: {steps: [{echo: true}]}}}\n" + text
+		}
+		_, err := Loader{Env: noEnv, Files: fstest.MapFS{}}.Parse("team.yaml", []byte("version: v1\n"+text))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	got, err := TrustedProxies(&teamv1.ServerSettings{TrustedProxies: []string{"10.0.0.0/8", "::1", "192.0.2.1"}})
+	want := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("192.0.2.1/32")}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+}

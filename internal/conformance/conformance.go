@@ -1,0 +1,238 @@
+// Package conformance is an agent for conformance kits of A2A, which say by the
+// beginning of a message's id how the agent is to behave.
+package conformance
+
+import (
+	"context"
+	"iter"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+const (
+	defaultStreamTimeout = 2 * time.Second
+	questionLife         = time.Hour
+)
+
+// Config of an Agent.
+type Config struct {
+	// ID is the agent's id.
+	ID string
+	// StreamTimeout is how long the kit waits for a stream; the message that is
+	// subscribed to again takes twice as long. 0 is 2 s.
+	StreamTimeout time.Duration
+}
+
+// Agent behaves as the ids of messages say. It has no state: safe for concurrent use.
+type Agent struct{ cfg Config }
+
+var _ agent.Agent = (*Agent)(nil)
+
+// New returns an agent.
+func New(cfg Config) *Agent {
+	if cfg.StreamTimeout == 0 {
+		cfg.StreamTimeout = defaultStreamTimeout
+	}
+	return &Agent{cfg}
+}
+
+// Info implements agent.Agent.
+func (a *Agent) Info(context.Context) (*teamv1.AgentInfo, error) {
+	return &teamv1.AgentInfo{
+		Id: a.cfg.ID, Name: "Conformance", Description: "Does what conformance kits ask for by the ids of their messages.",
+		Capabilities: []string{"conformance"},
+		Skills:       []*teamv1.Skill{{Id: "conformance", Name: "Conformance", Description: "Every behaviour of the protocol.", Tags: []string{"test"}}},
+		Metadata:     map[string]string{"type": "conformance"}, MayReplyDirectly: true,
+	}, nil
+}
+
+// HealthCheck implements agent.Agent.
+func (a *Agent) HealthCheck(context.Context) (*teamv1.Health, error) { return agent.Healthy(), nil }
+
+// direct is the one that is answered without a task.
+const direct = "tck-message-response"
+
+// behaviours by the beginning of the message's id. A longer one comes first.
+var behaviours = []struct {
+	prefix string
+	do     func(context.Context, *call) error
+}{
+	{"tck-complete-task", func(_ context.Context, c *call) error { return c.end(c.text("Hello from TCK"), nil) }},
+	{"tck-artifact-text", func(_ context.Context, c *call) error { return c.end(nil, textParts) }},
+	{"tck-artifact-file-url", func(_ context.Context, c *call) error { return c.end(nil, urlParts) }},
+	{"tck-artifact-file", func(_ context.Context, c *call) error { return c.end(nil, fileParts) }},
+	{"tck-artifact-data", func(_ context.Context, c *call) error { return c.end(nil, dataParts) }},
+	{direct, func(_ context.Context, c *call) error { return c.reply("Direct message response") }},
+	{"tck-input-required", inputRequired},
+	{"tck-reject-task", func(context.Context, *call) error {
+		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonGuardrailBlocked, "the task is rejected, as its message id asks")
+	}},
+	{"tck-stream-artifact-text", func(_ context.Context, c *call) error { return c.artifact(textParts, false, true, nil) }},
+	{"tck-stream-artifact-file", func(_ context.Context, c *call) error { return c.artifact(fileParts, false, true, nil) }},
+	{"tck-stream-artifact-chunked", func(_ context.Context, c *call) error {
+		return c.artifact(agent.TextParts("chunk-1 "), false, false, func() error { return c.artifact(agent.TextParts("chunk-2"), true, true, nil) })
+	}},
+	{"tck-stream-001", streamed},
+	{"tck-stream-003", streamed},
+	{"tck-stream-ordering-001", streamed},
+	{"tck-stream-002", func(_ context.Context, c *call) error { return c.end(nil, nil) }},
+	{"test-resubscribe-message-id", func(ctx context.Context, c *call) error {
+		if err := agent.Sleep(ctx, 2*c.agent.cfg.StreamTimeout); err != nil {
+			return err
+		}
+		return c.end(nil, nil)
+	}},
+}
+
+var (
+	textParts = agent.TextParts("Generated text content")
+	fileParts = []*a2av1.Part{{Content: &a2av1.Part_Raw{Raw: []byte("Generated file content")}, Filename: "output.txt", MediaType: "text/plain"}}
+	urlParts  = []*a2av1.Part{{Content: &a2av1.Part_Url{Url: "https://example.com/output.txt"}, Filename: "output.txt", MediaType: "text/plain"}}
+	dataParts = []*a2av1.Part{{Content: &a2av1.Part_Data{Data: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+		"key": structpb.NewStringValue("value"), "count": structpb.NewNumberValue(42),
+	}})}}}
+)
+
+// streamed shows a text as an artifact while the task works.
+func streamed(_ context.Context, c *call) error { return c.artifact(textParts, false, true, nil) }
+
+// inputRequired asks once; whatever is answered completes the task.
+func inputRequired(_ context.Context, c *call) error {
+	id := c.run.ID(c.req.GetScope(), "question", 1)
+	asked := false
+	for _, ev := range c.own() {
+		if ev.GetAnswered().GetQuestion() == id {
+			return c.end(nil, nil)
+		}
+		asked = asked || ev.GetAsked().GetQuestion() == id
+	}
+	if !asked {
+		c.emit(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{
+			Question: id, Kind: teamv1.Asked_KIND_INPUT, Expires: timestamppb.New(c.run.Now().Add(questionLife)),
+			Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: agent.TextParts("More input is needed")},
+		}}})
+	}
+	return nil
+}
+
+// Process implements agent.Agent. A message with any other id is answered with its
+// own text.
+func (a *Agent) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+	return func(yield func(*teamv1.Event, error) bool) {
+		c := &call{agent: a, run: agent.From(ctx), req: req, yield: yield}
+		if err := c.behave(ctx); err != nil && !c.left {
+			yield(nil, err)
+		}
+	}
+}
+
+// call is one call of an agent.
+type call struct {
+	agent *Agent
+	run   *agent.Run
+	req   *teamv1.ProcessRequest
+	yield func(*teamv1.Event, error) bool
+	left  bool  // the caller takes no more
+	shown int64 // artifacts
+}
+
+func (c *call) behave(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	for _, b := range behaviours {
+		if !strings.HasPrefix(c.req.GetMessage().GetMessageId(), b.prefix) {
+			continue
+		}
+		if !c.noted(b.prefix) {
+			return nil
+		}
+		return b.do(ctx, c)
+	}
+	return c.end(nil, agent.TextParts(agent.Text(c.req.GetMessage())))
+}
+
+// noted puts on record what is done, and thereby makes a task of it before anything
+// is shown; not where there is to be none. It reports whether to go on.
+func (c *call) noted(prefix string) bool {
+	if prefix == direct || len(c.own()) > 0 {
+		return true
+	}
+	c.emit(&teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{Code: "CONFORMANCE", Text: prefix}}})
+	return !c.left
+}
+
+// own are the events on record of the call itself.
+func (c *call) own() []*teamv1.Event {
+	var own []*teamv1.Event
+	for _, ev := range c.req.GetRecorded() {
+		if ev.GetScope() == c.req.GetScope() {
+			own = append(own, ev)
+		}
+	}
+	return own
+}
+
+// artifact puts out parts of the one artifact, unless that is on record, and then
+// does the rest; nil is to end.
+func (c *call) artifact(parts []*a2av1.Part, add, last bool, then func() error) error {
+	c.shown++
+	n := int64(0)
+	for _, ev := range c.own() {
+		if ev.GetArtifact() != nil {
+			n++
+		}
+	}
+	if n < c.shown {
+		c.emit(&teamv1.Event{Kind: &teamv1.Event_Artifact{Artifact: &teamv1.ArtifactUpdate{
+			Artifact: &a2av1.Artifact{ArtifactId: c.run.ID(c.req.GetScope(), "artifact", 1), Name: "result", Parts: parts}, Append: add, LastChunk: last,
+		}}})
+	}
+	switch {
+	case c.left:
+		return nil
+	case then != nil:
+		return then()
+	}
+	return c.end(nil, nil)
+}
+
+// reply answers with a message, and without a task where that may be.
+func (c *call) reply(text string) error {
+	c.last(&teamv1.Reply{Result: &teamv1.Reply_Message{Message: c.text(text)}, Direct: true})
+	return nil
+}
+
+// end completes the task: with a message as its status, with parts as its result,
+// or with nothing.
+func (c *call) end(status *a2av1.Message, parts []*a2av1.Part) error {
+	m := c.text("")
+	m.Parts = parts
+	r := &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}, Status: status}
+	if len(parts) == 0 {
+		r.Outcome = teamv1.Outcome_OUTCOME_EMPTY
+	}
+	c.last(r)
+	return nil
+}
+
+func (c *call) text(text string) *a2av1.Message {
+	m := agent.NewMessage(text)
+	m.MessageId = c.run.ID(c.req.GetScope(), "reply", 1)
+	return m
+}
+
+func (c *call) last(r *teamv1.Reply) { c.yield(agent.ReplyEvent(c.req, r), nil) }
+
+// emit yields an event of the call's own scope.
+func (c *call) emit(ev *teamv1.Event) {
+	ev.Scope, ev.Agent = c.req.GetScope(), agent.Path(c.req)
+	c.left = !c.yield(ev, nil)
+}

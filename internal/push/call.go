@@ -1,0 +1,147 @@
+package push
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+const (
+	// mediaType of the body: a StreamResponse.
+	mediaType = "application/a2a+json"
+	// maxAnswer is how much of an answer's body is read, only for the connection's
+	// sake: what it says does not count.
+	maxAnswer = 64 << 10
+)
+
+// HeaderID names a notification: the same each time that it is told.
+const HeaderID = "A2A-Notification-Id"
+
+// result is what came of a call.
+type result struct {
+	err        string // for the owner; empty is success
+	cause      error  // for the log
+	retryAfter time.Duration
+}
+
+// try makes one call. A panic on the way is a failed one.
+func (s *session) try(ctx context.Context, n *a2a.Notice) (r result) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.Log.Error("a call to a receiver panicked", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+			r = result{err: "it could not be sent"}
+		}
+	}()
+	if s.Allowed != nil && !s.Allowed(s.claim.Task.Owner) {
+		return result{err: "who registered it may not call this server any more"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Policy.Timeout)
+	defer cancel()
+	req, err := s.request(ctx, n)
+	if err != nil {
+		return result{err: "it could not be sent", cause: err}
+	}
+	resp, err := s.Client.Do(req)
+	if err != nil {
+		return result{err: reason(err), cause: withoutURL(err)}
+	}
+	defer resp.Body.Close() //nolint:errcheck // nothing depends on it
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
+	switch code := resp.StatusCode; {
+	case code >= 200 && code < 300:
+		return result{}
+	case code >= 300 && code < 400:
+		return result{err: "the receiver answered " + status(code) + "; redirects are not followed"}
+	default:
+		return result{err: "the receiver answered " + status(code), retryAfter: retryAfter(resp.Header, time.Now())}
+	}
+}
+
+func status(code int) string {
+	if text := http.StatusText(code); text != "" {
+		return strconv.Itoa(code) + " " + text
+	}
+	return strconv.Itoa(code)
+}
+
+// body is what is sent, and its media type: the same as streams send, made once for
+// all, or the task as an older version of the protocol has it.
+func (s *session) body(ctx context.Context, n *a2a.Notice) (body []byte, media string, err error) {
+	if s.claim.Version != "" && s.Old != nil {
+		return s.Old(ctx, s.claim.Push)
+	}
+	body, err = n.Encoded(a2a.FormJSON, s.Encode)
+	return body, mediaType, err
+}
+
+// request is the call.
+func (s *session) request(ctx context.Context, n *a2a.Notice) (*http.Request, error) {
+	body, media, err := s.body(ctx, n)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a notification: %w", err)
+	}
+	conf := s.claim.Config
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, conf.GetUrl(), bytes.NewReader(body))
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	h := req.Header
+	h.Set("Content-Type", media)
+	h.Set("User-Agent", "team-server/"+s.Version)
+	h.Set("A2A-Version", cmp.Or(s.claim.Version, a2a.ProtocolVersion))
+	h.Set("Accept-Encoding", "identity")
+	h.Set(HeaderID, n.ID)
+	if token := conf.GetToken(); token != "" { // clients know it by one name or the other
+		h.Set("X-A2A-Notification-Token", token)
+		h.Set("A2A-Notification-Token", token)
+	}
+	if a := conf.GetAuthentication(); a.GetCredentials() != "" {
+		h.Set("Authorization", a.GetScheme()+" "+a.GetCredentials())
+	}
+	return req, nil
+}
+
+// withoutURL takes the address out of an error: it may hold what is secret.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// reason says why a call failed, without what only this server knows.
+func reason(err error) string {
+	var ne net.Error
+	var op *net.OpError
+	var dns *net.DNSError
+	var unknown x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var verify *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &dns):
+		return "the receiver's name was not found"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &ne) && ne.Timeout():
+		return "the receiver did not answer in time"
+	case errors.As(err, &unknown), errors.As(err, &host), errors.As(err, &verify):
+		return "the receiver's certificate is not valid"
+	case errors.As(err, &op) && op.Op == "dial":
+		return "the receiver was not reached"
+	}
+	return "the connection to the receiver broke"
+}

@@ -1,0 +1,63 @@
+package server
+
+import (
+	"cmp"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"strings"
+)
+
+// forwardHeaders are those that say by which URL a call came to a proxy.
+const forwardHeaders = "X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Prefix"
+
+// Forms of what proxies say; anything else is not believed.
+var (
+	forwardedHost   = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
+	forwardedPrefix = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)
+)
+
+// forwarded returns the base URL by which a call came to a proxy that is trusted,
+// as that proxy says: its own words are the last of a header with several. Empty:
+// it came from elsewhere, or the headers say nothing, or nothing that makes sense.
+func forwarded(trusted []netip.Prefix, r *http.Request) string {
+	if !fromProxy(trusted, r.RemoteAddr) {
+		return ""
+	}
+	proto, host, prefix := last(r, "X-Forwarded-Proto"), last(r, "X-Forwarded-Host"), last(r, "X-Forwarded-Prefix")
+	if proto == "" && host == "" && prefix == "" {
+		return ""
+	}
+	proto, host = strings.ToLower(cmp.Or(proto, "http")), cmp.Or(host, r.Host)
+	prefix = strings.TrimRight(prefix, "/")
+	if proto != "http" && proto != "https" || !forwardedHost.MatchString(host) || !forwardedPrefix.MatchString(prefix) {
+		return ""
+	}
+	return proto + "://" + host + prefix
+}
+
+func fromProxy(trusted []netip.Prefix, remote string) bool {
+	if len(trusted) == 0 {
+		return false
+	}
+	from, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return false
+	}
+	ip := from.Addr().Unmap().WithZone("")
+	for _, p := range trusted {
+		if p.Contains(ip) {
+			return true
+		}
+	}
+	return false
+}
+
+// last is the last of the values that a header lists.
+func last(r *http.Request, name string) string {
+	all := list(r.Header.Values(name))
+	if len(all) == 0 {
+		return ""
+	}
+	return all[len(all)-1]
+}

@@ -1,0 +1,246 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/status"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// A2A 0.3 over JSON-RPC (A-25): other words for the same calls.
+
+// turnOn says how 0.3 is had where it is turned off.
+const turnOn = "A2A 0.3 is turned off here; call in 1.0, or have server.protocol.v0_3 set to true"
+
+// unaryV03 makes one call of 0.3: it reads the parameters, calls and renders.
+type unaryV03 func(s *Server, ctx context.Context, params []byte, tenant map[string]string) ([]byte, error)
+
+// callV03 is a method with a request and an answer, both made of and into 0.3.
+func callV03[Req, Resp any](read func([]byte) (Req, error), call func(*Server, context.Context, Req) (Resp, error), write func(Resp) ([]byte, error)) unaryV03 {
+	return func(s *Server, ctx context.Context, params []byte, tenant map[string]string) ([]byte, error) {
+		req, err := read(params)
+		if err != nil {
+			return nil, err
+		}
+		setTenantOf(req, tenant)
+		resp, err := call(s, ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		return write(resp)
+	}
+}
+
+// unaryMethodsV03 are the methods with one answer. tasks/list is the official Go
+// SDK's.
+func unaryMethodsV03() map[string]unaryV03 {
+	const rpc = a2av03.RPC
+	return map[string]unaryV03{
+		"message/send":                        callV03(rpc.ReadSend, (*Server).SendMessage, rpc.WriteAnswer),
+		"tasks/get":                           callV03(a2av03.ReadTaskQuery, (*Server).GetTask, rpc.WriteTask),
+		"tasks/list":                          callV03(a2av03.ReadList, (*Server).ListTasks, rpc.WriteTasks),
+		"tasks/cancel":                        callV03(a2av03.ReadCancel, (*Server).CancelTask, rpc.WriteTask),
+		"tasks/pushNotificationConfig/set":    callV03(rpc.ReadPush, (*Server).CreateTaskPushNotificationConfig, rpc.WritePush),
+		"tasks/pushNotificationConfig/get":    callV03(readPushID, (*Server).pushOf, rpc.WritePush),
+		"tasks/pushNotificationConfig/list":   callV03(readPushes, (*Server).ListTaskPushNotificationConfigs, rpc.WritePushes),
+		"tasks/pushNotificationConfig/delete": callV03(readPushEnd, (*Server).DeleteTaskPushNotificationConfig, nothing),
+		"agent/getAuthenticatedExtendedCard":  callV03(readExtendedCard, (*Server).GetExtendedAgentCard, a2av03.WriteCard),
+	}
+}
+
+// methodV03 reports whether a method is one of 0.3.
+func (s *Server) methodV03(name string) bool {
+	_, ok := s.v03[name]
+	return ok || name == "message/stream" || name == "tasks/resubscribe"
+}
+
+// wantsV03 reports whether a call names 0.3.
+func (in *inbound) wantsV03() bool {
+	return len(in.version) == 1 && (in.version[0] == a2av03.Version || strings.HasPrefix(in.version[0], a2av03.Version+"."))
+}
+
+// unversioned reports whether a call names no version.
+func (in *inbound) unversioned() bool {
+	return len(in.version) == 0 || len(in.version) == 1 && in.version[0] == ""
+}
+
+// asV03 is the context of a call that is made in 0.3.
+func asV03(ctx context.Context) context.Context {
+	in := *inboundOf(ctx)
+	in.v03, in.binding = true, in.binding+"/"+a2av03.Version
+	return withInbound(a2a.WithVersion(ctx, a2av03.Version), &in)
+}
+
+// refusedV03 says why a method cannot be had in the version that a call names,
+// nil if it can.
+func (s *Server) refusedV03(in *inbound, method string) *status.Status {
+	known := s.methodV03(method)
+	switch {
+	case s.config.NoV03 && in.wantsV03():
+		return wire.Status(s.offV03())
+	case s.config.NoV03:
+		return wire.NotServed("there is no method %.64q: %s", method, turnOn)
+	case known && (in.wantsV03() || in.unversioned()):
+		return nil
+	case known:
+		return wire.NotServed("%q is a method of A2A 0.3, and the call says A2A-Version: %.32s; leave that out, or say 0.3", method, strings.Join(in.version, ", "))
+	}
+	return wire.NotServed("A2A 0.3 has no method %.64q, and the call says A2A-Version: 0.3", method)
+}
+
+func (s *Server) offV03() *a2a.Error {
+	e := a2a.VersionNotSupported(a2av03.Version)
+	e.Message = turnOn
+	return e
+}
+
+// serveRPCV03 answers a request of JSON-RPC in 0.3.
+func (s *Server) serveRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
+	in := inboundOf(r.Context())
+	if st := s.refusedV03(in, req.Method); st != nil {
+		s.failRPCV03(w, r, req, st)
+		return
+	}
+	tellExtensions(w, in)
+	ctx := asV03(r.Context())
+	r = r.WithContext(ctx)
+	method, ok := s.v03[req.Method]
+	if !ok {
+		s.streamRPCV03(w, r, req, params)
+		return
+	}
+	b, err := method(s, ctx, req.Params, params)
+	if err == nil {
+		b, err = wire.RPCResult(req.ID, b)
+	}
+	if err != nil {
+		s.failRPCV03(w, r, req, wire.Status(err))
+		return
+	}
+	s.writeRPC(w, b)
+}
+
+func (s *Server) streamRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
+	run, err := s.runV03(req.Method, a2av03.RPC, req.Params, params)
+	if err != nil {
+		s.failRPCV03(w, r, req, wire.Status(err))
+		return
+	}
+	before, after := wire.RPCEnvelope(req.ID)
+	s.serveEvents(w, r, framing{
+		before: before, after: after,
+		failure: func(st *status.Status) ([]byte, error) { return wire.RPCFailure(req.ID, a2av03.Error(st)) },
+		refuse:  func(st *status.Status) { s.failRPCV03(w, r, req, st) },
+	}, run)
+}
+
+// runV03 returns what runs a stream.
+func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map[string]string) (func(context.Context, eventFunc) error, error) {
+	if method == "tasks/resubscribe" {
+		req, err := a2av03.ReadResubscribe(body)
+		if err != nil {
+			return nil, err
+		}
+		setTenant(req, params)
+		return func(ctx context.Context, send eventFunc) error { return s.subscribe(ctx, req, updatesV03(form, send)) }, nil
+	}
+	req, err := form.ReadSend(body)
+	if err != nil {
+		return nil, err
+	}
+	setTenant(req, params)
+	return func(ctx context.Context, send eventFunc) error {
+		return s.sendStreaming(ctx, req, updatesV03(form, send))
+	}, nil
+}
+
+// updatesV03 sends what a reader is told. Each reader has its own encoding: whether
+// an update is the final one is the stream's.
+func updatesV03(form a2av03.Form, send eventFunc) func(a2a.Update) error {
+	return func(u a2a.Update) error {
+		data, err := form.WriteEvent(u.Response, u.Last)
+		if err != nil {
+			return err
+		}
+		return send(u.Seq, data)
+	}
+}
+
+// failRPCV03 answers with an error. A stream that is refused is told so as one, to
+// clients that take nothing else: they read errors nowhere but there.
+func (s *Server) failRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, st *status.Status) {
+	b, err := wire.RPCFailure(req.ID, a2av03.Error(st))
+	if err != nil {
+		s.log.Error("rendering an error", zap.Error(err))
+	}
+	if wire.RPCStatus(st) == http.StatusOK && onlyEvents(r) {
+		events := wire.NewEventWriter(w, s.config.StallTime, func(error) {})
+		defer events.Close()
+		_ = events.Event(0, "", b) // the caller may have left
+		return
+	}
+	writeError(w, st, wire.RPCStatus(st), wire.TypeJSON, b)
+}
+
+// onlyEvents reports whether a caller takes events and no JSON.
+func onlyEvents(r *http.Request) bool {
+	in := inboundOf(r.Context())
+	return strings.Contains(in.accept, wire.TypeSSE) && !strings.Contains(in.accept, "json") && !strings.Contains(in.accept, "*/*")
+}
+
+// tellExtensions names the activated extensions in the header of 0.3.
+func tellExtensions(w http.ResponseWriter, in *inbound) {
+	if uris := in.activated(); uris != "" {
+		w.Header().Set("X-A2A-Extensions", uris)
+	}
+}
+
+func readPushID(b []byte) (*a2av1.GetTaskPushNotificationConfigRequest, error) {
+	task, id, err := a2av03.ReadPushID(b)
+	return &a2av1.GetTaskPushNotificationConfigRequest{TaskId: task, Id: id}, err
+}
+
+func readPushes(b []byte) (*a2av1.ListTaskPushNotificationConfigsRequest, error) {
+	task, _, err := a2av03.ReadPushID(b)
+	return &a2av1.ListTaskPushNotificationConfigsRequest{TaskId: task}, err
+}
+
+func readPushEnd(b []byte) (*a2av1.DeleteTaskPushNotificationConfigRequest, error) {
+	task, id, err := a2av03.ReadPushID(b)
+	return &a2av1.DeleteTaskPushNotificationConfigRequest{TaskId: task, Id: id}, err
+}
+
+func readExtendedCard([]byte) (*a2av1.GetExtendedAgentCardRequest, error) {
+	return &a2av1.GetExtendedAgentCardRequest{}, nil
+}
+
+func nothing[T any](T) ([]byte, error) { return []byte("null"), nil }
+
+// pushOf returns a webhook; where the call names none, the first.
+func (s *Server) pushOf(ctx context.Context, req *a2av1.GetTaskPushNotificationConfigRequest) (*a2av1.TaskPushNotificationConfig, error) {
+	if req.GetId() != "" {
+		return s.GetTaskPushNotificationConfig(ctx, req)
+	}
+	list, err := s.ListTaskPushNotificationConfigs(ctx, &a2av1.ListTaskPushNotificationConfigsRequest{Tenant: req.GetTenant(), TaskId: req.GetTaskId()})
+	if err != nil {
+		return nil, err
+	}
+	if len(list.GetConfigs()) == 0 {
+		return nil, wire.Status(a2a.TaskNotFound(req.GetTaskId())).Err()
+	}
+	return list.GetConfigs()[0], nil
+}
+
+// body returns the body of a request, which is in memory.
+func bodyOf(r *http.Request) []byte {
+	b, _ := io.ReadAll(r.Body)
+	return b
+}

@@ -1,0 +1,115 @@
+package a2a
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// ExtendedCard is what an agent's card says besides to some callers.
+type ExtendedCard struct {
+	// For names whom it is for: accounts, and callers as account/principal. Empty
+	// is everybody who is known.
+	For []string
+	// Description in place of the public one; empty is that.
+	Description string
+	// Skills besides the public ones; one with the id of a public one takes its place.
+	Skills []*teamv1.Skill
+}
+
+func (e ExtendedCard) isFor(c Caller) bool {
+	return len(e.For) == 0 || slices.Contains(e.For, c.Account) || slices.Contains(e.For, c.Owner())
+}
+
+func (h *Handler) extended(id string) []ExtendedCard {
+	if h.c.Extended == nil {
+		return nil
+	}
+	return h.c.Extended(id)
+}
+
+// GetExtendedAgentCard returns the public card with what the first extended card
+// for the caller adds. Errors: UNAUTHENTICATED without a caller;
+// UNSUPPORTED_OPERATION where the agent has none, as its public card says;
+// EXTENDED_AGENT_CARD_NOT_CONFIGURED where it has none for the caller.
+func (h *Handler) GetExtendedAgentCard(ctx context.Context, req *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error) {
+	who, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, a, err := h.resolve(req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	all := h.extended(id)
+	if len(all) == 0 {
+		return nil, UnsupportedOperation("agent %q has no extended card; its public card says all there is", id)
+	}
+	i := slices.IndexFunc(all, func(e ExtendedCard) bool { return e.isFor(who) })
+	if i < 0 {
+		return nil, ExtendedCardNotConfigured(id)
+	}
+	info, err := a.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return h.signed(h.card(ctx, id, extend(info, all[i])))
+}
+
+// extend is an agent's info with what an extended card adds.
+func extend(info *teamv1.AgentInfo, e ExtendedCard) *teamv1.AgentInfo {
+	info = proto.CloneOf(info)
+	if e.Description != "" {
+		info.Description = e.Description
+	}
+	for _, s := range e.Skills {
+		same := func(other *teamv1.Skill) bool { return other.GetId() == s.GetId() }
+		if i := slices.IndexFunc(info.GetSkills(), same); i >= 0 {
+			info.Skills[i] = s
+		} else {
+			info.Skills = append(info.Skills, s)
+		}
+	}
+	return info
+}
+
+// ExtendedCardNotConfigured is the error for a caller for whom an agent has no
+// extended card, while it has one for others.
+func ExtendedCardNotConfigured(id string) error {
+	return &Error{
+		Reason: ReasonExtendedCardNotConfigured, Code: agent.CodeFailedPrecondition,
+		Message: "agent \"" + id + "\" has no extended card for this caller; its public card says what there is, or add the caller to for: of its extended_card",
+	}
+}
+
+// signed puts signatures on a card, where cards are signed.
+func (h *Handler) signed(card *a2av1.AgentCard) (*a2av1.AgentCard, error) {
+	if h.c.Sign == nil {
+		return card, nil
+	}
+	if err := h.c.Sign(card); err != nil {
+		return nil, err
+	}
+	return card, nil
+}
+
+type baseKey struct{}
+
+// WithBase returns a context of a call that reached the server by another base URL
+// than Interfaces says: cards name that one for REST and JSON-RPC. Empty is none.
+func WithBase(ctx context.Context, url string) context.Context {
+	if url == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, baseKey{}, url)
+}
+
+func baseOf(ctx context.Context) string {
+	url, _ := ctx.Value(baseKey{}).(string)
+	return url
+}

@@ -1,0 +1,76 @@
+package a2a
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// defaultModes are the media types of agents that say nothing of theirs.
+var defaultModes = []string{"text/plain", "application/json"}
+
+// modes are what a card says: it must name some.
+func modes(own []string) []string {
+	if len(own) == 0 {
+		return defaultModes
+	}
+	return own
+}
+
+// checkMedia refuses parts of media types that an agent says it does not take, and
+// a caller that takes none of what it answers with (protocol 3.3.2). An agent that
+// says nothing takes everything.
+func checkMedia(info *teamv1.AgentInfo, m *a2av1.Message, accepted []string) error {
+	var faults []Violation
+	for i, p := range m.GetParts() {
+		if media := mediaType(p); len(info.GetInputModes()) > 0 && !fits(media, info.GetInputModes()) {
+			faults = append(faults, Violation{
+				"message.parts[" + strconv.Itoa(i) + "].mediaType",
+				fmt.Sprintf("is %s; the agent takes %s", clip(media), strings.Join(info.GetInputModes(), ", ")),
+			})
+		}
+	}
+	out := modes(info.GetOutputModes())
+	answers := func(wanted string) bool {
+		return slices.ContainsFunc(out, func(mode string) bool { return fits(mode, []string{wanted}) || fits(wanted, []string{mode}) })
+	}
+	if len(accepted) > 0 && !slices.ContainsFunc(accepted, answers) {
+		faults = append(faults, Violation{"configuration.acceptedOutputModes", "has nothing that the agent answers with; it answers with " + strings.Join(out, ", ")})
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	e := Invalid(faults...)
+	e.Reason, e.Code = ReasonContentTypeNotSupported, agent.CodeInvalidArgument
+	return e
+}
+
+// mediaType is a part's media type without parameters; where it says none, that of
+// its kind.
+func mediaType(p *a2av1.Part) string {
+	if media, _, _ := strings.Cut(p.GetMediaType(), ";"); strings.TrimSpace(media) != "" {
+		return strings.ToLower(strings.TrimSpace(media))
+	}
+	switch p.GetContent().(type) {
+	case *a2av1.Part_Text:
+		return "text/plain"
+	case *a2av1.Part_Data:
+		return "application/json"
+	}
+	return "application/octet-stream"
+}
+
+// fits reports whether a media type is one of those, which may end with /*.
+func fits(media string, list []string) bool {
+	return slices.ContainsFunc(list, func(one string) bool {
+		one, _, _ = strings.Cut(strings.ToLower(one), ";")
+		one = strings.TrimSpace(one)
+		group, all := strings.CutSuffix(one, "/*")
+		return one == media || all && (group == "*" || strings.HasPrefix(media, group+"/"))
+	})
+}

@@ -1,0 +1,303 @@
+package a2a
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"strconv"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Masked stands for a secret that is set: secrets are never shown. Sent
+// back with the id of the configuration it means: as before.
+const Masked = "***"
+
+// maxDead bounds the notifications that were given up and are shown of a task.
+const maxDead = 100
+
+// CreateTaskPushNotificationConfig has a receiver told about what happens to a
+// task of the caller from now on; of one that has ended, once, how it is. A
+// configuration with the id of one that is there takes its place, and goes on
+// where that stood. Errors: PUSH_NOTIFICATION_NOT_SUPPORTED, INVALID_REQUEST,
+// TASK_NOT_FOUND, INSUFFICIENT_RESOURCES when there are too many.
+func (h *Handler) CreateTaskPushNotificationConfig(ctx context.Context, req *a2av1.TaskPushNotificationConfig) (*a2av1.TaskPushNotificationConfig, error) {
+	if h.pushes == nil {
+		return nil, PushNotificationNotSupported()
+	}
+	var c checker
+	c.needID("taskId", req.GetTaskId())
+	c.push("", req)
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	f, err := h.owned(ctx, req.GetTenant(), req.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	conf := proto.CloneOf(req)
+	if conf.GetId() == "" {
+		conf.Id = newID()
+	}
+	who, _ := CallerOf(ctx)
+	if _, err := h.keepPush(ctx, f, who, conf, ""); err != nil {
+		return nil, err
+	}
+	return masked(conf), nil
+}
+
+// keepPush puts a configuration of a task on record; made reports that there was
+// none of its id. field is where it stands in the request.
+func (h *Handler) keepPush(ctx context.Context, f *Fold, who Caller, conf *a2av1.TaskPushNotificationConfig, field string) (made bool, err error) {
+	k := Key{who.Owner(), f.id()}
+	old, err := h.pushes.Push(ctx, k, conf.GetId())
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return false, storeError(k.ID, err)
+	}
+	made = err != nil
+	if err := unmask(conf, old.Config, field); err != nil {
+		return false, err
+	}
+	conf.TaskId = k.ID
+	p := Push{Task: k, Config: conf, Version: pushVersion(ctx), PushState: PushState{Seen: f.last()}}
+	if f.Terminal() {
+		p.Seen = TaskFirst
+	}
+	if err := h.pushes.PutPush(ctx, p); err != nil {
+		return false, storeError(k.ID, err)
+	}
+	return made, nil
+}
+
+// unmask puts the secrets back that a caller has seen masked.
+func unmask(conf, old *a2av1.TaskPushNotificationConfig, field string) error {
+	var c checker
+	restore := func(at *string, was, name string) {
+		switch {
+		case *at != Masked:
+		case was == "":
+			c.fault(field+name, "is %s, which stands for a secret that is set, and none is; send the secret, or leave it out", Masked)
+		default:
+			*at = was
+		}
+	}
+	restore(&conf.Token, old.GetToken(), "token")
+	if a := conf.GetAuthentication(); a != nil {
+		restore(&a.Credentials, old.GetAuthentication().GetCredentials(), "authentication.credentials")
+	}
+	return c.err()
+}
+
+// masked is a configuration as it is shown.
+func masked(c *a2av1.TaskPushNotificationConfig) *a2av1.TaskPushNotificationConfig {
+	c = proto.CloneOf(c)
+	if c.GetToken() != "" {
+		c.Token = Masked
+	}
+	if c.GetAuthentication().GetCredentials() != "" {
+		c.Authentication.Credentials = Masked
+	}
+	return c
+}
+
+// pushTask checks a call about the configurations of a task of the caller, and
+// returns the task's key.
+func (h *Handler) pushTask(ctx context.Context, c *checker, tenant, task string) (Key, error) {
+	if h.pushes == nil {
+		return Key{}, PushNotificationNotSupported()
+	}
+	c.needID("taskId", task)
+	c.id("tenant", tenant)
+	if err := c.err(); err != nil {
+		return Key{}, err
+	}
+	if _, err := h.owned(ctx, tenant, task); err != nil {
+		return Key{}, err
+	}
+	who, _ := CallerOf(ctx)
+	return Key{who.Owner(), task}, nil
+}
+
+// GetTaskPushNotificationConfig returns a configuration, its secrets masked.
+// Errors: PUSH_NOTIFICATION_NOT_SUPPORTED, INVALID_REQUEST, TASK_NOT_FOUND, also
+// where the task has no such configuration.
+func (h *Handler) GetTaskPushNotificationConfig(ctx context.Context, req *a2av1.GetTaskPushNotificationConfigRequest) (*a2av1.TaskPushNotificationConfig, error) {
+	var c checker
+	c.needID("id", req.GetId())
+	k, err := h.pushTask(ctx, &c, req.GetTenant(), req.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	p, err := h.pushes.Push(ctx, k, req.GetId())
+	if errors.Is(err, ErrNotFound) {
+		return nil, pushNotFound(req.GetTaskId(), req.GetId())
+	}
+	if err != nil {
+		return nil, storeError(k.ID, err)
+	}
+	return masked(p.Config), nil
+}
+
+// ListTaskPushNotificationConfigs returns a page of the configurations of a task,
+// by id, their secrets masked. Errors: PUSH_NOTIFICATION_NOT_SUPPORTED,
+// INVALID_REQUEST, TASK_NOT_FOUND.
+func (h *Handler) ListTaskPushNotificationConfigs(ctx context.Context, req *a2av1.ListTaskPushNotificationConfigsRequest) (*a2av1.ListTaskPushNotificationConfigsResponse, error) {
+	var c checker
+	size := int(req.GetPageSize())
+	if size < 0 || size > maxPage {
+		c.fault("pageSize", "is %d; it must be 1 to %d, or left out for %d", size, maxPage, defaultPage)
+	}
+	if size == 0 {
+		size = defaultPage
+	}
+	after, ok := openPushToken(req.GetPageToken())
+	if !ok {
+		c.fault("pageToken", "is not a token of this list; begin again without one")
+	}
+	k, err := h.pushTask(ctx, &c, req.GetTenant(), req.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.pushes.ListPushes(ctx, k, after, size+1)
+	if err != nil {
+		return nil, storeError(k.ID, err)
+	}
+	resp := &a2av1.ListTaskPushNotificationConfigsResponse{}
+	if len(list) > size {
+		list = list[:size]
+		resp.NextPageToken = pushToken(list[size-1].Config.GetId())
+	}
+	for _, p := range list {
+		resp.Configs = append(resp.Configs, masked(p.Config))
+	}
+	return resp, nil
+}
+
+// A page token says behind which configuration the next page begins: it leads
+// nowhere but into the list of the caller's own task.
+const pushTokenMark = "push:"
+
+func pushToken(id string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(pushTokenMark + id))
+}
+
+func openPushToken(token string) (after string, ok bool) {
+	if token == "" {
+		return "", true
+	}
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(b) <= len(pushTokenMark) || string(b[:len(pushTokenMark)]) != pushTokenMark {
+		return "", false
+	}
+	after = string(b[len(pushTokenMark):])
+	return after, idPattern.MatchString(after)
+}
+
+// DeleteTaskPushNotificationConfig ends a configuration. One that the task does
+// not have is no error. Errors: PUSH_NOTIFICATION_NOT_SUPPORTED, INVALID_REQUEST,
+// TASK_NOT_FOUND.
+func (h *Handler) DeleteTaskPushNotificationConfig(ctx context.Context, req *a2av1.DeleteTaskPushNotificationConfigRequest) (*emptypb.Empty, error) {
+	var c checker
+	c.needID("id", req.GetId())
+	k, err := h.pushTask(ctx, &c, req.GetTenant(), req.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	if err := h.pushes.DeletePush(ctx, k, req.GetId()); err != nil {
+		return nil, storeError(k.ID, err)
+	}
+	return &emptypb.Empty{}, nil
+}
+
+func pushNotFound(task, id string) *Error {
+	e := TaskNotFound(task)
+	e.Message = "task " + strconv.Quote(clip(task)) + " has no push configuration " + strconv.Quote(clip(id))
+	return e
+}
+
+// tooManyPushes is the error of one configuration more than there may be.
+func tooManyPushes(most int, of string) error {
+	return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
+		"%s has %d push configurations, as many as there may be; delete one, or replace it by its id", of, most).With("max_push_configs", strconv.Itoa(most))
+}
+
+// inlinePush is the configuration of a message that begins a task.
+func inlinePush(s *send) (*a2av1.TaskPushNotificationConfig, error) {
+	if s.push == nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	conf := proto.CloneOf(s.push)
+	if conf.GetId() == "" {
+		conf.Id = newID()
+	}
+	conf.TaskId = s.accepted.GetTaskId()
+	return conf, unmask(conf, nil, inlineField)
+}
+
+// inlineField is where the configuration stands in a send.
+const inlineField = "configuration.taskPushNotificationConfig."
+
+// followPush puts the configuration on record that comes with a message for a
+// task, before the message, so that nothing that this brings about is missed. undo
+// takes it back when the message is refused.
+func (h *Handler) followPush(ctx context.Context, f *Fold, who Caller, s *send) (undo func(error), err error) {
+	if s.push == nil {
+		return func(error) {}, nil
+	}
+	conf := proto.CloneOf(s.push)
+	if conf.GetId() == "" {
+		conf.Id = uuid.NewSHA1(uuid.NameSpaceURL, []byte(f.id()+"\x00"+s.key)).String()
+	}
+	made, err := h.keepPush(ctx, f, who, conf, inlineField)
+	return func(why error) {
+		if made && (errors.Is(why, ErrTerminal) || errors.Is(why, ErrReused) || errors.Is(why, ErrNotFound)) {
+			_ = h.pushes.DeletePush(ctx, Key{who.Owner(), f.id()}, conf.GetId()) // what the caller is told is why
+		}
+	}, err
+}
+
+// withPushes adds to a task how far the receivers of its owner were told.
+func (h *Handler) withPushes(ctx context.Context, k Key, t *a2av1.Task) error {
+	if h.pushes == nil {
+		return nil
+	}
+	list, err := h.pushes.ListPushes(ctx, k, "", MaxPushTask)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	dead, _, err := h.pushes.DeadPushes(ctx, k, maxDead)
+	if err != nil {
+		return err
+	}
+	run := RunOf(t.GetMetadata())
+	if run == nil {
+		run = &teamv1.TeamRun{}
+	}
+	for _, p := range list {
+		run.Push = append(run.Push, pushStatus(p, dead))
+	}
+	t.Metadata = wrap(run)
+	return nil
+}
+
+// pushStatus is how far a receiver was told, for its owner.
+func pushStatus(p Push, dead []DeadPush) *teamv1.PushStatus {
+	s := &teamv1.PushStatus{
+		Id: p.Config.GetId(), Seq: max(p.Seen, 0), Tries: int32(min(p.Tries, 1<<20)), Error: p.Error, Failing: p.Failing, Ended: p.Ended, //nolint:gosec // bounded
+	}
+	for _, d := range dead {
+		if d.Config == s.GetId() {
+			s.GivenUp = append(s.GivenUp, &teamv1.PushFailure{
+				Notification: noticeID(p.Task.ID, d.Seq, d.Part), Seq: d.Seq, Tries: int32(min(d.Tries, 1<<20)), Error: d.Error, Time: timestamppb.New(d.At), //nolint:gosec // bounded
+			})
+		}
+	}
+	return s
+}

@@ -1,0 +1,70 @@
+package a2a
+
+import (
+	"strings"
+	"testing"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+)
+
+func FuzzPushToken(f *testing.F) {
+	for _, token := range []string{"", "cHVzaDphYmM", pushToken("abc"), "!", "cHVzaDo"} {
+		f.Add(token)
+	}
+	f.Fuzz(func(t *testing.T, token string) {
+		after, ok := openPushToken(token)
+		if !ok || token == "" {
+			return
+		}
+		if !idPattern.MatchString(after) || after == "" {
+			t.Fatalf("%q leads behind %q", token, after)
+		}
+		if again, ok := openPushToken(pushToken(after)); !ok || again != after {
+			t.Fatalf("%q became %q", after, again)
+		}
+	})
+}
+
+func FuzzPushConfig(f *testing.F) {
+	f.Add("https://example.com/hook", "token", "Bearer", "credentials")
+	f.Add("http://[::1]:80/x?y#z", "", "", "")
+	f.Add("https://ann:canary@example.com", "canary\r\n", "Bearer canary", "\x00canary")
+	f.Fuzz(func(t *testing.T, url, token, scheme, credentials string) {
+		var c checker
+		c.push("", &a2av1.TaskPushNotificationConfig{
+			Url: url, Token: token, Authentication: &a2av1.AuthenticationInfo{Scheme: scheme, Credentials: credentials},
+		})
+		if err := c.err(); err != nil {
+			for _, s := range []string{url, token, scheme, credentials} {
+				if strings.Contains(s, "canary") && strings.Contains(err.Error(), "canary") {
+					t.Fatalf("the error shows what was sent: %v", err)
+				}
+			}
+			return
+		}
+		if strings.ContainsAny(token+scheme+credentials, "\r\n\x00") || strings.Contains(scheme, " ") {
+			t.Fatalf("%q, %q, %q would break a header", token, scheme, credentials)
+		}
+		if !strings.HasPrefix(strings.ToLower(url), "http") {
+			t.Fatalf("%q was taken", url)
+		}
+	})
+}
+
+// TestA_21_MasksStandForSecrets: what was read can be sent back.
+func TestA_21_MasksStandForSecrets(t *testing.T) {
+	secret := &a2av1.TaskPushNotificationConfig{Id: "a", Token: "one", Authentication: &a2av1.AuthenticationInfo{Scheme: "Bearer", Credentials: "two"}}
+	shown := masked(secret)
+	if shown.GetToken() != Masked || shown.GetAuthentication().GetCredentials() != Masked || secret.GetToken() != "one" {
+		t.Fatalf("shown is %v of %v", shown, secret)
+	}
+	if plain := masked(&a2av1.TaskPushNotificationConfig{Id: "a"}); plain.GetToken() != "" || plain.GetAuthentication() != nil {
+		t.Errorf("shown is %v of none", plain)
+	}
+	if err := unmask(shown, secret, ""); err != nil || shown.GetToken() != "one" || shown.GetAuthentication().GetCredentials() != "two" {
+		t.Errorf("sent back it is %v, %v", shown, err)
+	}
+	if err := unmask(masked(secret), nil, ""); err == nil {
+		t.Error("a mask for nothing was taken")
+	}
+}

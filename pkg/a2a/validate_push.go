@@ -1,0 +1,88 @@
+package a2a
+
+import (
+	"net/url"
+	"regexp"
+	"strconv"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+)
+
+// Limits of push configurations, in bytes.
+const (
+	maxPushURL    = 2 << 10
+	maxPushSecret = 4 << 10
+)
+
+// schemePattern is what an authentication scheme looks like: a token of HTTP.
+var schemePattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")
+
+// secretPattern is what can stand in a header as it is.
+var secretPattern = regexp.MustCompile(`^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$`)
+
+// push checks a push configuration. prefix is where it stands in the request. No
+// fault repeats what may be secret.
+func (c *checker) push(prefix string, p *a2av1.TaskPushNotificationConfig) {
+	c.id(prefix+"tenant", p.GetTenant())
+	c.id(prefix+"id", p.GetId())
+	c.receiver(prefix+"url", p.GetUrl())
+	c.secret(prefix+"token", p.GetToken())
+	if a := p.GetAuthentication(); a != nil {
+		switch {
+		case a.GetScheme() == "":
+			c.fault(prefix+"authentication.scheme", "is required, such as Bearer; leave authentication out to send none")
+		case !schemePattern.MatchString(a.GetScheme()):
+			c.fault(prefix+"authentication.scheme", "is no scheme of HTTP, such as Bearer or Basic")
+		}
+		c.secret(prefix+"authentication.credentials", a.GetCredentials())
+	}
+}
+
+// receiver checks the address that is told.
+func (c *checker) receiver(field, raw string) {
+	if raw == "" {
+		c.fault(field, "is required; send an address such as https://example.com/hook")
+		return
+	}
+	if len(raw) > maxPushURL {
+		c.fault(field, "has %d bytes; at most %d are taken", len(raw), maxPushURL)
+		return
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		c.fault(field, "is no URL; send an address such as https://example.com/hook")
+	case u.Scheme != "http" && u.Scheme != "https":
+		c.fault(field, "must begin with https:// or http://")
+	case u.Hostname() == "":
+		c.fault(field, "names no host; send an address such as https://example.com/hook")
+	case u.User != nil:
+		c.fault(field, "holds a user or a password; send them as authentication")
+	case u.Port() != "":
+		if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {
+			c.fault(field, "has a port that is none; it must be 1 to 65535")
+		}
+	}
+}
+
+// secret checks what is sent in a header.
+func (c *checker) secret(field, s string) {
+	switch {
+	case s == "":
+	case len(s) > maxPushSecret:
+		c.fault(field, "has %d bytes; at most %d are taken", len(s), maxPushSecret)
+	case !secretPattern.MatchString(s):
+		c.fault(field, "holds what cannot be sent in a header; use printable ASCII characters, without spaces around")
+	}
+}
+
+// inlinePush checks the push configuration of a send.
+func (c *checker) inlinePush(req *a2av1.SendMessageRequest, p *a2av1.TaskPushNotificationConfig) {
+	c.push(inlineField, p)
+	if id := p.GetTaskId(); id != "" && id != req.GetMessage().GetTaskId() {
+		c.fault(inlineField+"taskId", "must be left out: it is the task of the message")
+	}
+	if t := p.GetTenant(); t != "" && t != req.GetTenant() {
+		c.fault(inlineField+"tenant", "must be left out: it is the tenant of the request")
+	}
+}

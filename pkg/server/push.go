@@ -1,0 +1,68 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/internal/push"
+	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// telling tells the receivers of push notifications.
+type telling struct {
+	*push.Dispatcher
+	out *egress.Dialer
+}
+
+// newTelling returns nil where there are no push notifications.
+func newTelling(c *Config, h *a2a.Handler) (*telling, error) {
+	if h.Pushes() == nil {
+		return nil, nil //nolint:nilnil // nobody is told
+	}
+	out, err := egress.New(egress.Config{})
+	if err != nil {
+		return nil, fmt.Errorf("push notifications: %w", err)
+	}
+	d := push.New(push.Config{
+		Pushes: h.Pushes(), Outbox: h.Outbox, Client: out.HTTPClient(), Encode: wire.Marshal, Old: oldBody(c.Store), Allowed: known(c.Keys),
+		Version: cmp.Or(c.Version, "dev"), Policy: c.Push, Log: c.Log.Named("push"),
+	})
+	return &telling{d, out}, nil
+}
+
+// oldBody returns how receivers are told that were registered over A2A 0.3: the
+// whole task.
+func oldBody(s a2a.Store) func(context.Context, a2a.Push) ([]byte, string, error) {
+	return func(ctx context.Context, p a2a.Push) ([]byte, string, error) {
+		t, _, err := s.Task(ctx, p.Task)
+		if err != nil {
+			return nil, "", err
+		}
+		b, err := a2av03.RPC.WriteTask(t)
+		return b, wire.TypeJSON, err
+	}
+}
+
+// serve tells until ctx ends.
+func (t *telling) serve(ctx context.Context) {
+	if t == nil {
+		return
+	}
+	defer t.out.Close()
+	t.Serve(ctx)
+}
+
+// known reports who may call: whose key is gone is told nothing more (T11).
+func known(keys []APIKey) func(owner string) bool {
+	owners := map[string]bool{}
+	for _, k := range keys {
+		owners[a2a.Caller{Account: cmp.Or(k.Account, "default"), Principal: k.Name}.Owner()] = true
+	}
+	return func(owner string) bool {
+		return owners[owner] || len(keys) == 0
+	}
+}

@@ -1,0 +1,116 @@
+package tests
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/conformance"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/tests/rig"
+)
+
+// TestConformance has the agent for kits do everything that it is asked to,
+// over the three bindings.
+func TestConformance(t *testing.T) {
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		l := live(t, at, rig.Manager(t, conformance.New(conformance.Config{ID: "kit", StreamTimeout: time.Millisecond})))
+		for i, c := range l.clients {
+			for _, tt := range behaviours {
+				t.Run(""+tt.id, func(t *testing.T) {
+					resp, err := c.Send(t.Context(), rig.Text("kit", tt.id+"-"+string(rune('a'+i)), "hello"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					got := resp.GetTask()
+					if tt.message != "" {
+						if got != nil || agent.Text(resp.GetMessage()) != tt.message {
+							t.Fatal(resp)
+						}
+						return
+					}
+					if got.GetStatus().GetState() != tt.state || agent.Text(got.GetStatus().GetMessage()) != tt.status {
+						t.Error(got.GetStatus())
+					}
+					var parts []*a2av1.Part
+					for _, a := range got.GetArtifacts() {
+						parts = append(parts, a.GetParts()...)
+					}
+					if diff := cmp.Diff(tt.parts, parts, protocmp.Transform()); diff != "" {
+						t.Error(diff)
+					}
+				})
+			}
+			t.Run("tck-input-required is completed by the next message", func(t *testing.T) {
+				answer := rig.Text("kit", "answer-"+string(rune('a'+i)), "yes")
+				asking, err := c.Send(t.Context(), rig.Text("kit", "tck-input-required-again-"+string(rune('a'+i)), "hello"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer.Message.TaskId = asking.GetTask().GetId()
+				if done := send(t, c, answer); done.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
+					t.Error(done)
+				}
+			})
+			t.Run("streams begin with the task and end with its end, the pieces in order", func(t *testing.T) {
+				var texts []string
+				var last a2av1.TaskState
+				pieces := 0
+				for r, err := range c.Stream(t.Context(), rig.Text("kit", "tck-stream-artifact-chunked-"+string(rune('x'+i)), "hello")) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if u := r.GetArtifactUpdate(); u != nil {
+						pieces++
+						texts = append(texts, agent.Text(&a2av1.Message{Parts: u.GetArtifact().GetParts()}))
+						if u.GetAppend() != (pieces == 2) || u.GetLastChunk() != (pieces == 2) {
+							t.Error(u)
+						}
+					}
+					if u := r.GetStatusUpdate(); u != nil {
+						last = u.GetStatus().GetState()
+					}
+				}
+				if last != a2av1.TaskState_TASK_STATE_COMPLETED {
+					t.Error(last)
+				}
+				if diff := cmp.Diff([]string{"chunk-1 ", "chunk-2"}, texts); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
+	})
+}
+
+const completedState = a2av1.TaskState_TASK_STATE_COMPLETED
+
+// behaviours are what each message id leads to.
+var behaviours = []struct {
+	id, message, status string
+	state               a2av1.TaskState
+	parts               []*a2av1.Part
+}{
+	{id: "tck-complete-task", state: completedState, status: "Hello from TCK"},
+	{id: "tck-artifact-text", state: completedState, parts: agent.TextParts("Generated text content")},
+	{id: "tck-artifact-file", state: completedState, parts: []*a2av1.Part{{
+		Content: &a2av1.Part_Raw{Raw: []byte("Generated file content")}, Filename: "output.txt", MediaType: "text/plain",
+	}}},
+	{id: "tck-artifact-file-url", state: completedState, parts: []*a2av1.Part{{
+		Content: &a2av1.Part_Url{Url: "https://example.com/output.txt"}, Filename: "output.txt", MediaType: "text/plain",
+	}}},
+	{id: "tck-artifact-data", state: completedState, parts: []*a2av1.Part{{Content: &a2av1.Part_Data{Data: structpb.NewStructValue(&structpb.Struct{
+		Fields: map[string]*structpb.Value{"key": structpb.NewStringValue("value"), "count": structpb.NewNumberValue(42)},
+	})}}}},
+	{id: "tck-message-response", message: "Direct message response"},
+	{id: "tck-input-required", state: a2av1.TaskState_TASK_STATE_INPUT_REQUIRED, status: "More input is needed"},
+	{id: "tck-reject-task", state: a2av1.TaskState_TASK_STATE_REJECTED, status: "GUARDRAIL_BLOCKED: the task is rejected, as its message id asks"},
+	{id: "tck-stream-001", state: completedState, parts: agent.TextParts("Generated text content")},
+	{id: "tck-stream-002", state: completedState},
+	{id: "tck-stream-artifact-chunked", state: completedState, parts: append(agent.TextParts("chunk-1 "), agent.TextParts("chunk-2")...)},
+	{id: "test-resubscribe-message-id", state: completedState},
+	{id: "anything", state: completedState, parts: agent.TextParts("hello")},
+}

@@ -1,0 +1,214 @@
+package interop
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	installTime = 3 * time.Minute
+	scriptTime  = 30 * time.Second
+)
+
+// node returns what runs a script of the folder js, with the packages of its lock
+// file in place. Without Node.js the test is skipped.
+func node(t *testing.T) func(script string, args ...string) (output string, ok bool) {
+	t.Helper()
+	for _, program := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("no %s: install Node.js 20 or newer, with npm, to compare with the JavaScript SDK", program)
+		}
+	}
+	if _, err := os.Stat("js/node_modules/@a2a-js/sdk/package.json"); err != nil {
+		ctx, cancel := context.WithTimeout(t.Context(), installTime)
+		defer cancel()
+		install := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+		install.Dir = "js"
+		if out, err := install.CombinedOutput(); err != nil {
+			t.Fatalf("npm ci in tests/interop/js: %v\n%s", err, out)
+		}
+	}
+	return func(script string, args ...string) (string, bool) {
+		ctx, cancel := context.WithTimeout(t.Context(), scriptTime)
+		defer cancel()
+		run := exec.CommandContext(ctx, "node", append([]string{filepath.Join("js", script)}, args...)...)
+		run.Stderr = os.Stderr
+		out, err := run.Output()
+		return strings.TrimSpace(string(out)), err == nil
+	}
+}
+
+// The file is made and checked by the tests of internal/cardsign.
+func TestA_10_JavaScriptSDKHasTheSameCanonicalForm(t *testing.T) {
+	out, ok := node(t)("cards.mjs", "vectors", "testdata/cards.json")
+	if !ok {
+		t.Error(out)
+	}
+	t.Log(out)
+}
+
+const signedTeam = `version: v1
+agents:
+  echo: {description: Gives back what it is told., scripted: {steps: [{echo: true}]}}
+server:
+  public_url: https://team.example
+  signing: {keys: [{kid: ec, file: ec.pem}, {kid: ed, file: ed.pem}, {kid: rsa, file: rsa.pem}]}
+  auth: {api_keys: [{name: ann, sha256: d0c04f4b1951e4aeaaec8223ed2039e542f3aae805a6fa7f6d794e5afff5d272}]}
+`
+
+// A server with API keys: its card holds something empty, a scheme without scopes.
+func TestA_10_JavaScriptSDKVerifiesOurCards(t *testing.T) {
+	run, dir, program := node(t), t.TempDir(), buildServer(t)
+	ec, ed, rs := signingKeys(t)
+	for name, key := range map[string]crypto.Signer{"ec.pem": ec, "ed.pem": ed, "rsa.pem": rs} {
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, dir, name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	}
+	s := start(t, program, "serve", "-c", write(t, dir, "team.yaml", []byte(signedTeam)))
+	card, keys := get(t, s.url+"/.well-known/agent-card.json"), get(t, s.url+"/.well-known/jwks.json")
+	t.Run("each key", func(t *testing.T) {
+		for kid, alg := range map[string]string{"ec": "ES256", "ed": "EdDSA", "rsa": "RS256"} {
+			one := write(t, dir, kid+".json", keyOf(t, keys, kid))
+			want := "verified " + kid + " https://team.example/.well-known/jwks.json"
+			if out, ok := run("cards.mjs", "verify", s.url+"/.well-known/agent-card.json", one); !ok || out != want {
+				t.Errorf("%s: %s", alg, out)
+			}
+		}
+	})
+	t.Run("a changed card", func(t *testing.T) {
+		changed := write(t, dir, "changed.json", []byte(strings.Replace(string(card), "https://team.example", "https://evil.example", 1)))
+		if out, ok := run("cards.mjs", "verify", changed, s.url+"/.well-known/jwks.json"); ok || !strings.HasPrefix(out, "refused") {
+			t.Error(out)
+		}
+	})
+	t.Run("the other way round", func(t *testing.T) {
+		out, ok := run("cards.mjs", "sign", write(t, dir, "card.json", card))
+		if !ok {
+			t.Fatal(out)
+		}
+		var made struct{ Card, JWKS json.RawMessage }
+		if err := json.Unmarshal([]byte(out), &made); err != nil {
+			t.Fatal(err)
+		}
+		theirs, own := write(t, dir, "jwks.json", made.JWKS), write(t, dir, "own.json", keys)
+		at := hosted(t, made.Card)
+		if out, err := ours(t, program, at, theirs); err != nil || !strings.Contains(out, `signed by "js"`) {
+			t.Errorf("%v: %s", err, out)
+		}
+		if out, err := ours(t, program, at, own); err == nil || !strings.Contains(out, "not to be trusted") {
+			t.Errorf("a foreign key: %v: %s", err, out)
+		}
+		changed := strings.Replace(string(made.Card), "Gives back", "Takes", 1)
+		if out, err := ours(t, program, hosted(t, []byte(changed)), theirs); err == nil || !strings.Contains(out, "does not fit") {
+			t.Errorf("a changed card: %v: %s", err, out)
+		}
+	})
+}
+
+func signingKeys(t *testing.T) (*ecdsa.PrivateKey, ed25519.PrivateKey, *rsa.PrivateKey) {
+	t.Helper()
+	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ed, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ec, ed, rs
+}
+
+func write(t *testing.T, dir, name string, data []byte) (path string) {
+	t.Helper()
+	path = filepath.Join(dir, name)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func get(t *testing.T, url string) []byte {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("A2A-Version", "1.0")
+	client := &http.Client{Timeout: scriptTime, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d %v", url, resp.StatusCode, err)
+	}
+	return body
+}
+
+// keyOf is a JWK set with one of its keys.
+func keyOf(t *testing.T, set []byte, kid string) []byte {
+	t.Helper()
+	var all struct {
+		Keys []map[string]any `json:"keys"`
+	}
+	if err := json.Unmarshal(set, &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range all.Keys {
+		if k["kid"] == kid {
+			b, err := json.Marshal(map[string]any{"keys": []any{k}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+	}
+	t.Fatalf("no key %q in %s", kid, set)
+	return nil
+}
+
+// ours is what our program says of a card, with keys to trust.
+func ours(t *testing.T, program, url, keys string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), scriptTime)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program, "card", url, "--verify", keys).CombinedOutput()
+	return string(out), err
+}
+
+// hosted serves a card and returns where it is.
+func hosted(t *testing.T, card []byte) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(card)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}

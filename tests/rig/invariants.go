@@ -1,0 +1,325 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/server"
+)
+
+const (
+	// Secret is part of every key of a model or peer in these tests. No event, task
+	// or line of a log may hold it (I4).
+	Secret = "sk-never-to-be-seen" //nolint:gosec // of no model
+	// LocalOwner is who calls a server without keys.
+	LocalOwner = "local/local"
+
+	quietTime = 30 * time.Second // for requests to models to be closed
+	mostTasks = 100              // that are looked at when a test ends
+)
+
+// Models is a fake that a run asks; it is quiet when nothing is asked of it.
+type Models interface {
+	Quiet(ctx context.Context) error
+}
+
+// Invariants are what must hold of every run, whatever happens in it, as far as it
+// is seen from outside: I1 each step that has begun, or was refused, has one end; I2
+// sequence numbers have no gaps; I3 nothing of it is under way once it has ended
+// (goroutines are looked for when a package's tests have ended); I4 no secret is in
+// an event, a task or the log; I5 tasks are what is recomputed from their events; I6
+// what has ended stays as it is. Start has them checked of every task when the test
+// ends; Check does it sooner.
+type Invariants struct {
+	Target Target
+	// Store is where the server keeps its tasks.
+	Store a2a.Store
+	// Owner of the tasks; empty is LocalOwner.
+	Owner string
+	// Models are asked by the runs.
+	Models []Models
+
+	keyed bool // the server has keys
+}
+
+// Check looks at a root task and everything below it. seen are the events that a
+// reader of its whole stream was shown, where there was one.
+func (i Invariants) Check(t testing.TB, id string, seen ...*teamv1.Event) {
+	t.Helper()
+	events, ok := i.events(t, id)
+	if !ok {
+		return
+	}
+	i.gapless(t, events, seen)
+	pairs(t, events)
+	secretless(t, events)
+	if !terminal(events) {
+		return
+	}
+	i.quiet(t)
+	i.recomputed(t, id, events)
+	i.unchanged(t, id, events)
+}
+
+// all checks the newest tasks of the owners.
+func (i Invariants) all(t testing.TB, owners []string) {
+	t.Helper()
+	for _, i.Owner = range owners {
+		if account, principal, _ := strings.Cut(i.Owner, "/"); i.keyed {
+			i.Target = i.Target.As(account, principal)
+		}
+		page, err := i.Store.List(context.Background(), i.Owner, a2a.Filter{PageSize: mostTasks})
+		if errors.Is(err, a2a.ErrDataLoss) {
+			continue // the test has damaged what is kept
+		}
+		if err != nil {
+			t.Errorf("the invariants cannot be checked: %v", err)
+			return
+		}
+		for _, task := range page.Tasks {
+			i.Check(t, task.GetId())
+		}
+	}
+}
+
+func (i Invariants) key(id string) a2a.Key {
+	if i.Owner == "" {
+		return a2a.Key{Owner: LocalOwner, ID: id}
+	}
+	return a2a.Key{Owner: i.Owner, ID: id}
+}
+
+// events are all that is on record of a task; none where a test has damaged it.
+func (i Invariants) events(t testing.TB, id string) ([]*teamv1.Event, bool) {
+	t.Helper()
+	records, err := i.Store.Events(context.Background(), i.key(id), 0, 1_000_000)
+	if err != nil {
+		if !errors.Is(err, a2a.ErrDataLoss) {
+			t.Errorf("the events of %s: %v", id, err)
+		}
+		return nil, false
+	}
+	events := make([]*teamv1.Event, len(records))
+	for n, r := range records {
+		if events[n] = r.Event; r.Seq != int64(n+1) || r.Event.GetSeq() != r.Seq {
+			t.Errorf("I2: record %d of %s has sequence %d, its event %d", n+1, id, r.Seq, r.Event.GetSeq())
+		}
+	}
+	return events, true
+}
+
+// terminal: the root has ended.
+func terminal(events []*teamv1.Event) bool {
+	return slices.ContainsFunc(events, func(ev *teamv1.Event) bool { return ev.GetScope() == "" && ev.GetEnded() != nil })
+}
+
+// gapless is I2: a reader is shown everything but who has claimed a run, in order.
+func (i Invariants) gapless(t testing.TB, events, seen []*teamv1.Event) {
+	t.Helper()
+	if len(seen) == 0 {
+		return
+	}
+	shown, last := map[int64]bool{}, int64(0)
+	for _, ev := range seen {
+		if ev.GetSeq() <= last {
+			t.Errorf("I2: event %d was shown behind %d", ev.GetSeq(), last)
+		}
+		last = ev.GetSeq()
+		shown[last] = true
+	}
+	for _, ev := range events {
+		if !shown[ev.GetSeq()] && ev.GetClaimed() == nil {
+			t.Errorf("I2: event %d was not shown: %v", ev.GetSeq(), ev)
+		}
+	}
+}
+
+// pairs is I1.
+func pairs(t testing.TB, events []*teamv1.Event) {
+	t.Helper()
+	begun, ends := map[string]int{}, map[string]int{}
+	for _, ev := range events {
+		switch scope := ev.GetScope(); {
+		case ev.GetStarted().GetAttempt() == 1:
+			begun[scope]++
+		case ev.GetEnded() != nil:
+			ends[scope]++
+			if o := ev.GetEnded().GetOutcome(); begun[scope] == 0 && scope != "" && !refused(o) {
+				t.Errorf("I1: step %q has not begun and has ended: %s", scope, o)
+			}
+		}
+	}
+	for scope, n := range ends {
+		if n != 1 {
+			t.Errorf("I1: step %q has %d ends", scope, n)
+		}
+	}
+	for scope := range begun {
+		if ends[scope] == 0 && terminal(events) {
+			t.Errorf("I1: step %q has begun and has no end", scope)
+		}
+	}
+}
+
+// refused: the outcome of a step that never began.
+func refused(o teamv1.Outcome) bool {
+	return o == teamv1.Outcome_OUTCOME_REJECTED || o == teamv1.Outcome_OUTCOME_SKIPPED || o == teamv1.Outcome_OUTCOME_CANCELED
+}
+
+// secretless is I4 of what is on record.
+func secretless(t testing.TB, events []*teamv1.Event) {
+	t.Helper()
+	for _, ev := range events {
+		if b, err := proto.Marshal(ev); err != nil || strings.Contains(string(b), Secret) {
+			t.Errorf("I4: a secret is on record in event %d: %v", ev.GetSeq(), err)
+		}
+	}
+}
+
+// quiet is I3.
+func (i Invariants) quiet(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), quietTime)
+	defer cancel()
+	for _, m := range i.Models {
+		if err := m.Quiet(ctx); err != nil {
+			t.Errorf("I3: a model is still asked something: %v", err)
+		}
+	}
+}
+
+// recomputed is I5: the task over the wire, and those of its delegations, are what
+// their events say.
+func (i Invariants) recomputed(t testing.TB, id string, events []*teamv1.Event) {
+	t.Helper()
+	for n, scope := range append([]string{""}, begun(events)...) {
+		f := a2a.NewFold(id, scope)
+		for _, ev := range events {
+			f.Apply(ev)
+		}
+		if !f.Visible() {
+			continue
+		}
+		task := i.get(t, agent.ChildTask(id, scope), n)
+		if diff := cmp.Diff(f.Task(), task, protocmp.Transform()); diff != "" {
+			t.Errorf("I5: task %q is not what its events say (-events +task):\n%s", scope, diff)
+		}
+		if text, err := protojson.Marshal(task); err != nil || strings.Contains(string(text), Secret) {
+			t.Errorf("I4: a secret is in task %q: %v", scope, err)
+		}
+	}
+}
+
+// begun are the steps that have begun, without the root.
+func begun(events []*teamv1.Event) []string {
+	var scopes []string
+	for _, ev := range events {
+		if ev.GetStarted().GetAttempt() == 1 && ev.GetScope() != "" {
+			scopes = append(scopes, ev.GetScope())
+		}
+	}
+	return scopes
+}
+
+// client is one over one of the bindings that the server has.
+func (i Invariants) client(t testing.TB, n int) (c Client, done func()) {
+	t.Helper()
+	target := i.Target
+	target.Headers = nil
+	switch {
+	case n%3 == 1 && target.HTTP != "":
+		return NewREST(target), func() {}
+	case n%3 == 2 && target.HTTP != "":
+		return NewJSONRPC(target), func() {}
+	}
+	g, err := NewGRPC(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, func() { _ = g.Close() }
+}
+
+// get asks for a task.
+func (i Invariants) get(t testing.TB, id string, n int) *a2av1.Task {
+	t.Helper()
+	c, done := i.client(t, n)
+	defer done()
+	task, err := c.Get(context.Background(), &a2av1.GetTaskRequest{Id: id})
+	if err != nil {
+		t.Errorf("I5: task %s over %s: %v", id, c.Binding(), err)
+	}
+	return task
+}
+
+// unchanged is I6: neither a cancel nor a message changes what has ended.
+func (i Invariants) unchanged(t testing.TB, id string, events []*teamv1.Event) {
+	t.Helper()
+	if last := events[len(events)-1]; last.GetScope() != "" || last.GetEnded() == nil {
+		t.Errorf("I6: there is an event behind the end: %v", last)
+	}
+	before := i.get(t, id, 0)
+	c, done := i.client(t, 1)
+	defer done()
+	_, err := c.Cancel(context.Background(), &a2av1.CancelTaskRequest{Id: id})
+	canceled := before.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_CANCELED // once more is no error
+	if err == nil && !canceled {
+		t.Errorf("I6: %s has ended and was canceled", id)
+	}
+	late := Text("", "late-"+id, "more")
+	late.Message.TaskId = id
+	if _, err := c.Send(context.Background(), late); err == nil {
+		t.Errorf("I6: %s has ended and takes a message", id)
+	}
+	if diff := cmp.Diff(before, i.get(t, id, 1), protocmp.Transform()); diff != "" {
+		t.Errorf("I6: %s has ended and has changed:\n%s", id, diff)
+	}
+	if now, _ := i.events(t, id); len(now) != len(events) {
+		t.Errorf("I6: %s has ended and %d events have come", id, len(now)-len(events))
+	}
+}
+
+// Logger returns a logger that fails the test where a line has the secret (I4), and
+// writes to cores besides.
+func Logger(t testing.TB, cores ...zapcore.Core) *zap.Logger {
+	eye := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), &watch{t}, zap.DebugLevel)
+	return zap.New(zapcore.NewTee(append(cores, eye)...))
+}
+
+// watch reads what is logged.
+type watch struct{ t testing.TB }
+
+func (w *watch) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), Secret) {
+		w.t.Errorf("I4: a secret is in the log: %s", line)
+	}
+	return len(line), nil
+}
+
+func (*watch) Sync() error { return nil }
+
+// owners are all that can call a server.
+func owners(c server.Config) []string {
+	if len(c.Keys) == 0 {
+		return []string{LocalOwner}
+	}
+	var list []string
+	for _, k := range c.Keys {
+		list = append(list, k.Account+"/"+k.Name)
+	}
+	return list
+}
