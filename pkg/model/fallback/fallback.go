@@ -66,6 +66,10 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 		fresh := true
 		var failed []error
 		for i, next := range m.models {
+			if i > 0 && ctx.Err() != nil {
+				yield(agent.ModelChunk{}, context.Cause(ctx))
+				return
+			}
 			err := attempt(ctx, next, req, i == len(m.models)-1, yield)
 			if err == nil {
 				return
@@ -88,7 +92,7 @@ func attempt(ctx context.Context, m agent.Model, req *agent.ModelRequest, last b
 	began := false
 	for chunk, err := range m.Generate(ctx, req) {
 		var e *agent.Error
-		if err != nil && !began && ctx.Err() == nil && errors.As(err, &e) && (e.Retry || last) {
+		if err != nil && !began && errors.As(err, &e) && (e.Retry || last) {
 			return e
 		}
 		began = true

@@ -178,3 +178,27 @@ func TestOtherProvider(t *testing.T) {
 		t.Errorf("requests %+v", r)
 	}
 }
+
+// failing is a model that ends its context, and then says that it is down.
+type failing struct{ end context.CancelCauseFunc }
+
+func (*failing) Name() string { return "failing" }
+
+func (f *failing) Generate(context.Context, *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
+	return func(yield func(agent.ModelChunk, error) bool) {
+		f.end(agent.ErrCanceled)
+		yield(agent.ModelChunk{}, &agent.Error{Reason: agent.ReasonUnavailable, Message: "down", Retry: true, Fresh: true})
+	}
+}
+
+// TestCanceledBetweenTwo: a call that is canceled as one model fails asks nobody
+// else, and says that it was canceled.
+func TestCanceledBetweenTwo(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	next := answers("b")
+	a := modeltest.Collect(ctx, t, of(t, &failing{end: cancel}, next), modeltest.Ask("x"))
+	if !errors.Is(a.Err, agent.ErrCanceled) || a.Turn != nil || next.calls != 0 {
+		t.Errorf("ended with %v, turn %v and %d calls of the next model, want canceled and none", a.Err, a.Turn, next.calls)
+	}
+}
