@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"iter"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -176,8 +177,17 @@ type link struct {
 	binding, url, tenant string
 	version              string
 	streaming            bool
-	routing              bool // it takes part in hand-offs
+	routing              bool     // it takes part in hand-offs
+	required             []string // extensions that each call must activate
 	transport            transport
+}
+
+// extensions are those that a call activates.
+func (l *link) extensions(handsOver bool) []string {
+	if handsOver && l.routing && !slices.Contains(l.required, routingURI) {
+		return append(slices.Clone(l.required), routingURI)
+	}
+	return l.required
 }
 
 // connect returns the link to the interface that the card offers now.
@@ -190,8 +200,13 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
+	required, err := a.peer.required(card)
+	if err != nil {
+		return nil, err
+	}
 	l := &link{
-		binding: i.GetProtocolBinding(), url: i.GetUrl(), tenant: i.GetTenant(), version: i.GetProtocolVersion(),
+		required: required,
+		binding:  i.GetProtocolBinding(), url: i.GetUrl(), tenant: i.GetTenant(), version: i.GetProtocolVersion(),
 		streaming: card.GetCapabilities().GetStreaming(), routing: declares(card, routingURI),
 	}
 	a.mu.Lock()

@@ -315,6 +315,46 @@ func TestA2AHandOver(t *testing.T) {
 	}
 }
 
+// TestA_01_RequiredExtensionsOfAPeer: each call activates those that are known, and
+// an agent that requires another one cannot be used.
+func TestA_01_RequiredExtensionsOfAPeer(t *testing.T) {
+	const teamRun, routing = "https://github.com/agentteams/team-server/ext/team-run/v1", "https://github.com/agentteams/team-server/ext/routing/v1"
+	for _, c := range []struct {
+		name       string
+		extensions []*a2av1.AgentExtension
+		handsOver  bool
+		want, fail string
+	}{
+		{"one that is known", []*a2av1.AgentExtension{{Uri: teamRun, Required: true}}, false, teamRun, ""},
+		{"beside one that is used", []*a2av1.AgentExtension{{Uri: teamRun, Required: true}, {Uri: routing}}, true, teamRun + ", " + routing, ""},
+		{"that is used anyway", []*a2av1.AgentExtension{{Uri: routing, Required: true}}, true, routing, ""},
+		{"none", []*a2av1.AgentExtension{{Uri: teamRun}}, false, "", ""},
+		{"one that nobody knows", []*a2av1.AgentExtension{{Uri: "urn:pigeons", Required: true}}, false, "",
+			`agent "far": card read, but it wants callers that know the extension urn:pigeons, which this server does not`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := fakeagent.New(t, fakeagent.Config{Extensions: c.extensions, Default: fakeagent.Turn{Text: "x"}})
+			j := newJournal("hello")
+			if c.handsOver {
+				j.req.Transfers = []*teamv1.TransferTarget{{Id: "legal"}}
+			}
+			err := j.play(t.Context(), newA2A(t, f))
+			if c.fail != "" {
+				if e := asError(t, err); e.Message != c.fail || e.Retry {
+					t.Errorf("error %+v", e)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(f.Requests("SendStreamingMessage")[0].Header["a2a-extensions"], ", "); got != c.want {
+				t.Errorf("activated %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 // TestA2ASilentStreamIsLookedAt: a stream that shows nothing is no end of the call.
 func TestA2ASilentStreamIsLookedAt(t *testing.T) {
 	gate := make(chan struct{})

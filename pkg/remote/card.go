@@ -331,6 +331,23 @@ func facts(card *a2av1.AgentCard) map[string]string {
 	return m
 }
 
+// required are the extensions that each call must activate. The error names one
+// that is not known here.
+func (p peer) required(card *a2av1.AgentCard) ([]string, error) {
+	var uris []string
+	for _, e := range card.GetCapabilities().GetExtensions() {
+		switch {
+		case !e.GetRequired():
+		case e.GetUri() == teamRunURI || e.GetUri() == routingURI:
+			uris = append(uris, e.GetUri())
+		default:
+			return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable,
+				"agent %q: card read, but it wants callers that know the extension %s, which this server does not", p.id, clip(e.GetUri()))
+		}
+	}
+	return uris, nil
+}
+
 func declares(card *a2av1.AgentCard, uri string) bool {
 	return slices.ContainsFunc(card.GetCapabilities().GetExtensions(), func(e *a2av1.AgentExtension) bool { return e.GetUri() == uri })
 }

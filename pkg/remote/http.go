@@ -31,8 +31,8 @@ func newRequest(ctx context.Context, method, url, token string, body []byte) (*h
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	setHeaders(req, token)
-	if uri := extensionsOf(ctx); uri != "" {
-		req.Header.Set("A2A-Extensions", uri)
+	if uris := extensionsOf(ctx); uris != "" {
+		req.Header.Set("A2A-Extensions", uris)
 	}
 	return req, nil
 }

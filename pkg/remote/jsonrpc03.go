@@ -35,8 +35,8 @@ func (t *rpc03Transport) do(ctx context.Context, method string, params []byte, a
 	req.Header.Set("A2A-Version", a2av03.Version)
 	req.Header.Set("Content-Type", wire.TypeJSON)
 	req.Header.Set("Accept", accept)
-	if uri := extensionsOf(ctx); uri != "" {
-		req.Header.Set("X-A2A-Extensions", uri)
+	if uris := extensionsOf(ctx); uris != "" {
+		req.Header.Set("X-A2A-Extensions", uris)
 	}
 	return exchangeHTTP(t.http, req)
 }
