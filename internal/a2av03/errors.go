@@ -43,6 +43,19 @@ func ReadError(e *wire.RPCError) *status.Status {
 	return wire.ParseRPCError(&wire.RPCError{Code: code(e.Code), Message: e.Message})
 }
 
+// ReadRESTError is the status that an answer below /v1 stands for: it holds the
+// error of 1.0, the one of JSON-RPC, or says no more than its HTTP status.
+func ReadRESTError(httpStatus int, body []byte) *status.Status {
+	if st := wire.ParseRESTError(httpStatus, body); wire.InfoOf(st) != nil {
+		return st
+	}
+	var e wire.RPCError
+	if json.Unmarshal(body, &e) == nil && e.Code != 0 && e.Message != "" {
+		return ReadError(&e)
+	}
+	return wire.ParseRESTError(httpStatus, body)
+}
+
 // code is what the official Go SDK's own codes mean.
 func code(rpc int) int {
 	switch rpc {

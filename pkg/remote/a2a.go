@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +40,7 @@ type A2AConfig struct {
 	// Prefer orders the bindings; others are not used. Empty is the card's order.
 	Prefer []string
 	// Version is the version of A2A to speak: 1.0 or 0.3. Empty takes 1.0 where the
-	// card offers it, else 0.3, which is spoken over JSON-RPC only.
+	// card offers it, else 0.3, which is not spoken over gRPC.
 	Version string
 	// TLS of HTTPS and gRPC connections; nil is Egress's own.
 	TLS *tls.Config
@@ -225,6 +226,8 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 func (a *A2A) newTransport(l *link) (transport, error) {
 	token := a.cfg.Token
 	switch {
+	case isOld(l.version) && l.binding == BindingREST:
+		return &rest03Transport{http: a.http, base: strings.TrimSuffix(l.url, "/"), token: token}, nil
 	case isOld(l.version):
 		return &rpc03Transport{http: a.http, url: l.url, token: token}, nil
 	case l.binding == BindingREST:

@@ -131,9 +131,9 @@ func (p peer) speaks() string {
 	case a2aVersion:
 		return a2aVersion + ` to it.  Set a2a.version: "` + a2av03.Version + `" if compatibility is wanted`
 	case a2av03.Version:
-		return a2av03.Version + " over JSONRPC to it.  Remove a2a.version to have the best that both speak"
+		return a2av03.Version + " over JSONRPC or HTTP+JSON to it.  Remove a2a.version to have the best that both speak"
 	}
-	return a2aVersion + ", and " + a2av03.Version + " over JSONRPC"
+	return a2aVersion + ", and " + a2av03.Version + " over JSONRPC or HTTP+JSON"
 }
 
 // isOld reports whether a version is one of A2A 0.3.
@@ -149,7 +149,7 @@ func isCurrent(version string) bool {
 // spoken reports whether an interface's version is spoken with the peer.
 func (p peer) spoken(i *a2av1.AgentInterface) bool {
 	if isOld(i.GetProtocolVersion()) {
-		return p.version != a2aVersion && i.GetProtocolBinding() == BindingJSONRPC
+		return p.version != a2aVersion && (i.GetProtocolBinding() == BindingJSONRPC || i.GetProtocolBinding() == BindingREST)
 	}
 	return p.version != a2av03.Version && isCurrent(i.GetProtocolVersion())
 }

@@ -66,6 +66,10 @@ func readStream(body io.ReadCloser, parse func([]byte) (*a2av1.StreamResponse, e
 			yield(nil, status.Error(codes.Unavailable, err.Error()))
 			return
 		}
+		if e.Kind == "error" { // of REST: the last one
+			yield(nil, wire.ParseRESTError(http.StatusInternalServerError, e.Data).Err())
+			return
+		}
 		r, err := parse(e.Data)
 		if !yield(r, err) || err != nil {
 			return

@@ -4349,7 +4349,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\fgrpc.address\x12-grpc needs an address; add address: HOST:PORT\x1a-this.matches('^(dns:///)?[^/ ]+:[0-9]{1,5}$')R\aaddress\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12$\n" +
 	"\x03tls\x18\x03 \x01(\v2\x12.team.v1.TlsConfigR\x03tls\x12&\n" +
-	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\"\x96\x06\n" +
+	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\"\x94\x06\n" +
 	"\bA2aAgent\x12\xb5\x01\n" +
 	"\x04card\x18\x01 \x01(\tB\xa0\x01\xbaH\x9c\x01\xba\x01\x98\x01\n" +
 	"\ba2a.card\x12[a2a needs the address of the agent card; add card: https://HOST/.well-known/agent-card.json\x1a/this.matches('^https?://[^/]+') && this.isUri()R\x04card\x12:\n" +
@@ -4358,8 +4358,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\va2a.version\x12Yversion must be 1.0 or 0.3, in quotes; or remove it to have the best that the card offers\x1a\x1athis in ['', '1.0', '0.3']R\aversion\x12&\n" +
 	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\x12\x9f\x01\n" +
 	"\ftrusted_keys\x18\x05 \x03(\tB|\xbaHy\xba\x01v\n" +
-	"\x10a2a.trusted_keys\x12Ltrusted_keys holds an empty name; name a file with public keys, or remove it\x1a\x14this.all(f, f != '')R\vtrustedKeys:\xa1\x01\xbaH\x9d\x01\x1a\x9a\x01\n" +
-	"\x16a2a.binding_of_version\x12OA2A 0.3 is spoken over JSON-RPC only; remove binding, or write binding: JSONRPC\x1a/this.version != '0.3' || this.binding in [0, 3]\"D\n" +
+	"\x10a2a.trusted_keys\x12Ltrusted_keys holds an empty name; name a file with public keys, or remove it\x1a\x14this.all(f, f != '')R\vtrustedKeys:\x9f\x01\xbaH\x9b\x01\x1a\x98\x01\n" +
+	"\x16a2a.binding_of_version\x12RA2A 0.3 is not spoken over gRPC; remove binding, or write binding: JSONRPC or REST\x1a*this.version != '0.3' || this.binding != 1\"D\n" +
 	"\aBinding\"9\n" +
 	"\x05Value\x12\x0f\n" +
 	"\vANY_BINDING\x10\x00\x12\b\n" +
