@@ -64,10 +64,10 @@ func (refusalReader) RoundTrip(req *http.Request) (*http.Response, error) {
 // refusals are calls that make no sense.
 func refusals() []scenario {
 	return []scenario{
-		{"A-02 a task that is not there", "echo", playNoTask},
-		{"an agent that is not there", "echo", playNoAgent},
-		{"A-04 a message without content", "echo", playNoContent},
-		{"R-000-27 a member that fails", "press", playFailure},
+		{"unknown", "A-02 a task that is not there", "echo", playNoTask},
+		{"unknown", "an agent that is not there", "echo", playNoAgent},
+		{"send", "A-04 a message without content", "echo", playNoContent},
+		{"send", "R-000-27 a member that fails", "press", playFailure},
 	}
 }
 

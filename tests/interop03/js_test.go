@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/agentteams/team-server/tests/interoprig"
 )
 
 // jsSteps is how many steps the script has: a script that ends early is no success.
@@ -17,10 +19,10 @@ const jsSteps = 9
 func TestA_25_JSSDK03_A_12(t *testing.T) {
 	node := tool(t, "node", "install Node.js 18 or newer; see https://nodejs.org")
 	script := installJS(t)
-	s := serve(t, buildServer(t), "testdata/team.yaml")
+	s := interoprig.Serve(t, interoprig.BuildServer(t), interoprig.Team(t))
 	for _, transport := range []string{"JSONRPC", "HTTP+JSON"} {
 		t.Run(transport, func(t *testing.T) {
-			out, err := exec.CommandContext(t.Context(), node, script, s.url, transport).CombinedOutput() //nolint:gosec // the repository's own script
+			out, err := exec.CommandContext(t.Context(), node, script, s.URL, transport).CombinedOutput() //nolint:gosec // the repository's own script
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -50,7 +52,7 @@ func TestA_25_JSSDK03_A_12(t *testing.T) {
 func installJS(t *testing.T) string {
 	t.Helper()
 	npm := tool(t, "npm", "install Node.js 18 or newer with npm; see https://nodejs.org")
-	dir := filepath.Join(repository(t), "bin", "interop03")
+	dir := filepath.Join(interoprig.Repository(t), "bin", "interop03")
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		t.Fatal(err)
 	}

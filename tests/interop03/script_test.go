@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/a2aproject/a2a-go/a2a"
+
+	"github.com/agentteams/team-server/tests/interoprig"
 )
 
 // The whole script, with the Go SDK of 0.3 as the client.
 func TestA_25_GoSDK03_A_12(t *testing.T) {
-	s := serve(t, buildServer(t), "testdata/team.yaml")
+	s := interoprig.Serve(t, interoprig.BuildServer(t), interoprig.Team(t))
 	for _, step := range []struct {
 		name, agent string
 		play        func(*stage)

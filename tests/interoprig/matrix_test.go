@@ -1,0 +1,40 @@
+package interoprig
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// Two modules fill one matrix; what failed once stays so; what is missing is told.
+func TestMatrix(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "matrix.jsonl")
+	first := Column{"@a2a-js/sdk", "1.3.0", "GRPC"}
+	var cells []cell
+	for _, step := range Steps {
+		cells = append(cells, cell{Column: first, Step: step, Result: ok})
+	}
+	cells = append(cells, cell{Column: first, Step: "get", Result: fails}, cell{Column: first, Step: "get", Result: ok},
+		cell{Column: first, Step: "push", Result: part}, cell{Column: first, Step: "push", Result: ok})
+	if _, err := keep(file, cells); err != nil {
+		t.Fatal(err)
+	}
+	second := []cell{{Column: Column{"a2a", "2", "JSONRPC"}, Step: "card", Result: lacks, Why: "It reads none."}}
+	all, err := keep(file, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `client       version  binding  card  send  stream  get   list  cancel  subscribe  question  push  receive  unknown  ended
+@a2a-js/sdk  1.3.0    GRPC     ok    ok    ok      FAIL  ok    ok      ok         ok        part  ok       ok       ok
+a2a          2        JSONRPC  -                                                                                    
+card of a2a 2, JSONRPC: It reads none.
+`
+	if got := string(table(all)); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := gaps(cells); len(got) != 0 {
+		t.Errorf("gaps %v, want none", got)
+	}
+	if got := gaps(second); len(got) != len(Steps)-1 || got[0] != "send of a2a over JSONRPC" {
+		t.Errorf("gaps %v", got)
+	}
+}
