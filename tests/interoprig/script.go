@@ -39,9 +39,6 @@ func (c Column) Script(t *testing.T, program string, args ...string) {
 	var said bytes.Buffer
 	run.Stderr = &said
 	out, err := run.Output()
-	if err != nil {
-		t.Errorf("%v\n%s", err, said.Bytes())
-	}
 	var played []string
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		var step struct{ Step, Error, Lacks, Partly string }
@@ -64,8 +61,8 @@ func (c Column) Script(t *testing.T, program string, args ...string) {
 			}
 		})
 	}
-	if !slices.Equal(played, Steps) {
-		t.Errorf("played are %v, want %v\n%s", played, Steps, said.Bytes())
+	if err != nil || !slices.Equal(played, Steps) {
+		t.Errorf("error %v, played are %v, want %v\n%s", err, played, Steps, said.Bytes())
 	}
 }
 
