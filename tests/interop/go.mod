@@ -12,7 +12,11 @@ require (
 )
 
 require (
+	github.com/a2aproject/a2a-go v0.3.15 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/spf13/cobra v1.10.2 // indirect
+	github.com/spf13/pflag v1.0.9 // indirect
 	golang.org/x/mod v0.41.0 // indirect
 	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sync v0.23.0 // indirect
@@ -22,3 +26,5 @@ require (
 )
 
 replace github.com/agentteams/team-server/tests/interoprig => ../interoprig
+
+tool github.com/a2aproject/a2a-go/v2/cmd/a2a

@@ -43,6 +43,9 @@ func TestA_12_GoSDK(t *testing.T) {
 		playAll(t, s, refusals())
 		playAll(t, s, pushes())
 	})
+	for _, b := range bindings() {
+		limited(goSDK(t, b))
+	}
 }
 
 func TestMain(m *testing.M) { os.Exit(interoprig.Main(m)) }

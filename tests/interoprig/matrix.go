@@ -79,6 +79,10 @@ func (c Column) Lacks(t *testing.T, step, why string) {
 	c.record(step, lacks, why)
 }
 
+// Limited puts down that a client does not bring off all of a step, and why that is the
+// client's own doing.
+func (c Column) Limited(step, why string) { c.record(step, part, why) }
+
 // Main runs the tests of a module, and prints the matrix. Where INTEROP_MATRIX names a
 // file, the cells are added to it, a line of JSON each, and the matrix is that of all
 // modules that have: it is printed, and written beside the file, as .txt.
@@ -183,12 +187,19 @@ func table(cells []cell) []byte {
 		fmt.Fprintln(w)
 	}
 	_ = w.Flush() // to memory
-	var told []string
+	var order []string
+	where := map[string][]string{} // by why
 	for _, c := range cells {
-		if line := fmt.Sprintf("%s of %s %s, %s: %s", c.Step, c.Client, c.Version, c.Binding, c.Why); c.Why != "" && !slices.Contains(told, line) {
-			told = append(told, line)
-			fmt.Fprintln(&out, line)
+		at := fmt.Sprintf("%s of %s %s over %s", c.Step, c.Client, c.Version, c.Binding)
+		if c.Why != "" && !slices.Contains(where[c.Why], at) {
+			if where[c.Why] == nil {
+				order = append(order, c.Why)
+			}
+			where[c.Why] = append(where[c.Why], at)
 		}
+	}
+	for _, why := range order {
+		fmt.Fprintf(&out, "%s:\n    %s\n", strings.Join(where[why], ", "), why)
 	}
 	return out.Bytes()
 }

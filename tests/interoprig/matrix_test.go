@@ -18,15 +18,19 @@ func TestMatrix(t *testing.T) {
 	if _, err := keep(file, cells); err != nil {
 		t.Fatal(err)
 	}
-	second := []cell{{Column: Column{"a2a", "2", "JSONRPC"}, Step: "card", Result: lacks, Why: "It reads none."}}
+	var second []cell
+	for _, step := range []string{"card", "get"} {
+		second = append(second, cell{Column: Column{"a2a", "2", "JSONRPC"}, Step: step, Result: lacks, Why: "It reads none."})
+	}
 	all, err := keep(file, second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := `client       version  binding  card  send  stream  get   list  cancel  subscribe  question  push  receive  unknown  ended
 @a2a-js/sdk  1.3.0    GRPC     ok    ok    ok      FAIL  ok    ok      ok         ok        part  ok       ok       ok
-a2a          2        JSONRPC  -                                                                                    
-card of a2a 2, JSONRPC: It reads none.
+a2a          2        JSONRPC  -                   -                                                                
+card of a2a 2 over JSONRPC, get of a2a 2 over JSONRPC:
+    It reads none.
 `
 	if got := string(table(all)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -34,7 +38,7 @@ card of a2a 2, JSONRPC: It reads none.
 	if got := gaps(cells); len(got) != 0 {
 		t.Errorf("gaps %v, want none", got)
 	}
-	if got := gaps(second); len(got) != len(Steps)-1 || got[0] != "send of a2a over JSONRPC" {
+	if got := gaps(second); len(got) != len(Steps)-2 || got[0] != "send of a2a over JSONRPC" {
 		t.Errorf("gaps %v", got)
 	}
 }

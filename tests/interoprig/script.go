@@ -54,7 +54,7 @@ func (c Column) Script(t *testing.T, program string, args ...string) {
 		t.Run(step.Step, func(t *testing.T) {
 			c.Records(t, step.Step)
 			if step.Partly != "" {
-				c.record(step.Step, part, step.Partly)
+				c.Limited(step.Step, step.Partly)
 			}
 			if step.Error != "" {
 				t.Error(step.Error)
