@@ -99,7 +99,7 @@ func Python(t *testing.T) string {
 }
 
 // unreachable is what installers say of a registry that does not answer.
-var unreachable = regexp.MustCompile(`ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ENETUNREACH|ETIMEDOUT|(?i:failed to establish a new connection|name resolution|connection refused|timed out)`)
+var unreachable = regexp.MustCompile(`ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ENETUNREACH|ETIMEDOUT|from versions: none|(?i:failed to establish a new connection|name resolution|connection refused|timed out)`)
 
 // install runs commands unless they have been run for this lock file. Where a registry
 // is out of reach, the test is skipped; where tools have to be there, that is an error.
