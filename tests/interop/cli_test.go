@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -39,7 +40,7 @@ func (c *cli) at(agent string) []string {
 
 // run runs a command, and returns what it prints, or what it says is wrong.
 func (c *cli) run(args ...string) ([]byte, error) {
-	out, err := exec.CommandContext(c.ctx, c.program, append([]string{"-o", "json"}, args...)...).Output() //nolint:gosec // the SDK's own
+	out, err := exec.CommandContext(c.ctx, c.program, append([]string{"-o", "json"}, args...)...).Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return out, errors.New(strings.TrimSpace(string(exit.Stderr)))
@@ -102,7 +103,7 @@ func (c *cli) refused(want string, args ...string) {
 // The official program for the command line, over each binding.
 func TestA_12_GoCLI(t *testing.T) {
 	program := executable(t, "a2a")
-	build := exec.CommandContext(t.Context(), goCommand(t), "build", "-o", program, "github.com/a2aproject/a2a-go/v2/cmd/a2a") //nolint:gosec // pinned
+	build := exec.CommandContext(t.Context(), goCommand(t), "build", "-o", program, "github.com/a2aproject/a2a-go/v2/cmd/a2a")
 	if log, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the program: %v\n%s", err, log)
 	}
@@ -178,21 +179,21 @@ func cliSteps() map[string]func(*cli) {
 		},
 		"subscribe": func(c *cli) {
 			asked := c.send("desk", "High tide")
-			watch := exec.CommandContext(c.ctx, c.program, slices.Concat([]string{"-o", "json", "subscribe"}, c.at("desk"), []string{string(asked.ID)})...) //nolint:gosec // the SDK's own
+			watch := exec.CommandContext(c.ctx, c.program, slices.Concat([]string{"-o", "json", "subscribe"}, c.at("desk"), []string{string(asked.ID)})...)
 			out, err := watch.StdoutPipe()
 			if err := errors.Join(err, watch.Start()); err != nil {
 				c.Fatal(err)
 			}
-			first := make([]byte, 1)
-			if _, err := io.ReadFull(out, first); err != nil { // it is there
+			stream := bufio.NewReader(out)
+			if _, err := stream.Peek(1); err != nil { // it is there
 				c.Fatal(err)
 			}
 			c.is(c.send("desk", "Brest", "--task", string(asked.ID)), a2a.TaskStateCompleted)
-			rest, err := io.ReadAll(out)
+			printed, err := io.ReadAll(stream)
 			if err := errors.Join(err, watch.Wait()); err != nil {
 				c.Fatal(err)
 			}
-			if got := fold(asked, c.events(append(first, rest...))); got != answered {
+			if got := fold(asked, c.events(printed)); got != answered {
 				c.Errorf("artifact %q", got)
 			}
 		},

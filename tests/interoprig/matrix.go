@@ -3,9 +3,10 @@ package interoprig
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -118,30 +119,26 @@ func keep(file string, cells []cell) ([]cell, error) {
 	if file == "" {
 		return cells, nil
 	}
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600) //nolint:gosec // named by who runs the tests
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	out := json.NewEncoder(f)
-	for _, c := range cells {
-		if err := out.Encode(c); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
+	b, err := os.ReadFile(file) //nolint:gosec // named by who runs the tests
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	var all []cell
-	for in := json.NewDecoder(f); ; {
+	for line := range bytes.Lines(b) {
 		var c cell
-		if err := in.Decode(&c); err == io.EOF {
-			return all, nil
-		} else if err != nil {
+		if err := json.Unmarshal(line, &c); err != nil {
 			return nil, err
 		}
 		all = append(all, c)
 	}
+	for _, c := range cells {
+		line, err := json.Marshal(c)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, line...), '\n')
+	}
+	return append(all, cells...), os.WriteFile(file, b, 0o600) //nolint:gosec // the same
 }
 
 // fold is what there is of each column, by step: the worst of each.

@@ -1,7 +1,9 @@
 package interoprig
 
 import (
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -40,5 +42,25 @@ card of a2a 2 over JSONRPC, get of a2a 2 over JSONRPC:
 	}
 	if got := gaps(second); len(got) != len(Steps)-2 || got[0] != "send of a2a over JSONRPC" {
 		t.Errorf("gaps %v", got)
+	}
+}
+
+// The clients that docs/protocol.md names are those that are pinned.
+func TestDocumentedClients(t *testing.T) {
+	doc, err := os.ReadFile(Repository(t, "docs", "protocol.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pin := range []struct{ module, file, name, row string }{
+		{"interop", "go.mod", "a2a-go/v2", "| `github.com/a2aproject/a2a-go/v2` "},
+		{"interop", "js/package.json", "@a2a-js/sdk", "| `@a2a-js/sdk` "},
+		{"interop", "python/requirements.in", "a2a-sdk", "| `a2a-sdk` "},
+		{"interop03", "go.mod", "a2a-go", "| `github.com/a2aproject/a2a-go` "},
+		{"interop03", "js/package.json", "@a2a-js/sdk", "| `@a2a-js/sdk` "},
+		{"interop03", "python/requirements.in", "a2a-sdk", "| `a2a-sdk` "},
+	} {
+		if want := pin.row + Pinned(t, Repository(t, "tests", pin.module, filepath.FromSlash(pin.file)), pin.name) + " "; !strings.Contains(string(doc), want) {
+			t.Errorf("docs/protocol.md has no row %q; tests/%s pins it", want, pin.module)
+		}
 	}
 }

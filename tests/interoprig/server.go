@@ -48,7 +48,7 @@ func Serve(t *testing.T, program string, args ...string) Server {
 func Start(t *testing.T, program, command string, args ...string) Server {
 	t.Helper()
 	p := &process{drained: make(chan struct{})}
-	p.Cmd = exec.Command(program, append([]string{command, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"}, args...)...) //nolint:noctx // ended by a signal
+	p.Cmd = exec.Command(program, append([]string{command, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"}, args...)...) //nolint:noctx,gosec // ended by a signal; the server itself
 	p.Stderr = &p.log
 	out, err := p.StdoutPipe()
 	if err != nil {
@@ -127,7 +127,7 @@ var program = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	out := filepath.Join(dir, "bin", "interop", "team-server")
-	c := exec.Command("go", "build", "-o", out, "./cmd/team-server") //nolint:noctx // as long as it takes
+	c := exec.Command("go", "build", "-o", out, "./cmd/team-server") //nolint:gosec // the go command
 	c.Dir = dir
 	if log, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the server: %w\n%s", err, log)
