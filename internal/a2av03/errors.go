@@ -59,11 +59,11 @@ func code(rpc int) int {
 // an answer: TaskNotFoundError for TASK_NOT_FOUND; nothing for errors of our own.
 func className(st *status.Status) string {
 	info := wire.InfoOf(st)
-	if info.GetDomain() != wire.DomainA2A {
+	if info.GetDomain() != wire.DomainA2A || info.GetReason() == "" {
 		return ""
 	}
 	name := ""
-	for _, word := range strings.Split(info.GetReason(), "_") {
+	for word := range strings.FieldsFuncSeq(info.GetReason(), func(c rune) bool { return c == '_' }) {
 		name += word[:1] + strings.ToLower(word[1:])
 	}
 	return name + "Error"
@@ -81,15 +81,15 @@ func RESTError(st *status.Status, httpStatus int) ([]byte, error) {
 	if err := json.Unmarshal(b, &body); err != nil {
 		return nil, err
 	}
-	e, err := json.Marshal(Error(st))
+	e, err := json.Marshal(struct {
+		*wire.RPCError
+		Type string `json:"type,omitempty"`
+	}{Error(st), className(st)})
 	if err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(e, &body); err != nil {
 		return nil, err
-	}
-	if name := className(st); name != "" {
-		body["type"] = json.RawMessage(`"` + name + `"`)
 	}
 	return json.Marshal(body)
 }
