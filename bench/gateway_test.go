@@ -12,6 +12,7 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/agentteams/team-server/bench/measure"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
@@ -19,14 +20,14 @@ import (
 // gateway calls the server in this process, against a gateway that dials the
 // same server over the loopback.
 func BenchmarkGateway(b *testing.B) {
-	t := &table{title: "AgentService.Process over REST", goals: []string{"goal 4: in-process xRPS >= 1.5, xallocs <= 0.6"}}
+	t := &measure.Table{Title: "AgentService.Process over REST", Goals: []string{"goal 4: in-process xRPS >= 1.5, xallocs <= 0.6"}}
 	servers(b, t,
-		rival{"dial", func(b *testing.B) (call, func()) {
+		measure.Rival{Name: "dial", Start: func(b *testing.B) (measure.Call, func()) {
 			at, stop := serve(b, echo())
 			url, stopGateway := dialed(b, at.GRPC)
 			return post(url, func() { stopGateway(); stop() })
 		}},
-		rival{"in-process", func(b *testing.B) (call, func()) {
+		measure.Rival{Name: "in-process", Start: func(b *testing.B) (measure.Call, func()) {
 			at, stop := serve(b, echo())
 			return post(at.URL, stop)
 		}},
@@ -58,7 +59,7 @@ func dialed(b *testing.B, addr string) (url string, stop func()) {
 }
 
 // post calls Process over REST.
-func post(url string, stop func()) (call, func()) {
+func post(url string, stop func()) (measure.Call, func()) {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	client := &http.Client{Transport: transport}
 	return func(ctx context.Context, n int64) error {
