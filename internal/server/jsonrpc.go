@@ -103,7 +103,7 @@ func rpcResult(req wire.RPCRequest, v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wire.RPCResult(req.ID, result)
+	return wire.RPCResult(req.ID, result), nil
 }
 
 func (s *Server) failRPC(w http.ResponseWriter, req wire.RPCRequest, st *status.Status) {

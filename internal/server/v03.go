@@ -118,14 +118,11 @@ func (s *Server) serveRPCV03(w http.ResponseWriter, r *http.Request, req wire.RP
 		return
 	}
 	b, err := method(s, ctx, req.Params, params)
-	if err == nil {
-		b, err = wire.RPCResult(req.ID, b)
-	}
 	if err != nil {
 		s.failRPCV03(w, r, req, wire.Status(err))
 		return
 	}
-	s.writeRPC(w, b)
+	s.writeRPC(w, wire.RPCResult(req.ID, b))
 }
 
 func (s *Server) streamRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
