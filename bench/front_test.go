@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"testing"
 
@@ -14,23 +15,31 @@ import (
 
 	"github.com/agentteams/team-server/bench/measure"
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/server"
 )
 
 // BenchmarkFront is goal 3: SendMessage over JSON-RPC and over REST, of an agent
 // that answers with a message and of one that makes a task of it, each against a
-// bare server of the same binding that answers with the message.
+// bare server of the same binding that answers with the message. The row of the
+// binding is what is left of it without a run: the server with a handler that echoes.
 func BenchmarkFront(b *testing.B) {
 	for _, f := range []front{
 		{"JSON-RPC", "/rpc", rpcBody, func(*testing.B) http.Handler { return http.HandlerFunc(rpcEcho) }},
 		{"REST", "/message:send", restBody, restEcho},
 	} {
-		t := &measure.Table{Title: "A2A SendMessage over " + f.name, Goals: []string{"goal 3: message xRPS >= 0.85"}}
+		t := &measure.Table{Title: "A2A SendMessage over " + f.name, Goals: []string{
+			"goal 3: message xRPS >= 0.85 at c=64; binding is the server without a run and its record",
+		}}
 		b.Run(f.name, func(b *testing.B) {
 			direct := echo()
 			direct.MayReplyDirectly = true
 			servers(b, t,
 				measure.Rival{Name: "echo", Start: func(b *testing.B) (measure.Call, func()) {
 					url, stop := bareHTTP(b, f.echo(b))
+					return post(url+f.path, f.body, isMessage, stop)
+				}},
+				measure.Rival{Name: "binding", Start: func(b *testing.B) (measure.Call, func()) {
+					url, stop := binding(b)
 					return post(url+f.path, f.body, isMessage, stop)
 				}},
 				measure.Rival{Name: "message", Start: func(b *testing.B) (measure.Call, func()) {
@@ -81,6 +90,35 @@ func restEcho(b *testing.B) http.Handler {
 		b.Fatal(err)
 	}
 	return mux
+}
+
+// binding serves a handler that echoes on HTTP.
+func binding(b *testing.B) (url string, stop func()) {
+	b.Helper()
+	l, err := (&net.ListenConfig{}).Listen(b.Context(), "tcp", loopback)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := server.New(server.Config{Handler: echoHandler{}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, server.Listeners{HTTP: l}) }()
+	return "http://" + l.Addr().String(), func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.Errorf("serving: %v", err)
+		}
+	}
+}
+
+// echoHandler answers SendMessage; nothing else is asked of it.
+type echoHandler struct{ server.Handler }
+
+func (echoHandler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
+	return sendEcho{}.SendMessage(ctx, req)
 }
 
 // envelope is that of a JSON-RPC request and of its answer.
