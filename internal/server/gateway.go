@@ -189,7 +189,7 @@ func (m marshaler) Unmarshal(b []byte, v any) error {
 
 func (m marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error {
-		b, err := io.ReadAll(r)
+		b, err := readAll(r)
 		if err != nil {
 			return err
 		}

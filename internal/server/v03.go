@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"strings"
 
@@ -238,6 +237,6 @@ func (s *Server) pushOf(ctx context.Context, req *a2av1.GetTaskPushNotificationC
 
 // body returns the body of a request, which is in memory.
 func bodyOf(r *http.Request) []byte {
-	b, _ := io.ReadAll(r.Body)
+	b, _ := readAll(r.Body)
 	return b
 }
