@@ -67,7 +67,6 @@ func (s *Server) routes() []route {
 			route{"POST", tenant + "/message:stream", s.serveSendStreaming},
 			route{"GET POST", tenant + "/tasks/{id=*}:subscribe", s.serveSubscribe},
 			route{"GET", tenant + "/tasks/{id=*}:cancel", s.wrongMethod},
-			route{"POST", tenant + "/rpc", s.serveRPC},
 			route{"GET", tenant + cardPath, s.serveCard},
 			route{"OPTIONS", tenant + cardPath, preflight},
 		)
@@ -87,6 +86,8 @@ func (s *Server) routes() []route {
 		route{"GET", "/docs/{file}", s.serveDocs},
 		route{"GET", "/healthz", s.serveHealthz},
 		route{"GET", "/readyz", s.serveReadyz},
+		route{"POST", "/{tenant}/rpc", s.serveRPC}, // tried first: the gateway begins with the last
+		route{"POST", "/rpc", s.serveRPC},
 	)
 }
 
@@ -188,7 +189,7 @@ func (m marshaler) Unmarshal(b []byte, v any) error {
 
 func (m marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error {
-		b, err := io.ReadAll(r)
+		b, err := readAll(r)
 		if err != nil {
 			return err
 		}
