@@ -76,11 +76,11 @@ func TestChoose(t *testing.T) {
 		&a2av1.AgentInterface{ProtocolBinding: GRPC, ProtocolVersion: "1.0"},
 	)
 	for binding, want := range map[string]string{"": REST, GRPC: GRPC} {
-		if i, err := choose(card, binding); err != nil || i.GetProtocolBinding() != want {
+		if i, err := (Config{Binding: binding}).choose(card); err != nil || i.GetProtocolBinding() != want {
 			t.Errorf("%q: %v, %v", binding, i, err)
 		}
 	}
-	_, err := choose(card, JSONRPC)
+	_, err := Config{Binding: JSONRPC, Version: V10}.choose(card)
 	if err == nil || !strings.Contains(err.Error(), "card read, but it offers only SOAP 1.0, JSONRPC 0.3") {
 		t.Errorf("error is %v", err)
 	}

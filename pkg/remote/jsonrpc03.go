@@ -90,14 +90,11 @@ func (t *rpc03Transport) send(ctx context.Context, req *a2av1.SendMessageRequest
 	if err != nil {
 		return nil, err
 	}
-	r, err := a2av03.RPC.ReadEvent(result)
-	switch {
-	case err != nil:
+	r, err := a2av03.RPC.ReadAnswer(result)
+	if err != nil {
 		return nil, unreadable(err)
-	case r.GetMessage() != nil:
-		return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Message{Message: r.GetMessage()}}, nil
 	}
-	return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: r.GetTask()}}, nil
+	return r, nil
 }
 
 func (t *rpc03Transport) stream(ctx context.Context, req *a2av1.SendMessageRequest) iter.Seq2[*a2av1.StreamResponse, error] {
