@@ -272,7 +272,10 @@ type streamed struct {
 	id   string
 	last *a2av1.TaskStatus
 	seq  int64 // cursor of the newest piece; 0 where the server has none
-	open bool  // the line has no end yet
+
+	newest string            // artifact of which something was printed last
+	shown  map[string]string // of each artifact
+	open   bool              // the line has no end yet
 }
 
 func (p *streamed) show(resp *a2av1.StreamResponse) {
@@ -294,16 +297,31 @@ func (p *streamed) show(resp *a2av1.StreamResponse) {
 	}
 }
 
-// artifact prints a piece. One that does not add to what was printed begins a
-// line of its own.
+// artifact prints what is new of an artifact: a piece that adds to it, or all of it
+// that was not printed yet. What adds to nothing that was printed last begins a line
+// of its own.
 func (p *streamed) artifact(a *a2av1.Artifact, more bool) {
 	if ofMember(a) {
 		return
 	}
 	text := content(a.GetParts())
+	before := p.shown[a.GetArtifactId()]
+	all := before + text
 	if !more {
-		p.end()
+		all = text
+		rest, grown := strings.CutPrefix(text, before)
+		if text = rest; !grown {
+			p.end()
+		}
 	}
+	if a.GetArtifactId() != p.newest && text != "" {
+		p.end()
+		p.newest = a.GetArtifactId()
+	}
+	if p.shown == nil {
+		p.shown = map[string]string{}
+	}
+	p.shown[a.GetArtifactId()] = all
 	fmt.Fprint(p.out, text)
 	p.open = p.open || text != ""
 }

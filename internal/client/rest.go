@@ -57,7 +57,7 @@ func (h *httpJSON) failed(code int, data []byte) error {
 // follow makes a call that is answered with events, each read by parse. An error
 // among them is an event of type error or, of other servers, one that holds an error.
 func (h *httpJSON) follow(req *http.Request, body []byte, parse func([]byte) (*a2av1.StreamResponse, error)) iter.Seq2[*a2av1.StreamResponse, error] {
-	return responses(h.events(req, body, h.judge), func(ev wire.Event) (*a2av1.StreamResponse, error) {
+	return responses(h.events(req, body, byStatus(h.judge)), func(ev wire.Event) (*a2av1.StreamResponse, error) {
 		var e struct {
 			Error json.RawMessage `json:"error"`
 		}

@@ -43,7 +43,7 @@ func (t *Team) Process(ctx context.Context, run *teamv1.ProcessRequest, after in
 			yield(nil, err)
 			return
 		}
-		for ev, err := range t.web.events(req, body, wire.ParseRESTError) {
+		for ev, err := range t.web.events(req, body, byStatus(wire.ParseRESTError)) {
 			out := &teamv1.ProcessStreamResponse{}
 			switch {
 			case err != nil:

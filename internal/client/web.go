@@ -143,6 +143,16 @@ func (w *web) close() error {
 // judge is what an answer says to have gone wrong; OK for a good one.
 type judge func(httpStatus int, body []byte) *status.Status
 
+// byStatus is a judge of answers whose HTTP status says whether they are good.
+func byStatus(of judge) judge {
+	return func(httpStatus int, body []byte) *status.Status {
+		if httpStatus/100 == 2 {
+			return nil
+		}
+		return of(httpStatus, body)
+	}
+}
+
 // events yields the events that a request is answered with. An answer that is no
 // stream is an error, the one that judge finds in it.
 func (w *web) events(req *http.Request, body []byte, of judge) iter.Seq2[wire.Event, error] {
