@@ -3,9 +3,14 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -48,12 +53,30 @@ func runScripts(t *testing.T, dir string, env map[string]string) {
 			for name, value := range env {
 				e.Setenv(name, value)
 			}
-			return errors.Join(err, os.WriteFile(e.WorkDir+"/noname", []byte("\x89PNG\r\n\x1a\n"), 0o600))
+			return errors.Join(err, giveFiles(e.WorkDir))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "start": start, "end": end, "waitlog": waitLog, "keep": keep, "keepout": keepOut, "interrupt": interrupt,
 		},
 	})
+}
+
+// giveFiles writes what scripts cannot hold: a picture without a name that says so,
+// and a pair of keys.
+func giveFiles(dir string) error {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	signs, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return err
+	}
+	verifies, err := x509.MarshalPKIXPublicKey(public)
+	return errors.Join(err,
+		os.WriteFile(filepath.Join(dir, "noname"), []byte("\x89PNG\r\n\x1a\n"), 0o600),
+		os.WriteFile(filepath.Join(dir, "private.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: signs}), 0o600),
+		os.WriteFile(filepath.Join(dir, "public.pem"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: verifies}), 0o600))
 }
 
 // interrupt runs a command, interrupts it when it has written a text, and checks its
