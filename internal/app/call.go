@@ -96,10 +96,9 @@ func (s *Shell) calling(ctx context.Context, target string, f *Calling, do func(
 	c, err := client.Open(ctx, target, cfg)
 	if err == nil {
 		defer c.Close() //nolint:errcheck // everything was read
-		if f.Tenant != "" && c.Version == client.V03 {
-			return usagef("--tenant %s: A2A 0.3 knows no tenant; name the agent in the URL", f.Tenant)
+		if err = f.reaches(c); err == nil {
+			err = do(ctx, c)
 		}
-		err = do(ctx, c)
 	}
 	switch {
 	case err == nil || ctx.Err() == nil || errors.Is(err, ErrFailed):
@@ -108,6 +107,19 @@ func (s *Shell) calling(ctx context.Context, target string, f *Calling, do func(
 		return fmt.Errorf("no answer within %s (--timeout)", f.Timeout)
 	}
 	return errors.New("interrupted")
+}
+
+// reaches says why the tenant cannot be reached, if it cannot.
+func (f *Calling) reaches(c *client.Client) error {
+	switch bound := c.Bound(); {
+	case f.Tenant == "":
+		return nil
+	case c.Version == client.V03:
+		return usagef("--tenant %s: A2A 0.3 knows no tenant; name the agent in the URL", f.Tenant)
+	case bound != "" && bound != f.Tenant:
+		return usagef("--tenant %s: over JSON-RPC the card's address is that of %s alone; name the agent in the URL", f.Tenant, bound)
+	}
+	return nil
 }
 
 // again is how the task is followed from here on, as a command.

@@ -11,6 +11,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -214,6 +215,19 @@ func hostOf(s string) string {
 		return ""
 	}
 	return u.Hostname()
+}
+
+// Bound is the tenant that the address of the binding leads to, whatever a request
+// names; empty where the request decides.
+func (c *Client) Bound() string {
+	for _, i := range c.Card.GetSupportedInterfaces() {
+		u, err := url.Parse(i.GetUrl())
+		if err == nil && c.Binding == JSONRPC && i.GetProtocolBinding() == JSONRPC && i.GetTenant() == c.tenant &&
+			c.tenant != "" && slices.Contains(strings.Split(u.Path, "/"), c.tenant) {
+			return c.tenant
+		}
+	}
+	return ""
 }
 
 // Close closes the connection.
