@@ -88,18 +88,28 @@ func (s *Shell) calling(ctx context.Context, target string, f *Calling, do func(
 	if err != nil {
 		return err
 	}
+	return f.inTime(ctx, func(ctx context.Context) error {
+		c, err := client.Open(ctx, target, cfg)
+		if err != nil {
+			return err
+		}
+		defer c.Close() //nolint:errcheck // everything was read
+		if err := f.reaches(c); err != nil {
+			return err
+		}
+		return do(ctx, c)
+	})
+}
+
+// inTime does something in the time there is, and says so when that was too short or
+// somebody interrupted it.
+func (f *Calling) inTime(ctx context.Context, do func(context.Context) error) error {
 	if f.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, f.Timeout, errLate)
 		defer cancel()
 	}
-	c, err := client.Open(ctx, target, cfg)
-	if err == nil {
-		defer c.Close() //nolint:errcheck // everything was read
-		if err = f.reaches(c); err == nil {
-			err = do(ctx, c)
-		}
-	}
+	err := do(ctx)
 	switch {
 	case err == nil || ctx.Err() == nil || errors.Is(err, ErrFailed):
 		return err

@@ -48,19 +48,16 @@ func (s *Shell) CallCard(ctx context.Context, target string, extended bool, f *C
 	if err != nil {
 		return err
 	}
-	if f.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, f.Timeout)
-		defer cancel()
-	}
-	card, raw, err := client.ReadCard(ctx, target, cfg)
-	if err != nil {
-		return err
-	}
-	if cfg.Verify != nil {
-		raw = nil // it may hold more than was signed
-	}
-	return s.showCard(card, raw)
+	return f.inTime(ctx, func(ctx context.Context) error {
+		card, raw, err := client.ReadCard(ctx, target, cfg)
+		if err != nil {
+			return err
+		}
+		if cfg.Verify != nil {
+			raw = nil // it may hold more than was signed
+		}
+		return s.showCard(card, raw)
+	})
 }
 
 // showCard prints a card; raw is its JSON as it came, nil for the JSON of the card.

@@ -182,3 +182,18 @@ func TestA_10_UntrustedCardIsNotCalled(t *testing.T) {
 		t.Errorf("calls %v, want the one for the card", calls)
 	}
 }
+
+// Secrets follow no redirect; the person is told where it leads.
+func TestA_21_RedirectsAreTold(t *testing.T) {
+	var calls []string
+	to := cardServer(t, offer(), &calls)
+	s := httptest.NewServer(http.RedirectHandler(to.URL+"/agent", http.StatusPermanentRedirect))
+	defer s.Close()
+	_, err := Open(t.Context(), s.URL, Config{Token: "secret"})
+	if want := s.URL + wellKnown + " has moved to " + to.URL + "/agent; call that"; err == nil || err.Error() != want {
+		t.Errorf("error is %v, want %s", err, want)
+	}
+	if len(calls) != 0 {
+		t.Errorf("called were %v", calls)
+	}
+}

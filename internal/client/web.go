@@ -94,6 +94,10 @@ func (w *web) do(req *http.Request, body []byte) (*http.Response, error) {
 	}
 	w.raw("< %s", resp.Status)
 	w.rawHeader("<", resp.Header, "Content-Type", "Location", "Retry-After", "A2a-Extensions", "X-A2a-Extensions")
+	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
+		done(resp)
+		return nil, fmt.Errorf("%s has moved to %s; call that", req.URL.Redacted(), to.Redacted())
+	}
 	return resp, nil
 }
 
