@@ -139,7 +139,7 @@ func (c *callerOf) call(args ...string) called {
 	c.Helper()
 	ctx, cancel := context.WithTimeout(c.Context(), callTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.program, append(append([]string{"call"}, args...), c.flags...)...) //nolint:gosec // our own
+	cmd := exec.CommandContext(ctx, c.program, append(append([]string{"call"}, args...), c.flags...)...)
 	var out, talk bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &talk
 	err := cmd.Run()
@@ -190,7 +190,7 @@ func (c *callerOf) begin(url string) string {
 // The program's own client at the Go SDK's server: every operation over every binding.
 func TestA_12_CallGoSDKServer(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "team-server")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/team-server") //nolint:gosec // our own
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/team-server")
 	build.Dir = filepath.Join("..", "..")
 	if log, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the program: %v\n%s", err, log)

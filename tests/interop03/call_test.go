@@ -97,7 +97,7 @@ func (c *callerOf) says(code int, patterns []string, args ...string) (out, talk 
 	c.Helper()
 	ctx, cancel := context.WithTimeout(c.Context(), callTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.program, append([]string{"call"}, args...)...) //nolint:gosec // our own
+	cmd := exec.CommandContext(ctx, c.program, append([]string{"call"}, args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
@@ -142,7 +142,7 @@ func (c *callerOf) begin(url string) string {
 // it is.
 func TestA_25_CallGoSDK03Server(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "team-server")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/team-server") //nolint:gosec // our own
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/team-server")
 	build.Dir = filepath.Join("..", "..")
 	if log, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the program: %v\n%s", err, log)
