@@ -216,11 +216,16 @@ func listen(t *testing.T, target rig.Target, ids []string, agents []*speaker, n,
 	var mu sync.Mutex
 	var reading, there sync.WaitGroup
 	clients := rig.Clients(t, target)
+	more := connections(t, target, "grpc", n) // there are only so many streams of one
 	for i := range n {
 		there.Add(1)
 		reading.Go(func() {
 			task := i % len(ids)
-			seqs, late := punctual(t, clients[i/len(ids)%len(clients)], ids[task], sync.OnceFunc(there.Done), func() { heard[task] <- struct{}{} })
+			c := clients[i/len(ids)%len(clients)]
+			if c.Binding() == "grpc" {
+				c = more[i%len(more)]
+			}
+			seqs, late := punctual(t, c, ids[task], sync.OnceFunc(there.Done), func() { heard[task] <- struct{}{} })
 			mu.Lock()
 			defer mu.Unlock()
 			a.seqs[i] = seqs
@@ -254,26 +259,61 @@ func (a *speaker) converse(t *testing.T, n, hearers int, heard <-chan struct{}) 
 // TestP10_StalledReaders has readers stop in the middle of a stream, beside
 // others that read on.
 func TestP10_StalledReaders(t *testing.T) {
-	const (
-		stalled, lively = 50, 21
-		events, size    = 150, 8192
-		limit           = 2 * time.Second
-	)
+	stall(t, crowd{stalled: 50, lively: 21, events: 150, size: 8192})
+}
+
+// TestA_08_ThousandSubscribers has 1,000 streams of one task, of which 100 are
+// never read: all others are told the same, in the same order, and nothing is left
+// behind. The limit of streams of a task is raised to that.
+func TestA_08_ThousandSubscribers(t *testing.T) {
+	before, start := runtime.NumGoroutine(), time.Now()
+	t.Run("A-08 P10 the crowd", func(t *testing.T) {
+		stall(t, crowd{stalled: 100, lively: 900, alone: true, events: 30, size: 24 << 10})
+	})
+	patience := time.Now().Add(10 * time.Second)
+	for now := range time.Tick(10 * time.Millisecond) {
+		after := runtime.NumGoroutine()
+		if after <= before {
+			t.Logf("%v; %d goroutines before, %d after", now.Sub(start).Round(time.Millisecond), before, after)
+			return
+		}
+		if now.After(patience) {
+			t.Fatalf("%d goroutines are left, %d were there before", after, before)
+		}
+	}
+}
+
+// crowd is who follows a task.
+type crowd struct {
+	stalled int  // readers that stop behind the first event
+	lively  int  // readers of each task that read on
+	alone   bool // there is one task; else another one is followed beside it
+	events  int
+	size    int // of an event, in bytes
+}
+
+// stall has a crowd follow a task, and wants the stalled cut, each where it can go
+// on, and the lively told everything.
+func stall(t *testing.T, crowd crowd) {
+	const limit = 2 * time.Second
 	core, logs := observer.New(zapcore.InfoLevel)
-	agents := []*speaker{clocked("a", size), clocked("b", size), clocked("c", size)}
+	agents := []*speaker{clocked("a", crowd.size), clocked("b", crowd.size), clocked("c", crowd.size)}
 	target := rig.Serve(t, server.Config{
-		Agents: rig.Manager(t, agents[0], agents[1], agents[2]), StallTime: limit, Log: zap.New(core), Streams: a2a.Streams{PerTask: 500},
+		Agents: rig.Manager(t, agents[0], agents[1], agents[2]), StallTime: limit, Log: zap.New(core),
+		Streams: a2a.Streams{PerTask: 1200, PerOwner: 1200},
 	})
 	c := rig.Clients(t, target)[0]
 	ids := make([]string, len(agents))
 	for i, a := range agents {
 		ids[i] = begin(t, c, a.id, a.id)
 	}
-	alone := listen(t, target, ids[2:], agents[2:], lively, events)
-	t.Logf("alone: %d events, p99 %v late", len(alone.late), p99(alone.late))
+	if !crowd.alone {
+		before := listen(t, target, ids[2:], agents[2:], crowd.lively, crowd.events)
+		t.Logf("without: %d events, p99 %v late", len(before.late), p99(before.late))
+	}
 
 	before := heap()
-	lazies := make([]*lazy, stalled)
+	lazies := make([]*lazy, crowd.stalled)
 	var reading, stopped sync.WaitGroup
 	for i := range lazies {
 		lazies[i] = &lazy{binding: []string{"grpc", "rest", "jsonrpc"}[i%3], awake: make(chan struct{})}
@@ -282,21 +322,25 @@ func TestP10_StalledReaders(t *testing.T) {
 	}
 	stopped.Wait()
 	start := time.Now()
-	beside := listen(t, target, ids[:2], agents[:2], 2*lively, events)
-	t.Logf("beside %d that stalled: %d events, p99 %v late", stalled, len(beside.late), p99(beside.late))
+	tasks := 2
+	if crowd.alone {
+		tasks = 1
+	}
+	beside := listen(t, target, ids[:tasks], agents[:tasks], tasks*crowd.lively, crowd.events)
+	t.Logf("beside %d that stalled: %d events, p99 %v late", crowd.stalled, len(beside.late), p99(beside.late))
 	for i, seqs := range beside.seqs {
-		if !slices.Equal(seqs, beside.seqs[i%2]) || len(seqs) != 1+events+2 {
-			t.Errorf("reader %d was told %d times, want %d", i, len(seqs), 1+events+2)
+		if !slices.Equal(seqs, beside.seqs[i%tasks]) || len(seqs) != 1+crowd.events+2 {
+			t.Errorf("reader %d was told %d times, want %d", i, len(seqs), 1+crowd.events+2)
 		}
 	}
 	held := heap()
 	cut := func() int { return logs.FilterField(zap.String("reason", "SLOW_READER")).Len() }
 	for now := range time.Tick(10 * time.Millisecond) {
-		if cut() == stalled || now.Sub(start) > 30*time.Second {
+		if cut() == crowd.stalled || now.Sub(start) > 30*time.Second {
 			break
 		}
 	}
-	each := (int64(held) - int64(before)) / stalled
+	each := (int64(held) - int64(before)) / int64(crowd.stalled)
 	t.Logf("%d were cut within %v; %d KiB held for each, clients included", cut(), time.Since(start).Round(time.Millisecond), each>>10)
 	if each > 1<<20 {
 		t.Errorf("a stalled reader holds %d bytes", each)

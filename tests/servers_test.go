@@ -70,7 +70,12 @@ func overService(t *testing.T, id string, at rig.Target, agentID string) agent.A
 
 func overA2A(t *testing.T, id string, at rig.Target, agentID, binding string) agent.Agent {
 	t.Helper()
-	a, err := remote.NewA2A(remote.A2AConfig{ID: id, Card: at.HTTP + "/" + agentID + "/.well-known/agent-card.json", Prefer: []string{binding}})
+	return member(t, remote.A2AConfig{ID: id, Card: at.HTTP + "/" + agentID, Prefer: []string{binding}})
+}
+
+func member(t *testing.T, c remote.A2AConfig) agent.Agent {
+	t.Helper()
+	a, err := remote.NewA2A(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,6 +121,12 @@ func TestR_000_39_TeamOfAnotherServer(t *testing.T) {
 			"a2a grpc":      func(t *testing.T) agent.Agent { return overA2A(t, "far", b, "newsroom", remote.BindingGRPC) },
 			"a2a rest":      func(t *testing.T) agent.Agent { return overA2A(t, "far", b, "newsroom", remote.BindingREST) },
 			"a2a jsonrpc":   func(t *testing.T) agent.Agent { return overA2A(t, "far", b, "newsroom", remote.BindingJSONRPC) },
+			"A-25 a2a 0.3 rest": func(t *testing.T) agent.Agent {
+				return member(t, remote.A2AConfig{ID: "far", Card: b.HTTP + "/newsroom", Version: "0.3", Prefer: []string{remote.BindingREST}})
+			},
+			"A-25 a2a 0.3 jsonrpc": func(t *testing.T) agent.Agent {
+				return member(t, remote.A2AConfig{ID: "far", Card: b.HTTP + "/newsroom", Version: "0.3", Prefer: []string{remote.BindingJSONRPC}})
+			},
 		}
 		for name, member := range members {
 			t.Run(name, func(t *testing.T) {

@@ -1,12 +1,9 @@
 package a2av03
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
-
-	"google.golang.org/grpc/status"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/wire"
@@ -149,23 +146,4 @@ func (f Form) ReadPushes(b []byte) (*a2av1.ListTaskPushNotificationConfigsRespon
 		r.Configs = append(r.Configs, c.taskPush())
 	}
 	return r, n.fault
-}
-
-// ReadRESTError is the status that an answer below /v1 stands for that is no
-// success. Servers tell it as 1.0 does, as JSON-RPC does, or by a message alone.
-func ReadRESTError(httpStatus int, body []byte) *status.Status {
-	var e struct {
-		wire.RPCError
-		Error struct {
-			Status string `json:"status"`
-		} `json:"error"`
-	}
-	st := wire.ParseRESTError(httpStatus, body)
-	switch {
-	case json.Unmarshal(body, &e) != nil, e.Error.Status != "", e.Message == "":
-		return st
-	case e.Code < 0:
-		return ReadError(&e.RPCError)
-	}
-	return status.New(st.Code(), e.Message)
 }

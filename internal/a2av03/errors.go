@@ -2,6 +2,7 @@ package a2av03
 
 import (
 	"encoding/json"
+	"strings"
 
 	"google.golang.org/grpc/status"
 
@@ -43,6 +44,21 @@ func ReadError(e *wire.RPCError) *status.Status {
 	return wire.ParseRPCError(&wire.RPCError{Code: code(e.Code), Message: e.Message})
 }
 
+// ReadRESTError is the status that an answer below /v1 stands for: it holds the
+// error of 1.0, the one of JSON-RPC, a message alone, or says no more than its HTTP
+// status.
+func ReadRESTError(httpStatus int, body []byte) *status.Status {
+	st := wire.ParseRESTError(httpStatus, body)
+	var e wire.RPCError
+	switch {
+	case wire.InfoOf(st) != nil, json.Unmarshal(body, &e) != nil, e.Message == "":
+		return st
+	case e.Code < 0:
+		return ReadError(&e)
+	}
+	return status.New(st.Code(), e.Message)
+}
+
 // code is what the official Go SDK's own codes mean.
 func code(rpc int) int {
 	switch rpc {
@@ -54,8 +70,23 @@ func code(rpc int) int {
 	return rpc
 }
 
+// className is what clients in Python call an error of the protocol, in the type of
+// an answer: TaskNotFoundError for TASK_NOT_FOUND; nothing for errors of our own.
+func className(st *status.Status) string {
+	info := wire.InfoOf(st)
+	if info.GetDomain() != wire.DomainA2A || info.GetReason() == "" {
+		return ""
+	}
+	name := ""
+	for word := range strings.FieldsFuncSeq(info.GetReason(), func(c rune) bool { return c == '_' }) {
+		name += word[:1] + strings.ToLower(word[1:])
+	}
+	return name + "Error"
+}
+
 // RESTError renders st as the body of an answer below /v1: the error that
-// clients of JSON-RPC know, and beside it the one of 1.0 for those that look there.
+// clients of JSON-RPC know, and beside it the one of 1.0 for those that look there,
+// and the type for those that know errors by their class.
 func RESTError(st *status.Status, httpStatus int) ([]byte, error) {
 	b, err := wire.RESTError(st, httpStatus)
 	if err != nil {
@@ -65,7 +96,10 @@ func RESTError(st *status.Status, httpStatus int) ([]byte, error) {
 	if err := json.Unmarshal(b, &body); err != nil {
 		return nil, err
 	}
-	e, err := json.Marshal(Error(st))
+	e, err := json.Marshal(struct {
+		*wire.RPCError
+		Type string `json:"type,omitempty"`
+	}{Error(st), className(st)})
 	if err != nil {
 		return nil, err
 	}

@@ -17,10 +17,12 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/pgtest"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -291,6 +293,53 @@ func TestA_03_TheFileIsStrict(t *testing.T) {
 		if err := served.Stop(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestA_09_StreamsOfTheFile: the file says where streams are closed, and how many
+// there may be.
+func TestA_09_StreamsOfTheFile(t *testing.T) {
+	for settings, want := range map[string]a2a.Streams{
+		"":                            {},
+		"close: INPUT_REQUIRED":       {},
+		"close: INTERRUPTED":          {Close: a2a.CloseAtInterrupt},
+		"close: END":                  {Close: a2a.CloseAtEnd},
+		"per_task: 7, per_caller: 99": {PerTask: 7, PerOwner: 99},
+	} {
+		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: {streams: {"+settings+"}}\n", nil)
+		if got := streams(def.Server.GetServer().GetStreams()); got != want {
+			t.Errorf("%q: %+v, want %+v", settings, got, want)
+		}
+	}
+}
+
+// TestA_01_TheFileRequiresTheExtension: cards say so, and calls without it are refused.
+func TestA_01_TheFileRequiresTheExtension(t *testing.T) {
+	def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: {protocol: {require_team_run: true}}\n", nil)
+	s, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "http://" + s.HTTP + "/desk"
+	card, _, err := client.ReadCard(t.Context(), url, client.Config{})
+	if e := card.GetCapabilities().GetExtensions(); err != nil || len(e) != 1 || !e[0].GetRequired() {
+		t.Errorf("card: %v, %v", e, err)
+	}
+	for _, uris := range [][]string{nil, {a2a.TeamRunURI}} {
+		c, err := client.Open(t.Context(), url, client.Config{Extensions: uris})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Send(t.Context(), &a2av1.SendMessageRequest{Message: agent.UserMessage("m", "x")})
+		if (err == nil) != (len(uris) == 1) || err != nil && !strings.Contains(err.Error(), a2a.TeamRunURI) {
+			t.Errorf("with %v: %v", uris, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Stop(); err != nil {
+		t.Error(err)
 	}
 }
 

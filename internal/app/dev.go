@@ -66,7 +66,7 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 	if err != nil {
 		return nil, errors.Join(err, kept.Close())
 	}
-	return startWith(ctx, def, kept, server.Config{Listeners: l, Log: d.Log, NoPush: noPush(settings)})
+	return startWith(ctx, def, kept, server.Config{Listeners: l, Log: d.Log})
 }
 
 func (d *Dev) listeners(ctx context.Context, settings *teamv1.ServerSettings) (server.Listeners, error) {

@@ -13,6 +13,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/server"
 )
 
@@ -124,7 +125,7 @@ func Serve(ctx context.Context, def *config.Config, c Serving) (*Running, error)
 	}
 	r, err := startWith(ctx, def, kept, server.Config{
 		Listeners: l, Keys: keys, TrustedProxies: proxies, NoReflection: true, Log: c.Log, Replica: c.Replica,
-		PublicURL: settings.GetPublicUrl(), PublicGRPC: settings.GetPublicGrpc(), NoPush: noPush(settings),
+		PublicURL: settings.GetPublicUrl(), PublicGRPC: settings.GetPublicGrpc(),
 	})
 	if err == nil {
 		sayWhere(c.Log, url)
@@ -136,6 +137,14 @@ func Serve(ctx context.Context, def *config.Config, c Serving) (*Running, error)
 func noV03(s *teamv1.ServerSettings) bool {
 	p := s.GetProtocol()
 	return p != nil && p.V0_3 != nil && !p.GetV0_3()
+}
+
+// streams is how streams are served.
+func streams(s *teamv1.StreamSettings) a2a.Streams {
+	rule := map[teamv1.StreamClose_Value]a2a.StreamClose{
+		teamv1.StreamClose_INTERRUPTED: a2a.CloseAtInterrupt, teamv1.StreamClose_END: a2a.CloseAtEnd,
+	}
+	return a2a.Streams{PerTask: int(s.GetPerTask()), PerOwner: int(s.GetPerCaller()), Close: rule[s.GetClose()]}
 }
 
 // sayWhere logs where tasks are kept, and warns where that does not last.
@@ -175,7 +184,9 @@ func startWith(ctx context.Context, def *config.Config, kept server.OpenedStore,
 	if err != nil {
 		return nil, errors.Join(err, c.Listeners.HTTP.Close(), c.Listeners.GRPC.Close(), kept.Close())
 	}
-	c.NoV03, c.StrictVersion = noV03(def.Server.GetServer()), def.Server.GetServer().GetProtocol().GetStrictVersion()
+	settings := def.Server.GetServer()
+	c.NoV03, c.StrictVersion = noV03(settings), settings.GetProtocol().GetStrictVersion()
+	c.NoPush, c.RequireTeamRun, c.Streams = noPush(settings), settings.GetProtocol().GetRequireTeamRun(), streams(settings.GetStreams())
 	return start(ctx, live, kept, c)
 }
 

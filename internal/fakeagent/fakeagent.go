@@ -54,7 +54,7 @@ type Config struct {
 	// NoStream: streams are not supported. NoCancel: cancels are not. NoHealth:
 	// the Agent service's HealthCheck is not.
 	NoStream, NoCancel, NoHealth bool
-	// Old speaks A2A 0.3 over JSON-RPC, and shows the card of that alone.
+	// Old speaks A2A 0.3 over JSON-RPC and REST, and shows the card of that alone.
 	Old bool
 	// TLS of both servers; nil is plaintext.
 	TLS *tls.Config

@@ -21,6 +21,9 @@ func (a *Agent) handler() http.Handler {
 	mux.HandleFunc("GET /.well-known/agent-card.json", a.card)
 	mux.HandleFunc("POST /rpc", a.rpc)
 	rest := http.HandlerFunc(a.rest)
+	if a.cfg.Old {
+		rest = a.restOld
+	}
 	mux.Handle("/rest/", http.StripPrefix("/rest", rest))
 	return mux
 }
@@ -138,7 +141,8 @@ func (a *Agent) rest(w http.ResponseWriter, r *http.Request) {
 
 // route is the method and the task of a path.
 func (a *Agent) route(r *http.Request) (method, id string) {
-	path := strings.TrimPrefix(r.URL.Path, "/"+a.cfg.Tenant)
+	path := strings.TrimPrefix(r.URL.Path, "/v1") // of 0.3
+	path = strings.TrimPrefix(path, "/"+a.cfg.Tenant)
 	path = strings.TrimPrefix(path, "/")
 	switch path {
 	case "message:send":

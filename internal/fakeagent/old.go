@@ -2,7 +2,9 @@ package fakeagent
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -13,7 +15,7 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// oldCard is the card of an agent that speaks A2A 0.3 over JSON-RPC only.
+// oldCard is the card of an agent that speaks A2A 0.3 only.
 func oldCard(card *a2av1.AgentCard) ([]byte, error) {
 	b, err := a2av03.WriteCard(card)
 	if err != nil {
@@ -48,7 +50,7 @@ func (a *Agent) rpcOld(w http.ResponseWriter, r *http.Request, req wire.RPCReque
 		fail(w, status.Error(codes.Unimplemented, "unknown method"))
 		return
 	}
-	if err := readOld(req.Params, op.body); err != nil {
+	if err := readOld(a2av03.RPC, req.Params, op.body); err != nil {
 		fail(w, err)
 		return
 	}
@@ -72,18 +74,18 @@ func (a *Agent) rpcOld(w http.ResponseWriter, r *http.Request, req wire.RPCReque
 		fail(w, err)
 		return
 	}
-	b, _ := writeOld(out)
+	b, _ := writeOld(a2av03.RPC, out)
 	b, _ = wire.RPCResult(req.ID, b)
 	w.Header().Set("Content-Type", wire.TypeJSON)
 	_, _ = w.Write(b)
 }
 
-func readOld(params []byte, into proto.Message) error {
+func readOld(form a2av03.Form, params []byte, into proto.Message) error {
 	var from proto.Message
 	var err error
 	switch into.(type) {
 	case *a2av1.SendMessageRequest:
-		from, err = a2av03.RPC.ReadSend(params)
+		from, err = form.ReadSend(params)
 	case *a2av1.GetTaskRequest:
 		from, err = a2av03.ReadTaskQuery(params)
 	case *a2av1.CancelTaskRequest:
@@ -97,10 +99,54 @@ func readOld(params []byte, into proto.Message) error {
 	return err
 }
 
-func writeOld(m proto.Message) ([]byte, error) {
+func writeOld(form a2av03.Form, m proto.Message) ([]byte, error) {
 	if r, ok := m.(*a2av1.SendMessageResponse); ok {
-		return a2av03.RPC.WriteAnswer(r)
+		return form.WriteAnswer(r)
 	}
 	t, _ := m.(*a2av1.Task)
-	return a2av03.RPC.WriteTask(t)
+	return form.WriteTask(t)
+}
+
+// restOld serves REST in 0.3.
+func (a *Agent) restOld(w http.ResponseWriter, r *http.Request) {
+	fail := func(w http.ResponseWriter, err error) {
+		st := wire.Status(err)
+		b, _ := a2av03.RESTError(st, wire.HTTPStatus(st))
+		w.Header().Set("Content-Type", wire.TypeJSON)
+		w.WriteHeader(wire.HTTPStatus(st))
+		_, _ = w.Write(b) //nolint:gosec // JSON of a test
+	}
+	method, id := a.route(r)
+	op := a.operation(method)
+	if op == nil || !strings.HasPrefix(r.URL.Path, "/v1/") {
+		fail(w, status.Error(codes.Unimplemented, "unknown path"))
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	if method == "SendMessage" || method == "SendStreamingMessage" {
+		err = readOld(a2av03.REST, body, op.body)
+		r.Body = http.NoBody
+	}
+	if err == nil {
+		err = a.decode(r, op, id)
+	}
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	if op.stream != nil {
+		serveStream(w, r, op, func(r *a2av1.StreamResponse) ([]byte, error) { return a2av03.REST.WriteEvent(r, false) }, fail)
+		return
+	}
+	out, err := op.unary(r.Context())
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	b, _ := writeOld(a2av03.REST, out)
+	w.Header().Set("Content-Type", wire.TypeJSON)
+	_, _ = w.Write(b)
 }

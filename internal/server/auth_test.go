@@ -204,6 +204,40 @@ func TestA_03_Version(t *testing.T) {
 	})
 }
 
+// TestA_01_ExtensionSupportRequired: where the server wants the extension each call
+// of A2A has to activate it, over every binding; our own service knows none.
+func TestA_01_ExtensionSupportRequired(t *testing.T) {
+	target := start(t, server.Config{Handler: &probe{get: task}, RequireTeamRun: true})
+	knows, other := target, target
+	knows.Headers = map[string]string{"a2a-extensions": "urn:other, " + a2a.TeamRunURI}
+	other.Headers = map[string]string{"a2a-extensions": a2a.RoutingURI}
+	get := &a2av1.GetTaskRequest{Id: "t1"}
+	for name, without := range map[string]rig.Target{"none": target, "another": other} {
+		t.Run(name, func(t *testing.T) {
+			rig.Each(t, without, func(t *testing.T, client rig.Client) {
+				_, err := client.Get(t.Context(), get)
+				f := rig.Fault(err)
+				if f == nil || f.Reason != "EXTENSION_SUPPORT_REQUIRED" || f.Domain != "a2a-protocol.org" || f.Code != "FailedPrecondition" ||
+					f.Details["required"] != a2a.TeamRunURI || f.HTTP != 0 && f.HTTP != http.StatusOK && f.HTTP != http.StatusBadRequest {
+					t.Errorf("got %+v", f)
+				}
+				_, err = rig.Collect(client.Subscribe(t.Context(), &a2av1.SubscribeToTaskRequest{Id: "t1"}, 0))
+				if f := rig.Fault(err); f == nil || f.Reason != "EXTENSION_SUPPORT_REQUIRED" {
+					t.Errorf("subscribe: got %+v", f)
+				}
+			})
+		})
+	}
+	rig.Each(t, knows, func(t *testing.T, client rig.Client) {
+		if got, err := client.Get(t.Context(), get); err != nil || got.GetId() != "t1" {
+			t.Errorf("got %v, %v", got, err)
+		}
+	})
+	if resp, body := request(t, http.MethodGet, target.HTTP+"/team/v1/agents/a", "", nil); strings.Contains(fmt.Sprint(body), "EXTENSION_SUPPORT_REQUIRED") {
+		t.Errorf("Info: status %d: %s", resp.StatusCode, body)
+	}
+}
+
 func TestA_01_SlowBodyIsCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes five seconds")

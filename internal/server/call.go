@@ -7,13 +7,16 @@ import (
 	"iter"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -101,6 +104,9 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 	if err := c.server.version(c.in.version); err != nil && !c.in.v03 {
 		return nil, err
 	}
+	if c.server.config.RequireTeamRun && isA2A(c.method) && !slices.Contains(c.in.extensions, a2a.TeamRunURI) {
+		return nil, a2a.ExtensionSupportRequired(a2a.TeamRunURI)
+	}
 	levels, err := c.in.levels()
 	if err != nil {
 		return nil, err
@@ -116,6 +122,11 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 	}
 	ctx = a2a.WithBase(a2a.WithExtensions(ctx, c.in.extensions...), c.in.base)
 	return agent.WithDepth(ctx, levels), nil
+}
+
+// isA2A reports whether a method is one of the A2A service.
+func isA2A(method string) bool {
+	return a2av1.File_lf_a2a_v1_a2a_proto.Services().ByName("A2AService").Methods().ByName(protoreflect.Name(method)) != nil
 }
 
 // end turns whatever happened into an error for the caller and a line in the log.

@@ -30,6 +30,8 @@ type Config struct {
 	Keys []APIKey
 	// StrictVersion refuses calls that name no A2A-Version.
 	StrictVersion bool
+	// RequireTeamRun refuses calls of A2A that do not activate a2a.TeamRunURI.
+	RequireTeamRun bool
 	// NoV03 turns A2A 0.3 off: its methods, its paths, and its part of the cards.
 	NoV03 bool
 	// Version of the program, for its documents.

@@ -41,7 +41,7 @@ func (h *Handler) card(ctx context.Context, id string, info *teamv1.AgentInfo) *
 		Capabilities: &a2av1.AgentCapabilities{
 			Streaming: yes(true), PushNotifications: yes(h.pushes != nil), ExtendedAgentCard: yes(len(h.extended(id)) > 0),
 			Extensions: []*a2av1.AgentExtension{{
-				Uri: TeamRunURI, Description: "Decisions, delegations and questions of a run as metadata.", Params: facts(info),
+				Uri: TeamRunURI, Description: "Decisions, delegations and questions of a run as metadata.", Required: h.c.RequireTeamRun, Params: facts(info),
 			}},
 		},
 		DefaultInputModes: modes(info.GetInputModes()), DefaultOutputModes: modes(info.GetOutputModes()),

@@ -115,6 +115,16 @@ func VersionNotSupported(version string) *Error {
 	}
 }
 
+// ExtensionSupportRequired is the error for a call that does not activate an
+// extension of the protocol that cards say is required.
+func ExtensionSupportRequired(uri string) *Error {
+	return &Error{
+		Reason: ReasonExtensionSupportRequired, Code: agent.CodeFailedPrecondition,
+		Message: fmt.Sprintf("this server wants callers that know the extension %s; name it in A2A-Extensions", uri),
+		Details: map[string]string{"required": uri},
+	}
+}
+
 // Invalid is the error for a request with faults: all of them, in order.
 func Invalid(faults ...Violation) *Error {
 	texts := make([]string, len(faults))

@@ -47,7 +47,7 @@ type feed struct {
 
 // newFeed returns a feed that has read nothing. stop must be called.
 func (h *Handler) newFeed(k feedKey) *feed {
-	f := &feed{feedKey: k, h: h, told: newTeller(k), more: true, store: make(chan struct{}, 1)}
+	f := &feed{feedKey: k, h: h, told: newTeller(k, h.c.Streams.Close), more: true, store: make(chan struct{}, 1)}
 	f.wake, f.stop = h.c.Store.Watch(k.root)
 	return f
 }
@@ -91,7 +91,7 @@ func (f *feed) add(rec Record) int {
 // place is where a reader has come to.
 type place struct {
 	cursor  int64 // of the last event that was dealt with
-	since   int64 // a task that began to ask for input behind it ends the stream
+	since   int64 // a task that began to ask behind it ends the stream
 	inbound int64 // and behind this inbox row, once that is on record; 0 is none
 }
 

@@ -12,14 +12,15 @@ import (
 type teller struct {
 	fold    *Fold
 	details bool
-	seq     int64           // of the last event, whatever its scope
-	gaps    bool            // of a task that has ended long ago: its streamed text is deleted
-	asked   int64           // the event with which the task began to ask for input; 0 while it does not
+	seq     int64 // of the last event, whatever its scope
+	gaps    bool  // of a task that has ended long ago: its streamed text is deleted
+	close   StreamClose
+	asked   int64           // the event with which the task came to a state at which streams are closed; 0 while it is in none
 	taken   map[int64]int64 // where inbox rows were put on record, by their numbers
 }
 
-func newTeller(k feedKey) teller {
-	return teller{fold: NewFold(k.root, k.scope), details: k.details}
+func newTeller(k feedKey, at StreamClose) teller {
+	return teller{fold: NewFold(k.root, k.scope), details: k.details, close: at}
 }
 
 // skip folds an event that nobody is told of.
@@ -67,7 +68,7 @@ func (t *teller) note(ev *teamv1.Event, before a2av1.TaskState) {
 	t.gaps = t.gaps || ev.GetSeq() > t.seq+1
 	t.seq = ev.GetSeq()
 	switch now := t.fold.State(); {
-	case now != a2av1.TaskState_TASK_STATE_INPUT_REQUIRED:
+	case !t.close.at(now):
 		t.asked = 0
 	case now != before:
 		t.asked = t.seq

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
 
 // Streams are the limits of streams.
@@ -17,6 +19,35 @@ type Streams struct {
 	// Poll is how often a silent journal is looked at, in case that nobody said
 	// that something came; 0 is a minute.
 	Poll time.Duration
+	// Close is where a stream of a task that has not ended is closed.
+	Close StreamClose
+}
+
+// StreamClose is where a stream of a task that has not ended is closed. The
+// protocol says both that it may be and that it stays open.
+type StreamClose int
+
+// Rules of closing.
+const (
+	// CloseAtInput closes where the task asks for input, and leaves open where it
+	// wants authentication: it may go on by itself.
+	CloseAtInput StreamClose = iota
+	// CloseAtInterrupt closes there too.
+	CloseAtInterrupt
+	// CloseAtEnd closes at the end of the task alone.
+	CloseAtEnd
+)
+
+// at reports whether a stream is closed at a state of its task, which has not ended.
+func (c StreamClose) at(s a2av1.TaskState) bool {
+	switch c {
+	case CloseAtInput:
+		return s == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
+	case CloseAtInterrupt:
+		return interrupted(s)
+	case CloseAtEnd:
+	}
+	return false
 }
 
 func (s Streams) withDefaults() Streams {

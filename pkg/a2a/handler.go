@@ -67,6 +67,9 @@ type Config struct {
 	CancelWait time.Duration
 	// Streams bounds the streams that are open.
 	Streams Streams
+	// RequireTeamRun has cards say that the team-run extension is required; who
+	// serves the handler refuses calls without it.
+	RequireTeamRun bool
 	// NoPush refuses push notifications. So does a store that is not Pushes.
 	NoPush bool
 }

@@ -165,6 +165,59 @@ func TestStream(t *testing.T) {
 	})
 }
 
+// TestA_09_WhereStreamsClose: a stream is closed where the rule says, and one that
+// is not goes on to the end of the task.
+func TestA_09_WhereStreamsClose(t *testing.T) {
+	const auth = a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
+	for _, c := range []struct {
+		name  string
+		rule  a2a.StreamClose
+		agent string
+		asks  a2av1.TaskState
+		end   a2av1.TaskState // at which the stream of the first message is closed
+	}{
+		{"by default where it asks for input", a2a.CloseAtInput, "ask", inputRequired, inputRequired},
+		{"by default not where it wants authentication", a2a.CloseAtInput, "auth", auth, completed},
+		{"at every interruption: input", a2a.CloseAtInterrupt, "ask", inputRequired, inputRequired},
+		{"at every interruption: authentication", a2a.CloseAtInterrupt, "auth", auth, auth},
+		{"at the end alone: input", a2a.CloseAtEnd, "ask", inputRequired, completed},
+		{"at the end alone: authentication", a2a.CloseAtEnd, "auth", auth, completed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := startWith(t, a2a.Config{Streams: a2a.Streams{Close: c.rule}}, script(t, "ask", ask("who?")), authAgent{id: "auth"})
+			v, told := &view{}, 0
+			for u, err := range r.stream(t, message(c.agent, "x")) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				v.take(t, u)
+				if v.task.GetStatus().GetState() != c.asks {
+					continue
+				}
+				if told++; c.end == completed {
+					r.send(t, ann(t), atOnce(reply(v.task.GetId(), "me")))
+				}
+			}
+			wantState(t, v.task, c.end)
+			if told != 1 {
+				t.Errorf("%d updates say that it waits, want 1", told)
+			}
+			if c.end == completed {
+				return
+			}
+			for u, err := range r.subscribe(t, v.task.GetId(), 0) { // the next one is closed at the end
+				if err != nil {
+					t.Fatal(err)
+				}
+				if v.take(t, u); v.task.GetStatus().GetState() == c.asks {
+					r.send(t, ann(t), atOnce(reply(v.task.GetId(), "me")))
+				}
+			}
+			wantState(t, v.task, completed)
+		})
+	}
+}
+
 // authAgent asks for authentication once.
 type authAgent struct{ id string }
 

@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"iter"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +41,7 @@ type A2AConfig struct {
 	// Prefer orders the bindings; others are not used. Empty is the card's order.
 	Prefer []string
 	// Version is the version of A2A to speak: 1.0 or 0.3. Empty takes 1.0 where the
-	// card offers it, else 0.3, which is spoken over JSON-RPC only.
+	// card offers it, else 0.3, which is not spoken over gRPC.
 	Version string
 	// TLS of HTTPS and gRPC connections; nil is Egress's own.
 	TLS *tls.Config
@@ -177,8 +179,17 @@ type link struct {
 	binding, url, tenant string
 	version              string
 	streaming            bool
-	routing              bool // it takes part in hand-offs
+	routing              bool     // it takes part in hand-offs
+	required             []string // extensions that each call must activate
 	transport            transport
+}
+
+// extensions are those that a call activates.
+func (l *link) extensions(handsOver bool) []string {
+	if handsOver && l.routing && !slices.Contains(l.required, routingURI) {
+		return append(slices.Clone(l.required), routingURI)
+	}
+	return l.required
 }
 
 // connect returns the link to the interface that the card offers now.
@@ -191,8 +202,13 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
+	required, err := a.peer.required(card)
+	if err != nil {
+		return nil, err
+	}
 	l := &link{
-		binding: i.GetProtocolBinding(), url: i.GetUrl(), tenant: i.GetTenant(), version: i.GetProtocolVersion(),
+		required: required,
+		binding:  i.GetProtocolBinding(), url: i.GetUrl(), tenant: i.GetTenant(), version: i.GetProtocolVersion(),
 		streaming: card.GetCapabilities().GetStreaming(), routing: declares(card, routingURI),
 	}
 	a.mu.Lock()
@@ -211,6 +227,8 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 func (a *A2A) newTransport(l *link) (transport, error) {
 	token := a.cfg.Token
 	switch {
+	case a2av03.Is(l.version) && l.binding == BindingREST:
+		return &rest03Transport{http: a.http, base: strings.TrimSuffix(l.url, "/"), token: token}, nil
 	case a2av03.Is(l.version):
 		return &rpc03Transport{http: a.http, url: l.url, token: token}, nil
 	case l.binding == BindingREST:

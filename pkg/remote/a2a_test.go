@@ -64,15 +64,16 @@ func TestA2AChoosesAnInterface(t *testing.T) {
 		{name: "the preferred", cfg: fakeagent.Config{}, prefer: []string{"HTTP+JSON", "GRPC"}},
 		{name: "A-25 the best version", cfg: fakeagent.Config{Card: alsoOld}},
 		{name: "A-25 only another protocol", cfg: fakeagent.Config{Version: "0.2.6", Bindings: []string{"JSONRPC"}},
-			fail: `agent "far": card read, but it offers only protocol 0.2.6 over JSONRPC; this server speaks 1.0, and 0.3 over JSONRPC`},
-		{name: "A-25 0.3 over a binding that is not spoken", cfg: fakeagent.Config{Version: "0.3", Bindings: []string{"GRPC", "HTTP+JSON"}},
-			fail: `it offers only protocol 0.3 over GRPC, protocol 0.3 over HTTP+JSON; this server speaks 1.0, and 0.3 over JSONRPC`},
+			fail: `agent "far": card read, but it offers only protocol 0.2.6 over JSONRPC; this server speaks 1.0, and 0.3 over JSONRPC or HTTP+JSON`},
+		{name: "A-25 0.3 over a binding that is not spoken", cfg: fakeagent.Config{Version: "0.3", Bindings: []string{"GRPC"}},
+			fail: `it offers only protocol 0.3 over GRPC; this server speaks 1.0, and 0.3 over JSONRPC or HTTP+JSON`},
 		{name: "A-25 only 0.3", cfg: fakeagent.Config{Old: true, Bindings: []string{"JSONRPC"}}},
+		{name: "A-25 only 0.3, over REST", cfg: fakeagent.Config{Old: true, Bindings: []string{"HTTP+JSON"}}},
 		{name: "A-25 only 0.3 where that is chosen", cfg: fakeagent.Config{Old: true, Bindings: []string{"JSONRPC"}}, version: "0.3"},
 		{name: "A-25 only 0.3 where 1.0 is chosen", cfg: fakeagent.Config{Old: true, Bindings: []string{"JSONRPC"}}, version: "1.0",
 			fail: `it offers only protocol 0.3.0 over JSONRPC; this server speaks 1.0 to it.  Set a2a.version: "0.3" if compatibility is wanted`},
 		{name: "A-25 only 1.0 where 0.3 is chosen", cfg: fakeagent.Config{Bindings: []string{"JSONRPC"}}, version: "0.3",
-			fail: `it offers only protocol 1.0 over JSONRPC; this server speaks 0.3 over JSONRPC to it`},
+			fail: `it offers only protocol 1.0 over JSONRPC; this server speaks 0.3 over JSONRPC or HTTP+JSON to it`},
 		{name: "none preferred", cfg: fakeagent.Config{Bindings: []string{"GRPC"}}, prefer: []string{"JSONRPC"}, fail: "no interface that is preferred"},
 		{name: "an unknown binding", cfg: fakeagent.Config{Bindings: []string{"PIGEON"}}, fail: `only the binding "PIGEON"`},
 	}
@@ -312,6 +313,46 @@ func TestA2AHandOver(t *testing.T) {
 	got := remote.TransferOf(transfer)
 	if got.GetTo() != "legal" || got.GetMessage() != "please check" {
 		t.Errorf("transfer %v", got)
+	}
+}
+
+// TestA_01_RequiredExtensionsOfAPeer: each call activates those that are known, and
+// an agent that requires another one cannot be used.
+func TestA_01_RequiredExtensionsOfAPeer(t *testing.T) {
+	const teamRun, routing = "https://github.com/agentteams/team-server/ext/team-run/v1", "https://github.com/agentteams/team-server/ext/routing/v1"
+	for _, c := range []struct {
+		name       string
+		extensions []*a2av1.AgentExtension
+		handsOver  bool
+		want, fail string
+	}{
+		{"one that is known", []*a2av1.AgentExtension{{Uri: teamRun, Required: true}}, false, teamRun, ""},
+		{"beside one that is used", []*a2av1.AgentExtension{{Uri: teamRun, Required: true}, {Uri: routing}}, true, teamRun + ", " + routing, ""},
+		{"that is used anyway", []*a2av1.AgentExtension{{Uri: routing, Required: true}}, true, routing, ""},
+		{"none", []*a2av1.AgentExtension{{Uri: teamRun}}, false, "", ""},
+		{"one that nobody knows", []*a2av1.AgentExtension{{Uri: "urn:pigeons", Required: true}}, false, "",
+			`agent "far": card read, but it wants callers that know the extension urn:pigeons, which this server does not`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := fakeagent.New(t, fakeagent.Config{Extensions: c.extensions, Default: fakeagent.Turn{Text: "x"}})
+			j := newJournal("hello")
+			if c.handsOver {
+				j.req.Transfers = []*teamv1.TransferTarget{{Id: "legal"}}
+			}
+			err := j.play(t.Context(), newA2A(t, f))
+			if c.fail != "" {
+				if e := asError(t, err); e.Message != c.fail || e.Retry {
+					t.Errorf("error %+v", e)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(f.Requests("SendStreamingMessage")[0].Header["a2a-extensions"], ", "); got != c.want {
+				t.Errorf("activated %q, want %q", got, c.want)
+			}
+		})
 	}
 }
 

@@ -131,9 +131,9 @@ func (p peer) speaks() string {
 	case a2aVersion:
 		return a2aVersion + ` to it.  Set a2a.version: "` + a2av03.Version + `" if compatibility is wanted`
 	case a2av03.Version:
-		return a2av03.Version + " over JSONRPC to it.  Remove a2a.version to have the best that both speak"
+		return a2av03.Version + " over JSONRPC or HTTP+JSON to it.  Remove a2a.version to have the best that both speak"
 	}
-	return a2aVersion + ", and " + a2av03.Version + " over JSONRPC"
+	return a2aVersion + ", and " + a2av03.Version + " over JSONRPC or HTTP+JSON"
 }
 
 // isCurrent reports whether a version is one of A2A 1.0.
@@ -144,7 +144,7 @@ func isCurrent(version string) bool {
 // spoken reports whether an interface's version is spoken with the peer.
 func (p peer) spoken(i *a2av1.AgentInterface) bool {
 	if a2av03.Is(i.GetProtocolVersion()) {
-		return p.version != a2aVersion && i.GetProtocolBinding() == BindingJSONRPC
+		return p.version != a2aVersion && (i.GetProtocolBinding() == BindingJSONRPC || i.GetProtocolBinding() == BindingREST)
 	}
 	return p.version != a2av03.Version && isCurrent(i.GetProtocolVersion())
 }
@@ -324,6 +324,23 @@ func facts(card *a2av1.AgentCard) map[string]string {
 		}
 	}
 	return m
+}
+
+// required are the extensions that each call must activate. The error names one
+// that is not known here.
+func (p peer) required(card *a2av1.AgentCard) ([]string, error) {
+	var uris []string
+	for _, e := range card.GetCapabilities().GetExtensions() {
+		switch {
+		case !e.GetRequired():
+		case e.GetUri() == teamRunURI || e.GetUri() == routingURI:
+			uris = append(uris, e.GetUri())
+		default:
+			return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable,
+				"agent %q: card read, but it wants callers that know the extension %s, which this server does not", p.id, clip(e.GetUri()))
+		}
+	}
+	return uris, nil
 }
 
 func declares(card *a2av1.AgentCard, uri string) bool {

@@ -179,10 +179,7 @@ func (x *exchange) converse(req *a2av1.SendMessageRequest) error {
 // calling is the context of a call to the peer.
 func (x *exchange) calling(ctx context.Context) context.Context {
 	ctx = agent.WithDepth(ctx, depthOf(x.ctx, x.req.GetDepth()))
-	if x.link.routing && len(x.req.GetTransfers()) > 0 {
-		ctx = withExtensions(ctx, routingURI)
-	}
-	return ctx
+	return withExtensions(ctx, x.link.extensions(len(x.req.GetTransfers()) > 0)...)
 }
 
 // streamed is an answer as the first response of a stream.

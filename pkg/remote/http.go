@@ -31,8 +31,8 @@ func newRequest(ctx context.Context, method, url, token string, body []byte) (*h
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	setHeaders(req, token)
-	if uri := extensionsOf(ctx); uri != "" {
-		req.Header.Set("A2A-Extensions", uri)
+	if uris := extensionsOf(ctx); uris != "" {
+		req.Header.Set("A2A-Extensions", uris)
 	}
 	return req, nil
 }
@@ -64,6 +64,10 @@ func readStream(body io.ReadCloser, parse func([]byte) (*a2av1.StreamResponse, e
 	for e, err := range wire.ReadEvents(body) {
 		if err != nil {
 			yield(nil, status.Error(codes.Unavailable, err.Error()))
+			return
+		}
+		if e.Kind == "error" { // of REST: the last one
+			yield(nil, wire.ParseRESTError(http.StatusInternalServerError, e.Data).Err())
 			return
 		}
 		r, err := parse(e.Data)

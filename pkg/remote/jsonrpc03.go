@@ -32,12 +32,7 @@ func (t *rpc03Transport) do(ctx context.Context, method string, params []byte, a
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("A2A-Version", a2av03.Version)
-	req.Header.Set("Content-Type", wire.TypeJSON)
-	req.Header.Set("Accept", accept)
-	if uri := extensionsOf(ctx); uri != "" {
-		req.Header.Set("X-A2A-Extensions", uri)
-	}
+	set03(req, accept)
 	return exchangeHTTP(t.http, req)
 }
 
@@ -90,11 +85,7 @@ func (t *rpc03Transport) send(ctx context.Context, req *a2av1.SendMessageRequest
 	if err != nil {
 		return nil, err
 	}
-	r, err := a2av03.RPC.ReadAnswer(result)
-	if err != nil {
-		return nil, unreadable(err)
-	}
-	return r, nil
+	return answer03(a2av03.RPC.ReadAnswer(result))
 }
 
 func (t *rpc03Transport) stream(ctx context.Context, req *a2av1.SendMessageRequest) iter.Seq2[*a2av1.StreamResponse, error] {

@@ -61,12 +61,16 @@ func ways() []way {
 		cfg := fakeagent.Config{Bindings: []string{binding}, NoStream: noStream, Tenant: "desk"}
 		return way{name: name, cfg: cfg, first: first, cancel: "CancelTask", a2a: true}
 	}
-	old := a2a("A-25 a2a 0.3 over JSON-RPC", remote.BindingJSONRPC, false)
-	old.cfg.Old, old.cfg.Tenant = true, ""
-	oldPolled := a2a("A-25 a2a 0.3 over JSON-RPC, polled", remote.BindingJSONRPC, true)
-	oldPolled.cfg.Old, oldPolled.cfg.Tenant = true, ""
+	old := func(name, binding string, noStream bool) way {
+		w := a2a(name, binding, noStream)
+		w.cfg.Old, w.cfg.Tenant = true, ""
+		return w
+	}
 	return []way{
-		old, oldPolled,
+		old("A-25 a2a 0.3 over JSON-RPC", remote.BindingJSONRPC, false),
+		old("A-25 a2a 0.3 over JSON-RPC, polled", remote.BindingJSONRPC, true),
+		old("A-25 a2a 0.3 over REST", remote.BindingREST, false),
+		old("A-25 a2a 0.3 over REST, polled", remote.BindingREST, true),
 		{name: "agent service", first: "ProcessStream", cancel: "Cancel"},
 		{name: "agent service, unary", cfg: fakeagent.Config{NoStream: true}, first: "Process", cancel: "Cancel", unary: true},
 		a2a("a2a over gRPC", remote.BindingGRPC, false),

@@ -65,7 +65,13 @@ func (t *restTransport) do(ctx context.Context, method, path string, in proto.Me
 	if accept != "" {
 		req.Header.Set("Accept", accept)
 	}
-	resp, err := exchangeHTTP(t.http, req)
+	return exchangeREST(t.http, req, wire.ParseRESTError)
+}
+
+// exchangeREST makes a request; an answer that is none of a success is an error,
+// which refused reads.
+func exchangeREST(c *http.Client, req *http.Request, refused func(httpStatus int, body []byte) *status.Status) (*http.Response, error) {
+	resp, err := exchangeHTTP(c, req)
 	if err != nil || resp.StatusCode/100 == 2 {
 		return resp, err
 	}
@@ -73,7 +79,7 @@ func (t *restTransport) do(ctx context.Context, method, path string, in proto.Me
 	if err != nil {
 		return nil, err
 	}
-	return nil, wire.ParseRESTError(resp.StatusCode, b).Err()
+	return nil, refused(resp.StatusCode, b).Err()
 }
 
 func (t *restTransport) send(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
@@ -88,10 +94,20 @@ func (t *restTransport) stream(ctx context.Context, req *a2av1.SendMessageReques
 // subscribe follows the protocol's definition; servers that follow its text
 // instead want POST.
 func (t *restTransport) subscribe(ctx context.Context, req *a2av1.SubscribeToTaskRequest) iter.Seq2[*a2av1.StreamResponse, error] {
-	path := "/tasks/" + url.PathEscape(req.GetId()) + ":subscribe"
+	path := taskPath(req.GetId()) + ":subscribe"
+	return eitherMethod(func(method string) iter.Seq2[*a2av1.StreamResponse, error] {
+		if method == http.MethodGet {
+			return t.events(ctx, method, path, nil)
+		}
+		return t.events(ctx, method, path, req)
+	})
+}
+
+// eitherMethod opens a stream with GET, and with POST where that is not possible.
+func eitherMethod(open func(method string) iter.Seq2[*a2av1.StreamResponse, error]) iter.Seq2[*a2av1.StreamResponse, error] {
 	return func(yield func(*a2av1.StreamResponse, error) bool) {
 		first := true
-		for r, err := range t.events(ctx, http.MethodGet, path, nil) {
+		for r, err := range open(http.MethodGet) {
 			if first && codeOf(err) == codes.Unimplemented {
 				break
 			}
@@ -100,7 +116,7 @@ func (t *restTransport) subscribe(ctx context.Context, req *a2av1.SubscribeToTas
 			}
 		}
 		if first {
-			t.events(ctx, http.MethodPost, path, req)(yield)
+			open(http.MethodPost)(yield)
 		}
 	}
 }
@@ -117,7 +133,7 @@ func (t *restTransport) events(ctx context.Context, method, path string, in prot
 }
 
 func (t *restTransport) task(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av1.Task, error) {
-	path := "/tasks/" + url.PathEscape(req.GetId())
+	path := taskPath(req.GetId())
 	if req.HistoryLength != nil {
 		path += "?historyLength=" + strconv.Itoa(int(req.GetHistoryLength()))
 	}
@@ -127,7 +143,7 @@ func (t *restTransport) task(ctx context.Context, req *a2av1.GetTaskRequest) (*a
 
 func (t *restTransport) cancel(ctx context.Context, req *a2av1.CancelTaskRequest) (*a2av1.Task, error) {
 	out := &a2av1.Task{}
-	return out, t.call(ctx, http.MethodPost, "/tasks/"+url.PathEscape(req.GetId())+":cancel", req, out)
+	return out, t.call(ctx, http.MethodPost, taskPath(req.GetId())+":cancel", req, out)
 }
 
 func (t *restTransport) close() error {

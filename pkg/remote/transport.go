@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"iter"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -29,13 +30,14 @@ type transport interface {
 type extensionsCtxKey struct{}
 
 // withExtensions activates extensions of the protocol for the calls of ctx.
-func withExtensions(ctx context.Context, uri string) context.Context {
-	return context.WithValue(ctx, extensionsCtxKey{}, uri)
+func withExtensions(ctx context.Context, uris ...string) context.Context {
+	return context.WithValue(ctx, extensionsCtxKey{}, strings.Join(uris, ", "))
 }
 
+// extensionsOf is the header's value; empty activates none.
 func extensionsOf(ctx context.Context) string {
-	uri, _ := ctx.Value(extensionsCtxKey{}).(string)
-	return uri
+	uris, _ := ctx.Value(extensionsCtxKey{}).(string)
+	return uris
 }
 
 // grpcTransport is A2A over gRPC.
@@ -47,8 +49,8 @@ type grpcTransport struct {
 
 func (g *grpcTransport) outgoing(ctx context.Context) context.Context {
 	ctx = metadata.AppendToOutgoingContext(outgoing(ctx, g.token, agent.Depth(ctx)), versionKey, a2aVersion)
-	if uri := extensionsOf(ctx); uri != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, extensionsKey, uri)
+	if uris := extensionsOf(ctx); uris != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, extensionsKey, uris)
 	}
 	return ctx
 }

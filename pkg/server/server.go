@@ -89,6 +89,9 @@ type Config struct {
 	ExtendedCards func(agentID string) []a2a.ExtendedCard
 	// StrictVersion refuses calls that name no A2A-Version.
 	StrictVersion bool
+	// RequireTeamRun refuses calls of A2A that do not activate the team-run extension
+	// (a2a.TeamRunURI); cards say so.
+	RequireTeamRun bool
 	// NoV03 turns A2A 0.3 off, which is served beside 1.0 otherwise.
 	NoV03 bool
 	// NoReflection leaves gRPC reflection out.
@@ -110,7 +113,7 @@ type Config struct {
 	DrainDelay time.Duration
 	// DrainTime is how long calls may take to end when it stops; default 20 s.
 	DrainTime time.Duration
-	// Streams bounds the streams that are open.
+	// Streams bounds the streams that are open, and says where they are closed.
 	Streams a2a.Streams
 	// NoPush refuses push notifications. A store that keeps no configurations
 	// (a2a.Pushes) does so too.
@@ -215,7 +218,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	config := a2a.Config{
 		Agents: c.Agents, Store: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
 		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: cmp.Or(c.PublicGRPC, at.GRPC)},
-		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams, NoPush: c.NoPush,
+		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams, NoPush: c.NoPush, RequireTeamRun: c.RequireTeamRun,
 		Extended: c.ExtendedCards,
 	}
 	if sign != nil {
@@ -242,7 +245,8 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 		return nil, err
 	}
 	config := server.Config{
-		Handler: k.handler, Keys: c.Keys, Version: c.Version, StrictVersion: c.StrictVersion, NoV03: c.NoV03, NoReflection: c.NoReflection,
+		Handler: k.handler, Keys: c.Keys, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
+		NoV03: c.NoV03, NoReflection: c.NoReflection,
 		Ready: ready(c), DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	}
 	if sign != nil {

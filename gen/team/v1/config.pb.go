@@ -480,6 +480,63 @@ func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_config_proto_rawDescGZIP(), []int{36, 0}
 }
 
+// Value is the word in the file.
+type StreamClose_Value int32
+
+const (
+	// Not set: INPUT_REQUIRED.
+	StreamClose_DEFAULT_CLOSE StreamClose_Value = 0
+	// Where the task asks for input.
+	StreamClose_INPUT_REQUIRED StreamClose_Value = 1
+	// There, and where it wants authentication.
+	StreamClose_INTERRUPTED StreamClose_Value = 2
+	// At the end of the task alone.
+	StreamClose_END StreamClose_Value = 3
+)
+
+// Enum value maps for StreamClose_Value.
+var (
+	StreamClose_Value_name = map[int32]string{
+		0: "DEFAULT_CLOSE",
+		1: "INPUT_REQUIRED",
+		2: "INTERRUPTED",
+		3: "END",
+	}
+	StreamClose_Value_value = map[string]int32{
+		"DEFAULT_CLOSE":  0,
+		"INPUT_REQUIRED": 1,
+		"INTERRUPTED":    2,
+		"END":            3,
+	}
+)
+
+func (x StreamClose_Value) Enum() *StreamClose_Value {
+	p := new(StreamClose_Value)
+	*p = x
+	return p
+}
+
+func (x StreamClose_Value) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (StreamClose_Value) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_config_proto_enumTypes[8].Descriptor()
+}
+
+func (StreamClose_Value) Type() protoreflect.EnumType {
+	return &file_team_v1_config_proto_enumTypes[8]
+}
+
+func (x StreamClose_Value) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use StreamClose_Value.Descriptor instead.
+func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45, 0}
+}
+
 // ServerConfig is the root of the file. Agents and teams share one id space.
 type ServerConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3413,8 +3470,10 @@ type ServerSettings struct {
 	// Addresses of proxies, as CIDR or single ones, whose X-Forwarded headers say where
 	// cards are reached; none.
 	TrustedProxies []string `protobuf:"bytes,13,rep,name=trusted_proxies,json=trustedProxies,proto3" json:"trusted_proxies,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Streams of tasks.
+	Streams       *StreamSettings `protobuf:"bytes,14,opt,name=streams,proto3" json:"streams,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServerSettings) Reset() {
@@ -3534,6 +3593,13 @@ func (x *ServerSettings) GetSigning() *SigningSettings {
 func (x *ServerSettings) GetTrustedProxies() []string {
 	if x != nil {
 		return x.TrustedProxies
+	}
+	return nil
+}
+
+func (x *ServerSettings) GetStreams() *StreamSettings {
+	if x != nil {
+		return x.Streams
 	}
 	return nil
 }
@@ -3768,8 +3834,11 @@ type ProtocolSettings struct {
 	V0_3 *bool `protobuf:"varint,1,opt,name=v0_3,json=v03,proto3,oneof" json:"v0_3,omitempty"`
 	// Calls in the words of 1.0 that name no version are refused; false.
 	StrictVersion bool `protobuf:"varint,2,opt,name=strict_version,json=strictVersion,proto3" json:"strict_version,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Calls of A2A that do not activate the team-run extension are refused, and cards
+	// say so; false.
+	RequireTeamRun bool `protobuf:"varint,3,opt,name=require_team_run,json=requireTeamRun,proto3" json:"require_team_run,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ProtocolSettings) Reset() {
@@ -3816,6 +3885,115 @@ func (x *ProtocolSettings) GetStrictVersion() bool {
 	return false
 }
 
+func (x *ProtocolSettings) GetRequireTeamRun() bool {
+	if x != nil {
+		return x.RequireTeamRun
+	}
+	return false
+}
+
+// StreamSettings is how streams of tasks are served.
+type StreamSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where a stream of a task that has not ended is closed: INPUT_REQUIRED,
+	// INTERRUPTED or END; INPUT_REQUIRED.
+	Close StreamClose_Value `protobuf:"varint,1,opt,name=close,proto3,enum=team.v1.StreamClose_Value" json:"close,omitempty"`
+	// Streams that may be open of one task, its delegations included; 64.
+	PerTask int32 `protobuf:"varint,2,opt,name=per_task,json=perTask,proto3" json:"per_task,omitempty"`
+	// Streams that one caller may have open; 1000.
+	PerCaller     int32 `protobuf:"varint,3,opt,name=per_caller,json=perCaller,proto3" json:"per_caller,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamSettings) Reset() {
+	*x = StreamSettings{}
+	mi := &file_team_v1_config_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamSettings) ProtoMessage() {}
+
+func (x *StreamSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
+func (*StreamSettings) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *StreamSettings) GetClose() StreamClose_Value {
+	if x != nil {
+		return x.Close
+	}
+	return StreamClose_DEFAULT_CLOSE
+}
+
+func (x *StreamSettings) GetPerTask() int32 {
+	if x != nil {
+		return x.PerTask
+	}
+	return 0
+}
+
+func (x *StreamSettings) GetPerCaller() int32 {
+	if x != nil {
+		return x.PerCaller
+	}
+	return 0
+}
+
+// StreamClose is where a stream of a task that has not ended is closed.
+type StreamClose struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamClose) Reset() {
+	*x = StreamClose{}
+	mi := &file_team_v1_config_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamClose) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamClose) ProtoMessage() {}
+
+func (x *StreamClose) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
+func (*StreamClose) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+}
+
 // AuthConfig is who may call. Without it everybody who reaches the server may.
 type AuthConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3829,7 +4007,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3841,7 +4019,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3854,7 +4032,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -3886,7 +4064,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3898,7 +4076,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3911,7 +4089,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ApiKey) GetName() string {
@@ -3948,7 +4126,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3960,7 +4138,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3973,7 +4151,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -4171,7 +4349,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\fgrpc.address\x12-grpc needs an address; add address: HOST:PORT\x1a-this.matches('^(dns:///)?[^/ ]+:[0-9]{1,5}$')R\aaddress\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12$\n" +
 	"\x03tls\x18\x03 \x01(\v2\x12.team.v1.TlsConfigR\x03tls\x12&\n" +
-	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\"\x96\x06\n" +
+	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\"\x94\x06\n" +
 	"\bA2aAgent\x12\xb5\x01\n" +
 	"\x04card\x18\x01 \x01(\tB\xa0\x01\xbaH\x9c\x01\xba\x01\x98\x01\n" +
 	"\ba2a.card\x12[a2a needs the address of the agent card; add card: https://HOST/.well-known/agent-card.json\x1a/this.matches('^https?://[^/]+') && this.isUri()R\x04card\x12:\n" +
@@ -4180,8 +4358,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\va2a.version\x12Yversion must be 1.0 or 0.3, in quotes; or remove it to have the best that the card offers\x1a\x1athis in ['', '1.0', '0.3']R\aversion\x12&\n" +
 	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\x12\x9f\x01\n" +
 	"\ftrusted_keys\x18\x05 \x03(\tB|\xbaHy\xba\x01v\n" +
-	"\x10a2a.trusted_keys\x12Ltrusted_keys holds an empty name; name a file with public keys, or remove it\x1a\x14this.all(f, f != '')R\vtrustedKeys:\xa1\x01\xbaH\x9d\x01\x1a\x9a\x01\n" +
-	"\x16a2a.binding_of_version\x12OA2A 0.3 is spoken over JSON-RPC only; remove binding, or write binding: JSONRPC\x1a/this.version != '0.3' || this.binding in [0, 3]\"D\n" +
+	"\x10a2a.trusted_keys\x12Ltrusted_keys holds an empty name; name a file with public keys, or remove it\x1a\x14this.all(f, f != '')R\vtrustedKeys:\x9f\x01\xbaH\x9b\x01\x1a\x98\x01\n" +
+	"\x16a2a.binding_of_version\x12RA2A 0.3 is not spoken over gRPC; remove binding, or write binding: JSONRPC or REST\x1a*this.version != '0.3' || this.binding != 1\"D\n" +
 	"\aBinding\"9\n" +
 	"\x05Value\x12\x0f\n" +
 	"\vANY_BINDING\x10\x00\x12\b\n" +
@@ -4400,7 +4578,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xad\x0f\n" +
+	"\x0f_strict_members\"\xe0\x0f\n" +
 	"\x0eServerSettings\x12\x8e\x01\n" +
 	"\x04http\x18\x01 \x01(\tBz\xbaHw\xba\x01t\n" +
 	"\vserver.http\x122http must be HOST:PORT; for example 127.0.0.1:8080\x1a1this == '' || this.matches('^[^/ ]*:[0-9]{1,5}$')R\x04http\x12\x8f\x01\n" +
@@ -4425,7 +4603,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	" \x01(\v2\x15.team.v1.PushSettingsR\x04push\x122\n" +
 	"\asigning\x18\f \x01(\v2\x18.team.v1.SigningSettingsR\asigning\x12\xb6\x01\n" +
 	"\x0ftrusted_proxies\x18\r \x03(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
-	"\x16server.trusted_proxies\x12Atrusted_proxies are IP addresses or CIDRs; for example 10.0.0.0/8\x1a'this.all(p, p.isIp() || p.isIpPrefix())R\x0etrustedProxies:\xc8\x01\xbaH\xc4\x01\x1a\xc1\x01\n" +
+	"\x16server.trusted_proxies\x12Atrusted_proxies are IP addresses or CIDRs; for example 10.0.0.0/8\x1a'this.all(p, p.isIp() || p.isIpPrefix())R\x0etrustedProxies\x121\n" +
+	"\astreams\x18\x0e \x01(\v2\x17.team.v1.StreamSettingsR\astreams:\xc8\x01\xbaH\xc4\x01\x1a\xc1\x01\n" +
 	"\x18server.store_listen_only\x12gstore_listen belongs to a store in PostgreSQL; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\"9\n" +
 	"\fPushSettings\x12\x1d\n" +
 	"\aenabled\x18\x01 \x01(\bH\x00R\aenabled\x88\x01\x01B\n" +
@@ -4453,11 +4632,25 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a:\n" +
 	"\fSchemasEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"Z\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\x84\x01\n" +
 	"\x10ProtocolSettings\x12\x16\n" +
 	"\x04v0_3\x18\x01 \x01(\bH\x00R\x03v03\x88\x01\x01\x12%\n" +
-	"\x0estrict_version\x18\x02 \x01(\bR\rstrictVersionB\a\n" +
-	"\x05_v0_3\"\xa4\x01\n" +
+	"\x0estrict_version\x18\x02 \x01(\bR\rstrictVersion\x12(\n" +
+	"\x10require_team_run\x18\x03 \x01(\bR\x0erequireTeamRunB\a\n" +
+	"\x05_v0_3\"\xd1\x02\n" +
+	"\x0eStreamSettings\x12:\n" +
+	"\x05close\x18\x01 \x01(\x0e2\x1a.team.v1.StreamClose.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05close\x12|\n" +
+	"\bper_task\x18\x02 \x01(\x05Ba\xbaH^\xba\x01[\n" +
+	"\x10streams.per_task\x12*per_task must be 1 to 100000; or remove it\x1a\x1bthis >= 0 && this <= 100000R\aperTask\x12\x84\x01\n" +
+	"\n" +
+	"per_caller\x18\x03 \x01(\x05Be\xbaHb\xba\x01_\n" +
+	"\x12streams.per_caller\x12,per_caller must be 1 to 100000; or remove it\x1a\x1bthis >= 0 && this <= 100000R\tperCaller\"W\n" +
+	"\vStreamClose\"H\n" +
+	"\x05Value\x12\x11\n" +
+	"\rDEFAULT_CLOSE\x10\x00\x12\x12\n" +
+	"\x0eINPUT_REQUIRED\x10\x01\x12\x0f\n" +
+	"\vINTERRUPTED\x10\x02\x12\a\n" +
+	"\x03END\x10\x03\"\xa4\x01\n" +
 	"\n" +
 	"AuthConfig\x12*\n" +
 	"\bapi_keys\x18\x01 \x03(\v2\x0f.team.v1.ApiKeyR\aapiKeys\x12j\n" +
@@ -4487,8 +4680,8 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 	return file_team_v1_config_proto_rawDescData
 }
 
-var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
 	(Binding_Value)(0),          // 1: team.v1.Binding.Value
@@ -4498,145 +4691,150 @@ var file_team_v1_config_proto_goTypes = []any{
 	(OpenDelegations_Value)(0),  // 5: team.v1.OpenDelegations.Value
 	(OnLimit_Value)(0),          // 6: team.v1.OnLimit.Value
 	(ToolStyle_Value)(0),        // 7: team.v1.ToolStyle.Value
-	(*ServerConfig)(nil),        // 8: team.v1.ServerConfig
-	(*ModelConfig)(nil),         // 9: team.v1.ModelConfig
-	(*Price)(nil),               // 10: team.v1.Price
-	(*ToolConfig)(nil),          // 11: team.v1.ToolConfig
-	(*McpTool)(nil),             // 12: team.v1.McpTool
-	(*ToolEffect)(nil),          // 13: team.v1.ToolEffect
-	(*AgentConfig)(nil),         // 14: team.v1.AgentConfig
-	(*ConformanceAgent)(nil),    // 15: team.v1.ConformanceAgent
-	(*ExtendedCard)(nil),        // 16: team.v1.ExtendedCard
-	(*Guardrails)(nil),          // 17: team.v1.Guardrails
-	(*Guardrail)(nil),           // 18: team.v1.Guardrail
-	(*ScriptedAgent)(nil),       // 19: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),        // 20: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),           // 21: team.v1.GrpcAgent
-	(*A2AAgent)(nil),            // 22: team.v1.A2aAgent
-	(*Binding)(nil),             // 23: team.v1.Binding
-	(*TlsConfig)(nil),           // 24: team.v1.TlsConfig
-	(*AgentAuth)(nil),           // 25: team.v1.AgentAuth
-	(*TeamConfig)(nil),          // 26: team.v1.TeamConfig
-	(*MemberConfig)(nil),        // 27: team.v1.MemberConfig
-	(*HistoryScope)(nil),        // 28: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),    // 29: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),          // 30: team.v1.RuleConfig
-	(*RouterConfig)(nil),        // 31: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),      // 32: team.v1.WorkflowConfig
-	(*OnMemberError)(nil),       // 33: team.v1.OnMemberError
-	(*WorkflowStep)(nil),        // 34: team.v1.WorkflowStep
-	(*Join)(nil),                // 35: team.v1.Join
-	(*RepeatConfig)(nil),        // 36: team.v1.RepeatConfig
-	(*HumanConfig)(nil),         // 37: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),   // 38: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),        // 39: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),     // 40: team.v1.OpenDelegations
-	(*OnLimit)(nil),             // 41: team.v1.OnLimit
-	(*RouteConfig)(nil),         // 42: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),     // 43: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),           // 44: team.v1.ToolStyle
-	(*SwarmConfig)(nil),         // 45: team.v1.SwarmConfig
-	(*ServerSettings)(nil),      // 46: team.v1.ServerSettings
-	(*PushSettings)(nil),        // 47: team.v1.PushSettings
-	(*SigningSettings)(nil),     // 48: team.v1.SigningSettings
-	(*SigningKey)(nil),          // 49: team.v1.SigningKey
-	(*Definition)(nil),          // 50: team.v1.Definition
-	(*ProtocolSettings)(nil),    // 51: team.v1.ProtocolSettings
-	(*AuthConfig)(nil),          // 52: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 53: team.v1.ApiKey
-	(*OidcConfig)(nil),          // 54: team.v1.OidcConfig
-	nil,                         // 55: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 56: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 57: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 58: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 59: team.v1.McpTool.EnvEntry
-	nil,                         // 60: team.v1.McpTool.EffectsEntry
-	nil,                         // 61: team.v1.Definition.ScriptsEntry
-	nil,                         // 62: team.v1.Definition.SchemasEntry
-	(*Skill)(nil),               // 63: team.v1.Skill
-	(*Limits)(nil),              // 64: team.v1.Limits
-	(*durationpb.Duration)(nil), // 65: google.protobuf.Duration
-	(*Retry)(nil),               // 66: team.v1.Retry
+	(StreamClose_Value)(0),      // 8: team.v1.StreamClose.Value
+	(*ServerConfig)(nil),        // 9: team.v1.ServerConfig
+	(*ModelConfig)(nil),         // 10: team.v1.ModelConfig
+	(*Price)(nil),               // 11: team.v1.Price
+	(*ToolConfig)(nil),          // 12: team.v1.ToolConfig
+	(*McpTool)(nil),             // 13: team.v1.McpTool
+	(*ToolEffect)(nil),          // 14: team.v1.ToolEffect
+	(*AgentConfig)(nil),         // 15: team.v1.AgentConfig
+	(*ConformanceAgent)(nil),    // 16: team.v1.ConformanceAgent
+	(*ExtendedCard)(nil),        // 17: team.v1.ExtendedCard
+	(*Guardrails)(nil),          // 18: team.v1.Guardrails
+	(*Guardrail)(nil),           // 19: team.v1.Guardrail
+	(*ScriptedAgent)(nil),       // 20: team.v1.ScriptedAgent
+	(*ScriptedStep)(nil),        // 21: team.v1.ScriptedStep
+	(*GrpcAgent)(nil),           // 22: team.v1.GrpcAgent
+	(*A2AAgent)(nil),            // 23: team.v1.A2aAgent
+	(*Binding)(nil),             // 24: team.v1.Binding
+	(*TlsConfig)(nil),           // 25: team.v1.TlsConfig
+	(*AgentAuth)(nil),           // 26: team.v1.AgentAuth
+	(*TeamConfig)(nil),          // 27: team.v1.TeamConfig
+	(*MemberConfig)(nil),        // 28: team.v1.MemberConfig
+	(*HistoryScope)(nil),        // 29: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),    // 30: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),          // 31: team.v1.RuleConfig
+	(*RouterConfig)(nil),        // 32: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),      // 33: team.v1.WorkflowConfig
+	(*OnMemberError)(nil),       // 34: team.v1.OnMemberError
+	(*WorkflowStep)(nil),        // 35: team.v1.WorkflowStep
+	(*Join)(nil),                // 36: team.v1.Join
+	(*RepeatConfig)(nil),        // 37: team.v1.RepeatConfig
+	(*HumanConfig)(nil),         // 38: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),   // 39: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),        // 40: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),     // 41: team.v1.OpenDelegations
+	(*OnLimit)(nil),             // 42: team.v1.OnLimit
+	(*RouteConfig)(nil),         // 43: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),     // 44: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),           // 45: team.v1.ToolStyle
+	(*SwarmConfig)(nil),         // 46: team.v1.SwarmConfig
+	(*ServerSettings)(nil),      // 47: team.v1.ServerSettings
+	(*PushSettings)(nil),        // 48: team.v1.PushSettings
+	(*SigningSettings)(nil),     // 49: team.v1.SigningSettings
+	(*SigningKey)(nil),          // 50: team.v1.SigningKey
+	(*Definition)(nil),          // 51: team.v1.Definition
+	(*ProtocolSettings)(nil),    // 52: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),      // 53: team.v1.StreamSettings
+	(*StreamClose)(nil),         // 54: team.v1.StreamClose
+	(*AuthConfig)(nil),          // 55: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 56: team.v1.ApiKey
+	(*OidcConfig)(nil),          // 57: team.v1.OidcConfig
+	nil,                         // 58: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 59: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 60: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 61: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 62: team.v1.McpTool.EnvEntry
+	nil,                         // 63: team.v1.McpTool.EffectsEntry
+	nil,                         // 64: team.v1.Definition.ScriptsEntry
+	nil,                         // 65: team.v1.Definition.SchemasEntry
+	(*Skill)(nil),               // 66: team.v1.Skill
+	(*Limits)(nil),              // 67: team.v1.Limits
+	(*durationpb.Duration)(nil), // 68: google.protobuf.Duration
+	(*Retry)(nil),               // 69: team.v1.Retry
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	55, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	56, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	57, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	58, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	46, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
-	10, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	12, // 6: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	59, // 7: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	60, // 8: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	63, // 9: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	64, // 10: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	19, // 11: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	21, // 12: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	22, // 13: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	17, // 14: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	15, // 15: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	16, // 16: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	65, // 17: team.v1.ConformanceAgent.stream_timeout:type_name -> google.protobuf.Duration
-	63, // 18: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	18, // 19: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	18, // 20: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	18, // 21: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	18, // 22: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	20, // 23: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	24, // 24: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	25, // 25: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	58, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	59, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	60, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	61, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	47, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	11, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
+	13, // 6: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
+	62, // 7: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	63, // 8: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	66, // 9: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	67, // 10: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	20, // 11: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	22, // 12: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	23, // 13: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	18, // 14: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	16, // 15: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	17, // 16: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	68, // 17: team.v1.ConformanceAgent.stream_timeout:type_name -> google.protobuf.Duration
+	66, // 18: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	19, // 19: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	19, // 20: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	19, // 21: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	19, // 22: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	21, // 23: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	25, // 24: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	26, // 25: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
 	1,  // 26: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	25, // 27: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	27, // 28: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	29, // 29: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	32, // 30: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	38, // 31: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	45, // 32: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	42, // 33: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	43, // 34: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	17, // 35: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	16, // 36: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	64, // 37: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	65, // 38: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	66, // 39: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	26, // 27: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	28, // 28: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	30, // 29: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	33, // 30: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	39, // 31: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	46, // 32: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	43, // 33: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	44, // 34: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	18, // 35: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	17, // 36: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	67, // 37: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	68, // 38: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	69, // 39: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	2,  // 40: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	30, // 41: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	31, // 42: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	34, // 43: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	31, // 41: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	32, // 42: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	35, // 43: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
 	3,  // 44: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
 	4,  // 45: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	36, // 46: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	37, // 47: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	34, // 48: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	65, // 49: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	66, // 50: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	39, // 51: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	37, // 46: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	38, // 47: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	35, // 48: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	68, // 49: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	69, // 50: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	40, // 51: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	7,  // 52: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	5,  // 53: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
 	6,  // 54: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	3,  // 55: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	63, // 56: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	52, // 57: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	51, // 58: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	65, // 59: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	47, // 60: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	48, // 61: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	49, // 62: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	8,  // 63: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	61, // 64: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	62, // 65: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	53, // 66: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	54, // 67: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	9,  // 68: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	11, // 69: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	14, // 70: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	26, // 71: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 72: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	73, // [73:73] is the sub-list for method output_type
-	73, // [73:73] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	66, // 56: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	55, // 57: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	52, // 58: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	68, // 59: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	48, // 60: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	49, // 61: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	53, // 62: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	50, // 63: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	9,  // 64: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	64, // 65: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	65, // 66: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	8,  // 67: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	56, // 68: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	57, // 69: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	10, // 70: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	12, // 71: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	15, // 72: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	27, // 73: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 74: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	75, // [75:75] is the sub-list for method output_type
+	75, // [75:75] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -4668,8 +4866,8 @@ func file_team_v1_config_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   55,
+			NumEnums:      9,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
