@@ -104,10 +104,10 @@ func (s *Shell) calling(ctx context.Context, target string, f *Calling, do func(
 // inTime does something in the time there is, and says so when that was too short or
 // somebody interrupted it.
 func (f *Calling) inTime(ctx context.Context, do func(context.Context) error) error {
-	if f.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, f.Timeout, errLate)
-		defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if f.Timeout > 0 { // no deadline: over gRPC the server would be told, and answer first
+		defer time.AfterFunc(f.Timeout, func() { cancel(errLate) }).Stop()
 	}
 	err := do(ctx)
 	switch {
