@@ -45,16 +45,18 @@ func ReadError(e *wire.RPCError) *status.Status {
 }
 
 // ReadRESTError is the status that an answer below /v1 stands for: it holds the
-// error of 1.0, the one of JSON-RPC, or says no more than its HTTP status.
+// error of 1.0, the one of JSON-RPC, a message alone, or says no more than its HTTP
+// status.
 func ReadRESTError(httpStatus int, body []byte) *status.Status {
-	if st := wire.ParseRESTError(httpStatus, body); wire.InfoOf(st) != nil {
-		return st
-	}
+	st := wire.ParseRESTError(httpStatus, body)
 	var e wire.RPCError
-	if json.Unmarshal(body, &e) == nil && e.Code != 0 && e.Message != "" {
+	switch {
+	case wire.InfoOf(st) != nil, json.Unmarshal(body, &e) != nil, e.Message == "":
+		return st
+	case e.Code < 0:
 		return ReadError(&e)
 	}
-	return wire.ParseRESTError(httpStatus, body)
+	return status.New(st.Code(), e.Message)
 }
 
 // code is what the official Go SDK's own codes mean.

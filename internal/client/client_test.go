@@ -13,7 +13,11 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain looks for leaks. A goroutine that a library of Gemini's library starts with
+// the program is none.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+}
 
 // cardServer serves a card and counts the calls that show a token.
 func cardServer(t *testing.T, card *a2av1.AgentCard, tokens *[]string) *httptest.Server {
@@ -68,21 +72,44 @@ func TestTokenGoesToTheNamedHostOnly(t *testing.T) {
 	}
 }
 
-func TestChoose(t *testing.T) {
-	card := offer(
+func TestA_25_Choose(t *testing.T) {
+	both := offer(
 		&a2av1.AgentInterface{ProtocolBinding: "SOAP", ProtocolVersion: "1.0"},
-		&a2av1.AgentInterface{ProtocolBinding: JSONRPC, ProtocolVersion: "0.3"},
+		&a2av1.AgentInterface{ProtocolBinding: JSONRPC, ProtocolVersion: "0.3.0"},
 		&a2av1.AgentInterface{ProtocolBinding: REST, ProtocolVersion: "1.0"},
 		&a2av1.AgentInterface{ProtocolBinding: GRPC, ProtocolVersion: "1.0"},
 	)
-	for binding, want := range map[string]string{"": REST, GRPC: GRPC} {
-		if i, err := choose(card, binding); err != nil || i.GetProtocolBinding() != want {
-			t.Errorf("%q: %v, %v", binding, i, err)
+	old := offer(
+		&a2av1.AgentInterface{ProtocolBinding: GRPC, ProtocolVersion: "0.3.0"},
+		&a2av1.AgentInterface{ProtocolBinding: REST, ProtocolVersion: "0.3.0"},
+	)
+	for _, tt := range []struct {
+		card             *a2av1.AgentCard
+		binding, version string
+		want, fault      string
+	}{
+		{card: both, want: REST + " 1.0"},
+		{card: both, binding: GRPC, want: GRPC + " 1.0"},
+		{card: both, binding: JSONRPC, want: JSONRPC + " 0.3.0"},
+		{card: both, version: V03, want: JSONRPC + " 0.3.0"},
+		{card: both, binding: JSONRPC, version: V10, fault: "card read, but it offers only SOAP 1.0, JSONRPC 0.3.0, HTTP+JSON 1.0, GRPC 1.0; wanted protocol 1.0 over JSONRPC"},
+		{card: both, binding: REST, version: V03, fault: "; wanted protocol 0.3 over HTTP+JSON"},
+		{card: old, want: REST + " 0.3.0"},
+		{card: old, binding: GRPC, fault: "card read, but it offers only GRPC 0.3.0, HTTP+JSON 0.3.0; wanted protocol 1.0 over GRPC"},
+		{card: old, version: V10, fault: "; wanted protocol 1.0 over GRPC, HTTP+JSON or JSONRPC"},
+		{card: old, binding: JSONRPC, fault: "; wanted protocol 1.0 over JSONRPC, or 0.3 over JSONRPC"},
+		{card: offer(), fault: "card read, but it offers nothing; wanted protocol 1.0 over GRPC, HTTP+JSON or JSONRPC, or 0.3 over HTTP+JSON or JSONRPC"},
+	} {
+		i, err := Config{Binding: tt.binding, Version: tt.version}.choose(tt.card)
+		if tt.fault != "" {
+			if err == nil || !strings.HasSuffix(err.Error(), tt.fault) {
+				t.Errorf("%q %q: %v, want %s", tt.binding, tt.version, err, tt.fault)
+			}
+			continue
 		}
-	}
-	_, err := choose(card, JSONRPC)
-	if err == nil || !strings.Contains(err.Error(), "card read, but it offers only SOAP 1.0, JSONRPC 0.3") {
-		t.Errorf("error is %v", err)
+		if got := i.GetProtocolBinding() + " " + i.GetProtocolVersion(); err != nil || got != tt.want {
+			t.Errorf("%q %q: %s, %v, want %s", tt.binding, tt.version, got, err, tt.want)
+		}
 	}
 }
 

@@ -136,3 +136,17 @@ func TestA_01_ForeignErrors(t *testing.T) {
 		t.Errorf("reason %q", got)
 	}
 }
+
+// Whatever a peer says of an answer that is no success, it is an error.
+func TestA_12_ErrorsAreErrors(t *testing.T) {
+	for _, body := range []string{`{"error":{"code":0,"status":"OK"}}`, `{"error":{"status":"PIGEON"}}`, `{}`, ``} {
+		for _, httpStatus := range []int{200, 404, 500} {
+			if st := ParseRESTError(httpStatus, []byte(body)); st.Code() == codes.OK || st.Err() == nil {
+				t.Errorf("%d %s is no error", httpStatus, body)
+			}
+		}
+	}
+	if st := ParseRPCError(&RPCError{}); st.Err() == nil {
+		t.Error("a JSON-RPC error without a code is no error")
+	}
+}

@@ -158,7 +158,7 @@ func ParseRESTError(httpStatus int, body []byte) *status.Status {
 		return status.New(codeOfHTTP(httpStatus), http.StatusText(httpStatus))
 	}
 	c, ok := code.Code_value[e.Error.Status]
-	if !ok {
+	if !ok || codes.Code(c) == codes.OK { //nolint:gosec // sixteen values
 		c = int32(codeOfHTTP(httpStatus)) //nolint:gosec // sixteen values
 	}
 	return status.FromProto(&spb.Status{Code: c, Message: e.Error.Message, Details: decodeDetails(e.Error.Details)})

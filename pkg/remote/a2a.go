@@ -14,6 +14,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -226,9 +227,9 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 func (a *A2A) newTransport(l *link) (transport, error) {
 	token := a.cfg.Token
 	switch {
-	case isOld(l.version) && l.binding == BindingREST:
+	case a2av03.Is(l.version) && l.binding == BindingREST:
 		return &rest03Transport{http: a.http, base: strings.TrimSuffix(l.url, "/"), token: token}, nil
-	case isOld(l.version):
+	case a2av03.Is(l.version):
 		return &rpc03Transport{http: a.http, url: l.url, token: token}, nil
 	case l.binding == BindingREST:
 		return &restTransport{http: a.http, base: restBase(l), token: token}, nil

@@ -94,7 +94,7 @@ func (p peer) choose(card *a2av1.AgentCard) (*a2av1.AgentInterface, error) {
 		switch why := p.refuses(i); {
 		case why != "":
 			refused = append(refused, why)
-		case isOld(i.GetProtocolVersion()):
+		case a2av03.Is(i.GetProtocolVersion()):
 			old = append(old, i)
 		default:
 			usable = append(usable, i)
@@ -136,11 +136,6 @@ func (p peer) speaks() string {
 	return a2aVersion + ", and " + a2av03.Version + " over JSONRPC or HTTP+JSON"
 }
 
-// isOld reports whether a version is one of A2A 0.3.
-func isOld(version string) bool {
-	return version == a2av03.Version || strings.HasPrefix(version, a2av03.Version+".")
-}
-
 // isCurrent reports whether a version is one of A2A 1.0.
 func isCurrent(version string) bool {
 	return version == a2aVersion || strings.HasPrefix(version, a2aVersion+".")
@@ -148,7 +143,7 @@ func isCurrent(version string) bool {
 
 // spoken reports whether an interface's version is spoken with the peer.
 func (p peer) spoken(i *a2av1.AgentInterface) bool {
-	if isOld(i.GetProtocolVersion()) {
+	if a2av03.Is(i.GetProtocolVersion()) {
 		return p.version != a2aVersion && (i.GetProtocolBinding() == BindingJSONRPC || i.GetProtocolBinding() == BindingREST)
 	}
 	return p.version != a2av03.Version && isCurrent(i.GetProtocolVersion())

@@ -3,6 +3,7 @@ package remote
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"mime"
 	"net/http"
@@ -66,7 +67,7 @@ func readStream(body io.ReadCloser, parse func([]byte) (*a2av1.StreamResponse, e
 			yield(nil, status.Error(codes.Unavailable, err.Error()))
 			return
 		}
-		if e.Kind == "error" { // of REST: the last one
+		if e.Kind == "error" || isError(e.Data) { // of REST: the last one
 			yield(nil, wire.ParseRESTError(http.StatusInternalServerError, e.Data).Err())
 			return
 		}
@@ -75,6 +76,17 @@ func readStream(body io.ReadCloser, parse func([]byte) (*a2av1.StreamResponse, e
 			return
 		}
 	}
+}
+
+// isError reports whether an event of REST holds an error: not every server says so
+// in its type.
+func isError(b []byte) bool {
+	var e struct {
+		Error struct {
+			Status string `json:"status"`
+		} `json:"error"`
+	}
+	return bytes.HasPrefix(b, []byte(`{"error"`)) && json.Unmarshal(b, &e) == nil && e.Error.Status != ""
 }
 
 func parseBare(b []byte) (*a2av1.StreamResponse, error) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -150,5 +151,36 @@ func TestAPeersMessageIsOurOwnCopy(t *testing.T) {
 	}
 	if !proto.Equal(m, before) {
 		t.Errorf("the peer's message was changed: %v", m)
+	}
+}
+
+// TestA_12_ErrorsInStreams: the reason of an error that comes as an event is kept,
+// whether the event's type says so or not.
+func TestA_12_ErrorsInStreams(t *testing.T) {
+	const rest = `{"error":{"code":404,"status":"NOT_FOUND","message":"no such task"}}`
+	for name, event := range map[string]string{
+		"by its type":       "event: error\ndata: " + rest + "\n\n",
+		"by what it holds":  "data: " + rest + "\n\n",
+		"JSON-RPC":          `data: {"error":{"code":-32001,"message":"no such task"},"id":1,"jsonrpc":"2.0"}` + "\n\n",
+		"JSON-RPC, in turn": `data: {"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no such task"}}` + "\n\n",
+	} {
+		parse := parseBare
+		if strings.HasPrefix(name, "JSON-RPC") {
+			parse = func(b []byte) (*a2av1.StreamResponse, error) {
+				r := &a2av1.StreamResponse{}
+				return r, parseRPC(200, b, r)
+			}
+		}
+		n := 0
+		readStream(io.NopCloser(strings.NewReader(event)), parse, func(_ *a2av1.StreamResponse, err error) bool {
+			n++
+			if codeOf(err) != codes.NotFound {
+				t.Errorf("%s: %v", name, err)
+			}
+			return true
+		})
+		if n != 1 {
+			t.Errorf("%s: %d events", name, n)
+		}
 	}
 }

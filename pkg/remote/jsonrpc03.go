@@ -85,7 +85,7 @@ func (t *rpc03Transport) send(ctx context.Context, req *a2av1.SendMessageRequest
 	if err != nil {
 		return nil, err
 	}
-	return answer03(a2av03.RPC.ReadEvent(result))
+	return answer03(a2av03.RPC.ReadAnswer(result))
 }
 
 func (t *rpc03Transport) stream(ctx context.Context, req *a2av1.SendMessageRequest) iter.Seq2[*a2av1.StreamResponse, error] {

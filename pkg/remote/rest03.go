@@ -60,18 +60,15 @@ func (t *rest03Transport) send(ctx context.Context, req *a2av1.SendMessageReques
 	if err != nil {
 		return nil, err
 	}
-	return answer03(a2av03.REST.ReadEvent(b))
+	return answer03(a2av03.REST.ReadAnswer(b))
 }
 
-// answer03 is the first event of a stream as the answer to a send.
-func answer03(r *a2av1.StreamResponse, err error) (*a2av1.SendMessageResponse, error) {
-	switch {
-	case err != nil:
+// answer03 is the answer to a send, as it was read.
+func answer03(r *a2av1.SendMessageResponse, err error) (*a2av1.SendMessageResponse, error) {
+	if err != nil {
 		return nil, unreadable(err)
-	case r.GetMessage() != nil:
-		return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Message{Message: r.GetMessage()}}, nil
 	}
-	return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: r.GetTask()}}, nil
+	return r, nil
 }
 
 func (t *rest03Transport) stream(ctx context.Context, req *a2av1.SendMessageRequest) iter.Seq2[*a2av1.StreamResponse, error] {
