@@ -243,8 +243,8 @@ func TestA_04_GRPCInput(t *testing.T) {
 		{"bad UTF-8", "/lf.a2a.v1.A2AService/SendMessage", []byte{0x0a, 0x01, 0xff}, "InvalidArgument", "INVALID_REQUEST"},
 		{"empty values", "/lf.a2a.v1.A2AService/SendMessage", manyEmpty(), "InvalidArgument", "INVALID_REQUEST"},
 		{"too large", "/lf.a2a.v1.A2AService/SendMessage", make([]byte, 4<<20+1), "ResourceExhausted", ""},
-		{"unknown method", "/lf.a2a.v1.A2AService/Nothing", nil, "Unimplemented", ""},
-		{"unknown service", "/lf.a2a.v1.Nothing/Nothing", nil, "Unimplemented", ""},
+		{"unknown method", "/lf.a2a.v1.A2AService/Nothing", nil, "Unimplemented", "INVALID_REQUEST"},
+		{"unknown service", "/lf.a2a.v1.Nothing/Nothing", nil, "Unimplemented", "INVALID_REQUEST"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out []byte
