@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -137,8 +138,11 @@ func exactly(what string, want, got proto.Message) error {
 	o := proto.MarshalOptions{Deterministic: true}
 	a, err1 := o.Marshal(want)
 	b, err2 := o.Marshal(got)
-	if err1 != nil || err2 != nil || !slices.Equal(a, b) {
-		return fmt.Errorf("%s: %v %v, got\n%.2000q\nwant\n%.2000q", what, err1, err2, b, a)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if !slices.Equal(a, b) {
+		return fmt.Errorf("%s: got\n%.2000q\nwant\n%.2000q", what, b, a)
 	}
 	return nil
 }

@@ -162,9 +162,9 @@ func parameterError(ctx context.Context, query url.Values, text string) error {
 // or that nothing is known of it.
 func asJSON(ctx context.Context, field, value string) error {
 	name, _ := runtime.RPCMethod(ctx)
-	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(name, "/"), "/", ".")))
+	d, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(name, "/"), "/", ".")))
 	method, ok := d.(protoreflect.MethodDescriptor)
-	if err != nil || !ok {
+	if !ok {
 		return nil
 	}
 	var v any = value

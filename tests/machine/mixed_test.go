@@ -31,7 +31,7 @@ func (w *world) mixed(target rig.Target) (rig.Client, error) {
 		return nil, err
 	}
 	w.closers = append(w.closers, func() { _ = g.Close() })
-	return &mixed{of: []rig.Client{g, rig.NewREST(target), rig.NewJSONRPC(target)}, on: rand.New(rand.NewPCG(w.seed, uint64(len(w.closers))))}, nil //nolint:gosec // no secret
+	return &mixed{of: []rig.Client{g, rig.NewREST(target), rig.NewJSONRPC(target)}, on: rand.New(rand.NewPCG(w.seed, uint64(len(w.closers))))}, nil
 }
 
 func (m *mixed) one() rig.PushClient { return m.of[m.on.IntN(len(m.of))].(rig.PushClient) }

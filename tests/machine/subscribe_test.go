@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
@@ -201,7 +203,9 @@ func texts(all []*a2av1.StreamResponse) []string {
 // it is cut.
 func TestA_08_AHundredReaders(t *testing.T) {
 	may := make(chan struct{})
+	cut := logged{"SLOW_READER", make(chan struct{}, 10)}
 	target := rig.Serve(t, server.Config{
+		Log:    zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), cut, zap.InfoLevel)),
 		Agents: rig.Manager(t, chatterbox(may, strings.Repeat("x", 512))), StallTime: 5 * time.Second, Streams: a2a.Streams{PerTask: 200},
 	})
 	by := ways(t, target)
@@ -230,6 +234,7 @@ func TestA_08_AHundredReaders(t *testing.T) {
 			t.Errorf("%s is told something else", f.how)
 		}
 	}
+	<-cut.seen
 	told := 0
 	for ; err == nil; told++ {
 		_, err = unread.Recv()
@@ -238,6 +243,21 @@ func TestA_08_AHundredReaders(t *testing.T) {
 		t.Errorf("who does not read has got %d updates of %d, and: %v", told, len(want), err)
 	}
 }
+
+// logged receives when a word is logged.
+type logged struct {
+	word string
+	seen chan struct{}
+}
+
+func (l logged) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), l.word) {
+		l.seen <- struct{}{}
+	}
+	return len(line), nil
+}
+
+func (logged) Sync() error { return nil }
 
 // neverReads subscribes and takes no more than fits on the way.
 func neverReads(t *testing.T, target rig.Target, id string) grpc.ServerStreamingClient[a2av1.StreamResponse] {
