@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -234,6 +235,9 @@ func badTasks(h *house) []refusal {
 		{reason: "INVALID_REQUEST", how: "a negative history length", rpcs: []string{"GetTask"}, about: about{task: h.id("working"), change: func(m proto.Message) {
 			m.(*a2av1.GetTaskRequest).HistoryLength = proto.Int32(-1)
 		}}, fields: []string{"historyLength"}},
+	}
+	for _, id := range []string{"a/b", "a?b", "a#b", "ä", "a\x00b"} { // that a path could lose
+		list = append(list, refusal{reason: "INVALID_REQUEST", how: "the id " + strconv.QuoteToASCII(id), rpcs: []string{"GetTask", "CancelTask", "SubscribeToTask"}, about: about{task: id}, fields: []string{"id"}})
 	}
 	for _, state := range []string{"completed", "failed", "rejected", "canceled"} {
 		list = append(list, refusal{reason: "UNSUPPORTED_OPERATION", how: "it is " + state, rpcs: slices.Concat(sends, []string{"SubscribeToTask"}), about: about{task: h.id(state)}})
