@@ -397,3 +397,71 @@ func (loginAgent) Process(_ context.Context, req *teamv1.ProcessRequest) iter.Se
 		yield(agent.ReplyEvent(req, &teamv1.Reply{Result: &teamv1.Reply_Message{Message: agent.NewMessage("in")}}), nil)
 	}
 }
+
+// TestA_16_OneEndOverTheWire: a task that is canceled, written to and finished at
+// once, over one binding each, ends once, whoever watches; and stays as it ended.
+func TestA_16_OneEndOverTheWire(t *testing.T) {
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		gates := make([]chan struct{}, 30)
+		var agents []agent.Agent
+		for i := range gates {
+			gates[i] = make(chan struct{})
+			agents = append(agents, act(fmt.Sprint("a", i), func(ctx context.Context, text string) (string, error) {
+				select {
+				case <-gates[i]:
+					return text, nil
+				case <-ctx.Done():
+					return "", context.Cause(ctx)
+				}
+			}))
+		}
+		s, _ := at.Open(t)
+		clients := rig.Clients(t, rig.Serve(t, server.Config{Agents: rig.Manager(t, agents...), Store: s}))
+		states := map[a2av1.TaskState]int{}
+		for i, gate := range gates {
+			a, b, c := clients[i%3], clients[(i+1)%3], clients[(i+2)%3]
+			id := send(t, a, atOnce(rig.Text(fmt.Sprint("a", i), fmt.Sprint("m-", i), "x"))).GetId()
+			var racing sync.WaitGroup
+			last := a2av1.TaskState_TASK_STATE_UNSPECIFIED
+			ends, begun := 0, sync.OnceFunc(func() {
+				racing.Go(func() { _, _ = a.Cancel(t.Context(), &a2av1.CancelTaskRequest{Id: id}) })
+				racing.Go(func() {
+					req := atOnce(rig.Text("", fmt.Sprint("more-", i), "more"))
+					req.Message.TaskId = id
+					_, _ = b.Send(t.Context(), req)
+				})
+				racing.Go(func() {
+					for range i % 5 { // some of the time it is the last
+						_, _ = c.Get(t.Context(), &a2av1.GetTaskRequest{Id: id})
+					}
+					close(gate)
+				})
+			})
+			for u, err := range c.Subscribe(t.Context(), &a2av1.SubscribeToTaskRequest{Id: id}, 0) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				begun()
+				if isEnd(u) {
+					ends++
+					last = u.GetStatusUpdate().GetStatus().GetState()
+				}
+			}
+			racing.Wait()
+			task, err := a.Get(t.Context(), &a2av1.GetTaskRequest{Id: id})
+			if err != nil || ends != 1 || task.GetStatus().GetState() != last {
+				t.Errorf("%d ends, the last %v; the task is %v, %v", ends, last, task, err)
+			}
+			states[last]++
+			_, err = b.Cancel(t.Context(), &a2av1.CancelTaskRequest{Id: id})
+			if canceled := last == a2av1.TaskState_TASK_STATE_CANCELED; canceled != (err == nil) {
+				t.Errorf("%v, canceled again: %v", last, err)
+			}
+			again, err := c.Get(t.Context(), &a2av1.GetTaskRequest{Id: id})
+			if err != nil || !proto.Equal(task, again) {
+				t.Errorf("%v has become %v, %v", task, again, err)
+			}
+		}
+		t.Log(states)
+	})
+}
