@@ -127,7 +127,7 @@ func shapeOfValue(v any, fd protoreflect.FieldDescriptor) *fault {
 		return shapeOf(v, fd.Message())
 	case kind == protoreflect.StringKind && !text:
 		return &fault{problem: "must be a string"}
-	case kind == protoreflect.BytesKind && !(text && isBase64(words)):
+	case kind == protoreflect.BytesKind && (!text || !isBase64(words)):
 		return &fault{problem: "must be bytes in base64"}
 	case kind == protoreflect.BoolKind && !truth:
 		return &fault{problem: "must be true or false"}
