@@ -42,6 +42,7 @@ var forms = map[string]form{
 	"UNSUPPORTED_OPERATION":              {"FailedPrecondition", 400, -32004, 200, ofA2A, false},
 	"CONTENT_TYPE_NOT_SUPPORTED":         {"InvalidArgument", 400, -32005, 200, ofA2A, false},
 	"EXTENDED_AGENT_CARD_NOT_CONFIGURED": {"FailedPrecondition", 400, -32007, 200, ofA2A, false},
+	"EXTENSION_SUPPORT_REQUIRED":         {"FailedPrecondition", 400, -32008, 200, ofA2A, false},
 	"VERSION_NOT_SUPPORTED":              {"FailedPrecondition", 400, -32009, 200, ofA2A, false},
 	"INVALID_REQUEST":                    {"InvalidArgument", 400, -32602, 200, ownErrors, false},
 	"MESSAGE_ID_REUSED":                  {"InvalidArgument", 400, -32602, 200, ownErrors, false},
@@ -123,6 +124,9 @@ func badCalls(h *house, valid about) []refusal {
 	}
 	for _, by := range []string{"version 0.5", "version 99.0", "no version"} {
 		list = append(list, refusal{reason: "VERSION_NOT_SUPPORTED", how: by, rpcs: every, by: by, about: valid})
+	}
+	for _, by := range []string{"no extension", "another extension"} {
+		list = append(list, refusal{reason: "EXTENSION_SUPPORT_REQUIRED", how: by, rpcs: every, by: by, about: valid})
 	}
 	return append(list,
 		refusal{reason: "INVALID_REQUEST", how: "a bad depth", rpcs: every, by: "a bad depth", about: valid, fields: []string{"team-path"}},

@@ -205,6 +205,9 @@ func newHouse(t *testing.T) *house {
 	}
 	with("no push", other(func(c *server.Config) { c.NoPush = true }), nil)
 	with("no version", other(func(c *server.Config) { c.StrictVersion, c.NoV03 = true, true }), func(t *rig.Target) { t.Version = "-" })
+	needs := other(func(c *server.Config) { c.RequireTeamRun = true })
+	with("no extension", needs, nil)
+	with("another extension", needs, headers("a2a-extensions", a2a.RoutingURI))
 	with("one seat", other(func(c *server.Config) { c.Streams.PerOwner = 1 }), nil)
 	h.furnish(t)
 	return h

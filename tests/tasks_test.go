@@ -465,3 +465,39 @@ func TestA_16_OneEndOverTheWire(t *testing.T) {
 		t.Log(states)
 	})
 }
+
+// TestA_17_RefusedWhileItWorks: a server that is told so takes no message to a task
+// that asks for nothing; answers, and what comes again, it takes.
+func TestA_17_RefusedWhileItWorks(t *testing.T) {
+	asks, works := script(t, "asks", asking("who?")...), patient()
+	for _, refuses := range []bool{true, false} {
+		target := rig.Serve(t, server.Config{Agents: rig.Manager(t, asks, works), RefuseWhileWorking: refuses})
+		rig.Each(t, target, func(t *testing.T, c rig.Client) {
+			name := c.Binding()
+			id := begin(t, c, "works", "begins-"+name)
+			more := rig.Text("", "more-"+name, "and this")
+			more.Message.TaskId, more.Configuration = id, &a2av1.SendMessageConfiguration{ReturnImmediately: true}
+			_, err := c.Send(t.Context(), more)
+			if f := rig.Fault(err); refuses && (f == nil || f.Reason != "UNSUPPORTED_OPERATION") || !refuses && f != nil {
+				t.Errorf("to one that works: %v", err)
+			}
+			again := rig.Text("works", "begins-"+name, "x")
+			again.Configuration = more.GetConfiguration()
+			if resp, err := c.Send(t.Context(), again); err != nil || resp.GetTask().GetId() != id {
+				t.Errorf("what began it, again: %v, %v", resp, err)
+			}
+			resp, err := c.Send(t.Context(), rig.Text("asks", "question-"+name, "x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer := rig.Text("", "answer-"+name, "me")
+			answer.Message.TaskId = resp.GetTask().GetId()
+			if resp, err = c.Send(t.Context(), answer); err != nil || resp.GetTask().GetStatus().GetState() != completedTask {
+				t.Errorf("an answer: %v, %v", resp, err)
+			}
+			if _, err := c.Cancel(t.Context(), &a2av1.CancelTaskRequest{Id: id}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

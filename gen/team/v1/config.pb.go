@@ -3837,8 +3837,11 @@ type ProtocolSettings struct {
 	// Calls of A2A that do not activate the team-run extension are refused, and cards
 	// say so; false.
 	RequireTeamRun bool `protobuf:"varint,3,opt,name=require_team_run,json=requireTeamRun,proto3" json:"require_team_run,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Messages to a task that works are refused; false: its agent sees them at its
+	// next decision.
+	RefuseWhileWorking bool `protobuf:"varint,4,opt,name=refuse_while_working,json=refuseWhileWorking,proto3" json:"refuse_while_working,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *ProtocolSettings) Reset() {
@@ -3888,6 +3891,13 @@ func (x *ProtocolSettings) GetStrictVersion() bool {
 func (x *ProtocolSettings) GetRequireTeamRun() bool {
 	if x != nil {
 		return x.RequireTeamRun
+	}
+	return false
+}
+
+func (x *ProtocolSettings) GetRefuseWhileWorking() bool {
+	if x != nil {
+		return x.RefuseWhileWorking
 	}
 	return false
 }
@@ -4632,11 +4642,12 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a:\n" +
 	"\fSchemasEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\x84\x01\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xb6\x01\n" +
 	"\x10ProtocolSettings\x12\x16\n" +
 	"\x04v0_3\x18\x01 \x01(\bH\x00R\x03v03\x88\x01\x01\x12%\n" +
 	"\x0estrict_version\x18\x02 \x01(\bR\rstrictVersion\x12(\n" +
-	"\x10require_team_run\x18\x03 \x01(\bR\x0erequireTeamRunB\a\n" +
+	"\x10require_team_run\x18\x03 \x01(\bR\x0erequireTeamRun\x120\n" +
+	"\x14refuse_while_working\x18\x04 \x01(\bR\x12refuseWhileWorkingB\a\n" +
 	"\x05_v0_3\"\xd1\x02\n" +
 	"\x0eStreamSettings\x12:\n" +
 	"\x05close\x18\x01 \x01(\x0e2\x1a.team.v1.StreamClose.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05close\x12|\n" +
