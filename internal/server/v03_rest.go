@@ -60,7 +60,7 @@ func placeV03(u *url.URL, in *inbound) *url.URL {
 	}
 	to := *u
 	to.Path, to.RawPath = m[1]+"/v1"+m[2], ""
-	return &to
+	return unescapedOnce(&to)
 }
 
 var pathOfV03 = regexp.MustCompile(`^(/[^/]+)?/v1/(message:|tasks|card)`)
