@@ -209,8 +209,14 @@ func speaking(t testing.TB, s *speaker, at rig.Place) (clients []rig.Client, sto
 // TestA_18_ToldWhatStreamsTell: with a configuration in the send a receiver gets what a
 // stream from the beginning gets, byte for byte in meaning.
 func TestA_18_ToldWhatStreamsTell(t *testing.T) {
+	t.Run("many small pieces", func(t *testing.T) { toldWhatStreamsTell(t, 20, 1) })
+	t.Run("S-64 few large ones", func(t *testing.T) { toldWhatStreamsTell(t, 3, 450_000) })
+}
+
+func toldWhatStreamsTell(t *testing.T, pieces, size int) {
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		s := newSpeaker("speaks")
+		s.text = func(i int) string { return fmt.Sprint(i, strings.Repeat(".", size)) }
 		clients, stop := speaking(t, s, at)
 		defer stop()
 		hooked := rig.NewReceiver(t)
@@ -228,7 +234,7 @@ func TestA_18_ToldWhatStreamsTell(t *testing.T) {
 			}
 			done <- nil
 		}()
-		s.allowed <- 20
+		s.allowed <- pieces
 		close(s.allowed)
 		if err := <-done; err != nil {
 			t.Fatal(err)
