@@ -16,6 +16,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -228,11 +229,11 @@ func (a *A2A) newTransport(l *link) (transport, error) {
 	token := a.cfg.Token
 	switch {
 	case a2av03.Is(l.version) && l.binding == BindingREST:
-		return &rest03Transport{http: a.http, base: strings.TrimSuffix(l.url, "/"), token: token}, nil
+		return &rest03Transport{http: a.http, base: a2av03.RESTBase(l.url), token: token}, nil
 	case a2av03.Is(l.version):
 		return &rpc03Transport{http: a.http, url: l.url, token: token}, nil
 	case l.binding == BindingREST:
-		return &restTransport{http: a.http, base: restBase(l), token: token}, nil
+		return &restTransport{http: a.http, base: strings.TrimSuffix(l.url, "/") + wire.TenantPath(l.tenant), token: token}, nil
 	case l.binding == BindingJSONRPC:
 		return &rpcTransport{http: a.http, url: l.url, token: token}, nil
 	}

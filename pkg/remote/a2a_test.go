@@ -406,3 +406,15 @@ func TestA2APeerThatIsBack(t *testing.T) {
 		t.Errorf("reply %v, error %v", j.reply, err)
 	}
 }
+
+// TestA_25_AddressThatEndsInV1: some cards name where 0.3 is served, most what that is
+// below.
+func TestA_25_AddressThatEndsInV1(t *testing.T) {
+	f := fakeagent.New(t, fakeagent.Config{Old: true, Bindings: []string{remote.BindingREST}, Default: fakeagent.Turn{Text: "done"}, Card: func(c *a2av1.AgentCard) {
+		c.SupportedInterfaces[0].Url += "/v1"
+	}})
+	j := newJournal("hello")
+	if err := j.play(t.Context(), newA2A(t, f)); err != nil || agent.Text(j.reply.GetMessage()) != "done" {
+		t.Errorf("reply %v, error %v", j.reply, err)
+	}
+}
