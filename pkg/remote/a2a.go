@@ -214,7 +214,7 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if old := a.link; old != nil && old.binding == l.binding && old.url == l.url && old.version == l.version {
+	if old := a.link; old != nil && old.binding == l.binding && old.url == l.url && old.tenant == l.tenant && old.version == l.version {
 		l.transport = old.transport
 	} else if l.transport, err = a.newTransport(l); err != nil {
 		return nil, err
