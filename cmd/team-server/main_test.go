@@ -180,10 +180,6 @@ func start(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Setenv("HTTP", m[1])
 	ts.Setenv("GRPC", m[2])
-	ts.Setenv("NAMED", "http://"+m[1]) // where secrets go: for gRPC to the port that is named
-	if ts.Getenv("TEAM_BINDING") == "grpc" {
-		ts.Setenv("NAMED", "grpc://"+m[2])
-	}
 	ts.Value(serverKey{}).(*holder).server = b //nolint:forcetypeassert // set by TestScripts
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -174,14 +175,22 @@ func (cfg Config) wanted() string {
 }
 
 // withholds reports whether there are secrets that an interface must not see: it is
-// not at the host and port that were named, or less protected.
+// not at the host that was named, over HTTP also at its port, or less protected.
 func (cfg Config) withholds(i *a2av1.AgentInterface, target string) bool {
 	if cfg.Token == "" && len(cfg.Headers) == 0 {
 		return false
 	}
 	named, err := url.Parse(target)
+	if err != nil {
+		return true
+	}
 	at, secure := place(i, target)
-	return err != nil || at != wire.HostPort(named) || named.Scheme == "https" && !secure
+	same := at == wire.HostPort(named)
+	if i.GetProtocolBinding() == GRPC { // has a port of its own most often
+		host, _, _ := net.SplitHostPort(at)
+		same = host == strings.ToLower(named.Hostname())
+	}
+	return !same || named.Scheme == "https" && !secure
 }
 
 // place is the host and port of an interface, and whether it is called with TLS.

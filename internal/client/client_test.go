@@ -100,10 +100,11 @@ func TestA_21_PlacesOfSecrets(t *testing.T) {
 		{"https://a.example", REST, "http://a.example:443", false},
 		{"https://a.example:80", REST, "http://a.example", false},
 		{"http://a.example:8080", GRPC, "a.example:8080", true},
-		{"http://a.example:8080", GRPC, "a.example:50051", false},
+		{"http://a.example:8080", GRPC, "a.example:50051", true},
+		{"http://a.example:8080", GRPC, "b.example:50051", false},
 		{"https://a.example", GRPC, "a.example:443", true},
 		{"https://a.example", GRPC, "a.example", true},
-		{"http://a.example", GRPC, "a.example", false}, // that is port 443
+		{"http://A.example", GRPC, "a.example", true},
 		{"https://a.example", GRPC, "grpc://a.example:443", false},
 		{"http://a.example", REST, ":", false},
 	} {
