@@ -409,6 +409,34 @@ func TestA_18_WhatIsDeletedIsNotTold(t *testing.T) {
 	})
 }
 
+// TestA_18_WhatIsMadeAgainIsToldOnce: a configuration that was deleted and made
+// again is told nothing by who still waits for more to tell the one before.
+func TestA_18_WhatIsMadeAgainIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.serve(push.Config{})()
+		run := w.run("one", "well")
+		synctest.Wait()
+		if err := w.store.DeletePush(t.Context(), key("one"), "well"); err != nil {
+			t.Fatal(err)
+		}
+		other := &a2av1.TaskPushNotificationConfig{Id: "well", TaskId: "one", Url: "https://other/"}
+		if err := w.store.PutPush(t.Context(), a2a.Push{Task: key("one"), Config: other, PushState: a2a.PushState{Seen: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		w.append(run, progress("a"), end())
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := len(w.told("well")); n != 0 {
+			t.Errorf("the one before was told %d times", n)
+		}
+		if got, want := distinct(w.told("other")), []string{"one:2:1", "one:3:1", "one:3:2"}; !slices.Equal(got, want) || len(w.told("other")) != len(want) {
+			t.Errorf("told are %v, want %v", w.told("other"), want)
+		}
+	})
+}
+
 func TestT11_AnOwnerThatMayNotCallIsToldNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

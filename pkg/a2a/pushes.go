@@ -60,7 +60,8 @@ type PushState struct {
 // PushClaim is the right to tell a receiver for a while, fenced by its epoch.
 type PushClaim struct {
 	Push
-	// Epoch of the claim.
+	// Epoch of the claim; no other one of the task and the configuration's id has it,
+	// whether it was replaced or deleted and made again.
 	Epoch int64
 	// Until is when the claim lapses, by the store's clock.
 	Until time.Time

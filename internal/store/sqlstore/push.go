@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -41,8 +42,12 @@ const wakeIdle = `UPDATE push_config SET due = $4
 WHERE id = $1 AND due IS NULL AND ended = 0 AND EXISTS (SELECT 1 FROM run WHERE run.id = $1 AND epoch = $2 AND seq = $3)`
 
 // insertPush keeps the configuration that a task is created with.
-const insertPush = `INSERT INTO push_config (id, scope, config, owner, body, due, seen, version) SELECT $1, '', $4, $3, $5, $6, 0, $7
+const insertPush = `INSERT INTO push_config (id, scope, config, owner, body, due, seen, version, epoch) SELECT $1, '', $4, $3, $5, $6, 0, $7, $8
 WHERE ` + mine + ` AND EXISTS (SELECT 1 FROM run WHERE run.id = $1 AND run.owner = $3) ON CONFLICT DO NOTHING`
+
+// pushEpoch is where a new configuration begins to count its claims: not where one
+// did that was deleted, whose holder may still be at work.
+func pushEpoch() int64 { return rand.Int64N(1 << 62) } //nolint:gosec // no secret
 
 // seal keeps what holds secrets from who sees a part of the database, and finds
 // out what is not as it was written.
@@ -151,8 +156,8 @@ WHERE id = $1 AND scope = $2 AND config = $3`, root, scope, p.Config.GetId(), bo
 	if err := s.roomForPush(ctx, q, p.Task.Owner); err != nil {
 		return err
 	}
-	if _, err := q.exec(ctx, `INSERT INTO push_config (id, scope, config, owner, body, due, seen, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		root, scope, p.Config.GetId(), p.Task.Owner, body, s.now(), p.Seen, p.Version); err != nil {
+	if _, err := q.exec(ctx, `INSERT INTO push_config (id, scope, config, owner, body, due, seen, version, epoch) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		root, scope, p.Config.GetId(), p.Task.Owner, body, s.now(), p.Seen, p.Version, pushEpoch()); err != nil {
 		return err
 	}
 	if pushed == 0 {

@@ -90,7 +90,7 @@ func (s *Store) creation(n a2a.New) (*op, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.stmts = append(o.stmts, stmt{insertPush, []any{id, n.MessageID, n.Owner, n.Push.GetId(), body, at, n.PushVersion}})
+		o.stmts = append(o.stmts, stmt{insertPush, []any{id, n.MessageID, n.Owner, n.Push.GetId(), body, at, n.PushVersion, pushEpoch()}})
 	}
 	return o, nil
 }

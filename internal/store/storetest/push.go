@@ -86,7 +86,7 @@ func pushes(t *testing.T, open Open) {
 	}{
 		{"A-18 kept", pushKept}, {"A-25 with its version", pushVersioned}, {"A-21 of their owner", pushOwned}, {"T19 limits", pushLimits}, {"A-18 created with the task", pushInline},
 		{"A-18 claimed", pushClaimed}, {"A-18 woken by an event", pushWoken}, {"A-18 made while a run is driven", pushBetween},
-		{"A-18 given up", pushDead}, {"A-18 replaced", pushReplaced}, {"A-18 ended", pushEnded}, {"A-18 of a child", pushChild}, {"A-18 wake race", pushRace},
+		{"A-18 given up", pushDead}, {"A-18 replaced", pushReplaced}, {"A-18 made again", pushAgain}, {"A-18 ended", pushEnded}, {"A-18 of a child", pushChild}, {"A-18 wake race", pushRace},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.test(t, newRig(t, open)) })
 	}
@@ -412,6 +412,30 @@ func pushReplaced(t *testing.T, r *rig) {
 	}
 	if ok, err := r.HoldsPush(r.ctx(), c); ok || err != nil {
 		t.Errorf("the claim of the one before: %v, %v", ok, err)
+	}
+}
+
+// pushAgain: who holds what was deleted does not hold what is made by its id.
+func pushAgain(t *testing.T, r *rig) {
+	r.create(task("one"))
+	r.putPush("one", "a", 0)
+	old := r.claimPush("a")
+	if err := r.DeletePush(r.ctx(), key("one"), "a"); err != nil {
+		t.Fatal(err)
+	}
+	r.putPush("one", "a", 0)
+	made := r.claimPush("a")
+	if ok, err := r.HoldsPush(r.ctx(), old); ok || err != nil {
+		t.Errorf("the claim of what was deleted: %v, %v", ok, err)
+	}
+	if err := r.SettlePush(r.ctx(), old, a2a.PushStep{PushState: a2a.PushState{Seen: 7, Ended: true}, Then: a2a.PushIdle}); !errors.Is(err, a2a.ErrPushLost) {
+		t.Errorf("what was deleted settles: %v", err)
+	}
+	if ok, err := r.HoldsPush(r.ctx(), made); !ok || err != nil {
+		t.Errorf("the claim of what was made: %v, %v", ok, err)
+	}
+	if p, err := r.Push(r.ctx(), key("one"), "a"); err != nil || p.Seen != 0 || p.Ended {
+		t.Errorf("Push = %+v, %v", p.PushState, err)
 	}
 }
 
