@@ -70,6 +70,9 @@ func TestA_18_Configurations(t *testing.T) {
 		if again, err := p.CreatePush(ctx, got); err != nil || again.GetUrl() != got.GetUrl() || again.GetToken() != a2a.Masked {
 			t.Errorf("what was read, sent back: %v, %v", again, err)
 		}
+		got.Url = "http://localhost:1/hook"
+		_, err = p.CreatePush(ctx, got)
+		wantReason(t, err, agent.ReasonInvalidRequest, "authentication.credentials", "token") // the secrets are not its
 		page, err := p.ListPushes(ctx, &a2av1.ListTaskPushNotificationConfigsRequest{Tenant: "asks", TaskId: task, PageSize: 2})
 		if err != nil || len(page.GetConfigs()) != 2 || page.GetNextPageToken() == "" {
 			t.Fatalf("a page: %v, %v", page, err)

@@ -17,7 +17,7 @@ import (
 )
 
 // Masked stands for a secret that is set: secrets are never shown. Sent
-// back with the id of the configuration it means: as before.
+// back with the id of the configuration it means: as before, for the same host and port.
 const Masked = "***"
 
 // maxDead bounds the notifications that were given up and are shown of a task.
@@ -76,14 +76,18 @@ func (h *Handler) keepPush(ctx context.Context, f *Fold, who Caller, conf *a2av1
 	return made, nil
 }
 
-// unmask puts the secrets back that a caller has seen masked.
+// unmask puts the secrets back that a caller has seen masked: only for whom they
+// were meant, since who may change an address need not know them.
 func unmask(conf, old *a2av1.TaskPushNotificationConfig, field string) error {
 	var c checker
+	same := originOf(conf.GetUrl()) == originOf(old.GetUrl())
 	restore := func(at *string, was, name string) {
 		switch {
 		case *at != Masked:
 		case was == "":
 			c.fault(field+name, "is %s, which stands for a secret that is set, and none is; send the secret, or leave it out", Masked)
+		case !same:
+			c.fault(field+name, "is %s, which stands for a secret of another scheme, host or port; send the secret, or leave it out", Masked)
 		default:
 			*at = was
 		}

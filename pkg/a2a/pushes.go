@@ -3,6 +3,9 @@ package a2a
 import (
 	"context"
 	"errors"
+	"net"
+	"net/url"
+	"strings"
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -37,6 +40,27 @@ type Push struct {
 	// Version of the protocol that the receiver is told in; empty is ProtocolVersion.
 	Version string
 	PushState
+}
+
+// Origin is whom the configuration's calls go to: scheme, host and port, the same
+// for all spellings.
+func (p Push) Origin() string { return originOf(p.Config.GetUrl()) }
+
+// originOf is whom calls of an address go to; empty of what is none.
+func originOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	default:
+		port = "80"
+	}
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
 // PushState is how far a receiver was told.
