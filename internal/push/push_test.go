@@ -390,6 +390,29 @@ func TestP6_T18_BlackHolesDelayNobody(t *testing.T) {
 	})
 }
 
+// TestT18_AHostIsOneInAnySpelling: the calls to it are counted together.
+func TestT18_AHostIsOneInAnySpelling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.answer = func(ctx context.Context, _ string, _ int) (*http.Response, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		stop := w.serve(push.Config{Limits: push.Limits{PerHost: 2}})
+		run := w.run("one", "hole", "HOLE", "Hole", "hole:443", "HOLE:443", "hole:8443")
+		w.append(run, progress("a"))
+		synctest.Wait()
+		w.mu.Lock()
+		calls := slices.Clone(w.calls)
+		w.mu.Unlock()
+		other := slices.DeleteFunc(slices.Clone(calls), func(c call) bool { return c.host != "hole:8443" })
+		if len(calls) != 3 || len(other) != 1 {
+			t.Errorf("%d calls at the same time, %d of them to another port", len(calls), len(other))
+		}
+		stop()
+	})
+}
+
 func TestA_18_WhatIsDeletedIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

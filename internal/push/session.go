@@ -3,7 +3,6 @@ package push
 import (
 	"context"
 	"errors"
-	"net/url"
 	"runtime/debug"
 	"time"
 
@@ -22,11 +21,7 @@ type session struct {
 }
 
 func (d *Dispatcher) newSession(c a2a.PushClaim) *session {
-	s := &session{Dispatcher: d, claim: c, state: c.PushState, account: "account " + a2a.Account(c.Task.Owner)}
-	if u, err := url.Parse(c.Config.GetUrl()); err == nil {
-		s.host = "host " + u.Scheme + "://" + u.Host
-	}
-	return s
+	return &session{Dispatcher: d, claim: c, state: c.PushState, host: "host " + c.Origin(), account: "account " + a2a.Account(c.Task.Owner)}
 }
 
 func (s *session) names() []string { return []string{"", s.host, s.account} }
