@@ -137,10 +137,10 @@ type Pushes interface {
 	// receiver is then told what the one before had not dealt with. Of the state a
 	// new one takes Seen. ErrNotFound, ErrPushTask, ErrPushOwner.
 	PutPush(ctx context.Context, p Push) error
-	// Push returns a configuration of a task. ErrNotFound.
+	// Push returns a configuration of a task. ErrNotFound, ErrDataLoss.
 	Push(ctx context.Context, k Key, id string) (Push, error)
-	// ListPushes returns up to limit configurations of a task, by id, behind an id.
-	// ErrNotFound when there is no such task.
+	// ListPushes returns up to limit configurations of a task, by id, behind an id,
+	// without those that are damaged. ErrNotFound when there is no such task.
 	ListPushes(ctx context.Context, k Key, after string, limit int) ([]Push, error)
 	// DeletePush deletes a configuration and what was given up of it; one that is
 	// not there is no error. ErrNotFound when there is no such task.

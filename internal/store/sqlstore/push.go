@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -190,7 +191,7 @@ func (s *Store) pushRow(r *sql.Rows, more ...any) (a2a.Push, error) {
 
 // Push returns a configuration of a task.
 func (s *Store) Push(ctx context.Context, k a2a.Key, id string) (a2a.Push, error) {
-	list, err := s.listPushes(ctx, k, `config = $3 LIMIT $4`, id, 1)
+	list, err := s.listPushes(ctx, k, `config = $3`, id, true)
 	if err == nil && len(list) == 0 {
 		err = a2a.ErrNotFound
 	}
@@ -200,12 +201,15 @@ func (s *Store) Push(ctx context.Context, k a2a.Key, id string) (a2a.Push, error
 	return list[0], nil
 }
 
-// ListPushes returns configurations of a task, by id, behind an id.
+// ListPushes returns configurations of a task, by id, behind an id, without those
+// that are damaged. A task has few: the limit counts what is returned.
 func (s *Store) ListPushes(ctx context.Context, k a2a.Key, after string, limit int) ([]a2a.Push, error) {
-	return s.listPushes(ctx, k, `config > $3 ORDER BY config LIMIT $4`, after, limit)
+	list, err := s.listPushes(ctx, k, `config > $3 ORDER BY config`, after, false)
+	return list[:min(len(list), limit)], err
 }
 
-func (s *Store) listPushes(ctx context.Context, k a2a.Key, which, arg string, limit int) ([]a2a.Push, error) {
+// listPushes returns some of a task; strict fails where one is damaged.
+func (s *Store) listPushes(ctx context.Context, k a2a.Key, which, arg string, strict bool) ([]a2a.Push, error) {
 	root, scope, err := s.owned(ctx, k)
 	if err != nil {
 		return nil, err
@@ -213,10 +217,22 @@ func (s *Store) listPushes(ctx context.Context, k a2a.Key, which, arg string, li
 	var list []a2a.Push
 	err = each(ctx, s.db.reader(), func() { list = nil }, func(r *sql.Rows) error {
 		p, err := s.pushRow(r)
+		if !strict && s.leftOut(p, err) {
+			return nil
+		}
 		list = append(list, p)
 		return err
-	}, `SELECT`+pushColumns+` FROM push_config WHERE id = $1 AND scope = $2 AND `+which, root, scope, arg, int64(limit))
+	}, `SELECT`+pushColumns+` FROM push_config WHERE id = $1 AND scope = $2 AND `+which, root, scope, arg)
 	return list, err
+}
+
+// leftOut reports whether a configuration is damaged, and logs it.
+func (s *Store) leftOut(p a2a.Push, err error) bool {
+	damaged := errors.Is(err, a2a.ErrDataLoss)
+	if damaged {
+		s.cfg.Log.Error("a push configuration is left out", zap.String("task", p.Task.ID), zap.Error(err))
+	}
+	return damaged
 }
 
 // DeletePush deletes a configuration and what was given up of it.
