@@ -66,7 +66,10 @@ func newWorld(t *testing.T) *world {
 
 // serve runs a dispatcher until stop is called.
 func (w *world) serve(c push.Config) (stop func()) {
-	c.Pushes, c.Outbox, c.Client = w.store, w.handler.Outbox, &http.Client{Transport: w}
+	c.Pushes, c.Client = w.store, &http.Client{Transport: w}
+	if c.Outbox == nil {
+		c.Outbox = w.handler.Outbox
+	}
 	if c.Encode == nil {
 		c.Encode = func(m proto.Message) ([]byte, error) { return protojson.Marshal(m) }
 	}
@@ -458,6 +461,52 @@ func TestA_18_WhatIsMadeAgainIsToldOnce(t *testing.T) {
 			t.Errorf("told are %v, want %v", w.told("other"), want)
 		}
 	})
+}
+
+// TestP6_AStoreThatFailsDelaysLittle: what cannot be read is read again soon, then
+// less and less often; what is damaged, seldom from the first time on.
+func TestP6_AStoreThatFailsDelaysLittle(t *testing.T) {
+	always := func(int) bool { return true }
+	seconds := func(list ...time.Duration) []time.Duration {
+		for i := range list {
+			list[i] *= time.Second
+		}
+		return list
+	}
+	for _, c := range []struct {
+		name  string
+		err   error
+		fails func(n int) bool // the nth read
+		at    []time.Duration  // when it is read; something happens after two minutes
+	}{
+		{"a short failure", a2a.ErrStorage, func(n int) bool { return n <= 3 }, seconds(0, 1, 3, 7, 120)},
+		{"two of them", a2a.ErrStorage, func(n int) bool { return n <= 3 || n == 5 }, seconds(0, 1, 3, 7, 120, 121)},
+		{"a long failure", errors.New("any"), always, seconds(0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 811, 1111)},
+		{"damage", fmt.Errorf("of one: %w", a2a.ErrDataLoss), always, seconds(0, 330, 660, 990)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var at []time.Duration
+				outbox := func(ctx context.Context, p a2a.Push) (*a2a.Outbox, error) {
+					at = append(at, time.Since(w.start).Round(time.Second)) // one session after the other
+					if c.fails(len(at)) {
+						return nil, c.err
+					}
+					return w.handler.Outbox(ctx, p)
+				}
+				stop := w.serve(push.Config{Outbox: outbox, Rand: func(n int64) int64 { return n - 1 }})
+				run := w.run("one", "well")
+				time.Sleep(2 * time.Minute)
+				w.append(run, progress("a"))
+				time.Sleep(18 * time.Minute)
+				stop()
+				if !slices.Equal(at, c.at) {
+					t.Errorf("read at %v, want %v", at, c.at)
+				}
+			})
+		})
+	}
 }
 
 func TestT11_AnOwnerThatMayNotCallIsToldNothing(t *testing.T) {
