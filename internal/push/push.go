@@ -78,8 +78,8 @@ type Dispatcher struct {
 	freed chan struct{} // holds one signal: there is room for another session
 
 	mu       sync.Mutex
-	sessions map[string]int // by host, by account, and in all under an empty name; guarded by mu
-	unread   map[configID]int   // how often in a row what is to be told could not be read; guarded by mu
+	sessions map[string]int   // by host, by account, and in all under an empty name; guarded by mu
+	unread   map[configID]int // how often in a row what is to be told could not be read; guarded by mu
 }
 
 // configID names a configuration.
