@@ -512,6 +512,33 @@ func TestA_18_TasksOfAllKinds(t *testing.T) {
 	})
 }
 
+// TestA_18_A_15_ARefusedMessageChangesNoConfiguration: over each binding, and where
+// the message is one of another task.
+func TestA_18_A_15_ARefusedMessageChangesNoConfiguration(t *testing.T) {
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, whichAgent(t))})
+	rig.Each(t, target, func(t *testing.T, c rig.Client) {
+		p := c.(rig.PushClient)
+		const first = "http://127.0.0.1:1/first"
+		used := "used-" + c.Binding()
+		send(t, c, rig.Text("asks", used, "x"))
+		task := send(t, c, rig.Text("asks", "m-"+c.Binding(), "x")).GetId()
+		if _, err := p.CreatePush(t.Context(), hook(task, "mine", first)); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{"mine", "other"} {
+			req := rig.Text("", used, "this")
+			req.Message.TaskId = task
+			req.Configuration = &a2av1.SendMessageConfiguration{TaskPushNotificationConfig: hook("", id, "http://127.0.0.1:1/second")}
+			_, err := c.Send(t.Context(), req)
+			wantReason(t, err, agent.ReasonMessageIDReused)
+		}
+		list, err := p.ListPushes(t.Context(), &a2av1.ListTaskPushNotificationConfigsRequest{TaskId: task})
+		if err != nil || len(list.GetConfigs()) != 1 || list.GetConfigs()[0].GetUrl() != first {
+			t.Errorf("there are %v, %v", list.GetConfigs(), err)
+		}
+	})
+}
+
 // TestT16_RedirectsAreNotFollowed: neither the body nor a secret goes anywhere else.
 func TestT16_RedirectsAreNotFollowed(t *testing.T) {
 	policy := hasty

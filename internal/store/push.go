@@ -144,6 +144,11 @@ func (s *Memory) PutPush(_ context.Context, p a2a.Push) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return s.keep(r, p)
+}
+
+// keep keeps a configuration of a run. The caller holds r.mu.
+func (s *Memory) keep(r *run, p a2a.Push) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.runs[r.root] != r { // dropped meanwhile
