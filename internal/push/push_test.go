@@ -467,11 +467,11 @@ func TestA_18_WhatIsMadeAgainIsToldOnce(t *testing.T) {
 // less and less often; what is damaged, seldom from the first time on.
 func TestP6_AStoreThatFailsDelaysLittle(t *testing.T) {
 	always := func(int) bool { return true }
-	seconds := func(list ...time.Duration) []time.Duration {
-		for i := range list {
-			list[i] *= time.Second
+	seconds := func(list ...int) (at []time.Duration) {
+		for _, n := range list {
+			at = append(at, time.Duration(n)*time.Second)
 		}
-		return list
+		return at
 	}
 	for _, c := range []struct {
 		name  string
