@@ -265,7 +265,7 @@ func (p *put) write(ctx context.Context, q querier) error {
 	if err := p.open(ended != nil); err != nil {
 		return refusal{err}
 	}
-	if p.push != nil {
+	if p.push != nil { // it refuses before it writes: SQLite does not take back what one change of a group wrote
 		_, scope := agent.SplitTask(p.push.Task.ID)
 		if err := p.s.putPush(ctx, q, p.root, scope, *p.push, p.sealed); err != nil {
 			return err
