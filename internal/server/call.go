@@ -177,7 +177,7 @@ var versionPattern = regexp.MustCompile(`^1\.0(\.[0-9]+)?$`)
 // 1.0 unless the server is strict: the protocol would call it 0.3.
 func (s *Server) version(values []string) error {
 	switch {
-	case len(values) == 0 || len(values) == 1 && values[0] == "":
+	case len(values) == 0:
 		if !s.config.StrictVersion {
 			return nil
 		}

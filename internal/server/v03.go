@@ -68,7 +68,7 @@ func (in *inbound) wantsV03() bool {
 
 // unversioned reports whether a call names no version.
 func (in *inbound) unversioned() bool {
-	return len(in.version) == 0 || len(in.version) == 1 && in.version[0] == ""
+	return len(in.version) == 0
 }
 
 // asV03 is the context of a call that is made in 0.3.
