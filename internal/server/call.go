@@ -60,10 +60,11 @@ func unary[Req, Resp proto.Message](ctx context.Context, s *Server, method strin
 	return do(bounded, req)
 }
 
-// stream answers a call with what open returns, one send after the other. An
-// error of open comes before anything is sent.
+// stream answers a call with what open returns, one send after the other. begin
+// comes before the first one, at once: it may be long until there is something to
+// tell. An error of open comes before it.
 func stream[Req proto.Message, U any](ctx context.Context, s *Server, method string, req Req,
-	open func(context.Context, Req) (iter.Seq2[U, error], error), send func(U) error,
+	open func(context.Context, Req) (iter.Seq2[U, error], error), begin func(), send func(U) error,
 ) (err error) {
 	c := s.begin(ctx, method, true)
 	defer c.end(&err)
@@ -75,6 +76,7 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 	if err != nil {
 		return err
 	}
+	begin()
 	for u, err := range updates {
 		if err != nil {
 			return err

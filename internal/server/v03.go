@@ -139,22 +139,24 @@ func (s *Server) streamRPCV03(w http.ResponseWriter, r *http.Request, req wire.R
 }
 
 // runV03 returns what runs a stream.
-func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map[string]string) (func(context.Context, eventFunc) error, error) {
+func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map[string]string) (streamFunc, error) {
 	if method == "tasks/resubscribe" {
 		req, err := a2av03.ReadResubscribe(body)
 		if err != nil {
 			return nil, err
 		}
 		setTenant(req, params)
-		return func(ctx context.Context, send eventFunc) error { return s.subscribe(ctx, req, updatesV03(form, send)) }, nil
+		return func(ctx context.Context, begin func(), send eventFunc) error {
+			return s.subscribe(ctx, req, begin, updatesV03(form, send))
+		}, nil
 	}
 	req, err := form.ReadSend(body)
 	if err != nil {
 		return nil, err
 	}
 	setTenant(req, params)
-	return func(ctx context.Context, send eventFunc) error {
-		return s.sendStreaming(ctx, req, updatesV03(form, send))
+	return func(ctx context.Context, begin func(), send eventFunc) error {
+		return s.sendStreaming(ctx, req, begin, updatesV03(form, send))
 	}, nil
 }
 
