@@ -20,6 +20,7 @@ const (
 	maxMetadata = 64 << 10 // bytes
 	maxKeys     = 256      // of metadata
 	maxPage     = 100
+	maxPageSize = 8 << 20 // bytes of its tasks, as encoded
 	defaultPage = 50
 	maxHistory  = 100
 	maxMessage  = 2 << 20 // bytes: what one event may hold
