@@ -57,7 +57,10 @@ func unary[Req, Resp proto.Message](ctx context.Context, s *Server, method strin
 	if bounded, err = c.check(bounded, req); err != nil {
 		return resp, err
 	}
-	return do(bounded, req)
+	if resp, err = do(bounded, req); err != nil {
+		return resp, err
+	}
+	return resp, wire.Fits(resp)
 }
 
 // stream answers a call with what open returns, one send after the other. begin

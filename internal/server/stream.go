@@ -128,12 +128,23 @@ func (s *Server) serveProcessStream(w http.ResponseWriter, r *http.Request, para
 
 // updates sends what a reader is told, with the JSON that all readers share.
 func updates(send eventFunc) func(a2a.Update) error {
+	encode := fitting(wire.Marshal)
 	return func(u a2a.Update) error {
-		data, err := u.Encoded(a2a.FormJSON, wire.Marshal)
+		data, err := u.Encoded(a2a.FormJSON, encode)
 		if err != nil {
 			return err
 		}
 		return send(u.Seq, data)
+	}
+}
+
+// fitting is an encoding that refuses what is too large for any of the bindings.
+func fitting(encode func(proto.Message) ([]byte, error)) func(proto.Message) ([]byte, error) {
+	return func(m proto.Message) ([]byte, error) {
+		if err := wire.Fits(m); err != nil {
+			return nil, err
+		}
+		return encode(m)
 	}
 }
 

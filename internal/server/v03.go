@@ -164,6 +164,9 @@ func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map
 // an update is the final one is the stream's.
 func updatesV03(form a2av03.Form, send eventFunc) func(a2a.Update) error {
 	return func(u a2a.Update) error {
+		if err := wire.Fits(u.Response); err != nil {
+			return err
+		}
 		data, err := form.WriteEvent(u.Response, u.Last)
 		if err != nil {
 			return err
