@@ -209,6 +209,19 @@ func pages(t *testing.T, open Open) {
 			t.Fatalf("List = %v of %d, %v", ids(rest.Tasks), rest.Total, err)
 		}
 	})
+	t.Run("A-05 a page has 50 tasks where nothing else is asked for", func(t *testing.T) {
+		r := newRig(t, open)
+		for i := range 51 {
+			r.create(task(id(i)))
+		}
+		page, err := r.List(r.ctx(), me, a2a.Filter{})
+		if err != nil || len(page.Tasks) != 50 || page.NextToken == "" {
+			t.Fatalf("%d tasks, %v", len(page.Tasks), err)
+		}
+	})
+}
+
+func fits(t *testing.T, open Open) {
 	t.Run("A-05 a page ends before a task that does not fit, but holds one", func(t *testing.T) {
 		r := newRig(t, open)
 		for i := range 7 {
@@ -242,16 +255,6 @@ func pages(t *testing.T, open Open) {
 		}
 		if task, _, err := r.Task(r.ctx(), a2a.Key{Owner: me, ID: id(0)}); err != nil || len(task.GetHistory()) == 0 {
 			t.Errorf("cut for others too: %v, %v", task, err)
-		}
-	})
-	t.Run("A-05 a page has 50 tasks where nothing else is asked for", func(t *testing.T) {
-		r := newRig(t, open)
-		for i := range 51 {
-			r.create(task(id(i)))
-		}
-		page, err := r.List(r.ctx(), me, a2a.Filter{})
-		if err != nil || len(page.Tasks) != 50 || page.NextToken == "" {
-			t.Fatalf("%d tasks, %v", len(page.Tasks), err)
 		}
 	})
 }
