@@ -42,7 +42,7 @@ type EventWriter struct {
 	head   []byte // of the event that is written
 }
 
-// NewEventWriter sends the headers of a stream of events, status 200. A reader
+// NewEventWriter sends the headers of a stream of events, status 200, at once. A reader
 // that takes nothing for as long as limit is given up. broken is called when it
 // is found gone while no event is being written.
 func NewEventWriter(w http.ResponseWriter, limit time.Duration, broken func(error)) *EventWriter {
@@ -54,6 +54,8 @@ func NewEventWriter(w http.ResponseWriter, limit time.Duration, broken func(erro
 	e := &EventWriter{w: w, control: http.NewResponseController(w), limit: limit, broken: broken}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.extend()
+	_ = e.control.Flush() // what is written next finds out who is gone
 	e.beat = time.AfterFunc(keepAlive, e.comment)
 	return e
 }

@@ -114,6 +114,9 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	for _, m := range s.accepted.GetHistory() {
 		n += proto.Size(m)
 	}
+	for _, mode := range s.accepted.GetAcceptedOutputModes() {
+		n += len(mode)
+	}
 	if n > maxMessage {
 		return sent{}, agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
 			"the message has %d bytes; at most %d are taken", n, maxMessage).With("max_bytes", strconv.Itoa(maxMessage))

@@ -222,3 +222,41 @@ func pages(t *testing.T, open Open) {
 		}
 	})
 }
+
+func fits(t *testing.T, open Open) {
+	t.Run("A-05 a page ends before a task that does not fit, but holds one", func(t *testing.T) {
+		r := newRig(t, open)
+		for i := range 7 {
+			r.create(task(id(i)))
+			r.clock.Move(time.Second)
+		}
+		var got []string
+		f := a2a.Filter{PageSize: 5}
+		for _, want := range []int{2, 2, 1, 1, 1} { // the 5th one and the 6th one are large
+			room := 2
+			f.Fits = func(t *a2av1.Task) bool {
+				if room--; t.GetId() == id(2) || t.GetId() == id(1) {
+					room -= 2
+				}
+				t.History = nil
+				return room >= 0
+			}
+			page, err := r.List(r.ctx(), me, f)
+			if err != nil || len(page.Tasks) != want || page.Total != 7 || (page.NextToken == "") != (len(got)+want == 7) {
+				t.Fatalf("behind %v: %v of %d, %v", got, ids(page.Tasks), page.Total, err)
+			}
+			for _, task := range page.Tasks {
+				if task.GetHistory() != nil {
+					t.Errorf("%s is not as it was cut", task.GetId())
+				}
+			}
+			got, f.PageToken = append(got, ids(page.Tasks)...), page.NextToken
+		}
+		if !slices.Equal(got, []string{id(6), id(5), id(4), id(3), id(2), id(1), id(0)}) {
+			t.Errorf("listed %v", got)
+		}
+		if task, _, err := r.Task(r.ctx(), a2a.Key{Owner: me, ID: id(0)}); err != nil || len(task.GetHistory()) == 0 {
+			t.Errorf("cut for others too: %v, %v", task, err)
+		}
+	})
+}
