@@ -63,14 +63,16 @@ func patient() agent.Agent {
 // deaf heeds no cancel until it is let go.
 type deaf struct {
 	*performer
+	begun chan struct{} // receives with each task that it works on
 	told  chan struct{} // receives with each cancel
 	letGo func()
 }
 
 func newDeaf() *deaf {
 	gate := make(chan struct{})
-	d := &deaf{told: make(chan struct{}, 100), letGo: sync.OnceFunc(func() { close(gate) })}
+	d := &deaf{begun: make(chan struct{}, 100), told: make(chan struct{}, 100), letGo: sync.OnceFunc(func() { close(gate) })}
 	d.performer = &performer{id: "deaf", perform: func(ctx context.Context) (*teamv1.Reply, error) {
+		d.begun <- struct{}{}
 		<-ctx.Done()
 		d.told <- struct{}{}
 		<-gate

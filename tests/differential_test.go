@@ -267,6 +267,7 @@ func stopped(t *testing.T, g grid) {
 	clients := rig.Clients(t, target)
 	for _, c := range clients {
 		asleep := send(t, c, atOnce(rig.Text("deaf", "deaf-"+c.Binding(), "x"))).GetId()
+		<-d.begun // else it is canceled before it hears of anything
 		works := send(t, c, atOnce(rig.Text("works", "works-"+c.Binding(), "x"))).GetId()
 		waits("SendMessage", c, func() tried {
 			_, err := c.Send(t.Context(), rig.Text("works", "send-"+c.Binding(), "x"))

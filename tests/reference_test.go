@@ -45,5 +45,15 @@ func TestA_24_References(t *testing.T) {
 				t.Error(err)
 			}
 		})
+		t.Run("A-21 nor of a message to a task", func(t *testing.T) {
+			for id, want := range map[string]string{"nobody-s": "TASK_NOT_FOUND", two.GetId(): "UNSUPPORTED_OPERATION"} { // the task has ended
+				req := referring(rig.Text("", rand.Text(), "x"), id)
+				req.Message.TaskId = one.GetId()
+				_, err := c.Send(t.Context(), req)
+				if f := rig.Fault(err); f == nil || f.Reason != want {
+					t.Errorf("%s: %v", id, err)
+				}
+			}
+		})
 	})
 }

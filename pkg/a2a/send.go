@@ -208,6 +208,9 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	if err := h.takes(ctx, f.Agent(), s); err != nil {
 		return sent{}, err
 	}
+	if _, err := h.referenced(ctx, who.Owner(), s.message, true); err != nil { // its agent is at work: what they were about is not shown
+		return sent{}, err
+	}
 	known, err := h.c.Store.Sent(ctx, who.Owner(), s.key)
 	again := err == nil && known == root // the answer is what it was then
 	if f.Terminal() && !again {

@@ -93,7 +93,7 @@ func shown(t *a2av1.Task, history *int32) *a2av1.Task {
 }
 
 // ListTasks returns a page of the caller's root tasks, newest status first: as many
-// as are asked for and have 8 MiB together, but at least one.
+// as are asked for and have 3 MiB together, but at least one.
 // Errors: INVALID_REQUEST, AGENT_NOT_FOUND for an unknown tenant.
 func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
 	size := defaultPage

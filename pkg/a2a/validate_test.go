@@ -49,10 +49,7 @@ func TestA_04_Validation(t *testing.T) {
 		"long mode": {func(req *a2av1.SendMessageRequest) {
 			conf(req).AcceptedOutputModes = []string{"text/plain", strings.Repeat("x", 257)}
 		}, []string{"configuration.acceptedOutputModes[1]"}},
-		"long extension": {func(req *a2av1.SendMessageRequest) { req.Message.Extensions = []string{strings.Repeat("x", 257)} }, []string{"message.extensions[0]"}},
-		"reference to a task, of a message to one": {func(req *a2av1.SendMessageRequest) {
-			req.Message.TaskId, req.Message.ReferenceTaskIds = "t", []string{"x"}
-		}, []string{"message.referenceTaskIds"}},
+		"long extension":   {func(req *a2av1.SendMessageRequest) { req.Message.Extensions = []string{strings.Repeat("x", 257)} }, []string{"message.extensions[0]"}},
 		"many keys":        {func(req *a2av1.SendMessageRequest) { req.Message.Metadata = keys(257, 1) }, []string{"message.metadata"}},
 		"large metadata":   {func(req *a2av1.SendMessageRequest) { req.Message.Metadata = keys(1, 65<<10) }, []string{"message.metadata"}},
 		"request metadata": {func(req *a2av1.SendMessageRequest) { req.Metadata = keys(257, 1) }, []string{"metadata"}},
