@@ -106,10 +106,31 @@ func TestA_07_EventsOfAnotherTask(t *testing.T) {
 	}
 }
 
+func TestA_20_NoStreamAtAll(t *testing.T) {
+	c := &Client{via: newREST(newWeb(Config{}), foreign(t, http.StatusNoContent, "", "", nil))}
+	defer func() { _ = c.Close() }()
+	if err := firstError(c.Stream(t.Context(), &a2av1.SendMessageRequest{})); text(err) != "the server answered 204 No Content, no stream of events" {
+		t.Errorf("error is %v", err)
+	}
+}
+
 func TestP10_EventWithoutEnd(t *testing.T) {
 	c := restClient(t, wire.TypeSSE, "data: "+strings.Repeat("a", wire.MaxEvent))
 	if err := firstError(c.Stream(t.Context(), &a2av1.SendMessageRequest{})); text(err) != "reading an event: it is larger than 16777216 bytes" {
 		t.Errorf("error is %v", err)
+	}
+}
+
+func TestA_10_WhatIsNoCard(t *testing.T) {
+	for body, want := range map[string]string{
+		`<html>`: "the answer is not JSON, at byte 1",
+		`[]`:     "the answer must be an object",
+		`{}`:     "it has neither a name nor interfaces",
+	} {
+		target := foreign(t, 200, "application/json", body, nil)
+		if _, _, err := ReadCard(t.Context(), target, Config{}); text(err) != target+" is no A2A card: "+want {
+			t.Errorf("%s: %v, want %s", body, err, want)
+		}
 	}
 }
 

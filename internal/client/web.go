@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -178,7 +179,7 @@ func (w *web) events(req *http.Request, body []byte, of judge) iter.Seq2[wire.Ev
 			err = refused(of(resp.StatusCode, data))
 		}
 		if err == nil {
-			err = fmt.Errorf("the server answered %s, no stream of events", resp.Header.Get("Content-Type"))
+			err = fmt.Errorf("the server answered %s, no stream of events", cmp.Or(resp.Header.Get("Content-Type"), resp.Status))
 		}
 		yield(wire.Event{}, err)
 	}
