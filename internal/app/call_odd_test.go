@@ -147,6 +147,18 @@ func TestA_21_TextsOfOthersAreText(t *testing.T) {
 			},
 			"", "UNSUPPORTED_OPERATION: \ufffd[31mno forged\n",
 		},
+		"another command's error": {func(*Shell) error { return errors.New("no\x1b[2J") }, "", "no\ufffd[2J\n"},
+		"run": {
+			func(s *Shell) error {
+				s.Server = odd(t, "", "", "text/event-stream", `data: {"taskId":"t1","event":{"seq":"1","agent":"a","noted":{"code":"MEMBER_UNAVAILABLE","text":"\u001b[2J"}}}
+
+data: {"taskId":"t1","event":{"seq":"2","agent":"a","ended":{"outcome":"OUTCOME_SUCCEEDED","reply":{"parts":[{"text":"\u001b[2Jhi"}]}}}}
+
+`)
+				return s.Run(t.Context(), "a", "hi", &Run{})
+			},
+			"\ufffd[2Jhi\n", "",
+		},
 		"raw": {
 			func(s *Shell) error {
 				return s.CallGet(t.Context(), rest("\x1b[2J"), "t1", nil, &Calling{Raw: true})
