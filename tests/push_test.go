@@ -70,6 +70,9 @@ func TestA_18_Configurations(t *testing.T) {
 		if again, err := p.CreatePush(ctx, got); err != nil || again.GetUrl() != got.GetUrl() || again.GetToken() != a2a.Masked {
 			t.Errorf("what was read, sent back: %v, %v", again, err)
 		}
+		got.Url = "http://localhost:1/hook"
+		_, err = p.CreatePush(ctx, got)
+		wantReason(t, err, agent.ReasonInvalidRequest, "authentication.credentials", "token") // the secrets are not its
 		page, err := p.ListPushes(ctx, &a2av1.ListTaskPushNotificationConfigsRequest{Tenant: "asks", TaskId: task, PageSize: 2})
 		if err != nil || len(page.GetConfigs()) != 2 || page.GetNextPageToken() == "" {
 			t.Fatalf("a page: %v, %v", page, err)
@@ -209,8 +212,14 @@ func speaking(t testing.TB, s *speaker, at rig.Place) (clients []rig.Client, sto
 // TestA_18_ToldWhatStreamsTell: with a configuration in the send a receiver gets what a
 // stream from the beginning gets, byte for byte in meaning.
 func TestA_18_ToldWhatStreamsTell(t *testing.T) {
+	t.Run("many small pieces", func(t *testing.T) { toldWhatStreamsTell(t, 20, 1) })
+	t.Run("S-64 few large ones", func(t *testing.T) { toldWhatStreamsTell(t, 3, 450_000) })
+}
+
+func toldWhatStreamsTell(t *testing.T, pieces, size int) {
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		s := newSpeaker("speaks")
+		s.text = func(i int) string { return fmt.Sprint(i, strings.Repeat(".", size)) }
 		clients, stop := speaking(t, s, at)
 		defer stop()
 		hooked := rig.NewReceiver(t)
@@ -228,7 +237,7 @@ func TestA_18_ToldWhatStreamsTell(t *testing.T) {
 			}
 			done <- nil
 		}()
-		s.allowed <- 20
+		s.allowed <- pieces
 		close(s.allowed)
 		if err := <-done; err != nil {
 			t.Fatal(err)
@@ -505,6 +514,33 @@ func TestA_18_TasksOfAllKinds(t *testing.T) {
 			if rig.TaskOf(n) != child {
 				t.Errorf("told is %v", n.Response)
 			}
+		}
+	})
+}
+
+// TestA_18_A_15_ARefusedMessageChangesNoConfiguration: over each binding, and where
+// the message is one of another task.
+func TestA_18_A_15_ARefusedMessageChangesNoConfiguration(t *testing.T) {
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, whichAgent(t))})
+	rig.Each(t, target, func(t *testing.T, c rig.Client) {
+		p := c.(rig.PushClient)
+		const first = "http://127.0.0.1:1/first"
+		used := "used-" + c.Binding()
+		send(t, c, rig.Text("asks", used, "x"))
+		task := send(t, c, rig.Text("asks", "m-"+c.Binding(), "x")).GetId()
+		if _, err := p.CreatePush(t.Context(), hook(task, "mine", first)); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{"mine", "other"} {
+			req := rig.Text("", used, "this")
+			req.Message.TaskId = task
+			req.Configuration = &a2av1.SendMessageConfiguration{TaskPushNotificationConfig: hook("", id, "http://127.0.0.1:1/second")}
+			_, err := c.Send(t.Context(), req)
+			wantReason(t, err, agent.ReasonMessageIDReused)
+		}
+		list, err := p.ListPushes(t.Context(), &a2av1.ListTaskPushNotificationConfigsRequest{TaskId: task})
+		if err != nil || len(list.GetConfigs()) != 1 || list.GetConfigs()[0].GetUrl() != first {
+			t.Errorf("there are %v, %v", list.GetConfigs(), err)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -63,6 +64,50 @@ func rawAnswers(t *testing.T, target rig.Target, method string, params any, rest
 	a, err = target.Do(t.Context(), http.MethodPost, "/rpc", body, map[string]string{"Content-Type": wire.TypeJSON})
 	all["jsonrpc"] = object(object(read("jsonrpc", a, err))["result"])
 	return all
+}
+
+// TestA_05_LargeTasks: a page of tasks that are large ends by bytes, and the next one
+// goes on; what is cut from them makes room for more.
+func TestA_05_LargeTasks(t *testing.T) {
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		s, _ := at.Open(t)
+		deaf := &agent.Func{ID: "deaf", Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) {
+			return agent.NewMessage("What?"), nil
+		}}
+		target := rig.Serve(t, server.Config{Agents: rig.Manager(t, deaf), Store: s})
+		const many, size = 12, 1_900_000
+		var newest []string
+		for i := range many {
+			resp, err := rig.NewREST(target).Send(t.Context(), rig.Text("deaf", fmt.Sprint("m-", i), strings.Repeat("x", size)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			newest = append([]string{resp.GetTask().GetId()}, newest...)
+		}
+		rig.Each(t, target, func(t *testing.T, c rig.Client) {
+			var got []string
+			pages := 0
+			for token := ""; pages == 0 || token != ""; pages++ {
+				page, err := c.List(t.Context(), &a2av1.ListTasksRequest{PageSize: proto.Int32(100), PageToken: token})
+				if err != nil || page.GetTotalSize() != many || page.GetPageSize() != 100 || len(page.GetTasks()) > 8<<20/size {
+					t.Fatalf("page %d has %d tasks of %d: %v", pages, len(page.GetTasks()), page.GetTotalSize(), err)
+				}
+				for _, task := range page.GetTasks() {
+					if got = append(got, task.GetId()); len(task.GetHistory()) == 0 || len(agent.Text(task.GetHistory()[0])) != size {
+						t.Errorf("%s is not whole", task.GetId())
+					}
+				}
+				token = page.GetNextPageToken()
+			}
+			if !slices.Equal(got, newest) || pages != many/4 {
+				t.Errorf("%d pages of %v, want %v", pages, got, newest)
+			}
+			page, err := c.List(t.Context(), &a2av1.ListTasksRequest{HistoryLength: proto.Int32(0)})
+			if err != nil || len(page.GetTasks()) != many || page.GetNextPageToken() != "" {
+				t.Errorf("without history: %d tasks, %v", len(page.GetTasks()), err)
+			}
+		})
+	})
 }
 
 // TestA_05_ManyTasks: 250 tasks made at once, read in pages of 7: each is there

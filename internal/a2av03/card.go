@@ -3,6 +3,7 @@ package a2av03
 import (
 	"strings"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -20,8 +21,11 @@ const (
 
 // WriteCard renders a card as both versions: what 1.0 wants, and beside it what
 // 0.3 wants. Readers of either ignore the other's. A card that offers nothing
-// over HTTP comes out as the one of 1.0.
+// over HTTP comes out as the one of 1.0. Signatures, which are over that one alone,
+// are left out.
 func WriteCard(card *a2av1.AgentCard) ([]byte, error) {
+	card = proto.CloneOf(card)
+	card.Signatures = nil
 	b, err := wire.Marshal(card)
 	if err != nil {
 		return nil, err

@@ -145,6 +145,35 @@ func TestA_25_RESTError(t *testing.T) {
 	}
 }
 
+// Errors below /v1, as other servers say them, as answers and as events.
+func TestA_25_RESTErrorsOfOthers(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"code":-32001,"message":"no such task"}`:                                  "NotFound no such task",
+		`{"error":{"code":-32001,"message":"no such task"}}`:                        "NotFound no such task",
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no such task"}}`: "NotFound no such task",
+		`{"error":{"code":404,"message":"no such task"}}`:                           "NotFound no such task",
+		`{"error":"no such task","message":"gone"}`:                                 "Internal gone",
+		`{"error":{"code":404,"status":"NOT_FOUND","message":"no such task"}}`:      "NotFound no such task",
+		`{"message":"out of order"}`:                                                "Internal out of order",
+		`{"detail":"Not Found"}`:                                                    "Internal Internal Server Error",
+	} {
+		st := a2av03.ReadRESTError(500, []byte(body))
+		if got := st.Code().String() + " " + st.Message(); got != want {
+			t.Errorf("%s: %s, want %s", body, got, want)
+		}
+	}
+}
+
+func TestA_25_RESTBase(t *testing.T) {
+	for address, want := range map[string]string{
+		"http://h": "http://h/v1", "http://h/a/": "http://h/a/v1", "http://h/a/v1": "http://h/a/v1", "http://h/v1/": "http://h/v1",
+	} {
+		if got := a2av03.RESTBase(address); got != want {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
+	}
+}
+
 // What is good, and not what this package writes.
 func TestA_25_WhatIsTaken(t *testing.T) {
 	want := &a2av1.SendMessageRequest{Message: &a2av1.Message{MessageId: "m", Role: a2av1.Role_ROLE_USER, Parts: []*a2av1.Part{

@@ -198,11 +198,20 @@ func (n node) time(name string) *timestamppb.Timestamp {
 	if !n.has(name) {
 		return nil
 	}
+	t, err := ReadTime(n.at(name), n.text(name))
+	if err != nil && n.fault == nil {
+		n.fault = err
+	}
+	return t
+}
+
+// ReadTime reads a time; without a zone it is UTC. The error is INVALID_REQUEST, and
+// names the field.
+func ReadTime(field, text string) (*timestamppb.Timestamp, error) {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999"} {
-		if t, err := time.Parse(layout, n.text(name)); err == nil {
-			return timestamppb.New(t)
+		if t, err := time.Parse(layout, text); err == nil {
+			return timestamppb.New(t), nil
 		}
 	}
-	n.wrong(name, "must be a time such as 2006-01-02T15:04:05Z")
-	return nil
+	return nil, wire.Invalid(field, "must be a time such as 2006-01-02T15:04:05Z")
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/wire"
 )
 
 // The bindings as cards name them.
@@ -37,10 +39,11 @@ type Config struct {
 	Binding string
 	// Version is V10 or V03; empty takes 1.0 where the card offers it, else 0.3.
 	Version string
-	// Token is sent as bearer token to the host of the URL, and to nobody else.
+	// Token is sent as bearer token to the host and port of the URL, and nowhere else;
+	// what a card that came over https offers without TLS counts as elsewhere. With a
+	// Token or Headers, interfaces elsewhere are not used.
 	Token string
-	// Headers are sent along, over gRPC as metadata; to the host of the URL, and to
-	// nobody else.
+	// Headers are sent along, over gRPC as metadata; where the Token is.
 	Headers http.Header
 	// Raw gets what goes over the wire, line by line, without secrets; nil shows
 	// nothing.
@@ -102,7 +105,7 @@ func Open(ctx context.Context, target string, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	i, err := cfg.choose(card)
+	i, err := cfg.choose(card, target)
 	if err != nil {
 		return nil, err
 	}
@@ -126,12 +129,17 @@ func cutScheme(target string, schemes ...string) (string, bool) {
 	return "", false
 }
 
-// choose picks the interface to use: the first of 1.0, else the first of 0.3.
-func (cfg Config) choose(card *a2av1.AgentCard) (*a2av1.AgentInterface, error) {
+// choose picks the interface to use: the first of 1.0, else the first of 0.3. target is
+// where the card is.
+func (cfg Config) choose(card *a2av1.AgentCard, target string) (*a2av1.AgentInterface, error) {
 	var offered []string
 	var old *a2av1.AgentInterface
 	for _, i := range card.GetSupportedInterfaces() {
 		binding, version := i.GetProtocolBinding(), i.GetProtocolVersion()
+		if cfg.withholds(i, target) {
+			offered = append(offered, binding+" "+version+" at "+i.GetUrl()+" (must not see the token or headers)")
+			continue
+		}
 		offered = append(offered, binding+" "+version)
 		switch {
 		case cfg.Binding != "" && cfg.Binding != binding, binding != GRPC && binding != REST && binding != JSONRPC:
@@ -166,12 +174,40 @@ func (cfg Config) wanted() string {
 	return current + ", or " + old
 }
 
-// connect returns the binding of an interface. Secrets go along only where the host
-// is the one that was named.
-func (w *web) connect(i *a2av1.AgentInterface, target string) (transport, error) {
-	if !sameHost(i.GetUrl(), target) {
-		w.cfg.Token, w.cfg.Headers = "", nil
+// withholds reports whether there are secrets that an interface must not see: it is
+// not at the host that was named, over HTTP also at its port, or less protected.
+func (cfg Config) withholds(i *a2av1.AgentInterface, target string) bool {
+	if cfg.Token == "" && len(cfg.Headers) == 0 {
+		return false
 	}
+	named, err := url.Parse(target)
+	if err != nil {
+		return true
+	}
+	at, secure := place(i, target)
+	same := at == wire.HostPort(named)
+	if i.GetProtocolBinding() == GRPC { // has a port of its own most often
+		host, _, _ := net.SplitHostPort(at)
+		same = host == strings.ToLower(named.Hostname())
+	}
+	return !same || named.Scheme == "https" && !secure
+}
+
+// place is the host and port of an interface, and whether it is called with TLS.
+func place(i *a2av1.AgentInterface, target string) (hostPort string, secure bool) {
+	if i.GetProtocolBinding() == GRPC {
+		address, secure := grpcAddress(i.GetUrl(), target)
+		return wire.HostPort(&url.URL{Host: address}), secure // without a port 443, as gRPC has it
+	}
+	u, err := url.Parse(i.GetUrl())
+	if err != nil {
+		return "", false
+	}
+	return wire.HostPort(u), u.Scheme == "https"
+}
+
+// connect returns the binding of an interface.
+func (w *web) connect(i *a2av1.AgentInterface, target string) (transport, error) {
 	base := strings.TrimSuffix(i.GetUrl(), "/")
 	w.version = V10
 	if a2av03.Is(i.GetProtocolVersion()) {
@@ -202,19 +238,6 @@ func grpcAddress(address, target string) (hostPort string, secure bool) {
 		hostPort, secure = rest, false
 	}
 	return strings.TrimSuffix(hostPort, "/"), secure
-}
-
-func sameHost(a, b string) bool { return hostOf(a) == hostOf(b) }
-
-func hostOf(s string) string {
-	if !strings.Contains(s, "://") {
-		s = "any://" + s
-	}
-	u, err := url.Parse(s)
-	if err != nil {
-		return ""
-	}
-	return u.Hostname()
 }
 
 // Bound is the tenant that the address of the binding leads to, whatever a request

@@ -55,6 +55,12 @@ func TestA_12_ErrorsOfOtherServers(t *testing.T) {
 			func(url string) transport { return newREST(web(), url) }, "TASK_NOT_FOUND: task not found"},
 		{"an event that is an error, REST 0.3", "text/event-stream", inStream, 200,
 			func(url string) transport { return newREST03(web(), url) }, "TASK_NOT_FOUND: task not found"},
+		{"an event that is an error, REST 0.3, as JSON-RPC has it", "text/event-stream", "event: error\ndata: {\"code\":-32001,\"message\":\"no such task\"}\n\n", 200,
+			func(url string) transport { return newREST03(web(), url) }, "TASK_NOT_FOUND: no such task"},
+		{"an event that is an error, REST 0.3, with a member", "text/event-stream", "data: {\"error\":{\"code\":-32001,\"message\":\"no such task\"}}\n\n", 200,
+			func(url string) transport { return newREST03(web(), url) }, "TASK_NOT_FOUND: no such task"},
+		{"an event that is an error, REST, without a status", "text/event-stream", "data: {\"error\":{\"code\":404,\"message\":\"no such task\"}}\n\n", 200,
+			func(url string) transport { return newREST(web(), url) }, "NOT_FOUND: no such task"},
 		{"an event that is an error, JSON-RPC", "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32004,\"message\":\"no streams\"}}\n\n", 200,
 			func(url string) transport { return newJSONRPC(web(), url) }, "UNSUPPORTED_OPERATION: no streams"},
 		{"an error of JSON-RPC below /v1", "application/json", `{"code":-32001,"message":"no such task"}`, 404,
@@ -83,6 +89,22 @@ func TestA_12_ErrorsOfOtherServers(t *testing.T) {
 				t.Errorf("get: %v, want %s", err, tt.want)
 			}
 		})
+	}
+}
+
+// The tenant is part of each path, whatever the address ends in, as the definition of
+// the protocol and the official SDKs have it.
+func TestA_23_TenantIsPartOfThePath(t *testing.T) {
+	var asked []*http.Request
+	via := newREST(newWeb(Config{}), foreign(t, 200, "application/json", `{}`, &asked)+"/desk")
+	defer func() { _ = via.close() }()
+	for tenant, want := range map[string]string{"": "/desk/tasks/t", "desk": "/desk/desk/tasks/t", "a/b": "/desk/a%2Fb/tasks/t"} {
+		if _, err := via.task(t.Context(), &a2av1.GetTaskRequest{Tenant: tenant, Id: "t"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := asked[len(asked)-1].URL.EscapedPath(); got != want {
+			t.Errorf("tenant %q: %s, want %s", tenant, got, want)
+		}
 	}
 }
 

@@ -2,13 +2,11 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -54,14 +52,11 @@ func (h *httpJSON) failed(code int, data []byte) error {
 	return fmt.Errorf("the server answered %d %s", code, http.StatusText(code))
 }
 
-// follow makes a call that is answered with events, each read by parse. An error
-// among them is an event of type error or, of other servers, one that holds an error.
+// follow makes a call that is answered with events, each read by parse, unless it is
+// an error.
 func (h *httpJSON) follow(req *http.Request, body []byte, parse func([]byte) (*a2av1.StreamResponse, error)) iter.Seq2[*a2av1.StreamResponse, error] {
 	return responses(h.events(req, body, byStatus(h.judge)), func(ev wire.Event) (*a2av1.StreamResponse, error) {
-		var e struct {
-			Error json.RawMessage `json:"error"`
-		}
-		if _ = json.Unmarshal(ev.Data, &e); ev.Kind == "error" || e.Error != nil {
+		if ev.Failed() {
 			return nil, h.failed(http.StatusInternalServerError, ev.Data)
 		}
 		return parse(ev.Data)
@@ -172,14 +167,8 @@ func newREST(w *web, base string) *rest {
 	return &rest{&httpJSON{web: w, base: base, media: wire.TypeA2A, accept: wire.TypeA2A + ", " + wire.TypeJSON, judge: wire.ParseRESTError}}
 }
 
-// path of an operation: the tenant is part of it, unless the card's address
-// holds it already.
-func (r *rest) path(tenant, operation string) string {
-	if tenant != "" && !strings.HasSuffix(r.base, "/"+tenant) {
-		return (&url.URL{Path: "/" + tenant}).EscapedPath() + operation
-	}
-	return operation
-}
+// path of an operation: the tenant is part of it.
+func (r *rest) path(tenant, operation string) string { return wire.TenantPath(tenant) + operation }
 
 // get makes a call without a body, and reads its answer.
 func get[M proto.Message](ctx context.Context, r *rest, path string, out M) (M, error) {

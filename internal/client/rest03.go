@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"net/http"
-	"strings"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
@@ -16,8 +15,7 @@ import (
 type rest03 struct{ *httpJSON }
 
 func newREST03(w *web, base string) *rest03 {
-	base = strings.TrimSuffix(base, "/v1") + "/v1"
-	return &rest03{&httpJSON{web: w, base: base, media: wire.TypeJSON, accept: wire.TypeJSON, judge: a2av03.ReadRESTError}}
+	return &rest03{&httpJSON{web: w, base: a2av03.RESTBase(base), media: wire.TypeJSON, accept: wire.TypeJSON, judge: a2av03.ReadRESTError}}
 }
 
 // read03 reads the answer of a call in 0.3.

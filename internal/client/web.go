@@ -170,7 +170,7 @@ func (w *web) events(req *http.Request, body []byte, of judge) iter.Seq2[wire.Ev
 			return
 		}
 		defer done(resp)
-		if resp.StatusCode == http.StatusOK && strings.HasPrefix(resp.Header.Get("Content-Type"), wire.TypeSSE) {
+		if resp.StatusCode == http.StatusOK && wire.IsEventStream(resp.Header) {
 			w.parse(resp.Body, yield)
 			return
 		}

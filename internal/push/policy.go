@@ -1,6 +1,7 @@
 package push
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -81,7 +82,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	if v == "" {
 		return 0
 	}
-	if n, err := strconv.ParseInt(v, 10, 32); err == nil {
+	if n, err := strconv.ParseInt(v, 10, 32); err == nil || errors.Is(err, strconv.ErrRange) { // then the most that fits
 		return max(time.Duration(n)*time.Second, 0)
 	}
 	at, err := http.ParseTime(v)

@@ -1,6 +1,7 @@
 package push
 
 import (
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"testing"
@@ -67,7 +68,8 @@ func TestA_18_WhatIsGivenUp(t *testing.T) {
 func TestA_18_RetryAfter(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for value, want := range map[string]time.Duration{
-		"": 0, "7": 7 * time.Second, "0": 0, "-3": 0, "soon": 0, "99999999999999999999": 0,
+		"": 0, "7": 7 * time.Second, "0": 0, "-3": 0, "soon": 0, "9e9": 0, "-99999999999999999999": 0,
+		"2147483647": math.MaxInt32 * time.Second, "2147483648": math.MaxInt32 * time.Second, "99999999999999999999": math.MaxInt32 * time.Second,
 		"Sun, 01 Mar 2026 12:01:30 GMT": 90 * time.Second, "Sun, 01 Mar 2026 11:00:00 GMT": 0,
 	} {
 		if got := retryAfter(http.Header{"Retry-After": {value}}, now); got != want {

@@ -78,8 +78,18 @@ type Dispatcher struct {
 	freed chan struct{} // holds one signal: there is room for another session
 
 	mu       sync.Mutex
-	sessions map[string]int // by host, by account, and in all under an empty name; guarded by mu
+	sessions map[string]int   // by host, by account, and in all under an empty name; guarded by mu
+	unread   map[configID]int // how often in a row what is to be told could not be read; guarded by mu
 }
+
+// configID names a configuration.
+type configID struct {
+	task a2a.Key
+	id   string
+}
+
+// maxUnread bounds what is known of failures.
+const maxUnread = 10_000
 
 // New returns a dispatcher that does nothing until Serve.
 func New(c Config) *Dispatcher {
@@ -90,7 +100,7 @@ func New(c Config) *Dispatcher {
 	if c.Rand == nil {
 		c.Rand = rand.Int64N
 	}
-	return &Dispatcher{Config: c, slots: newSlots(c.Limits), freed: make(chan struct{}, 1), sessions: map[string]int{}}
+	return &Dispatcher{Config: c, slots: newSlots(c.Limits), freed: make(chan struct{}, 1), sessions: map[string]int{}, unread: map[configID]int{}}
 }
 
 // claimed is how many configurations are claimed at once.
@@ -155,6 +165,24 @@ func (d *Dispatcher) claim(ctx context.Context, wg *sync.WaitGroup) (wait time.D
 		return 0, false
 	}
 	return max(next.Sub(d.Pushes.Now()), 0), true
+}
+
+// failedRead counts a failure to read, and returns how many there were in a row.
+func (d *Dispatcher) failedRead(of configID) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.unread) >= maxUnread {
+		clear(d.unread)
+	}
+	d.unread[of]++
+	return d.unread[of]
+}
+
+// read ends the count.
+func (d *Dispatcher) read(of configID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.unread, of)
 }
 
 func (d *Dispatcher) count(name string) int {

@@ -66,7 +66,10 @@ func newWorld(t *testing.T) *world {
 
 // serve runs a dispatcher until stop is called.
 func (w *world) serve(c push.Config) (stop func()) {
-	c.Pushes, c.Outbox, c.Client = w.store, w.handler.Outbox, &http.Client{Transport: w}
+	c.Pushes, c.Client = w.store, &http.Client{Transport: w}
+	if c.Outbox == nil {
+		c.Outbox = w.handler.Outbox
+	}
 	if c.Encode == nil {
 		c.Encode = func(m proto.Message) ([]byte, error) { return protojson.Marshal(m) }
 	}
@@ -390,6 +393,29 @@ func TestP6_T18_BlackHolesDelayNobody(t *testing.T) {
 	})
 }
 
+// TestT18_AHostIsOneInAnySpelling: the calls to it are counted together.
+func TestT18_AHostIsOneInAnySpelling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.answer = func(ctx context.Context, _ string, _ int) (*http.Response, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		stop := w.serve(push.Config{Limits: push.Limits{PerHost: 2}})
+		run := w.run("one", "hole", "HOLE", "Hole", "hole:443", "HOLE:443", "hole:8443")
+		w.append(run, progress("a"))
+		synctest.Wait()
+		w.mu.Lock()
+		calls := slices.Clone(w.calls)
+		w.mu.Unlock()
+		other := slices.DeleteFunc(slices.Clone(calls), func(c call) bool { return c.host != "hole:8443" })
+		if len(calls) != 3 || len(other) != 1 {
+			t.Errorf("%d calls at the same time, %d of them to another port", len(calls), len(other))
+		}
+		stop()
+	})
+}
+
 func TestA_18_WhatIsDeletedIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -407,6 +433,80 @@ func TestA_18_WhatIsDeletedIsNotTold(t *testing.T) {
 			t.Errorf("%d calls", len(calls))
 		}
 	})
+}
+
+// TestA_18_WhatIsMadeAgainIsToldOnce: a configuration that was deleted and made
+// again is told nothing by who still waits for more to tell the one before.
+func TestA_18_WhatIsMadeAgainIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.serve(push.Config{})()
+		run := w.run("one", "well")
+		synctest.Wait()
+		if err := w.store.DeletePush(t.Context(), key("one"), "well"); err != nil {
+			t.Fatal(err)
+		}
+		other := &a2av1.TaskPushNotificationConfig{Id: "well", TaskId: "one", Url: "https://other/"}
+		if err := w.store.PutPush(t.Context(), a2a.Push{Task: key("one"), Config: other, PushState: a2a.PushState{Seen: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		w.append(run, progress("a"), end())
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := len(w.told("well")); n != 0 {
+			t.Errorf("the one before was told %d times", n)
+		}
+		if got, want := distinct(w.told("other")), []string{"one:2:1", "one:3:1", "one:3:2"}; !slices.Equal(got, want) || len(w.told("other")) != len(want) {
+			t.Errorf("told are %v, want %v", w.told("other"), want)
+		}
+	})
+}
+
+// TestP6_AStoreThatFailsDelaysLittle: what cannot be read is read again soon, then
+// less and less often; what is damaged, seldom from the first time on.
+func TestP6_AStoreThatFailsDelaysLittle(t *testing.T) {
+	always := func(int) bool { return true }
+	seconds := func(list ...int) (at []time.Duration) {
+		for _, n := range list {
+			at = append(at, time.Duration(n)*time.Second)
+		}
+		return at
+	}
+	for _, c := range []struct {
+		name  string
+		err   error
+		fails func(n int) bool // the nth read
+		at    []time.Duration  // when it is read; something happens after two minutes
+	}{
+		{"a short failure", a2a.ErrStorage, func(n int) bool { return n <= 3 }, seconds(0, 1, 3, 7, 120)},
+		{"two of them", a2a.ErrStorage, func(n int) bool { return n <= 3 || n == 5 }, seconds(0, 1, 3, 7, 120, 121)},
+		{"a long failure", errors.New("any"), always, seconds(0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 811, 1111)},
+		{"damage", fmt.Errorf("of one: %w", a2a.ErrDataLoss), always, seconds(0, 330, 660, 990)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var at []time.Duration
+				outbox := func(ctx context.Context, p a2a.Push) (*a2a.Outbox, error) {
+					at = append(at, time.Since(w.start).Round(time.Second)) // one session after the other
+					if c.fails(len(at)) {
+						return nil, c.err
+					}
+					return w.handler.Outbox(ctx, p)
+				}
+				stop := w.serve(push.Config{Outbox: outbox, Rand: func(n int64) int64 { return n - 1 }})
+				run := w.run("one", "well")
+				time.Sleep(2 * time.Minute)
+				w.append(run, progress("a"))
+				time.Sleep(18 * time.Minute)
+				stop()
+				if !slices.Equal(at, c.at) {
+					t.Errorf("read at %v, want %v", at, c.at)
+				}
+			})
+		})
+	}
 }
 
 func TestT11_AnOwnerThatMayNotCallIsToldNothing(t *testing.T) {

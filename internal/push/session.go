@@ -3,7 +3,6 @@ package push
 import (
 	"context"
 	"errors"
-	"net/url"
 	"runtime/debug"
 	"time"
 
@@ -22,12 +21,10 @@ type session struct {
 }
 
 func (d *Dispatcher) newSession(c a2a.PushClaim) *session {
-	s := &session{Dispatcher: d, claim: c, state: c.PushState, account: "account " + a2a.Account(c.Task.Owner)}
-	if u, err := url.Parse(c.Config.GetUrl()); err == nil {
-		s.host = "host " + u.Scheme + "://" + u.Host
-	}
-	return s
+	return &session{Dispatcher: d, claim: c, state: c.PushState, host: "host " + c.Origin(), account: "account " + a2a.Account(c.Task.Owner)}
 }
+
+func (s *session) configID() configID { return configID{s.claim.Task, s.claim.Config.GetId()} }
 
 func (s *session) names() []string { return []string{"", s.host, s.account} }
 
@@ -53,6 +50,9 @@ func (s *session) run(ctx context.Context) {
 	defer out.Close()
 	for {
 		n, err := s.next(ctx, out)
+		if err == nil || errors.Is(err, errQuiet) {
+			s.read(s.configID())
+		}
 		switch {
 		case errors.Is(err, errQuiet):
 			s.state.Seen, s.state.Part = out.Seen(), 0
@@ -107,7 +107,8 @@ func (s *session) hold(ctx context.Context) bool {
 }
 
 // stop gives the claim up, for somebody else at once where only this process
-// stops, and for a while where the task cannot be read.
+// stops, and for a while where the task cannot be read: longer each time, as a store
+// recovers, and for long at once where it is damaged.
 func (s *session) stop(ctx context.Context, err error) {
 	at := s.Pushes.Now()
 	switch {
@@ -115,7 +116,11 @@ func (s *session) stop(ctx context.Context, err error) {
 		return
 	case ctx.Err() == nil:
 		s.Log.Warn("a task cannot be read for its receivers", zap.String("task", s.claim.Task.ID), zap.Error(err))
-		at = at.Add(s.Policy.Most/10 + time.Duration(s.Rand(int64(s.Policy.Most))))
+		pause := s.Policy.Most/10 + time.Duration(s.Rand(int64(s.Policy.Most)))
+		if !errors.Is(err, a2a.ErrDataLoss) {
+			pause = s.Policy.pause(s.failedRead(s.configID()), 0, s.Rand)
+		}
+		at = at.Add(pause)
 	}
 	s.settle(ctx, s.claim, a2a.PushStep{PushState: s.state, Then: a2a.PushDue, At: at})
 }

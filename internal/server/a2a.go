@@ -21,10 +21,12 @@ func (s *Server) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest)
 
 // SendStreamingMessage hands a message to an agent and streams what happens.
 func (s *Server) SendStreamingMessage(req *a2av1.SendMessageRequest, to grpc.ServerStreamingServer[a2av1.StreamResponse]) error {
-	return s.paced(to, func(ctx context.Context, send sendFunc) error { return s.sendStreaming(ctx, req, packed(send)) })
+	return s.paced(to, func(ctx context.Context, begin func(), send sendFunc) error {
+		return s.sendStreaming(ctx, req, begin, packed(send))
+	})
 }
 
-func (s *Server) sendStreaming(ctx context.Context, req *a2av1.SendMessageRequest, send func(a2a.Update) error) error {
+func (s *Server) sendStreaming(ctx context.Context, req *a2av1.SendMessageRequest, begin func(), send func(a2a.Update) error) error {
 	open := func(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
 		after, err := inboundOf(ctx).after()
 		if err != nil {
@@ -32,15 +34,17 @@ func (s *Server) sendStreaming(ctx context.Context, req *a2av1.SendMessageReques
 		}
 		return s.h.SendStreamingMessage(a2a.WithCursor(ctx, after), req)
 	}
-	return stream(ctx, s, "SendStreamingMessage", req, open, send)
+	return stream(ctx, s, "SendStreamingMessage", req, open, begin, send)
 }
 
 // SubscribeToTask streams what happens to a task.
 func (s *Server) SubscribeToTask(req *a2av1.SubscribeToTaskRequest, to grpc.ServerStreamingServer[a2av1.StreamResponse]) error {
-	return s.paced(to, func(ctx context.Context, send sendFunc) error { return s.subscribe(ctx, req, packed(send)) })
+	return s.paced(to, func(ctx context.Context, begin func(), send sendFunc) error {
+		return s.subscribe(ctx, req, begin, packed(send))
+	})
 }
 
-func (s *Server) subscribe(ctx context.Context, req *a2av1.SubscribeToTaskRequest, send func(a2a.Update) error) error {
+func (s *Server) subscribe(ctx context.Context, req *a2av1.SubscribeToTaskRequest, begin func(), send func(a2a.Update) error) error {
 	open := func(ctx context.Context, req *a2av1.SubscribeToTaskRequest) (iter.Seq2[a2a.Update, error], error) {
 		after, err := inboundOf(ctx).after()
 		if err != nil {
@@ -48,7 +52,7 @@ func (s *Server) subscribe(ctx context.Context, req *a2av1.SubscribeToTaskReques
 		}
 		return s.h.SubscribeToTask(ctx, req, after)
 	}
-	return stream(ctx, s, "SubscribeToTask", req, open, send)
+	return stream(ctx, s, "SubscribeToTask", req, open, begin, send)
 }
 
 // GetTask returns a task.

@@ -23,12 +23,12 @@ func (s *Server) Process(ctx context.Context, req *teamv1.ProcessRequest) (*team
 
 // ProcessStream is Process with the events as they happen.
 func (s *Server) ProcessStream(req *teamv1.ProcessStreamRequest, to grpc.ServerStreamingServer[teamv1.ProcessStreamResponse]) error {
-	return s.paced(to, func(ctx context.Context, send sendFunc) error {
-		return s.processStream(ctx, req, func(p *teamv1.ProcessStreamResponse) error { return send(p.GetEvent().GetSeq(), p) })
+	return s.paced(to, func(ctx context.Context, begin func(), send sendFunc) error {
+		return s.processStream(ctx, req, begin, func(p *teamv1.ProcessStreamResponse) error { return send(p.GetEvent().GetSeq(), p) })
 	})
 }
 
-func (s *Server) processStream(ctx context.Context, req *teamv1.ProcessStreamRequest, send func(*teamv1.ProcessStreamResponse) error) error {
+func (s *Server) processStream(ctx context.Context, req *teamv1.ProcessStreamRequest, begin func(), send func(*teamv1.ProcessStreamResponse) error) error {
 	open := func(ctx context.Context, req *teamv1.ProcessStreamRequest) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
 		after, err := inboundOf(ctx).after()
 		if err != nil {
@@ -37,7 +37,7 @@ func (s *Server) processStream(ctx context.Context, req *teamv1.ProcessStreamReq
 		req.After = max(req.GetAfter(), after)
 		return s.h.ProcessStream(ctx, req)
 	}
-	return stream(ctx, s, "ProcessStream", req, open, send)
+	return stream(ctx, s, "ProcessStream", req, open, begin, send)
 }
 
 // Cancel ends a task that Process began.

@@ -173,6 +173,8 @@ func TestA_03_Version(t *testing.T) {
 	}{
 		{"1.0", "1.0", target, true},
 		{"a patch says nothing", "1.0.1", target, true},
+		{"twice the same", "1.0, 1.0", target, true},
+		{"two", "1.0, 0.5", target, false},
 		{"missing", "-", target, true},
 		{"missing, strict", "-", strict, false},
 		{"A-25 0.3 where it is turned off", "0.3", off, false},
@@ -194,6 +196,20 @@ func TestA_03_Version(t *testing.T) {
 			})
 		})
 	}
+	t.Run("in two headers", func(t *testing.T) {
+		for second, want := range map[string]int{"1.0": http.StatusOK, "0.5": http.StatusBadRequest} {
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, target.HTTP+"/tasks/t1", nil)
+			req.Header["A2a-Version"] = []string{"1.0", second}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			if resp.StatusCode != want {
+				t.Errorf("1.0 and %s: status %d", second, resp.StatusCode)
+			}
+		}
+	})
 	t.Run("as query parameter", func(t *testing.T) {
 		if resp, _ := request(t, http.MethodGet, target.HTTP+"/tasks/t1?A2A-Version=0.5", "", nil); resp.StatusCode != http.StatusBadRequest {
 			t.Errorf("0.5: status %d", resp.StatusCode)

@@ -70,8 +70,12 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 	sent := r.Header.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(sent)
-	if err != nil || media != wire.TypeA2A && media != wire.TypeJSON || r.Header.Get("Content-Encoding") != "" {
-		return nil, &mediaError{sent: strings.TrimSpace(sent + " " + r.Header.Get("Content-Encoding"))}
+	encoding := r.Header.Get("Content-Encoding")
+	if strings.EqualFold(encoding, "identity") {
+		encoding = ""
+	}
+	if err != nil || media != wire.TypeA2A && media != wire.TypeJSON || encoding != "" {
+		return nil, &mediaError{sent: strings.TrimSpace(sent + " " + encoding)}
 	}
 	return readSlowly(http.NewResponseController(w), r.Body, r.ContentLength)
 }

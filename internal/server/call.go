@@ -57,13 +57,17 @@ func unary[Req, Resp proto.Message](ctx context.Context, s *Server, method strin
 	if bounded, err = c.check(bounded, req); err != nil {
 		return resp, err
 	}
-	return do(bounded, req)
+	if resp, err = do(bounded, req); err != nil {
+		return resp, err
+	}
+	return resp, wire.Fits(resp)
 }
 
-// stream answers a call with what open returns, one send after the other. An
-// error of open comes before anything is sent.
+// stream answers a call with what open returns, one send after the other. begin
+// comes before the first one, at once: it may be long until there is something to
+// tell. An error of open comes before it.
 func stream[Req proto.Message, U any](ctx context.Context, s *Server, method string, req Req,
-	open func(context.Context, Req) (iter.Seq2[U, error], error), send func(U) error,
+	open func(context.Context, Req) (iter.Seq2[U, error], error), begin func(), send func(U) error,
 ) (err error) {
 	c := s.begin(ctx, method, true)
 	defer c.end(&err)
@@ -75,6 +79,7 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 	if err != nil {
 		return err
 	}
+	begin()
 	for u, err := range updates {
 		if err != nil {
 			return err
@@ -101,7 +106,7 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 	if c.in.caller == nil && !c.in.open {
 		return nil, unauthenticated("who calls is not known")
 	}
-	if err := c.server.version(c.in.version); err != nil && !c.in.v03 {
+	if err := c.server.version(c.in.version); err != nil && !c.in.v03 && !c.in.open {
 		return nil, err
 	}
 	if c.server.config.RequireTeamRun && isA2A(c.method) && !slices.Contains(c.in.extensions, a2a.TeamRunURI) {
@@ -177,7 +182,7 @@ var versionPattern = regexp.MustCompile(`^1\.0(\.[0-9]+)?$`)
 // 1.0 unless the server is strict: the protocol would call it 0.3.
 func (s *Server) version(values []string) error {
 	switch {
-	case len(values) == 0 || len(values) == 1 && values[0] == "":
+	case len(values) == 0:
 		if !s.config.StrictVersion {
 			return nil
 		}

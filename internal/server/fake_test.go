@@ -30,6 +30,7 @@ type probe struct {
 	cancel    func(context.Context, *a2av1.CancelTaskRequest) (*a2av1.Task, error)
 	list      func(context.Context, *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error)
 	card      func(context.Context, string) (*a2av1.AgentCard, error)
+	extended  func(context.Context, *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error)
 	info      func(context.Context, *teamv1.InfoRequest) (*teamv1.InfoResponse, error)
 	process   func(context.Context, *teamv1.ProcessStreamRequest) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error)
 	health    func(context.Context, *teamv1.HealthCheckRequest) (*teamv1.HealthCheckResponse, error)
@@ -67,6 +68,10 @@ func (p *probe) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*a2
 
 func (p *probe) Card(ctx context.Context, tenant string) (*a2av1.AgentCard, error) {
 	return p.card(ctx, tenant)
+}
+
+func (p *probe) GetExtendedAgentCard(ctx context.Context, req *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error) {
+	return p.extended(ctx, req)
 }
 
 func (p *probe) Info(ctx context.Context, req *teamv1.InfoRequest) (*teamv1.InfoResponse, error) {

@@ -46,7 +46,7 @@ func newInbound(binding string, values func(string) []string) *inbound {
 	return &inbound{
 		binding:    binding,
 		id:         uuid.NewString(),
-		version:    values("a2a-version"),
+		version:    slices.Compact(list(values("a2a-version"))),                               // repeated by proxies
 		extensions: list(slices.Concat(values("a2a-extensions"), values("x-a2a-extensions"))), // the second is that of 0.3
 		cursor:     values("last-event-id"),
 		depth:      values("team-path"),

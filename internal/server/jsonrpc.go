@@ -30,13 +30,13 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[str
 		s.callRPC(w, r, req, method, params)
 	case req.Method == "SendStreamingMessage":
 		in := &a2av1.SendMessageRequest{}
-		s.streamRPC(w, r, req, in, params, func(ctx context.Context, send eventFunc) error {
-			return s.sendStreaming(ctx, in, updates(send))
+		s.streamRPC(w, r, req, in, params, func(ctx context.Context, begin func(), send eventFunc) error {
+			return s.sendStreaming(ctx, in, begin, updates(send))
 		})
 	case req.Method == "SubscribeToTask":
 		in := &a2av1.SubscribeToTaskRequest{}
-		s.streamRPC(w, r, req, in, params, func(ctx context.Context, send eventFunc) error {
-			return s.subscribe(ctx, in, updates(send))
+		s.streamRPC(w, r, req, in, params, func(ctx context.Context, begin func(), send eventFunc) error {
+			return s.subscribe(ctx, in, begin, updates(send))
 		})
 	default:
 		s.failRPC(w, req, wire.NotServed("there is no method %.64q", req.Method))
@@ -67,7 +67,7 @@ func (s *Server) callRPC(w http.ResponseWriter, r *http.Request, req wire.RPCReq
 }
 
 func (s *Server) streamRPC(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, in proto.Message, params map[string]string,
-	run func(context.Context, eventFunc) error,
+	run streamFunc,
 ) {
 	if err := readParams(req, in, params); err != nil {
 		s.failRPC(w, req, wire.Status(err))

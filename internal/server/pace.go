@@ -21,8 +21,9 @@ type sendFunc func(seq int64, m any) error
 
 // packed sends what a reader is told, with the bytes that all readers share.
 func packed(send sendFunc) func(a2a.Update) error {
+	encode := fitting(proto.Marshal)
 	return func(u a2a.Update) error {
-		data, err := u.Encoded(a2a.FormProto, proto.Marshal)
+		data, err := u.Encoded(a2a.FormProto, encode)
 		if err != nil {
 			return err
 		}
@@ -33,11 +34,12 @@ func packed(send sendFunc) func(a2a.Update) error {
 // paced runs a stream in a goroutine of its own, and ends it when its reader
 // takes nothing for too long: sending has no time limit over gRPC, and only the
 // end of the call's handler ends it.
-func (s *Server) paced(to grpc.ServerStream, run func(context.Context, sendFunc) error) error {
+func (s *Server) paced(to grpc.ServerStream, run func(ctx context.Context, begin func(), send sendFunc) error) error {
 	p := &pace{start: time.Now()}
 	done := make(chan error, 1)
 	s.pacing.Go(func() {
-		done <- run(to.Context(), func(seq int64, m any) error { return p.send(to, seq, m) })
+		begin := func() { _ = to.SendHeader(nil) } // sending finds a caller that has left
+		done <- run(to.Context(), begin, func(seq int64, m any) error { return p.send(to, seq, m) })
 	})
 	return s.watch(p, done)
 }

@@ -29,31 +29,25 @@ type framing struct {
 // eventFunc sends JSON under an id; 0 is none.
 type eventFunc func(id int64, data []byte) error
 
-// serveEvents answers with server-sent events. What fails before the first one
-// is refused as any other call is.
-func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, f framing,
-	run func(ctx context.Context, send eventFunc) error,
-) {
+// streamFunc runs a stream: it begins, once, and then sends.
+type streamFunc func(ctx context.Context, begin func(), send eventFunc) error
+
+// serveEvents answers with server-sent events. What fails before they begin is
+// refused as any other call is.
+func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, f framing, run streamFunc) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	var events *wire.EventWriter
-	defer func() {
-		if events != nil {
-			events.Close()
-		}
-	}()
-	err := run(ctx, func(id int64, data []byte) error {
-		if events == nil {
-			events = wire.NewEventWriter(w, s.config.StallTime, cancel)
-		}
+	begin := func() { events = wire.NewEventWriter(w, s.config.StallTime, cancel) }
+	err := run(ctx, begin, func(id int64, data []byte) error {
 		return unread(events.Event(id, "", f.before, data, f.after))
 	})
-	switch {
-	case err == nil && events == nil:
-		events = wire.NewEventWriter(w, s.config.StallTime, cancel)
-	case err != nil && events == nil:
+	if events == nil {
 		f.refuse(wire.Status(err))
-	case err != nil:
+		return
+	}
+	defer events.Close()
+	if err != nil {
 		s.failEvent(events, f, wire.Status(err))
 	}
 }
@@ -95,8 +89,8 @@ func (s *Server) serveSendStreaming(w http.ResponseWriter, r *http.Request, para
 		return
 	}
 	setTenant(req, params)
-	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, send eventFunc) error {
-		return s.sendStreaming(ctx, req, updates(send))
+	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send eventFunc) error {
+		return s.sendStreaming(ctx, req, begin, updates(send))
 	})
 }
 
@@ -107,8 +101,8 @@ func (s *Server) serveSubscribe(w http.ResponseWriter, r *http.Request, params m
 	}
 	setTenant(req, params)
 	req.Id = params["id"]
-	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, send eventFunc) error {
-		return s.subscribe(ctx, req, updates(send))
+	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send eventFunc) error {
+		return s.subscribe(ctx, req, begin, updates(send))
 	})
 }
 
@@ -121,8 +115,8 @@ func (s *Server) serveProcessStream(w http.ResponseWriter, r *http.Request, para
 		req.Request = &teamv1.ProcessRequest{}
 	}
 	req.Request.AgentId = params["agent_id"]
-	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, send eventFunc) error {
-		return s.processStream(ctx, req, func(p *teamv1.ProcessStreamResponse) error {
+	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send eventFunc) error {
+		return s.processStream(ctx, req, begin, func(p *teamv1.ProcessStreamResponse) error {
 			data, err := wire.Marshal(p)
 			if err != nil {
 				return err
@@ -134,12 +128,23 @@ func (s *Server) serveProcessStream(w http.ResponseWriter, r *http.Request, para
 
 // updates sends what a reader is told, with the JSON that all readers share.
 func updates(send eventFunc) func(a2a.Update) error {
+	encode := fitting(wire.Marshal)
 	return func(u a2a.Update) error {
-		data, err := u.Encoded(a2a.FormJSON, wire.Marshal)
+		data, err := u.Encoded(a2a.FormJSON, encode)
 		if err != nil {
 			return err
 		}
 		return send(u.Seq, data)
+	}
+}
+
+// fitting is an encoding that refuses what is too large for any of the bindings.
+func fitting(encode func(proto.Message) ([]byte, error)) func(proto.Message) ([]byte, error) {
+	return func(m proto.Message) ([]byte, error) {
+		if err := wire.Fits(m); err != nil {
+			return nil, err
+		}
+		return encode(m)
 	}
 }
 

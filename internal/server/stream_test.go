@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"net/http"
@@ -125,6 +126,91 @@ func TestA_01_Streams(t *testing.T) {
 		lines.Scan()
 		if lines.Text() != "id: 1" {
 			t.Errorf("first line %q", lines.Text())
+		}
+	})
+}
+
+// TestA_20_StreamBeginsInSilence: a stream has its headers as soon as it is open,
+// also where there is nothing to tell yet; then what is wrong is told in it.
+func TestA_20_StreamBeginsInSilence(t *testing.T) {
+	news := make(chan error)
+	silent := func(ctx context.Context) (iter.Seq2[a2a.Update, error], error) {
+		return func(yield func(a2a.Update, error) bool) {
+			select {
+			case err := <-news:
+				yield(update(7), err)
+			case <-ctx.Done():
+				yield(a2a.Update{}, ctx.Err())
+			}
+		}, nil
+	}
+	target := start(t, server.Config{Log: quiet(), Handler: &probe{
+		stream: func(ctx context.Context, _ *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+			return silent(ctx)
+		},
+		subscribe: func(ctx context.Context, _ *a2av1.SubscribeToTaskRequest, _ int64) (iter.Seq2[a2a.Update, error], error) {
+			return silent(ctx)
+		},
+		process: func(ctx context.Context, _ *teamv1.ProcessStreamRequest) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
+			return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
+				updates, _ := silent(ctx)
+				for u, err := range updates {
+					yield(&teamv1.ProcessStreamResponse{Event: &teamv1.Event{Seq: u.Seq}}, err)
+				}
+			}, nil
+		},
+	}})
+	const rpc = `{"jsonrpc":"2.0","id":7,"method":%q,"params":{"id":"t1"}}`
+	for _, c := range []struct{ name, path, body string }{
+		{"subscribe", "/tasks/t1:subscribe", "{}"},
+		{"send", "/message:stream", "{}"},
+		{"process", "/team/v1/agents/a:processStream", "{}"},
+		{"subscribe over JSON-RPC", "/rpc", fmt.Sprintf(rpc, "SubscribeToTask")},
+		{"send over JSON-RPC", "/rpc", fmt.Sprintf(rpc, "SendStreamingMessage")},
+		{"subscribe in 0.3", "/v1/tasks/t1:subscribe", "{}"},
+		{"subscribe in 0.3 over JSON-RPC", "/rpc", fmt.Sprintf(rpc, "tasks/resubscribe")},
+		{"send in 0.3 over JSON-RPC", "/rpc", strings.Replace(sendV03, "message/send", "message/stream", 1)},
+	} {
+		for _, fault := range []error{nil, a2a.TaskNotFound("t1")} {
+			t.Run(fmt.Sprint(c.name, ", then ", fault), func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				req, _ := http.NewRequestWithContext(ctx, http.MethodPost, target.HTTP+c.path, strings.NewReader(c.body))
+				req.Header.Set("Content-Type", "application/json")
+				resp, err := http.DefaultClient.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
+					t.Fatalf("%d %v", resp.StatusCode, resp.Header)
+				}
+				news <- fault
+				b, err := io.ReadAll(resp.Body)
+				if fault == nil && !strings.HasPrefix(string(b), "id: 7\n") || fault != nil && !strings.Contains(string(b), "TASK_NOT_FOUND") || err != nil {
+					t.Errorf("%s %v", b, err)
+				}
+			})
+		}
+	}
+	t.Run("gRPC", func(t *testing.T) {
+		g, err := rig.NewGRPC(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		stream, err := a2av1.NewA2AServiceClient(g.Conn).SubscribeToTask(ctx, &a2av1.SubscribeToTaskRequest{Id: "t1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if md, err := stream.Header(); err != nil || len(md.Get("x-request-id")) == 0 {
+			t.Fatalf("%v %v", md, err)
+		}
+		news <- nil
+		if u, err := stream.Recv(); err != nil || u.GetTask().GetId() != "7" {
+			t.Errorf("%v %v", u, err)
 		}
 	})
 }

@@ -68,7 +68,7 @@ func (in *inbound) wantsV03() bool {
 
 // unversioned reports whether a call names no version.
 func (in *inbound) unversioned() bool {
-	return len(in.version) == 0 || len(in.version) == 1 && in.version[0] == ""
+	return len(in.version) == 0
 }
 
 // asV03 is the context of a call that is made in 0.3.
@@ -139,22 +139,24 @@ func (s *Server) streamRPCV03(w http.ResponseWriter, r *http.Request, req wire.R
 }
 
 // runV03 returns what runs a stream.
-func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map[string]string) (func(context.Context, eventFunc) error, error) {
+func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map[string]string) (streamFunc, error) {
 	if method == "tasks/resubscribe" {
 		req, err := a2av03.ReadResubscribe(body)
 		if err != nil {
 			return nil, err
 		}
 		setTenant(req, params)
-		return func(ctx context.Context, send eventFunc) error { return s.subscribe(ctx, req, updatesV03(form, send)) }, nil
+		return func(ctx context.Context, begin func(), send eventFunc) error {
+			return s.subscribe(ctx, req, begin, updatesV03(form, send))
+		}, nil
 	}
 	req, err := form.ReadSend(body)
 	if err != nil {
 		return nil, err
 	}
 	setTenant(req, params)
-	return func(ctx context.Context, send eventFunc) error {
-		return s.sendStreaming(ctx, req, updatesV03(form, send))
+	return func(ctx context.Context, begin func(), send eventFunc) error {
+		return s.sendStreaming(ctx, req, begin, updatesV03(form, send))
 	}, nil
 }
 
@@ -162,6 +164,9 @@ func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map
 // an update is the final one is the stream's.
 func updatesV03(form a2av03.Form, send eventFunc) func(a2a.Update) error {
 	return func(u a2a.Update) error {
+		if err := wire.Fits(u.Response); err != nil {
+			return err
+		}
 		data, err := form.WriteEvent(u.Response, u.Last)
 		if err != nil {
 			return err

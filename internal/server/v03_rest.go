@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -47,7 +48,7 @@ func (s *Server) routesV03() []route {
 }
 
 // pathOf1 is the path of a call in 1.0, with the tenant.
-var pathOf1 = regexp.MustCompile(`^(/[^/]+)?(/message:(?:send|stream)|/tasks|/tasks/.*)$`)
+var pathOf1 = regexp.MustCompile(`^(/[^/]+)?(/message:(?:send|stream)|/tasks|/tasks/.*|/card)$`)
 
 // placeV03 is the address to which a call of REST that names 0.3 belongs.
 func placeV03(u *url.URL, in *inbound) *url.URL {
@@ -60,7 +61,7 @@ func placeV03(u *url.URL, in *inbound) *url.URL {
 	}
 	to := *u
 	to.Path, to.RawPath = m[1]+"/v1"+m[2], ""
-	return &to
+	return unescapedOnce(&to)
 }
 
 var pathOfV03 = regexp.MustCompile(`^(/[^/]+)?/v1/(message:|tasks|card)`)
@@ -164,6 +165,11 @@ func (s *Server) listV03(r *http.Request, params map[string]string) ([]byte, err
 			return nil, err
 		}
 	}
+	if at := q.Get("lastUpdatedAfter"); at != "" {
+		if req.StatusTimestampAfter, err = a2av03.ReadTime("lastUpdatedAfter", at); err != nil {
+			return nil, err
+		}
+	}
 	return rendered(a2av03.REST.WriteTasks)(s.ListTasks(r.Context(), req))
 }
 
@@ -248,16 +254,15 @@ func (s *Server) serveOldCard(w http.ResponseWriter, r *http.Request, params map
 	s.serveCard(w, r, params)
 }
 
-// cardBytes renders a card for a caller: who says 1.0 gets that card alone, others
-// one that serves 0.3 too, which is not signed. form tells the two apart.
+// cardBytes renders a card for a caller: who says 1.0, or accepts the media type that
+// came with it, gets that card alone, others one that serves 0.3 too, which is not
+// signed. form tells the two apart.
 func (s *Server) cardBytes(ctx context.Context, card *a2av1.AgentCard) (b []byte, form string, err error) {
 	in := inboundOf(ctx)
-	if s.config.NoV03 || !in.wantsV03() && !in.unversioned() {
+	if s.config.NoV03 || !in.wantsV03() && (!in.unversioned() || strings.Contains(in.accept, wire.TypeA2A)) {
 		b, err = wire.Marshal(card)
 		return b, "1.0", err
 	}
-	union := proto.CloneOf(card)
-	union.Signatures = nil // they are over the card of 1.0 alone
-	b, err = a2av03.WriteCard(union)
+	b, err = a2av03.WriteCard(card)
 	return b, "union", err
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/server"
@@ -146,17 +147,21 @@ func TestA_25_WhoGetsWhichCard_A_10(t *testing.T) {
 	target := start(t, server.Config{Handler: spoken(&version), Keys: []server.APIKey{key("ann", "", "secret")}})
 	tags := map[string]string{}
 	for _, c := range []struct {
-		name, path, says string
-		union            bool
+		name, path, says, accept string
+		union                    bool
 	}{
-		{"nothing said", "/.well-known/agent-card.json", "", true},
-		{"0.3 said", "/.well-known/agent-card.json", "0.3", true},
-		{"1.0 said", "/.well-known/agent-card.json", "1.0", false},
-		{"1.0 said in the query", "/.well-known/agent-card.json?A2A-Version=1.0", "", false},
-		{"the old place", "/.well-known/agent.json", "", true},
-		{"of an agent", "/a/.well-known/agent.json", "", true},
+		{"nothing said", "/.well-known/agent-card.json", "", "application/json, */*", true},
+		{"0.3 said", "/.well-known/agent-card.json", "0.3", "application/a2a+json", true},
+		{"1.0 said", "/.well-known/agent-card.json", "1.0", "", false},
+		{"1.0 said in the query", "/.well-known/agent-card.json?A2A-Version=1.0", "", "", false},
+		{"the media type of 1.0", "/.well-known/agent-card.json", "", "application/a2a+json, application/json", false},
+		{"the old place", "/.well-known/agent.json", "", "", true},
+		{"of an agent", "/a/.well-known/agent.json", "", "", true},
 	} {
 		headers := map[string]string{}
+		if c.accept != "" {
+			headers["Accept"] = c.accept
+		}
 		if c.says != "" {
 			headers["A2A-Version"] = c.says
 		}
@@ -169,7 +174,7 @@ func TestA_25_WhoGetsWhichCard_A_10(t *testing.T) {
 		}
 		tags[c.name] = resp.Header.Get("ETag")
 	}
-	if tags["nothing said"] == tags["1.0 said"] || tags["nothing said"] != tags["0.3 said"] || tags["1.0 said"] != tags["1.0 said in the query"] {
+	if tags["nothing said"] == tags["1.0 said"] || tags["nothing said"] != tags["0.3 said"] || tags["1.0 said"] != tags["1.0 said in the query"] || tags["1.0 said"] != tags["the media type of 1.0"] {
 		t.Errorf("tags %v", tags)
 	}
 }
@@ -242,5 +247,50 @@ func TestA_25_ExtensionsByTheOldHeader(t *testing.T) {
 	resp, body := exchange(t, "POST", target.HTTP+"/rpc", sendV03, map[string]string{"X-A2A-Extensions": a2a.TeamRunURI + ", https://example.com/x"})
 	if len(uris) != 2 || resp.Header.Get("X-A2A-Extensions") != a2a.TeamRunURI {
 		t.Errorf("heeded %v, answered %q: %s", uris, resp.Header.Get("X-A2A-Extensions"), body)
+	}
+}
+
+// The extended card over 0.3 is not the one that was signed, which is that of 1.0;
+// it is had with and without /v1.
+func TestA_25_ExtendedCardIsNotSigned_A_10(t *testing.T) {
+	target := start(t, server.Config{Handler: &probe{extended: func(context.Context, *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error) {
+		return &a2av1.AgentCard{
+			Name: "n", Signatures: []*a2av1.AgentCardSignature{{Protected: "e30", Signature: "c2ln"}},
+			SupportedInterfaces: []*a2av1.AgentInterface{{Url: "http://h/a/rpc", ProtocolBinding: "JSONRPC", ProtocolVersion: "1.0"}},
+		}, nil
+	}}})
+	const rpc = `{"jsonrpc":"2.0","id":7,"method":"agent/getAuthenticatedExtendedCard"}`
+	for _, c := range []struct{ method, path, body, says string }{
+		{"POST", "/rpc", rpc, ""},
+		{"GET", "/v1/card", "", ""},
+		{"GET", "/a/v1/card", "", "0.3"},
+		{"GET", "/card", "", "0.3"},
+		{"GET", "/a/card", "", "0.3"},
+	} {
+		resp, body := exchange(t, c.method, target.HTTP+c.path, c.body, map[string]string{"A2A-Version": c.says})
+		if resp.StatusCode != 200 || !strings.Contains(body, `"protocolVersion":"0.3.0"`) || strings.Contains(body, "signatures") {
+			t.Errorf("%s: %d %s", c.path, resp.StatusCode, body)
+		}
+	}
+	if _, body := exchange(t, "GET", target.HTTP+"/extendedAgentCard", "", nil); !strings.Contains(body, "signatures") {
+		t.Errorf("of 1.0: %s", body)
+	}
+}
+
+// REST has the filters of a list that JSON-RPC has.
+func TestA_25_ListOverREST_A_05(t *testing.T) {
+	var got *a2av1.ListTasksRequest
+	target := start(t, server.Config{Handler: &probe{list: func(_ context.Context, req *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
+		got = req
+		return &a2av1.ListTasksResponse{}, nil
+	}}})
+	for _, at := range []string{"2026-11-22T10:00:00Z", "2026-11-22T10:00:00", "2026-11-22T11:00:00%2B01:00"} {
+		resp, body := exchange(t, "GET", target.HTTP+"/v1/tasks?lastUpdatedAfter="+at, "", nil)
+		if after := got.GetStatusTimestampAfter(); resp.StatusCode != 200 || after.AsTime().Format(time.RFC3339) != "2026-11-22T10:00:00Z" {
+			t.Errorf("%s: after %v, %d %s", at, after, resp.StatusCode, body)
+		}
+	}
+	if resp, body := exchange(t, "GET", target.HTTP+"/v1/tasks?lastUpdatedAfter=now", "", nil); resp.StatusCode != 400 || !strings.Contains(body, "lastUpdatedAfter") {
+		t.Errorf("no time: %d %s", resp.StatusCode, body)
 	}
 }

@@ -24,16 +24,19 @@ func (s *Memory) List(_ context.Context, owner string, f a2a.Filter) (a2a.Page, 
 	}
 	entries, c := s.page(owner, f, size, c)
 	page := a2a.Page{Total: c.Total}
-	if len(entries) > size {
-		entries = entries[:size]
-		c.At, c.ID = entries[size-1].at, entries[size-1].id
-		page.NextToken = s.tokens.Seal(owner, f, c, now)
-	}
-	for _, e := range entries {
-		t, _ := e.run.snapshot(true)
-		if f.State == a2av1.TaskState_TASK_STATE_UNSPECIFIED || t.GetStatus().GetState() == f.State {
-			page.Tasks = append(page.Tasks, t)
+	n := 0 // of the entries that the page deals with
+	for ; n < min(len(entries), size); n++ {
+		t, _ := entries[n].run.snapshot(true)
+		if f.State != a2av1.TaskState_TASK_STATE_UNSPECIFIED && t.GetStatus().GetState() != f.State {
+			continue
 		}
+		if !page.Add(f, t) {
+			break
+		}
+	}
+	if n < len(entries) {
+		c.At, c.ID = entries[n-1].at, entries[n-1].id
+		page.NextToken = s.tokens.Seal(owner, f, c, now)
 	}
 	return page, nil
 }

@@ -171,6 +171,16 @@ func (s *Memory) find(k a2a.Key) (*run, string, error) {
 
 // Put leaves an input in the inbox of a task and makes it due.
 func (s *Memory) Put(_ context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte) (n int64, existed bool, err error) {
+	return s.put(k, in, digest, nil)
+}
+
+// PutWithPush does so, and keeps a configuration.
+func (s *Memory) PutWithPush(_ context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p a2a.Push) (n int64, existed bool, err error) {
+	return s.put(k, in, digest, &p)
+}
+
+// put leaves an input, with a configuration unless p is nil.
+func (s *Memory) put(k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) (n int64, existed bool, err error) {
 	if in.GetKind() == nil {
 		return 0, false, errors.New("put an input: it has no kind")
 	}
@@ -187,6 +197,11 @@ func (s *Memory) Put(_ context.Context, k a2a.Key, in *teamv1.Inbound, digest []
 	}
 	if err := s.open(r, scope); err != nil {
 		return 0, false, err
+	}
+	if p != nil {
+		if err := s.keep(r, *p); err != nil {
+			return 0, false, err
+		}
 	}
 	n = r.leave(proto.CloneOf(in))
 	s.mu.Lock()

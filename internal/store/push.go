@@ -27,6 +27,7 @@ type pushes struct {
 	wake chan struct{}
 
 	mu     sync.Mutex
+	epoch  int64              // the last one that any of them got; guarded by mu
 	byRoot map[string][]*push // by task and id; guarded by mu
 	live   map[string]int     // that may still be told something, by owner; guarded by mu
 	due    map[*push]struct{} // those with a time; guarded by mu
@@ -45,7 +46,7 @@ func (s *pushes) put(p a2a.Push, root string, now time.Time) error {
 	if have := s.find(root, p.Task.ID, conf.GetId()); have != nil {
 		have.Config, have.Version = conf, p.Version
 		have.PushState = a2a.PushState{Seen: have.Seen, Part: have.Part, Ended: have.Ended}
-		have.epoch++
+		have.epoch = s.next()
 		s.set(have, now)
 		return nil
 	}
@@ -69,6 +70,13 @@ func (s *pushes) put(p a2a.Push, root string, now time.Time) error {
 	s.live[p.Task.Owner]++
 	s.set(made, now)
 	return nil
+}
+
+// next is an epoch that no claim has had, also of what was deleted. The caller
+// holds mu.
+func (s *pushes) next() int64 {
+	s.epoch++
+	return s.epoch
 }
 
 // find returns a configuration, nil without one. The caller holds mu.
@@ -116,7 +124,6 @@ func (s *pushes) drop(root string) {
 // forget takes a configuration out of what is counted and due. The caller holds mu.
 func (s *pushes) forget(p *push) {
 	delete(s.due, p)
-	p.epoch++
 	if !p.Ended {
 		s.over(p)
 	}
@@ -137,6 +144,11 @@ func (s *Memory) PutPush(_ context.Context, p a2a.Push) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return s.keep(r, p)
+}
+
+// keep keeps a configuration of a run. The caller holds r.mu.
+func (s *Memory) keep(r *run, p a2a.Push) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.runs[r.root] != r { // dropped meanwhile
@@ -232,7 +244,7 @@ func (s *Memory) ClaimPushes(_ context.Context, limit int, lease time.Duration) 
 		return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.Task.ID, b.Task.ID), cmp.Compare(a.Config.GetId(), b.Config.GetId()))
 	})
 	for _, p := range due[:min(len(due), limit)] {
-		p.epoch++
+		p.epoch = s.pushes.next()
 		s.pushes.set(p, now.Add(lease))
 		claims = append(claims, a2a.PushClaim{Push: p.Push, Epoch: p.epoch, Until: p.due})
 	}

@@ -123,6 +123,8 @@ func TestA_01_ForeignErrors(t *testing.T) {
 		{"a proxy's page", ParseRESTError(502, []byte("<html>")), codes.Unavailable},
 		{"a proxy's 404", ParseRESTError(404, nil), codes.NotFound},
 		{"a bare 401", ParseRESTError(401, []byte(`{"error":"no"}`)), codes.Unauthenticated},
+		{"a message without the name of its code", ParseRESTError(500, []byte(`{"error":{"code":404,"message":"m"}}`)), codes.NotFound},
+		{"a message without a code", ParseRESTError(429, []byte(`{"error":{"code":200,"message":"m"}}`)), codes.ResourceExhausted},
 		{"a status nobody knows", ParseRESTError(500, []byte(`{"error":{"status":"ODD","message":"m"}}`)), codes.Internal},
 		{"task not found without details", ParseRPCError(&RPCError{Code: -32001, Message: "m"}), codes.NotFound},
 		{"data of another shape", ParseRPCError(&RPCError{Code: -32602, Message: "m", Data: json.RawMessage(`{"a":1}`)}), codes.InvalidArgument},

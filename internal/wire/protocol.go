@@ -6,8 +6,10 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -16,6 +18,23 @@ import (
 func TooLarge() error {
 	return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
 		"the request is larger than %d bytes", MaxBody).With(sizeDetail, strconv.Itoa(MaxBody))
+}
+
+// Fits returns nil where an answer can be sent over every binding: as protobuf it has
+// no more than MaxEvent bytes. Else it is the error to answer with, which names the
+// task of the answer.
+func Fits(m proto.Message) error {
+	n := proto.Size(m)
+	if n <= MaxEvent {
+		return nil
+	}
+	err := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
+		"the answer has %d bytes and at most %d are sent; ask for less history with historyLength, for a list without includeArtifacts, "+
+			"or for a stream behind a cursor", n, MaxEvent).With(sizeDetail, strconv.Itoa(MaxEvent))
+	if of, ok := m.(interface{ GetTask() *a2av1.Task }); ok && of.GetTask() != nil {
+		err = err.With("task_id", of.GetTask().GetId())
+	}
+	return err
 }
 
 // NotServed is the status for a path, a verb, a method or a media type that the

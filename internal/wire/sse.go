@@ -3,10 +3,12 @@ package wire
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"mime"
 	"net/http"
 	"strconv"
 	"sync"
@@ -41,7 +43,7 @@ type EventWriter struct {
 	head   []byte // of the event that is written
 }
 
-// NewEventWriter sends the headers of a stream of events, status 200. A reader
+// NewEventWriter sends the headers of a stream of events, status 200, at once. A reader
 // that takes nothing for as long as limit is given up. broken is called when it
 // is found gone while no event is being written.
 func NewEventWriter(w http.ResponseWriter, limit time.Duration, broken func(error)) *EventWriter {
@@ -53,6 +55,8 @@ func NewEventWriter(w http.ResponseWriter, limit time.Duration, broken func(erro
 	e := &EventWriter{w: w, control: http.NewResponseController(w), limit: limit, broken: broken}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.extend()
+	_ = e.control.Flush() // what is written next finds out who is gone
 	e.beat = time.AfterFunc(keepAlive, e.comment)
 	return e
 }
@@ -157,6 +161,24 @@ type Event struct {
 	ID   string // the newest id so far
 	Kind string
 	Data []byte
+}
+
+// Failed reports whether an event of REST is an error: its type says so or, where other
+// servers give it none, what it holds.
+func (e Event) Failed() bool {
+	if e.Kind == "error" {
+		return true
+	}
+	var body struct {
+		Error *json.RawMessage `json:"error"`
+	}
+	return bytes.Contains(e.Data, []byte(`"error"`)) && json.Unmarshal(e.Data, &body) == nil && body.Error != nil
+}
+
+// IsEventStream reports whether an answer with these headers is a stream of events.
+func IsEventStream(h http.Header) bool {
+	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return err == nil && kind == TypeSSE
 }
 
 // ReadEvents reads server-sent events until the end of r. Comments are skipped.

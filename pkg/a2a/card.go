@@ -3,6 +3,8 @@ package a2a
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -52,7 +54,7 @@ func (h *Handler) card(ctx context.Context, id string, info *teamv1.AgentInfo) *
 			Uri: RoutingURI, Description: "Hands over to agents of the caller's, as a member of a swarm.",
 		})
 	}
-	for name := range h.c.Security {
+	for _, name := range slices.Sorted(maps.Keys(h.c.Security)) {
 		card.SecurityRequirements = append(card.SecurityRequirements, &a2av1.SecurityRequirement{
 			Schemes: map[string]*a2av1.StringList{name: {}},
 		})

@@ -17,7 +17,7 @@ import (
 )
 
 // Masked stands for a secret that is set: secrets are never shown. Sent
-// back with the id of the configuration it means: as before.
+// back with the id of the configuration it means: as before, for the same host and port.
 const Masked = "***"
 
 // maxDead bounds the notifications that were given up and are shown of a task.
@@ -47,43 +47,47 @@ func (h *Handler) CreateTaskPushNotificationConfig(ctx context.Context, req *a2a
 		conf.Id = newID()
 	}
 	who, _ := CallerOf(ctx)
-	if _, err := h.keepPush(ctx, f, who, conf, ""); err != nil {
+	p, err := h.pushFor(ctx, f, who, conf, "")
+	if err != nil {
 		return nil, err
+	}
+	if err := h.pushes.PutPush(ctx, p); err != nil {
+		return nil, storeError(p.Task.ID, err)
 	}
 	return masked(conf), nil
 }
 
-// keepPush puts a configuration of a task on record; made reports that there was
-// none of its id. field is where it stands in the request.
-func (h *Handler) keepPush(ctx context.Context, f *Fold, who Caller, conf *a2av1.TaskPushNotificationConfig, field string) (made bool, err error) {
+// pushFor is a configuration of a task as it is put on record. field is where it
+// stands in the request.
+func (h *Handler) pushFor(ctx context.Context, f *Fold, who Caller, conf *a2av1.TaskPushNotificationConfig, field string) (Push, error) {
 	k := Key{who.Owner(), f.id()}
 	old, err := h.pushes.Push(ctx, k, conf.GetId())
 	if err != nil && !errors.Is(err, ErrNotFound) {
-		return false, storeError(k.ID, err)
+		return Push{}, storeError(k.ID, err)
 	}
-	made = err != nil
 	if err := unmask(conf, old.Config, field); err != nil {
-		return false, err
+		return Push{}, err
 	}
 	conf.TaskId = k.ID
 	p := Push{Task: k, Config: conf, Version: pushVersion(ctx), PushState: PushState{Seen: f.last()}}
 	if f.Terminal() {
 		p.Seen = TaskFirst
 	}
-	if err := h.pushes.PutPush(ctx, p); err != nil {
-		return false, storeError(k.ID, err)
-	}
-	return made, nil
+	return p, nil
 }
 
-// unmask puts the secrets back that a caller has seen masked.
+// unmask puts the secrets back that a caller has seen masked: only for whom they
+// were meant, since who may change an address need not know them.
 func unmask(conf, old *a2av1.TaskPushNotificationConfig, field string) error {
 	var c checker
+	same := originOf(conf.GetUrl()) == originOf(old.GetUrl())
 	restore := func(at *string, was, name string) {
 		switch {
 		case *at != Masked:
 		case was == "":
 			c.fault(field+name, "is %s, which stands for a secret that is set, and none is; send the secret, or leave it out", Masked)
+		case !same:
+			c.fault(field+name, "is %s, which stands for a secret of another scheme, host or port; send the secret, or leave it out", Masked)
 		default:
 			*at = was
 		}
@@ -244,23 +248,29 @@ func inlinePush(s *send) (*a2av1.TaskPushNotificationConfig, error) {
 // inlineField is where the configuration stands in a send.
 const inlineField = "configuration.taskPushNotificationConfig."
 
-// followPush puts the configuration on record that comes with a message for a
-// task, before the message, so that nothing that this brings about is missed. undo
-// takes it back when the message is refused.
-func (h *Handler) followPush(ctx context.Context, f *Fold, who Caller, s *send) (undo func(error), err error) {
-	if s.push == nil {
-		return func(error) {}, nil
+// leave puts a message for a task on record, with the configuration that comes with
+// it, so that nothing that it brings about is missed.
+func (h *Handler) leave(ctx context.Context, f *Fold, who Caller, s *send, in *teamv1.Inbound, again bool) (n int64, err error) {
+	root, _ := agent.SplitTask(f.id())
+	k, digest := Key{who.Owner(), root}, digestOf(f.id(), s.message)
+	if s.push == nil || again {
+		if n, _, err = h.c.Store.Put(ctx, k, in, digest); err != nil {
+			return 0, storeError(f.id(), err)
+		}
+		return n, nil
 	}
 	conf := proto.CloneOf(s.push)
 	if conf.GetId() == "" {
 		conf.Id = uuid.NewSHA1(uuid.NameSpaceURL, []byte(f.id()+"\x00"+s.key)).String()
 	}
-	made, err := h.keepPush(ctx, f, who, conf, inlineField)
-	return func(why error) {
-		if made && (errors.Is(why, ErrTerminal) || errors.Is(why, ErrReused) || errors.Is(why, ErrNotFound)) {
-			_ = h.pushes.DeletePush(ctx, Key{who.Owner(), f.id()}, conf.GetId()) // what the caller is told is why
-		}
-	}, err
+	p, err := h.pushFor(ctx, f, who, conf, inlineField)
+	if err != nil {
+		return 0, err
+	}
+	if n, _, err = h.pushes.PutWithPush(ctx, k, in, digest, p); err != nil {
+		return 0, storeError(f.id(), err)
+	}
+	return n, nil
 }
 
 // withPushes adds to a task how far the receivers of its owner were told.

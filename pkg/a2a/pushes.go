@@ -3,9 +3,13 @@ package a2a
 import (
 	"context"
 	"errors"
+	"net"
+	"net/url"
+	"strings"
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
 // Limits of push configurations.
@@ -39,6 +43,27 @@ type Push struct {
 	PushState
 }
 
+// Origin is whom the configuration's calls go to: scheme, host and port, the same
+// for all spellings.
+func (p Push) Origin() string { return originOf(p.Config.GetUrl()) }
+
+// originOf is whom calls of an address go to; empty of what is none.
+func originOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	default:
+		port = "80"
+	}
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
 // PushState is how far a receiver was told.
 type PushState struct {
 	// Seen is the sequence of the last event that was dealt with.
@@ -60,7 +85,8 @@ type PushState struct {
 // PushClaim is the right to tell a receiver for a while, fenced by its epoch.
 type PushClaim struct {
 	Push
-	// Epoch of the claim.
+	// Epoch of the claim; no other one of the task and the configuration's id has it,
+	// whether it was replaced or deleted and made again.
 	Epoch int64
 	// Until is when the claim lapses, by the store's clock.
 	Until time.Time
@@ -112,10 +138,14 @@ type Pushes interface {
 	// receiver is then told what the one before had not dealt with. Of the state a
 	// new one takes Seen. ErrNotFound, ErrPushTask, ErrPushOwner.
 	PutPush(ctx context.Context, p Push) error
-	// Push returns a configuration of a task. ErrNotFound.
+	// PutWithPush leaves an input as Store.Put does and keeps a configuration of the
+	// task or of a child as PutPush does: both, or with an error neither. Of an input
+	// that is known nothing is kept. The errors of both.
+	PutWithPush(ctx context.Context, k Key, in *teamv1.Inbound, digest []byte, p Push) (n int64, existed bool, err error)
+	// Push returns a configuration of a task. ErrNotFound, ErrDataLoss.
 	Push(ctx context.Context, k Key, id string) (Push, error)
-	// ListPushes returns up to limit configurations of a task, by id, behind an id.
-	// ErrNotFound when there is no such task.
+	// ListPushes returns up to limit configurations of a task, by id, behind an id,
+	// without those that are damaged. ErrNotFound when there is no such task.
 	ListPushes(ctx context.Context, k Key, after string, limit int) ([]Push, error)
 	// DeletePush deletes a configuration and what was given up of it; one that is
 	// not there is no error. ErrNotFound when there is no such task.

@@ -114,6 +114,9 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	for _, m := range s.accepted.GetHistory() {
 		n += proto.Size(m)
 	}
+	for _, mode := range s.accepted.GetAcceptedOutputModes() {
+		n += len(mode)
+	}
 	if n > maxMessage {
 		return sent{}, agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
 			"the message has %d bytes; at most %d are taken", n, maxMessage).With("max_bytes", strconv.Itoa(maxMessage))
@@ -218,17 +221,10 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	} else if in.GetReceived() != nil && h.c.RefuseWhileWorking {
 		return sent{}, UnsupportedOperation("task %q is at work, and this server takes no messages meanwhile; wait until it asks for something or has ended", id)
 	}
-	undo := func(error) {}
-	if !again {
-		if undo, err = h.followPush(ctx, f, who, s); err != nil {
-			return sent{}, err
-		}
-	}
-	n, _, err := h.c.Store.Put(ctx, Key{who.Owner(), root}, in, digestOf(id, s.message))
+	n, err := h.leave(ctx, f, who, s, in, again)
 	h.c.Wake(root) // also after an error: it may be on record
 	if err != nil {
-		undo(err)
-		return sent{}, storeError(id, err)
+		return sent{}, err
 	}
 	return sent{key: Key{who.Owner(), id}, inbound: n}, nil
 }

@@ -63,6 +63,9 @@ type Filter struct {
 	StatusAfter time.Time // inclusive
 	PageSize    int
 	PageToken   string // of the page before; ErrPageToken when it is none
+	// Fits is given each task of a page in order, once, and may cut it to what is
+	// shown. False ends the page before the task, unless it is the first. Nil: all fit.
+	Fits func(*a2av1.Task) bool
 }
 
 // ErrPageToken: the page token is none of this owner and filter.
@@ -73,6 +76,16 @@ type Page struct {
 	Tasks     []*a2av1.Task // whole tasks, what their lists hold is shared: the handler cuts them to what was asked for
 	NextToken string        // empty on the last page
 	Total     int           // before paging
+}
+
+// Add puts a task at the end of the page. False: it does not fit, and the page ends
+// before it.
+func (p *Page) Add(f Filter, t *a2av1.Task) bool {
+	if f.Fits != nil && !f.Fits(t) && len(p.Tasks) > 0 {
+		return false
+	}
+	p.Tasks = append(p.Tasks, t)
+	return true
 }
 
 // Store keeps tasks, their journals and their inboxes. Every method that serves

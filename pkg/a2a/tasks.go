@@ -3,6 +3,9 @@ package a2a
 import (
 	"context"
 	"errors"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -81,7 +84,7 @@ func shown(t *a2av1.Task, history *int32) *a2av1.Task {
 		n = min(int(*history), maxHistory)
 	}
 	if extra := len(t.GetHistory()) - n; extra > 0 {
-		t.History = t.GetHistory()[extra:]
+		t.History = slices.Clone(t.GetHistory()[extra:]) // holds nothing else
 	}
 	if n == 0 {
 		t.History = nil
@@ -89,7 +92,8 @@ func shown(t *a2av1.Task, history *int32) *a2av1.Task {
 	return t
 }
 
-// ListTasks returns a page of the caller's root tasks, newest status first.
+// ListTasks returns a page of the caller's root tasks, newest status first: as many
+// as are asked for and have 8 MiB together, but at least one.
 // Errors: INVALID_REQUEST, AGENT_NOT_FOUND for an unknown tenant.
 func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
 	size := defaultPage
@@ -125,28 +129,30 @@ func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*
 	if t := req.GetStatusTimestampAfter(); t != nil {
 		f.StatusAfter = t.AsTime()
 	}
+	room := maxPageSize
+	f.Fits = func(t *a2av1.Task) bool {
+		room -= proto.Size(listed(t, req))
+		return room >= 0
+	}
 	page, err := h.c.Store.List(ctx, who.Owner(), f)
 	if err != nil {
 		return nil, storeError("", err)
 	}
-	return listed(page, req, size), nil
-}
-
-// listed is a page as the caller asked for it.
-func listed(page Page, req *a2av1.ListTasksRequest, size int) *a2av1.ListTasksResponse {
 	resp := &a2av1.ListTasksResponse{
 		Tasks: page.Tasks, NextPageToken: page.NextToken, PageSize: int32(size), TotalSize: int32(min(page.Total, 1<<30)), //nolint:gosec // bounded
 	}
 	if resp.Tasks == nil {
 		resp.Tasks = []*a2av1.Task{}
 	}
-	for _, t := range resp.GetTasks() {
-		shown(t, req.HistoryLength)
-		if !req.GetIncludeArtifacts() {
-			t.Artifacts = nil
-		}
+	return resp, nil
+}
+
+// listed cuts a task to what the caller of a list asked for.
+func listed(t *a2av1.Task, req *a2av1.ListTasksRequest) *a2av1.Task {
+	if !req.GetIncludeArtifacts() {
+		t.Artifacts = nil
 	}
-	return resp
+	return shown(t, req.HistoryLength)
 }
 
 // CancelTask ends a task of the caller and everything below it. It waits for the

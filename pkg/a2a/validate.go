@@ -16,9 +16,11 @@ import (
 const (
 	maxParts    = 100
 	maxList     = 32       // reference task ids, extensions, output modes
+	maxEntry    = 256      // bytes of one of them
 	maxMetadata = 64 << 10 // bytes
 	maxKeys     = 256      // of metadata
 	maxPage     = 100
+	maxPageSize = 8 << 20 // bytes of its tasks, as encoded
 	defaultPage = 50
 	maxHistory  = 100
 	maxMessage  = 2 << 20 // bytes: what one event may hold
@@ -63,9 +65,20 @@ func (c *checker) task(tenant, id string) {
 	c.id("tenant", tenant)
 }
 
-func (c *checker) list(field string, values []string) {
+// count checks how many values there are.
+func (c *checker) count(field string, values []string) {
 	if len(values) > maxList {
 		c.fault(field, "has %d entries; at most %d are taken", len(values), maxList)
+	}
+}
+
+// list checks how many values there are, and how long each is.
+func (c *checker) list(field string, values []string) {
+	c.count(field, values)
+	for i, v := range values {
+		if len(v) > maxEntry {
+			c.fault(field+"["+strconv.Itoa(i)+"]", "has %d bytes; at most %d are taken", len(v), maxEntry)
+		}
 	}
 }
 
@@ -123,9 +136,21 @@ func (c *checker) message(m *a2av1.Message) {
 	c.parts(m.GetParts())
 	c.metadata("message.metadata", m.GetMetadata())
 	c.list("message.extensions", m.GetExtensions())
-	c.list("message.referenceTaskIds", m.GetReferenceTaskIds())
-	for i, id := range m.GetReferenceTaskIds() {
-		c.needID("message.referenceTaskIds["+strconv.Itoa(i)+"]", id)
+	c.references(m)
+}
+
+// references checks the tasks that a message refers to. What they were about is
+// shown to an agent when it begins.
+func (c *checker) references(m *a2av1.Message) {
+	const field = "message.referenceTaskIds"
+	ids := m.GetReferenceTaskIds()
+	if m.GetTaskId() != "" && len(ids) > 0 {
+		c.fault(field, "is for a message that begins a task, and this one goes to a task; leave it out")
+		return
+	}
+	c.count(field, ids)
+	for i, id := range ids {
+		c.needID(field+"["+strconv.Itoa(i)+"]", id)
 	}
 }
 
@@ -145,12 +170,16 @@ func (c *checker) parts(parts []*a2av1.Part) {
 			empty = false
 		case *a2av1.Part_Text:
 			empty = empty && k.Text == ""
+		case *a2av1.Part_Url:
+			empty = empty && k.Url == ""
+		case *a2av1.Part_Raw:
+			empty = empty && len(k.Raw) == 0
 		default:
 			empty = false
 		}
 	}
 	if len(parts) > 0 && empty {
-		c.fault("message.parts", "are all empty; send some text or data")
+		c.fault("message.parts", "are all empty; send some text, data or a file")
 	}
 }
 

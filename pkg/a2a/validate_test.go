@@ -38,12 +38,21 @@ func TestA_04_Validation(t *testing.T) {
 		"no parts":         {func(req *a2av1.SendMessageRequest) { req.Message.Parts = nil }, []string{"message.parts"}},
 		"empty part":       {func(req *a2av1.SendMessageRequest) { req.Message.Parts[0].Content = nil }, []string{"message.parts[0]"}},
 		"empty text":       {func(req *a2av1.SendMessageRequest) { req.Message.Parts = agent.TextParts("") }, []string{"message.parts"}},
+		"empty url":        {func(req *a2av1.SendMessageRequest) { req.Message.Parts = []*a2av1.Part{{Content: &a2av1.Part_Url{}}} }, []string{"message.parts"}},
+		"empty raw":        {func(req *a2av1.SendMessageRequest) { req.Message.Parts = []*a2av1.Part{{Content: &a2av1.Part_Raw{}}} }, []string{"message.parts"}},
 		"many parts":       {func(req *a2av1.SendMessageRequest) { req.Message.Parts = many(101, agent.TextParts("x")[0]) }, []string{"message.parts"}},
 		"many references":  {func(req *a2av1.SendMessageRequest) { req.Message.ReferenceTaskIds = many(33, "x") }, []string{"message.referenceTaskIds"}},
 		"bad reference":    {func(req *a2av1.SendMessageRequest) { req.Message.ReferenceTaskIds = []string{"x", "/"} }, []string{"message.referenceTaskIds[1]"}},
 		"many extensions":  {func(req *a2av1.SendMessageRequest) { req.Message.Extensions = many(33, "x") }, []string{"message.extensions"}},
 		"negative history": {func(req *a2av1.SendMessageRequest) { conf(req).HistoryLength = proto.Int32(-1) }, []string{"configuration.historyLength"}},
 		"many modes":       {func(req *a2av1.SendMessageRequest) { conf(req).AcceptedOutputModes = many(33, "x") }, []string{"configuration.acceptedOutputModes"}},
+		"long mode": {func(req *a2av1.SendMessageRequest) {
+			conf(req).AcceptedOutputModes = []string{"text/plain", strings.Repeat("x", 257)}
+		}, []string{"configuration.acceptedOutputModes[1]"}},
+		"long extension": {func(req *a2av1.SendMessageRequest) { req.Message.Extensions = []string{strings.Repeat("x", 257)} }, []string{"message.extensions[0]"}},
+		"reference to a task, of a message to one": {func(req *a2av1.SendMessageRequest) {
+			req.Message.TaskId, req.Message.ReferenceTaskIds = "t", []string{"x"}
+		}, []string{"message.referenceTaskIds"}},
 		"many keys":        {func(req *a2av1.SendMessageRequest) { req.Message.Metadata = keys(257, 1) }, []string{"message.metadata"}},
 		"large metadata":   {func(req *a2av1.SendMessageRequest) { req.Message.Metadata = keys(1, 65<<10) }, []string{"message.metadata"}},
 		"request metadata": {func(req *a2av1.SendMessageRequest) { req.Metadata = keys(257, 1) }, []string{"metadata"}},
@@ -99,6 +108,10 @@ func TestA_04_Validation(t *testing.T) {
 		req := message("echo", strings.Repeat("x", 2<<20-30_000))
 		req.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"more": structpb.NewStringValue(strings.Repeat("x", 60_000))}}
 		_, err = r.SendMessage(ann(t), req) // its metadata counts
+		wantError(t, err, agent.ReasonInsufficientResources)
+		req = message("echo", strings.Repeat("x", 2<<20-1000))
+		conf(req).AcceptedOutputModes = many(32, "text/plain;x="+strings.Repeat("x", 200)) // and these do
+		_, err = r.SendMessage(ann(t), req)
 		wantError(t, err, agent.ReasonInsufficientResources)
 	})
 }

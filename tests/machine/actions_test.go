@@ -686,6 +686,10 @@ func (s *sequence) restart(o *owner) bool {
 		s.start()
 		for _, t := range s.tasks {
 			if t.state == working {
+				// what is said before somebody drives it is in its first turn
+				if err := s.gate.await(s.ctx, t.text, len(s.worlds)); err != nil {
+					s.Fatalf("task %d is not driven again: %v", t.n, err)
+				}
 				t.record()
 				s.settled(t)
 			}

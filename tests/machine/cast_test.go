@@ -30,7 +30,7 @@ const (
 
 // cast returns all of them, and what opens the gates.
 func cast(t testing.TB) (*manager.Manager, *gate) {
-	g := &gate{opened: map[string]chan struct{}{}}
+	g := &gate{opened: map[string]chan struct{}{}, before: map[string]int{}, moved: make(chan struct{})}
 	m := rig.Manager(t,
 		&agent.Func{ID: echoes, Call: reply("echo: ")},
 		&agent.Func{ID: direct, Call: reply("direct: "), MayReplyDirectly: true},
@@ -118,6 +118,34 @@ func (a speaker) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.S
 type gate struct {
 	mu     sync.Mutex
 	opened map[string]chan struct{} // guarded by mu
+	before map[string]int           // how many stand before each; guarded by mu
+	moved  chan struct{}            // closed when somebody comes or goes; guarded by mu
+}
+
+// move counts who stands before a gate.
+func (g *gate) move(text string, by int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.before[text] += by
+	close(g.moved)
+	g.moved = make(chan struct{})
+}
+
+// await waits until so many stand before a gate: they are driven.
+func (g *gate) await(ctx context.Context, text string, n int) error {
+	for {
+		g.mu.Lock()
+		there, moved := g.before[text] == n, g.moved
+		g.mu.Unlock()
+		if there {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 func (g *gate) of(text string) chan struct{} {
@@ -132,6 +160,8 @@ func (g *gate) of(text string) chan struct{} {
 // speak waits, streams in three pieces and replies.
 func (g *gate) speak(ctx context.Context, req *teamv1.ProcessRequest, emit func(*teamv1.Event) bool) *teamv1.Reply {
 	text := agent.Text(req.GetMessage())
+	g.move(text, 1)
+	defer g.move(text, -1)
 	select {
 	case <-g.of(text):
 	case <-ctx.Done():

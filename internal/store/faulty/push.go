@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -23,6 +24,11 @@ func (s *Store) pushes() a2a.Pushes { return s.Inner.(a2a.Pushes) }
 // PutPush implements a2a.Pushes.
 func (s *Store) PutPush(ctx context.Context, p a2a.Push) error {
 	return s.do(ctx, PutPush, func() error { return s.pushes().PutPush(ctx, p) })
+}
+
+// PutWithPush implements a2a.Pushes.
+func (s *Store) PutWithPush(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p a2a.Push) (int64, bool, error) {
+	return s.put(ctx, func() (int64, bool, error) { return s.pushes().PutWithPush(ctx, k, in, digest, p) })
 }
 
 // Push implements a2a.Pushes.

@@ -42,24 +42,22 @@ func (s *Store) List(ctx context.Context, owner string, f a2a.Filter) (a2a.Page,
 		return a2a.Page{}, damaged(err)
 	}
 	page := a2a.Page{Total: c.Total}
-	if len(rows) > size {
-		rows = rows[:size]
-		c.At, c.ID = rows[size-1].statusAt, rows[size-1].id
+	n, err := s.fill(ctx, &page, owner, f, rows[:min(len(rows), size)])
+	if err == nil && n < len(rows) {
+		c.At, c.ID = rows[n-1].statusAt, rows[n-1].id
 		page.NextToken = s.tokens.Seal(owner, f, c, now)
 	}
-	page.Tasks, err = s.tasks(ctx, owner, f, rows)
 	return page, err
 }
 
-// tasks returns the tasks of rows. One that changed since its row was read is
-// left out where the filter does not select it any more, and one whose record is
-// damaged.
-func (s *Store) tasks(ctx context.Context, owner string, f a2a.Filter, rows []taskRow) ([]*a2av1.Task, error) {
-	var tasks []*a2av1.Task
+// fill puts the tasks of rows on a page, and returns how many rows it has dealt
+// with. One that changed since its row was read is left out where the filter does
+// not select it any more, and one whose record is damaged.
+func (s *Store) fill(ctx context.Context, page *a2a.Page, owner string, f a2a.Filter, rows []taskRow) (int, error) {
 	for i := range rows {
 		var t *a2av1.Task
 		var err error
-		if rows[i].snapSeq != rows[i].seq && s.journal(rows[i].id) != nil {
+		if rows[i].dropped || rows[i].snapSeq != rows[i].seq && s.journal(rows[i].id) != nil {
 			t, _, err = s.Task(ctx, a2a.Key{Owner: owner, ID: rows[i].id})
 		} else {
 			t, _, err = s.taskOf(ctx, &rows[i])
@@ -69,12 +67,13 @@ func (s *Store) tasks(ctx context.Context, owner string, f a2a.Filter, rows []ta
 		case errors.Is(err, a2a.ErrDataLoss): // a list of the others is worth more than none
 			s.cfg.Log.Error("a task is left out of a list", zap.String("task", rows[i].id), zap.Error(err))
 		case err != nil:
-			return nil, err
-		case f.State == a2av1.TaskState_TASK_STATE_UNSPECIFIED || t.GetStatus().GetState() == f.State:
-			tasks = append(tasks, t)
+			return 0, err
+		case f.State != a2av1.TaskState_TASK_STATE_UNSPECIFIED && t.GetStatus().GetState() != f.State:
+		case !page.Add(f, t):
+			return i, nil
 		}
 	}
-	return tasks, nil
+	return len(rows), nil
 }
 
 // where is a condition with its arguments.
@@ -115,14 +114,22 @@ func wanted(owner string, f a2a.Filter) *where {
 	return w
 }
 
+// heldSnaps is how much of the snapshots of rows is held, in bytes. Those beyond are
+// read again, each when it is needed.
+const heldSnaps = 8 << 20
+
 func (s *Store) rows(ctx context.Context, w *where, limit int) ([]taskRow, error) {
 	args := append(slices.Clip(w.args), int64(limit)) // an argument: pages of all sizes are one statement
 	text := taskColumns + ` WHERE ` + w.text + ` ORDER BY status_at DESC, task.id DESC LIMIT $` + strconv.Itoa(len(args))
 	var list []taskRow
-	err := each(ctx, s.db.reader(), func() { list = nil }, func(r *sql.Rows) error {
+	held := 0
+	err := each(ctx, s.db.reader(), func() { list, held = nil, 0 }, func(r *sql.Rows) error {
 		var t taskRow
 		if err := r.Scan(t.dest()...); err != nil {
 			return err
+		}
+		if held += len(t.snap); held > heldSnaps {
+			t.snap, t.dropped = nil, true
 		}
 		list = append(list, t)
 		return nil

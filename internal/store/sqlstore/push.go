@@ -7,8 +7,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -41,8 +43,12 @@ const wakeIdle = `UPDATE push_config SET due = $4
 WHERE id = $1 AND due IS NULL AND ended = 0 AND EXISTS (SELECT 1 FROM run WHERE run.id = $1 AND epoch = $2 AND seq = $3)`
 
 // insertPush keeps the configuration that a task is created with.
-const insertPush = `INSERT INTO push_config (id, scope, config, owner, body, due, seen, version) SELECT $1, '', $4, $3, $5, $6, 0, $7
+const insertPush = `INSERT INTO push_config (id, scope, config, owner, body, due, seen, version, epoch) SELECT $1, '', $4, $3, $5, $6, 0, $7, $8
 WHERE ` + mine + ` AND EXISTS (SELECT 1 FROM run WHERE run.id = $1 AND run.owner = $3) ON CONFLICT DO NOTHING`
+
+// pushEpoch is where a new configuration begins to count its claims: not where one
+// did that was deleted, whose holder may still be at work.
+func pushEpoch() int64 { return rand.Int64N(1 << 62) } //nolint:gosec // no secret
 
 // seal keeps what holds secrets from who sees a part of the database, and finds
 // out what is not as it was written.
@@ -151,8 +157,8 @@ WHERE id = $1 AND scope = $2 AND config = $3`, root, scope, p.Config.GetId(), bo
 	if err := s.roomForPush(ctx, q, p.Task.Owner); err != nil {
 		return err
 	}
-	if _, err := q.exec(ctx, `INSERT INTO push_config (id, scope, config, owner, body, due, seen, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		root, scope, p.Config.GetId(), p.Task.Owner, body, s.now(), p.Seen, p.Version); err != nil {
+	if _, err := q.exec(ctx, `INSERT INTO push_config (id, scope, config, owner, body, due, seen, version, epoch) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		root, scope, p.Config.GetId(), p.Task.Owner, body, s.now(), p.Seen, p.Version, pushEpoch()); err != nil {
 		return err
 	}
 	if pushed == 0 {
@@ -185,7 +191,7 @@ func (s *Store) pushRow(r *sql.Rows, more ...any) (a2a.Push, error) {
 
 // Push returns a configuration of a task.
 func (s *Store) Push(ctx context.Context, k a2a.Key, id string) (a2a.Push, error) {
-	list, err := s.listPushes(ctx, k, `config = $3 LIMIT $4`, id, 1)
+	list, err := s.listPushes(ctx, k, `config = $3`, id, true)
 	if err == nil && len(list) == 0 {
 		err = a2a.ErrNotFound
 	}
@@ -195,12 +201,15 @@ func (s *Store) Push(ctx context.Context, k a2a.Key, id string) (a2a.Push, error
 	return list[0], nil
 }
 
-// ListPushes returns configurations of a task, by id, behind an id.
+// ListPushes returns configurations of a task, by id, behind an id, without those
+// that are damaged. A task has few: the limit counts what is returned.
 func (s *Store) ListPushes(ctx context.Context, k a2a.Key, after string, limit int) ([]a2a.Push, error) {
-	return s.listPushes(ctx, k, `config > $3 ORDER BY config LIMIT $4`, after, limit)
+	list, err := s.listPushes(ctx, k, `config > $3 ORDER BY config`, after, false)
+	return list[:min(len(list), limit)], err
 }
 
-func (s *Store) listPushes(ctx context.Context, k a2a.Key, which, arg string, limit int) ([]a2a.Push, error) {
+// listPushes returns some of a task; strict fails where one is damaged.
+func (s *Store) listPushes(ctx context.Context, k a2a.Key, which, arg string, strict bool) ([]a2a.Push, error) {
 	root, scope, err := s.owned(ctx, k)
 	if err != nil {
 		return nil, err
@@ -208,10 +217,22 @@ func (s *Store) listPushes(ctx context.Context, k a2a.Key, which, arg string, li
 	var list []a2a.Push
 	err = each(ctx, s.db.reader(), func() { list = nil }, func(r *sql.Rows) error {
 		p, err := s.pushRow(r)
+		if !strict && s.leftOut(p, err) {
+			return nil
+		}
 		list = append(list, p)
 		return err
-	}, `SELECT`+pushColumns+` FROM push_config WHERE id = $1 AND scope = $2 AND `+which, root, scope, arg, int64(limit))
+	}, `SELECT`+pushColumns+` FROM push_config WHERE id = $1 AND scope = $2 AND `+which, root, scope, arg)
 	return list, err
+}
+
+// leftOut reports whether a configuration is damaged, and logs it.
+func (s *Store) leftOut(p a2a.Push, err error) bool {
+	damaged := errors.Is(err, a2a.ErrDataLoss)
+	if damaged {
+		s.cfg.Log.Error("a push configuration is left out", zap.String("task", p.Task.ID), zap.Error(err))
+	}
+	return damaged
 }
 
 // DeletePush deletes a configuration and what was given up of it.

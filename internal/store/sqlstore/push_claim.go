@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -37,8 +36,7 @@ func (s *Store) ClaimPushes(ctx context.Context, limit int, lease time.Duration)
 			return each(ctx, q, func() { claims = nil }, func(r *sql.Rows) error {
 				c := a2a.PushClaim{Until: time.UnixMilli(until)}
 				p, err := s.pushRow(r, &c.Epoch)
-				if c.Push = p; errors.Is(err, a2a.ErrDataLoss) {
-					s.cfg.Log.Error("a push configuration is left out", zap.String("task", p.Task.ID), zap.Error(err))
+				if c.Push = p; s.leftOut(p, err) {
 					return nil
 				}
 				claims = append(claims, c)

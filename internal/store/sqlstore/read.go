@@ -154,6 +154,7 @@ type taskRow struct {
 	id                                   string
 	visible, statusAt, snapSeq, sum, seq int64
 	snap                                 []byte
+	dropped                              bool // snap, which is there
 }
 
 const taskColumns = `SELECT task.id, visible, status_at, snap_seq, snap_sum, snap, seq FROM task JOIN run ON run.id = task.id`

@@ -90,7 +90,7 @@ func (s *Store) creation(n a2a.New) (*op, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.stmts = append(o.stmts, stmt{insertPush, []any{id, n.MessageID, n.Owner, n.Push.GetId(), body, at, n.PushVersion}})
+		o.stmts = append(o.stmts, stmt{insertPush, []any{id, n.MessageID, n.Owner, n.Push.GetId(), body, at, n.PushVersion, pushEpoch()}})
 	}
 	return o, nil
 }
@@ -174,6 +174,17 @@ func (s *Store) Sent(ctx context.Context, owner, messageID string) (string, erro
 
 // Put leaves an input in the inbox of a task and makes it due.
 func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte) (n int64, existed bool, err error) {
+	return s.put(ctx, k, in, digest, nil)
+}
+
+// PutWithPush does so, and keeps a configuration in the same transaction.
+func (s *Store) PutWithPush(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p a2a.Push) (n int64, existed bool, err error) {
+	defer s.wakePush()
+	return s.put(ctx, k, in, digest, &p)
+}
+
+// put leaves an input, with a configuration unless conf is nil.
+func (s *Store) put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, conf *a2a.Push) (n int64, existed bool, err error) {
 	if in.GetKind() == nil {
 		return 0, false, errors.New("put an input: it has no kind")
 	}
@@ -184,7 +195,13 @@ func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 	if err != nil {
 		return 0, false, err
 	}
-	p := &put{s: s, owner: k.Owner, root: root, in: proto.CloneOf(in), digest: digest}
+	p := &put{s: s, owner: k.Owner, root: root, in: proto.CloneOf(in), digest: digest, push: conf}
+	if conf != nil {
+		_, of := agent.SplitTask(conf.Task.ID)
+		if p.sealed, err = s.sealPush(root, of, conf.Config); err != nil {
+			return 0, false, err
+		}
+	}
 	if scope != "" {
 		if p.child, _, err = s.foldOf(ctx, root, scope); err != nil {
 			return 0, false, err
@@ -208,6 +225,8 @@ type put struct {
 	in          *teamv1.Inbound
 	digest      []byte
 	child       *a2a.Fold // of the scope it names, if any
+	push        *a2a.Push // that comes with it, if any
+	sealed      []byte    // its configuration
 
 	n       int64
 	existed bool
@@ -245,6 +264,12 @@ func (p *put) write(ctx context.Context, q querier) error {
 	}
 	if err := p.open(ended != nil); err != nil {
 		return refusal{err}
+	}
+	if p.push != nil { // it refuses before it writes: SQLite does not take back what one change of a group wrote
+		_, scope := agent.SplitTask(p.push.Task.ID)
+		if err := p.s.putPush(ctx, q, p.root, scope, *p.push, p.sealed); err != nil {
+			return err
+		}
 	}
 	return p.insert(ctx, q, inputs+1, holder == nil)
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -264,6 +266,43 @@ func TestSQLite_T42_SecretsAreSealed(t *testing.T) {
 		if b, err := os.ReadFile(f); err != nil || strings.Contains(string(b), "canary") {
 			t.Errorf("%s holds a secret in clear, or %v", f, err)
 		}
+	}
+}
+
+// TestPush_A_18_ADamagedOneIsLeftOut: lists hold the others, page by page, and the
+// log says which is missing.
+func TestPush_A_18_ADamagedOneIsLeftOut(t *testing.T) {
+	for name, url := range urls(t) {
+		t.Run(name, func(t *testing.T) {
+			core, log := observer.New(zap.ErrorLevel)
+			s := open(t, url(t), sqlstore.Config{Log: zap.New(core)})
+			create(t, s, "one")
+			for _, id := range []string{"a", "b", "c"} {
+				if err := s.PutPush(t.Context(), a2a.Push{Task: key("one"), Config: &a2av1.TaskPushNotificationConfig{Id: id, Url: "https://example.com"}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.Exec(t.Context(), t, `UPDATE push_config SET body = (SELECT body FROM push_config WHERE config = 'a') WHERE config = 'b'`)
+			for limit, want := range map[int][]string{1: {"a"}, 2: {"a", "c"}, 16: {"a", "c"}} {
+				list, err := s.ListPushes(t.Context(), key("one"), "", limit)
+				ids := []string{}
+				for _, p := range list {
+					ids = append(ids, p.Config.GetId())
+				}
+				if err != nil || !slices.Equal(ids, want) {
+					t.Errorf("at most %d: %v, %v, want %v", limit, ids, err, want)
+				}
+			}
+			if n := log.FilterField(zap.String("task", "one")).Len(); n == 0 {
+				t.Errorf("the log says %v", log.All())
+			}
+			if _, err := s.Push(t.Context(), key("one"), "b"); !errors.Is(err, a2a.ErrDataLoss) {
+				t.Errorf("Push of a damaged one: %v", err)
+			}
+			if err := s.DeletePush(t.Context(), key("one"), "b"); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

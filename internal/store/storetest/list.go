@@ -135,7 +135,9 @@ func filters(start time.Time) []a2a.Filter {
 		}
 		all = append(all, f)
 	}
-	return append(all, a2a.Filter{Agent: "none"}, a2a.Filter{ContextID: "none"}, a2a.Filter{StatusAfter: start.Add(time.Hour)})
+	return append(all, a2a.Filter{Agent: "none"}, a2a.Filter{ContextID: "none"}, a2a.Filter{StatusAfter: start.Add(time.Hour)},
+		a2a.Filter{StatusAfter: time.Date(2262, 4, 12, 0, 0, 0, 0, time.UTC)}, a2a.Filter{StatusAfter: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)},
+		a2a.Filter{StatusAfter: time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)})
 }
 
 // selects says whether a filter selects task i.
@@ -217,6 +219,44 @@ func pages(t *testing.T, open Open) {
 		page, err := r.List(r.ctx(), me, a2a.Filter{})
 		if err != nil || len(page.Tasks) != 50 || page.NextToken == "" {
 			t.Fatalf("%d tasks, %v", len(page.Tasks), err)
+		}
+	})
+}
+
+func fits(t *testing.T, open Open) {
+	t.Run("A-05 a page ends before a task that does not fit, but holds one", func(t *testing.T) {
+		r := newRig(t, open)
+		for i := range 7 {
+			r.create(task(id(i)))
+			r.clock.Move(time.Second)
+		}
+		var got []string
+		f := a2a.Filter{PageSize: 5}
+		for _, want := range []int{2, 2, 1, 1, 1} { // the 5th one and the 6th one are large
+			room := 2
+			f.Fits = func(t *a2av1.Task) bool {
+				if room--; t.GetId() == id(2) || t.GetId() == id(1) {
+					room -= 2
+				}
+				t.History = nil
+				return room >= 0
+			}
+			page, err := r.List(r.ctx(), me, f)
+			if err != nil || len(page.Tasks) != want || page.Total != 7 || (page.NextToken == "") != (len(got)+want == 7) {
+				t.Fatalf("behind %v: %v of %d, %v", got, ids(page.Tasks), page.Total, err)
+			}
+			for _, task := range page.Tasks {
+				if task.GetHistory() != nil {
+					t.Errorf("%s is not as it was cut", task.GetId())
+				}
+			}
+			got, f.PageToken = append(got, ids(page.Tasks)...), page.NextToken
+		}
+		if !slices.Equal(got, []string{id(6), id(5), id(4), id(3), id(2), id(1), id(0)}) {
+			t.Errorf("listed %v", got)
+		}
+		if task, _, err := r.Task(r.ctx(), a2a.Key{Owner: me, ID: id(0)}); err != nil || len(task.GetHistory()) == 0 {
+			t.Errorf("cut for others too: %v, %v", task, err)
 		}
 	})
 }

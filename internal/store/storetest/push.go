@@ -86,7 +86,7 @@ func pushes(t *testing.T, open Open) {
 	}{
 		{"A-18 kept", pushKept}, {"A-25 with its version", pushVersioned}, {"A-21 of their owner", pushOwned}, {"T19 limits", pushLimits}, {"A-18 created with the task", pushInline},
 		{"A-18 claimed", pushClaimed}, {"A-18 woken by an event", pushWoken}, {"A-18 made while a run is driven", pushBetween},
-		{"A-18 given up", pushDead}, {"A-18 replaced", pushReplaced}, {"A-18 ended", pushEnded}, {"A-18 of a child", pushChild}, {"A-18 wake race", pushRace},
+		{"A-18 given up", pushDead}, {"A-18 replaced", pushReplaced}, {"A-18 made again", pushAgain}, {"A-18 A-15 with a message", pushWithInput}, {"A-18 ended", pushEnded}, {"A-18 of a child", pushChild}, {"A-18 wake race", pushRace},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.test(t, newRig(t, open)) })
 	}
@@ -412,6 +412,105 @@ func pushReplaced(t *testing.T, r *rig) {
 	}
 	if ok, err := r.HoldsPush(r.ctx(), c); ok || err != nil {
 		t.Errorf("the claim of the one before: %v, %v", ok, err)
+	}
+}
+
+// pushAgain: who holds what was deleted does not hold what is made by its id.
+func pushAgain(t *testing.T, r *rig) {
+	r.create(task("one"))
+	r.putPush("one", "a", 0)
+	old := r.claimPush("a")
+	if err := r.DeletePush(r.ctx(), key("one"), "a"); err != nil {
+		t.Fatal(err)
+	}
+	r.putPush("one", "a", 0)
+	made := r.claimPush("a")
+	if ok, err := r.HoldsPush(r.ctx(), old); ok || err != nil {
+		t.Errorf("the claim of what was deleted: %v, %v", ok, err)
+	}
+	if err := r.SettlePush(r.ctx(), old, a2a.PushStep{PushState: a2a.PushState{Seen: 7, Ended: true}, Then: a2a.PushIdle}); !errors.Is(err, a2a.ErrPushLost) {
+		t.Errorf("what was deleted settles: %v", err)
+	}
+	if ok, err := r.HoldsPush(r.ctx(), made); !ok || err != nil {
+		t.Errorf("the claim of what was made: %v, %v", ok, err)
+	}
+	if p, err := r.Push(r.ctx(), key("one"), "a"); err != nil || p.Seen != 0 || p.Ended {
+		t.Errorf("Push = %+v, %v", p.PushState, err)
+	}
+}
+
+// pushWithInput: a message and the configuration that comes with it are kept both, or
+// neither is.
+func pushWithInput(t *testing.T, r *rig) {
+	run := r.run("one")
+	r.create(task("two"))
+	r.put("two", followUp("used"))
+	put := func(message, digest, id, url string) (bool, error) {
+		conf := pushConfig(id)
+		conf.Url = url
+		_, existed, err := r.PutWithPush(r.ctx(), key("one"), followUp(message), []byte(digest), a2a.Push{Task: key("one"), Config: conf, PushState: a2a.PushState{Seen: 1}})
+		return existed, err
+	}
+	urls := func() map[string]string {
+		list, err := r.ListPushes(r.ctx(), key("one"), "", 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, p := range list {
+			got[p.Config.GetId()] = p.Config.GetUrl()
+		}
+		return got
+	}
+	const first, second = "https://example.com/first", "https://example.com/second"
+	r.quiet()
+	if existed, err := put("f1", "d", "a", first); existed || err != nil {
+		t.Fatalf("the first: %v, %v", existed, err)
+	}
+	r.told()
+	if c := r.claimPush("a"); c.Seen != 1 {
+		t.Errorf("it has seen %d", c.Seen)
+	}
+	for _, c := range []struct {
+		name, message, digest string
+		existed               bool
+		err                   error
+	}{
+		{"the same message again", "f1", "d", true, nil},
+		{"with other content", "f1", "other", false, a2a.ErrReused},
+		{"of another task", "used", "used", false, a2a.ErrReused},
+	} {
+		for _, id := range []string{"a", "b"} {
+			if existed, err := put(c.message, c.digest, id, second); existed != c.existed || !errors.Is(err, c.err) {
+				t.Errorf("%s, %s: %v, %v", c.name, id, existed, err)
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"a": first}, urls()); diff != "" {
+		t.Errorf("after what was not taken (-want +got):\n%s", diff)
+	}
+	if _, err := put("f2", "d", "a", second); err != nil || urls()["a"] != second {
+		t.Errorf("a replacement: %v, %v", err, urls())
+	}
+	for i := range a2a.MaxPushTask - 1 {
+		r.putPush("one", id(i), 1)
+	}
+	if _, err := put("f3", "d", "one-more", first); !errors.Is(err, a2a.ErrPushTask) {
+		t.Errorf("one configuration more: %v", err)
+	}
+	if _, err := r.Sent(r.ctx(), me, "f3"); !errors.Is(err, a2a.ErrNotFound) {
+		t.Errorf("its message was taken: %v", err)
+	}
+	rows, err := run.Journal.Inbound(r.ctx())
+	if err != nil || len(rows) != 2 {
+		t.Errorf("in the inbox are %v, %v", rows, err)
+	}
+	r.append(run, succeeded())
+	if _, err := put("f4", "d", "a", first); !errors.Is(err, a2a.ErrTerminal) || urls()["a"] != second {
+		t.Errorf("after the end: %v, %v", err, urls())
+	}
+	if _, _, err := r.PutWithPush(r.ctx(), a2a.Key{Owner: "acme/bob", ID: "one"}, followUp("f5"), []byte("d"), a2a.Push{Task: a2a.Key{Owner: "acme/bob", ID: "one"}, Config: pushConfig("a")}); !errors.Is(err, a2a.ErrNotFound) {
+		t.Errorf("of a foreign task: %v", err)
 	}
 }
 

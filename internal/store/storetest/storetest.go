@@ -37,7 +37,7 @@ func Run(t *testing.T, open Open) {
 		test func(*testing.T, Open)
 	}{
 		{"Request", requests}, {"Input", inputs}, {"Journal", journals}, {"End", ends}, {"Limit", limits}, {"Inbox", inboxes}, {"Lease", leases},
-		{"Read", reads}, {"Child", children}, {"Watch", watches}, {"List", lists}, {"Page", pages}, {"Race", races}, {"Model", models},
+		{"Read", reads}, {"Child", children}, {"Watch", watches}, {"List", lists}, {"Page", pages}, {"Fits", fits}, {"Race", races}, {"Model", models},
 		{"Conversation", conversations}, {"Push", pushes},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.test(t, open) })
