@@ -168,7 +168,8 @@ func streamCommand(s *app.Shell, at *app.Calling) *cobra.Command {
 		Use:   "stream URL TEXT",
 		Short: "Sends a message and shows the answer as it comes",
 		Long: "Sends a message and shows the answer as it comes. Interrupting it does not end the\n" +
-			"task; it says how to see the rest.",
+			"task; it says how to see the rest. Exit code 1 when the task fails or waits for\n" +
+			"somebody, or goes on when the stream ends.",
 		Example: "  team-server call stream http://127.0.0.1:8080/newsroom \"Write about tides\"",
 		Args:    usage(urlAndText(f)),
 		RunE:    func(c *cobra.Command, args []string) error { return send(s, c, args, at, f) },

@@ -89,7 +89,7 @@ func (s *Shell) config(target string, f *Calling) (client.Config, error) {
 
 var headerName = regexp.MustCompile("^[a-zA-Z0-9!#$%&'*+.^_`|~-]+$")
 
-// unsent reports whether a header cannot have a value.
+// unsent reports whether a value cannot be sent in a header.
 func unsent(value string) bool { return strings.ContainsFunc(value, unicode.IsControl) }
 
 func usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
