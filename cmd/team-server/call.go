@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -55,7 +56,7 @@ func addCalling(c *cobra.Command, f *app.Calling) {
 	p := c.PersistentFlags()
 	p.StringVar(&f.Binding, "binding", "", "grpc, rest or jsonrpc; default: what the card names first")
 	p.StringVar(&f.Protocol, "protocol", "", "1.0 or 0.3; default: 1.0 where the card offers it, else 0.3")
-	p.StringVar(&f.Tenant, "tenant", "", "agent or team to reach; default: the card's")
+	p.Var(id{&f.Tenant}, "tenant", "agent or team to reach; default: the card's")
 	p.StringArrayVar(&f.Extensions, "extension", nil, "URI of an extension to activate; repeatable")
 	p.StringArrayVar(&f.Headers, "header", nil, "NAME=VALUE to send along, over gRPC as metadata; repeatable")
 	p.StringArrayVar(&f.Trusted, "verify", nil, verifyHelp)
@@ -69,10 +70,10 @@ func addSend(c *cobra.Command, f *app.Send) {
 	p.StringArrayVar(&f.Files, "file", nil, "file to send along; repeatable")
 	p.StringArrayVar(&f.Data, "data", nil, "JSON to send along; repeatable")
 	p.StringArrayVar(&f.URLs, "url", nil, "URL of a file, to send along; repeatable")
-	p.StringVar(&f.Context, "context", "", "id of the conversation to go on with")
-	p.StringVar(&f.Task, "task", "", "id of the task to answer")
+	p.Var(id{&f.Context}, "context", "id of the conversation to go on with")
+	p.Var(id{&f.Task}, "task", "id of the task to answer")
 	p.StringArrayVar(&f.References, "reference", nil, "id of a task that the message speaks of; repeatable")
-	p.StringVar(&f.MessageID, "message-id", "", "id of the message; default: a new one")
+	p.Var(id{&f.MessageID}, "message-id", "id of the message; default: a new one")
 	p.StringVar(&f.Metadata, "metadata", "", "metadata of the request, a JSON object")
 	p.StringArrayVar(&f.Accept, "accept", nil, "media type that the answer may have; repeatable")
 	p.Var(number{&f.History}, "history", "most messages of the task's history to get back; default: the server's")
@@ -100,6 +101,27 @@ func (n number) Set(text string) error {
 	}
 	v := int32(i)
 	*n.of = &v
+	return nil
+}
+
+// id is a flag for an id that may be left out, but is not empty: what an empty variable
+// gives is not to mean all, or a new one.
+type id struct{ of *string }
+
+func (i id) Type() string { return "id" }
+
+func (i id) String() string {
+	if i.of == nil {
+		return ""
+	}
+	return *i.of
+}
+
+func (i id) Set(text string) error {
+	if text == "" {
+		return errors.New("is empty")
+	}
+	*i.of = text
 	return nil
 }
 
@@ -146,7 +168,8 @@ func streamCommand(s *app.Shell, at *app.Calling) *cobra.Command {
 		Use:   "stream URL TEXT",
 		Short: "Sends a message and shows the answer as it comes",
 		Long: "Sends a message and shows the answer as it comes. Interrupting it does not end the\n" +
-			"task; it says how to see the rest.",
+			"task; it says how to see the rest. Exit code 1 when the task fails or waits for\n" +
+			"somebody, or goes on when the stream ends.",
 		Example: "  team-server call stream http://127.0.0.1:8080/newsroom \"Write about tides\"",
 		Args:    usage(urlAndText(f)),
 		RunE:    func(c *cobra.Command, args []string) error { return send(s, c, args, at, f) },
@@ -187,7 +210,7 @@ func listCommand(s *app.Shell, at *app.Calling) *cobra.Command {
 		},
 	}
 	p := c.Flags()
-	p.StringVar(&f.Context, "context", "", "id of the conversation that they belong to")
+	p.Var(id{&f.Context}, "context", "id of the conversation that they belong to")
 	p.StringVar(&f.Status, "status", "", "their state, such as working or input-required")
 	p.StringVar(&f.After, "after", "", "time since when they have changed, such as 2026-01-31T15:04:05Z")
 	p.Var(number{&f.PageSize}, "page-size", "tasks at once, 1 to 100; default: the server's")
@@ -234,12 +257,9 @@ func pushCommand(s *app.Shell, at *app.Calling) *cobra.Command {
 		Short: "Manages the webhooks that are told of a task",
 	}
 	c.Args = usage(func(_ *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return fmt.Errorf("call push %s: expected one of %s", args[0], commandsOf(c))
-		}
-		return nil
+		return fmt.Errorf("%s: expected one of %s", strings.Join(append([]string{"call push"}, args...), " "), commandsOf(c))
 	})
-	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	c.RunE = func(*cobra.Command, []string) error { return nil } // only what runs has its arguments looked at
 	c.AddCommand(pushSetCommand(s, at),
 		&cobra.Command{
 			Use:     "get URL TASK ID",
@@ -283,7 +303,7 @@ func pushSetCommand(s *app.Shell, at *app.Calling) *cobra.Command {
 			return s.CallPushSet(c.Context(), args[0], args[1], args[2], f)
 		},
 	}
-	c.Flags().StringVar(&f.ID, "id", "", "id of the configuration, in place of the one that has it; default: a new one")
+	c.Flags().Var(id{&f.ID}, "id", "id of the configuration, in place of the one that has it; default: a new one")
 	c.Flags().StringVar(&f.Token, "push-token", "", "what the webhook is shown (TEAM_PUSH_TOKEN)")
 	c.Flags().StringVar(&f.Scheme, "auth-scheme", "", "how the server authenticates itself there, such as Bearer")
 	c.Flags().StringVar(&f.Credentials, "auth-credentials", "", "what it shows there (TEAM_AUTH_CREDENTIALS)")

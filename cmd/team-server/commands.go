@@ -117,8 +117,8 @@ func runCommand(s *app.Shell) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return s.Run(c.Context(), args[0], args[1], f) },
 	}
 	c.Flags().StringVarP(&f.File, "file", "f", "", "configuration of the server in process")
-	c.Flags().StringVar(&f.Context, "context", "", "id of the conversation to go on with")
-	c.Flags().StringVar(&f.Task, "task", "", "id of the task to answer")
+	c.Flags().Var(id{&f.Context}, "context", "id of the conversation to go on with")
+	c.Flags().Var(id{&f.Task}, "task", "id of the task to answer")
 	c.Flags().StringArrayVar(&f.Answers, "answer", nil, "answer to a question of the run; may be repeated")
 	return c
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -64,6 +65,11 @@ func named(names ...string) cobra.PositionalArgs {
 			return fmt.Errorf("%s takes %s only, not also %q; a text of several words stands in quotes, for example: %s",
 				nameOf(c), strings.Join(names, " and "), args[len(names)], example)
 		}
+		for i, name := range names {
+			if args[i] == "" && name != "TEXT" {
+				return fmt.Errorf("%s: %s is empty, for example: %s", nameOf(c), name, example)
+			}
+		}
 		return nil
 	}
 }
@@ -75,7 +81,7 @@ func nameOf(c *cobra.Command) string {
 
 // kinds say what the value of a flag has to be, by its type.
 var kinds = map[string]string{
-	"bool": "true or false", "duration": "a duration such as 30s", "int64": "a whole number", "number": "a whole number",
+	"bool": "true or false", "duration": "a duration such as 30s", "int64": "a whole number", "number": "a whole number", "id": "an id",
 }
 
 // wrongFlag says of a value that a flag does not take what was expected.
@@ -84,7 +90,8 @@ func wrongFlag(err error) error {
 	if !errors.As(err, &wrong) || kinds[wrong.GetFlag().Value.Type()] == "" {
 		return err
 	}
-	return fmt.Errorf("--%s %s: expected %s", wrong.GetFlag().Name, wrong.GetValue(), kinds[wrong.GetFlag().Value.Type()])
+	value := cmp.Or(wrong.GetValue(), `""`)
+	return fmt.Errorf("--%s %s: expected %s", wrong.GetFlag().Name, value, kinds[wrong.GetFlag().Value.Type()])
 }
 
 // fromEnv takes flags that are not given from the environment: TEAM_NAME is --name.

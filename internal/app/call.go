@@ -7,8 +7,11 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/protobuf/proto"
 
@@ -58,24 +61,36 @@ func (s *Shell) config(target string, f *Calling) (client.Config, error) {
 		return cfg, usagef("--binding %s: %s is called over gRPC; give the http:// address of the card", f.Binding, target)
 	case noCard && len(f.Trusted) > 0:
 		return cfg, usagef("--verify needs a card, and %s is called without one; give the http:// address of the card", target)
+	case unsent(cfg.Token):
+		return cfg, usagef("--token: expected one without line breaks or other control characters")
+	case slices.ContainsFunc(f.Extensions, unsent):
+		return cfg, usagef("--extension %q: expected a URI", strings.Join(f.Extensions, ", "))
 	case f.Timeout < 0:
 		return cfg, usagef("--timeout %s: expected a duration above 0, such as 30s", f.Timeout)
 	}
 	cfg.Version, cfg.Extensions, cfg.Headers = f.Protocol, f.Extensions, http.Header{}
 	for _, h := range f.Headers {
 		name, value, ok := strings.Cut(h, "=")
-		if !ok || name == "" || strings.ContainsAny(name, " \t:") {
+		switch {
+		case !ok || !headerName.MatchString(name):
 			return cfg, usagef("--header %s: expected NAME=VALUE", h)
+		case unsent(value):
+			return cfg, usagef("--header %s: expected a value without line breaks or other control characters", name)
 		}
 		cfg.Headers.Add(name, value)
 	}
 	if f.Raw {
-		cfg.Raw = s.Talk
+		cfg.Raw = plain{s.Talk}
 	}
 	var err error
 	cfg.Verify, err = s.verifier(f.Trusted)
 	return cfg, err
 }
+
+var headerName = regexp.MustCompile("^[a-zA-Z0-9!#$%&'*+.^_`|~-]+$")
+
+// unsent reports whether a value cannot be sent in a header.
+func unsent(value string) bool { return strings.ContainsFunc(value, unicode.IsControl) }
 
 func usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
@@ -111,8 +126,10 @@ func (f *Calling) inTime(ctx context.Context, do func(context.Context) error) er
 	}
 	err := do(ctx)
 	switch {
-	case err == nil || ctx.Err() == nil || errors.Is(err, ErrFailed):
+	case err == nil || errors.Is(err, ErrFailed):
 		return err
+	case ctx.Err() == nil:
+		return lined{err}
 	case errors.Is(context.Cause(ctx), errLate):
 		return fmt.Errorf("no answer within %s (--timeout)", f.Timeout)
 	}
@@ -200,7 +217,7 @@ func (s *Shell) answer(resp *a2av1.SendMessageResponse) error {
 		return quiet().state(resp.GetTask().GetId(), resp.GetTask().GetStatus())
 	}
 	if m := resp.GetMessage(); m != nil {
-		_, err := fmt.Fprintln(s.Out, content(m.GetParts()))
+		_, err := fmt.Fprintln(s.text(), content(m.GetParts()))
 		return err
 	}
 	return s.task(resp.GetTask())
@@ -210,7 +227,7 @@ func (s *Shell) answer(resp *a2av1.SendMessageResponse) error {
 func (s *Shell) task(t *a2av1.Task) error {
 	for _, a := range t.GetArtifacts() {
 		if !ofMember(a) {
-			fmt.Fprintln(s.Out, content(a.GetParts()))
+			fmt.Fprintln(s.text(), content(a.GetParts()))
 		}
 	}
 	return s.state(t.GetId(), t.GetStatus())
@@ -228,16 +245,16 @@ func stateWord(state a2av1.TaskState) string {
 // state says how a task stands. One that has not come to a good end, and is not
 // left to go on either, is a failure.
 func (s *Shell) state(id string, status *a2av1.TaskStatus) error {
-	line := fmt.Sprintf("task %s  %s", id, stateWord(status.GetState()))
+	told := fmt.Sprintf("task %s  %s", line(id), stateWord(status.GetState()))
 	if text := agent.Text(status.GetMessage()); text != "" {
-		line += "  " + text
+		told += "  " + below(text)
 	}
-	s.sayf("%s", line)
+	s.sayf("%s", told)
 	switch status.GetState() {
 	case a2av1.TaskState_TASK_STATE_COMPLETED, a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING:
 		return nil
 	case a2av1.TaskState_TASK_STATE_INPUT_REQUIRED:
-		s.sayf("answer it with --task %s", id)
+		s.sayf("answer it with --task %s", line(id))
 	case a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_CANCELED, a2av1.TaskState_TASK_STATE_REJECTED,
 		a2av1.TaskState_TASK_STATE_AUTH_REQUIRED, a2av1.TaskState_TASK_STATE_UNSPECIFIED:
 	}
@@ -247,7 +264,7 @@ func (s *Shell) state(id string, status *a2av1.TaskStatus) error {
 // follow prints a stream as it comes. Of a task that goes on when it breaks off, it
 // says how it is followed further.
 func (s *Shell) follow(responses iter.Seq2[*a2av1.StreamResponse, error], target string, f *Calling) error {
-	p := &streamed{out: s.Out}
+	p := &streamed{out: s.text()}
 	if s.JSON {
 		p.out = io.Discard
 	}
@@ -263,25 +280,33 @@ func (s *Shell) follow(responses iter.Seq2[*a2av1.StreamResponse, error], target
 		p.show(resp)
 	}
 	p.end()
-	if p.last == nil {
+	switch {
+	case p.last == nil && p.answered:
 		return nil // a message, no task
+	case p.last == nil:
+		return errors.New("the stream ended before an answer")
 	}
+	talk := s
 	if s.JSON {
-		s = quiet()
+		talk = quiet()
 	}
-	if err := s.state(p.id, p.last); err != nil {
+	if err := talk.state(p.id, p.last); err != nil {
 		return err
 	}
-	s.goesOn(p, target, f)
+	if s.goesOn(p, target, f) {
+		return ErrFailed // what comes next must not take it for done
+	}
 	return nil
 }
 
-// goesOn says how a task is followed that has not come to rest.
-func (s *Shell) goesOn(p *streamed, target string, f *Calling) {
+// goesOn says how a task is followed that has not come to rest, and whether it is one.
+func (s *Shell) goesOn(p *streamed, target string, f *Calling) bool {
 	switch p.last.GetState() {
 	case a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING:
-		s.sayf("task %s goes on; to see the rest: %s", p.id, f.again(target, p.id, p.seq))
+		s.sayf("task %s goes on; to see the rest: %s", line(p.id), line(f.again(target, p.id, p.seq)))
+		return true
 	default: // there is no task, or nothing follows
+		return false
 	}
 }
 
@@ -295,6 +320,8 @@ type streamed struct {
 	last *a2av1.TaskStatus
 	seq  int64 // cursor of the newest piece; 0 where the server has none
 
+	answered bool // by a message
+
 	newest string            // artifact of which something was printed last
 	shown  map[string]string // of each artifact
 	open   bool              // the line has no end yet
@@ -303,6 +330,7 @@ type streamed struct {
 func (p *streamed) show(resp *a2av1.StreamResponse) {
 	switch k := resp.GetPayload().(type) {
 	case *a2av1.StreamResponse_Message:
+		p.answered = true
 		fmt.Fprintln(p.out, content(k.Message.GetParts()))
 	case *a2av1.StreamResponse_Task:
 		p.id, p.last = k.Task.GetId(), k.Task.GetStatus()

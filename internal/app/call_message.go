@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -54,6 +55,9 @@ func (f *Send) request(text string) (*a2av1.SendMessageRequest, error) {
 	}
 	if m.MessageId == "" {
 		m.MessageId = uuid.NewString()
+	}
+	if slices.Contains(f.References, "") {
+		return nil, usagef(`--reference "": expected an id`)
 	}
 	var err error
 	if m.Parts, err = f.parts(text); err != nil {
@@ -181,12 +185,12 @@ func content(parts []*a2av1.Part) string {
 }
 
 func partContent(p *a2av1.Part) string {
-	file := strings.Join(filled("file", p.GetFilename(), p.GetMediaType()), " ")
+	file := line(strings.Join(filled("file", p.GetFilename(), p.GetMediaType()), " "))
 	switch c := p.GetContent().(type) {
 	case *a2av1.Part_Raw:
 		return fmt.Sprintf("[%s %d bytes]", file, len(c.Raw))
 	case *a2av1.Part_Url:
-		return fmt.Sprintf("[%s %s]", file, c.Url)
+		return fmt.Sprintf("[%s %s]", file, line(c.Url))
 	case *a2av1.Part_Data:
 		b, err := wire.Marshal(c.Data)
 		if err != nil {

@@ -64,7 +64,7 @@ func (s *Shell) CallPushList(ctx context.Context, target, task string, f *Callin
 				err = s.print(page)
 			} else {
 				for _, p := range page.GetConfigs() {
-					_, err = fmt.Fprintf(s.Out, "%-36s  %s\n", p.GetId(), p.GetUrl())
+					_, err = fmt.Fprintf(s.text(), "%-36s  %s\n", line(p.GetId()), line(p.GetUrl()))
 				}
 			}
 			if err != nil {
@@ -101,12 +101,12 @@ func (s *Shell) showPush(p *a2av1.TaskPushNotificationConfig) error {
 	if s.JSON {
 		return s.print(p)
 	}
-	fmt.Fprintf(s.Out, "webhook  %s\ntask     %s\nurl      %s\n", p.GetId(), p.GetTaskId(), p.GetUrl())
+	fmt.Fprintf(s.text(), "webhook  %s\ntask     %s\nurl      %s\n", line(p.GetId()), line(p.GetTaskId()), line(p.GetUrl()))
 	if p.GetToken() != "" {
-		fmt.Fprintln(s.Out, "token    ***")
+		fmt.Fprintln(s.text(), "token    ***")
 	}
 	if scheme := p.GetAuthentication().GetScheme(); scheme != "" {
-		fmt.Fprintf(s.Out, "auth     %s ***\n", scheme)
+		fmt.Fprintf(s.text(), "auth     %s ***\n", line(scheme))
 	}
 	return nil
 }

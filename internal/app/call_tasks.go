@@ -54,13 +54,14 @@ func (s *Shell) showTask(t *a2av1.Task) error {
 	if s.JSON {
 		return s.print(t)
 	}
-	fmt.Fprintf(s.Out, "task     %s\ncontext  %s\nstate    %s", t.GetId(), t.GetContextId(), stateWord(t.GetStatus().GetState()))
+	out := s.text()
+	fmt.Fprintf(out, "task     %s\ncontext  %s\nstate    %s", line(t.GetId()), line(t.GetContextId()), stateWord(t.GetStatus().GetState()))
 	if at := since(t); at != "" {
-		fmt.Fprintf(s.Out, "  %s", at)
+		fmt.Fprintf(out, "  %s", at)
 	}
-	fmt.Fprintln(s.Out)
+	fmt.Fprintln(out)
 	if text := content(t.GetStatus().GetMessage().GetParts()); text != "" {
-		fmt.Fprintf(s.Out, "message  %s\n", text)
+		fmt.Fprintf(out, "message  %s\n", below(text))
 	}
 	s.artifacts(t)
 	s.history(t)
@@ -80,7 +81,7 @@ func (s *Shell) artifacts(t *a2av1.Task) {
 		if name == "" {
 			name = a.GetArtifactId()
 		}
-		fmt.Fprintf(s.Out, "artifact %s\n%s", name, indented(content(a.GetParts())))
+		fmt.Fprintf(s.text(), "artifact %s\n%s", line(name), indented(content(a.GetParts())))
 	}
 }
 
@@ -90,13 +91,13 @@ func (s *Shell) history(t *a2av1.Task) {
 		if m.GetRole() == a2av1.Role_ROLE_USER {
 			who = "user"
 		}
-		fmt.Fprintf(s.Out, "%-8s %s\n%s", who, m.GetMessageId(), indented(content(m.GetParts())))
+		fmt.Fprintf(s.text(), "%-8s %s\n%s", who, line(m.GetMessageId()), indented(content(m.GetParts())))
 	}
 }
 
 // indented is a text whose lines stand below what they belong to.
 func indented(text string) string {
-	return "  " + strings.ReplaceAll(text, "\n", "\n  ") + "\n"
+	return "  " + below(text) + "\n"
 }
 
 // List says which tasks are listed.
@@ -180,7 +181,7 @@ func (s *Shell) CallList(ctx context.Context, target string, f *List) error {
 				s.sayf("%s", count(max(seen, int(page.GetTotalSize())), "task"))
 				return nil
 			case !f.All:
-				s.sayf("%s of %d; the next page: --page-token %s", count(seen, "task"), max(seen, int(page.GetTotalSize())), next)
+				s.sayf("%s of %d; the next page: --page-token %s", count(seen, "task"), max(seen, int(page.GetTotalSize())), line(next))
 				return nil
 			case next == req.GetPageToken():
 				return fmt.Errorf("the server sends the same page token again and again: %s", next)
@@ -203,7 +204,7 @@ func (s *Shell) showPage(page *a2av1.ListTasksResponse, f *List) error {
 		return s.print(page)
 	}
 	for _, t := range page.GetTasks() {
-		fmt.Fprintf(s.Out, "%-36s  %-14s  %-20s  %s\n", t.GetId(), stateWord(t.GetStatus().GetState()), since(t), t.GetContextId())
+		fmt.Fprintf(s.text(), "%-36s  %-14s  %-20s  %s\n", line(t.GetId()), stateWord(t.GetStatus().GetState()), since(t), line(t.GetContextId()))
 		if f.Artifacts {
 			s.artifacts(t)
 		}

@@ -73,17 +73,18 @@ func (s *Shell) showCard(card *a2av1.AgentCard, raw []byte) error {
 		_, err := fmt.Fprintln(s.Out, b.String())
 		return err
 	}
-	fmt.Fprintf(s.Out, "%s  %s\n%s\n\n", card.GetName(), card.GetVersion(), card.GetDescription())
+	out := s.text()
+	fmt.Fprintf(out, "%s  %s\n%s\n\n", line(card.GetName()), line(card.GetVersion()), line(card.GetDescription()))
 	for _, i := range card.GetSupportedInterfaces() {
-		fmt.Fprintf(s.Out, "  %-10s %-4s %s", i.GetProtocolBinding(), i.GetProtocolVersion(), i.GetUrl())
+		fmt.Fprintf(out, "  %-10s %-4s %s", line(i.GetProtocolBinding()), line(i.GetProtocolVersion()), line(i.GetUrl()))
 		if i.GetTenant() != "" {
-			fmt.Fprintf(s.Out, "  tenant %s", i.GetTenant())
+			fmt.Fprintf(out, "  tenant %s", line(i.GetTenant()))
 		}
-		fmt.Fprintln(s.Out)
+		fmt.Fprintln(out)
 	}
-	fmt.Fprintln(s.Out)
+	fmt.Fprintln(out)
 	for _, k := range card.GetSkills() {
-		fmt.Fprintf(s.Out, "  skill %-12s %s  [%s]\n", k.GetId(), k.GetDescription(), strings.Join(k.GetTags(), ", "))
+		fmt.Fprintf(out, "  skill %-12s %s  [%s]\n", line(k.GetId()), line(k.GetDescription()), line(strings.Join(k.GetTags(), ", ")))
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 		return UsageError{err}
 	}
 	defer c.Close()
-	t := &Transcript{Talk: s.Talk}
+	t := &Transcript{Talk: plain{s.Talk}}
 	req := &teamv1.ProcessRequest{
 		AgentId: team, ContextId: f.Context, TaskId: f.Task, Message: agent.UserMessage(uuid.NewString(), text),
 	}
@@ -119,7 +119,7 @@ func asked(t *Transcript, err error) error {
 // outcome prints the answer and the last line.
 func (s *Shell) outcome(t *Transcript) error {
 	if !s.JSON && !t.Failed() {
-		fmt.Fprintln(s.Out, t.Answer)
+		fmt.Fprintln(s.text(), t.Answer)
 	}
 	s.sayf("%s", t.Summary())
 	if len(t.away) > 0 && s.Server == "" {
@@ -135,7 +135,7 @@ func (s *Shell) outcome(t *Transcript) error {
 		return ErrFailed
 	case t.Failed():
 		if t.Err != nil {
-			s.sayf("%s: %s", t.Err.GetReason(), t.Err.GetMessage())
+			s.sayf("%s: %s", line(t.Err.GetReason()), line(t.Err.GetMessage()))
 		}
 		return ErrFailed
 	}

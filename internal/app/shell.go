@@ -94,7 +94,10 @@ func (s *Shell) log(level zapcore.Level) *zap.Logger {
 // client is how a server is called.
 func (s *Shell) client() client.Config { return client.Config{Token: s.Token} }
 
-func (s *Shell) sayf(format string, args ...any) { fmt.Fprintf(s.Talk, format+"\n", args...) }
+func (s *Shell) sayf(format string, args ...any) { fmt.Fprintf(plain{s.Talk}, format+"\n", args...) }
+
+// text is where data for people goes.
+func (s *Shell) text() io.Writer { return plain{s.Out} }
 
 // ready says on one line that the server answers, and where.
 func (s *Shell) ready(r *Running) error {

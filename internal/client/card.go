@@ -23,18 +23,25 @@ func (w *web) card(ctx context.Context, target string) (card *a2av1.AgentCard, r
 	}
 	if w.cfg.Verify == nil {
 		if card, err = a2av03.ReadCard(raw); err != nil {
-			return nil, raw, fmt.Errorf("%s is no A2A card: %w", target, err)
+			return nil, raw, noCard(target, err)
+		}
+		if card.GetName() == "" && len(card.GetSupportedInterfaces()) == 0 {
+			return nil, raw, fmt.Errorf("%s is no A2A card: it has neither a name nor interfaces", target)
 		}
 		return card, raw, nil
 	}
 	card = &a2av1.AgentCard{} // as it is defined now: signatures are over that
 	if err := wire.Unmarshal(raw, card); err != nil {
-		return nil, raw, fmt.Errorf("%s is no A2A card: %w", target, err)
+		return nil, raw, noCard(target, err)
 	}
 	if card, err = w.cfg.Verify(card); err != nil {
 		return nil, raw, fmt.Errorf("the card of %s is not to be trusted: %w", target, err)
 	}
 	return card, raw, nil
+}
+
+func noCard(target string, err error) error {
+	return fmt.Errorf("%s is no A2A card: %w", target, unreadable(err))
 }
 
 const wellKnown = "/.well-known/agent-card.json"

@@ -1,6 +1,8 @@
 package client
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,15 +27,18 @@ type rpc struct {
 	failure func(*wire.RPCError) *status.Status
 }
 
+// id is the id of a new request.
+func (r *rpc) id() json.RawMessage { return strconv.AppendInt(nil, r.next.Add(1), 10) }
+
 // envelope is a request; err is that of rendering its parameters.
-func (r *rpc) envelope(ctx context.Context, method string, params []byte, err error) (*http.Request, []byte, error) {
+func (r *rpc) envelope(ctx context.Context, id json.RawMessage, method string, params []byte, err error) (*http.Request, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
 	body, err := json.Marshal(struct {
 		JSONRPC string `json:"jsonrpc"`
 		wire.RPCRequest
-	}{"2.0", wire.RPCRequest{ID: strconv.AppendInt(nil, r.next.Add(1), 10), Method: method, Params: params}})
+	}{"2.0", wire.RPCRequest{ID: id, Method: method, Params: params}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -43,7 +48,8 @@ func (r *rpc) envelope(ctx context.Context, method string, params []byte, err er
 
 // call makes a call with one answer, and returns its result.
 func (r *rpc) call(ctx context.Context, method string, params []byte, err error) (json.RawMessage, error) {
-	req, body, err := r.envelope(ctx, method, params, err)
+	id := r.id()
+	req, body, err := r.envelope(ctx, id, method, params, err)
 	if err != nil {
 		return nil, err
 	}
@@ -52,11 +58,12 @@ func (r *rpc) call(ctx context.Context, method string, params []byte, err error)
 	if err != nil {
 		return nil, err
 	}
-	return r.result(code, data)
+	return r.result(id, code, data)
 }
 
-// result takes the result out of a response.
-func (r *rpc) result(code int, data []byte) (json.RawMessage, error) {
+// result takes the result out of the response to a request. An error needs no id: who
+// could not read the request does not know it.
+func (r *rpc) result(id json.RawMessage, code int, data []byte) (json.RawMessage, error) {
 	var env wire.RPCResponse
 	switch err := json.Unmarshal(data, &env); {
 	case err == nil && env.Error != nil:
@@ -66,8 +73,10 @@ func (r *rpc) result(code int, data []byte) (json.RawMessage, error) {
 			return nil, err
 		}
 		return nil, fmt.Errorf("the server answered %d %s", code, http.StatusText(code))
-	case err != nil:
-		return nil, unreadable(err)
+	case err != nil || env.JSONRPC != "2.0":
+		return nil, errors.New("the answer is no response of JSON-RPC 2.0")
+	case !bytes.Equal(env.ID, id):
+		return nil, fmt.Errorf("the answer is to another request: its id is %s, not %s", cmp.Or(string(env.ID), "missing"), id)
 	}
 	return env.Result, nil
 }
@@ -75,13 +84,14 @@ func (r *rpc) result(code int, data []byte) (json.RawMessage, error) {
 // follow makes a call that is answered with events. The result of each is read by
 // parse. What is refused may come as plain JSON.
 func (r *rpc) follow(ctx context.Context, method string, params []byte, err error, after int64, parse func([]byte) (*a2av1.StreamResponse, error)) iter.Seq2[*a2av1.StreamResponse, error] {
-	req, body, err := r.envelope(ctx, method, params, err)
+	id := r.id()
+	req, body, err := r.envelope(ctx, id, method, params, err)
 	if err != nil {
 		return failing(err)
 	}
 	behind(req, after)
 	return responses(r.events(req, body, r.judge), func(ev wire.Event) (*a2av1.StreamResponse, error) {
-		result, err := r.result(http.StatusOK, ev.Data)
+		result, err := r.result(id, http.StatusOK, ev.Data)
 		if err != nil {
 			return nil, err
 		}

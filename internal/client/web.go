@@ -2,7 +2,9 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -104,7 +106,7 @@ func (w *web) do(req *http.Request, body []byte) (*http.Response, error) {
 // request is a request with a body of JSON, nil for none.
 func (w *web) request(ctx context.Context, method, url, media string, body []byte) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
-	if err != nil {
+	if err != nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
 		return nil, fmt.Errorf("the card names %q, which is no address", url)
 	}
 	if body != nil {
@@ -177,7 +179,7 @@ func (w *web) events(req *http.Request, body []byte, of judge) iter.Seq2[wire.Ev
 			err = refused(of(resp.StatusCode, data))
 		}
 		if err == nil {
-			err = fmt.Errorf("the server answered %s, no stream of events", resp.Header.Get("Content-Type"))
+			err = fmt.Errorf("the server answered %s, no stream of events", cmp.Or(resp.Header.Get("Content-Type"), resp.Status))
 		}
 		yield(wire.Event{}, err)
 	}
@@ -236,4 +238,12 @@ func decode(data []byte, m proto.Message) error {
 	return nil
 }
 
-func unreadable(err error) error { return fmt.Errorf("reading the answer: %w", err) }
+// unreadable is the error of an answer that is not what it should be; err is that of
+// reading it as if it were a request.
+func unreadable(err error) error {
+	problem := wire.Status(err).Message()
+	if of, ok := strings.CutPrefix(problem, "the request "); ok {
+		return errors.New("the answer " + of)
+	}
+	return errors.New("the answer cannot be read: " + problem)
+}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -184,6 +185,9 @@ func IsEventStream(h http.Header) bool {
 func ReadEvents(r io.Reader) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for e, err := range sse.Read(r, &sse.ReadConfig{MaxEventSize: MaxEvent}) {
+			if errors.Is(err, bufio.ErrTooLong) {
+				err = fmt.Errorf("it is larger than %d bytes", MaxEvent)
+			}
 			if err != nil {
 				yield(Event{}, fmt.Errorf("reading an event: %w", err))
 				return
