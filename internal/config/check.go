@@ -53,7 +53,7 @@ func (k *checker) ids() {
 		k.reserved(id, "teams", id)
 		if k.Server.GetAgents()[id] != nil {
 			k.fault(k.keyAt("teams", id), fmt.Sprintf("team %q has the id of an agent", id),
-				fmt.Sprintf("agents and teams share one id space; the agent is in line %d", k.keyAt("agents", id).Line))
+				"agents and teams share one id space; the agent is in "+k.stands(k.keyAt("agents", id)))
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (k *checker) meant(id string) string {
 	if k.Server.GetTeams()[near] != nil {
 		section = "teams"
 	}
-	return fmt.Sprintf("did you mean %q (line %d)?", near, k.keyAt(section, near).Line)
+	return fmt.Sprintf("did you mean %q (%s)?", near, k.stands(k.keyAt(section, near)))
 }
 
 // model reports a name that no model has.
@@ -154,7 +154,8 @@ func (k *checker) circle(trail []edge) {
 	for _, e := range trail {
 		n, _ := k.at(e.path...)
 		names = append(names, e.from)
-		places = append(places, fmt.Sprintf("%s:%d", k.file, n.Line))
+		file, line := k.locate(n.Line)
+		places = append(places, fmt.Sprintf("%s:%d", file, line))
 	}
 	names = append(names, trail[0].from)
 	n, _ := k.at(trail[0].path...)

@@ -73,6 +73,8 @@ type Loader struct {
 	Files fs.FS
 	// StandIns take the place of what the file is connected to; nil is for none.
 	StandIns *StandIns
+	// Additions hold agents and teams that are served besides those of the file.
+	Additions []Addition
 }
 
 // Find returns the file that a path means: itself, or in a folder team.yaml.
@@ -117,6 +119,9 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	if d.root == nil {
 		return nil, tidy(d.faults)
 	}
+	for _, a := range l.Additions {
+		d.add(a)
+	}
 	c.document, c.standIns = d, d.standIn(l.StandIns)
 	d.shape(d.root, (&teamv1.ServerConfig{}).ProtoReflect().Descriptor())
 	gaps := d.expand(d.root, nil, lookup{env: l.env(), file: c.ReadFile})
@@ -126,6 +131,7 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	}
 	c.Server = server
 	c.lack(gaps)
+	d.foreign(server)
 	k := &checker{document: d, Config: c, env: l.env(), gaps: gaps, presumed: map[string][]string{}}
 	k.check()
 	if len(d.faults) > 0 {
