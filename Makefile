@@ -66,9 +66,12 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 10s).
 	.ci/fuzz $(FUZZTIME)
 
 .PHONY: interop
-interop: ## Run the tests against other implementations of the protocol.
-	cd tests/interop && go test ./...
-	cd tests/interop03 && go test ./...
+interop: ## Run the tests against other implementations of the protocol, and print what each client does.
+	rm -f bin/interop/matrix*
+	mkdir -p bin/interop
+	cd tests/interop && INTEROP_MATRIX=$(CURDIR)/bin/interop/matrix go test -count=1 ./...
+	cd tests/interop03 && INTEROP_MATRIX=$(CURDIR)/bin/interop/matrix go test -count=1 ./...
+	cat bin/interop/matrix.txt
 
 .PHONY: tidy-check
 tidy-check: ## Fail if go.mod is untidy or selects other versions than .ci/pins.

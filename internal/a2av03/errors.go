@@ -2,6 +2,7 @@ package a2av03
 
 import (
 	"encoding/json"
+	"strings"
 
 	"google.golang.org/grpc/status"
 
@@ -67,8 +68,23 @@ func code(rpc int) int {
 	return rpc
 }
 
+// className is what clients in Python call an error of the protocol, in the type of
+// an answer: TaskNotFoundError for TASK_NOT_FOUND; nothing for errors of our own.
+func className(st *status.Status) string {
+	info := wire.InfoOf(st)
+	if info.GetDomain() != wire.DomainA2A || info.GetReason() == "" {
+		return ""
+	}
+	name := ""
+	for word := range strings.FieldsFuncSeq(info.GetReason(), func(c rune) bool { return c == '_' }) {
+		name += word[:1] + strings.ToLower(word[1:])
+	}
+	return name + "Error"
+}
+
 // RESTError renders st as the body of an answer below /v1: the error that
-// clients of JSON-RPC know, and beside it the one of 1.0 for those that look there.
+// clients of JSON-RPC know, and beside it the one of 1.0 for those that look there,
+// and the type for those that know errors by their class.
 func RESTError(st *status.Status, httpStatus int) ([]byte, error) {
 	b, err := wire.RESTError(st, httpStatus)
 	if err != nil {
@@ -78,7 +94,10 @@ func RESTError(st *status.Status, httpStatus int) ([]byte, error) {
 	if err := json.Unmarshal(b, &body); err != nil {
 		return nil, err
 	}
-	e, err := json.Marshal(Error(st))
+	e, err := json.Marshal(struct {
+		*wire.RPCError
+		Type string `json:"type,omitempty"`
+	}{Error(st), className(st)})
 	if err != nil {
 		return nil, err
 	}

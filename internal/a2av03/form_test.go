@@ -118,6 +118,32 @@ func TestA_25_WhatIsRefused(t *testing.T) {
 	}
 }
 
+// What clients find out of an answer below /v1, whichever of three places they look at.
+func TestA_25_RESTError(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		code float64
+		kind any
+	}{
+		{a2a.TaskNotFound("t1"), -32001, "TaskNotFoundError"},
+		{wire.Invalid("message", "is required"), -32602, nil},
+	} {
+		st := wire.Status(c.err)
+		b, err := a2av03.RESTError(st, wire.HTTPStatus(st))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var body map[string]any
+		if err := json.Unmarshal(b, &body); err != nil {
+			t.Fatal(err)
+		}
+		inner, _ := body["error"].(map[string]any)
+		if body["code"] != c.code || body["type"] != c.kind || inner["code"] != float64(wire.HTTPStatus(st)) {
+			t.Errorf("%v: %s", c.err, b)
+		}
+	}
+}
+
 // What is good, and not what this package writes.
 func TestA_25_WhatIsTaken(t *testing.T) {
 	want := &a2av1.SendMessageRequest{Message: &a2av1.Message{MessageId: "m", Role: a2av1.Role_ROLE_USER, Parts: []*a2av1.Part{
@@ -133,6 +159,7 @@ func TestA_25_WhatIsTaken(t *testing.T) {
 		{a2av03.RPC, `{"message":{"messageId":"m","role":"user","parts":[{"kind":"file","file":{"bytes":"+/8="}}]},"configuration":{"blocking":false}}`, true},
 		{a2av03.REST, `{"message":{"message_id":"m","role":"ROLE_USER","content":[{"file":{"file_with_bytes":"+/8="}}]}}`, false},
 		{a2av03.REST, `{"message":{"messageId":"m","role":"ROLE_USER","content":[{"file":{"fileWithBytes":"+/8="}}]},"configuration":{}}`, true},
+		{a2av03.REST, `{"request":{"message_id":"m","role":"ROLE_USER","content":[{"file":{"file_with_bytes":"+/8="}}]},"configuration":{"blocking":true}}`, false},
 	} {
 		got, err := c.form.ReadSend([]byte(c.params))
 		if err != nil {

@@ -14,7 +14,11 @@ func (f Form) ReadSend(b []byte) (*a2av1.SendMessageRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	req := &a2av1.SendMessageRequest{Message: n.messageAt("message"), Metadata: n.data("metadata")}
+	name := "message"
+	if f == REST && !n.has(name) && n.has("request") {
+		name = "request" // what a2a.v1 calls the field; message is only its name in JSON
+	}
+	req := &a2av1.SendMessageRequest{Message: n.messageAt(name), Metadata: n.data("metadata")}
 	if c, ok := n.object("configuration"); ok {
 		req.Configuration = c.configuration()
 	}

@@ -175,7 +175,7 @@ func updatesV03(form a2av03.Form, send eventFunc) func(a2a.Update) error {
 }
 
 // failRPCV03 answers with an error. A stream that is refused is told so as one, to
-// clients that take nothing else: they read errors nowhere but there.
+// clients that ask for events and no JSON: they read errors nowhere but there.
 func (s *Server) failRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, st *status.Status) {
 	b, err := wire.RPCFailure(req.ID, a2av03.Error(st))
 	if err != nil {
@@ -190,10 +190,11 @@ func (s *Server) failRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPC
 	writeError(w, st, wire.RPCStatus(st), wire.TypeJSON, b)
 }
 
-// onlyEvents reports whether a caller takes events and no JSON.
+// onlyEvents reports whether a caller asks for events and no JSON. Clients in Python add
+// the */* of their HTTP library, and mean it no more than others.
 func onlyEvents(r *http.Request) bool {
 	in := inboundOf(r.Context())
-	return strings.Contains(in.accept, wire.TypeSSE) && !strings.Contains(in.accept, "json") && !strings.Contains(in.accept, "*/*")
+	return strings.Contains(in.accept, wire.TypeSSE) && !strings.Contains(in.accept, "json")
 }
 
 // tellExtensions names the activated extensions in the header of 0.3.

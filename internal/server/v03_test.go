@@ -190,6 +190,7 @@ func TestA_25_RefusedStreams(t *testing.T) {
 		media, want             string
 	}{
 		{"events alone", target.HTTP + "/rpc", stream, "text/event-stream", 200, "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{\"code\":-32001"},
+		{"events, and anything", target.HTTP + "/rpc", stream, "*/*, text/event-stream", 200, "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{\"code\":-32001"},
 		{"JSON too", target.HTTP + "/rpc", stream, "text/event-stream, application/json", 200, "application/json", `{"jsonrpc":"2.0","id":7,"error":{"code":-32001`},
 		{"anything", target.HTTP + "/rpc", stream, "*/*", 200, "application/json", `{"jsonrpc":"2.0","id":7,"error":{"code":-32001`},
 		{"bad parameters", target.HTTP + "/rpc", strings.Replace(stream, "user", "robot", 1), "text/event-stream", 200, "text/event-stream", "message.role"},

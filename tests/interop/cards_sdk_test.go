@@ -20,35 +20,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/agentteams/team-server/tests/interoprig"
 )
 
-const (
-	installTime = 3 * time.Minute
-	scriptTime  = 30 * time.Second
-)
+// scriptTime bounds what one call of a script or of our program takes.
+const scriptTime = 30 * time.Second
 
-// node returns what runs a script of the folder js, with the packages of its lock
-// file in place. Without Node.js the test is skipped.
-func node(t *testing.T) func(script string, args ...string) (output string, ok bool) {
+// cards returns what runs the script for cards.
+func cards(t *testing.T) func(args ...string) (output string, ok bool) {
 	t.Helper()
-	for _, program := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("no %s: install Node.js 20 or newer, with npm, to compare with the JavaScript SDK", program)
-		}
-	}
-	if _, err := os.Stat("js/node_modules/@a2a-js/sdk/package.json"); err != nil {
-		ctx, cancel := context.WithTimeout(t.Context(), installTime)
-		defer cancel()
-		install := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-		install.Dir = "js"
-		if out, err := install.CombinedOutput(); err != nil {
-			t.Fatalf("npm ci in tests/interop/js: %v\n%s", err, out)
-		}
-	}
-	return func(script string, args ...string) (string, bool) {
+	node := interoprig.Node(t)
+	return func(args ...string) (string, bool) {
 		ctx, cancel := context.WithTimeout(t.Context(), scriptTime)
 		defer cancel()
-		run := exec.CommandContext(ctx, "node", append([]string{filepath.Join("js", script)}, args...)...)
+		run := exec.CommandContext(ctx, node, append([]string{filepath.Join("js", "cards.mjs")}, args...)...)
 		run.Stderr = os.Stderr
 		out, err := run.Output()
 		return strings.TrimSpace(string(out)), err == nil
@@ -57,7 +43,7 @@ func node(t *testing.T) func(script string, args ...string) (output string, ok b
 
 // The file is made and checked by the tests of internal/cardsign.
 func TestA_10_JavaScriptSDKHasTheSameCanonicalForm(t *testing.T) {
-	out, ok := node(t)("cards.mjs", "vectors", "testdata/cards.json")
+	out, ok := cards(t)("vectors", "testdata/cards.json")
 	if !ok {
 		t.Error(out)
 	}
@@ -75,7 +61,7 @@ server:
 
 // A server with API keys: its card holds something empty, a scheme without scopes.
 func TestA_10_JavaScriptSDKVerifiesOurCards(t *testing.T) {
-	run, dir, program := node(t), t.TempDir(), buildServer(t)
+	run, dir, program := cards(t), t.TempDir(), interoprig.BuildServer(t)
 	ec, ed, rs := signingKeys(t)
 	for name, key := range map[string]crypto.Signer{"ec.pem": ec, "ed.pem": ed, "rsa.pem": rs} {
 		der, err := x509.MarshalPKCS8PrivateKey(key)
@@ -84,25 +70,25 @@ func TestA_10_JavaScriptSDKVerifiesOurCards(t *testing.T) {
 		}
 		write(t, dir, name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 	}
-	s := start(t, program, "serve", "-c", write(t, dir, "team.yaml", []byte(signedTeam)))
-	card, keys := get(t, s.url+"/.well-known/agent-card.json"), get(t, s.url+"/.well-known/jwks.json")
+	s := interoprig.Start(t, program, "serve", "-c", write(t, dir, "team.yaml", []byte(signedTeam)))
+	card, keys := get(t, s.URL+"/.well-known/agent-card.json"), get(t, s.URL+"/.well-known/jwks.json")
 	t.Run("each key", func(t *testing.T) {
 		for kid, alg := range map[string]string{"ec": "ES256", "ed": "EdDSA", "rsa": "RS256"} {
 			one := write(t, dir, kid+".json", keyOf(t, keys, kid))
 			want := "verified " + kid + " https://team.example/.well-known/jwks.json"
-			if out, ok := run("cards.mjs", "verify", s.url+"/.well-known/agent-card.json", one); !ok || out != want {
+			if out, ok := run("verify", s.URL+"/.well-known/agent-card.json", one); !ok || out != want {
 				t.Errorf("%s: %s", alg, out)
 			}
 		}
 	})
 	t.Run("a changed card", func(t *testing.T) {
 		changed := write(t, dir, "changed.json", []byte(strings.Replace(string(card), "https://team.example", "https://evil.example", 1)))
-		if out, ok := run("cards.mjs", "verify", changed, s.url+"/.well-known/jwks.json"); ok || !strings.HasPrefix(out, "refused") {
+		if out, ok := run("verify", changed, s.URL+"/.well-known/jwks.json"); ok || !strings.HasPrefix(out, "refused") {
 			t.Error(out)
 		}
 	})
 	t.Run("the other way round", func(t *testing.T) {
-		out, ok := run("cards.mjs", "sign", write(t, dir, "card.json", card))
+		out, ok := run("sign", write(t, dir, "card.json", card))
 		if !ok {
 			t.Fatal(out)
 		}

@@ -17,6 +17,8 @@ import (
 	a2agrpc "github.com/a2aproject/a2a-go/v2/a2agrpc/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/agentteams/team-server/tests/interoprig"
 )
 
 // callTime bounds each scenario.
@@ -35,11 +37,11 @@ type stage struct {
 }
 
 // newStage finds an agent by its card, and leaves the client no other binding.
-func newStage(t *testing.T, s server, id string, binding a2a.TransportProtocol) *stage {
+func newStage(t *testing.T, s interoprig.Server, id string, binding a2a.TransportProtocol) *stage {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTime)
 	t.Cleanup(cancel)
-	card, err := agentcard.DefaultResolver.Resolve(ctx, s.url+"/"+id)
+	card, err := agentcard.DefaultResolver.Resolve(ctx, s.URL+"/"+id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentteams/team-server/tests/interoprig"
 )
 
 // teamRun is the extension that tells what goes on in a team.
@@ -18,7 +20,7 @@ const teamRun = "https://github.com/agentteams/team-server/ext/team-run/v1"
 const story = `First version. On "tides": begin with what everybody has seen, name the cause, give one figure and its source.`
 
 // The well-known card is that of the default team; every team has its own.
-func testCard(t *testing.T, s server) {
+func testCard(t *testing.T, s interoprig.Server) {
 	resolve := func(base string) *a2a.AgentCard {
 		card, err := agentcard.DefaultResolver.Resolve(t.Context(), base)
 		if err != nil {
@@ -26,14 +28,14 @@ func testCard(t *testing.T, s server) {
 		}
 		return card
 	}
-	card := resolve(s.url)
-	if diff := cmp.Diff(card, resolve(s.url+"/newsroom")); diff != "" {
+	card := resolve(s.URL)
+	if diff := cmp.Diff(card, resolve(s.URL+"/newsroom")); diff != "" {
 		t.Errorf("the default card is not newsroom's:\n%s", diff)
 	}
 	want := []*a2a.AgentInterface{
-		{URL: s.grpc, ProtocolBinding: a2a.TransportProtocolGRPC, Tenant: "newsroom", ProtocolVersion: a2a.Version},
-		{URL: s.url + "/newsroom/rpc", ProtocolBinding: a2a.TransportProtocolJSONRPC, Tenant: "newsroom", ProtocolVersion: a2a.Version},
-		{URL: s.url, ProtocolBinding: a2a.TransportProtocolHTTPJSON, Tenant: "newsroom", ProtocolVersion: a2a.Version},
+		{URL: s.GRPC, ProtocolBinding: a2a.TransportProtocolGRPC, Tenant: "newsroom", ProtocolVersion: a2a.Version},
+		{URL: s.URL + "/newsroom/rpc", ProtocolBinding: a2a.TransportProtocolJSONRPC, Tenant: "newsroom", ProtocolVersion: a2a.Version},
+		{URL: s.URL, ProtocolBinding: a2a.TransportProtocolHTTPJSON, Tenant: "newsroom", ProtocolVersion: a2a.Version},
 	}
 	if diff := cmp.Diff(want, card.SupportedInterfaces); diff != "" {
 		t.Errorf("interfaces (- want, + got):\n%s", diff)
@@ -49,7 +51,7 @@ func testCard(t *testing.T, s server) {
 		t.Errorf("parameters of %s (- want, + got):\n%s", card.Capabilities.Extensions[0].URI, diff)
 	}
 	for _, team := range []string{"release", "company"} {
-		if other := resolve(s.url + "/" + team); other.SupportedInterfaces[0].Tenant != team {
+		if other := resolve(s.URL + "/" + team); other.SupportedInterfaces[0].Tenant != team {
 			t.Errorf("the card of %s is for %q", team, other.SupportedInterfaces[0].Tenant)
 		}
 	}
@@ -67,11 +69,11 @@ func skills(card *a2a.AgentCard) []string {
 // newsroom are the scenarios of the demo's team.
 func newsroom() []scenario {
 	return []scenario{
-		{"R-000-14 send and wait", "newsroom", playSend},
-		{"stream", "newsroom", playStream},
-		{"stream with the steps of the team", "newsroom", playDetails},
-		{"R-000-40 poll", "newsroom", playPoll},
-		{"A-05 list", "newsroom", playList},
+		{"send", "R-000-14 send and wait", "newsroom", playSend},
+		{"stream", "stream", "newsroom", playStream},
+		{"stream", "stream with the steps of the team", "newsroom", playDetails},
+		{"get", "R-000-40 poll", "newsroom", playPoll},
+		{"list", "A-05 list", "newsroom", playList},
 	}
 }
 

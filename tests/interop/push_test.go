@@ -14,9 +14,9 @@ import (
 // pushes are the scenarios of push notifications.
 func pushes() []scenario {
 	return []scenario{
-		{"A-18 push configurations", "patient", playPushConfigs},
-		{"A-18 a receiver of a task", "patient", playReceiver},
-		{"A-18 a receiver in the send", "echo", playInlineReceiver},
+		{"push", "A-18 push configurations", "patient", playPushConfigs},
+		{"receive", "A-18 a receiver of a task", "patient", playReceiver},
+		{"receive", "A-18 a receiver in the send", "echo", playInlineReceiver},
 	}
 }
 

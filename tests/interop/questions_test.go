@@ -11,10 +11,10 @@ import (
 // is made of behave alike: the question is the member's.
 func questions() []scenario {
 	return []scenario{
-		{"R-000-04 an agent asks", "curious", playQuestion},
-		{"A-23 a member of a team asks", "desk", playQuestion},
-		{"A-07 subscribe to a task that asks", "desk", playAnswerWatched},
-		{"an answer that does not fit", "desk", playWrongAnswer},
+		{"question", "R-000-04 an agent asks", "curious", playQuestion},
+		{"question", "A-23 a member of a team asks", "desk", playQuestion},
+		{"subscribe", "A-07 subscribe to a task that asks", "desk", playAnswerWatched},
+		{"question", "an answer that does not fit", "desk", playWrongAnswer},
 	}
 }
 

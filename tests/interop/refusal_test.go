@@ -2,13 +2,18 @@ package interop
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"testing"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2aclient"
+
+	"github.com/agentteams/team-server/tests/interoprig"
 )
 
 // refusal is an error as a client of the SDK sees it.
@@ -43,6 +48,64 @@ func (s *stage) invalid(err error, field string) string {
 	return err.Error()
 }
 
+// losesRefusals is what the SDK makes of a stream that is refused over JSON-RPC, and
+// what it gets: a plain answer, as the official conformance kit wants it. See
+// https://github.com/a2aproject/a2a-tck/pull/168 for the answer, and
+// https://github.com/a2aproject/a2a-rs/issues/134 for the same in another SDK.
+const losesRefusals = "A stream that is refused seems empty to the client: it looks for events alone, and is answered " +
+	"`Content-Type: application/json` and `" + refusedStream + "` (a2a-tck#168; as in a2a-rs#134)."
+
+const refusedStream = `{"jsonrpc":"2.0","id":"1","error":{"code":-32001,"message":"there is no task \"none\"",` +
+	`"data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"TASK_NOT_FOUND","domain":"a2a-protocol.org"}]}}`
+
+// asksForNothing is what the SDK does where no page size is given: over gRPC it says 0,
+// which A2A does not allow. What it is answered is refusedPage.
+const asksForNothing = "Where no page size is given, the client sends 0 over gRPC (`20 00`, A2A has 1 to 100), and is answered `" + refusedPage + "`."
+
+const refusedPage = "pageSize is 0; it must be 1 to 100, or left out for 50"
+
+// limited puts down what the SDK, and its program for the command line, do not bring off.
+func limited(c interoprig.Column) {
+	switch c.Binding {
+	case string(a2a.TransportProtocolJSONRPC):
+		c.Limited("unknown", losesRefusals)
+		c.Limited("ended", losesRefusals)
+	case string(a2a.TransportProtocolGRPC):
+		c.Limited("list", asksForNothing)
+	}
+}
+
+// What the server answers, and that the SDK makes nothing of it: as long as that is so,
+// refusalReader is needed.
+func TestA_02_GoSDKLosesRefusedStreams(t *testing.T) {
+	s := interoprig.Serve(t, interoprig.BuildServer(t), interoprig.Team(t))
+	ctx, cancel := context.WithTimeout(t.Context(), callTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/echo/rpc",
+		strings.NewReader(`{"jsonrpc":"2.0","id":"1","method":"SubscribeToTask","params":{"id":"none"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "text/event-stream", "A2A-Version": "1.0"} {
+		req.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, err := io.ReadAll(resp.Body); err != nil || string(bytes.TrimSpace(b)) != refusedStream || resp.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("%v %v\n%s", err, resp.Header, b)
+	}
+	client, err := a2aclient.NewFromEndpoints(ctx, []*a2a.AgentInterface{a2a.NewAgentInterface(s.URL+"/echo/rpc", a2a.TransportProtocolJSONRPC)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ev, err := range client.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: "none"}) {
+		t.Errorf("it sees %v, %v by now: drop refusalReader and losesRefusals", ev, err)
+	}
+}
+
 // refusalReader is a transport for JSON-RPC. The SDK looks for events in
 // whatever answers a streaming call, and finds none in the plain error that
 // refuses it: the stream seems to be empty. This hands it the error as an event.
@@ -64,10 +127,10 @@ func (refusalReader) RoundTrip(req *http.Request) (*http.Response, error) {
 // refusals are calls that make no sense.
 func refusals() []scenario {
 	return []scenario{
-		{"A-02 a task that is not there", "echo", playNoTask},
-		{"an agent that is not there", "echo", playNoAgent},
-		{"A-04 a message without content", "echo", playNoContent},
-		{"R-000-27 a member that fails", "press", playFailure},
+		{"unknown", "A-02 a task that is not there", "echo", playNoTask},
+		{"unknown", "an agent that is not there", "echo", playNoAgent},
+		{"send", "A-04 a message without content", "echo", playNoContent},
+		{"send", "R-000-27 a member that fails", "press", playFailure},
 	}
 }
 

@@ -11,14 +11,14 @@ import (
 // tasks are the scenarios of single tasks: such that run on, and such that have ended.
 func tasks() []scenario {
 	return []scenario{
-		{"R-000-04 cancel a task of an agent", "patient", playCancel},
-		{"R-000-04 cancel a task of a team", "bureau", playCancel},
-		{"A-07 subscribe to a task of an agent", "patient", playSubscribe},
-		{"A-07 subscribe to a task of a team", "bureau", playSubscribe},
-		{"A-09 leave a stream", "patient", playLeave},
-		{"stream in pieces", "echo", playPieces},
-		{"A-06 history length", "echo", playHistory},
-		{"A-02 a task that has ended", "echo", playEnded},
+		{"cancel", "R-000-04 cancel a task of an agent", "patient", playCancel},
+		{"cancel", "R-000-04 cancel a task of a team", "bureau", playCancel},
+		{"subscribe", "A-07 subscribe to a task of an agent", "patient", playSubscribe},
+		{"subscribe", "A-07 subscribe to a task of a team", "bureau", playSubscribe},
+		{"stream", "A-09 leave a stream", "patient", playLeave},
+		{"stream", "stream in pieces", "echo", playPieces},
+		{"get", "A-06 history length", "echo", playHistory},
+		{"ended", "A-02 a task that has ended", "echo", playEnded},
 	}
 }
 

@@ -2,7 +2,10 @@ module github.com/agentteams/team-server/tests/interop03
 
 go 1.26.0
 
-require github.com/a2aproject/a2a-go v0.3.15
+require (
+	github.com/a2aproject/a2a-go v0.3.15
+	github.com/agentteams/team-server/tests/interoprig v0.0.0
+)
 
 require (
 	github.com/google/uuid v1.6.0 // indirect
@@ -15,3 +18,5 @@ require (
 	google.golang.org/grpc v1.73.0 // indirect
 	google.golang.org/protobuf v1.36.6 // indirect
 )
+
+replace github.com/agentteams/team-server/tests/interoprig => ../interoprig

@@ -14,6 +14,8 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 	"github.com/a2aproject/a2a-go/a2asrv"
 	"github.com/a2aproject/a2a-go/a2asrv/eventqueue"
+
+	"github.com/agentteams/team-server/tests/interoprig"
 )
 
 // alike compares by what is sent.
@@ -118,7 +120,7 @@ server:
 
 // A server that speaks only 0.3 has a member of a team, streamed and polled.
 func TestA_25_MemberOn03Server(t *testing.T) {
-	program := buildServer(t)
+	program := interoprig.BuildServer(t)
 	for _, way := range []struct {
 		name, version string
 		streaming     bool
@@ -129,7 +131,7 @@ func TestA_25_MemberOn03Server(t *testing.T) {
 			if err := os.WriteFile(file, fmt.Appendf(nil, teamOfFar, serveFar(t, f, way.streaming), way.version), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			s := serve(t, program, file)
+			s := interoprig.Serve(t, program, file)
 			t.Run("send", func(t *testing.T) { playMember(newStage(t, s, "relay")) })
 			t.Run("message without a task", func(t *testing.T) { playDirectMember(newStage(t, s, "relay")) })
 			t.Run("stream", func(t *testing.T) { playMemberStream(newStage(t, s, "relay")) })

@@ -1,38 +1,59 @@
 package interop03
 
 import (
+	"encoding/json"
 	"iter"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/a2aproject/a2a-go/a2a"
+
+	"github.com/agentteams/team-server/tests/interoprig"
 )
 
 // The whole script, with the Go SDK of 0.3 as the client.
 func TestA_25_GoSDK03_A_12(t *testing.T) {
-	s := serve(t, buildServer(t), "testdata/team.yaml")
-	for _, step := range []struct {
-		name, agent string
-		play        func(*stage)
+	s := interoprig.Serve(t, interoprig.BuildServer(t), interoprig.Team(t))
+	for _, sc := range []struct {
+		step, name, agent string
+		play              func(*stage)
 	}{
-		{"card", "echo", playCard},
-		{"send and get", "echo", playSend},
-		{"parts of all kinds", "echo", playParts},
-		{"history", "echo", playHistory},
-		{"send without waiting", "patient", playAtOnce},
-		{"stream", "echo", playStream},
-		{"list", "echo", playList},
-		{"resubscribe", "desk", playResubscribe},
-		{"cancel", "bureau", playCancel},
-		{"input-required", "curious", playQuestion},
-		{"input-required, of a member, streamed", "desk", playStreamedQuestion},
-		{"push notification configurations", "echo", playPush},
-		{"extended card", "echo", playExtendedCard},
-		{"errors", "echo", playErrors},
+		{"card", "card", "echo", playCard},
+		{"card", "extended card", "echo", playExtendedCard},
+		{"send", "send and get", "relay", playSend},
+		{"send", "send without waiting", "patient", playAtOnce},
+		{"send", "messages that are refused", "relay", playRefused},
+		{"stream", "stream", "echo", playStream},
+		{"get", "parts of all kinds", "echo", playParts},
+		{"get", "history", "relay", playHistory},
+		{"list", "list", "relay", playList},
+		{"cancel", "cancel", "bureau", playCancel},
+		{"subscribe", "resubscribe", "desk", playResubscribe},
+		{"question", "input-required", "curious", playQuestion},
+		{"question", "input-required, of a member, streamed", "desk", playStreamedQuestion},
+		{"push", "push notification configurations", "relay", playPush},
+		{"receive", "push notifications", "bureau", playReceive},
+		{"unknown", "a task that is not there", "relay", playUnknown},
+		{"ended", "a task that has ended", "relay", playEnded},
 	} {
-		t.Run(step.name, func(t *testing.T) { step.play(newStage(t, s, step.agent)) })
+		t.Run(sc.name, func(t *testing.T) {
+			goSDK(t).Records(t, sc.step)
+			sc.play(newStage(t, s, sc.agent))
+		})
 	}
+}
+
+func TestMain(m *testing.M) { os.Exit(interoprig.Main(m)) }
+
+// goSDK is the SDK that this program is linked with, in the matrix. Its other binding
+// is gRPC, over which 0.3 is not served.
+func goSDK(t *testing.T) interoprig.Column {
+	t.Helper()
+	return interoprig.Column{Client: "a2a-go", Version: interoprig.Pinned(t, "go.mod", "a2a-go"), Binding: "JSONRPC 0.3"}
 }
 
 func playCard(s *stage) {
@@ -228,22 +249,13 @@ func playStreamedQuestion(s *stage) {
 	}
 }
 
-// playPush sets, reads and deletes webhooks, where the server takes them.
+// playPush sets, reads and deletes webhooks.
 func playPush(s *stage) {
 	task := s.task(say("Hello"))
 	config := &a2a.TaskPushConfig{TaskID: task.ID, Config: a2a.PushConfig{
 		ID: "one", URL: "https://example.com/hook", Token: "t", Auth: &a2a.PushAuthInfo{Schemes: []string{"Bearer"}, Credentials: "c"},
 	}}
 	set, err := s.SetTaskPushConfig(s.ctx, config)
-	if !s.card.Capabilities.PushNotifications {
-		s.refused(err, a2a.ErrPushNotificationNotSupported)
-		_, err = s.GetTaskPushConfig(s.ctx, &a2a.GetTaskPushConfigParams{TaskID: task.ID, ConfigID: "one"})
-		s.refused(err, a2a.ErrPushNotificationNotSupported)
-		_, err = s.ListTaskPushConfig(s.ctx, &a2a.ListTaskPushConfigParams{TaskID: task.ID})
-		s.refused(err, a2a.ErrPushNotificationNotSupported)
-		s.refused(s.DeleteTaskPushConfig(s.ctx, &a2a.DeleteTaskPushConfigParams{TaskID: task.ID, ConfigID: "one"}), a2a.ErrPushNotificationNotSupported)
-		return
-	}
 	if err != nil || set.TaskID != task.ID || set.Config.ID != "one" || set.Config.URL != config.Config.URL {
 		s.Fatalf("set %+v, error %v", set, err)
 	}
@@ -275,7 +287,45 @@ func playExtendedCard(s *stage) {
 	}
 }
 
-func playErrors(s *stage) {
+// playReceive has a receiver told of a task that is canceled: each time the whole task.
+func playReceive(s *stage) {
+	type notification struct {
+		header http.Header
+		task   a2a.Task
+	}
+	got := make(chan notification, 100)
+	r := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		n := notification{header: req.Header}
+		if err := json.NewDecoder(req.Body).Decode(&n.task); err != nil {
+			s.Errorf("a notification that the SDK does not understand: %v", err)
+		}
+		got <- n
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	defer r.Close()
+	task := s.task(atOnce(say("Wait")))
+	if _, err := s.SetTaskPushConfig(s.ctx, &a2a.TaskPushConfig{TaskID: task.ID, Config: a2a.PushConfig{
+		URL: r.URL, Token: "t0ken", Auth: &a2a.PushAuthInfo{Schemes: []string{"Bearer"}, Credentials: "letmein"},
+	}}); err != nil {
+		s.Fatal(err)
+	}
+	if _, err := s.CancelTask(s.ctx, &a2a.TaskIDParams{ID: task.ID}); err != nil {
+		s.Fatal(err)
+	}
+	for ended := false; !ended; {
+		select {
+		case n := <-got:
+			if n.task.ID != task.ID || n.header.Get("X-A2A-Notification-Token") != "t0ken" || n.header.Get("Authorization") != "Bearer letmein" {
+				s.Errorf("told is %+v with %v", n.task, n.header)
+			}
+			ended = n.task.Status.State == a2a.TaskStateCanceled
+		case <-s.ctx.Done():
+			s.Fatal("the end was not told")
+		}
+	}
+}
+
+func playUnknown(s *stage) {
 	const nobody = "00000000-0000-7000-8000-000000000000"
 	_, err := s.GetTask(s.ctx, &a2a.TaskQueryParams{ID: nobody})
 	s.refused(err, a2a.ErrTaskNotFound)
@@ -285,15 +335,19 @@ func playErrors(s *stage) {
 	s.refused(err, a2a.ErrTaskNotFound)
 	s.refused(s.failure(s.SendStreamingMessage(s.ctx, to(nobody, say("more")))), a2a.ErrTaskNotFound)
 	s.refused(s.failure(s.ResubscribeToTask(s.ctx, &a2a.TaskIDParams{ID: nobody})), a2a.ErrTaskNotFound)
+}
 
+func playEnded(s *stage) {
 	done := s.task(say("Hello"))
-	_, err = s.CancelTask(s.ctx, &a2a.TaskIDParams{ID: done.ID})
+	_, err := s.CancelTask(s.ctx, &a2a.TaskIDParams{ID: done.ID})
 	s.refused(err, a2a.ErrTaskNotCancelable)
 	_, err = s.SendMessage(s.ctx, to(done.ID, say("more")))
 	s.refused(err, a2a.ErrUnsupportedOperation)
 	s.refused(s.failure(s.SendStreamingMessage(s.ctx, to(done.ID, say("more")))), a2a.ErrUnsupportedOperation)
+}
 
-	_, err = s.SendMessage(s.ctx, &a2a.MessageSendParams{Message: a2a.NewMessage(a2a.MessageRoleUser)})
+func playRefused(s *stage) {
+	_, err := s.SendMessage(s.ctx, &a2a.MessageSendParams{Message: a2a.NewMessage(a2a.MessageRoleUser)})
 	s.refused(err, a2a.ErrInvalidParams)
 	_, err = s.SendMessage(s.ctx, &a2a.MessageSendParams{Message: a2a.NewMessage(a2a.MessageRoleAgent, a2a.TextPart{Text: "x"})})
 	s.refused(err, a2a.ErrInvalidParams)

@@ -15,6 +15,8 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 	"github.com/a2aproject/a2a-go/a2aclient"
 	"github.com/a2aproject/a2a-go/a2aclient/agentcard"
+
+	"github.com/agentteams/team-server/tests/interoprig"
 )
 
 // callTime bounds each scenario.
@@ -29,11 +31,11 @@ type stage struct {
 	card *a2a.AgentCard
 }
 
-func newStage(t *testing.T, s server, id string) *stage {
+func newStage(t *testing.T, s interoprig.Server, id string) *stage {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTime)
 	t.Cleanup(cancel)
-	card, err := agentcard.DefaultResolver.Resolve(ctx, s.url+"/"+id)
+	card, err := agentcard.DefaultResolver.Resolve(ctx, s.URL+"/"+id)
 	if err != nil {
 		t.Fatal(err)
 	}

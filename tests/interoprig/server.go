@@ -1,4 +1,8 @@
-package interop03
+// Package interoprig is what the tests with clients of others share: the server as a
+// process, programs in other languages, and the matrix of what each client does. It is
+// a module of its own that needs nothing, because the lines of the Go SDK cannot be in
+// one program.
+package interoprig
 
 import (
 	"bufio"
@@ -19,10 +23,10 @@ const (
 	stopTime  = 40 * time.Second // for a server to end: it may drain for 20 s
 )
 
-// server is a running team-server.
-type server struct {
-	url  string // http://host:port
-	grpc string // host:port
+// Server is a running team-server.
+type Server struct {
+	URL  string // http://host:port
+	GRPC string // host:port
 }
 
 // process is the program of a server.
@@ -33,12 +37,18 @@ type process struct {
 	drained chan struct{}
 }
 
-// serve runs `team-server dev` on free ports until the test ends. It ends with
+// Serve runs `team-server dev` on free ports until the test ends. It ends with
 // SIGTERM, and has to end well.
-func serve(t *testing.T, program string, args ...string) server {
+func Serve(t *testing.T, program string, args ...string) Server {
+	t.Helper()
+	return Start(t, program, "dev", args...)
+}
+
+// Start is Serve for any of the commands that serve.
+func Start(t *testing.T, program, command string, args ...string) Server {
 	t.Helper()
 	p := &process{drained: make(chan struct{})}
-	p.Cmd = exec.Command(program, append([]string{"dev", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"}, args...)...) //nolint:noctx // ended by a signal
+	p.Cmd = exec.Command(program, append([]string{command, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"}, args...)...) //nolint:noctx,gosec // ended by a signal; the server itself
 	p.Stderr = &p.log
 	out, err := p.StdoutPipe()
 	if err != nil {
@@ -63,16 +73,16 @@ func serve(t *testing.T, program string, args ...string) server {
 }
 
 // ready waits for the line that says where the server is.
-func (p *process) ready() (server, error) {
+func (p *process) ready() (Server, error) {
 	line, err := p.out.ReadString('\n')
 	if err != nil {
-		return server{}, fmt.Errorf("waiting for the server's ready line: %w", err)
+		return Server{}, fmt.Errorf("waiting for the server's ready line: %w", err)
 	}
 	var http, grpc string
 	if _, err := fmt.Sscanf(line, "ready http=%s grpc=%s", &http, &grpc); err != nil {
-		return server{}, fmt.Errorf("reading the ready line %q: %w", line, err)
+		return Server{}, fmt.Errorf("reading the ready line %q: %w", line, err)
 	}
-	return server{url: "http://" + http, grpc: grpc}, nil
+	return Server{URL: "http://" + http, GRPC: grpc}, nil
 }
 
 // stop ends the process and shows what it said when something went wrong.
@@ -91,44 +101,44 @@ func (p *process) stop(t *testing.T) {
 	}
 }
 
-// repository returns the root of the repository.
-func repository(t *testing.T) string {
+// root is the root of the repository: the tests run two folders below.
+var root = sync.OnceValues(func() (string, error) { return filepath.Abs(filepath.Join("..", "..")) })
+
+// Repository returns the path of a file of the repository.
+func Repository(t *testing.T, path ...string) string {
 	t.Helper()
-	root, err := filepath.Abs(filepath.Join("..", ".."))
+	dir, err := root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return root
+	return filepath.Join(append([]string{dir}, path...)...)
 }
 
-// tool returns a command; without it the test is skipped.
-func tool(t *testing.T, name, hint string) string {
+// Team is a file with agents and teams that wait, ask, stream in pieces and fail.
+func Team(t *testing.T) string {
 	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Skipf("SKIP-MISSING-TOOL %s: %s", name, hint)
-	}
-	return path
+	return Repository(t, "tests", "interoprig", "testdata", "team.yaml")
 }
 
 // program is the server as it is now, built once for all tests.
 var program = sync.OnceValues(func() (string, error) {
-	root, err := filepath.Abs(filepath.Join("..", ".."))
+	dir, err := root()
 	if err != nil {
 		return "", err
 	}
-	out := filepath.Join(root, "bin", "interop03", "team-server")
-	c := exec.Command("go", "build", "-o", out, "./cmd/team-server") //nolint:noctx // as long as it takes
-	c.Dir = root
+	out := filepath.Join(dir, "bin", "interop", "team-server")
+	c := exec.Command("go", "build", "-o", out, "./cmd/team-server") //nolint:gosec // the go command
+	c.Dir = dir
 	if log, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the server: %w\n%s", err, log)
 	}
 	return out, nil
 })
 
-func buildServer(t *testing.T) string {
+// BuildServer returns the server, as a program.
+func BuildServer(t *testing.T) string {
 	t.Helper()
-	tool(t, "go", "install Go, the version is in go.mod; see https://go.dev/doc/install")
+	Tool(t, "go", "install Go, the version is in go.mod; see https://go.dev/doc/install")
 	out, err := program()
 	if err != nil {
 		t.Fatal(err)

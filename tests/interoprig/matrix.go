@@ -1,0 +1,202 @@
+package interoprig
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+)
+
+// Steps are what every client is asked to do, in this order.
+var Steps = []string{
+	"card",      // find the agent by its card
+	"send",      // a message, and its task when that has ended
+	"stream",    // the task, its answer in pieces, its end
+	"get",       // a task
+	"list",      // the tasks of a conversation, by pages
+	"cancel",    // a task of a team whose member waits
+	"subscribe", // to a task of another stream, to its end
+	"question",  // of a member, and the answer to it
+	"push",      // create, get, list and delete push configurations
+	"receive",   // notifications with their token, up to the end of the task
+	"unknown",   // calls for a task that is not there
+	"ended",     // calls that a task that has ended refuses
+}
+
+// What stands in a cell of the matrix.
+const (
+	ok    = "ok"
+	fails = "FAIL"
+	part  = "part" // the client has not all of the calls
+	lacks = "-"    // the client has no such call
+)
+
+// Column is a client on a binding: a line of the matrix as it is printed.
+type Column struct {
+	Client, Version, Binding string
+}
+
+type cell struct {
+	Column
+	Step, Result string
+	Why          string `json:",omitempty"` // of part and lacks
+}
+
+// matrix is what the tests of this process have found.
+var (
+	mu     sync.Mutex
+	matrix []cell // guarded by mu
+)
+
+func (c Column) record(step, result, why string) {
+	mu.Lock()
+	defer mu.Unlock()
+	matrix = append(matrix, cell{c, step, result, why})
+}
+
+// Records puts down how a test ends as what the client makes of a step. A step of
+// several tests is good when all are.
+func (c Column) Records(t *testing.T, step string) {
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.record(step, fails, "")
+		} else if !t.Skipped() {
+			c.record(step, ok, "")
+		}
+	})
+}
+
+// Lacks puts down that a client has no call for a step, and why.
+func (c Column) Lacks(t *testing.T, step, why string) {
+	t.Logf("%s: %s", step, why)
+	c.record(step, lacks, why)
+}
+
+// Limited puts down that a client does not bring off all of a step, and why that is the
+// client's own doing.
+func (c Column) Limited(step, why string) { c.record(step, part, why) }
+
+// Main runs the tests of a module, and prints the matrix. Where INTEROP_MATRIX names a
+// file, the cells are added to it, a line of JSON each, and the matrix is that of all
+// modules that have: it is printed, and written beside the file, as .txt.
+func Main(m *testing.M) int {
+	code := m.Run()
+	mu.Lock()
+	cells := slices.Clone(matrix)
+	mu.Unlock()
+	if flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == "" {
+		if gaps := gaps(cells); len(gaps) > 0 {
+			fmt.Printf("FAIL: not played are %s\n", strings.Join(gaps, ", "))
+			code = 1
+		}
+	}
+	file := os.Getenv("INTEROP_MATRIX")
+	cells, err := keep(file, cells)
+	if err == nil {
+		out := table(cells)
+		_, err = os.Stdout.Write(out)
+		if err == nil && file != "" {
+			err = os.WriteFile(file+".txt", out, 0o600) //nolint:gosec // named by who runs the tests
+		}
+	}
+	if err != nil {
+		fmt.Println("FAIL: the matrix:", err)
+		code = 1
+	}
+	return code
+}
+
+// keep adds cells to a file and returns all that are in it.
+func keep(file string, cells []cell) ([]cell, error) {
+	if file == "" {
+		return cells, nil
+	}
+	b, err := os.ReadFile(file) //nolint:gosec // named by who runs the tests
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var all []cell
+	for line := range bytes.Lines(b) {
+		var c cell
+		if err := json.Unmarshal(line, &c); err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	for _, c := range cells {
+		line, err := json.Marshal(c)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, line...), '\n')
+	}
+	return append(all, cells...), os.WriteFile(file, b, 0o600) //nolint:gosec // the same
+}
+
+// fold is what there is of each column, by step: the worst of each.
+func fold(cells []cell) (columns []Column, results map[Column]map[string]string) {
+	results = map[Column]map[string]string{}
+	for _, c := range cells {
+		if results[c.Column] == nil {
+			columns = append(columns, c.Column)
+			results[c.Column] = map[string]string{}
+		}
+		if was := results[c.Column][c.Step]; was != fails && (was != part || c.Result == fails) {
+			results[c.Column][c.Step] = c.Result
+		}
+	}
+	return columns, results
+}
+
+// gaps are the steps that a client has not played.
+func gaps(cells []cell) []string {
+	columns, results := fold(cells)
+	var list []string
+	for _, c := range columns {
+		for _, step := range Steps {
+			if results[c][step] == "" {
+				list = append(list, fmt.Sprintf("%s of %s over %s", step, c.Client, c.Binding))
+			}
+		}
+	}
+	return list
+}
+
+// table is the matrix as text.
+func table(cells []cell) []byte {
+	columns, results := fold(cells)
+	var out bytes.Buffer
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "client\tversion\tbinding\t%s\n", strings.Join(Steps, "\t"))
+	for _, c := range columns {
+		fmt.Fprintf(w, "%s\t%s\t%s", c.Client, c.Version, c.Binding)
+		for _, step := range Steps {
+			fmt.Fprintf(w, "\t%s", results[c][step])
+		}
+		fmt.Fprintln(w)
+	}
+	_ = w.Flush() // to memory
+	var order []string
+	where := map[string][]string{} // by why
+	for _, c := range cells {
+		at := fmt.Sprintf("%s of %s %s over %s", c.Step, c.Client, c.Version, c.Binding)
+		if c.Why != "" && !slices.Contains(where[c.Why], at) {
+			if where[c.Why] == nil {
+				order = append(order, c.Why)
+			}
+			where[c.Why] = append(where[c.Why], at)
+		}
+	}
+	for _, why := range order {
+		fmt.Fprintf(&out, "%s:\n    %s\n", strings.Join(where[why], ", "), why)
+	}
+	return out.Bytes()
+}

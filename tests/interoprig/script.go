@@ -1,0 +1,142 @@
+package interoprig
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+)
+
+const (
+	installTime = 5 * time.Minute
+	scriptTime  = 2 * time.Minute
+)
+
+// Tool returns a command; without it the test is skipped.
+func Tool(t *testing.T, name, hint string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("SKIP-MISSING-TOOL %s: %s", name, hint)
+	}
+	return path
+}
+
+// Script runs a program that plays the steps as a client, and prints a line of JSON for
+// each: its name, and what went wrong, or what of it the client lacks. Each step is a test.
+func (c Column) Script(t *testing.T, program string, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), scriptTime)
+	defer cancel()
+	run := exec.CommandContext(ctx, program, args...) //nolint:gosec // the repository's own script
+	var said bytes.Buffer
+	run.Stderr = &said
+	out, err := run.Output()
+	var played []string
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		var step struct{ Step, Error, Lacks, Partly string }
+		if json.Unmarshal(lines.Bytes(), &step) != nil || step.Step == "" {
+			t.Logf("%s", lines.Bytes())
+			continue
+		}
+		played = append(played, step.Step)
+		if step.Lacks != "" {
+			c.Lacks(t, step.Step, step.Lacks)
+			continue
+		}
+		t.Run(step.Step, func(t *testing.T) {
+			c.Records(t, step.Step)
+			if step.Partly != "" {
+				c.Limited(step.Step, step.Partly)
+			}
+			if step.Error != "" {
+				t.Error(step.Error)
+			}
+		})
+	}
+	if err != nil || !slices.Equal(played, Steps) {
+		t.Errorf("error %v, played are %v, want %v\n%s", err, played, Steps, said.Bytes())
+	}
+}
+
+// Node returns node, with the packages of the lock file of the folder js in place.
+// Without Node.js the test is skipped.
+func Node(t *testing.T) string {
+	t.Helper()
+	const hint = "install Node.js 20 or newer, with npm; see https://nodejs.org"
+	node, npm := Tool(t, "node", hint), Tool(t, "npm", hint)
+	install(t, filepath.Join("js", "package-lock.json"), filepath.Join("js", "node_modules"),
+		[]string{npm, "--prefix", "js", "ci", "--ignore-scripts", "--no-audit", "--no-fund"})
+	return node
+}
+
+// Python returns a Python that has the packages of python/requirements.txt. Without
+// Python 3.10 or newer the test is skipped.
+func Python(t *testing.T) string {
+	t.Helper()
+	const hint = "install Python 3.10 or newer, with venv and pip (python3, python3-venv); see https://www.python.org"
+	python := Tool(t, "python3", hint)
+	if err := exec.CommandContext(t.Context(), python, "-c", "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))").Run(); err != nil { //nolint:gosec // found in the path
+		t.Skipf("SKIP-MISSING-TOOL python3: %s", hint)
+	}
+	module, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := Repository(t, "bin", filepath.Base(module), "python")
+	installed := filepath.Join(env, "bin", "python")
+	install(t, filepath.Join("python", "requirements.txt"), env,
+		[]string{python, "-m", "venv", "--clear", env},
+		[]string{installed, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", filepath.Join("python", "requirements.txt")})
+	return installed
+}
+
+// unreachable is what installers say of a registry that does not answer.
+var unreachable = regexp.MustCompile(`ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ENETUNREACH|ETIMEDOUT|from versions: none|(?i:failed to establish a new connection|name resolution|connection refused|timed out)`)
+
+// install runs commands unless they have been run for this lock file. Where a registry
+// is out of reach, the test is skipped; where tools have to be there, that is an error.
+func install(t *testing.T, lock, into string, commands ...[]string) {
+	t.Helper()
+	want, err := os.ReadFile(lock) //nolint:gosec // the repository's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := filepath.Join(into, ".installed")
+	if have, err := os.ReadFile(done); err == nil && bytes.Equal(have, want) { //nolint:gosec // written below
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), installTime)
+	defer cancel()
+	for _, c := range commands {
+		if out, err := exec.CommandContext(ctx, c[0], c[1:]...).CombinedOutput(); err != nil && unreachable.Match(out) { //nolint:gosec // installers
+			t.Skipf("SKIP-MISSING-TOOL %s: run once with access to the registry: %v\n%s", lock, err, out)
+		} else if err != nil {
+			t.Fatalf("installing %s: %v\n%s", lock, err, out)
+		}
+	}
+	if err := os.WriteFile(done, want, 0o600); err != nil { //nolint:gosec // the module's own
+		t.Fatal(err)
+	}
+}
+
+// Pinned returns the version of a package that a file of the module pins.
+func Pinned(t *testing.T, file, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(file) //nolint:gosec // the repository's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(regexp.QuoteMeta(name) + `[^\d\n]*(\d+\.\d+\.\d+)`).FindSubmatch(b)
+	if m == nil {
+		t.Fatalf("%s pins no %s", file, name)
+	}
+	return string(m[1])
+}
