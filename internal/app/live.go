@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/internal/manage"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/upstream"
@@ -67,6 +68,40 @@ func (l *Live) Swap(def *config.Config) error {
 	if err != nil {
 		return err
 	}
+	l.install(r)
+	return nil
+}
+
+// Prepare implements manage.Live.
+func (l *Live) Prepare(def *config.Config) (manage.Prepared, error) {
+	r, err := l.newRevision(def, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &prepared{l, r}, nil
+}
+
+// prepared is a definition whose agents are built and not served yet.
+type prepared struct {
+	live *Live
+	*revision
+}
+
+// Agent implements manage.Prepared.
+func (p *prepared) Agent(id string) (agent.Agent, error) { return p.registry.Get(id) }
+
+// Serve implements manage.Prepared.
+func (p *prepared) Serve() { p.live.install(p.revision) }
+
+// Discard implements manage.Prepared.
+func (p *prepared) Discard() {
+	if err := p.close(); err != nil {
+		p.live.log.Warn("closing agents that are not served", zap.Error(err))
+	}
+}
+
+// install serves a revision from now on.
+func (l *Live) install(r *revision) {
 	l.mu.Lock()
 	if old := l.current.Load(); old != nil {
 		l.others = append(l.others, old)
@@ -78,7 +113,11 @@ func (l *Live) Swap(def *config.Config) error {
 	idle := l.sweep()
 	l.mu.Unlock()
 	l.closeAll(idle)
-	return nil
+}
+
+// Revision names the definition of an agent that is served; empty for none.
+func (l *Live) Revision(id string) string {
+	return l.current.Load().pinned[id].revision(id)
 }
 
 // Get returns an agent by its id, or an *agent.Error.

@@ -29,6 +29,14 @@ type pinned struct {
 	kept atomic.Int64 // when it was last put on record, in nanoseconds; 0 is never
 }
 
+// revision names the definition of an agent; empty for none.
+func (p *pinned) revision(id string) string {
+	if p == nil {
+		return ""
+	}
+	return p.pins.GetRevisions()[id]
+}
+
 // newRevision builds the agents of a definition. known are revisions by id that
 // it has by its origin, and not by its content as this program sees it.
 func (l *Live) newRevision(def *config.Config, known map[string]string) (*revision, error) {

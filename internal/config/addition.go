@@ -20,6 +20,14 @@ type Addition struct {
 	Data []byte
 }
 
+// With returns the same file with additions, in the place of those that it had.
+// The file is not read again, those that it names are.
+func (c *Config) With(additions []Addition) (*Config, error) {
+	l := c.loader
+	l.Additions = additions
+	return l.Parse(c.File, c.source)
+}
+
 // part is where the lines of an addition are.
 type part struct {
 	file  string
@@ -180,8 +188,40 @@ func (d *document) foreign(c *teamv1.ServerConfig) {
 	}
 }
 
+// Addition is the name of the addition that an agent or team came with; empty is
+// none: it is in the file.
+func (c *Config) Addition(id string) string {
+	if c.document == nil {
+		return ""
+	}
+	key := c.document.defined(id)
+	if key == nil || key.Line <= c.document.ownLines() {
+		return ""
+	}
+	file, _ := c.document.locate(key.Line)
+	return file
+}
+
 // isAdded reports whether an entry came with an addition.
 func (d *document) isAdded(section, id string) bool {
 	key := d.keyOf(section, id)
 	return key != nil && key.Line > d.ownLines()
+}
+
+// Outline returns the ids of the agents and the teams of an addition, in its order,
+// without a look at what they are.
+func Outline(a Addition) (agents, teams []string, faults Faults) {
+	d := parse(a.Name, a.Data)
+	if d.root == nil || len(d.faults) > 0 {
+		return nil, nil, tidy(d.faults)
+	}
+	ids := func(section string) (list []string) {
+		if _, entries := child(d.root, section); entries != nil && entries.Kind == yaml.MappingNode {
+			for i := 0; i+1 < len(entries.Content); i += 2 {
+				list = append(list, entries.Content[i].Value)
+			}
+		}
+		return list
+	}
+	return ids("agents"), ids("teams"), nil
 }

@@ -42,6 +42,8 @@ type Config struct {
 	lacking map[[2]string]string // by section and id: what it needs and is not there; none of it is used
 	read    func(string) ([]byte, error)
 
+	loader   Loader // how it was read, and of what: With reads it again
+	source   []byte
 	document *document // where it stands; nil when it was restored
 	standIns           // what takes the place of its parts
 }
@@ -114,6 +116,7 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	c := &Config{
 		File: path, Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, scripts: map[string][]byte{},
 		Schemas: map[string]*guard.Schema{}, schemas: map[string][]byte{}, dir: filepath.Dir(path), read: l.readFile,
+		loader: l, source: data,
 	}
 	d := parse(path, data)
 	if d.root == nil {

@@ -865,9 +865,7 @@ type DeleteTeamRequest struct {
 	// Its id.
 	TeamId string `protobuf:"bytes,1,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
 	// Etag of what is deleted; empty deletes whatever is there.
-	Etag string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Deletes it although tasks of it have not ended; they go on.
-	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -914,13 +912,6 @@ func (x *DeleteTeamRequest) GetEtag() string {
 		return x.Etag
 	}
 	return ""
-}
-
-func (x *DeleteTeamRequest) GetForce() bool {
-	if x != nil {
-		return x.Force
-	}
-	return false
 }
 
 // DeleteTeamResponse says nothing.
@@ -1191,11 +1182,10 @@ const file_team_v1_team_proto_rawDesc = "" +
 	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnlyB\x06\n" +
 	"\x04form\"7\n" +
 	"\x12UpdateTeamResponse\x12!\n" +
-	"\x04team\x18\x01 \x01(\v2\r.team.v1.TeamR\x04team\"V\n" +
+	"\x04team\x18\x01 \x01(\v2\r.team.v1.TeamR\x04team\"@\n" +
 	"\x11DeleteTeamRequest\x12\x17\n" +
 	"\ateam_id\x18\x01 \x01(\tR\x06teamId\x12\x12\n" +
-	"\x04etag\x18\x02 \x01(\tR\x04etag\x12\x14\n" +
-	"\x05force\x18\x03 \x01(\bR\x05force\"\x14\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag\"\x14\n" +
 	"\x12DeleteTeamResponse\"/\n" +
 	"\x14GetTeamStatusRequest\x12\x17\n" +
 	"\ateam_id\x18\x01 \x01(\tR\x06teamId\"\x88\x01\n" +
