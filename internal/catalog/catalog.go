@@ -44,6 +44,8 @@ type Change struct {
 type Store interface {
 	// Catalog returns the catalog as it is.
 	Catalog(ctx context.Context) (Snapshot, error)
+	// CatalogVersion returns the version of the catalog alone.
+	CatalogVersion(ctx context.Context) (int64, error)
 	// ChangeCatalog makes a change, all of it or nothing, of a catalog that is still
 	// at a version; it returns the next one. It is durable then. ErrChanged.
 	ChangeCatalog(ctx context.Context, version int64, c Change) (int64, error)

@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -190,16 +192,66 @@ func (d *document) foreign(c *teamv1.ServerConfig) {
 
 // Addition is the name of the addition that an agent or team came with; empty is
 // none: it is in the file.
-func (c *Config) Addition(id string) string {
-	if c.document == nil {
-		return ""
+func (c *Config) Addition(id string) string { return c.additions[id] }
+
+// Added returns the ids of the agents and teams that came with an addition, sorted.
+func (c *Config) Added(name string) []string {
+	var ids []string
+	for id, with := range c.additions {
+		if with == name {
+			ids = append(ids, id)
+		}
 	}
-	key := c.document.defined(id)
-	if key == nil || key.Line <= c.document.ownLines() {
-		return ""
+	slices.Sort(ids)
+	return ids
+}
+
+// Beside returns a configuration that serves what c serves, and what others brought
+// by their additions besides. They are of the same file.
+func (c *Config) Beside(others map[string]*Config) *Config {
+	all := *c
+	all.Server = &teamv1.ServerConfig{
+		Version: c.Server.GetVersion(), Models: c.Server.GetModels(), Tools: c.Server.GetTools(), Server: c.Server.GetServer(),
+		Agents: maps.Clone(c.Server.GetAgents()), Teams: maps.Clone(c.Server.GetTeams()),
 	}
-	file, _ := c.document.locate(key.Line)
-	return file
+	all.Used, all.additions = maps.Clone(c.Used), map[string]string{}
+	if all.Server.Agents == nil {
+		all.Server.Agents = map[string]*teamv1.AgentConfig{}
+	}
+	if all.Server.Teams == nil {
+		all.Server.Teams = map[string]*teamv1.TeamConfig{}
+	}
+	for name, other := range others {
+		for id, with := range other.additions {
+			if with != name {
+				continue
+			}
+			all.additions[id], all.Used[id] = with, true
+			if a := other.Server.GetAgents()[id]; a != nil {
+				all.Server.Agents[id] = a
+			} else {
+				all.Server.Teams[id] = other.Server.GetTeams()[id]
+			}
+		}
+	}
+	return &all
+}
+
+// origins are the additions that agents and teams came with, by id.
+func (d *document) origins() map[string]string {
+	from := map[string]string{}
+	for _, section := range []string{"agents", "teams"} {
+		_, entries := child(d.root, section)
+		if entries == nil || entries.Kind != yaml.MappingNode {
+			continue
+		}
+		for i := 0; i+1 < len(entries.Content); i += 2 {
+			if key := entries.Content[i]; key.Line > d.ownLines() {
+				from[key.Value], _ = d.locate(key.Line)
+			}
+		}
+	}
+	return from
 }
 
 // isAdded reports whether an entry came with an addition.
@@ -208,12 +260,21 @@ func (d *document) isAdded(section, id string) bool {
 	return key != nil && key.Line > d.ownLines()
 }
 
-// Outline returns the ids of the agents and the teams of an addition, in its order,
-// without a look at what they are.
-func Outline(a Addition) (agents, teams []string, faults Faults) {
+// Outline is what an addition is about, without a look at what it says.
+type Outline struct {
+	// Agents and Teams are the ids that it defines, in its order.
+	Agents, Teams []string
+	// Words are all its keys and values: what it names is among them.
+	Words map[string]bool
+
+	root *yaml.Node
+}
+
+// Outline reads an addition. The error is Faults.
+func (a Addition) Outline() (*Outline, error) {
 	d := parse(a.Name, a.Data)
 	if d.root == nil || len(d.faults) > 0 {
-		return nil, nil, tidy(d.faults)
+		return nil, tidy(d.faults)
 	}
 	ids := func(section string) (list []string) {
 		if _, entries := child(d.root, section); entries != nil && entries.Kind == yaml.MappingNode {
@@ -223,5 +284,41 @@ func Outline(a Addition) (agents, teams []string, faults Faults) {
 		}
 		return list
 	}
-	return ids("agents"), ids("teams"), nil
+	o := &Outline{Agents: ids("agents"), Teams: ids("teams"), Words: map[string]bool{}, root: d.root}
+	o.read(d.root)
+	return o, nil
+}
+
+func (o *Outline) read(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode {
+		o.Words[n.Value] = true
+	}
+	for _, c := range n.Content {
+		o.read(c)
+	}
+}
+
+// Path returns the keys and indexes that lead to a place in the addition, as far as
+// there are any.
+func (o *Outline) Path(line, col int) []any {
+	var path []any
+	for n := o.root; n != nil; {
+		var next *yaml.Node
+		var step any
+		for i := 0; i < len(n.Content); i++ {
+			key, value, at := n.Content[i], n.Content[i], any(i)
+			if n.Kind == yaml.MappingNode {
+				i++
+				value, at = n.Content[i], key.Value
+			}
+			if key.Line < line || key.Line == line && key.Column <= col {
+				next, step = value, at
+			}
+		}
+		if next != nil {
+			path = append(path, step)
+		}
+		n = next
+	}
+	return path
 }

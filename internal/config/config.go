@@ -42,10 +42,11 @@ type Config struct {
 	lacking map[[2]string]string // by section and id: what it needs and is not there; none of it is used
 	read    func(string) ([]byte, error)
 
-	loader   Loader // how it was read, and of what: With reads it again
-	source   []byte
-	document *document // where it stands; nil when it was restored
-	standIns           // what takes the place of its parts
+	additions map[string]string // by the id of an agent or team: the addition that it came with
+	loader    Loader            // how it was read, and of what: With reads it again
+	source    []byte
+	document  *document // where it stands; nil when it was restored
+	standIns            // what takes the place of its parts
 }
 
 // ReadFile reads a file that the configuration names, relative to it.
@@ -132,7 +133,7 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("checking %s: %w", path, err)
 	}
-	c.Server = server
+	c.Server, c.additions = server, d.origins()
 	c.lack(gaps)
 	d.foreign(server)
 	k := &checker{document: d, Config: c, env: l.env(), gaps: gaps, presumed: map[string][]string{}}

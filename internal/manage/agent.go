@@ -7,9 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -23,14 +21,13 @@ func (m *Manager) RegisterAgent(ctx context.Context, req *teamv1.RegisterAgentRe
 	if err != nil {
 		return nil, err
 	}
-	err = m.change(ctx, req.GetValidateOnly(), func(catalog.Snapshot) (catalog.Change, error) { return m.put(d, who, nil), nil })
-	if err != nil {
+	if err := m.change(ctx, m.add(d, who, req.GetValidateOnly())); err != nil {
 		return nil, err
 	}
 	if req.GetValidateOnly() {
 		return &teamv1.RegisterAgentResponse{Agent: &teamv1.RegisteredAgent{Id: d.id, Origin: teamv1.Origin_ORIGIN_API}}, nil
 	}
-	a, err := m.agent(ctx, d.id)
+	a, err := m.agent(ctx, d.id, true)
 	return &teamv1.RegisterAgentResponse{Agent: a}, err
 }
 
@@ -44,14 +41,13 @@ func (m *Manager) UpdateAgent(ctx context.Context, req *teamv1.UpdateAgentReques
 	if err != nil {
 		return nil, err
 	}
-	err = m.change(ctx, req.GetValidateOnly(), func(snap catalog.Snapshot) (catalog.Change, error) {
-		old, err := m.entry(snap, d.id, req.GetEtag(), m.noAgent)
-		return m.put(d, who, old), err
-	})
-	if err != nil {
+	if err := m.change(ctx, m.replace(d, who, req.GetEtag(), req.GetValidateOnly(), m.agentEntry)); err != nil {
 		return nil, err
 	}
-	a, err := m.agent(ctx, d.id)
+	if req.GetValidateOnly() {
+		return &teamv1.UpdateAgentResponse{Agent: &teamv1.RegisteredAgent{Id: d.id, Origin: teamv1.Origin_ORIGIN_API}}, nil
+	}
+	a, err := m.agent(ctx, d.id, true)
 	return &teamv1.UpdateAgentResponse{Agent: a}, err
 }
 
@@ -60,16 +56,12 @@ func (m *Manager) UnregisterAgent(ctx context.Context, req *teamv1.UnregisterAge
 	if _, err := manager(ctx); err != nil {
 		return nil, err
 	}
-	err := m.change(ctx, false, func(snap catalog.Snapshot) (catalog.Change, error) {
-		_, err := m.entry(snap, req.GetAgentId(), req.GetEtag(), m.noAgent)
-		return catalog.Change{Delete: []string{req.GetAgentId()}}, err
-	})
-	return &teamv1.UnregisterAgentResponse{}, err
+	return &teamv1.UnregisterAgentResponse{}, m.change(ctx, remove(req.GetAgentId(), req.GetEtag(), m.agentEntry))
 }
 
 // GetAgent implements RegistryService.
 func (m *Manager) GetAgent(ctx context.Context, req *teamv1.GetAgentRequest) (*teamv1.GetAgentResponse, error) {
-	a, err := m.agent(ctx, req.GetAgentId())
+	a, err := m.agent(ctx, req.GetAgentId(), true)
 	return &teamv1.GetAgentResponse{Agent: a}, err
 }
 
@@ -92,7 +84,7 @@ func (m *Manager) ListAgents(ctx context.Context, req *teamv1.ListAgentsRequest)
 	}
 	resp := &teamv1.ListAgentsResponse{NextPageToken: next}
 	for _, id := range ids {
-		a, err := m.agent(ctx, id)
+		a, err := m.agent(ctx, id, false)
 		if err != nil {
 			continue // it has been deleted meanwhile
 		}
@@ -101,50 +93,40 @@ func (m *Manager) ListAgents(ctx context.Context, req *teamv1.ListAgentsRequest)
 	return resp, nil
 }
 
-// agentDocument is the document of an agent.
-func agentDocument(id string, c *teamv1.AgentConfig) (document, error) {
-	if id == "" {
-		return document{}, a2a.Invalid(a2a.Violation{Field: "agentId", Description: "is required"})
-	}
-	if c == nil {
-		return document{}, a2a.Invalid(a2a.Violation{Field: "config", Description: "is required"})
-	}
-	return rendered(id, &teamv1.ServerConfig{Agents: map[string]*teamv1.AgentConfig{id: c}})
-}
-
-// noAgent is the error for an agent that cannot be changed here.
-func (m *Manager) noAgent(id string) error {
-	def := m.c.Live.Definition()
-	switch with := def.Addition(id); {
-	case !def.Used[id] && def.Server.GetAgents()[id] == nil:
-		return agentNotFound(id)
-	case def.Server.GetTeams()[id] != nil:
-		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "%q is a team; change it as a team", id)
+// agentEntry finds the entry of an agent.
+func (m *Manager) agentEntry(s *state, id string) (*entry, error) {
+	e, with := s.entries[id], s.owners[id]
+	switch {
+	case e != nil && !e.team():
+		return e, nil
+	case e != nil || s.file.Server.GetTeams()[id] != nil:
+		return nil, fixed("%q is a team; change it as a team", id)
 	case with != "":
-		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "agent %q came with team %q; change that", id, with)
+		return nil, fixed("agent %q came with team %q; change that", id, with)
+	case s.file.Server.GetAgents()[id] != nil:
+		return nil, fixed("agent %q is defined in the file of the server; change it there", id)
 	}
-	return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "agent %q is defined in the file of the server; change it there", id)
+	return nil, agentNotFound(id)
 }
 
 func agentNotFound(id string) error {
 	return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "there is no agent %q", id)
 }
 
-// agent is an agent or team as it is served.
-func (m *Manager) agent(ctx context.Context, id string) (*teamv1.RegisteredAgent, error) {
+// agent is an agent or team as it is served. fresh asks it how it is.
+func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.RegisteredAgent, error) {
 	def := m.c.Live.Definition()
 	if !def.Used[id] {
 		return nil, agentNotFound(id)
 	}
-	a := &teamv1.RegisteredAgent{Id: id, Kind: kindOf(def, id), Origin: teamv1.Origin_ORIGIN_FILE, Info: m.info(ctx, id), Health: m.health(ctx, id)}
+	a := &teamv1.RegisteredAgent{Id: id, Kind: kindOf(def, id), Origin: teamv1.Origin_ORIGIN_FILE, Info: m.info(ctx, id), Health: m.health(ctx, id, fresh)}
 	if with := def.Addition(id); with != "" {
 		a.Origin = teamv1.Origin_ORIGIN_API
-		m.mu.Lock()
-		e := m.find(with)
-		m.mu.Unlock()
-		a.Changed, a.ChangedBy = timestamppb.New(e.Changed), e.ChangedBy
-		if with == id {
-			a.Etag = etagOf(e)
+		if e := m.served.Load().entries[with]; e != nil {
+			a.Changed, a.ChangedBy = timestamppb.New(e.Changed), e.ChangedBy
+			if with == id && !e.team() {
+				a.Etag = etagOf(e)
+			}
 		}
 	}
 	return a, nil

@@ -7,13 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -24,8 +26,9 @@ const (
 	// lookEvery is how often the catalog is looked at, in case that nobody said that
 	// it has changed.
 	lookEvery = 5 * time.Second
-	// maxDocument bounds a document, in bytes.
+	// maxDocument bounds a document, in bytes, and maxEntries their number.
 	maxDocument = 1 << 20
+	maxEntries  = 10_000
 	// tries is how often a change is made anew when another one came in between.
 	tries = 20
 	// setUp is how long the agents of a change have to show that they are there.
@@ -38,22 +41,28 @@ type Live interface {
 	Definition() *config.Config
 	// Get returns an agent by its id, or an *agent.Error.
 	Get(id string) (agent.Agent, error)
+	// Health is how an agent was when it was last asked; it is asked in the background.
+	Health(id string) *teamv1.Health
 	// Revision names the definition of an agent with all that it reaches.
 	Revision(id string) string
-	// Prepare builds the agents of a definition.
-	Prepare(def *config.Config) (Prepared, error)
+	// Prepare builds what is to be served: a file, and additions to it by their names.
+	// What is served already, as these very configurations, is not built again. One
+	// call at a time, until what it returned is served or discarded.
+	Prepare(file *config.Config, additions map[string]*config.Config) (Prepared, error)
+	// Alone builds agents that work with no others, to see whether they are there.
+	// done closes them.
+	Alone(def *config.Config, ids []string) (agents map[string]agent.Agent, done func(), err error)
 }
 
-// Prepared is a definition whose agents are built. It is used once: Serve or Discard.
+// Prepared is built. It is used once.
 type Prepared interface {
-	Agent(id string) (agent.Agent, error)
 	// Serve serves it from now on.
 	Serve()
 	// Discard closes it.
 	Discard()
 }
 
-// Config of a Manager. All but Clock and Log are required.
+// Config of a Manager. All but Clock, NewID and Log are required.
 type Config struct {
 	Store catalog.Store
 	Live  Live
@@ -61,6 +70,8 @@ type Config struct {
 	File *config.Config
 	// Clock tells the time; unset is time.Now.
 	Clock func() time.Time
+	// NewID names a team that came without an id; unset is a random one.
+	NewID func() string
 	// Log says what is served of late; nil is nothing.
 	Log *zap.Logger
 }
@@ -69,13 +80,8 @@ type Config struct {
 type Manager struct {
 	c Config
 
-	// changing is held by who changes what is served.
-	changing chan struct{}
-	file     *config.Config // guarded by changing
-
-	mu     sync.Mutex
-	served catalog.Snapshot         // guarded by mu
-	broken map[string]config.Faults // entries that are not served, by id; guarded by mu
+	changing chan struct{}         // held by who changes what is served
+	served   atomic.Pointer[state] // stored by who holds changing
 }
 
 // New returns a manager. Refresh has it serve what the catalog holds.
@@ -83,10 +89,15 @@ func New(c Config) *Manager {
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
+	if c.NewID == nil {
+		c.NewID = func() string { return "team-" + strings.ReplaceAll(uuid.NewString(), "-", "") }
+	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	return &Manager{c: c, changing: make(chan struct{}, 1), file: c.File}
+	m := &Manager{c: c, changing: make(chan struct{}, 1)}
+	m.served.Store(&state{file: c.File})
+	return m
 }
 
 // Run serves what others change, until ctx ends.
@@ -128,87 +139,68 @@ func (m *Manager) Refresh(ctx context.Context, file *config.Config) error {
 		return err
 	}
 	defer unlock()
+	before := m.served.Load()
+	if file == nil {
+		file = before.file
+		if version, err := m.c.Store.CatalogVersion(ctx); err != nil || version == before.version {
+			return storeError(err)
+		}
+	}
 	snap, err := m.c.Store.Catalog(ctx)
 	if err != nil {
 		return storeError(err)
 	}
-	if m.version() == snap.Version && file == nil {
-		return nil
-	}
-	if file == nil {
-		file = m.file
-	}
-	def, broken, err := load(file, snap.Entries)
+	next := before.with(file, snap)
+	p, err := m.c.Live.Prepare(file, next.definitions())
 	if err != nil {
 		return err
 	}
-	p, err := m.c.Live.Prepare(def)
-	if err != nil {
-		return err
-	}
-	m.file = file
-	m.install(p, snap, broken)
+	m.install(p, next)
 	return nil
 }
 
-func (m *Manager) version() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.served.Version
-}
-
-func (m *Manager) install(p Prepared, snap catalog.Snapshot, broken map[string]config.Faults) {
+func (m *Manager) install(p Prepared, next *state) {
+	before := m.served.Load()
 	p.Serve()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.served, m.broken = snap, broken
-	for id, faults := range broken {
-		m.c.Log.Warn("a team or agent of the catalog cannot be served with this file", zap.String("id", id), zap.Error(faults))
-	}
-}
-
-// load reads a file with entries; those that do not fit are left out.
-func load(file *config.Config, entries []catalog.Entry) (def *config.Config, broken map[string]config.Faults, err error) {
-	broken = map[string]config.Faults{}
-	for {
-		def, err = file.With(additions(entries, broken))
-		var faults config.Faults
-		if err == nil || !errors.As(err, &faults) {
-			return def, broken, err
-		}
-		found := false
-		for _, f := range faults {
-			if slices.ContainsFunc(entries, func(e catalog.Entry) bool { return e.ID == f.File }) {
-				broken[f.File] = append(broken[f.File], f)
-				found = true
-			}
-		}
-		if !found {
-			return nil, nil, err
+	m.served.Store(next)
+	for id, e := range next.entries {
+		if old := before.entries[id]; e.def == nil && (old == nil || old.def != nil) {
+			m.c.Log.Warn("a team or agent of the catalog cannot be served with this file", zap.String("id", id), zap.Error(e.faults))
 		}
 	}
 }
 
-func additions(entries []catalog.Entry, without map[string]config.Faults) []config.Addition {
-	var list []config.Addition
-	for _, e := range entries {
-		if without[e.ID] == nil {
-			list = append(list, config.Addition{Name: e.ID, Data: e.Data})
-		}
-	}
-	return list
+// change is a change of the catalog.
+type change struct {
+	// decide says what it is, of the catalog as it is then.
+	decide func(*state) (catalog.Change, error)
+	// field names the place of a fault in what is put.
+	field func(*entry, config.Fault) string
+	// dry leaves it at finding out whether it could be made.
+	dry bool
 }
 
-// change makes a change of the catalog and serves it. decide says what it is, of the
-// catalog as it is then; dry leaves it at finding out whether it could be made.
-func (m *Manager) change(ctx context.Context, dry bool, decide func(catalog.Snapshot) (catalog.Change, error)) error {
+// change makes a change of the catalog and serves it.
+func (m *Manager) change(ctx context.Context, c change) error {
+	// Whether its agents are there may take a while, during which others make changes.
+	now, err := m.current(ctx)
+	if err != nil {
+		return err
+	}
+	next, _, err := c.next(now)
+	if err == nil {
+		err = m.ready(ctx, now, next)
+	}
+	if err != nil || c.dry {
+		return err
+	}
 	unlock, err := m.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	for range tries {
-		err := m.try(ctx, dry, decide)
+		err := m.try(ctx, c)
 		if !errors.Is(err, catalog.ErrChanged) {
 			return err
 		}
@@ -216,142 +208,136 @@ func (m *Manager) change(ctx context.Context, dry bool, decide func(catalog.Snap
 	return agent.Errorf(agent.CodeAborted, agent.ReasonVersionConflict, "others change teams all the time; try again")
 }
 
-func (m *Manager) try(ctx context.Context, dry bool, decide func(catalog.Snapshot) (catalog.Change, error)) error {
+// current is the catalog as it is now, which may not be served yet.
+func (m *Manager) current(ctx context.Context) (*state, error) {
+	now := m.served.Load()
+	version, err := m.c.Store.CatalogVersion(ctx)
+	if err != nil || version == now.version {
+		return now, storeError(err)
+	}
 	snap, err := m.c.Store.Catalog(ctx)
 	if err != nil {
-		return storeError(err)
+		return nil, storeError(err)
 	}
-	c, err := decide(snap)
-	if err != nil {
-		return err
-	}
-	next := apply(snap, c)
-	def, broken, err := load(m.file, next.Entries)
-	if err != nil {
-		return err
-	}
-	if err := m.fits(snap, c, broken); err != nil {
-		return err
-	}
-	p, err := m.c.Live.Prepare(def)
-	if err != nil {
-		return err
-	}
-	if err := m.ready(ctx, def, p, c); err != nil || dry {
-		p.Discard()
-		return err
-	}
-	version, err := m.c.Store.ChangeCatalog(ctx, snap.Version, c)
-	if err != nil {
-		p.Discard()
-		return storeError(err)
-	}
-	next.Version = version
-	for i, e := range next.Entries {
-		if e.Version == 0 {
-			next.Entries[i].Version = version
-		}
-	}
-	m.install(p, next, broken)
-	return nil
+	return now.with(now.file, snap), nil
 }
 
-// apply is a catalog after a change.
-func apply(snap catalog.Snapshot, c catalog.Change) catalog.Snapshot {
-	var next []catalog.Entry
-	for _, e := range snap.Entries {
-		gone := slices.Contains(c.Delete, e.ID) || slices.ContainsFunc(c.Put, func(p catalog.Entry) bool { return p.ID == e.ID })
-		if !gone {
-			next = append(next, e)
-		}
+// next is what comes of a change, if it can be made.
+func (c change) next(now *state) (*state, catalog.Change, error) {
+	what, err := c.decide(now)
+	if err != nil {
+		return nil, what, err
 	}
-	next = append(next, c.Put...)
-	slices.SortFunc(next, func(a, b catalog.Entry) int { return strings.Compare(a.ID, b.ID) })
-	return catalog.Snapshot{Version: snap.Version, Entries: next}
+	next := now.with(now.file, now.after(what))
+	return next, what, now.fits(next, what, c.field)
 }
 
-// fits finds out whether a change leaves nothing out that was served or is put.
-func (m *Manager) fits(snap catalog.Snapshot, c catalog.Change, broken map[string]config.Faults) error {
-	for _, e := range c.Put {
-		if faults := broken[e.ID]; faults != nil {
-			return invalid(faults)
-		}
+func (m *Manager) try(ctx context.Context, c change) error {
+	now, err := m.current(ctx)
+	if err != nil {
+		return err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, e := range snap.Entries {
-		if faults := broken[e.ID]; faults != nil && m.broken[e.ID] == nil {
-			return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
-				"%q needs what this takes away: %s; change that first", e.ID, faults[0].Message)
-		}
+	next, what, err := c.next(now)
+	if err != nil {
+		return err
 	}
+	p, err := m.c.Live.Prepare(next.file, next.definitions())
+	if err != nil {
+		return m.notSetUp(err)
+	}
+	version, err := m.c.Store.ChangeCatalog(ctx, now.version, what)
+	if err != nil {
+		p.Discard()
+		return storeError(err)
+	}
+	next.commit(version)
+	m.install(p, next)
 	return nil
 }
 
 // invalid is the error for a document with faults.
-func invalid(faults config.Faults) error {
+func invalid(faults config.Faults, field func(config.Fault) string) error {
 	e := &a2a.Error{Reason: agent.ReasonInvalidTeamConfig, Code: agent.CodeInvalidArgument}
 	var texts []string
 	for _, f := range faults {
-		description := f.Message
+		v := a2a.Violation{Field: field(f), Description: f.Message}
 		if f.Hint != "" {
-			description += "; " + f.Hint
+			v.Description += "; " + f.Hint
 		}
-		field := fmt.Sprintf("yaml:%d:%d", f.Line, f.Col)
-		e.Violations = append(e.Violations, a2a.Violation{Field: field, Description: description})
-		texts = append(texts, field+" "+description)
+		e.Violations = append(e.Violations, v)
+		texts = append(texts, v.Field+" "+v.Description)
 	}
 	e.Message = strings.Join(texts, "\n")
 	return e
 }
 
 // ready finds out whether the agents that a change brings are there (R-001-15).
-func (m *Manager) ready(ctx context.Context, def *config.Config, p Prepared, c catalog.Change) error {
+func (m *Manager) ready(ctx context.Context, now, next *state) error {
+	for id, e := range next.entries {
+		if old := now.entries[id]; old != nil && old.Version == e.Version {
+			continue
+		}
+		var remote []string
+		for _, id := range e.def.Added(e.ID) {
+			if a := e.def.Server.GetAgents()[id]; a.GetA2A() != nil || a.GetGrpc() != nil {
+				remote = append(remote, id) // of others the definition is all there is to it
+			}
+		}
+		if len(remote) > 0 {
+			return m.there(ctx, e.def, remote)
+		}
+	}
+	return nil
+}
+
+// there finds out whether remote agents can be reached.
+func (m *Manager) there(ctx context.Context, def *config.Config, ids []string) error {
 	ctx, cancel := context.WithTimeout(ctx, setUp)
 	defer cancel()
+	agents, done, err := m.c.Live.Alone(def, ids)
+	if err != nil {
+		return m.notSetUp(err)
+	}
+	defer done()
 	var wg sync.WaitGroup
-	var mu sync.Mutex
-	failing := map[string]string{}
-	for id := range def.Used {
-		came := slices.ContainsFunc(c.Put, func(e catalog.Entry) bool { return e.ID == def.Addition(id) })
-		a := def.Server.GetAgents()[id]
-		if !came || a.GetA2A() == nil && a.GetGrpc() == nil {
-			continue // its definition is all there is to it
-		}
+	causes := make([]*agent.Error, len(ids))
+	for i, id := range ids {
 		wg.Go(func() {
-			if why := absent(ctx, p, id); why != "" {
-				mu.Lock()
-				defer mu.Unlock()
-				failing[id] = why
+			if _, err := agents[id].Info(ctx); err != nil {
+				causes[i] = agent.AsError(err)
 			}
 		})
 	}
 	wg.Wait()
-	if len(failing) == 0 {
+	failed := agent.Errorf(agent.CodeUnavailable, agent.ReasonInitializationFailed, "these agents cannot be set up")
+	failed.Retry = true
+	for i, cause := range causes {
+		if cause == nil {
+			continue
+		}
+		if cause.RetryAfter == 0 { // it does not say itself that it is back soon
+			failed.Code, failed.Retry = agent.CodeFailedPrecondition, false
+		}
+		failed = failed.With(ids[i], cause.Message)
+		failed.Message += fmt.Sprintf("; %q: %s", ids[i], cause.Message)
+	}
+	if len(failed.Details) == 0 {
 		return nil
 	}
-	e := agent.Errorf(agent.CodeUnavailable, agent.ReasonInitializationFailed, "%d of the agents cannot be set up", len(failing))
-	e.Retry = true
-	for id, why := range failing {
-		e = e.With(id, why)
-	}
-	return e
+	return failed
 }
 
-// absent says why an agent cannot be reached; empty: it can.
-func absent(ctx context.Context, p Prepared, id string) string {
-	a, err := p.Agent(id)
-	if err == nil {
-		_, err = a.Info(ctx)
+// notSetUp is the error where something cannot be built whose definition is right.
+func (m *Manager) notSetUp(err error) error {
+	m.c.Log.Warn("agents cannot be set up", zap.Error(err))
+	return &agent.Error{
+		Reason: agent.ReasonInitializationFailed, Code: agent.CodeFailedPrecondition,
+		Message: "the agents or their tools cannot be set up; the log of the server says why", Err: err,
 	}
-	if err != nil {
-		return agent.AsError(err).Message
-	}
-	return ""
 }
 
 func storeError(err error) error {
-	if errors.Is(err, catalog.ErrChanged) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || errors.Is(err, catalog.ErrChanged) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return &agent.Error{

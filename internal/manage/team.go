@@ -2,11 +2,11 @@ package manage
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
-	"strings"
+	"time"
 
-	"buf.build/go/protoyaml"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -22,18 +22,17 @@ func (m *Manager) CreateTeam(ctx context.Context, req *teamv1.CreateTeamRequest)
 	if err != nil {
 		return nil, err
 	}
-	d, err := teamDocument(req.GetYaml(), req.GetConfig(), req.GetTeamId(), req.GetForm() != nil)
+	d, err := m.teamDocument(req.GetYaml(), req.GetConfig(), req.GetTeamId(), req.GetForm() != nil)
 	if err != nil {
 		return nil, err
 	}
-	err = m.change(ctx, req.GetValidateOnly(), func(catalog.Snapshot) (catalog.Change, error) { return m.put(d, who, nil), nil })
-	if err != nil {
+	if err := m.change(ctx, m.add(d, who, req.GetValidateOnly())); err != nil {
 		return nil, err
 	}
 	if req.GetValidateOnly() {
-		return &teamv1.CreateTeamResponse{Team: &teamv1.Team{Id: d.id, Yaml: string(d.data), Origin: teamv1.Origin_ORIGIN_API}}, nil
+		return &teamv1.CreateTeamResponse{Team: draft(d)}, nil
 	}
-	t, err := m.team(ctx, d.id)
+	t, err := m.team(ctx, d.id, true)
 	return &teamv1.CreateTeamResponse{Team: t}, err
 }
 
@@ -43,21 +42,23 @@ func (m *Manager) UpdateTeam(ctx context.Context, req *teamv1.UpdateTeamRequest)
 	if err != nil {
 		return nil, err
 	}
-	d, err := teamDocument(req.GetYaml(), req.GetConfig(), req.GetTeamId(), req.GetForm() != nil)
+	if req.GetTeamId() == "" {
+		return nil, a2a.Invalid(a2a.Violation{Field: "teamId", Description: "is required"})
+	}
+	d, err := m.teamDocument(req.GetYaml(), req.GetConfig(), req.GetTeamId(), req.GetForm() != nil)
 	if err != nil {
 		return nil, err
 	}
 	if d.id != req.GetTeamId() {
-		return nil, a2a.Invalid(a2a.Violation{Field: "teamId", Description: "is " + strconv.Quote(req.GetTeamId()) + ", and the definition is of " + strconv.Quote(d.id)})
+		return nil, refused("yaml", "is of team "+strconv.Quote(d.id)+", not of "+strconv.Quote(req.GetTeamId()))
 	}
-	err = m.change(ctx, req.GetValidateOnly(), func(snap catalog.Snapshot) (catalog.Change, error) {
-		old, err := m.entry(snap, d.id, req.GetEtag(), m.noTeam)
-		return m.put(d, who, old), err
-	})
-	if err != nil {
+	if err := m.change(ctx, m.replace(d, who, req.GetEtag(), req.GetValidateOnly(), m.teamEntry)); err != nil {
 		return nil, err
 	}
-	t, err := m.team(ctx, d.id)
+	if req.GetValidateOnly() {
+		return &teamv1.UpdateTeamResponse{Team: draft(d)}, nil
+	}
+	t, err := m.team(ctx, d.id, true)
 	return &teamv1.UpdateTeamResponse{Team: t}, err
 }
 
@@ -66,16 +67,12 @@ func (m *Manager) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest)
 	if _, err := manager(ctx); err != nil {
 		return nil, err
 	}
-	err := m.change(ctx, false, func(snap catalog.Snapshot) (catalog.Change, error) {
-		_, err := m.entry(snap, req.GetTeamId(), req.GetEtag(), m.noTeam)
-		return catalog.Change{Delete: []string{req.GetTeamId()}}, err
-	})
-	return &teamv1.DeleteTeamResponse{}, err
+	return &teamv1.DeleteTeamResponse{}, m.change(ctx, remove(req.GetTeamId(), req.GetEtag(), m.teamEntry))
 }
 
 // GetTeam implements TeamService.
 func (m *Manager) GetTeam(ctx context.Context, req *teamv1.GetTeamRequest) (*teamv1.GetTeamResponse, error) {
-	t, err := m.team(ctx, req.GetTeamId())
+	t, err := m.team(ctx, req.GetTeamId(), true)
 	return &teamv1.GetTeamResponse{Team: t}, err
 }
 
@@ -87,7 +84,7 @@ func (m *Manager) ListTeams(ctx context.Context, req *teamv1.ListTeamsRequest) (
 	}
 	resp := &teamv1.ListTeamsResponse{NextPageToken: next}
 	for _, id := range ids {
-		t, err := m.team(ctx, id)
+		t, err := m.team(ctx, id, false)
 		if err != nil && agent.AsError(err).Reason == agent.ReasonTeamNotFound {
 			continue // it has been deleted meanwhile
 		}
@@ -102,7 +99,7 @@ func (m *Manager) ListTeams(ctx context.Context, req *teamv1.ListTeamsRequest) (
 
 // GetTeamStatus implements TeamService.
 func (m *Manager) GetTeamStatus(ctx context.Context, req *teamv1.GetTeamStatusRequest) (*teamv1.GetTeamStatusResponse, error) {
-	t, err := m.team(ctx, req.GetTeamId())
+	t, err := m.team(ctx, req.GetTeamId(), true)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +108,7 @@ func (m *Manager) GetTeamStatus(ctx context.Context, req *teamv1.GetTeamStatusRe
 	if def == nil {
 		return resp, nil
 	}
-	health := m.health(ctx, req.GetTeamId())
+	health := m.health(ctx, req.GetTeamId(), true)
 	if config.Leader(def) != nil {
 		resp.Members = append(resp.Members, &teamv1.TeamMember{
 			Id: req.GetTeamId(), Role: teamv1.TeamMember_ROLE_LEAD, Health: &teamv1.MemberHealth{Id: req.GetTeamId(), Healthy: true},
@@ -129,81 +126,28 @@ func (m *Manager) GetTeamStatus(ctx context.Context, req *teamv1.GetTeamStatusRe
 	return resp, nil
 }
 
-// document is what is kept of a team or an agent.
-type document struct {
-	id   string
-	data []byte
+// draft is a team that could be made.
+func draft(d document) *teamv1.Team {
+	return &teamv1.Team{Id: d.id, Yaml: string(d.data), Origin: teamv1.Origin_ORIGIN_API}
 }
 
-// teamDocument is the document of a team: as it was given, or made of its definition.
-func teamDocument(yaml string, c *teamv1.TeamConfig, id string, given bool) (document, error) {
-	switch {
-	case !given:
-		return document{}, a2a.Invalid(a2a.Violation{Field: "yaml", Description: "or config is required"})
-	case len(yaml) > maxDocument:
-		return document{}, a2a.Invalid(a2a.Violation{Field: "yaml", Description: "is larger than 1 MiB"})
-	case c == nil:
-		return one(config.Addition{Name: "yaml", Data: []byte(yaml)})
-	case id == "":
-		return document{}, a2a.Invalid(a2a.Violation{Field: "teamId", Description: "is required with config"})
+// teamEntry finds the entry of a team.
+func (m *Manager) teamEntry(s *state, id string) (*entry, error) {
+	if e := s.entries[id]; e != nil && (e.team() || e.outline == nil) {
+		return e, nil
 	}
-	return rendered(id, &teamv1.ServerConfig{Teams: map[string]*teamv1.TeamConfig{id: c}})
+	if with := s.owners[id]; with != "" {
+		return nil, fixed("agent %q came with %q; change that", id, with)
+	}
+	if s.file.Server.GetTeams()[id] != nil {
+		return nil, fixed("team %q is defined in the file of the server; change it there", id)
+	}
+	return nil, teamNotFound(id)
 }
 
-// one wants exactly one team in a document.
-func one(a config.Addition) (document, error) {
-	agents, teams, faults := config.Outline(a)
-	if faults != nil {
-		return document{}, invalid(faults)
-	}
-	if len(teams) != 1 {
-		return document{}, a2a.Invalid(a2a.Violation{Field: "yaml", Description: "must define one team, with the agents that come with it; it defines " +
-			strconv.Itoa(len(teams)) + " teams and " + strconv.Itoa(len(agents)) + " agents"})
-	}
-	return document{teams[0], a.Data}, nil
-}
-
-// rendered is a document of definitions.
-func rendered(id string, c *teamv1.ServerConfig) (document, error) {
-	data, err := protoyaml.MarshalOptions{UseProtoNames: true}.Marshal(c)
-	return document{id, data}, err
-}
-
-// put is the change that puts a document in the place of an entry, nil for none.
-func (m *Manager) put(d document, who a2a.Caller, old *catalog.Entry) catalog.Change {
-	e := catalog.Entry{ID: d.id, Data: d.data, Created: m.c.Clock().UTC(), Changed: m.c.Clock().UTC(), ChangedBy: who.Owner()}
-	if old != nil {
-		e.Created = old.Created
-	}
-	return catalog.Change{Put: []catalog.Entry{e}}
-}
-
-// entry finds an entry to change, if it is as whoever changes it has seen it.
-func (m *Manager) entry(snap catalog.Snapshot, id, etag string, missing func(id string) error) (*catalog.Entry, error) {
-	i := slices.IndexFunc(snap.Entries, func(e catalog.Entry) bool { return e.ID == id })
-	if i < 0 {
-		return nil, missing(id)
-	}
-	e := &snap.Entries[i]
-	if etag != "" && etag != etagOf(*e) {
-		return nil, agent.Errorf(agent.CodeAborted, agent.ReasonVersionConflict,
-			"%q has changed since it was read: its etag is %s; read it again", id, etagOf(*e))
-	}
-	return e, nil
-}
-
-func etagOf(e catalog.Entry) string { return strconv.FormatInt(e.Version, 10) }
-
-// noTeam is the error for a team that cannot be changed here.
-func (m *Manager) noTeam(id string) error {
-	def := m.c.Live.Definition()
-	if def.Server.GetTeams()[id] == nil {
-		return teamNotFound(id)
-	}
-	if with := def.Addition(id); with != "" {
-		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "team %q came with %q; change that", id, with)
-	}
-	return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "team %q is defined in the file of the server; change it there", id)
+// fixed is the error for what cannot be changed by this call.
+func fixed(format string, args ...any) error {
+	return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, format, args...)
 }
 
 func teamNotFound(id string) error {
@@ -212,14 +156,9 @@ func teamNotFound(id string) error {
 
 // teams are the ids of all teams, also of those that are not served; sorted.
 func (m *Manager) teams() []string {
-	var ids []string
-	for id := range m.c.Live.Definition().Server.GetTeams() {
-		ids = append(ids, id)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for id := range m.broken {
-		if _, teams, faults := config.Outline(config.Addition{Name: id, Data: m.find(id).Data}); faults == nil && slices.Contains(teams, id) {
+	ids := slices.Collect(maps.Keys(m.c.Live.Definition().Server.GetTeams()))
+	for id, e := range m.served.Load().entries {
+		if e.def == nil && e.team() {
 			ids = append(ids, id)
 		}
 	}
@@ -227,33 +166,25 @@ func (m *Manager) teams() []string {
 	return ids
 }
 
-// find returns an entry; the zero value for none. The caller holds mu.
-func (m *Manager) find(id string) catalog.Entry {
-	for _, e := range m.served.Entries {
-		if e.ID == id {
-			return e
-		}
-	}
-	return catalog.Entry{}
-}
-
-// team is a team as it is served.
-func (m *Manager) team(ctx context.Context, id string) (*teamv1.Team, error) {
-	m.mu.Lock()
-	e, broken := m.find(id), m.broken[id]
-	m.mu.Unlock()
+// team is a team as it is served. fresh asks its members how they are.
+func (m *Manager) team(ctx context.Context, id string, fresh bool) (*teamv1.Team, error) {
 	def := m.c.Live.Definition()
 	t := &teamv1.Team{Id: id, Name: id, Origin: teamv1.Origin_ORIGIN_FILE, Revision: m.c.Live.Revision(id)}
-	if e.ID != "" {
+	var broken config.Faults
+	if e := m.served.Load().entries[id]; e != nil && e.team() {
 		t.Origin, t.Etag, t.Yaml, t.ChangedBy = teamv1.Origin_ORIGIN_API, etagOf(e), string(e.Data), e.ChangedBy
 		t.Created, t.Changed = timestamppb.New(e.Created), timestamppb.New(e.Changed)
+		broken = e.faults
 	}
 	c := def.Server.GetTeams()[id]
 	switch {
-	case c == nil && broken == nil:
+	case c == nil && t.GetEtag() == "":
 		return nil, teamNotFound(id)
 	case c == nil:
-		t.State, t.Detail = teamv1.TeamState_TEAM_STATE_ERROR, broken[0].String()
+		t.State = teamv1.TeamState_TEAM_STATE_ERROR
+		if len(broken) > 0 {
+			t.Detail = broken[0].String()
+		}
 		return t, nil
 	}
 	t.Description, t.Mode = c.GetDescription(), config.Mode(c)
@@ -261,13 +192,17 @@ func (m *Manager) team(ctx context.Context, id string) (*teamv1.Team, error) {
 		t.Name = c.GetName()
 	}
 	t.State = teamv1.TeamState_TEAM_STATE_READY
-	if h := m.health(ctx, id); !h.GetHealthy() {
+	if h := m.health(ctx, id, fresh); !h.GetHealthy() {
 		t.State, t.Detail = teamv1.TeamState_TEAM_STATE_DEGRADED, h.GetDetail()
 	}
 	return t, nil
 }
 
-func (m *Manager) health(ctx context.Context, id string) *teamv1.Health {
+// health is how an agent is; not fresh is how it was of late.
+func (m *Manager) health(ctx context.Context, id string, fresh bool) *teamv1.Health {
+	if !fresh {
+		return m.c.Live.Health(id)
+	}
 	a, err := m.c.Live.Get(id)
 	if err != nil {
 		return agent.Unhealthy(agent.AsError(err).Message)
@@ -278,6 +213,68 @@ func (m *Manager) health(ctx context.Context, id string) *teamv1.Health {
 	}
 	return h
 }
+
+// add is the change that puts a document where there is none.
+func (m *Manager) add(d document, who a2a.Caller, dry bool) change {
+	return change{dry: dry, field: d.field, decide: func(s *state) (catalog.Change, error) {
+		for _, id := range d.ids {
+			if _, taken := s.owners[id]; taken || s.entries[id] != nil {
+				return catalog.Change{}, refused(d.form(), strconv.Quote(id)+" is there already; choose another id, or update what is there")
+			}
+		}
+		return m.put(d, who, m.c.Clock()), nil
+	}}
+}
+
+// find finds an entry to change.
+type find func(s *state, id string) (*entry, error)
+
+// replace is the change that puts a document in the place of another one.
+func (m *Manager) replace(d document, who a2a.Caller, etag string, dry bool, find find) change {
+	return change{dry: dry, field: d.field, decide: func(s *state) (catalog.Change, error) {
+		old, err := find(s, d.id)
+		if err == nil {
+			err = unchanged(old, etag)
+		}
+		if err != nil {
+			return catalog.Change{}, err
+		}
+		for _, id := range d.ids {
+			if owner, taken := s.owners[id]; taken && owner != d.id {
+				return catalog.Change{}, refused(d.form(), strconv.Quote(id)+" came with "+strconv.Quote(owner)+"; choose another id")
+			}
+		}
+		return m.put(d, who, old.Created), nil
+	}}
+}
+
+// remove is the change that takes an entry away.
+func remove(id, etag string, find find) change {
+	return change{decide: func(s *state) (catalog.Change, error) {
+		old, err := find(s, id)
+		if err == nil {
+			err = unchanged(old, etag)
+		}
+		return catalog.Change{Delete: []string{id}}, err
+	}}
+}
+
+// put is a change that puts a document. Stores keep milliseconds.
+func (m *Manager) put(d document, who a2a.Caller, created time.Time) catalog.Change {
+	return catalog.Change{Put: []catalog.Entry{{
+		ID: d.id, Data: d.data, Created: created.UTC().Truncate(time.Millisecond), Changed: m.c.Clock().UTC().Truncate(time.Millisecond), ChangedBy: who.Owner(),
+	}}}
+}
+
+// unchanged finds out whether an entry is as whoever changes it has seen it.
+func unchanged(e *entry, etag string) error {
+	if etag == "" || etag == etagOf(e) {
+		return nil
+	}
+	return agent.Errorf(agent.CodeAborted, agent.ReasonVersionConflict, "%q has changed since it was read: its etag is %s; read it again", e.ID, etagOf(e))
+}
+
+func etagOf(e *entry) string { return strconv.FormatInt(e.Version, 10) }
 
 // manager is who calls, if that may manage teams.
 func manager(ctx context.Context) (a2a.Caller, error) {
@@ -308,9 +305,6 @@ func page(ids []string, size int32, token string) (list []string, next string, e
 	i, found := slices.BinarySearch(ids, token)
 	if found {
 		i++
-	}
-	if strings.TrimSpace(token) != token {
-		return nil, "", a2a.Invalid(a2a.Violation{Field: "pageToken", Description: "is not a token of this list; begin again without one"})
 	}
 	list = ids[i:]
 	if len(list) > int(size) {

@@ -33,6 +33,13 @@ func (s *Memory) Catalog(context.Context) (catalog.Snapshot, error) {
 	return snap, nil
 }
 
+// CatalogVersion implements catalog.Store.
+func (s *Memory) CatalogVersion(context.Context) (int64, error) {
+	s.catalog.mu.Lock()
+	defer s.catalog.mu.Unlock()
+	return s.catalog.version, nil
+}
+
 // ChangeCatalog implements catalog.Store.
 func (s *Memory) ChangeCatalog(_ context.Context, version int64, change catalog.Change) (int64, error) {
 	c := &s.catalog

@@ -45,6 +45,11 @@ func (s *Store) Catalog(ctx context.Context) (catalog.Snapshot, error) {
 	}
 }
 
+// CatalogVersion implements catalog.Store.
+func (s *Store) CatalogVersion(ctx context.Context) (int64, error) {
+	return catalogVersion(ctx, s.db.reader())
+}
+
 func catalogVersion(ctx context.Context, q querier) (version int64, err error) {
 	err = q.scan(ctx, []any{&version}, `SELECT version FROM catalog_version`)
 	return version, err

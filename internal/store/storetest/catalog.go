@@ -34,6 +34,9 @@ func catalogs(t *testing.T, open Open) {
 		if err != nil || v2 <= v {
 			t.Fatalf("version %d behind %d: %v", v2, v, err)
 		}
+		if v, err := s.CatalogVersion(t.Context()); err != nil || v != v2 {
+			t.Errorf("version %d, want %d: %v", v, v2, err)
+		}
 		got, err := s.Catalog(t.Context())
 		if err != nil {
 			t.Fatal(err)
