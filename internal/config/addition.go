@@ -61,13 +61,16 @@ func (d *document) locate(line int) (file string, own int) {
 	return d.file, line
 }
 
-// stands is where a node stands, in words.
+// stands is where a node stands, in words. Who wrote an addition does not see the file.
 func (d *document) stands(n *yaml.Node) string {
 	file, line := d.locate(n.Line)
-	if file == d.file {
-		return "line " + itoa(line)
+	switch {
+	case file != d.file:
+		return "line " + itoa(line) + " of " + file
+	case len(d.added) > 0:
+		return "the file of the server"
 	}
-	return "line " + itoa(line) + " of " + file
+	return "line " + itoa(line)
 }
 
 // add puts the agents and teams of an addition beside those that are there.

@@ -62,9 +62,9 @@ func TestR_003_17_FaultsOfAdditions(t *testing.T) {
 	for _, c := range []struct{ name, data, want string }{
 		{"no YAML", "teams: [", `new:1:8  this [ is never closed (close it with ])`},
 		{"another section", "models: {m: {provider: openai}}", `new:1:1  "models" belongs to the file of the server (only agents and teams can be here; models and tools of the file are used by their names)`},
-		{"an id of the file", "agents:\n  desk: {model: script, instructions: x}", `new:2:3  "desk" is there already (choose another id; this one is defined in line 6)`},
+		{"an id of the file", "agents:\n  desk: {model: script, instructions: x}", `new:2:3  "desk" is there already (choose another id; this one is defined in the file of the server)`},
 		{"an id of another addition", "teams:\n  other: {}", `new:2:3  "other" is there already (choose another id; this one is defined in line 1 of first)`},
-		{"an unknown member", "teams:\n  t:\n    members:\n    - {agent: writr}\n    supervisor: {rules: [{id: end, when: \"true\", finish: last}]}", `new:4:15  team "t" has member "writr", which is not defined (did you mean "writer" (line 4)?)`},
+		{"an unknown member", "teams:\n  t:\n    members:\n    - {agent: writr}\n    supervisor: {rules: [{id: end, when: \"true\", finish: last}]}", `new:4:15  team "t" has member "writr", which is not defined (did you mean "writer" (the file of the server)?)`},
 		{"an unknown member that is near another addition's", "teams:\n  t:\n    members:\n    - {agent: othr}\n    supervisor: {rules: [{id: end, when: \"true\", finish: last}]}", `new:4:15  team "t" has member "othr", which is not defined (did you mean "other" (line 1 of first)?)`},
 		{"an unknown key", "agents:\n  a: {modle: script}", `new:2:7  unknown key "modle" (did you mean "model"?)`},
 		{"a wrong type", "agents:\n  a: {model: script, instructions: x, limits: {max_turns: many}}", `new:2:59  expected a number (write it without quotes or units)`},
@@ -94,5 +94,82 @@ func TestR_003_17_FaultsOfAdditions(t *testing.T) {
 				t.Errorf("%d faults: %v", len(faults), faults)
 			}
 		})
+	}
+}
+
+// TestS_37_CycleOfAdditions: who closed it, by what came last, is told the path.
+func TestS_37_CycleOfAdditions(t *testing.T) {
+	team := func(id, member string) config.Addition {
+		return config.Addition{Name: id, Data: []byte("teams:\n  " + id + ": {members: [{agent: " + member + "}], supervisor: {rules: [{id: end, when: \"true\", finish: last}]}}")}
+	}
+	for _, order := range [][]config.Addition{{team("a", "b"), team("b", "c"), team("c", "a")}, {team("c", "a"), team("b", "c"), team("a", "b")}} {
+		_, err := added(t, order...)
+		faults, ok := err.(config.Faults) //nolint:errorlint // it is one
+		last := order[2].Name
+		if !ok || len(faults) != 1 || faults[0].File != last || !strings.HasPrefix(faults[0].Message, "teams form a cycle: "+last+" -> ") {
+			t.Errorf("%s is last: %v", last, err)
+		}
+	}
+}
+
+// TestR_003_17_Split: each team takes along the agents that it works with.
+func TestR_003_17_Split(t *testing.T) {
+	parts, err := config.Addition{Name: "file", Data: []byte(`version: v1
+agents:
+  one: {model: script, instructions: x}
+  both: {model: script, instructions: x}
+  two: {model: script, instructions: x} # the second
+teams:
+  outer: {members: [{agent: inner}, {agent: two}, {agent: both}], swarm: {entry: two}}
+  inner: {members: [{agent: one}, {agent: both}], swarm: {entry: one}}
+`)}.Split()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range parts {
+		got = append(got, p.Name, string(p.Data))
+	}
+	want := []string{"inner", `agents:
+  one: {model: script, instructions: x}
+  both: {model: script, instructions: x}
+teams:
+  inner: {members: [{agent: one}, {agent: both}], swarm: {entry: one}}
+`, "outer", `agents:
+  two: {model: script, instructions: x} # the second
+teams:
+  outer: {members: [{agent: inner}, {agent: two}, {agent: both}], swarm: {entry: two}}
+`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestR_003_17_AddedAreServed: an agent that nobody works with is, and what was served
+// of a file without teams still is.
+func TestR_003_17_AddedAreServed(t *testing.T) {
+	file, err := config.Loader{}.Parse("team.yaml", []byte("version: v1\nagents: {a: {scripted: {steps: [{text: x}]}}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := []config.Addition{
+		{Name: "b", Data: []byte("agents: {b: {scripted: {steps: [{text: x}]}}}")},
+		{Name: "t", Data: []byte("teams: {t: {members: [{agent: b}], supervisor: {rules: [{id: end, when: \"true\", finish: last}]}}}")},
+	}
+	c, err := file.With(both)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone, err := file.With(both[:1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*config.Config{c, file.Beside(map[string]*config.Config{"b": alone, "t": c})} {
+		if diff := cmp.Diff(map[string]bool{"a": true, "b": true, "t": true}, c.Used); diff != "" {
+			t.Error(diff)
+		}
+		if c.Addition("a") != "" || c.Addition("b") != "b" || c.Addition("t") != "t" {
+			t.Error(c.Addition("a"), c.Addition("b"), c.Addition("t"))
+		}
 	}
 }

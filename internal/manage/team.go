@@ -183,7 +183,7 @@ func (m *Manager) team(ctx context.Context, id string, fresh bool) (*teamv1.Team
 	case c == nil:
 		t.State = teamv1.TeamState_TEAM_STATE_ERROR
 		if len(broken) > 0 {
-			t.Detail = broken[0].String()
+			t.Detail = broken[0].Message
 		}
 		return t, nil
 	}

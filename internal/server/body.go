@@ -62,10 +62,15 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 	sent := r.Header.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(sent)
-	if err != nil || media != wire.TypeA2A && media != wire.TypeJSON || r.Header.Get("Content-Encoding") != "" {
+	isYAML := media == typeYAML && takesYAML(r)
+	if err != nil || media != wire.TypeA2A && media != wire.TypeJSON && !isYAML || r.Header.Get("Content-Encoding") != "" {
 		return nil, &mediaError{sent: strings.TrimSpace(sent + " " + r.Header.Get("Content-Encoding"))}
 	}
-	return readSlowly(http.NewResponseController(w), r.Body)
+	b, err := readSlowly(http.NewResponseController(w), r.Body)
+	if err != nil || !isYAML {
+		return b, err
+	}
+	return teamRequest(r, b)
 }
 
 // readSlowly reads all, as long as it comes with at least 1 KiB/s after 5 s.

@@ -2,8 +2,14 @@ package server
 
 import (
 	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/wire"
 )
 
 // Teams manages teams and agents while they are served; a *manage.Manager.
@@ -83,4 +89,35 @@ func (t *teamsServer) UpdateAgent(ctx context.Context, req *teamv1.UpdateAgentRe
 // UnregisterAgent takes an agent away.
 func (t *teamsServer) UnregisterAgent(ctx context.Context, req *teamv1.UnregisterAgentRequest) (*teamv1.UnregisterAgentResponse, error) {
 	return unary(ctx, t.s, "UnregisterAgent", false, req, t.t.UnregisterAgent)
+}
+
+// typeYAML is the file of a team itself, as the body of a request.
+const typeYAML = "application/yaml"
+
+// takesYAML reports whether a call creates or updates a team.
+func takesYAML(r *http.Request) bool {
+	const teams = "/team/v1/teams"
+	return r.Method == http.MethodPost && r.URL.Path == teams || r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, teams+"/")
+}
+
+// teamRequest is the body of a call that sends a file; its other fields are in the
+// query.
+func teamRequest(r *http.Request, file []byte) ([]byte, error) {
+	if !utf8.Valid(file) {
+		return nil, wire.Invalid("yaml", "must be UTF-8")
+	}
+	fields := map[string]any{"yaml": string(file)}
+	for name, values := range r.URL.Query() {
+		switch name {
+		case "etag":
+			fields[name] = values[0]
+		case "validate_only", "validateOnly":
+			dry, err := strconv.ParseBool(values[0])
+			if err != nil {
+				return nil, wire.Invalid("validateOnly", "must be true or false")
+			}
+			fields["validateOnly"] = dry
+		}
+	}
+	return json.Marshal(fields)
 }

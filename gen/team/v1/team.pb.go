@@ -354,7 +354,7 @@ type CreateTeamRequest struct {
 	//	*CreateTeamRequest_Yaml
 	//	*CreateTeamRequest_Config
 	Form isCreateTeamRequest_Form `protobuf_oneof:"form"`
-	// Id of the team of config.
+	// Id of the team of config; empty gives it one. YAML has its own.
 	TeamId string `protobuf:"bytes,3,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
 	// Only says whether it could be made.
 	ValidateOnly  bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
@@ -443,7 +443,7 @@ type CreateTeamRequest_Yaml struct {
 }
 
 type CreateTeamRequest_Config struct {
-	// The team alone; then team_id is required.
+	// The team alone.
 	Config *TeamConfig `protobuf:"bytes,2,opt,name=config,proto3,oneof"`
 }
 

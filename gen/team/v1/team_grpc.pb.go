@@ -40,16 +40,19 @@ const (
 // revision that they began with. Callers need a key that may manage teams
 // (PERMISSION_DENIED), except to read. Safe for concurrent use.
 type TeamServiceClient interface {
-	// CreateTeam adds a team. Errors: INVALID_TEAM_CONFIG with every fault and its
-	// place; AGENT_INITIALIZATION_FAILED names the agents that cannot be set up.
-	// Nothing is kept then.
+	// CreateTeam adds a team (R-001-01). Over REST the body may also be the YAML
+	// itself, as application/yaml, with validate_only in the query. Errors:
+	// INVALID_TEAM_CONFIG with every fault and its place; AGENT_INITIALIZATION_FAILED
+	// names the agents that cannot be set up. Nothing is kept then.
 	CreateTeam(ctx context.Context, in *CreateTeamRequest, opts ...grpc.CallOption) (*CreateTeamResponse, error)
 	// GetTeam returns a team. Errors: TEAM_NOT_FOUND.
 	GetTeam(ctx context.Context, in *GetTeamRequest, opts ...grpc.CallOption) (*GetTeamResponse, error)
 	// ListTeams returns the teams, by id.
 	ListTeams(ctx context.Context, in *ListTeamsRequest, opts ...grpc.CallOption) (*ListTeamsResponse, error)
-	// UpdateTeam puts another definition in the place of a team's. Errors: those of
-	// CreateTeam; TEAM_NOT_FOUND; VERSION_CONFLICT where the etag is not the team's.
+	// UpdateTeam puts another definition in the place of a team's; the body may be
+	// YAML as that of CreateTeam, with etag and validate_only in the query. Errors:
+	// those of CreateTeam; TEAM_NOT_FOUND; VERSION_CONFLICT where the etag is not the
+	// team's.
 	UpdateTeam(ctx context.Context, in *UpdateTeamRequest, opts ...grpc.CallOption) (*UpdateTeamResponse, error)
 	// DeleteTeam takes a team away, with the agents that came with it. Errors:
 	// TEAM_NOT_FOUND; VERSION_CONFLICT; INVALID_TEAM_CONFIG where another team needs
@@ -138,16 +141,19 @@ func (c *teamServiceClient) GetTeamStatus(ctx context.Context, in *GetTeamStatus
 // revision that they began with. Callers need a key that may manage teams
 // (PERMISSION_DENIED), except to read. Safe for concurrent use.
 type TeamServiceServer interface {
-	// CreateTeam adds a team. Errors: INVALID_TEAM_CONFIG with every fault and its
-	// place; AGENT_INITIALIZATION_FAILED names the agents that cannot be set up.
-	// Nothing is kept then.
+	// CreateTeam adds a team (R-001-01). Over REST the body may also be the YAML
+	// itself, as application/yaml, with validate_only in the query. Errors:
+	// INVALID_TEAM_CONFIG with every fault and its place; AGENT_INITIALIZATION_FAILED
+	// names the agents that cannot be set up. Nothing is kept then.
 	CreateTeam(context.Context, *CreateTeamRequest) (*CreateTeamResponse, error)
 	// GetTeam returns a team. Errors: TEAM_NOT_FOUND.
 	GetTeam(context.Context, *GetTeamRequest) (*GetTeamResponse, error)
 	// ListTeams returns the teams, by id.
 	ListTeams(context.Context, *ListTeamsRequest) (*ListTeamsResponse, error)
-	// UpdateTeam puts another definition in the place of a team's. Errors: those of
-	// CreateTeam; TEAM_NOT_FOUND; VERSION_CONFLICT where the etag is not the team's.
+	// UpdateTeam puts another definition in the place of a team's; the body may be
+	// YAML as that of CreateTeam, with etag and validate_only in the query. Errors:
+	// those of CreateTeam; TEAM_NOT_FOUND; VERSION_CONFLICT where the etag is not the
+	// team's.
 	UpdateTeam(context.Context, *UpdateTeamRequest) (*UpdateTeamResponse, error)
 	// DeleteTeam takes a team away, with the agents that came with it. Errors:
 	// TEAM_NOT_FOUND; VERSION_CONFLICT; INVALID_TEAM_CONFIG where another team needs
