@@ -315,7 +315,7 @@ func (m *Manager) there(ctx context.Context, def *config.Config, ids []string) e
 		if cause == nil {
 			continue
 		}
-		if cause.RetryAfter == 0 { // it does not say itself that it is back soon
+		if !cause.Retry || !cause.Fresh && cause.RetryAfter == 0 { // it does not say itself that this will pass
 			failed.Code, failed.Retry = agent.CodeFailedPrecondition, false
 		}
 		failed = failed.With(ids[i], cause.Message)
