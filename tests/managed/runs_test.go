@@ -16,6 +16,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/app"
+	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/fakellm"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -100,6 +101,51 @@ func TestR_003_17_RunsKeepTheirRevision(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestR_003_17_RemoteMembersStay: a task that waits for an agent of another server goes
+// on with it, though nobody else can any more.
+func TestR_003_17_RemoteMembersStay(t *testing.T) {
+	far, err := config.Loader{}.Parse("far.yaml", []byte("version: v1\n"+asking("OLD")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := app.StartLocal(context.Background(), far, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := other.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, kind := range map[string]string{"grpc": fmt.Sprintf("grpc: {address: %q, agent_id: paused}", other.GRPC), "a2a": fmt.Sprintf("a2a: {card: \"http://%s/paused\"}", other.HTTP)} {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restart %t", name, again), func(t *testing.T) {
+				at := rig.SQLite(t)
+				h := open(t, at, base, fakellm.New(t))
+				a := apis(t, h.Target)[0]
+				a.create(t, "agents: {far: {"+kind+"}}\nteams: {near: {members: [{agent: far}], "+rules("far")+"}}")
+				waiting, err := h.send(t, rig.Text("near", uuid.NewString(), "x"))
+				if err != nil || waiting.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_INPUT_REQUIRED {
+					t.Fatalf("%v, %v", waiting, err)
+				}
+				if _, err := a.teams.DeleteTeam(t.Context(), &teamv1.DeleteTeamRequest{TeamId: "near"}); err != nil {
+					t.Fatal(err)
+				}
+				if again {
+					h.stop()
+					h = open(t, at, base, fakellm.New(t))
+				}
+				reply := rig.Text("near", uuid.NewString(), "red")
+				reply.Message.TaskId, reply.Message.ContextId = waiting.GetId(), waiting.GetContextId()
+				done, err := h.send(t, reply)
+				if err != nil || answer(done) != "OLD red" {
+					t.Errorf("it ends with %q, %v", answer(done), err)
+				}
+			})
+		}
+	}
 }
 
 // TestR_003_23_Restart: what was made is there after a restart, as it was, members and
