@@ -76,7 +76,7 @@ func rendered(id string, c *teamv1.ServerConfig) (document, error) {
 func (d document) field(e *entry, f config.Fault) string {
 	switch {
 	case f.File != e.ID:
-		return d.form() // it is in the file of the server, because of what this makes of it
+		return d.form() // it is in the file of the server
 	case !d.rendered || e.outline == nil:
 		return place(f)
 	}

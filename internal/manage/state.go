@@ -172,6 +172,16 @@ func (s *state) after(c catalog.Change) catalog.Snapshot {
 	return catalog.Snapshot{Version: s.version, Entries: slices.Collect(maps.Values(next))}
 }
 
+// lacking is the error for an entry that is right, and uses what the file of the
+// server has and cannot serve: a model whose key is not set, for one.
+func lacking(e *entry) error {
+	err := agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInitializationFailed, "these agents cannot be set up")
+	for _, f := range e.faults {
+		err.Message += "; " + f.Message
+	}
+	return err.With(e.ID, e.faults[0].Message)
+}
+
 // commit says which version the change has made that led here.
 func (s *state) commit(version int64) {
 	s.version = version
@@ -189,8 +199,12 @@ func (s *state) fits(next *state, c catalog.Change, field func(*entry, config.Fa
 			"there are %d teams and agents, which is as many as there can be; delete some", maxEntries)
 	}
 	for _, p := range c.Put {
-		if e := next.entries[p.ID]; e.def == nil {
+		switch e := next.entries[p.ID]; {
+		case e.def != nil:
+		case slices.ContainsFunc(e.faults, func(f config.Fault) bool { return f.File == e.ID }):
 			return invalid(e.faults, func(f config.Fault) string { return field(e, f) })
+		default:
+			return lacking(e)
 		}
 	}
 	for id, e := range s.entries {

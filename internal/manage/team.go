@@ -1,6 +1,7 @@
 package manage
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -115,9 +116,9 @@ func (m *Manager) GetTeamStatus(ctx context.Context, req *teamv1.GetTeamStatusRe
 		})
 	}
 	for _, member := range config.Members(def) {
-		one := &teamv1.TeamMember{Id: member.ID, AgentId: member.Agent, Role: teamv1.TeamMember_ROLE_MEMBER, Health: &teamv1.MemberHealth{Id: member.ID}}
+		one := &teamv1.TeamMember{Id: cmp.Or(member.ID, member.Agent), AgentId: member.Agent, Role: teamv1.TeamMember_ROLE_MEMBER}
 		for _, h := range health.GetMembers() {
-			if h.GetId() == member.ID {
+			if h.GetId() == one.GetId() {
 				one.Health = h
 			}
 		}
@@ -190,6 +191,9 @@ func (m *Manager) team(ctx context.Context, id string, fresh bool) (*teamv1.Team
 	t.Description, t.Mode = c.GetDescription(), config.Mode(c)
 	if c.GetName() != "" {
 		t.Name = c.GetName()
+	}
+	for _, l := range def.AdjustedOf(id) {
+		t.Adjusted = append(t.Adjusted, &teamv1.AdjustedLimit{Path: l.Path, Set: l.Set, Effective: l.Effective, Because: l.Because})
 	}
 	t.State = teamv1.TeamState_TEAM_STATE_READY
 	if h := m.health(ctx, id, fresh); !h.GetHealthy() {

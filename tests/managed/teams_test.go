@@ -65,6 +65,21 @@ func TestR_001_01_Teams(t *testing.T) {
 		if err != nil || status.GetState() != teamv1.TeamState_TEAM_STATE_READY || len(status.GetMembers()) != 1 || status.GetMembers()[0].GetAgentId() != "pair_one" || !status.GetMembers()[0].GetHealth().GetHealthy() {
 			t.Errorf("status %v, %v", status, err)
 		}
+		a.create(t, "teams: {flow: {workflow: {steps: [{id: one, agent: parrot}]}}}")
+		led := a.create(t, "teams: {led: {members: [{agent: parrot, id: bird, enabled: false}, {agent: writer}], coordinator: {leader: {model: m, instructions: Lead.}}}}")
+		var roles []string
+		for _, id := range []string{"flow", led.GetId()} {
+			status, err := a.teams.GetTeamStatus(t.Context(), &teamv1.GetTeamStatusRequest{TeamId: id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, one := range status.GetMembers() {
+				roles = append(roles, fmt.Sprint(one.GetId(), " ", one.GetAgentId(), " ", one.GetRole(), " ", one.GetHealth().GetHealthy(), one.GetHealth().GetDisabled()))
+			}
+		}
+		if want := []string{"parrot parrot ROLE_MEMBER true false", "led  ROLE_LEAD true false", "bird parrot ROLE_MEMBER false true", "writer writer ROLE_MEMBER true false"}; !slices.Equal(roles, want) {
+			t.Errorf("members %q", roles)
+		}
 		if _, err := a.teams.DeleteTeam(t.Context(), &teamv1.DeleteTeamRequest{TeamId: "pair", Etag: now.GetEtag()}); err != nil {
 			t.Fatal(err)
 		}
@@ -401,6 +416,19 @@ func TestR_001_15_NotThere(t *testing.T) {
 	})
 }
 
+// TestR_001_15_NoKey: a model of the file whose key is not set cannot be used.
+func TestR_001_15_NoKey(t *testing.T) {
+	h := open(t, rig.Memory(t), strings.Replace(base, "models: {", "models: {bare: {provider: openai, name: n}, ", 1), fakellm.New(t))
+	for _, a := range apis(t, h.Target) {
+		_, err := a.teams.CreateTeam(t.Context(), yamlOf("agents:\n  w: {model: bare, instructions: x}\nteams:\n  t: {members: [{agent: w}], "+rules("w")+"}"))
+		if f := fault(t, err, "FailedPrecondition", "AGENT_INITIALIZATION_FAILED"); !strings.Contains(f.Message, `agent "w" needs OPENAI_API_KEY, which is not set`) {
+			t.Error(f.Message)
+		}
+		_, err = a.teams.GetTeam(t.Context(), &teamv1.GetTeamRequest{TeamId: "t"})
+		fault(t, err, "NotFound", "TEAM_NOT_FOUND")
+	}
+}
+
 // TestR_001_51_BackSoon: where all of them say that they are back soon, so does the error.
 func TestR_001_51_BackSoon(t *testing.T) {
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
@@ -493,6 +521,21 @@ func TestA_01_TeamNamedTeam(t *testing.T) {
 			t.Errorf("%v, %v", resp, err)
 		}
 	})
+}
+
+// TestR_002_5_1_Adjusted: a time of members that is longer than their team's is told.
+func TestR_002_5_1_Adjusted(t *testing.T) {
+	h := open(t, rig.Memory(t), base, fakellm.New(t))
+	for _, a := range apis(t, h.Target) {
+		a.create(t, "teams: {slow_"+a.binding+": {members: [{agent: parrot}], limits: {timeout: 60s, member_timeout: 120s}, "+rules("parrot")+"}}")
+		got := a.get(t, "slow_"+a.binding).GetAdjusted()
+		want := []*teamv1.AdjustedLimit{{
+			Path: "teams.slow_" + a.binding + ".limits.member_timeout", Set: "2m0s", Effective: "1m0s", Because: "teams.slow_" + a.binding + ".limits.timeout",
+		}}
+		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+			t.Error(diff)
+		}
+	}
 }
 
 // TestR_001_13_Thousand: ids are unique over 1000 creates, no model is asked

@@ -185,7 +185,7 @@ func (x TeamMember_Role) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TeamMember_Role.Descriptor instead.
 func (TeamMember_Role) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{13, 0}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{14, 0}
 }
 
 // Team is a team as it is served.
@@ -218,7 +218,10 @@ type Team struct {
 	// When it was changed last.
 	Changed *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=changed,proto3" json:"changed,omitempty"`
 	// Who changed it last: account/name.
-	ChangedBy     string `protobuf:"bytes,13,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
+	ChangedBy string `protobuf:"bytes,13,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
+	// Limits that hold in another way than the definition says, because of a second
+	// one (R-002-5.1).
+	Adjusted      []*AdjustedLimit `protobuf:"bytes,14,rep,name=adjusted,proto3" json:"adjusted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -344,6 +347,86 @@ func (x *Team) GetChangedBy() string {
 	return ""
 }
 
+func (x *Team) GetAdjusted() []*AdjustedLimit {
+	if x != nil {
+		return x.Adjusted
+	}
+	return nil
+}
+
+// AdjustedLimit is a limit that a smaller one stands in for.
+type AdjustedLimit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path of the key, its parts joined by dots.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// What the definition says.
+	Set string `protobuf:"bytes,2,opt,name=set,proto3" json:"set,omitempty"`
+	// What holds.
+	Effective string `protobuf:"bytes,3,opt,name=effective,proto3" json:"effective,omitempty"`
+	// Path of the limit that is smaller, or that it is a default.
+	Because       string `protobuf:"bytes,4,opt,name=because,proto3" json:"because,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdjustedLimit) Reset() {
+	*x = AdjustedLimit{}
+	mi := &file_team_v1_team_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdjustedLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdjustedLimit) ProtoMessage() {}
+
+func (x *AdjustedLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_team_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdjustedLimit.ProtoReflect.Descriptor instead.
+func (*AdjustedLimit) Descriptor() ([]byte, []int) {
+	return file_team_v1_team_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AdjustedLimit) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *AdjustedLimit) GetSet() string {
+	if x != nil {
+		return x.Set
+	}
+	return ""
+}
+
+func (x *AdjustedLimit) GetEffective() string {
+	if x != nil {
+		return x.Effective
+	}
+	return ""
+}
+
+func (x *AdjustedLimit) GetBecause() string {
+	if x != nil {
+		return x.Because
+	}
+	return ""
+}
+
 // CreateTeamRequest holds a team.
 type CreateTeamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -364,7 +447,7 @@ type CreateTeamRequest struct {
 
 func (x *CreateTeamRequest) Reset() {
 	*x = CreateTeamRequest{}
-	mi := &file_team_v1_team_proto_msgTypes[1]
+	mi := &file_team_v1_team_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +459,7 @@ func (x *CreateTeamRequest) String() string {
 func (*CreateTeamRequest) ProtoMessage() {}
 
 func (x *CreateTeamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[1]
+	mi := &file_team_v1_team_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +472,7 @@ func (x *CreateTeamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTeamRequest.ProtoReflect.Descriptor instead.
 func (*CreateTeamRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{1}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *CreateTeamRequest) GetForm() isCreateTeamRequest_Form {
@@ -462,7 +545,7 @@ type CreateTeamResponse struct {
 
 func (x *CreateTeamResponse) Reset() {
 	*x = CreateTeamResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[2]
+	mi := &file_team_v1_team_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -474,7 +557,7 @@ func (x *CreateTeamResponse) String() string {
 func (*CreateTeamResponse) ProtoMessage() {}
 
 func (x *CreateTeamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[2]
+	mi := &file_team_v1_team_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -487,7 +570,7 @@ func (x *CreateTeamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTeamResponse.ProtoReflect.Descriptor instead.
 func (*CreateTeamResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{2}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CreateTeamResponse) GetTeam() *Team {
@@ -508,7 +591,7 @@ type GetTeamRequest struct {
 
 func (x *GetTeamRequest) Reset() {
 	*x = GetTeamRequest{}
-	mi := &file_team_v1_team_proto_msgTypes[3]
+	mi := &file_team_v1_team_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -520,7 +603,7 @@ func (x *GetTeamRequest) String() string {
 func (*GetTeamRequest) ProtoMessage() {}
 
 func (x *GetTeamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[3]
+	mi := &file_team_v1_team_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -533,7 +616,7 @@ func (x *GetTeamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTeamRequest.ProtoReflect.Descriptor instead.
 func (*GetTeamRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{3}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetTeamRequest) GetTeamId() string {
@@ -554,7 +637,7 @@ type GetTeamResponse struct {
 
 func (x *GetTeamResponse) Reset() {
 	*x = GetTeamResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[4]
+	mi := &file_team_v1_team_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -566,7 +649,7 @@ func (x *GetTeamResponse) String() string {
 func (*GetTeamResponse) ProtoMessage() {}
 
 func (x *GetTeamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[4]
+	mi := &file_team_v1_team_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -579,7 +662,7 @@ func (x *GetTeamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTeamResponse.ProtoReflect.Descriptor instead.
 func (*GetTeamResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{4}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetTeamResponse) GetTeam() *Team {
@@ -602,7 +685,7 @@ type ListTeamsRequest struct {
 
 func (x *ListTeamsRequest) Reset() {
 	*x = ListTeamsRequest{}
-	mi := &file_team_v1_team_proto_msgTypes[5]
+	mi := &file_team_v1_team_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -614,7 +697,7 @@ func (x *ListTeamsRequest) String() string {
 func (*ListTeamsRequest) ProtoMessage() {}
 
 func (x *ListTeamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[5]
+	mi := &file_team_v1_team_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -627,7 +710,7 @@ func (x *ListTeamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTeamsRequest.ProtoReflect.Descriptor instead.
 func (*ListTeamsRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{5}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListTeamsRequest) GetPageSize() int32 {
@@ -657,7 +740,7 @@ type ListTeamsResponse struct {
 
 func (x *ListTeamsResponse) Reset() {
 	*x = ListTeamsResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[6]
+	mi := &file_team_v1_team_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -669,7 +752,7 @@ func (x *ListTeamsResponse) String() string {
 func (*ListTeamsResponse) ProtoMessage() {}
 
 func (x *ListTeamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[6]
+	mi := &file_team_v1_team_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -682,7 +765,7 @@ func (x *ListTeamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTeamsResponse.ProtoReflect.Descriptor instead.
 func (*ListTeamsResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{6}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListTeamsResponse) GetTeams() []*Team {
@@ -721,7 +804,7 @@ type UpdateTeamRequest struct {
 
 func (x *UpdateTeamRequest) Reset() {
 	*x = UpdateTeamRequest{}
-	mi := &file_team_v1_team_proto_msgTypes[7]
+	mi := &file_team_v1_team_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +816,7 @@ func (x *UpdateTeamRequest) String() string {
 func (*UpdateTeamRequest) ProtoMessage() {}
 
 func (x *UpdateTeamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[7]
+	mi := &file_team_v1_team_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +829,7 @@ func (x *UpdateTeamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTeamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateTeamRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{7}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UpdateTeamRequest) GetTeamId() string {
@@ -824,7 +907,7 @@ type UpdateTeamResponse struct {
 
 func (x *UpdateTeamResponse) Reset() {
 	*x = UpdateTeamResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[8]
+	mi := &file_team_v1_team_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -836,7 +919,7 @@ func (x *UpdateTeamResponse) String() string {
 func (*UpdateTeamResponse) ProtoMessage() {}
 
 func (x *UpdateTeamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[8]
+	mi := &file_team_v1_team_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -849,7 +932,7 @@ func (x *UpdateTeamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTeamResponse.ProtoReflect.Descriptor instead.
 func (*UpdateTeamResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{8}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UpdateTeamResponse) GetTeam() *Team {
@@ -872,7 +955,7 @@ type DeleteTeamRequest struct {
 
 func (x *DeleteTeamRequest) Reset() {
 	*x = DeleteTeamRequest{}
-	mi := &file_team_v1_team_proto_msgTypes[9]
+	mi := &file_team_v1_team_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +967,7 @@ func (x *DeleteTeamRequest) String() string {
 func (*DeleteTeamRequest) ProtoMessage() {}
 
 func (x *DeleteTeamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[9]
+	mi := &file_team_v1_team_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +980,7 @@ func (x *DeleteTeamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTeamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTeamRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeleteTeamRequest) GetTeamId() string {
@@ -923,7 +1006,7 @@ type DeleteTeamResponse struct {
 
 func (x *DeleteTeamResponse) Reset() {
 	*x = DeleteTeamResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[10]
+	mi := &file_team_v1_team_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +1018,7 @@ func (x *DeleteTeamResponse) String() string {
 func (*DeleteTeamResponse) ProtoMessage() {}
 
 func (x *DeleteTeamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[10]
+	mi := &file_team_v1_team_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +1031,7 @@ func (x *DeleteTeamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTeamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTeamResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{11}
 }
 
 // GetTeamStatusRequest names a team.
@@ -962,7 +1045,7 @@ type GetTeamStatusRequest struct {
 
 func (x *GetTeamStatusRequest) Reset() {
 	*x = GetTeamStatusRequest{}
-	mi := &file_team_v1_team_proto_msgTypes[11]
+	mi := &file_team_v1_team_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +1057,7 @@ func (x *GetTeamStatusRequest) String() string {
 func (*GetTeamStatusRequest) ProtoMessage() {}
 
 func (x *GetTeamStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[11]
+	mi := &file_team_v1_team_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +1070,7 @@ func (x *GetTeamStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTeamStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetTeamStatusRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetTeamStatusRequest) GetTeamId() string {
@@ -1012,7 +1095,7 @@ type GetTeamStatusResponse struct {
 
 func (x *GetTeamStatusResponse) Reset() {
 	*x = GetTeamStatusResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[12]
+	mi := &file_team_v1_team_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1107,7 @@ func (x *GetTeamStatusResponse) String() string {
 func (*GetTeamStatusResponse) ProtoMessage() {}
 
 func (x *GetTeamStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[12]
+	mi := &file_team_v1_team_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1120,7 @@ func (x *GetTeamStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTeamStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetTeamStatusResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetTeamStatusResponse) GetState() TeamState {
@@ -1070,7 +1153,7 @@ type TeamMember struct {
 	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// What it is in the team.
 	Role TeamMember_Role `protobuf:"varint,3,opt,name=role,proto3,enum=team.v1.TeamMember_Role" json:"role,omitempty"`
-	// How it is.
+	// How it is; unset where it was not asked.
 	Health        *MemberHealth `protobuf:"bytes,4,opt,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1078,7 +1161,7 @@ type TeamMember struct {
 
 func (x *TeamMember) Reset() {
 	*x = TeamMember{}
-	mi := &file_team_v1_team_proto_msgTypes[13]
+	mi := &file_team_v1_team_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +1173,7 @@ func (x *TeamMember) String() string {
 func (*TeamMember) ProtoMessage() {}
 
 func (x *TeamMember) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[13]
+	mi := &file_team_v1_team_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +1186,7 @@ func (x *TeamMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamMember.ProtoReflect.Descriptor instead.
 func (*TeamMember) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TeamMember) GetId() string {
@@ -1138,7 +1221,7 @@ var File_team_v1_team_proto protoreflect.FileDescriptor
 
 const file_team_v1_team_proto_rawDesc = "" +
 	"\n" +
-	"\x12team/v1/team.proto\x12\ateam.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14team/v1/config.proto\x1a\x12team/v1/info.proto\"\x9a\x03\n" +
+	"\x12team/v1/team.proto\x12\ateam.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14team/v1/config.proto\x1a\x12team/v1/info.proto\"\xce\x03\n" +
 	"\x04Team\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -1154,7 +1237,13 @@ const file_team_v1_team_proto_rawDesc = "" +
 	"\acreated\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x124\n" +
 	"\achanged\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\achanged\x12\x1d\n" +
 	"\n" +
-	"changed_by\x18\r \x01(\tR\tchangedBy\"\x9e\x01\n" +
+	"changed_by\x18\r \x01(\tR\tchangedBy\x122\n" +
+	"\badjusted\x18\x0e \x03(\v2\x16.team.v1.AdjustedLimitR\badjusted\"m\n" +
+	"\rAdjustedLimit\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x10\n" +
+	"\x03set\x18\x02 \x01(\tR\x03set\x12\x1c\n" +
+	"\teffective\x18\x03 \x01(\tR\teffective\x12\x18\n" +
+	"\abecause\x18\x04 \x01(\tR\abecause\"\x9e\x01\n" +
 	"\x11CreateTeamRequest\x12\x14\n" +
 	"\x04yaml\x18\x01 \x01(\tH\x00R\x04yaml\x12-\n" +
 	"\x06config\x18\x02 \x01(\v2\x13.team.v1.TeamConfigH\x00R\x06config\x12\x17\n" +
@@ -1237,61 +1326,63 @@ func file_team_v1_team_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_team_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_team_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_team_v1_team_proto_goTypes = []any{
 	(Origin)(0),                   // 0: team.v1.Origin
 	(TeamState)(0),                // 1: team.v1.TeamState
 	(TeamMember_Role)(0),          // 2: team.v1.TeamMember.Role
 	(*Team)(nil),                  // 3: team.v1.Team
-	(*CreateTeamRequest)(nil),     // 4: team.v1.CreateTeamRequest
-	(*CreateTeamResponse)(nil),    // 5: team.v1.CreateTeamResponse
-	(*GetTeamRequest)(nil),        // 6: team.v1.GetTeamRequest
-	(*GetTeamResponse)(nil),       // 7: team.v1.GetTeamResponse
-	(*ListTeamsRequest)(nil),      // 8: team.v1.ListTeamsRequest
-	(*ListTeamsResponse)(nil),     // 9: team.v1.ListTeamsResponse
-	(*UpdateTeamRequest)(nil),     // 10: team.v1.UpdateTeamRequest
-	(*UpdateTeamResponse)(nil),    // 11: team.v1.UpdateTeamResponse
-	(*DeleteTeamRequest)(nil),     // 12: team.v1.DeleteTeamRequest
-	(*DeleteTeamResponse)(nil),    // 13: team.v1.DeleteTeamResponse
-	(*GetTeamStatusRequest)(nil),  // 14: team.v1.GetTeamStatusRequest
-	(*GetTeamStatusResponse)(nil), // 15: team.v1.GetTeamStatusResponse
-	(*TeamMember)(nil),            // 16: team.v1.TeamMember
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*TeamConfig)(nil),            // 18: team.v1.TeamConfig
-	(*MemberHealth)(nil),          // 19: team.v1.MemberHealth
+	(*AdjustedLimit)(nil),         // 4: team.v1.AdjustedLimit
+	(*CreateTeamRequest)(nil),     // 5: team.v1.CreateTeamRequest
+	(*CreateTeamResponse)(nil),    // 6: team.v1.CreateTeamResponse
+	(*GetTeamRequest)(nil),        // 7: team.v1.GetTeamRequest
+	(*GetTeamResponse)(nil),       // 8: team.v1.GetTeamResponse
+	(*ListTeamsRequest)(nil),      // 9: team.v1.ListTeamsRequest
+	(*ListTeamsResponse)(nil),     // 10: team.v1.ListTeamsResponse
+	(*UpdateTeamRequest)(nil),     // 11: team.v1.UpdateTeamRequest
+	(*UpdateTeamResponse)(nil),    // 12: team.v1.UpdateTeamResponse
+	(*DeleteTeamRequest)(nil),     // 13: team.v1.DeleteTeamRequest
+	(*DeleteTeamResponse)(nil),    // 14: team.v1.DeleteTeamResponse
+	(*GetTeamStatusRequest)(nil),  // 15: team.v1.GetTeamStatusRequest
+	(*GetTeamStatusResponse)(nil), // 16: team.v1.GetTeamStatusResponse
+	(*TeamMember)(nil),            // 17: team.v1.TeamMember
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(*TeamConfig)(nil),            // 19: team.v1.TeamConfig
+	(*MemberHealth)(nil),          // 20: team.v1.MemberHealth
 }
 var file_team_v1_team_proto_depIdxs = []int32{
 	0,  // 0: team.v1.Team.origin:type_name -> team.v1.Origin
 	1,  // 1: team.v1.Team.state:type_name -> team.v1.TeamState
-	17, // 2: team.v1.Team.created:type_name -> google.protobuf.Timestamp
-	17, // 3: team.v1.Team.changed:type_name -> google.protobuf.Timestamp
-	18, // 4: team.v1.CreateTeamRequest.config:type_name -> team.v1.TeamConfig
-	3,  // 5: team.v1.CreateTeamResponse.team:type_name -> team.v1.Team
-	3,  // 6: team.v1.GetTeamResponse.team:type_name -> team.v1.Team
-	3,  // 7: team.v1.ListTeamsResponse.teams:type_name -> team.v1.Team
-	18, // 8: team.v1.UpdateTeamRequest.config:type_name -> team.v1.TeamConfig
-	3,  // 9: team.v1.UpdateTeamResponse.team:type_name -> team.v1.Team
-	1,  // 10: team.v1.GetTeamStatusResponse.state:type_name -> team.v1.TeamState
-	16, // 11: team.v1.GetTeamStatusResponse.members:type_name -> team.v1.TeamMember
-	2,  // 12: team.v1.TeamMember.role:type_name -> team.v1.TeamMember.Role
-	19, // 13: team.v1.TeamMember.health:type_name -> team.v1.MemberHealth
-	4,  // 14: team.v1.TeamService.CreateTeam:input_type -> team.v1.CreateTeamRequest
-	6,  // 15: team.v1.TeamService.GetTeam:input_type -> team.v1.GetTeamRequest
-	8,  // 16: team.v1.TeamService.ListTeams:input_type -> team.v1.ListTeamsRequest
-	10, // 17: team.v1.TeamService.UpdateTeam:input_type -> team.v1.UpdateTeamRequest
-	12, // 18: team.v1.TeamService.DeleteTeam:input_type -> team.v1.DeleteTeamRequest
-	14, // 19: team.v1.TeamService.GetTeamStatus:input_type -> team.v1.GetTeamStatusRequest
-	5,  // 20: team.v1.TeamService.CreateTeam:output_type -> team.v1.CreateTeamResponse
-	7,  // 21: team.v1.TeamService.GetTeam:output_type -> team.v1.GetTeamResponse
-	9,  // 22: team.v1.TeamService.ListTeams:output_type -> team.v1.ListTeamsResponse
-	11, // 23: team.v1.TeamService.UpdateTeam:output_type -> team.v1.UpdateTeamResponse
-	13, // 24: team.v1.TeamService.DeleteTeam:output_type -> team.v1.DeleteTeamResponse
-	15, // 25: team.v1.TeamService.GetTeamStatus:output_type -> team.v1.GetTeamStatusResponse
-	20, // [20:26] is the sub-list for method output_type
-	14, // [14:20] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	18, // 2: team.v1.Team.created:type_name -> google.protobuf.Timestamp
+	18, // 3: team.v1.Team.changed:type_name -> google.protobuf.Timestamp
+	4,  // 4: team.v1.Team.adjusted:type_name -> team.v1.AdjustedLimit
+	19, // 5: team.v1.CreateTeamRequest.config:type_name -> team.v1.TeamConfig
+	3,  // 6: team.v1.CreateTeamResponse.team:type_name -> team.v1.Team
+	3,  // 7: team.v1.GetTeamResponse.team:type_name -> team.v1.Team
+	3,  // 8: team.v1.ListTeamsResponse.teams:type_name -> team.v1.Team
+	19, // 9: team.v1.UpdateTeamRequest.config:type_name -> team.v1.TeamConfig
+	3,  // 10: team.v1.UpdateTeamResponse.team:type_name -> team.v1.Team
+	1,  // 11: team.v1.GetTeamStatusResponse.state:type_name -> team.v1.TeamState
+	17, // 12: team.v1.GetTeamStatusResponse.members:type_name -> team.v1.TeamMember
+	2,  // 13: team.v1.TeamMember.role:type_name -> team.v1.TeamMember.Role
+	20, // 14: team.v1.TeamMember.health:type_name -> team.v1.MemberHealth
+	5,  // 15: team.v1.TeamService.CreateTeam:input_type -> team.v1.CreateTeamRequest
+	7,  // 16: team.v1.TeamService.GetTeam:input_type -> team.v1.GetTeamRequest
+	9,  // 17: team.v1.TeamService.ListTeams:input_type -> team.v1.ListTeamsRequest
+	11, // 18: team.v1.TeamService.UpdateTeam:input_type -> team.v1.UpdateTeamRequest
+	13, // 19: team.v1.TeamService.DeleteTeam:input_type -> team.v1.DeleteTeamRequest
+	15, // 20: team.v1.TeamService.GetTeamStatus:input_type -> team.v1.GetTeamStatusRequest
+	6,  // 21: team.v1.TeamService.CreateTeam:output_type -> team.v1.CreateTeamResponse
+	8,  // 22: team.v1.TeamService.GetTeam:output_type -> team.v1.GetTeamResponse
+	10, // 23: team.v1.TeamService.ListTeams:output_type -> team.v1.ListTeamsResponse
+	12, // 24: team.v1.TeamService.UpdateTeam:output_type -> team.v1.UpdateTeamResponse
+	14, // 25: team.v1.TeamService.DeleteTeam:output_type -> team.v1.DeleteTeamResponse
+	16, // 26: team.v1.TeamService.GetTeamStatus:output_type -> team.v1.GetTeamStatusResponse
+	21, // [21:27] is the sub-list for method output_type
+	15, // [15:21] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_team_proto_init() }
@@ -1301,11 +1392,11 @@ func file_team_v1_team_proto_init() {
 	}
 	file_team_v1_config_proto_init()
 	file_team_v1_info_proto_init()
-	file_team_v1_team_proto_msgTypes[1].OneofWrappers = []any{
+	file_team_v1_team_proto_msgTypes[2].OneofWrappers = []any{
 		(*CreateTeamRequest_Yaml)(nil),
 		(*CreateTeamRequest_Config)(nil),
 	}
-	file_team_v1_team_proto_msgTypes[7].OneofWrappers = []any{
+	file_team_v1_team_proto_msgTypes[8].OneofWrappers = []any{
 		(*UpdateTeamRequest_Yaml)(nil),
 		(*UpdateTeamRequest_Config)(nil),
 	}
@@ -1315,7 +1406,7 @@ func file_team_v1_team_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_team_proto_rawDesc), len(file_team_v1_team_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
