@@ -73,8 +73,12 @@ func (a *assembly) all(file *config.Config) error {
 	}
 	a.own(a.file)
 	for _, name := range slices.Sorted(maps.Keys(a.defs)) {
-		if err := a.addition(name); err != nil {
+		var not *manage.NotBuilt
+		switch err := a.addition(name); {
+		case errors.As(err, &not): // it, or one that it works with
 			return err
+		case err != nil:
+			return &manage.NotBuilt{Addition: name, Err: err}
 		}
 	}
 	return nil
@@ -123,7 +127,7 @@ func (a *assembly) plan(name string) (plan, error) {
 			return plan{}, fmt.Errorf("%q needs %q, which is not served", name, with)
 		default:
 			if err := a.addition(with); err != nil {
-				return plan{}, err
+				return plan{}, &manage.NotBuilt{Addition: with, Err: err}
 			}
 			p.have[id], p.from[with] = a.additions[with], a.additions[with]
 		}
@@ -208,7 +212,7 @@ func (l *Live) Alone(def *config.Config, ids []string) (map[string]agent.Agent, 
 	}
 	if err != nil {
 		done()
-		return nil, nil, errors.Join(err)
+		return nil, nil, err
 	}
 	return agents, done, nil
 }

@@ -47,7 +47,8 @@ type Live interface {
 	Revision(id string) string
 	// Prepare builds what is to be served: a file, and additions to it by their names.
 	// What is served already, as these very configurations, is not built again. One
-	// call at a time, until what it returned is served or discarded.
+	// call at a time, until what it returned is served or discarded. *NotBuilt is the
+	// error where an addition is to blame.
 	Prepare(file *config.Config, additions map[string]*config.Config) (Prepared, error)
 	// Alone builds agents that work with no others, to see whether they are there.
 	// done closes them.
@@ -61,6 +62,18 @@ type Prepared interface {
 	// Discard closes it.
 	Discard()
 }
+
+// NotBuilt is the error for an addition that cannot be built.
+type NotBuilt struct {
+	Addition string
+	Err      error
+}
+
+// Error says which one, and why.
+func (e *NotBuilt) Error() string { return fmt.Sprintf("building %q: %v", e.Addition, e.Err) }
+
+// Unwrap returns why.
+func (e *NotBuilt) Unwrap() error { return e.Err }
 
 // Config of a Manager. All but Clock, NewID and Log are required.
 type Config struct {
@@ -151,12 +164,25 @@ func (m *Manager) Refresh(ctx context.Context, file *config.Config) error {
 		return storeError(err)
 	}
 	next := before.with(file, snap)
-	p, err := m.c.Live.Prepare(file, next.definitions())
+	p, err := m.prepare(next, func(string) bool { return true })
 	if err != nil {
 		return err
 	}
 	m.install(p, next)
 	return nil
+}
+
+// prepare builds what is to be served. What cannot be built is left out where it may be.
+func (m *Manager) prepare(next *state, may func(id string) bool) (Prepared, error) {
+	for {
+		p, err := m.c.Live.Prepare(next.file, next.definitions())
+		var not *NotBuilt
+		if !errors.As(err, &not) || !may(not.Addition) {
+			return p, err
+		}
+		m.c.Log.Warn("a team or agent of the catalog cannot be built", zap.String("id", not.Addition), zap.Error(not.Err))
+		next.leaveOut(not.Addition)
+	}
 }
 
 func (m *Manager) install(p Prepared, next *state) {
@@ -191,7 +217,7 @@ func (m *Manager) change(ctx context.Context, c change) error {
 	if err == nil {
 		err = m.ready(ctx, now, next)
 	}
-	if err != nil || c.dry {
+	if err != nil {
 		return err
 	}
 	unlock, err := m.lock(ctx)
@@ -241,9 +267,13 @@ func (m *Manager) try(ctx context.Context, c change) error {
 	if err != nil {
 		return err
 	}
-	p, err := m.c.Live.Prepare(next.file, next.definitions())
+	p, err := m.prepare(next, func(id string) bool { return now.entries[id] != nil && now.entries[id].def == nil })
 	if err != nil {
 		return m.notSetUp(err)
+	}
+	if c.dry {
+		p.Discard()
+		return nil
 	}
 	version, err := m.c.Store.ChangeCatalog(ctx, now.version, what)
 	if err != nil {

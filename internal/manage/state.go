@@ -25,6 +25,7 @@ type entry struct {
 	outline *config.Outline // nil where the document cannot be read
 	def     *config.Config  // the file with this entry and those that it names; nil: it is not served
 	faults  config.Faults   // why not
+	unbuilt bool            // its definition is right; another file may help
 }
 
 // team reports whether it was made for a team.
@@ -45,7 +46,7 @@ func (s *state) with(file *config.Config, snap catalog.Snapshot) *state {
 	stale := map[string]bool{} // entries to look at
 	for _, e := range snap.Entries {
 		if old := s.entries[e.ID]; old != nil && old.Version == e.Version {
-			next.entries[e.ID], stale[e.ID] = old, old.def == nil || s.file != file
+			next.entries[e.ID], stale[e.ID] = old, old.def == nil && !old.unbuilt || s.file != file
 			continue
 		}
 		made := &entry{Entry: e}
@@ -70,6 +71,7 @@ func (s *state) with(file *config.Config, snap catalog.Snapshot) *state {
 		if stale[id] {
 			e := *next.entries[id]
 			e.def, e.faults = next.load(&e)
+			e.unbuilt = false
 			next.entries[id] = &e
 		}
 	}
@@ -144,6 +146,13 @@ func (s *state) named(e *entry) []string {
 	}
 	delete(seen, e.ID)
 	return slices.Sorted(maps.Keys(seen))
+}
+
+// leaveOut has an entry not served that cannot be built.
+func (s *state) leaveOut(id string) {
+	e := *s.entries[id]
+	e.def, e.unbuilt, e.faults = nil, true, config.Faults{{File: id, Message: "its agents or their tools cannot be set up; the log of the server says why"}}
+	s.entries[id] = &e
 }
 
 // definitions are what is served, by entry.

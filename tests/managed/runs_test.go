@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -200,6 +201,43 @@ func TestR_003_23_Restart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestR_003_23_ToolIsGone: a team whose tool does not start any more is in ERROR, and
+// keeps nobody else from being served or made.
+func TestR_003_23_ToolIsGone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a program")
+	}
+	server := filepath.Join(t.TempDir(), "mcp")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", server, "../../examples/mcp/server")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	with := func(program string) string {
+		return strings.Replace(base, "agents:\n", "tools: {saw: {mcp: {command: [\""+program+"\"]}}}\nagents:\n", 1)
+	}
+	at := rig.SQLite(t)
+	h := open(t, at, with(server), fakellm.New(t))
+	a := apis(t, h.Target)[0]
+	a.create(t, "agents:\n  w: {model: m, instructions: x, tools: [saw]}\nteams:\n  sawing: {members: [{agent: w}], "+rules("w")+"}")
+	a.create(t, "teams: {outer: {members: [{agent: sawing}], "+rules("sawing")+"}}")
+	a.create(t, team("mine", "mine"))
+	h.stop()
+	h = open(t, at, with("/no/such/program"), fakellm.New(t))
+	a = apis(t, h.Target)[0]
+	a.create(t, team("more", "more"))
+	for id, want := range map[string]teamv1.TeamState{
+		"sawing": teamv1.TeamState_TEAM_STATE_ERROR, "outer": teamv1.TeamState_TEAM_STATE_ERROR, "mine": teamv1.TeamState_TEAM_STATE_READY, "more": teamv1.TeamState_TEAM_STATE_READY,
+	} {
+		if got := a.get(t, id); got.GetState() != want || (got.GetDetail() == "") != (want == teamv1.TeamState_TEAM_STATE_READY) {
+			t.Errorf("%s is %v", id, got)
+		}
+	}
+	if _, err := a.teams.UpdateTeam(t.Context(), update("sawing", "", "teams: {sawing: {members: [{agent: parrot}], "+rules("parrot")+"}}")); err != nil {
+		t.Fatal(err)
+	}
+	h.says(t, "outer", "x", "parrot: x")
 }
 
 // TestR_003_17_Replicas: made on A, served by B; changed on B, so on A; deleted on B,

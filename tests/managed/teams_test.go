@@ -429,6 +429,26 @@ func TestR_001_15_NoKey(t *testing.T) {
 	}
 }
 
+// TestR_001_15_NoTool: a tool of the file that does not start cannot be used, and what
+// was built with it is closed.
+func TestR_001_15_NoTool(t *testing.T) {
+	h := open(t, rig.Memory(t), strings.Replace(base, "agents:\n", "tools: {saw: {mcp: {command: [\"/no/such/program\"]}}}\nagents:\n", 1), fakellm.New(t))
+	for _, a := range apis(t, h.Target) {
+		doc := "agents:\n  w: {model: m, instructions: x, tools: [saw]}\nteams:\n  t: {members: [{agent: w}], " + rules("w") + "}"
+		_, err := a.teams.CreateTeam(t.Context(), yamlOf(doc))
+		if f := fault(t, err, "FailedPrecondition", "AGENT_INITIALIZATION_FAILED"); strings.Contains(f.Message, "/no/such") {
+			t.Error(f.Message)
+		}
+		dry := yamlOf(doc)
+		dry.ValidateOnly = true
+		_, err = a.teams.CreateTeam(t.Context(), dry)
+		fault(t, err, "FailedPrecondition", "AGENT_INITIALIZATION_FAILED")
+		_, err = a.teams.GetTeam(t.Context(), &teamv1.GetTeamRequest{TeamId: "t"})
+		fault(t, err, "NotFound", "TEAM_NOT_FOUND")
+		a.create(t, team("after_"+a.binding, "x"))
+	}
+}
+
 // TestR_001_51_BackSoon: where all of them say that they are back soon, so does the error.
 func TestR_001_51_BackSoon(t *testing.T) {
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
