@@ -55,6 +55,18 @@ func catalogVersion(ctx context.Context, q querier) (version int64, err error) {
 	return version, err
 }
 
+// takeCatalogVersion takes over the version of the store that the catalog is copied from.
+func (s *Store) takeCatalogVersion(ctx context.Context, from *Store) error {
+	version, err := from.CatalogVersion(ctx)
+	if err != nil {
+		return err
+	}
+	return s.db.do(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.exec(ctx, `UPDATE catalog_version SET version = $1, change = ''`, version)
+		return err
+	})
+}
+
 // ChangeCatalog implements catalog.Store.
 func (s *Store) ChangeCatalog(ctx context.Context, version int64, c catalog.Change) (int64, error) {
 	next, change := version+1, uuid.NewString()

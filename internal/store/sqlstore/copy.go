@@ -61,7 +61,7 @@ func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 			return rows, fmt.Errorf("copy %s: %w; empty the target before the next try", t.name, err)
 		}
 	}
-	return rows, nil
+	return rows, to.takeCatalogVersion(ctx, from)
 }
 
 // settle makes what was driven due, unless somebody still may drive it.
