@@ -381,7 +381,7 @@ func TestR_003_17_Concurrent(t *testing.T) {
 // kept. Others make changes meanwhile.
 func TestR_001_15_NotThere(t *testing.T) {
 	each(t, func(t *testing.T, h *house, a api) {
-		silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+		silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // takes connections and says nothing
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -564,7 +564,8 @@ func TestR_001_13_Thousand(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	h := open(t, rig.SQLite(t), base, fakellm.New(t))
+	at := rig.SQLite(t)
+	h := open(t, at, base, fakellm.New(t))
 	a := apis(t, h.Target)[0]
 	ids := map[string]bool{}
 	start := time.Now()
@@ -588,5 +589,12 @@ func TestR_001_13_Thousand(t *testing.T) {
 	}
 	if took > 90*time.Second {
 		t.Errorf("1000 creates took %s", took)
+	}
+	h.stop()
+	start = time.Now()
+	h = open(t, at, base, h.llm)
+	t.Logf("a start with 1000 teams took %s", time.Since(start))
+	if n := len(h.running.Live.Teams()); n != 1001 {
+		t.Errorf("%d teams are served after a restart", n)
 	}
 }
