@@ -3,6 +3,7 @@ package manage
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,7 +50,7 @@ func written(yaml string) (document, error) {
 	if len(o.Teams) != 1 {
 		return document{}, refused("yaml", fmt.Sprintf("must define one team, with the agents that come with it; it defines %d teams and %d agents", len(o.Teams), len(o.Agents)))
 	}
-	return document{id: o.Teams[0], data: []byte(yaml), ids: append(o.Agents, o.Teams...)}, nil
+	return document{id: o.Teams[0], data: []byte(yaml), ids: slices.Concat(o.Teams, o.Agents)}, nil
 }
 
 // agentDocument is the document of an agent.
