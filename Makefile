@@ -44,9 +44,10 @@ crash-night: ## Kill the server 2,000 times on each database, and restart it 50 
 	TEAM_CRASH_CYCLES=2000 TEAM_CRASH_RESTARTS=50 go test -count=1 -timeout=4h -v ./tests/durable
 
 .PHONY: machine
-machine: ## Run 10,000 random sequences of actions over all bindings, and 1,000 on each database.
-	go test -count=1 -timeout=8h -v -run='StateMachine/memory' ./tests/machine -rapid.checks=10000
-	go test -count=1 -timeout=8h -v -run='StateMachine/(sqlite|postgres)' ./tests/machine -rapid.checks=1000
+machine: ## Run 10,000 random sequences of actions over all bindings, 1,000 on each database, and 10,000 requests.
+	go test -count=1 -timeout=8h -v -run='StateMachine|MixedBindings/memory' ./tests/machine -rapid.checks=10000
+	go test -count=1 -timeout=8h -v -run='StateMachine|MixedBindings/(sqlite|postgres)' ./tests/machine -rapid.checks=1000
+	go test -count=1 -timeout=8h -v -run='RoundTrip|AnyRequest' ./tests -rapid.checks=10000
 
 # The tests that a change has to get past are the quick ones of its own package.
 .PHONY: mutation

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentteams/team-server/bench/measure"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -16,29 +17,32 @@ import (
 // has one of them work, and answers with what it says.
 func BenchmarkCoordinator(b *testing.B) {
 	few, many := ledBy(b, 10), ledBy(b, 1000)
-	rivals := []rival{
-		always("calls", turns(b, 10)), always("loop", few.loop()), always("store", few.store()),
-		always("calls", turns(b, 1000)), always("loop", many.loop()), always("store", many.store()),
+	rivals := []measure.Rival{
+		always("calls", turns(b, 10)), always("loop", few.Loop()), always("store", few.Store()),
+		always("calls", turns(b, 1000)), always("loop", many.Loop()), always("store", many.Store()),
 	}
-	all := race(b, budgetOf(b).share(2), 1, rivals)
+	all := measure.Race(b, share(measure.BudgetOf(b), 2), 1, rivals)
 	b.ReportMetric(0, "ns/op")
-	t := &table{
-		title: "a leader picks one of its members, journal in memory",
-		head:  "members\trival\ttime\tallocs\tB\tover calls\tcpu over calls\tallocs over calls\tx10 members\txcpu",
-		goals: []string{"goal 6: store <= 15µs and <= 80 allocs over calls, with 1,000 members <= 1.2x of 10"},
+	t := &measure.Table{
+		Title: "a leader picks one of its members, journal in memory",
+		Head:  "members\trival\ttime\tallocs\tB\tover calls\tcpu over calls\tallocs over calls\tx10 members\txcpu",
+		Goals: []string{"goal 6: store <= 15µs and <= 80 allocs over calls, with 1,000 members <= 1.2x of 10"},
 	}
 	for i, r := range rivals {
 		yardstick, few := all[i/3*3], all[i%3]
-		t.add("%d\t%s\t%s\t%.0f\t%.0f\t%s\t%s\t%.0f\t%.2f\t%.2f", []int{10, 1000}[i/3], r.name, short(median(all[i], each)), median(all[i], allocs), median(all[i], size),
-			short(median(all[i], each)-median(yardstick, each)), short(median(all[i], cpu)-median(yardstick, cpu)), median(all[i], allocs)-median(yardstick, allocs),
-			ratio(all[i], few, each), ratio(all[i], few, cpu))
+		t.Add("%d\t%s\t%s\t%.0f\t%.0f\t%s\t%s\t%.0f\t%.2f\t%.2f", []int{10, 1000}[i/3], r.Name,
+			measure.Short(measure.Median(all[i], measure.Each)), measure.Median(all[i], measure.Allocs), measure.Median(all[i], measure.Bytes),
+			measure.Short(measure.Median(all[i], measure.Each)-measure.Median(yardstick, measure.Each)),
+			measure.Short(measure.Median(all[i], measure.CPU)-measure.Median(yardstick, measure.CPU)),
+			measure.Median(all[i], measure.Allocs)-measure.Median(yardstick, measure.Allocs),
+			measure.Ratio(all[i], few, measure.Each), measure.Ratio(all[i], few, measure.CPU))
 	}
-	b.ReportMetric(ratio(all[5], all[2], each), "store-x1000")
-	t.print()
+	b.ReportMetric(measure.Ratio(all[5], all[2], measure.Each), "store-x1000")
+	t.Print()
 }
 
 // ledBy is a run of a leader with so many members.
-func ledBy(b *testing.B, members int) job {
+func ledBy(b *testing.B, members int) measure.Job {
 	b.Helper()
 	c := team.CoordinatorConfig{Limits: most()}
 	for _, id := range memberIDs(members) {
@@ -49,7 +53,7 @@ func ledBy(b *testing.B, members int) job {
 		b.Fatal(err)
 	}
 	t := staffed(b, team.Config{Scheduler: leader, Model: chooser{members}, Limits: most(), ReportErrors: true}, memberIDs(members))
-	return job{agent: t, input: "0", answer: "1"}
+	return measure.Job{Agent: t, Input: "0", Answer: "1"}
 }
 
 // chooser is the model: it calls a member in the middle of those it is offered,
@@ -77,7 +81,7 @@ func (c chooser) Generate(_ context.Context, req *agent.ModelRequest) iter.Seq2[
 
 // turns is the yardstick: the model is asked, then the member, then the model
 // again, by nobody who describes or keeps anything.
-func turns(b *testing.B, members int) call {
+func turns(b *testing.B, members int) measure.Call {
 	b.Helper()
 	tools := make([]agent.ToolSpec, members)
 	for i, id := range memberIDs(members) {

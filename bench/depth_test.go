@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/agentteams/team-server/bench/measure"
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -14,22 +15,22 @@ import (
 // BenchmarkDepth is goal 8: what a level costs of teams that are each other's
 // only member, all in this process.
 func BenchmarkDepth(b *testing.B) {
-	t := &table{title: "teams within teams, journal in memory", goals: []string{
+	t := &measure.Table{Title: "teams within teams, journal in memory", Goals: []string{
 		"goal 8: store <= 2.5µs and <= 40 allocs a level over funcs, linear to 10; max_depth is raised to 20",
 	}}
 	growth{unit: "level", sizes: []int{1, 2, 5, 10}, from: 0, rivals: nested}.compare(b, t)
 }
 
 // nested are the rivals of one depth.
-func nested(b *testing.B, depth int) []rival {
-	j := job{agent: nest(b, depth), input: "0", answer: "1"}
-	return []rival{always("funcs", funcs(depth)), always("loop", j.loop()), always("store", j.store())}
+func nested(b *testing.B, depth int) []measure.Rival {
+	j := measure.Job{Agent: nest(b, depth), Input: "0", Answer: "1"}
+	return []measure.Rival{always("funcs", funcs(depth)), always("loop", j.Loop()), always("store", j.Store())}
 }
 
 // nest is a team in a team and so on; the innermost one has the counting member.
 func nest(b *testing.B, depth int) agent.Agent {
 	b.Helper()
-	agents, deepest := registry{}, int32(20)
+	agents, deepest := measure.Registry{}, int32(20)
 	var a agent.Agent = counting()
 	for range depth {
 		id := fmt.Sprintf("t%d", len(agents))
@@ -47,7 +48,7 @@ func nest(b *testing.B, depth int) agent.Agent {
 }
 
 // funcs is the yardstick: funcs that call each other as agents.
-func funcs(depth int) call {
+func funcs(depth int) measure.Call {
 	a := counting()
 	for range depth {
 		inner := a

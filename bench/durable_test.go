@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/agentteams/team-server/bench/measure"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/pgtest"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -29,33 +30,35 @@ const stepBytes = 1024
 // by so many runs at the same time, against the same bytes appended to a file and
 // synced by one after the other.
 func BenchmarkDurable(b *testing.B) {
-	t := &table{
-		title: fmt.Sprintf("a durable step of %d bytes", stepBytes),
-		head:  "c\trival\tsteps/s\tp50\tp99\tcpu/op\tallocs/op\txsteps\txp50\txalone",
-		goals: []string{"goal 10: sqlite xp50 <= 1.6 at c=1, xalone >= 5 at c=64 and no less at 256; postgres xalone >= 7 at c=64"},
+	t := &measure.Table{
+		Title: fmt.Sprintf("a durable step of %d bytes", stepBytes),
+		Head:  "c\trival\tsteps/s\tp50\tp99\tcpu/op\tallocs/op\txsteps\txp50\txalone",
+		Goals: []string{"goal 10: sqlite xp50 <= 1.6 at c=1, xalone >= 5 at c=64 and no less at 256; postgres xalone >= 7 at c=64"},
 	}
-	w := budgetOf(b)
-	rivals := []rival{{"fsync", appendAndSync}, {"sqlite", durable(rig.SQLite)}, {"postgres", durable(rig.PostgreSQL)}}
+	w := measure.BudgetOf(b)
+	rivals := []measure.Rival{{Name: "fsync", Start: appendAndSync}, {Name: "sqlite", Start: durable(rig.SQLite)}, {Name: "postgres", Start: durable(rig.PostgreSQL)}}
 	alone := make([]float64, len(rivals))
 	for _, c := range []int{1, 8, 64, 256} {
 		b.Run(fmt.Sprintf("c=%d", c), func(b *testing.B) {
 			pgtest.URL(b) // or skip, before anything has run
-			all := race(b, w, c, rivals)
+			all := measure.Race(b, w, c, rivals)
 			b.ReportMetric(0, "ns/op") // of the whole race: says nothing
 			for i, r := range rivals {
 				if c == 1 {
-					alone[i] = median(all[i], rate)
+					alone[i] = measure.Median(all[i], rate)
 				}
-				t.add("%d\t%s\t%.0f\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%.2f", c, r.name, median(all[i], rate), short(median(all[i], p50)), short(median(all[i], p99)),
-					short(median(all[i], cpu)), median(all[i], allocs), ratio(all[i], all[0], rate), ratio(all[i], all[0], p50), median(all[i], rate)/alone[i])
+				t.Add("%d\t%s\t%.0f\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%.2f", c, r.Name,
+					measure.Median(all[i], rate), measure.Short(measure.Median(all[i], p50)), measure.Short(measure.Median(all[i], p99)),
+					measure.Short(measure.Median(all[i], measure.CPU)), measure.Median(all[i], measure.Allocs),
+					measure.Ratio(all[i], all[0], rate), measure.Ratio(all[i], all[0], p50), measure.Median(all[i], rate)/alone[i])
 				if i > 0 {
-					b.ReportMetric(ratio(all[i], all[0], p50), r.name+"-xp50")
-					b.ReportMetric(median(all[i], rate)/alone[i], r.name+"-xalone")
+					b.ReportMetric(measure.Ratio(all[i], all[0], p50), r.Name+"-xp50")
+					b.ReportMetric(measure.Median(all[i], rate)/alone[i], r.Name+"-xalone")
 				}
 			}
 		})
 	}
-	t.print()
+	t.Print()
 }
 
 // step is the event of a step, of the usual size.
@@ -70,7 +73,7 @@ func filler() string { return strings.Repeat("x", stepBytes-proto.Size(step(""))
 
 // appendAndSync is the yardstick: a file that everybody appends to, one after the
 // other, and syncs.
-func appendAndSync(b *testing.B) (call, func()) {
+func appendAndSync(b *testing.B) (measure.Call, func()) {
 	f, err := os.OpenFile(filepath.Join(b.TempDir(), "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		b.Fatal(err)
@@ -96,8 +99,8 @@ func appendAndSync(b *testing.B) (call, func()) {
 }
 
 // durable is a store with a run for each caller.
-func durable(place func(testing.TB) rig.Place) func(b *testing.B) (call, func()) {
-	return func(b *testing.B) (call, func()) {
+func durable(place func(testing.TB) rig.Place) func(b *testing.B) (measure.Call, func()) {
+	return func(b *testing.B) (measure.Call, func()) {
 		s, err := server.OpenStore(b.Context(), place(b).URL, server.StoreConfig{})
 		if err != nil {
 			b.Fatal(err)

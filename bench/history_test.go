@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentteams/team-server/bench/measure"
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/store"
@@ -22,46 +23,46 @@ func lengths() []int { return []int{10, 100, 1000} }
 // BenchmarkHistory is goal 9: a step that has so many messages before it, in its
 // run, in its conversation, or handed over by who called.
 func BenchmarkHistory(b *testing.B) {
-	t := &table{
-		title: "a step by the messages before it, journal in memory",
-		head:  "messages\ttime at 10\tat 100\tat 1,000\tallocs at 10\tat 100\tat 1,000\tx1000\tx1000 allocs",
-		goals: []string{
+	t := &measure.Table{
+		Title: "a step by the messages before it, journal in memory",
+		Head:  "messages\ttime at 10\tat 100\tat 1,000\tallocs at 10\tat 100\tat 1,000\tx1000\tx1000 allocs",
+		Goals: []string{
 			"goal 9: x1000 <= 1.5. run: one member's step as often before; conversation: a run of one step in a context whose messages",
 			"the store keeps, of which it is shown the last 20; given: a turn of a model that is shown them all; copies: that many messages for it, alone",
 		},
 	}
 	run := placed(b)
-	var rivals []rival
+	var rivals []measure.Rival
 	for _, n := range lengths() {
-		rivals = append(rivals, always("copies", copies(n)), always("given", shown(b, n).store()), rival{"conversation", talk(n)})
+		rivals = append(rivals, always("copies", copies(n)), always("given", shown(b, n).Store()), measure.Rival{Name: "conversation", Start: talk(n)})
 	}
-	others := race(b, budgetOf(b).share(len(lengths())), 1, rivals)
+	others := measure.Race(b, share(measure.BudgetOf(b), len(lengths())), 1, rivals)
 	b.ReportMetric(0, "ns/op")
-	t.lengths(b, "run", run)
+	addLengths(t, b, "run", run)
 	for k := range 3 {
-		t.lengths(b, rivals[k].name, [][]figures{others[k], others[k+3], others[k+6]})
+		addLengths(t, b, rivals[k].Name, [][]measure.Figures{others[k], others[k+3], others[k+6]})
 	}
-	t.print()
+	t.Print()
 }
 
-// lengths adds the row of a rival: its figures by length.
-func (t *table) lengths(b *testing.B, name string, all [][]figures) {
+// addLengths adds the row of a rival: its figures by length.
+func addLengths(t *measure.Table, b *testing.B, name string, all [][]measure.Figures) {
 	var cells []any
 	for _, one := range all {
-		cells = append(cells, short(median(one, each)))
+		cells = append(cells, measure.Short(measure.Median(one, measure.Each)))
 	}
 	for _, one := range all {
-		cells = append(cells, median(one, allocs))
+		cells = append(cells, measure.Median(one, measure.Allocs))
 	}
-	t.add("%s\t%s\t%s\t%s\t%.1f\t%.1f\t%.1f\t%.2f\t%.2f", append(append([]any{name}, cells...), ratio(all[2], all[0], each), ratio(all[2], all[0], allocs))...)
-	b.ReportMetric(ratio(all[2], all[0], each), name+"-x1000")
+	t.Add("%s\t%s\t%s\t%s\t%.1f\t%.1f\t%.1f\t%.2f\t%.2f", append(append([]any{name}, cells...), measure.Ratio(all[2], all[0], measure.Each), measure.Ratio(all[2], all[0], measure.Allocs))...)
+	b.ReportMetric(measure.Ratio(all[2], all[0], measure.Each), name+"-x1000")
 }
 
 // placed measures steps around places in a run, by place.
-func placed(b *testing.B) [][]figures {
+func placed(b *testing.B) [][]measure.Figures {
 	b.Helper()
-	all := make([][]figures, len(lengths()))
-	for range rounds {
+	all := make([][]measure.Figures, len(lengths()))
+	for range measure.Rounds {
 		for i, n := range lengths() {
 			all[i] = append(all[i], around(b, storeRun, n, 8))
 		}
@@ -70,13 +71,13 @@ func placed(b *testing.B) [][]figures {
 }
 
 // shown is a run of an agent whose model answers at once, and is shown n messages.
-func shown(b *testing.B, n int) job {
+func shown(b *testing.B, n int) measure.Job {
 	b.Helper()
 	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "bench", Model: reader{n + 1}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	return job{agent: given{a, said(n)}, input: "0", answer: "read"}
+	return measure.Job{Agent: given{a, said(n)}, Input: "0", Answer: "read"}
 }
 
 // given hands its messages over with each call: what a caller does that keeps
@@ -107,7 +108,7 @@ func (r reader) Generate(_ context.Context, req *agent.ModelRequest) iter.Seq2[a
 }
 
 // copies is what a model's request takes that holds n messages.
-func copies(n int) call {
+func copies(n int) measure.Call {
 	messages := said(n)
 	return func(context.Context, int64) error {
 		var req agent.ModelRequest
@@ -136,11 +137,11 @@ func said(n int) []*a2av1.Message {
 // talk drives runs of one step in conversations that begin a round with n
 // messages. Each run adds two, so they take turns; one of 1,000 stays as long, which
 // is the most that is kept.
-func talk(n int) func(*testing.B) (call, func()) {
+func talk(n int) func(*testing.B) (measure.Call, func()) {
 	const entries = 20_000
-	return func(b *testing.B) (call, func()) {
+	return func(b *testing.B) (measure.Call, func()) {
 		s := store.NewMemory(store.MemoryConfig{MaxFinished: entries})
-		agents := registry{"member": counting()}
+		agents := measure.Registry{"member": counting()}
 		t, err := team.New(team.Config{
 			ID: "bench", Scheduler: relay{1}, Members: []team.Member{{Agent: "member"}}, Registry: agents, Memory: true,
 		})
@@ -149,14 +150,14 @@ func talk(n int) func(*testing.B) (call, func()) {
 		}
 		threads := make([]a2a.Thread, entries/n)
 		for i := range threads {
-			threads[i] = a2a.Thread{Owner: owner, ContextID: uuid.NewString()}
+			threads[i] = a2a.Thread{Owner: measure.Owner, ContextID: uuid.NewString()}
 			past := a2a.Exchange{Task: uuid.NewString(), By: []a2a.Contribution{{Path: "bench", Messages: said(n)}}}
 			if err := s.Remember(b.Context(), threads[i], past); err != nil {
 				b.Fatal(err)
 			}
 		}
 		r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return t, nil }, Conversations: s, Replica: "bench"}
-		j := job{agent: t, input: "0", answer: "1"}
+		j := measure.Job{Agent: t, Input: "0", Answer: "1"}
 		next := 0
 		return func(ctx context.Context, _ int64) error {
 			next = (next + 1) % len(threads)
@@ -164,7 +165,7 @@ func talk(n int) func(*testing.B) (call, func()) {
 			if err != nil || at < int64(n) {
 				return fmt.Errorf("the conversation has %d messages, want %d: %w", at, n, err)
 			}
-			return j.drive(ctx, s, r, &teamv1.Conversation{ContextId: threads[next].ContextID, History: at})
+			return j.Drive(ctx, s, r, &teamv1.Conversation{ContextId: threads[next].ContextID, History: at})
 		}, func() {}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/agentteams/team-server/bench/measure"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store"
@@ -47,17 +48,17 @@ func listSizes(b *testing.B, store string) []int {
 // BenchmarkList is goal 13: pages of 50 tasks, one after the other, of an owner
 // with few tasks and with many.
 func BenchmarkList(b *testing.B) {
-	t := &table{
-		title: "a page of 50 of an owner's tasks, its first page and count left out; runs kept in memory are not bounded",
-		head:  "store\ttasks\tfilter\tput\tpages/s\tp50\tp99\tallocs/op\txp50\txp99",
-		goals: []string{"goal 13: xp99 <= 3 and p99 <= 1ms at 1,000,000 tasks; put <= 5µs in memory"},
+	t := &measure.Table{
+		Title: "a page of 50 of an owner's tasks, its first page and count left out; runs kept in memory are not bounded",
+		Head:  "store\ttasks\tfilter\tput\tpages/s\tp50\tp99\tallocs/op\txp50\txp99",
+		Goals: []string{"goal 13: xp99 <= 3 and p99 <= 1ms at 1,000,000 tasks; put <= 5µs in memory"},
 	}
-	w := budgetOf(b).share(3)
+	w := share(measure.BudgetOf(b), 3)
 	for _, place := range []func(testing.TB) rig.Place{rig.Memory, rig.SQLite, rig.PostgreSQL} {
 		at := place(b)
 		b.Run(at.Name, func(b *testing.B) { lists(b, t, w, place, at.Name) })
 	}
-	t.print()
+	t.Print()
 }
 
 // filters are what is listed.
@@ -67,7 +68,7 @@ var filters = []struct {
 }{{"none", a2a.Filter{}}, {"context", a2a.Filter{ContextID: "c7"}}, {"agent", a2a.Filter{Agent: "bench"}}}
 
 // lists measures one kind of store, the one with the fewest tasks first.
-func lists(b *testing.B, t *table, w budget, place func(testing.TB) rig.Place, name string) {
+func lists(b *testing.B, t *measure.Table, w measure.Budget, place func(testing.TB) rig.Place, name string) {
 	sizes := listSizes(b, name)
 	stores, puts := make([]keeper, len(sizes)), make([]time.Duration, len(sizes))
 	for i, n := range sizes {
@@ -77,18 +78,19 @@ func lists(b *testing.B, t *table, w budget, place func(testing.TB) rig.Place, n
 		analyze(b, url)
 	}
 	for _, f := range filters {
-		rivals := make([]rival, len(sizes))
+		rivals := make([]measure.Rival, len(sizes))
 		for i := range sizes {
-			rivals[i] = rival{fmt.Sprint(sizes[i]), func(b *testing.B) (call, func()) { return pages(b, stores[i], f.filter), func() {} }}
+			rivals[i] = measure.Rival{Name: fmt.Sprint(sizes[i]), Start: func(b *testing.B) (measure.Call, func()) { return pages(b, stores[i], f.filter), func() {} }}
 		}
-		all := race(b, w, 1, rivals)
+		all := measure.Race(b, w, 1, rivals)
 		for i, own := range all {
-			t.add("%s\t%d\t%s\t%s\t%.0f\t%s\t%s\t%.0f\t%.2f\t%.2f", name, sizes[i], f.name, short(float64(puts[i])), median(own, rate), short(median(own, p50)),
-				short(median(own, p99)), median(own, allocs), ratio(own, all[0], p50), ratio(own, all[0], p99))
+			t.Add("%s\t%d\t%s\t%s\t%.0f\t%s\t%s\t%.0f\t%.2f\t%.2f", name, sizes[i], f.name, measure.Short(float64(puts[i])),
+				measure.Median(own, rate), measure.Short(measure.Median(own, p50)),
+				measure.Short(measure.Median(own, p99)), measure.Median(own, measure.Allocs), measure.Ratio(own, all[0], p50), measure.Ratio(own, all[0], p99))
 		}
 		last := len(all) - 1
 		b.ReportMetric(0, "ns/op")
-		b.ReportMetric(ratio(all[last], all[0], p99), f.name+"-xp99")
+		b.ReportMetric(measure.Ratio(all[last], all[0], p99), f.name+"-xp99")
 	}
 }
 
@@ -198,7 +200,7 @@ func end(ctx context.Context, s keeper, c a2a.Claim) error {
 }
 
 // pages reads one page after the other, and then again from the second.
-func pages(b *testing.B, s a2a.Store, f a2a.Filter) call {
+func pages(b *testing.B, s a2a.Store, f a2a.Filter) measure.Call {
 	b.Helper()
 	f.PageSize = 50
 	first, err := s.List(b.Context(), owned, f)

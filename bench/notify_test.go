@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/agentteams/team-server/bench/measure"
 	"github.com/agentteams/team-server/internal/pgtest"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/server"
@@ -16,25 +17,26 @@ import (
 // PostgreSQL, with a reader of each on another replica and without. Notifications
 // inside the appends cost a factor of twelve.
 func BenchmarkNotify(b *testing.B) {
-	t := &table{
-		title: "64 runs on PostgreSQL, alone and read on another replica",
-		head:  "rival\tsteps/s\tp50\tp99\txsteps",
-		goals: []string{"at least 0.5x the steps when every run is read elsewhere"},
+	t := &measure.Table{
+		Title: "64 runs on PostgreSQL, alone and read on another replica",
+		Head:  "rival\tsteps/s\tp50\tp99\txsteps",
+		Goals: []string{"at least 0.5x the steps when every run is read elsewhere"},
 	}
 	pgtest.URL(b) // or skip
-	rivals := []rival{{"unread", durable(rig.PostgreSQL)}, {"read elsewhere", readElsewhere}}
-	all := race(b, budgetOf(b), 64, rivals)
+	rivals := []measure.Rival{{Name: "unread", Start: durable(rig.PostgreSQL)}, {Name: "read elsewhere", Start: readElsewhere}}
+	all := measure.Race(b, measure.BudgetOf(b), 64, rivals)
 	b.ReportMetric(0, "ns/op")
 	for i, r := range rivals {
-		t.add("%s\t%.0f\t%s\t%s\t%.2f", r.name, median(all[i], rate), short(median(all[i], p50)), short(median(all[i], p99)), ratio(all[i], all[0], rate))
+		t.Add("%s\t%.0f\t%s\t%s\t%.2f", r.Name, measure.Median(all[i], rate), measure.Short(measure.Median(all[i], p50)), measure.Short(measure.Median(all[i], p99)),
+			measure.Ratio(all[i], all[0], rate))
 	}
-	b.ReportMetric(ratio(all[1], all[0], rate), "xsteps")
-	t.print()
+	b.ReportMetric(measure.Ratio(all[1], all[0], rate), "xsteps")
+	t.Print()
 }
 
 // readElsewhere is a store with a run for each caller, and a second one on the same
 // database that reads them.
-func readElsewhere(b *testing.B) (call, func()) {
+func readElsewhere(b *testing.B) (measure.Call, func()) {
 	url := pgtest.URL(b)
 	var stores [2]server.OpenedStore
 	for i := range stores {

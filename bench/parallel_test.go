@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/agentteams/team-server/bench/measure"
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -16,14 +17,14 @@ import (
 // BenchmarkParallel is goal 7: what a member costs that works beside others, in
 // teams of 1 to 100 whose answers are joined.
 func BenchmarkParallel(b *testing.B) {
-	t := &table{title: "members that work at the same time, journal in memory", goals: []string{
+	t := &measure.Table{Title: "members that work at the same time, journal in memory", Goals: []string{
 		"goal 7: store <= 4µs and <= 32 allocs a child over goroutines; max_parallel is raised to the width",
 	}}
 	growth{unit: "child", sizes: []int{1, 10, 100}, from: 1, rivals: fanOuts}.compare(b, t)
 }
 
 // fanOuts are the rivals of one width.
-func fanOuts(b *testing.B, width int) []rival {
+func fanOuts(b *testing.B, width int) []measure.Rival {
 	ids := memberIDs(width)
 	t := staffed(b, team.Config{Scheduler: fan{ids}, Limits: wide(width)}, ids)
 	group := team.WorkflowStep{}
@@ -35,16 +36,16 @@ func fanOuts(b *testing.B, width int) []rival {
 		b.Fatal(err)
 	}
 	flow := staffed(b, team.Config{Scheduler: w, Limits: wide(width)}, ids)
-	of := func(t *team.Team) job { return job{agent: t, input: "0", answer: joined(ids)} }
-	return []rival{
-		always("goroutines", goroutines(ids)), always("loop", of(t).loop()),
-		always("store", of(t).store()), always("workflow", of(flow).store()),
+	of := func(t *team.Team) measure.Job { return measure.Job{Agent: t, Input: "0", Answer: joined(ids)} }
+	return []measure.Rival{
+		always("goroutines", goroutines(ids)), always("loop", of(t).Loop()),
+		always("store", of(t).Store()), always("workflow", of(flow).Store()),
 	}
 }
 
 // goroutines is the yardstick: each member is called in a goroutine, and the
 // answers are joined.
-func goroutines(ids []string) call {
+func goroutines(ids []string) measure.Call {
 	member := counting()
 	return func(ctx context.Context, _ int64) error {
 		ctx, cancel := context.WithCancel(ctx)

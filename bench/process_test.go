@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/agentteams/team-server/bench/measure"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -15,24 +16,24 @@ import (
 // is a Go func and of a team with that agent as its member, against a bare gRPC
 // server that echoes the same message.
 func BenchmarkProcess(b *testing.B) {
-	t := &table{title: "AgentService.Process over gRPC", goals: []string{"goal 1: team xRPS >= 0.85, xP99 <= 1.3 at c=64"}}
+	t := &measure.Table{Title: "AgentService.Process over gRPC", Goals: []string{"goal 1: team xRPS >= 0.85, xP99 <= 1.3 at c=64"}}
 	servers(b, t,
-		rival{"echo", func(b *testing.B) (call, func()) {
+		measure.Rival{Name: "echo", Start: func(b *testing.B) (measure.Call, func()) {
 			addr, stop := bare(b, func(s *grpc.Server) { teamv1.RegisterAgentServiceServer(s, processEcho{}) })
 			return process(b, addr, stop)
 		}},
-		rival{"agent", func(b *testing.B) (call, func()) { return served(b, echo()) }},
-		rival{"team", func(b *testing.B) (call, func()) { return served(b, teamOf(b, relay{1}, echo(), nil)) }},
+		measure.Rival{Name: "agent", Start: func(b *testing.B) (measure.Call, func()) { return served(b, echo()) }},
+		measure.Rival{Name: "team", Start: func(b *testing.B) (measure.Call, func()) { return served(b, teamOf(b, relay{1}, echo(), nil)) }},
 	)
 }
 
-func served(b *testing.B, a agent.Agent) (call, func()) {
+func served(b *testing.B, a agent.Agent) (measure.Call, func()) {
 	at, stop := serve(b, a)
 	return process(b, at.GRPC, stop)
 }
 
 // process calls Process.
-func process(b *testing.B, addr string, stop func()) (call, func()) {
+func process(b *testing.B, addr string, stop func()) (measure.Call, func()) {
 	conn := dial(b, addr)
 	client := teamv1.NewAgentServiceClient(conn)
 	return func(ctx context.Context, n int64) error {

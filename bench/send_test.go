@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/agentteams/team-server/bench/measure"
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -16,15 +17,15 @@ import (
 // works, has an artifact and completes, against a bare gRPC server that answers
 // with the message.
 func BenchmarkSend(b *testing.B) {
-	t := &table{title: "A2A SendMessage over gRPC, a task of four events", goals: []string{
+	t := &measure.Table{Title: "A2A SendMessage over gRPC, a task of four events", Goals: []string{
 		"goal 2: task xRPS >= 0.40 at c=64, and <= 500 allocs/op",
 	}}
 	servers(b, t,
-		rival{"echo", func(b *testing.B) (call, func()) {
+		measure.Rival{Name: "echo", Start: func(b *testing.B) (measure.Call, func()) {
 			addr, stop := bare(b, func(s *grpc.Server) { a2av1.RegisterA2AServiceServer(s, sendEcho{}) })
 			return send(b, addr, stop, func(r *a2av1.SendMessageResponse) string { return agent.Text(r.GetMessage()) })
 		}},
-		rival{"task", func(b *testing.B) (call, func()) {
+		measure.Rival{Name: "task", Start: func(b *testing.B) (measure.Call, func()) {
 			at, stop := serve(b, echo())
 			return send(b, at.GRPC, stop, artifact)
 		}},
@@ -41,7 +42,7 @@ func artifact(r *a2av1.SendMessageResponse) string {
 }
 
 // send calls SendMessage; text is that of its answer.
-func send(b *testing.B, addr string, stop func(), text func(*a2av1.SendMessageResponse) string) (call, func()) {
+func send(b *testing.B, addr string, stop func(), text func(*a2av1.SendMessageResponse) string) (measure.Call, func()) {
 	conn := dial(b, addr)
 	client := a2av1.NewA2AServiceClient(conn)
 	return func(ctx context.Context, n int64) error {

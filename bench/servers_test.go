@@ -1,3 +1,5 @@
+// Package bench measures what the server adds to the layers below it, each time
+// against a yardstick that runs in turn with it. See README.md.
 package bench
 
 import (

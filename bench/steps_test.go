@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentteams/team-server/bench/measure"
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -37,7 +38,7 @@ func check(m *a2av1.Message, n int) error {
 
 // memberRun is the yardstick: the member called n times, by nobody who keeps
 // anything.
-func memberRun(n int) call {
+func memberRun(n int) measure.Call {
 	member := counting()
 	return func(ctx context.Context, _ int64) error {
 		ctx, cancel := context.WithCancel(ctx)
@@ -63,7 +64,7 @@ func ask(ctx context.Context, member agent.Agent, m *a2av1.Message, scope string
 
 // bareRun is a plain loop over the member that keeps the events of a run, three
 // for each step, and does nothing else.
-func bareRun(n int) call {
+func bareRun(n int) measure.Call {
 	member := counting()
 	return func(ctx context.Context, _ int64) error {
 		ctx, cancel := context.WithCancel(ctx)
@@ -87,13 +88,15 @@ func bareRun(n int) call {
 }
 
 // loopRun is a team used as a library, with a slice for a journal.
-func loopRun(t *team.Team, n int) call { return counted(t, n).loop() }
+func loopRun(t *team.Team, n int) measure.Call { return counted(t, n).Loop() }
 
 // storeRun drives a team as the server does, with the journal of the store in memory.
-func storeRun(t *team.Team, n int) call { return counted(t, n).store() }
+func storeRun(t *team.Team, n int) measure.Call { return counted(t, n).Store() }
 
 // counted is a run of n steps of the counting member.
-func counted(t *team.Team, n int) job { return job{agent: t, input: "0", answer: strconv.Itoa(n)} }
+func counted(t *team.Team, n int) measure.Job {
+	return measure.Job{Agent: t, Input: "0", Answer: strconv.Itoa(n)}
+}
 
 // most is a limit that no run here comes to.
 func most() *teamv1.Limits {
@@ -102,14 +105,14 @@ func most() *teamv1.Limits {
 }
 
 // kinds of runs, the yardstick first.
-func kinds(b *testing.B, n int) []rival {
+func kinds(b *testing.B, n int) []measure.Rival {
 	t := teamOf(b, relay{n}, counting(), most())
-	return []rival{always("member", memberRun(n)), always("bare", bareRun(n)), always("loop", loopRun(t, n)), always("store", storeRun(t, n))}
+	return []measure.Rival{always("member", memberRun(n)), always("bare", bareRun(n)), always("loop", loopRun(t, n)), always("store", storeRun(t, n))}
 }
 
 // BenchmarkSteps is goal 5: what a step costs, from runs of 1 to 100 steps.
 func BenchmarkSteps(b *testing.B) {
-	t := &table{title: "runs of sequential steps, journal in memory", goals: []string{
+	t := &measure.Table{Title: "runs of sequential steps, journal in memory", Goals: []string{
 		"goal 5: store <= 2µs and <= 24 allocs a step over member; max_steps is raised to 10,000",
 	}}
 	growth{unit: "step", sizes: []int{1, 3, 10, 100}, from: 2, rivals: kinds}.compare(b, t)
@@ -118,27 +121,27 @@ func BenchmarkSteps(b *testing.B) {
 // BenchmarkPlace is the other half of goal 5: a late step costs what an early
 // one does.
 func BenchmarkPlace(b *testing.B) {
-	t := &table{title: "a step by its place in the run", head: "rival\tallocs at 20\tallocs at 500\txallocs\ttime at 20\ttime at 500\txtime", goals: []string{
+	t := &measure.Table{Title: "a step by its place in the run", Head: "rival\tallocs at 20\tallocs at 500\txallocs\ttime at 20\ttime at 500\txtime", Goals: []string{
 		"goal 5: step 500 <= 1.2x step 20",
 	}}
-	runs := map[string]func(*team.Team, int) call{"loop": loopRun, "store": storeRun}
+	runs := map[string]func(*team.Team, int) measure.Call{"loop": loopRun, "store": storeRun}
 	for _, name := range []string{"loop", "store"} {
-		var early, late []figures
-		for range rounds {
+		var early, late []measure.Figures
+		for range measure.Rounds {
 			early, late = append(early, around(b, runs[name], 20, 15)), append(late, around(b, runs[name], 500, 15))
 		}
-		t.add("%s\t%.1f\t%.1f\t%.2f\t%s\t%s\t%.2f", name, median(early, allocs), median(late, allocs), ratio(late, early, allocs),
-			short(median(early, each)), short(median(late, each)), ratio(late, early, each))
-		b.ReportMetric(ratio(late, early, each), name+"-x500")
-		b.ReportMetric(ratio(late, early, allocs), name+"-x500-allocs")
+		t.Add("%s\t%.1f\t%.1f\t%.2f\t%s\t%s\t%.2f", name, measure.Median(early, measure.Allocs), measure.Median(late, measure.Allocs), measure.Ratio(late, early, measure.Allocs),
+			measure.Short(measure.Median(early, measure.Each)), measure.Short(measure.Median(late, measure.Each)), measure.Ratio(late, early, measure.Each))
+		b.ReportMetric(measure.Ratio(late, early, measure.Each), name+"-x500")
+		b.ReportMetric(measure.Ratio(late, early, measure.Allocs), name+"-x500-allocs")
 	}
 	b.ReportMetric(0, "ns/op")
-	t.print()
+	t.Print()
 }
 
 // around measures the steps around one place, so many before and after it: the
 // median of several runs.
-func around(b *testing.B, run func(*team.Team, int) call, place, window int) figures {
+func around(b *testing.B, run func(*team.Team, int) measure.Call, place, window int) measure.Figures {
 	b.Helper()
 	const runs = 21
 	var times, counts []float64
@@ -152,7 +155,7 @@ func around(b *testing.B, run func(*team.Team, int) call, place, window int) fig
 	}
 	slices.Sort(times)
 	slices.Sort(counts)
-	return figures{rate: float64(time.Second) / times[runs/2], allocs: counts[runs/2]}
+	return measure.Figures{Rate: float64(time.Second) / times[runs/2], Allocs: counts[runs/2]}
 }
 
 // stamps is a relay that notes when it was asked for two of the steps.

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	_ "modernc.org/sqlite" // likewise
 
+	"github.com/agentteams/team-server/bench/measure"
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -38,7 +39,7 @@ func waitingRuns(b *testing.B) int {
 			b.Fatalf("BENCH_WAITING: %q", text)
 		}
 		return n
-	case budgetOf(b).ops > 0:
+	case measure.BudgetOf(b).Ops > 0:
 		return 200
 	}
 	return 10_000
@@ -52,21 +53,21 @@ const clients = 64
 // goroutine (storage.md 7).
 func BenchmarkWaiting(b *testing.B) {
 	n := waitingRuns(b)
-	t := &table{
-		once:  true,
-		title: fmt.Sprintf("%d runs of a team that wait for people, in one process", n),
-		head:  "store\tto wait\theap/run\tgoroutines\trun rows\theld\treplicas\tevents/run\tto the end\tcompleted",
-		goals: []string{"the heap is that of the whole process against itself before, after a collection; goroutines likewise; held are runs that somebody drives"},
+	t := &measure.Table{
+		Once:  true,
+		Title: fmt.Sprintf("%d runs of a team that wait for people, in one process", n),
+		Head:  "store\tto wait\theap/run\tgoroutines\trun rows\theld\treplicas\tevents/run\tto the end\tcompleted",
+		Goals: []string{"the heap is that of the whole process against itself before, after a collection; goroutines likewise; held are runs that somebody drives"},
 	}
 	for _, place := range []func(testing.TB) rig.Place{rig.Memory, rig.SQLite, rig.PostgreSQL} {
 		at := place(b)
 		b.Run(at.Name, func(b *testing.B) { wait(b, t, at, n) })
 	}
-	t.print()
+	t.Print()
 }
 
 // wait measures one kind of store.
-func wait(b *testing.B, t *table, at rig.Place, n int) {
+func wait(b *testing.B, t *measure.Table, at rig.Place, n int) {
 	s, done := at.Open(b)
 	target, stop := rig.Start(b, server.Config{Agent: asker(b), Store: s})
 	defer done()
@@ -88,7 +89,7 @@ func wait(b *testing.B, t *table, at rig.Place, n int) {
 	w.until(a2av1.TaskState_TASK_STATE_COMPLETED, n)
 	answered := time.Since(begin)
 	perRun := (float64(after.heap) - float64(before.heap)) / float64(n)
-	t.add("%s\t%s\t%.0f B\t%d\t%s\t%s\t%s\t%s\t%s\t%d", at.Name, asked.Round(time.Millisecond), perRun, after.goroutines-before.goroutines,
+	t.Add("%s\t%s\t%.0f B\t%d\t%s\t%s\t%s\t%s\t%s\t%d", at.Name, asked.Round(time.Millisecond), perRun, after.goroutines-before.goroutines,
 		rows.runs, rows.held, rows.replicas, rows.events, answered.Round(time.Millisecond), n)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(perRun, "B/run")

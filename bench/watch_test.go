@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/agentteams/team-server/bench/measure"
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -32,14 +33,14 @@ import (
 // each for each reader, one encodes each once. Nobody decodes.
 func BenchmarkWatch(b *testing.B) {
 	const most = 1000
-	t := &table{
-		title: fmt.Sprintf("SubscribeToTask over gRPC, streams per task and owner raised to %d", most),
-		head:  "readers\tevents\trival\tdeliveries/s\tcpu/delivery\tallocs\tB\txeach\txonce",
-		goals: []string{
+	t := &measure.Table{
+		Title: fmt.Sprintf("SubscribeToTask over gRPC, streams per task and owner raised to %d", most),
+		Head:  "readers\tevents\trival\tdeliveries/s\tcpu/delivery\tallocs\tB\txeach\txonce",
+		Goals: []string{
 			"goal 12: server xeach >= 1.5 and xonce >= 0.85 at 1000 readers; with one reader an event of 500 <= 1.2 of an event of 20, and >= 38700 deliveries/s (100 times a2a-go's 387)",
 		},
 	}
-	w := budgetOf(b)
+	w := measure.BudgetOf(b)
 	var alone []float64 // time of a delivery to one reader, by number of events
 	for _, readers := range []int{1, 100, most} {
 		for _, events := range []int{20, 500} {
@@ -47,35 +48,35 @@ func BenchmarkWatch(b *testing.B) {
 				all := watchAll(b, w, readers, events, most)
 				b.ReportMetric(0, "ns/op") // of the whole race: says nothing
 				for i, name := range watchRivals {
-					t.watched(readers, events, name, all[i], all)
+					addWatched(t, readers, events, name, all[i], all)
 				}
-				b.ReportMetric(median(all[2], rate), "deliveries/s")
-				b.ReportMetric(ratio(all[2], all[0], rate), "xeach")
-				b.ReportMetric(ratio(all[2], all[1], rate), "xonce")
+				b.ReportMetric(measure.Median(all[2], rate), "deliveries/s")
+				b.ReportMetric(measure.Ratio(all[2], all[0], rate), "xeach")
+				b.ReportMetric(measure.Ratio(all[2], all[1], rate), "xonce")
 				if readers == 1 {
-					alone = append(alone, median(all[2], each))
+					alone = append(alone, measure.Median(all[2], measure.Each))
 				}
 			})
 		}
 	}
 	if len(alone) == 2 {
-		t.goals = append(t.goals, fmt.Sprintf("one reader: an event of 500 takes %.2f of the time of an event of 20", alone[1]/alone[0]))
+		t.Goals = append(t.Goals, fmt.Sprintf("one reader: an event of 500 takes %.2f of the time of an event of 20", alone[1]/alone[0]))
 	}
-	t.print()
+	t.Print()
 }
 
 var watchRivals = []string{"encode each", "encode once", "server"}
 
-func (t *table) watched(readers, events int, name string, own []figures, all [][]figures) {
-	t.add("%d\t%d\t%s\t%.0f\t%s\t%.1f\t%.0f\t%.2f\t%.2f", readers, events, name, median(own, rate), short(median(own, cpu)),
-		median(own, allocs), median(own, size), ratio(own, all[0], rate), ratio(own, all[1], rate))
+func addWatched(t *measure.Table, readers, events int, name string, own []measure.Figures, all [][]measure.Figures) {
+	t.Add("%d\t%d\t%s\t%.0f\t%s\t%.1f\t%.0f\t%.2f\t%.2f", readers, events, name, measure.Median(own, rate), measure.Short(measure.Median(own, measure.CPU)),
+		measure.Median(own, measure.Allocs), measure.Median(own, measure.Bytes), measure.Ratio(own, all[0], rate), measure.Ratio(own, all[1], rate))
 }
 
 // watchAll runs the rivals in turn.
-func watchAll(b *testing.B, w budget, readers, events, most int) [][]figures {
+func watchAll(b *testing.B, w measure.Budget, readers, events, most int) [][]measure.Figures {
 	b.Helper()
-	all := make([][]figures, len(watchRivals))
-	for range rounds {
+	all := make([][]measure.Figures, len(watchRivals))
+	for range measure.Rounds {
 		for i := range watchRivals {
 			begin := [](func(*testing.B, int, int) *show){
 				func(b *testing.B, _, events int) *show { return hub(b, events, false) },
@@ -102,7 +103,7 @@ type show struct {
 const perConnection = 100 // streams
 
 // measure shows again and again, to so many readers.
-func (s *show) measure(b *testing.B, w budget, readers int) figures {
+func (s *show) measure(b *testing.B, w measure.Budget, readers int) measure.Figures {
 	b.Helper()
 	conns := make([]*grpc.ClientConn, (readers+perConnection-1)/perConnection)
 	for i := range conns {
@@ -117,18 +118,18 @@ func (s *show) measure(b *testing.B, w budget, readers int) figures {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	used := cpuTime()
+	used := measure.CPUTime()
 	var took time.Duration
 	n := 0
-	for runs := 0; runs == 0 || w.ops == 0 && took < w.time || runs < w.ops; runs++ {
+	for runs := 0; runs == 0 || w.Ops == 0 && took < w.Time || runs < w.Ops; runs++ {
 		took += s.once(b, conns, readers)
 		n += readers * s.events
 	}
-	used = cpuTime() - used
+	used = measure.CPUTime() - used
 	runtime.ReadMemStats(&after)
-	return figures{
-		rate: float64(n) / took.Seconds(), cpu: used / time.Duration(n),
-		allocs: float64(after.Mallocs-before.Mallocs) / float64(n), bytes: float64(after.TotalAlloc-before.TotalAlloc) / float64(n),
+	return measure.Figures{
+		Rate: float64(n) / took.Seconds(), CPU: used / time.Duration(n),
+		Allocs: float64(after.Mallocs-before.Mallocs) / float64(n), Bytes: float64(after.TotalAlloc-before.TotalAlloc) / float64(n),
 	}
 }
 

@@ -189,22 +189,9 @@ func TestA_04_A_18_BadConfigurations(t *testing.T) {
 	})
 }
 
-// TestA_18_SwitchedOff: every call says so, also a send with a configuration.
+// TestA_18_SwitchedOff: the card says so. What the calls say is in the table of errors.
 func TestA_18_SwitchedOff(t *testing.T) {
 	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, whichAgent(t)), NoPush: true})
-	rig.Each(t, target, func(t *testing.T, c rig.Client) {
-		p := c.(rig.PushClient)
-		_, err1 := p.CreatePush(t.Context(), hook("t", "", "http://127.0.0.1:1"))
-		_, err2 := p.GetPush(t.Context(), &a2av1.GetTaskPushNotificationConfigRequest{TaskId: "t", Id: "x"})
-		_, err3 := p.ListPushes(t.Context(), &a2av1.ListTaskPushNotificationConfigsRequest{TaskId: "t"})
-		err4 := p.DeletePush(t.Context(), &a2av1.DeleteTaskPushNotificationConfigRequest{TaskId: "t", Id: "x"})
-		req := rig.Text("asks", "m", "x")
-		req.Configuration = &a2av1.SendMessageConfiguration{TaskPushNotificationConfig: hook("", "", "http://127.0.0.1:1")}
-		_, err5 := c.Send(t.Context(), req)
-		for _, err := range []error{err1, err2, err3, err4, err5} {
-			wantReason(t, err, a2a.ReasonPushNotificationNotSupported)
-		}
-	})
 	card, _, err := rig.PublicCard(t.Context(), target, "asks")
 	if err != nil || card.GetCapabilities().GetPushNotifications() {
 		t.Errorf("the card says %v, %v", card.GetCapabilities(), err)
@@ -222,8 +209,14 @@ func speaking(t testing.TB, s *speaker, at rig.Place) (clients []rig.Client, sto
 // TestA_18_ToldWhatStreamsTell: with a configuration in the send a receiver gets what a
 // stream from the beginning gets, byte for byte in meaning.
 func TestA_18_ToldWhatStreamsTell(t *testing.T) {
+	t.Run("many small pieces", func(t *testing.T) { toldWhatStreamsTell(t, 20, 1) })
+	t.Run("S-64 few large ones", func(t *testing.T) { toldWhatStreamsTell(t, 3, 450_000) })
+}
+
+func toldWhatStreamsTell(t *testing.T, pieces, size int) {
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		s := newSpeaker("speaks")
+		s.text = func(i int) string { return fmt.Sprint(i, strings.Repeat(".", size)) }
 		clients, stop := speaking(t, s, at)
 		defer stop()
 		hooked := rig.NewReceiver(t)
@@ -241,7 +234,7 @@ func TestA_18_ToldWhatStreamsTell(t *testing.T) {
 			}
 			done <- nil
 		}()
-		s.allowed <- 20
+		s.allowed <- pieces
 		close(s.allowed)
 		if err := <-done; err != nil {
 			t.Fatal(err)

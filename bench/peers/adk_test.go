@@ -17,6 +17,8 @@ import (
 	"google.golang.org/adk/v2/tool"
 	"google.golang.org/adk/v2/tool/agenttool"
 	"google.golang.org/genai"
+
+	"github.com/agentteams/team-server/bench/measure"
 )
 
 // adk keeps the events of each run in a session in memory.
@@ -59,7 +61,7 @@ func (a adk) members(b *testing.B, n int, fromLast bool) []adkagent.Agent {
 // of its own, each round a service of its own. Agents know their parents: they are
 // made anew with it.
 func (a adk) run(make func() adkagent.Agent, answers ...string) start {
-	return func(b *testing.B) (call, func()) {
+	return func(b *testing.B) (measure.Call, func()) {
 		r := a.runner(b, make(), session.InMemoryService())
 		return func(ctx context.Context, _ int64) error { return a.talk(ctx, r, uuid.NewString(), answers...) }, func() {}
 	}
@@ -159,7 +161,7 @@ func (a adk) depth(b *testing.B, n int) start {
 
 // history has a session for each of the runs of a round, and one to warm up.
 func (a adk) history(_ *testing.B, n int) start {
-	return func(b *testing.B) (call, func()) {
+	return func(b *testing.B) (measure.Call, func()) {
 		s := session.InMemoryService()
 		var ids []string
 		for range talksOf(b) + 1 {

@@ -8,7 +8,6 @@ require (
 	github.com/google/uuid v1.6.0
 	google.golang.org/adk/v2 v2.2.0
 	google.golang.org/genai v1.77.0
-	google.golang.org/protobuf v1.36.12
 	trpc.group/trpc-go/trpc-agent-go v1.11.2
 )
 
@@ -85,6 +84,7 @@ require (
 	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
 	google.golang.org/grpc v1.85.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	rsc.io/omap v1.2.0 // indirect
 	rsc.io/ordered v1.1.1 // indirect

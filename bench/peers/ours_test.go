@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentteams/team-server/bench/measure"
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -17,11 +18,11 @@ import (
 // memory, as the server does.
 type ours struct{ driven bool }
 
-func (o ours) run(j job) start {
+func (o ours) run(j measure.Job) start {
 	if o.driven {
-		return shared(j.store())
+		return shared(j.Store())
 	}
-	return shared(j.loop())
+	return shared(j.Loop())
 }
 
 // member counts.
@@ -38,7 +39,7 @@ func (ours) team(b *testing.B, c team.Config, members []string, a agent.Agent) *
 	if c.ID == "" {
 		c.ID = "bench"
 	}
-	agents := registry{}
+	agents := measure.Registry{}
 	for _, id := range members {
 		c.Members = append(c.Members, team.Member{Agent: id})
 		agents[id] = a
@@ -70,7 +71,7 @@ func (o ours) sequence(b *testing.B, n int) start {
 		steps = append(steps, s)
 	}
 	t := o.team(b, team.Config{Scheduler: o.flow(b, steps...)}, names(n), member())
-	return o.run(job{agent: t, input: "0", answer: fmt.Sprint(n)})
+	return o.run(measure.Job{Agent: t, Input: "0", Answer: fmt.Sprint(n)})
 }
 
 func (o ours) parallel(b *testing.B, n int) start {
@@ -81,7 +82,7 @@ func (o ours) parallel(b *testing.B, n int) start {
 	}
 	width := int32(n)
 	t := o.team(b, team.Config{Scheduler: o.flow(b, group), Limits: &teamv1.Limits{MaxParallel: &width}}, names(n), member())
-	return o.run(job{agent: t, input: "0", answer: strings.Join(answers, "\n\n")})
+	return o.run(measure.Job{Agent: t, Input: "0", Answer: strings.Join(answers, "\n\n")})
 }
 
 func (o ours) lead(b *testing.B, n int) start { return o.led(b, n, false) }
@@ -98,7 +99,7 @@ func (o ours) led(b *testing.B, n int, last bool) start {
 		b.Fatal(err)
 	}
 	t := o.team(b, team.Config{Scheduler: leader, Model: ourModel{offered: n}, ReportErrors: true}, names(n), member())
-	return o.run(job{agent: t, input: "0", answer: "1"})
+	return o.run(measure.Job{Agent: t, Input: "0", Answer: "1"})
 }
 
 func (o ours) swarm(b *testing.B) start {
@@ -107,7 +108,7 @@ func (o ours) swarm(b *testing.B) start {
 	if err != nil {
 		b.Fatal(err)
 	}
-	agents := registry{}
+	agents := measure.Registry{}
 	for id, to := range map[string]string{"a": "b", "b": ""} {
 		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: id, Description: describes, Model: ourModel{to: to}})
 		if err != nil {
@@ -119,7 +120,7 @@ func (o ours) swarm(b *testing.B) start {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return o.run(job{agent: t, input: "0", answer: "1"})
+	return o.run(measure.Job{Agent: t, Input: "0", Answer: "1"})
 }
 
 func (o ours) depth(b *testing.B, n int) start {
@@ -128,7 +129,7 @@ func (o ours) depth(b *testing.B, n int) start {
 		flow := o.flow(b, team.WorkflowStep{ID: "s", Member: "member"})
 		a = o.team(b, team.Config{ID: fmt.Sprintf("t%d", i), Scheduler: flow, Limits: &teamv1.Limits{MaxDepth: &deepest}}, []string{"member"}, a)
 	}
-	return o.run(job{agent: a, input: "0", answer: "1"})
+	return o.run(measure.Job{Agent: a, Input: "0", Answer: "1"})
 }
 
 func (o ours) history(b *testing.B, n int) start {
@@ -143,7 +144,7 @@ func (o ours) history(b *testing.B, n int) start {
 			said[i].Role = a2av1.Role_ROLE_AGENT
 		}
 	}
-	return o.run(job{agent: told{a, said}, input: "0", answer: "1"})
+	return o.run(measure.Job{Agent: told{a, said}, Input: "0", Answer: "1"})
 }
 
 // told hands a conversation over with each call.

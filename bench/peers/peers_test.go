@@ -1,6 +1,5 @@
 // Package bench measures the same teams in this framework and in others, side by
-// side. See ../README.md; the helpers that it shares with the benchmarks there are
-// links to their files.
+// side. See ../README.md.
 package bench
 
 import (
@@ -12,6 +11,8 @@ import (
 	"testing"
 
 	"trpc.group/trpc-go/trpc-agent-go/model"
+
+	"github.com/agentteams/team-server/bench/measure"
 )
 
 // framework makes teams of custom members that count: each gives the number after
@@ -34,7 +35,7 @@ type framework interface {
 }
 
 // start is the start of a rival.
-type start func(b *testing.B) (call, func())
+type start func(b *testing.B) (measure.Call, func())
 
 // frameworks by name, ours first.
 func frameworks() ([]string, []framework) {
@@ -73,7 +74,7 @@ const talks = 50
 // talksOf is how many there are.
 func talksOf(b *testing.B) int {
 	b.Helper()
-	if n := budgetOf(b).ops; n > 0 {
+	if n := measure.BudgetOf(b).Ops; n > 0 {
 		return min(n, talks)
 	}
 	return talks
@@ -81,10 +82,10 @@ func talksOf(b *testing.B) int {
 
 // BenchmarkPeers runs every team in every framework in turn.
 func BenchmarkPeers(b *testing.B) {
-	t := &table{
-		title: "the same teams, models and members in this process",
-		head:  "team\tframework\ttime\tcpu\tallocs\tB\txbest peer\txcpu\txallocs",
-		goals: []string{
+	t := &measure.Table{
+		Title: "the same teams, models and members in this process",
+		Head:  "team\tframework\ttime\tcpu\tallocs\tB\txbest peer\txcpu\txallocs",
+		Goals: []string{
 			"store: this framework with its journal in memory; loop: the same as a library; the best peer is the one with the least time.",
 			"cpu is that of all threads: it suffers less from what else the machine does.",
 			"What the others keep differs, see ../README.md. goal 5: sequence of 3, best peer >= 3x store (xbest <= 0.33)",
@@ -94,46 +95,50 @@ func BenchmarkPeers(b *testing.B) {
 	for _, k := range kases() {
 		k.compare(b, t)
 	}
-	t.print()
+	t.Print()
 }
 
 // compare runs one team in all frameworks and adds their rows.
-func (k kase) compare(b *testing.B, t *table) {
+func (k kase) compare(b *testing.B, t *measure.Table) {
 	b.Helper()
-	w := budgetOf(b)
+	w := measure.BudgetOf(b)
 	if k.talks {
-		w = budget{ops: talksOf(b)}
+		w = measure.Budget{Ops: talksOf(b)}
 	}
-	var rivals []rival
+	var rivals []measure.Rival
 	var missing []string
 	names, all := frameworks()
 	for i, f := range all {
 		if s := k.start(b, f); s != nil {
-			rivals = append(rivals, rival{names[i], s})
+			rivals = append(rivals, measure.Rival{Name: names[i], Start: s})
 		} else {
 			missing = append(missing, names[i])
 		}
 	}
-	got := race(b, w, 1, rivals)
+	got := measure.Race(b, w, 1, rivals)
 	best := 2 // behind store and loop
 	for i := 3; i < len(rivals); i++ {
-		if median(got[i], each) < median(got[best], each) {
+		if measure.Median(got[i], measure.Each) < measure.Median(got[best], measure.Each) {
 			best = i
 		}
 	}
 	for i, r := range rivals {
-		t.add("%s\t%s\t%s\t%s\t%.0f\t%.0f\t%.2f\t%.2f\t%.2f", k.name, r.name, short(median(got[i], each)), short(median(got[i], cpu)), median(got[i], allocs), median(got[i], size),
-			ratio(got[i], got[best], each), ratio(got[i], got[best], cpu), ratio(got[i], got[best], allocs))
+		t.Add("%s\t%s\t%s\t%s\t%.0f\t%.0f\t%.2f\t%.2f\t%.2f", k.name, r.Name,
+			measure.Short(measure.Median(got[i], measure.Each)), measure.Short(measure.Median(got[i], measure.CPU)),
+			measure.Median(got[i], measure.Allocs), measure.Median(got[i], measure.Bytes),
+			measure.Ratio(got[i], got[best], measure.Each), measure.Ratio(got[i], got[best], measure.CPU), measure.Ratio(got[i], got[best], measure.Allocs))
 	}
 	for _, name := range missing {
-		t.add("%s\t%s\t-\t-\t-\t-\t-\t-\t-", k.name, name)
+		t.Add("%s\t%s\t-\t-\t-\t-\t-\t-\t-", k.name, name)
 	}
 	unit := strings.ReplaceAll(strings.ReplaceAll(k.name, ",", ""), " ", "-")
-	b.ReportMetric(ratio(got[0], got[best], each), unit+"-x")
+	b.ReportMetric(measure.Ratio(got[0], got[best], measure.Each), unit+"-x")
 }
 
 // shared is a start whose rounds share what they run.
-func shared(run call) start { return func(*testing.B) (call, func()) { return run, func() {} } }
+func shared(run measure.Call) start {
+	return func(*testing.B) (measure.Call, func()) { return run, func() {} }
+}
 
 // count is the work of a member: the number after the last one in a text.
 func count(text string) (string, error) {

@@ -21,6 +21,8 @@ import (
 	"trpc.group/trpc-go/trpc-agent-go/session/inmemory"
 	"trpc.group/trpc-go/trpc-agent-go/team"
 	"trpc.group/trpc-go/trpc-agent-go/tool"
+
+	"github.com/agentteams/team-server/bench/measure"
 )
 
 // trpc keeps the events of each run in a session in memory.
@@ -67,7 +69,7 @@ func trpcMembers(n int) []trpcagent.Agent {
 // run runs what make makes, which has to say these answers. Each run has a session
 // of its own, each round a service of its own.
 func (p trpc) run(make func() trpcagent.Agent, answers ...string) start {
-	return func(b *testing.B) (call, func()) {
+	return func(b *testing.B) (measure.Call, func()) {
 		s := inmemory.NewSessionService()
 		r := runner.NewRunner("bench", make(), runner.WithSessionService(s))
 		return func(ctx context.Context, _ int64) error { return p.talk(ctx, r, uuid.NewString(), answers...) }, p.closed(b, r, s)
@@ -160,7 +162,7 @@ func (p trpc) depth(_ *testing.B, n int) start {
 
 // history has a session for each of the runs of a round, and one to warm up.
 func (p trpc) history(_ *testing.B, n int) start {
-	return func(b *testing.B) (call, func()) {
+	return func(b *testing.B) (measure.Call, func()) {
 		s := inmemory.NewSessionService()
 		var ids []string
 		for range talksOf(b) + 1 {

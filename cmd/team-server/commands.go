@@ -123,31 +123,10 @@ func runCommand(s *app.Shell) *cobra.Command {
 	return c
 }
 
-func callCommand(s *app.Shell) *cobra.Command {
-	f := &app.Call{}
-	c := &cobra.Command{
-		Use:   "call URL TEXT",
-		Short: "Sends a message to any A2A server",
-		Long: "Sends a message to the agent whose card is at URL, or below it, over any of the\n" +
-			"three bindings. grpc://HOST:PORT/TENANT needs no card. The answer goes to\n" +
-			"standard output. Exit code 1 when the task fails or waits for somebody.",
-		Example: "  team-server call http://127.0.0.1:8080/newsroom \"Write about tides\"\n" +
-			"  team-server call --binding grpc --raw http://127.0.0.1:8080 \"Write about tides\"",
-		Args: usage(named("URL", "TEXT")),
-		RunE: func(c *cobra.Command, args []string) error { return s.Call(c.Context(), args[0], args[1], f) },
-	}
-	c.Flags().StringVar(&f.Binding, "binding", "", "grpc, rest or jsonrpc; default: what the card names first")
-	c.Flags().BoolVar(&f.Raw, "raw", false, "show what goes over the wire, on standard error")
-	c.Flags().BoolVar(&f.Stream, "stream", false, "show the answer as it comes")
-	c.Flags().BoolVar(&f.Immediately, "return-immediately", false, "do not wait for the end of the task")
-	c.Flags().StringVar(&f.Tenant, "tenant", "", "agent or team to reach; default: the card's")
-	c.Flags().StringVar(&f.Context, "context", "", "id of the conversation to go on with")
-	c.Flags().StringVar(&f.Task, "task", "", "id of the task to answer")
-	return c
-}
+const verifyHelp = "file with public keys to trust: JWK set, JWK or PEM; repeatable"
 
 func cardCommand(s *app.Shell) *cobra.Command {
-	var trusted []string
+	f := &app.Calling{}
 	c := &cobra.Command{
 		Use:   "card TEAM|URL",
 		Short: "Shows the card of a team or of any A2A agent",
@@ -158,9 +137,9 @@ func cardCommand(s *app.Shell) *cobra.Command {
 			"  team-server card http://127.0.0.1:8080\n" +
 			"  team-server card https://legal.example --verify legal-keys.json",
 		Args: usage(named("TEAM|URL")),
-		RunE: func(c *cobra.Command, args []string) error { return s.Card(c.Context(), args[0], trusted...) },
+		RunE: func(c *cobra.Command, args []string) error { return s.Card(c.Context(), args[0], f) },
 	}
-	c.Flags().StringArrayVar(&trusted, "verify", nil, "file with public keys to trust: JWK set, JWK or PEM; repeatable")
+	c.Flags().StringArrayVar(&f.Trusted, "verify", nil, verifyHelp)
 	return c
 }
 

@@ -18,7 +18,7 @@ func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends what does not look at ctx
-	s := &app.Shell{Out: os.Stdout, Talk: os.Stderr}
+	s := &app.Shell{In: os.Stdin, Out: os.Stdout, Talk: os.Stderr}
 	root := newRoot(s)
 	root.SetArgs(args)
 	return s.Exit(root.ExecuteContext(ctx))

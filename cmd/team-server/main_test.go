@@ -3,9 +3,14 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -21,17 +26,89 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs sessions at a terminal: testdata/script/*.txtar.
-func TestScripts(t *testing.T) {
+func TestScripts(t *testing.T) { runScripts(t, "testdata/script", nil) }
+
+// TestA_01_Call runs sessions with call, testdata/call/*.txtar, over each binding in
+// each version of the protocol.
+func TestA_01_Call(t *testing.T) {
+	for name, env := range map[string]map[string]string{
+		"grpc":         {"TEAM_BINDING": "grpc"},
+		"rest":         {"TEAM_BINDING": "rest"},
+		"jsonrpc":      {"TEAM_BINDING": "jsonrpc"},
+		"rest 0.3":     {"TEAM_BINDING": "rest", "TEAM_PROTOCOL": "0.3"},
+		"jsonrpc 0.3":  {"TEAM_PROTOCOL": "0.3"},
+		"as on a card": {},
+	} {
+		t.Run(name, func(t *testing.T) { runScripts(t, "testdata/call", env) })
+	}
+}
+
+func runScripts(t *testing.T, dir string, env map[string]string) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir: dir,
 		Setup: func(e *testscript.Env) error {
 			here, err := os.Getwd()
 			e.Values[serverKey{}] = &holder{}
 			e.Setenv("EXAMPLES", here+"/../../examples")
-			return err
+			for name, value := range env {
+				e.Setenv(name, value)
+			}
+			return errors.Join(err, giveFiles(e.WorkDir))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "start": start, "end": end, "waitlog": waitLog, "keep": keep},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "start": start, "end": end, "waitlog": waitLog, "keep": keep, "keepout": keepOut, "interrupt": interrupt,
+		},
 	})
+}
+
+// giveFiles writes what scripts cannot hold: a picture without a name that says so,
+// and a pair of keys.
+func giveFiles(dir string) error {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	signs, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return err
+	}
+	verifies, err := x509.MarshalPKIXPublicKey(public)
+	return errors.Join(err,
+		os.WriteFile(filepath.Join(dir, "noname"), []byte("\x89PNG\r\n\x1a\n"), 0o600),
+		os.WriteFile(filepath.Join(dir, "private.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: signs}), 0o600),
+		os.WriteFile(filepath.Join(dir, "public.pem"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: verifies}), 0o600))
+}
+
+// interrupt runs a command, interrupts it when it has written a text, and checks its
+// exit code: interrupt TEXT CODE COMMAND….
+func interrupt(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 3 {
+		ts.Fatalf("usage: interrupt TEXT CODE COMMAND...")
+	}
+	c := exec.CommandContext(context.Background(), args[2], args[3:]...)
+	c.Dir = ts.MkAbs(".")
+	for _, name := range []string{"TEAM_BINDING", "TEAM_PROTOCOL"} {
+		c.Env = append(c.Env, name+"="+ts.Getenv(name))
+	}
+	c.Env = append(os.Environ(), c.Env...)
+	c.Stderr = ts.Stderr()
+	out, err := c.StdoutPipe()
+	ts.Check(err)
+	ts.Check(c.Start())
+	late := time.AfterFunc(20*time.Second, func() { _ = c.Process.Kill() })
+	defer late.Stop()
+	done := false
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		ts.Logf("%s", lines.Text())
+		if !done && strings.Contains(lines.Text(), args[0]) {
+			done = true
+			_ = c.Process.Signal(os.Interrupt)
+		}
+	}
+	_ = c.Wait()
+	if got := strconv.Itoa(c.ProcessState.ExitCode()); !done || got != args[1] {
+		ts.Fatalf("%q was written: %v; exit code %s, want %s", args[0], done, got, args[1])
+	}
 }
 
 // exits runs a command that ends with an exit code: exits 3 team-server ….
@@ -55,8 +132,13 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 
 // keep sets a variable to what a pattern finds in the standard error of the last
 // command: keep NAME PATTERN.
-func keep(ts *testscript.TestScript, _ bool, args []string) {
-	m := regexp.MustCompile(args[1]).FindStringSubmatch(ts.ReadFile("stderr"))
+func keep(ts *testscript.TestScript, _ bool, args []string) { keepFrom(ts, "stderr", args) }
+
+// keepOut is keep for the standard output.
+func keepOut(ts *testscript.TestScript, _ bool, args []string) { keepFrom(ts, "stdout", args) }
+
+func keepFrom(ts *testscript.TestScript, file string, args []string) {
+	m := regexp.MustCompile("(?m)" + args[1]).FindStringSubmatch(ts.ReadFile(file))
 	if m == nil {
 		ts.Fatalf("no match for %s", args[1])
 	}
@@ -98,6 +180,10 @@ func start(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Setenv("HTTP", m[1])
 	ts.Setenv("GRPC", m[2])
+	ts.Setenv("NAMED", "http://"+m[1]) // where secrets go: for gRPC to the port that is named
+	if ts.Getenv("TEAM_BINDING") == "grpc" {
+		ts.Setenv("NAMED", "grpc://"+m[2])
+	}
 	ts.Value(serverKey{}).(*holder).server = b //nolint:forcetypeassert // set by TestScripts
 }
 

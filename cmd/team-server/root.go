@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -27,7 +28,7 @@ func newRoot(s *app.Shell) *cobra.Command {
 			return shared(s, output, level)
 		},
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return app.UsageError{Err: err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return app.UsageError{Err: wrongFlag(err)} })
 	f := root.PersistentFlags()
 	f.StringVar(&s.Server, "server", "", "address of a running team-server, for example http://127.0.0.1:8080 (TEAM_SERVER)")
 	f.StringVar(&s.Token, "token", "", "bearer token for the server (TEAM_TOKEN)")
@@ -58,13 +59,32 @@ func named(names ...string) cobra.PositionalArgs {
 		example, _, _ := strings.Cut(strings.TrimSpace(c.Example), "\n")
 		switch {
 		case len(args) < len(names):
-			return fmt.Errorf("%s needs %s, for example: %s", c.Name(), names[len(args)], example)
+			return fmt.Errorf("%s needs %s, for example: %s", nameOf(c), names[len(args)], example)
 		case len(args) > len(names):
 			return fmt.Errorf("%s takes %s only, not also %q; a text of several words stands in quotes, for example: %s",
-				c.Name(), strings.Join(names, " and "), args[len(names)], example)
+				nameOf(c), strings.Join(names, " and "), args[len(names)], example)
 		}
 		return nil
 	}
+}
+
+// nameOf is what a command is called below team-server.
+func nameOf(c *cobra.Command) string {
+	return strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ")
+}
+
+// kinds say what the value of a flag has to be, by its type.
+var kinds = map[string]string{
+	"bool": "true or false", "duration": "a duration such as 30s", "int64": "a whole number", "number": "a whole number",
+}
+
+// wrongFlag says of a value that a flag does not take what was expected.
+func wrongFlag(err error) error {
+	var wrong *pflag.InvalidValueError
+	if !errors.As(err, &wrong) || kinds[wrong.GetFlag().Value.Type()] == "" {
+		return err
+	}
+	return fmt.Errorf("--%s %s: expected %s", wrong.GetFlag().Name, wrong.GetValue(), kinds[wrong.GetFlag().Value.Type()])
 }
 
 // fromEnv takes flags that are not given from the environment: TEAM_NAME is --name.
@@ -77,7 +97,7 @@ func fromEnv(c *cobra.Command) error {
 			return
 		}
 		if setErr := c.Flags().Set(f.Name, value); setErr != nil {
-			err = app.UsageError{Err: fmt.Errorf("%s: %w", name, setErr)}
+			err = app.UsageError{Err: fmt.Errorf("%s: %w", name, wrongFlag(setErr))}
 		}
 	})
 	return err

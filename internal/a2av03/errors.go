@@ -44,17 +44,31 @@ func ReadError(e *wire.RPCError) *status.Status {
 	return wire.ParseRPCError(&wire.RPCError{Code: code(e.Code), Message: e.Message})
 }
 
-// ReadRESTError is the status that an answer below /v1 stands for: it holds the
-// error of 1.0, the one of JSON-RPC, or says no more than its HTTP status.
+// ReadRESTError is the status that an answer or an event below /v1 stands for: it
+// holds the error of 1.0, the one of JSON-RPC, bare or as its member, a message
+// alone, or says no more than its HTTP status.
 func ReadRESTError(httpStatus int, body []byte) *status.Status {
-	if st := wire.ParseRESTError(httpStatus, body); wire.InfoOf(st) != nil {
-		return st
-	}
+	st := wire.ParseRESTError(httpStatus, body)
 	var e wire.RPCError
-	if json.Unmarshal(body, &e) == nil && e.Code != 0 && e.Message != "" {
+	switch {
+	case wire.InfoOf(st) != nil:
+		return st
+	case json.Unmarshal(body, &e) != nil || e.Message == "":
+		return readMember(body, st)
+	case e.Code < 0:
 		return ReadError(&e)
 	}
-	return wire.ParseRESTError(httpStatus, body)
+	return status.New(st.Code(), e.Message)
+}
+
+// readMember is the status of an error of JSON-RPC that is a member of the body, st
+// where there is none.
+func readMember(body []byte, st *status.Status) *status.Status {
+	var e wire.RPCResponse
+	if json.Unmarshal(body, &e) == nil && e.Error != nil && e.Error.Code < 0 && e.Error.Message != "" {
+		return ReadError(e.Error)
+	}
+	return st
 }
 
 // code is what the official Go SDK's own codes mean.

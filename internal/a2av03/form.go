@@ -8,6 +8,8 @@
 package a2av03
 
 import (
+	"strings"
+
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -16,6 +18,12 @@ import (
 
 // Version is the version of the protocol, as A2A-Version says it.
 const Version = "0.3"
+
+// RESTBase is where REST is served at an address: below /v1, which some cards name and
+// most do not.
+func RESTBase(address string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(address, "/"), "/v1") + "/v1"
+}
 
 // Form is one of the JSON forms of 0.3.
 type Form int

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -144,6 +145,35 @@ func TestA_25_RESTError(t *testing.T) {
 	}
 }
 
+// Errors below /v1, as other servers say them, as answers and as events.
+func TestA_25_RESTErrorsOfOthers(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"code":-32001,"message":"no such task"}`:                                  "NotFound no such task",
+		`{"error":{"code":-32001,"message":"no such task"}}`:                        "NotFound no such task",
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no such task"}}`: "NotFound no such task",
+		`{"error":{"code":404,"message":"no such task"}}`:                           "NotFound no such task",
+		`{"error":"no such task","message":"gone"}`:                                 "Internal gone",
+		`{"error":{"code":404,"status":"NOT_FOUND","message":"no such task"}}`:      "NotFound no such task",
+		`{"message":"out of order"}`:                                                "Internal out of order",
+		`{"detail":"Not Found"}`:                                                    "Internal Internal Server Error",
+	} {
+		st := a2av03.ReadRESTError(500, []byte(body))
+		if got := st.Code().String() + " " + st.Message(); got != want {
+			t.Errorf("%s: %s, want %s", body, got, want)
+		}
+	}
+}
+
+func TestA_25_RESTBase(t *testing.T) {
+	for address, want := range map[string]string{
+		"http://h": "http://h/v1", "http://h/a/": "http://h/a/v1", "http://h/a/v1": "http://h/a/v1", "http://h/v1/": "http://h/v1",
+	} {
+		if got := a2av03.RESTBase(address); got != want {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
+	}
+}
+
 // What is good, and not what this package writes.
 func TestA_25_WhatIsTaken(t *testing.T) {
 	want := &a2av1.SendMessageRequest{Message: &a2av1.Message{MessageId: "m", Role: a2av1.Role_ROLE_USER, Parts: []*a2av1.Part{
@@ -262,10 +292,25 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"message":{"messageId":"m","role":"user","parts":[{"kind":"data","data":{"value":1},"metadata":{"data_part_compat":true}}]}}`))
 	f.Add([]byte(`{"statusUpdate":{"taskId":"t","status":{"state":"TASK_STATE_CANCELLED","message":{"role":"ROLE_USER","content":[{"file":{"fileWithUri":"u"}}]}}}}`))
 	f.Add([]byte(`{"url":"http://h","protocolVersion":"0.3.0","additionalInterfaces":[{"url":"x","transport":"GRPC"}]}`))
+	f.Add([]byte(`{"tasks":[{"kind":"task","id":"t","status":{"state":"working"}}],"next_page_token":"x","total_size":2}`))
+	f.Add([]byte(`{"configs":[{"name":"tasks/t/pushNotificationConfigs/p","pushNotificationConfig":{"url":"http://h"}}]}`))
+	f.Add([]byte(`[{"taskId":"t","pushNotificationConfig":{"id":"p","url":"http://h"}}]`))
+	f.Add([]byte(`{"code":-32001,"message":"m","error":{"code":0,"status":"OK"}}`))
+	f.Add([]byte(`{"error":{"code":0,"status":"OK"}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = a2av03.ReadCard(b)
+		if a2av03.ReadRESTError(500, b).Code() == codes.OK {
+			t.Error("an error is read as none")
+		}
 		for _, form := range []a2av03.Form{a2av03.RPC, a2av03.REST} {
 			_, _ = form.ReadPush(b)
+			_, _ = form.ReadTaskPush(b)
+			_, _ = form.ReadPushes(b)
+			if page, err := form.ReadTasks(b); err == nil {
+				if _, err := form.WriteTasks(page); err != nil {
+					t.Errorf("read, but not written: %v", err)
+				}
+			}
 			if req, err := form.ReadSend(b); err == nil {
 				if _, err := form.WriteSend(req); err != nil {
 					t.Errorf("read, but not written: %v", err)

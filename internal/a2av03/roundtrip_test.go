@@ -92,6 +92,104 @@ func TestA_25_WebhooksRoundTrip(t *testing.T) {
 	}
 }
 
+// What a client of 0.3 sends is what a server of it reads, and the other way round.
+
+func TestA_25_AnswersRoundTrip(t *testing.T) {
+	for name, form := range forms() {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				want := &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: task().Draw(t, "task")}}
+				if rapid.Bool().Draw(t, "is a message") {
+					want.Payload = &a2av1.SendMessageResponse_Message{Message: message().Draw(t, "message")}
+				}
+				b, err := form.WriteAnswer(want)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := form.ReadAnswer(b)
+				same(t, want, got, err, b)
+			})
+		})
+	}
+}
+
+func TestA_25_PagesOfTasksRoundTrip(t *testing.T) {
+	for name, form := range forms() {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				want := &a2av1.ListTasksResponse{
+					Tasks: rapid.SliceOfN(task(), 0, 2).Draw(t, "tasks"), NextPageToken: text().Draw(t, "token"),
+					TotalSize: rapid.Int32().Draw(t, "total"), PageSize: rapid.Int32().Draw(t, "size"),
+				}
+				b, err := form.WriteTasks(want)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := form.ReadTasks(b)
+				same(t, want, got, err, b)
+			})
+		})
+	}
+}
+
+func TestA_25_ListsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := &a2av1.ListTasksRequest{
+			ContextId: text().Draw(t, "context"), PageToken: text().Draw(t, "token"),
+			Status: a2av1.TaskState(rapid.Int32Range(0, 8).Draw(t, "status")),
+		}
+		if rapid.Bool().Draw(t, "numbers") {
+			want.PageSize, want.HistoryLength = proto.Int32(rapid.Int32().Draw(t, "size")), proto.Int32(rapid.Int32().Draw(t, "history"))
+			want.IncludeArtifacts = proto.Bool(true)
+			want.StatusTimestampAfter = timestamppb.New(time.Unix(rapid.Int64Range(0, 1<<32).Draw(t, "after"), 0))
+		}
+		b, err := a2av03.WriteList(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := a2av03.ReadList(b)
+		same(t, want, got, err, b)
+	})
+}
+
+func TestA_25_SetWebhooksRoundTrip(t *testing.T) {
+	for name, form := range forms() {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				want := webhook(t)
+				want.Id, want.TaskId = "p1", "t1"
+				b, err := form.WritePushRequest(want)
+				if err != nil {
+					t.Fatal(err)
+				}
+				asked, err := form.ReadPush(b)
+				if form == a2av03.REST && asked != nil { // it is in the path
+					asked.TaskId = "t1"
+				}
+				same(t, want, asked, err, b)
+				if b, err = form.WritePush(want); err != nil {
+					t.Fatal(err)
+				}
+				answered, err := form.ReadTaskPush(b)
+				same(t, want, answered, err, b)
+				all := &a2av1.ListTaskPushNotificationConfigsResponse{Configs: []*a2av1.TaskPushNotificationConfig{want}}
+				if b, err = form.WritePushes(all); err != nil {
+					t.Fatal(err)
+				}
+				listed, err := form.ReadPushes(b)
+				same(t, all, listed, err, b)
+			})
+		})
+	}
+	b, err := a2av03.WritePushID("t1", "p1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if task, id, err := a2av03.ReadPushID(b); task != "t1" || id != "p1" || err != nil {
+		t.Errorf("%s: %q, %q, %v", b, task, id, err)
+	}
+}
+
 // same compares. Faults show the text.
 func same(t *rapid.T, want, got proto.Message, err error, b []byte) {
 	t.Helper()

@@ -227,10 +227,7 @@ func (f Form) WriteTask(t *a2av1.Task) ([]byte, error) {
 // WriteTasks renders a page of tasks.
 func (f Form) WriteTasks(r *a2av1.ListTasksResponse) ([]byte, error) {
 	o := object{"tasks": list(each(r.GetTasks(), f.task))}
-	next, total, size := "next_page_token", "total_size", "page_size"
-	if f == REST {
-		next, total, size = "nextPageToken", "totalSize", "pageSize"
-	}
+	next, total, size := f.pageNames()
 	o[next] = structpb.NewStringValue(r.GetNextPageToken())
 	o.number(total, &r.TotalSize)
 	o.number(size, &r.PageSize)

@@ -2,11 +2,14 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"net/http"
 	"strings"
+	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -16,51 +19,180 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Call says how a server is called.
-type Call struct {
+// Calling says how an agent is called, whatever for.
+type Calling struct {
 	// Binding is grpc, rest or jsonrpc; empty is what the card names first.
 	Binding string
+	// Protocol is 1.0 or 0.3; empty is 1.0 where the card offers it, else 0.3.
+	Protocol string
 	// Tenant is the agent to reach; empty is the card's.
 	Tenant string
-	// Context and Task are what is gone on with.
-	Context, Task string
-	// Raw shows what goes over the wire, Stream the answer as it comes.
-	Raw, Stream bool
-	// Immediately does not wait for the end.
-	Immediately bool
+	// Extensions are the URIs of extensions to activate.
+	Extensions []string
+	// Headers are sent along, each as NAME=VALUE.
+	Headers []string
+	// Trusted are files with keys, of which one must have signed the card.
+	Trusted []string
+	// Raw shows what goes over the wire.
+	Raw bool
+	// Timeout of the whole call; 0 is none.
+	Timeout time.Duration
 }
 
 // bindings are the words of --binding.
 var bindings = map[string]string{"": "", "grpc": client.GRPC, "rest": client.REST, "jsonrpc": client.JSONRPC}
 
-// Call sends a message to any A2A server and prints the answer.
-func (s *Shell) Call(ctx context.Context, target, text string, f *Call) error {
+// config is how the agent at target is called.
+func (s *Shell) config(target string, f *Calling) (client.Config, error) {
 	cfg := s.client()
-	var ok bool
-	if cfg.Binding, ok = bindings[strings.ToLower(f.Binding)]; !ok {
-		return UsageError{fmt.Errorf("--binding %s: expected grpc, rest or jsonrpc", f.Binding)}
+	var known bool
+	noCard := strings.HasPrefix(target, "grpc://") || strings.HasPrefix(target, "grpcs://")
+	switch cfg.Binding, known = bindings[strings.ToLower(f.Binding)]; {
+	case !known:
+		return cfg, usagef("--binding %s: expected grpc, rest or jsonrpc", f.Binding)
+	case f.Protocol != "" && f.Protocol != client.V10 && f.Protocol != client.V03:
+		return cfg, usagef("--protocol %s: expected 1.0 or 0.3", f.Protocol)
+	case f.Protocol == client.V03 && (cfg.Binding == client.GRPC || noCard):
+		return cfg, usagef("--protocol 0.3: A2A 0.3 is called over JSON-RPC and REST, not over gRPC")
+	case noCard && cfg.Binding != "" && cfg.Binding != client.GRPC:
+		return cfg, usagef("--binding %s: %s is called over gRPC; give the http:// address of the card", f.Binding, target)
+	case noCard && len(f.Trusted) > 0:
+		return cfg, usagef("--verify needs a card, and %s is called without one; give the http:// address of the card", target)
+	case f.Timeout < 0:
+		return cfg, usagef("--timeout %s: expected a duration above 0, such as 30s", f.Timeout)
+	}
+	cfg.Version, cfg.Extensions, cfg.Headers = f.Protocol, f.Extensions, http.Header{}
+	for _, h := range f.Headers {
+		name, value, ok := strings.Cut(h, "=")
+		if !ok || name == "" || strings.ContainsAny(name, " \t:") {
+			return cfg, usagef("--header %s: expected NAME=VALUE", h)
+		}
+		cfg.Headers.Add(name, value)
 	}
 	if f.Raw {
 		cfg.Raw = s.Talk
 	}
-	c, err := client.Open(ctx, target, cfg)
+	var err error
+	cfg.Verify, err = s.verifier(f.Trusted)
+	return cfg, err
+}
+
+func usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+// errLate is the cause of the end of a call that takes too long.
+var errLate = errors.New("--timeout")
+
+// calling opens the agent at target and does something with it in the time there is.
+func (s *Shell) calling(ctx context.Context, target string, f *Calling, do func(context.Context, *client.Client) error) error {
+	cfg, err := s.config(target, f)
 	if err != nil {
 		return err
 	}
-	defer c.Close() //nolint:errcheck // everything was read
-	req := &a2av1.SendMessageRequest{
-		Tenant:        f.Tenant,
-		Message:       agent.UserMessage(uuid.NewString(), text),
-		Configuration: &a2av1.SendMessageConfiguration{ReturnImmediately: f.Immediately},
+	return f.inTime(ctx, func(ctx context.Context) error {
+		c, err := client.Open(ctx, target, cfg)
+		if err != nil {
+			return err
+		}
+		defer c.Close() //nolint:errcheck // everything was read
+		if err := f.reaches(c); err != nil {
+			return err
+		}
+		return do(ctx, c)
+	})
+}
+
+// inTime does something in the time there is, and says so when that was too short or
+// somebody interrupted it.
+func (f *Calling) inTime(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if f.Timeout > 0 { // no deadline: over gRPC the server would be told, and answer first
+		defer time.AfterFunc(f.Timeout, func() { cancel(errLate) }).Stop()
 	}
-	req.Message.ContextId, req.Message.TaskId = f.Context, f.Task
-	if f.Stream {
-		return s.follow(ctx, c, req)
+	err := do(ctx)
+	switch {
+	case err == nil || ctx.Err() == nil || errors.Is(err, ErrFailed):
+		return err
+	case errors.Is(context.Cause(ctx), errLate):
+		return fmt.Errorf("no answer within %s (--timeout)", f.Timeout)
 	}
-	resp, err := c.Send(ctx, req)
+	return errors.New("interrupted")
+}
+
+// reaches says why the tenant cannot be reached, if it cannot.
+func (f *Calling) reaches(c *client.Client) error {
+	switch bound := c.Bound(); {
+	case f.Tenant == "":
+		return nil
+	case c.Version == client.V03:
+		return usagef("--tenant %s: A2A 0.3 knows no tenant; name the agent in the URL", f.Tenant)
+	case bound != "" && bound != f.Tenant:
+		return usagef("--tenant %s: over JSON-RPC the card's address is that of %s alone; name the agent in the URL", f.Tenant, bound)
+	}
+	return nil
+}
+
+// again is how the task is followed from here on, as a command.
+func (f *Calling) again(target, id string, after int64) string {
+	var b strings.Builder
+	b.WriteString("team-server call subscribe")
+	for _, flag := range [][2]string{{"binding", f.Binding}, {"protocol", f.Protocol}, {"tenant", f.Tenant}} {
+		if flag[1] != "" {
+			fmt.Fprintf(&b, " --%s %s", flag[0], flag[1])
+		}
+	}
+	if after > 0 {
+		fmt.Fprintf(&b, " --after %d", after)
+	}
+	fmt.Fprintf(&b, " %s %s", target, id)
+	return b.String()
+}
+
+// Call sends a message to any A2A server and prints the answer. The text "-" is what
+// stands on standard input.
+func (s *Shell) Call(ctx context.Context, target, text string, f *Send) error {
+	if text == "-" {
+		var err error
+		if text, err = s.read(); err != nil {
+			return err
+		}
+	}
+	req, err := f.request(text)
 	if err != nil {
 		return err
 	}
+	return s.calling(ctx, target, &f.Calling, func(ctx context.Context, c *client.Client) error {
+		if f.Stream {
+			return s.follow(c.Stream(ctx, req), target, &f.Calling)
+		}
+		resp, err := c.Send(ctx, req)
+		if err != nil {
+			return err
+		}
+		return s.answer(resp)
+	})
+}
+
+// maxInput bounds what is read from standard input and from files, in bytes.
+const maxInput = 16 << 20
+
+// read reads standard input; the end of its last line is none of the text.
+func (s *Shell) read() (string, error) {
+	if s.In == nil {
+		return "", usagef("there is no standard input to read")
+	}
+	b, err := io.ReadAll(io.LimitReader(s.In, maxInput+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("reading standard input: %w", err)
+	case len(b) > maxInput:
+		return "", usagef("standard input is larger than %d bytes", maxInput)
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
+}
+
+// answer prints what a send was answered with.
+func (s *Shell) answer(resp *a2av1.SendMessageResponse) error {
 	if s.JSON {
 		if err := s.print(resp); err != nil || resp.GetTask() == nil {
 			return err
@@ -68,7 +200,7 @@ func (s *Shell) Call(ctx context.Context, target, text string, f *Call) error {
 		return quiet().state(resp.GetTask().GetId(), resp.GetTask().GetStatus())
 	}
 	if m := resp.GetMessage(); m != nil {
-		_, err := fmt.Fprintln(s.Out, agent.Text(m))
+		_, err := fmt.Fprintln(s.Out, content(m.GetParts()))
 		return err
 	}
 	return s.task(resp.GetTask())
@@ -78,7 +210,7 @@ func (s *Shell) Call(ctx context.Context, target, text string, f *Call) error {
 func (s *Shell) task(t *a2av1.Task) error {
 	for _, a := range t.GetArtifacts() {
 		if !ofMember(a) {
-			fmt.Fprintln(s.Out, agent.Text(&a2av1.Message{Parts: a.GetParts()}))
+			fmt.Fprintln(s.Out, content(a.GetParts()))
 		}
 	}
 	return s.state(t.GetId(), t.GetStatus())
@@ -88,11 +220,15 @@ func (s *Shell) task(t *a2av1.Task) error {
 // the answer.
 func ofMember(a *a2av1.Artifact) bool { return a2a.RunOf(a.GetMetadata()).GetDelegationId() != "" }
 
+// stateWord is a state as people read it.
+func stateWord(state a2av1.TaskState) string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(state.String(), "TASK_STATE_")), "_", " ")
+}
+
 // state says how a task stands. One that has not come to a good end, and is not
 // left to go on either, is a failure.
 func (s *Shell) state(id string, status *a2av1.TaskStatus) error {
-	word := strings.ToLower(strings.TrimPrefix(status.GetState().String(), "TASK_STATE_"))
-	line := fmt.Sprintf("task %s  %s", id, strings.ReplaceAll(word, "_", " "))
+	line := fmt.Sprintf("task %s  %s", id, stateWord(status.GetState()))
 	if text := agent.Text(status.GetMessage()); text != "" {
 		line += "  " + text
 	}
@@ -108,32 +244,45 @@ func (s *Shell) state(id string, status *a2av1.TaskStatus) error {
 	return ErrFailed
 }
 
-// follow prints a stream as it comes.
-func (s *Shell) follow(ctx context.Context, c *client.Client, req *a2av1.SendMessageRequest) error {
+// follow prints a stream as it comes. Of a task that goes on when it breaks off, it
+// says how it is followed further.
+func (s *Shell) follow(responses iter.Seq2[*a2av1.StreamResponse, error], target string, f *Calling) error {
 	p := &streamed{out: s.Out}
-	for resp, err := range c.Stream(ctx, req) {
-		if err != nil {
-			return err
+	if s.JSON {
+		p.out = io.Discard
+	}
+	for resp, err := range responses {
+		if err == nil && s.JSON {
+			err = s.print(resp)
 		}
-		if s.JSON {
-			if err := s.print(resp); err != nil {
-				return err
-			}
-			p.status(resp)
-			continue
+		if err != nil {
+			p.end()
+			s.goesOn(p, target, f)
+			return err
 		}
 		p.show(resp)
 	}
-	if !s.JSON {
-		p.end()
-	}
+	p.end()
 	if p.last == nil {
 		return nil // a message, no task
 	}
 	if s.JSON {
 		s = quiet()
 	}
-	return s.state(p.id, p.last)
+	if err := s.state(p.id, p.last); err != nil {
+		return err
+	}
+	s.goesOn(p, target, f)
+	return nil
+}
+
+// goesOn says how a task is followed that has not come to rest.
+func (s *Shell) goesOn(p *streamed, target string, f *Calling) {
+	switch p.last.GetState() {
+	case a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING:
+		s.sayf("task %s goes on; to see the rest: %s", p.id, f.again(target, p.id, p.seq))
+	default: // there is no task, or nothing follows
+	}
 }
 
 // quiet is a shell that says nothing.
@@ -144,42 +293,57 @@ type streamed struct {
 	out  io.Writer
 	id   string
 	last *a2av1.TaskStatus
-	open bool // the line has no end yet
-}
+	seq  int64 // cursor of the newest piece; 0 where the server has none
 
-func (p *streamed) status(resp *a2av1.StreamResponse) {
-	switch k := resp.GetPayload().(type) {
-	case *a2av1.StreamResponse_Task:
-		p.id, p.last = k.Task.GetId(), k.Task.GetStatus()
-	case *a2av1.StreamResponse_StatusUpdate:
-		p.id, p.last = k.StatusUpdate.GetTaskId(), k.StatusUpdate.GetStatus()
-	}
+	newest string            // artifact of which something was printed last
+	shown  map[string]string // of each artifact
+	open   bool              // the line has no end yet
 }
 
 func (p *streamed) show(resp *a2av1.StreamResponse) {
-	p.status(resp)
 	switch k := resp.GetPayload().(type) {
 	case *a2av1.StreamResponse_Message:
-		fmt.Fprintln(p.out, agent.Text(k.Message))
+		fmt.Fprintln(p.out, content(k.Message.GetParts()))
 	case *a2av1.StreamResponse_Task:
+		p.id, p.last = k.Task.GetId(), k.Task.GetStatus()
+		p.seq = max(p.seq, a2a.RunOf(k.Task.GetMetadata()).GetSeq())
 		for _, a := range k.Task.GetArtifacts() {
 			p.artifact(a, false)
 		}
+	case *a2av1.StreamResponse_StatusUpdate:
+		p.id, p.last = k.StatusUpdate.GetTaskId(), k.StatusUpdate.GetStatus()
+		p.seq = max(p.seq, a2a.RunOf(k.StatusUpdate.GetMetadata()).GetSeq())
 	case *a2av1.StreamResponse_ArtifactUpdate:
+		p.seq = max(p.seq, a2a.RunOf(k.ArtifactUpdate.GetMetadata()).GetSeq())
 		p.artifact(k.ArtifactUpdate.GetArtifact(), k.ArtifactUpdate.GetAppend())
 	}
 }
 
-// artifact prints a piece. One that does not add to what was printed begins a
-// line of its own.
+// artifact prints what is new of an artifact: a piece that adds to it, or all of it
+// that was not printed yet. What adds to nothing that was printed last begins a line
+// of its own.
 func (p *streamed) artifact(a *a2av1.Artifact, more bool) {
 	if ofMember(a) {
 		return
 	}
-	text := agent.Text(&a2av1.Message{Parts: a.GetParts()})
+	text := content(a.GetParts())
+	before := p.shown[a.GetArtifactId()]
+	all := before + text
 	if !more {
-		p.end()
+		all = text
+		rest, grown := strings.CutPrefix(text, before)
+		if text = rest; !grown {
+			p.end()
+		}
 	}
+	if a.GetArtifactId() != p.newest && text != "" {
+		p.end()
+		p.newest = a.GetArtifactId()
+	}
+	if p.shown == nil {
+		p.shown = map[string]string{}
+	}
+	p.shown[a.GetArtifactId()] = all
 	fmt.Fprint(p.out, text)
 	p.open = p.open || text != ""
 }

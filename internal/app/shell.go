@@ -16,6 +16,8 @@ import (
 // Shell is what all commands share. Data goes to Out, everything else to Talk.
 type Shell struct {
 	Out, Talk io.Writer
+	// In is read where a command is told to; nil is empty.
+	In io.Reader
 	// Server is the address of a running server; empty starts one in process.
 	Server string
 	// Token is shown to the server.

@@ -1,6 +1,7 @@
-// Package client calls any A2A server for a person at a terminal, over each of
-// the three bindings, and shows what goes over the wire when asked to. Agents
-// that a team works with are called by pkg/remote.
+// Package client calls any A2A server for a person at a terminal: every operation,
+// over each of the three bindings, in A2A 1.0 and, over HTTP, in 0.3; and shows what
+// goes over the wire when asked to. Agents that a team works with are called by
+// pkg/remote.
 package client
 
 import (
@@ -10,11 +11,11 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
@@ -25,16 +26,32 @@ const (
 	JSONRPC = "JSONRPC"
 )
 
+// The versions of the protocol.
+const (
+	V10 = "1.0"
+	V03 = a2av03.Version
+)
+
 // Config configures a Client; the zero value is usable.
 type Config struct {
 	// Binding is one of the constants above; empty takes the card's first that is known.
 	Binding string
-	// Token is sent as bearer token to the host of the URL, and to nobody else.
+	// Version is V10 or V03; empty takes 1.0 where the card offers it, else 0.3.
+	Version string
+	// Token is sent as bearer token to the host and port of the URL, and nowhere else;
+	// what a card that came over https offers without TLS counts as elsewhere. With a
+	// Token or Headers, interfaces elsewhere are not used.
 	Token string
-	// Raw gets what goes over the wire, line by line; nil shows nothing.
+	// Headers are sent along, over gRPC as metadata; where the Token is.
+	Headers http.Header
+	// Raw gets what goes over the wire, line by line, without secrets; nil shows
+	// nothing.
 	Raw io.Writer
 	// Extensions are the URIs of protocol extensions to activate.
 	Extensions []string
+	// Verify returns what is believed of a card, which is all that is used of it; an
+	// error is for a card that nobody trusted has signed. nil believes every card.
+	Verify func(*a2av1.AgentCard) (*a2av1.AgentCard, error)
 }
 
 // Client calls one agent of one server. Safe for concurrent use, except that
@@ -42,17 +59,29 @@ type Config struct {
 type Client struct {
 	// Card is what the agent says of itself; nil where none was needed.
 	Card *a2av1.AgentCard
-	// Binding in use.
-	Binding string
+	// Binding and Version in use.
+	Binding, Version string
 
 	tenant string
+	verify func(*a2av1.AgentCard) (*a2av1.AgentCard, error)
 	via    transport
 }
 
-// transport is a binding.
+// transport is a binding in a version. Errors are those of a person's client: in
+// words, and of a kind.
 type transport interface {
 	send(context.Context, *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error)
 	stream(context.Context, *a2av1.SendMessageRequest) iter.Seq2[*a2av1.StreamResponse, error]
+	task(context.Context, *a2av1.GetTaskRequest) (*a2av1.Task, error)
+	tasks(context.Context, *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error)
+	cancel(context.Context, *a2av1.CancelTaskRequest) (*a2av1.Task, error)
+	// subscribe follows a task, behind a cursor if after is not 0.
+	subscribe(ctx context.Context, req *a2av1.SubscribeToTaskRequest, after int64) iter.Seq2[*a2av1.StreamResponse, error]
+	setPush(context.Context, *a2av1.TaskPushNotificationConfig) (*a2av1.TaskPushNotificationConfig, error)
+	push(context.Context, *a2av1.GetTaskPushNotificationConfigRequest) (*a2av1.TaskPushNotificationConfig, error)
+	pushes(context.Context, *a2av1.ListTaskPushNotificationConfigsRequest) (*a2av1.ListTaskPushNotificationConfigsResponse, error)
+	deletePush(context.Context, *a2av1.DeleteTaskPushNotificationConfigRequest) error
+	extendedCard(context.Context, *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error)
 	close() error
 }
 
@@ -66,13 +95,16 @@ func Open(ctx context.Context, target string, cfg Config) (*Client, error) {
 			return nil, noAddress(target, "grpc://HOST:PORT/TENANT")
 		}
 		via, err := newGRPC(host, strings.HasPrefix(target, "grpcs"), w)
-		return &Client{Binding: GRPC, tenant: tenant, via: via}, err
+		if err != nil {
+			return nil, err
+		}
+		return &Client{Binding: GRPC, Version: V10, tenant: tenant, verify: cfg.Verify, via: via}, nil
 	}
 	card, _, err := w.card(ctx, target)
 	if err != nil {
 		return nil, err
 	}
-	i, err := choose(card, cfg.Binding)
+	i, err := cfg.choose(card, target)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +112,11 @@ func Open(ctx context.Context, target string, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{Card: card, Binding: i.GetProtocolBinding(), tenant: i.GetTenant(), via: via}, nil
+	c := &Client{Card: card, Binding: i.GetProtocolBinding(), Version: V10, tenant: i.GetTenant(), verify: cfg.Verify, via: via}
+	if a2av03.Is(i.GetProtocolVersion()) {
+		c.Version, c.tenant = V03, "" // the tenant is part of the address
+	}
+	return c, nil
 }
 
 func cutScheme(target string, schemes ...string) (string, bool) {
@@ -92,38 +128,94 @@ func cutScheme(target string, schemes ...string) (string, bool) {
 	return "", false
 }
 
-// choose picks the interface to use.
-func choose(card *a2av1.AgentCard, binding string) (*a2av1.AgentInterface, error) {
+// choose picks the interface to use: the first of 1.0, else the first of 0.3. target is
+// where the card is.
+func (cfg Config) choose(card *a2av1.AgentCard, target string) (*a2av1.AgentInterface, error) {
 	var offered []string
+	var old *a2av1.AgentInterface
 	for _, i := range card.GetSupportedInterfaces() {
-		offered = append(offered, i.GetProtocolBinding()+" "+i.GetProtocolVersion())
-		known := i.GetProtocolBinding() == GRPC || i.GetProtocolBinding() == REST || i.GetProtocolBinding() == JSONRPC
-		if known && strings.HasPrefix(i.GetProtocolVersion(), "1.") && (binding == "" || binding == i.GetProtocolBinding()) {
+		binding, version := i.GetProtocolBinding(), i.GetProtocolVersion()
+		if cfg.withholds(i, target) {
+			offered = append(offered, binding+" "+version+" at "+i.GetUrl()+" (must not see the token or headers)")
+			continue
+		}
+		offered = append(offered, binding+" "+version)
+		switch {
+		case cfg.Binding != "" && cfg.Binding != binding, binding != GRPC && binding != REST && binding != JSONRPC:
+		case strings.HasPrefix(version, "1.") && cfg.Version != V03:
 			return i, nil
+		case a2av03.Is(version) && cfg.Version != V10 && binding != GRPC && old == nil:
+			old = i
 		}
 	}
-	want := "protocol 1.0 over GRPC, HTTP+JSON or JSONRPC"
-	if binding != "" {
-		want = "protocol 1.0 over " + binding
+	if old != nil {
+		return old, nil
 	}
-	return nil, fmt.Errorf("card read, but it offers only %s; wanted %s", strings.Join(offered, ", "), want)
+	offers := "nothing"
+	if len(offered) > 0 {
+		offers = "only " + strings.Join(offered, ", ")
+	}
+	return nil, fmt.Errorf("card read, but it offers %s; wanted %s", offers, cfg.wanted())
 }
 
-// connect returns the binding of an interface. The token goes along only where
-// the host is the one that was named.
-func (w *web) connect(i *a2av1.AgentInterface, target string) (transport, error) {
-	if !sameHost(i.GetUrl(), target) {
-		w.cfg.Token = ""
+// wanted is what a card has to offer.
+func (cfg Config) wanted() string {
+	current, old := "protocol 1.0 over GRPC, HTTP+JSON or JSONRPC", "0.3 over HTTP+JSON or JSONRPC"
+	if cfg.Binding != "" {
+		current, old = "protocol 1.0 over "+cfg.Binding, "0.3 over "+cfg.Binding
 	}
+	switch {
+	case cfg.Version == V03:
+		return "protocol " + old
+	case cfg.Version == V10 || cfg.Binding == GRPC:
+		return current
+	}
+	return current + ", or " + old
+}
+
+// withholds reports whether there are secrets that an interface must not see: it is
+// not at the host and port that were named, or less protected.
+func (cfg Config) withholds(i *a2av1.AgentInterface, target string) bool {
+	if cfg.Token == "" && len(cfg.Headers) == 0 {
+		return false
+	}
+	named, err := url.Parse(target)
+	at, secure := place(i, target)
+	return err != nil || at != wire.HostPort(named) || named.Scheme == "https" && !secure
+}
+
+// place is the host and port of an interface, and whether it is called with TLS.
+func place(i *a2av1.AgentInterface, target string) (hostPort string, secure bool) {
 	if i.GetProtocolBinding() == GRPC {
 		address, secure := grpcAddress(i.GetUrl(), target)
-		return newGRPC(address, secure, w)
+		return wire.HostPort(&url.URL{Host: address}), secure // without a port 443, as gRPC has it
 	}
+	u, err := url.Parse(i.GetUrl())
+	if err != nil {
+		return "", false
+	}
+	return wire.HostPort(u), u.Scheme == "https"
+}
+
+// connect returns the binding of an interface.
+func (w *web) connect(i *a2av1.AgentInterface, target string) (transport, error) {
 	base := strings.TrimSuffix(i.GetUrl(), "/")
-	if i.GetProtocolBinding() == REST {
-		return &rest{web: w, base: base, tenant: i.GetTenant()}, nil
+	w.version = V10
+	if a2av03.Is(i.GetProtocolVersion()) {
+		w.version = V03
+		if i.GetProtocolBinding() == REST {
+			return newREST03(w, base), nil
+		}
+		return newJSONRPC03(w, base), nil
 	}
-	return &jsonrpc{web: w, url: base}, nil
+	switch i.GetProtocolBinding() {
+	case GRPC:
+		address, secure := grpcAddress(i.GetUrl(), target)
+		return newGRPC(address, secure, w)
+	case REST:
+		return newREST(w, base), nil
+	}
+	return newJSONRPC(w, base), nil
 }
 
 // grpcAddress is HOST:PORT of a gRPC interface, and whether it wants TLS: where
@@ -139,82 +231,18 @@ func grpcAddress(address, target string) (hostPort string, secure bool) {
 	return strings.TrimSuffix(hostPort, "/"), secure
 }
 
-func sameHost(a, b string) bool { return hostOf(a) == hostOf(b) }
-
-func hostOf(s string) string {
-	if !strings.Contains(s, "://") {
-		s = "any://" + s
+// Bound is the tenant that the address of the binding leads to, whatever a request
+// names; empty where the request decides.
+func (c *Client) Bound() string {
+	for _, i := range c.Card.GetSupportedInterfaces() {
+		u, err := url.Parse(i.GetUrl())
+		if err == nil && c.Binding == JSONRPC && i.GetProtocolBinding() == JSONRPC && i.GetTenant() == c.tenant &&
+			c.tenant != "" && slices.Contains(strings.Split(u.Path, "/"), c.tenant) {
+			return c.tenant
+		}
 	}
-	u, err := url.Parse(s)
-	if err != nil {
-		return ""
-	}
-	return u.Hostname()
-}
-
-// Send sends a message and waits for the answer.
-func (c *Client) Send(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
-	return c.via.send(ctx, c.addressed(req))
-}
-
-// Stream sends a message and yields what comes, until the task rests.
-func (c *Client) Stream(ctx context.Context, req *a2av1.SendMessageRequest) iter.Seq2[*a2av1.StreamResponse, error] {
-	return c.via.stream(ctx, c.addressed(req))
-}
-
-func (c *Client) addressed(req *a2av1.SendMessageRequest) *a2av1.SendMessageRequest {
-	if req.GetTenant() != "" || c.tenant == "" {
-		return req
-	}
-	req = proto.CloneOf(req)
-	req.Tenant = c.tenant
-	return req
+	return ""
 }
 
 // Close closes the connection.
 func (c *Client) Close() error { return c.via.close() }
-
-// ReadCard reads the card at a URL, or the one below it. raw is its JSON.
-func ReadCard(ctx context.Context, target string, cfg Config) (card *a2av1.AgentCard, raw []byte, err error) {
-	return newWeb(cfg).card(ctx, target)
-}
-
-func (w *web) card(ctx context.Context, target string) (card *a2av1.AgentCard, raw []byte, err error) {
-	if raw, err = w.cardJSON(ctx, target); err != nil {
-		return nil, nil, err
-	}
-	card = &a2av1.AgentCard{}
-	if err := wire.Unmarshal(raw, card); err != nil {
-		return nil, raw, fmt.Errorf("%s is no A2A 1.0 card: %w", target, err)
-	}
-	return card, raw, nil
-}
-
-const wellKnown = "/.well-known/agent-card.json"
-
-func (w *web) cardJSON(ctx context.Context, target string) ([]byte, error) {
-	u, err := url.Parse(target)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, noAddress(target, "http://HOST/…, https://HOST/… or grpc://HOST:PORT/TENANT")
-	}
-	if !strings.HasSuffix(u.Path, ".json") {
-		target = strings.TrimSuffix(target, "/") + wellKnown
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
-	if err != nil {
-		return nil, noAddress(target, "http://HOST/…")
-	}
-	resp, err := w.do(req, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer done(resp)
-	data, err := w.read(resp)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("no card at %s: %w", target, refused(wire.ParseRESTError(resp.StatusCode, data)))
-	}
-	return data, nil
-}

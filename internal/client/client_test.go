@@ -13,7 +13,11 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain looks for leaks. A goroutine that a library of Gemini's library starts with
+// the program is none.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+}
 
 // cardServer serves a card and counts the calls that show a token.
 func cardServer(t *testing.T, card *a2av1.AgentCard, tokens *[]string) *httptest.Server {
@@ -39,50 +43,115 @@ func offer(interfaces ...*a2av1.AgentInterface) *a2av1.AgentCard {
 	return &a2av1.AgentCard{Name: "a", SupportedInterfaces: interfaces}
 }
 
-func TestTokenGoesToTheNamedHostOnly(t *testing.T) {
+// Secrets go to the host and port that were named; what a card offers elsewhere is not
+// called with them, nor without.
+func TestA_21_SecretsGoWhereTheyWereNamed(t *testing.T) {
+	var elsewhere []string
+	other := cardServer(t, offer(), &elsewhere)
+	at := func(url string) *a2av1.AgentInterface {
+		return &a2av1.AgentInterface{Url: url, ProtocolBinding: REST, ProtocolVersion: "1.0"}
+	}
 	for name, tt := range map[string]struct {
-		host string // of the interface
-		want string
+		cfg   Config
+		here  bool // is offered too, as the second
+		fault string
 	}{
-		"the same host": {"127.0.0.1", "Bearer secret"},
-		"another host":  {"localhost", ""},
+		"the named place is taken": {cfg: Config{Token: "secret"}, here: true},
+		"another port":             {cfg: Config{Token: "secret"}, fault: "card read, but it offers only HTTP+JSON 1.0 at " + other.URL + " (must not see the token or headers); wanted"},
+		"another port, headers":    {cfg: Config{Headers: http.Header{"X-Api-Key": {"secret"}}}, fault: " (must not see the token or headers); wanted"},
+		"no secrets":               {},
 	} {
 		t.Run(name, func(t *testing.T) {
+			elsewhere = nil
 			var calls []string
-			card := offer(&a2av1.AgentInterface{ProtocolBinding: REST, ProtocolVersion: "1.0"})
+			card := offer(at(other.URL))
 			s := cardServer(t, card, &calls)
-			card.SupportedInterfaces[0].Url = strings.Replace(s.URL, "127.0.0.1", tt.host, 1)
-			c, err := Open(t.Context(), s.URL, Config{Token: "secret"})
-			if err != nil {
-				t.Fatal(err)
+			if tt.here {
+				card.SupportedInterfaces = append(card.SupportedInterfaces, at(s.URL))
 			}
-			defer func() { _ = c.Close() }()
-			resp, err := c.Send(t.Context(), &a2av1.SendMessageRequest{Message: &a2av1.Message{MessageId: "m"}})
-			if err != nil || resp.GetMessage().GetParts()[0].GetText() != "hi" {
-				t.Fatalf("%v, %v", resp, err)
+			c, err := Open(t.Context(), s.URL, tt.cfg)
+			if err == nil {
+				defer func() { _ = c.Close() }()
+				_, err = c.Send(t.Context(), &a2av1.SendMessageRequest{Message: &a2av1.Message{MessageId: "m"}})
 			}
-			if got := calls[len(calls)-1]; got != "/message:send "+tt.want {
-				t.Errorf("call %q", got)
+			if (err != nil) != (tt.fault != "") || err != nil && !strings.Contains(err.Error(), tt.fault) {
+				t.Errorf("error %v, want %q", err, tt.fault)
+			}
+			if want := name == "no secrets"; (len(elsewhere) > 0) != want {
+				t.Errorf("called elsewhere: %q", elsewhere)
+			}
+			if last := calls[len(calls)-1]; tt.here && last != "/message:send Bearer secret" {
+				t.Errorf("call %q", last)
 			}
 		})
 	}
 }
 
-func TestChoose(t *testing.T) {
-	card := offer(
+func TestA_21_PlacesOfSecrets(t *testing.T) {
+	for _, tt := range []struct {
+		named, binding, url string
+		want                bool
+	}{
+		{"https://a.example/x", REST, "https://A.example:443/y", true},
+		{"http://a.example:8080/x", JSONRPC, "http://a.example:8080/rpc", true},
+		{"http://a.example:443", REST, "https://a.example", true},
+		{"http://a.example:8080", REST, "http://a.example:8081", false},
+		{"http://a.example", REST, "http://b.example", false},
+		{"https://a.example", REST, "http://a.example:443", false},
+		{"https://a.example:80", REST, "http://a.example", false},
+		{"http://a.example:8080", GRPC, "a.example:8080", true},
+		{"http://a.example:8080", GRPC, "a.example:50051", false},
+		{"https://a.example", GRPC, "a.example:443", true},
+		{"https://a.example", GRPC, "a.example", true},
+		{"http://a.example", GRPC, "a.example", false}, // that is port 443
+		{"https://a.example", GRPC, "grpc://a.example:443", false},
+		{"http://a.example", REST, ":", false},
+	} {
+		i := &a2av1.AgentInterface{Url: tt.url, ProtocolBinding: tt.binding}
+		if got := !(Config{Token: "secret"}).withholds(i, tt.named); got != tt.want {
+			t.Errorf("%s named, %s at %s: %v, want %v", tt.named, tt.binding, tt.url, got, tt.want)
+		}
+	}
+}
+
+func TestA_25_Choose(t *testing.T) {
+	both := offer(
 		&a2av1.AgentInterface{ProtocolBinding: "SOAP", ProtocolVersion: "1.0"},
-		&a2av1.AgentInterface{ProtocolBinding: JSONRPC, ProtocolVersion: "0.3"},
+		&a2av1.AgentInterface{ProtocolBinding: JSONRPC, ProtocolVersion: "0.3.0"},
 		&a2av1.AgentInterface{ProtocolBinding: REST, ProtocolVersion: "1.0"},
 		&a2av1.AgentInterface{ProtocolBinding: GRPC, ProtocolVersion: "1.0"},
 	)
-	for binding, want := range map[string]string{"": REST, GRPC: GRPC} {
-		if i, err := choose(card, binding); err != nil || i.GetProtocolBinding() != want {
-			t.Errorf("%q: %v, %v", binding, i, err)
+	old := offer(
+		&a2av1.AgentInterface{ProtocolBinding: GRPC, ProtocolVersion: "0.3.0"},
+		&a2av1.AgentInterface{ProtocolBinding: REST, ProtocolVersion: "0.3.0"},
+	)
+	for _, tt := range []struct {
+		card             *a2av1.AgentCard
+		binding, version string
+		want, fault      string
+	}{
+		{card: both, want: REST + " 1.0"},
+		{card: both, binding: GRPC, want: GRPC + " 1.0"},
+		{card: both, binding: JSONRPC, want: JSONRPC + " 0.3.0"},
+		{card: both, version: V03, want: JSONRPC + " 0.3.0"},
+		{card: both, binding: JSONRPC, version: V10, fault: "card read, but it offers only SOAP 1.0, JSONRPC 0.3.0, HTTP+JSON 1.0, GRPC 1.0; wanted protocol 1.0 over JSONRPC"},
+		{card: both, binding: REST, version: V03, fault: "; wanted protocol 0.3 over HTTP+JSON"},
+		{card: old, want: REST + " 0.3.0"},
+		{card: old, binding: GRPC, fault: "card read, but it offers only GRPC 0.3.0, HTTP+JSON 0.3.0; wanted protocol 1.0 over GRPC"},
+		{card: old, version: V10, fault: "; wanted protocol 1.0 over GRPC, HTTP+JSON or JSONRPC"},
+		{card: old, binding: JSONRPC, fault: "; wanted protocol 1.0 over JSONRPC, or 0.3 over JSONRPC"},
+		{card: offer(), fault: "card read, but it offers nothing; wanted protocol 1.0 over GRPC, HTTP+JSON or JSONRPC, or 0.3 over HTTP+JSON or JSONRPC"},
+	} {
+		i, err := Config{Binding: tt.binding, Version: tt.version}.choose(tt.card, "http://a.example")
+		if tt.fault != "" {
+			if err == nil || !strings.HasSuffix(err.Error(), tt.fault) {
+				t.Errorf("%q %q: %v, want %s", tt.binding, tt.version, err, tt.fault)
+			}
+			continue
 		}
-	}
-	_, err := choose(card, JSONRPC)
-	if err == nil || !strings.Contains(err.Error(), "card read, but it offers only SOAP 1.0, JSONRPC 0.3") {
-		t.Errorf("error is %v", err)
+		if got := i.GetProtocolBinding() + " " + i.GetProtocolVersion(); err != nil || got != tt.want {
+			t.Errorf("%q %q: %s, %v, want %s", tt.binding, tt.version, got, err, tt.want)
+		}
 	}
 }
 

@@ -23,13 +23,14 @@ var (
 type said struct {
 	text string
 	of   error
+	code codes.Code // that the server answered with
 }
 
 func (e *said) Error() string { return e.text }
 func (e *said) Unwrap() error { return e.of }
 
 func noAddress(target, expected string) error {
-	return &said{fmt.Sprintf("%q is no address; expected %s", target, expected), ErrAddress}
+	return &said{text: fmt.Sprintf("%q is no address; expected %s", target, expected), of: ErrAddress}
 }
 
 // unreachable says why an address cannot be reached. Over gRPC the cause is there
@@ -57,7 +58,7 @@ func unreachable(address string, cause error) error {
 			break
 		}
 	}
-	return &said{"cannot reach " + address + ": " + why, ErrUnreachable}
+	return &said{text: "cannot reach " + address + ": " + why, of: ErrUnreachable}
 }
 
 // refused is the error that a server answered with, nil for OK.
@@ -65,5 +66,11 @@ func refused(st *status.Status) error {
 	if st.Code() == codes.OK {
 		return nil
 	}
-	return &said{wire.Words(st), wire.Error(st)}
+	return &said{wire.Words(st), wire.Error(st), st.Code()}
+}
+
+// notServed reports whether a server has no such call.
+func notServed(err error) bool {
+	var e *said
+	return errors.As(err, &e) && e.code == codes.Unimplemented
 }

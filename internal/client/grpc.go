@@ -6,7 +6,9 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"strings"
+	"maps"
+	"slices"
+	"strconv"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -20,7 +22,7 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// grpcTransport is the gRPC binding.
+// grpcTransport is the gRPC binding of 1.0.
 type grpcTransport struct {
 	*web
 	conn   *grpc.ClientConn
@@ -40,15 +42,18 @@ func newGRPC(address string, secure bool, w *web) (*grpcTransport, error) {
 	return &grpcTransport{web: w, conn: conn, client: a2av1.NewA2AServiceClient(conn)}, nil
 }
 
-func (g *grpcTransport) outgoing(ctx context.Context) context.Context {
-	kv := []string{"a2a-version", "1.0"}
-	if len(g.cfg.Extensions) > 0 {
-		kv = append(kv, "a2a-extensions", strings.Join(g.cfg.Extensions, ", "))
+// outgoing puts metadata on a call, and shows it.
+func (g *grpcTransport) outgoing(ctx context.Context, method string, req proto.Message, kv ...string) context.Context {
+	md := metadata.MD{}
+	for name, values := range g.service() {
+		md.Append(name, values...)
 	}
-	if g.cfg.Token != "" {
-		kv = append(kv, "authorization", "Bearer "+g.cfg.Token)
+	for i := 0; i < len(kv); i += 2 {
+		md.Append(kv[i], kv[i+1])
 	}
-	return metadata.AppendToOutgoingContext(ctx, kv...)
+	g.show(">", method, req)
+	g.rawHeader(">", md, slices.Sorted(maps.Keys(md))...)
+	return metadata.NewOutgoingContext(ctx, md)
 }
 
 // show shows a message as JSON; over the wire it is binary.
@@ -72,22 +77,22 @@ func (g *grpcTransport) failed(err error) error {
 	return refused(st)
 }
 
-func (g *grpcTransport) send(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
-	g.show(">", "SendMessage", req)
-	resp, err := g.client.SendMessage(g.outgoing(ctx), req)
+// unary makes a call with one answer.
+func unary[Req, Resp proto.Message](ctx context.Context, g *grpcTransport, method string, call func(context.Context, Req, ...grpc.CallOption) (Resp, error), req Req) (Resp, error) {
+	resp, err := call(g.outgoing(ctx, method, req), req)
 	if err != nil {
-		return nil, g.failed(err)
+		return resp, g.failed(err)
 	}
-	g.show("<", "SendMessageResponse", resp)
+	g.show("<", string(resp.ProtoReflect().Descriptor().Name()), resp)
 	return resp, nil
 }
 
-func (g *grpcTransport) stream(ctx context.Context, req *a2av1.SendMessageRequest) iter.Seq2[*a2av1.StreamResponse, error] {
+// follow makes a call that is answered with a stream.
+func follow[Req proto.Message](ctx context.Context, g *grpcTransport, method string, call func(context.Context, Req, ...grpc.CallOption) (grpc.ServerStreamingClient[a2av1.StreamResponse], error), req Req, kv ...string) iter.Seq2[*a2av1.StreamResponse, error] {
 	return func(yield func(*a2av1.StreamResponse, error) bool) {
-		ctx, cancel := context.WithCancel(g.outgoing(ctx))
+		ctx, cancel := context.WithCancel(g.outgoing(ctx, method, req, kv...))
 		defer cancel()
-		g.show(">", "SendStreamingMessage", req)
-		s, err := g.client.SendStreamingMessage(ctx, req)
+		s, err := call(ctx, req)
 		for err == nil {
 			var resp *a2av1.StreamResponse
 			if resp, err = s.Recv(); err == nil {
@@ -101,6 +106,55 @@ func (g *grpcTransport) stream(ctx context.Context, req *a2av1.SendMessageReques
 			yield(nil, g.failed(err))
 		}
 	}
+}
+
+func (g *grpcTransport) send(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
+	return unary(ctx, g, "SendMessage", g.client.SendMessage, req)
+}
+
+func (g *grpcTransport) stream(ctx context.Context, req *a2av1.SendMessageRequest) iter.Seq2[*a2av1.StreamResponse, error] {
+	return follow(ctx, g, "SendStreamingMessage", g.client.SendStreamingMessage, req)
+}
+
+func (g *grpcTransport) task(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av1.Task, error) {
+	return unary(ctx, g, "GetTask", g.client.GetTask, req)
+}
+
+func (g *grpcTransport) tasks(ctx context.Context, req *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
+	return unary(ctx, g, "ListTasks", g.client.ListTasks, req)
+}
+
+func (g *grpcTransport) cancel(ctx context.Context, req *a2av1.CancelTaskRequest) (*a2av1.Task, error) {
+	return unary(ctx, g, "CancelTask", g.client.CancelTask, req)
+}
+
+func (g *grpcTransport) subscribe(ctx context.Context, req *a2av1.SubscribeToTaskRequest, after int64) iter.Seq2[*a2av1.StreamResponse, error] {
+	var kv []string
+	if after != 0 {
+		kv = []string{"last-event-id", strconv.FormatInt(after, 10)}
+	}
+	return follow(ctx, g, "SubscribeToTask", g.client.SubscribeToTask, req, kv...)
+}
+
+func (g *grpcTransport) setPush(ctx context.Context, req *a2av1.TaskPushNotificationConfig) (*a2av1.TaskPushNotificationConfig, error) {
+	return unary(ctx, g, "CreateTaskPushNotificationConfig", g.client.CreateTaskPushNotificationConfig, req)
+}
+
+func (g *grpcTransport) push(ctx context.Context, req *a2av1.GetTaskPushNotificationConfigRequest) (*a2av1.TaskPushNotificationConfig, error) {
+	return unary(ctx, g, "GetTaskPushNotificationConfig", g.client.GetTaskPushNotificationConfig, req)
+}
+
+func (g *grpcTransport) pushes(ctx context.Context, req *a2av1.ListTaskPushNotificationConfigsRequest) (*a2av1.ListTaskPushNotificationConfigsResponse, error) {
+	return unary(ctx, g, "ListTaskPushNotificationConfigs", g.client.ListTaskPushNotificationConfigs, req)
+}
+
+func (g *grpcTransport) deletePush(ctx context.Context, req *a2av1.DeleteTaskPushNotificationConfigRequest) error {
+	_, err := unary(ctx, g, "DeleteTaskPushNotificationConfig", g.client.DeleteTaskPushNotificationConfig, req)
+	return err
+}
+
+func (g *grpcTransport) extendedCard(ctx context.Context, req *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error) {
+	return unary(ctx, g, "GetExtendedAgentCard", g.client.GetExtendedAgentCard, req)
 }
 
 func (g *grpcTransport) close() error { return g.conn.Close() }

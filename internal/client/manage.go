@@ -26,7 +26,7 @@ func (t *Team) ListTeams(ctx context.Context) ([]*teamv1.Team, error) {
 	var all []*teamv1.Team
 	for token := ""; ; {
 		out := &teamv1.ListTeamsResponse{}
-		if err := t.call(ctx, http.MethodGet, "/teams?"+page(token).Encode(), nil, out); err != nil {
+		if err := t.call(ctx, http.MethodGet, "/teams?"+paged(token).Encode(), nil, out); err != nil {
 			return nil, err
 		}
 		all = append(all, out.GetTeams()...)
@@ -59,7 +59,7 @@ func (t *Team) DeleteTeam(ctx context.Context, id string) error {
 func (t *Team) ListAgents(ctx context.Context, skill, kind string) ([]*teamv1.RegisteredAgent, error) {
 	var all []*teamv1.RegisteredAgent
 	for token := ""; ; {
-		query := page(token)
+		query := paged(token)
 		query.Set("skill", skill)
 		query.Set("kind", kind)
 		out := &teamv1.ListAgentsResponse{}
@@ -80,8 +80,8 @@ func (t *Team) GetAgent(ctx context.Context, id string) (*teamv1.RegisteredAgent
 	return out.GetAgent(), err
 }
 
-// page asks for as much as there may be in one answer.
-func page(token string) url.Values {
+// paged asks for as much as there may be in one answer.
+func paged(token string) url.Values {
 	return url.Values{"pageSize": {strconv.Itoa(100)}, "pageToken": {token}}
 }
 
@@ -98,9 +98,9 @@ func (t *Team) call(ctx context.Context, method, path string, in, out proto.Mess
 	if err != nil {
 		return fmt.Errorf("making the request: %w", err)
 	}
-	req.Header.Set("Accept", mediaJSON)
+	req.Header.Set("Accept", wire.TypeJSON)
 	if body != nil {
-		req.Header.Set("Content-Type", mediaJSON)
+		req.Header.Set("Content-Type", wire.TypeJSON)
 	}
 	resp, err := t.web.do(req, body)
 	if err != nil {

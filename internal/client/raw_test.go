@@ -21,7 +21,7 @@ func TestRawShowsIDsAsTheyCame(t *testing.T) {
 	}))
 	defer s.Close()
 	var raw bytes.Buffer
-	c := &rest{web: newWeb(Config{Raw: &raw}), base: s.URL}
+	c := newREST(newWeb(Config{Raw: &raw}), s.URL)
 	defer func() { _ = c.close() }()
 	for _, err := range c.stream(t.Context(), &a2av1.SendMessageRequest{}) {
 		if err != nil {

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"iter"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -29,19 +30,32 @@ func NewTeam(base string, cfg Config) (*Team, error) {
 
 // Process gives an agent a message and yields the events of its run, those
 // behind a sequence only, until it has ended or waits for people.
-func (t *Team) Process(ctx context.Context, req *teamv1.ProcessRequest, after int64) iter.Seq2[*teamv1.ProcessStreamResponse, error] {
+func (t *Team) Process(ctx context.Context, run *teamv1.ProcessRequest, after int64) iter.Seq2[*teamv1.ProcessStreamResponse, error] {
 	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
-		body, err := wire.Marshal(&teamv1.ProcessStreamRequest{Request: req, After: after})
+		body, err := wire.Marshal(&teamv1.ProcessStreamRequest{Request: run, After: after})
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		target := t.base + "/team/v1/agents/" + url.PathEscape(req.GetAgentId()) + ":processStream"
-		t.web.follow(ctx, target, body, func(data []byte) bool {
+		target := t.base + "/team/v1/agents/" + url.PathEscape(run.GetAgentId()) + ":processStream"
+		req, err := t.web.request(ctx, http.MethodPost, target, wire.TypeJSON, body)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for ev, err := range t.web.events(req, body, byStatus(wire.ParseRESTError)) {
 			out := &teamv1.ProcessStreamResponse{}
-			err := decode(data, out)
-			return yield(out, err) && err == nil
-		}, func(err error) { yield(nil, err) })
+			switch {
+			case err != nil:
+			case ev.Kind == "error":
+				err = refused(wire.ParseRESTError(http.StatusInternalServerError, ev.Data))
+			default:
+				err = decode(ev.Data, out)
+			}
+			if !yield(out, err) || err != nil {
+				return
+			}
+		}
 	}
 }
 

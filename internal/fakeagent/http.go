@@ -224,7 +224,7 @@ func (a *Agent) rpc(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return nil, err
 		}
-		return wire.RPCResult(req.ID, b)
+		return wire.RPCResult(req.ID, b), nil
 	}
 	if op.stream != nil {
 		serveStream(w, r, op, func(r *a2av1.StreamResponse) ([]byte, error) { return wrap(r) }, fail)

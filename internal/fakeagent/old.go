@@ -65,7 +65,7 @@ func (a *Agent) rpcOld(w http.ResponseWriter, r *http.Request, req wire.RPCReque
 			if err != nil {
 				return nil, err
 			}
-			return wire.RPCResult(req.ID, b)
+			return wire.RPCResult(req.ID, b), nil
 		}, fail)
 		return
 	}
@@ -75,9 +75,8 @@ func (a *Agent) rpcOld(w http.ResponseWriter, r *http.Request, req wire.RPCReque
 		return
 	}
 	b, _ := writeOld(a2av03.RPC, out)
-	b, _ = wire.RPCResult(req.ID, b)
 	w.Header().Set("Content-Type", wire.TypeJSON)
-	_, _ = w.Write(b)
+	_, _ = w.Write(wire.RPCResult(req.ID, b))
 }
 
 func readOld(form a2av03.Form, params []byte, into proto.Message) error {

@@ -198,6 +198,10 @@ func TestA_03_Version(t *testing.T) {
 		if resp, _ := request(t, http.MethodGet, target.HTTP+"/tasks/t1?A2A-Version=0.5", "", nil); resp.StatusCode != http.StatusBadRequest {
 			t.Errorf("0.5: status %d", resp.StatusCode)
 		}
+		_, body := post(t, target.HTTP+"/rpc?A2A-Version=99.0", "application/json", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t1"}}`)
+		if field(body, "error", "code") != float64(-32009) {
+			t.Errorf("99.0 over JSON-RPC: %v", body)
+		}
 		if resp, _ := request(t, http.MethodGet, strict.HTTP+"/tasks/t1?A2A-Version=1.0", "", nil); resp.StatusCode != http.StatusOK {
 			t.Errorf("1.0: status %d", resp.StatusCode)
 		}

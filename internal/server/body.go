@@ -20,11 +20,19 @@ import (
 // body is a request body that was read, and what was wrong with it: the gateway
 // keeps only the text of a decoding error.
 type body struct {
-	*bytes.Reader
+	*bytes.Buffer
 	fault error
 }
 
 func (*body) Close() error { return nil }
+
+// readAll reads the rest of a body. What is in memory already is not copied.
+func readAll(r io.Reader) ([]byte, error) {
+	if b, ok := r.(*body); ok {
+		return b.Next(b.Len()), nil
+	}
+	return io.ReadAll(r)
+}
 
 // readBody is what every route runs first: the body has a known type, a limit,
 // and a least speed.
@@ -41,7 +49,7 @@ func (s *Server) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 		case err != nil:
 			s.fail(w, r, wire.Status(err))
 		default:
-			r.Body = &body{Reader: bytes.NewReader(b)}
+			r.Body = &body{Buffer: bytes.NewBuffer(b)}
 			next(w, r, params)
 		}
 	}
@@ -62,25 +70,34 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 	sent := r.Header.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(sent)
-	isYAML := media == typeYAML && takesYAML(r)
-	if err != nil || media != wire.TypeA2A && media != wire.TypeJSON && !isYAML || r.Header.Get("Content-Encoding") != "" {
-		return nil, &mediaError{sent: strings.TrimSpace(sent + " " + r.Header.Get("Content-Encoding"))}
+	encoding := r.Header.Get("Content-Encoding")
+	if strings.EqualFold(encoding, "identity") {
+		encoding = ""
 	}
-	b, err := readSlowly(http.NewResponseController(w), r.Body)
+	isYAML := media == typeYAML && takesYAML(r)
+	if err != nil || media != wire.TypeA2A && media != wire.TypeJSON && !isYAML || encoding != "" {
+		return nil, &mediaError{sent: strings.TrimSpace(sent + " " + encoding)}
+	}
+	b, err := readSlowly(http.NewResponseController(w), r.Body, r.ContentLength)
 	if err != nil || !isYAML {
 		return b, err
 	}
 	return teamRequest(r, b)
 }
 
-// readSlowly reads all, as long as it comes with at least 1 KiB/s after 5 s.
-func readSlowly(control *http.ResponseController, from io.Reader) ([]byte, error) {
+// atOnce is how much is read, and how much is allocated beforehand, in bytes.
+const atOnce = 32 << 10
+
+// readSlowly reads all, as long as it comes with at least 1 KiB/s after 5 s. size is
+// what its sender says of it; -1 is not known.
+func readSlowly(control *http.ResponseController, from io.Reader, size int64) ([]byte, error) {
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }() // not every connection has one
 	var all bytes.Buffer
+	all.Grow(int(min(max(size, 0), atOnce)) + bytes.MinRead)
 	start := time.Now()
 	for {
 		_ = control.SetReadDeadline(start.Add(5*time.Second + time.Duration(all.Len()>>10)*time.Second))
-		_, err := io.CopyN(&all, from, 32<<10)
+		_, err := io.CopyN(&all, from, atOnce)
 		switch {
 		case all.Len() > wire.MaxBody:
 			return nil, wire.TooLarge()

@@ -101,7 +101,7 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 	if c.in.caller == nil && !c.in.open {
 		return nil, unauthenticated("who calls is not known")
 	}
-	if err := c.server.version(c.in.version); err != nil && !c.in.v03 {
+	if err := c.server.version(c.in.version); err != nil && !c.in.v03 && !c.in.open {
 		return nil, err
 	}
 	if c.server.config.RequireTeamRun && isA2A(c.method) && !slices.Contains(c.in.extensions, a2a.TeamRunURI) {

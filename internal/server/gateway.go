@@ -1,18 +1,25 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/dynamicpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -74,7 +81,6 @@ func (s *Server) routes() []route {
 			route{"POST", tenant + "/message:stream", s.serveSendStreaming},
 			route{"GET POST", tenant + "/tasks/{id=*}:subscribe", s.serveSubscribe},
 			route{"GET", tenant + "/tasks/{id=*}:cancel", s.wrongMethod},
-			route{"POST", tenant + "/rpc", s.serveRPC},
 			route{"GET", tenant + cardPath, s.serveCard},
 			route{"OPTIONS", tenant + cardPath, preflight},
 		)
@@ -94,6 +100,8 @@ func (s *Server) routes() []route {
 		route{"GET", "/docs/{file}", s.serveDocs},
 		route{"GET", "/healthz", s.serveHealthz},
 		route{"GET", "/readyz", s.serveReadyz},
+		route{"POST", "/{tenant}/rpc", s.serveRPC}, // tried first: the gateway begins with the last
+		route{"POST", "/rpc", s.serveRPC},
 	)
 }
 
@@ -124,7 +132,7 @@ func (s *Server) routingError(_ context.Context, mux *runtime.ServeMux, _ runtim
 }
 
 // gatewayError answers with the error of a call, or of reading its parameters.
-func (s *Server) gatewayError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+func (s *Server) gatewayError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	if isProbe(r, false) {
 		return
 	}
@@ -137,7 +145,7 @@ func (s *Server) gatewayError(_ context.Context, _ *runtime.ServeMux, _ runtime.
 	}
 	st := wire.Status(err)
 	if st.Code() == codes.InvalidArgument && wire.InfoOf(st) == nil {
-		st = wire.Status(parameterError(st.Message()))
+		st = wire.Status(parameterError(ctx, r.URL.Query(), st.Message()))
 	}
 	s.fail(w, r, st)
 }
@@ -145,13 +153,41 @@ func (s *Server) gatewayError(_ context.Context, _ *runtime.ServeMux, _ runtime.
 var parameterName = regexp.MustCompile(`(?:field|list|parameter:?|map key|map value) "?(\w+)`)
 
 // parameterError is the gateway's complaint about a parameter of the path or the
-// query, with the name of its field as JSON has it.
-func parameterError(text string) error {
+// query, with the name of its field as JSON has it, and in the words that the
+// other bindings have for it.
+func parameterError(ctx context.Context, query url.Values, text string) error {
 	m := parameterName.FindStringSubmatch(text)
 	if m == nil {
 		return wire.Invalid("", "has a parameter that is not valid")
 	}
+	if err := asJSON(ctx, m[1], cmp.Or(query.Get(m[1]), query.Get(camel(m[1])))); err != nil {
+		return err
+	}
 	return wire.Invalid(camel(m[1]), "is not a valid value")
+}
+
+// asJSON reads a value as a field of the method's request; nil says that it is fine,
+// or that nothing is known of it.
+func asJSON(ctx context.Context, field, value string) error {
+	name, _ := runtime.RPCMethod(ctx)
+	d, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(name, "/"), "/", ".")))
+	method, ok := d.(protoreflect.MethodDescriptor)
+	if !ok {
+		return nil
+	}
+	var v any = value
+	if n, err := strconv.ParseInt(value, 10, 32); err == nil {
+		v = n
+	}
+	b, err := json.Marshal(map[string]any{field: v})
+	if err != nil {
+		return nil //nolint:nilerr // a string or a number
+	}
+	req := dynamicpb.NewMessage(method.Input())
+	if err := wire.Unmarshal(b, req); err != nil {
+		return err
+	}
+	return wire.Check(req)
 }
 
 func camel(snake string) string {
@@ -195,7 +231,7 @@ func (m marshaler) Unmarshal(b []byte, v any) error {
 
 func (m marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error {
-		b, err := io.ReadAll(r)
+		b, err := readAll(r)
 		if err != nil {
 			return err
 		}

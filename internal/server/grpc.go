@@ -31,6 +31,7 @@ func (s *Server) newGRPC() *grpc.Server {
 	g := grpc.NewServer(
 		grpc.InTapHandle(s.tap),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(grpcproto.Name)}),
+		grpc.UnknownServiceHandler(unknownMethod),
 		grpc.UnaryInterceptor(s.aroundUnary),
 		grpc.StreamInterceptor(s.aroundStream),
 		grpc.MaxRecvMsgSize(wire.MaxBody),
@@ -57,6 +58,12 @@ func (s *Server) newGRPC() *grpc.Server {
 		reflection.Register(g)
 	}
 	return g
+}
+
+// unknownMethod answers what no service has, with details as the other bindings do.
+func unknownMethod(_ any, stream grpc.ServerStream) error {
+	name, _ := grpc.MethodFromServerStream(stream)
+	return wire.NotServed("there is no method %.64q", name).Err()
 }
 
 // tap finds out who calls before a message is read or decoded. It runs under

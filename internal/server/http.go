@@ -5,6 +5,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -67,11 +68,36 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	defer cancel()
 	r.Header["Accept"] = []string{replyType(r)}
 	routed := r.WithContext(withInbound(ctx, in))
-	routed.URL = placeV03(r.URL, in)
+	routed.URL = placeV03(unescapedOnce(r.URL), in)
+	if name := twice(r.URL.Query()); name != "" {
+		s.fail(w, r, wire.Status(wire.Invalid(name, "is there twice")))
+		return
+	}
 	if asGet(r) {
 		routed.Method = http.MethodGet
 	}
 	next.ServeHTTP(w, routed)
+}
+
+// unescapedOnce is an address whose path the routes unescape: without its raw form
+// they would do so once more to what is unescaped already.
+func unescapedOnce(u *url.URL) *url.URL {
+	if u.RawPath != "" || !strings.Contains(u.Path, "%") {
+		return u
+	}
+	to := *u
+	to.RawPath = u.EscapedPath()
+	return &to
+}
+
+// twice is a parameter that is there in both its spellings; empty is none.
+func twice(query url.Values) string {
+	for name := range query {
+		if other := camel(name); other != name && query.Has(other) {
+			return other
+		}
+	}
+	return ""
 }
 
 // soon bounds the time in which a caller takes an answer. front lifts it for the

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -287,5 +288,37 @@ func TestA_01_ExtensionsAreActivated(t *testing.T) {
 	}
 	if echo := header.Get("a2a-extensions"); len(echo) != 1 || echo[0] != team || len(header.Get("x-request-id")) != 1 {
 		t.Errorf("gRPC answers %v", header)
+	}
+}
+
+// TestA_03_CardsAreOpenToEveryVersion: a strict server shows its cards to everybody too.
+func TestA_03_CardsAreOpenToEveryVersion(t *testing.T) {
+	card := func(context.Context, string) (*a2av1.AgentCard, error) { return &a2av1.AgentCard{Name: "a"}, nil }
+	strict := start(t, server.Config{Handler: &probe{card: card}, StrictVersion: true})
+	for _, path := range []string{"/.well-known/agent-card.json", "/a/.well-known/agent-card.json", "/.well-known/agent.json"} {
+		for _, version := range []string{"", "1.0", "0.3", "9"} {
+			if resp, body := request(t, http.MethodGet, strict.HTTP+path, "", map[string]string{"A2A-Version": version}); resp.StatusCode != http.StatusOK {
+				t.Errorf("%s for version %q: %d %v", path, version, resp.StatusCode, body)
+			}
+		}
+	}
+}
+
+// TestA_01_PathsAreUnescapedOnce: an id is what it is over the other bindings, and a
+// parameter has one value.
+func TestA_01_PathsAreUnescapedOnce(t *testing.T) {
+	var id string
+	target := start(t, server.Config{Handler: &probe{get: func(_ context.Context, req *a2av1.GetTaskRequest) (*a2av1.Task, error) {
+		id = req.GetId()
+		return &a2av1.Task{Id: req.GetId()}, nil
+	}}})
+	for path, want := range map[string]string{"/tasks/t%252e%252e": "t%2e%2e", "/a/tasks/%25": "%", "/tasks/t%2D1": "t-1", "/tasks/t-1": "t-1"} {
+		if resp, body := request(t, http.MethodGet, target.HTTP+path, "", nil); resp.StatusCode != http.StatusOK || id != want {
+			t.Errorf("%s: %d %v, id %q, want %q", path, resp.StatusCode, body, id, want)
+		}
+	}
+	if resp, body := request(t, http.MethodGet, target.HTTP+"/tasks/t1?history_length=1&historyLength=2", "", nil); resp.StatusCode != http.StatusBadRequest ||
+		!strings.Contains(fmt.Sprint(body), "historyLength is there twice") {
+		t.Errorf("twice: %d %v", resp.StatusCode, body)
 	}
 }

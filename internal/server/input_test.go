@@ -75,6 +75,10 @@ func TestA_04_RESTInput(t *testing.T) {
 		{"two contents", "POST", "/message:send", "application/json", `{"message":{"parts":[{"text":"a","url":"b"}]}}`, 400, "INVALID_ARGUMENT", "message.parts[0]"},
 		{"unknown state in the query", "GET", "/tasks?status=BOGUS", "", "", 400, "INVALID_ARGUMENT", "status"},
 		{"page size that is none", "GET", "/tasks?pageSize=x", "", "", 400, "INVALID_ARGUMENT", "pageSize"},
+		{"page size that is no whole number", "GET", "/tasks?page_size=1.5", "", "", 400, "INVALID_ARGUMENT", "pageSize"},
+		{"page size twice", "GET", "/tasks?pageSize=1&pageSize=2", "", "", 400, "INVALID_ARGUMENT", "pageSize"},
+		{"artifacts or not", "GET", "/tasks?includeArtifacts=maybe", "", "", 400, "INVALID_ARGUMENT", "includeArtifacts"},
+		{"a state that is none, by number", "GET", "/tasks?status=99", "", "", 400, "INVALID_ARGUMENT", "status"},
 		{"bad time", "GET", "/tasks?statusTimestampAfter=yesterday", "", "", 400, "INVALID_ARGUMENT", "statusTimestampAfter"},
 		{"wrong content type", "POST", "/message:send", "text/plain", part, 415, "UNIMPLEMENTED", ""},
 		{"no content type", "POST", "/message:send", "", part, 415, "UNIMPLEMENTED", ""},
@@ -243,8 +247,8 @@ func TestA_04_GRPCInput(t *testing.T) {
 		{"bad UTF-8", "/lf.a2a.v1.A2AService/SendMessage", []byte{0x0a, 0x01, 0xff}, "InvalidArgument", "INVALID_REQUEST"},
 		{"empty values", "/lf.a2a.v1.A2AService/SendMessage", manyEmpty(), "InvalidArgument", "INVALID_REQUEST"},
 		{"too large", "/lf.a2a.v1.A2AService/SendMessage", make([]byte, 4<<20+1), "ResourceExhausted", ""},
-		{"unknown method", "/lf.a2a.v1.A2AService/Nothing", nil, "Unimplemented", ""},
-		{"unknown service", "/lf.a2a.v1.Nothing/Nothing", nil, "Unimplemented", ""},
+		{"unknown method", "/lf.a2a.v1.A2AService/Nothing", nil, "Unimplemented", "INVALID_REQUEST"},
+		{"unknown service", "/lf.a2a.v1.Nothing/Nothing", nil, "Unimplemented", "INVALID_REQUEST"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out []byte

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"io"
 	"net/http"
 
 	"go.uber.org/zap"
@@ -18,7 +17,7 @@ import (
 // serveRPC answers one JSON-RPC request: the methods of the A2A service, under
 // their own names.
 func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[string]string) {
-	b, _ := io.ReadAll(r.Body) // it is in memory
+	b, _ := readAll(r.Body) // it is in memory
 	req, fault := wire.ParseRPC(b)
 	if fault != nil {
 		s.writeFault(w, req, fault)
@@ -103,7 +102,7 @@ func rpcResult(req wire.RPCRequest, v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wire.RPCResult(req.ID, result)
+	return wire.RPCResult(req.ID, result), nil
 }
 
 func (s *Server) failRPC(w http.ResponseWriter, req wire.RPCRequest, st *status.Status) {

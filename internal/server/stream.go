@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 
@@ -147,7 +146,7 @@ func updates(send eventFunc) func(a2a.Update) error {
 // decode reads the body into req, where there is one, and answers what is wrong
 // with it.
 func (s *Server) decode(w http.ResponseWriter, r *http.Request, req proto.Message) bool {
-	b, err := io.ReadAll(r.Body) // it is in memory
+	b, err := readAll(r.Body) // it is in memory
 	if err == nil && len(b) > 0 {
 		err = wire.Unmarshal(b, req)
 	}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"strings"
 
@@ -118,14 +117,11 @@ func (s *Server) serveRPCV03(w http.ResponseWriter, r *http.Request, req wire.RP
 		return
 	}
 	b, err := method(s, ctx, req.Params, params)
-	if err == nil {
-		b, err = wire.RPCResult(req.ID, b)
-	}
 	if err != nil {
 		s.failRPCV03(w, r, req, wire.Status(err))
 		return
 	}
-	s.writeRPC(w, b)
+	s.writeRPC(w, wire.RPCResult(req.ID, b))
 }
 
 func (s *Server) streamRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
@@ -242,6 +238,6 @@ func (s *Server) pushOf(ctx context.Context, req *a2av1.GetTaskPushNotificationC
 
 // body returns the body of a request, which is in memory.
 func bodyOf(r *http.Request) []byte {
-	b, _ := io.ReadAll(r.Body)
+	b, _ := readAll(r.Body)
 	return b
 }

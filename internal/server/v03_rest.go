@@ -51,13 +51,16 @@ var pathOf1 = regexp.MustCompile(`^(/[^/]+)?(/message:(?:send|stream)|/tasks|/ta
 
 // placeV03 is the address to which a call of REST that names 0.3 belongs.
 func placeV03(u *url.URL, in *inbound) *url.URL {
+	if !in.wantsV03() {
+		return u
+	}
 	m := pathOf1.FindStringSubmatch(u.Path)
-	if !in.wantsV03() || m == nil || m[1] == "/v1" {
+	if m == nil || m[1] == "/v1" {
 		return u
 	}
 	to := *u
 	to.Path, to.RawPath = m[1]+"/v1"+m[2], ""
-	return &to
+	return unescapedOnce(&to)
 }
 
 var pathOfV03 = regexp.MustCompile(`^(/[^/]+)?/v1/(message:|tasks|card)`)

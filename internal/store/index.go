@@ -1,6 +1,7 @@
 package store
 
 import (
+	"math"
 	"sort"
 	"time"
 
@@ -155,6 +156,9 @@ func (x index) scan(f a2a.Filter, after *entry, visit func(*entry) bool) {
 func Oldest(f a2a.Filter) int64 {
 	if f.StatusAfter.IsZero() || f.StatusAfter.Before(time.Unix(0, minTime)) {
 		return minTime
+	}
+	if f.StatusAfter.After(time.Unix(0, math.MaxInt64)) {
+		return math.MaxInt64
 	}
 	return f.StatusAfter.UnixNano()
 }

@@ -57,7 +57,7 @@ func (s Sealer) Open(owner string, f a2a.Filter, now time.Time) (Cursor, error) 
 	if f.PageToken == "" {
 		return Cursor{}, nil
 	}
-	sealed, err := base64.RawURLEncoding.DecodeString(f.PageToken)
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(f.PageToken)
 	if err != nil {
 		return Cursor{}, a2a.ErrPageToken
 	}

@@ -123,6 +123,8 @@ func TestA_01_ForeignErrors(t *testing.T) {
 		{"a proxy's page", ParseRESTError(502, []byte("<html>")), codes.Unavailable},
 		{"a proxy's 404", ParseRESTError(404, nil), codes.NotFound},
 		{"a bare 401", ParseRESTError(401, []byte(`{"error":"no"}`)), codes.Unauthenticated},
+		{"a message without the name of its code", ParseRESTError(500, []byte(`{"error":{"code":404,"message":"m"}}`)), codes.NotFound},
+		{"a message without a code", ParseRESTError(429, []byte(`{"error":{"code":200,"message":"m"}}`)), codes.ResourceExhausted},
 		{"a status nobody knows", ParseRESTError(500, []byte(`{"error":{"status":"ODD","message":"m"}}`)), codes.Internal},
 		{"task not found without details", ParseRPCError(&RPCError{Code: -32001, Message: "m"}), codes.NotFound},
 		{"data of another shape", ParseRPCError(&RPCError{Code: -32602, Message: "m", Data: json.RawMessage(`{"a":1}`)}), codes.InvalidArgument},
@@ -134,5 +136,19 @@ func TestA_01_ForeignErrors(t *testing.T) {
 	}
 	if got := InfoOf(ParseRPCError(&RPCError{Code: -32001})).GetReason(); got != "TASK_NOT_FOUND" {
 		t.Errorf("reason %q", got)
+	}
+}
+
+// Whatever a peer says of an answer that is no success, it is an error.
+func TestA_12_ErrorsAreErrors(t *testing.T) {
+	for _, body := range []string{`{"error":{"code":0,"status":"OK"}}`, `{"error":{"status":"PIGEON"}}`, `{}`, ``} {
+		for _, httpStatus := range []int{200, 404, 500} {
+			if st := ParseRESTError(httpStatus, []byte(body)); st.Code() == codes.OK || st.Err() == nil {
+				t.Errorf("%d %s is no error", httpStatus, body)
+			}
+		}
+	}
+	if st := ParseRPCError(&RPCError{}); st.Err() == nil {
+		t.Error("a JSON-RPC error without a code is no error")
 	}
 }

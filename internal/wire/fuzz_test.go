@@ -19,6 +19,9 @@ func FuzzParseRPC(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		req, fault := ParseRPC(b)
+		if out := RPCResult(req.ID, json.RawMessage("{}")); !json.Valid(out) {
+			t.Fatalf("%q: %q", b, out)
+		}
 		if out, err := RPCFailure(req.ID, RPCErrorOf(status.New(codes.Internal, ""))); err != nil || !json.Valid(out) {
 			t.Fatalf("the id %q cannot be sent back: %v", req.ID, err)
 		}

@@ -113,6 +113,7 @@ func TestA_22_OwnWordsForFaults(t *testing.T) {
 		`{"message":{"parts":[{"text":"a","data":null}]}}`:          "message.parts[0] has more than one of text, raw, url, data",
 		`{"message":{"parts":[null]}}`:                              "message.parts[0] must be an object",
 		`{"message":{"parts":[{"raw":7}]}}`:                         "message.parts[0].raw must be bytes in base64",
+		`{"message":{"parts":[{"raw":"!"}]}}`:                       "message.parts[0].raw must be bytes in base64",
 		`{"message":{"metadata":[]}}`:                               "message.metadata must be an object",
 		`{"message":{"role":true}}`:                                 "message.role must be one of ROLE_USER, ROLE_AGENT",
 		`{"message":{"extensions":"x"}}`:                            "message.extensions must be a list",
@@ -126,10 +127,13 @@ func TestA_22_OwnWordsForFaults(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		`{"statusTimestampAfter":5}`:           "statusTimestampAfter must be a time such as 2006-01-02T15:04:05Z",
-		`{"statusTimestampAfter":"yesterday"}`: "statusTimestampAfter must be a time such as 2006-01-02T15:04:05Z",
-		`{"pageSize":"many"}`:                  "pageSize must be a number",
-		`{"pageSize":1e99}`:                    "the request cannot be read, at line 1, column 13",
+		`{"statusTimestampAfter":5}`:                      "statusTimestampAfter must be a time such as 2006-01-02T15:04:05Z",
+		`{"statusTimestampAfter":"yesterday"}`:            "statusTimestampAfter must be a time such as 2006-01-02T15:04:05Z",
+		`{"pageSize":"many"}`:                             "pageSize must be a number",
+		`{"pageSize":1e99}`:                               "pageSize must be a whole number of 32 bits",
+		`{"pageSize":1.5}`:                                "pageSize must be a whole number of 32 bits",
+		`{"pageSize":"2147483648"}`:                       "pageSize must be a whole number of 32 bits",
+		`{"statusTimestampAfter":"0000-12-31T00:00:00Z"}`: "statusTimestampAfter must be a time such as 2006-01-02T15:04:05Z",
 	} {
 		err := Unmarshal([]byte(in), &a2av1.ListTasksRequest{})
 		var e *a2a.Error

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc/status"
 )
@@ -98,9 +99,11 @@ func RPCErrorOf(st *status.Status) *RPCError {
 	return &RPCError{Code: classOf(st).rpc, Message: st.Message(), Data: encodeDetails(st)}
 }
 
-// RPCResult renders a response with a result.
-func RPCResult(id, result json.RawMessage) ([]byte, error) {
-	return json.Marshal(RPCResponse{JSONRPC: "2.0", ID: id, Result: result})
+// RPCResult is a response with a result that is rendered already: it is not parsed
+// again. id is the request's, as ParseRPC read it.
+func RPCResult(id, result json.RawMessage) []byte {
+	before, after := RPCEnvelope(id)
+	return slices.Concat(before, result, after)
 }
 
 // RPCEnvelope is what stands before and after a result that is rendered already.

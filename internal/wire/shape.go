@@ -1,10 +1,13 @@
 package wire
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,8 +15,7 @@ import (
 )
 
 // misshapen finds the first value, by name, that is not of the kind that the
-// definition wants. It is asked about what the decoder has refused only, and
-// leaves faults within a value, such as a number out of range, to it.
+// definition wants. It is asked about what the decoder has refused only.
 func misshapen(b []byte, d protoreflect.MessageDescriptor) *fault {
 	var v any
 	if json.Unmarshal(b, &v) != nil {
@@ -125,7 +127,7 @@ func shapeOfValue(v any, fd protoreflect.FieldDescriptor) *fault {
 		return shapeOf(v, fd.Message())
 	case kind == protoreflect.StringKind && !text:
 		return &fault{problem: "must be a string"}
-	case kind == protoreflect.BytesKind && !text:
+	case kind == protoreflect.BytesKind && (!text || !isBase64(words)):
 		return &fault{problem: "must be bytes in base64"}
 	case kind == protoreflect.BoolKind && !truth:
 		return &fault{problem: "must be true or false"}
@@ -133,13 +135,37 @@ func shapeOfValue(v any, fd protoreflect.FieldDescriptor) *fault {
 		return &fault{problem: "must be one of " + enumNames(fd.Enum())}
 	case isNumber(kind) && !number && !json.Valid([]byte(words)): // a number may be written as a string
 		return &fault{problem: "must be a number"}
+	case kind == protoreflect.Int32Kind && !isInt32(v):
+		return &fault{problem: "must be a whole number of 32 bits"}
 	}
 	return nil
 }
 
-func isTime(s string) bool {
-	_, err := time.Parse(time.RFC3339Nano, s)
+// isInt32 reports whether a number, or the text of one, is whole and not too large.
+func isInt32(v any) bool {
+	n, ok := v.(float64)
+	if text, is := v.(string); is {
+		var err error
+		n, err = strconv.ParseFloat(text, 64)
+		ok = err == nil
+	}
+	return ok && n == math.Trunc(n) && n >= math.MinInt32 && n <= math.MaxInt32
+}
+
+// isBase64 reports whether a text is bytes as ProtoJSON takes them: either alphabet,
+// with padding or without.
+func isBase64(s string) bool {
+	enc := base64.RawStdEncoding
+	if strings.ContainsAny(s, "-_") {
+		enc = base64.RawURLEncoding
+	}
+	_, err := enc.DecodeString(strings.TrimRight(s, "="))
 	return err == nil
+}
+
+func isTime(s string) bool {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	return err == nil && t.UTC().Year() >= 1
 }
 
 func isNumber(k protoreflect.Kind) bool {

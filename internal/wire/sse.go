@@ -2,10 +2,12 @@ package wire
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"mime"
 	"net/http"
 	"strconv"
 	"sync"
@@ -156,6 +158,24 @@ type Event struct {
 	ID   string // the newest id so far
 	Kind string
 	Data []byte
+}
+
+// Failed reports whether an event of REST is an error: its type says so or, where other
+// servers give it none, what it holds.
+func (e Event) Failed() bool {
+	if e.Kind == "error" {
+		return true
+	}
+	var body struct {
+		Error *json.RawMessage `json:"error"`
+	}
+	return bytes.Contains(e.Data, []byte(`"error"`)) && json.Unmarshal(e.Data, &body) == nil && body.Error != nil
+}
+
+// IsEventStream reports whether an answer with these headers is a stream of events.
+func IsEventStream(h http.Header) bool {
+	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return err == nil && kind == TypeSSE
 }
 
 // ReadEvents reads server-sent events until the end of r. Comments are skipped.

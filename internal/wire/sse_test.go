@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -151,3 +152,34 @@ func TestP10_WhoTakesPiecesHasNotStalled(t *testing.T) {
 type brokenWriter struct{ *httptest.ResponseRecorder }
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("gone") }
+
+func TestA_12_EventsThatAreErrors(t *testing.T) {
+	for _, tt := range []struct {
+		kind, data string
+		want       bool
+	}{
+		{"error", "gone", true},
+		{"error", `{"code":-32001,"message":"no such task"}`, true},
+		{"", `{"error":{"code":404,"message":"no such task"}}`, true},
+		{"", ` {"error": "gone"}`, true},
+		{"", `{"statusUpdate":{"metadata":{"error":"none"}}}`, false},
+		{"", `{"task":{},"error":null}`, false},
+		{"", `{"error":`, false},
+		{"message", `{"task":{}}`, false},
+	} {
+		if got := (Event{Kind: tt.kind, Data: []byte(tt.data)}).Failed(); got != tt.want {
+			t.Errorf("%q %s: %v, want %v", tt.kind, tt.data, got, tt.want)
+		}
+	}
+}
+
+func TestA_20_TypesOfStreams(t *testing.T) {
+	for kind, want := range map[string]bool{
+		"text/event-stream": true, "Text/Event-Stream; charset=utf-8": true,
+		"": false, "application/json": false, "text/event-streams": false,
+	} {
+		if got := IsEventStream(http.Header{"Content-Type": {kind}}); got != want {
+			t.Errorf("%q: %v, want %v", kind, got, want)
+		}
+	}
+}

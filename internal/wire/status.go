@@ -151,14 +151,21 @@ func RESTError(st *status.Status, httpStatus int) ([]byte, error) {
 }
 
 // ParseRESTError reads a REST answer that is no success. What is no error body
-// of this shape is judged by its HTTP status alone.
+// of this shape is judged by its HTTP status alone; what only lacks the name of its
+// code, by the HTTP status that it holds.
 func ParseRESTError(httpStatus int, body []byte) *status.Status {
 	var e restError
-	if json.Unmarshal(body, &e) != nil || e.Error.Status == "" {
+	switch err := json.Unmarshal(body, &e); {
+	case err == nil && e.Error.Status == "" && e.Error.Message != "":
+		if e.Error.Code >= http.StatusBadRequest {
+			httpStatus = e.Error.Code
+		}
+		return status.New(codeOfHTTP(httpStatus), e.Error.Message)
+	case err != nil || e.Error.Status == "":
 		return status.New(codeOfHTTP(httpStatus), http.StatusText(httpStatus))
 	}
 	c, ok := code.Code_value[e.Error.Status]
-	if !ok {
+	if !ok || codes.Code(c) == codes.OK { //nolint:gosec // sixteen values
 		c = int32(codeOfHTTP(httpStatus)) //nolint:gosec // sixteen values
 	}
 	return status.FromProto(&spb.Status{Code: c, Message: e.Error.Message, Details: decodeDetails(e.Error.Details)})

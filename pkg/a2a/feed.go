@@ -70,21 +70,21 @@ func (f *feed) load(ctx context.Context, upTo int64, rest bool) error {
 			if !rest {
 				return nil
 			}
-			f.add(rec)
+			f.add(rec, rec.Seq)
 		}
 	}
 	f.more = false
 	return nil
 }
 
-// add folds an event for the readers, and returns what it takes to keep it. The
-// caller holds mu.
-func (f *feed) add(rec Record) int {
+// add folds an event for the readers, and returns what it takes to keep it. What
+// is dropped for it is seen: no newer than that. The caller holds mu.
+func (f *feed) add(rec Record, seen int64) int {
 	e := f.told.take(rec.Event)
 	if e == nil {
 		return 0
 	}
-	f.ring.add(e, f.h.feeds.share())
+	f.ring.add(e, f.h.feeds.share(), seen)
 	return e.size
 }
 
@@ -234,7 +234,7 @@ func (f *feed) read(ctx context.Context) error {
 	defer f.mu.Unlock()
 	size, most, n := 0, f.h.feeds.share()/2, 0
 	for n < min(len(page), feedPage) && size < most {
-		size += f.add(page[n])
+		size += f.add(page[n], after) // who waits has seen so much, and is told the whole page
 		n++
 	}
 	f.more = n < len(page)

@@ -41,12 +41,12 @@ type ring struct {
 	base    int64 // up to here there is nothing in it
 }
 
-// add adds an entry and drops the oldest ones beyond the limits. The newest is
-// kept, whatever its size.
-func (r *ring) add(e *entry, limit int) {
+// add adds an entry and drops the oldest ones beyond the limits, none newer than
+// what was seen. The newest is kept, whatever its size.
+func (r *ring) add(e *entry, limit int, seen int64) {
 	r.entries = append(r.entries, e)
 	r.size += e.size
-	for len(r.entries) > 1 && (r.size > limit || len(r.entries) > ringEntries) {
+	for len(r.entries) > 1 && r.entries[0].seq <= seen && (r.size > limit || len(r.entries) > ringEntries) {
 		old := r.entries[0]
 		r.base = old.seq
 		r.size -= old.size

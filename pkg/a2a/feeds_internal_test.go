@@ -80,19 +80,28 @@ func TestP10_WhatAFeedKeeps(t *testing.T) {
 	t.Run("P10 the newest that fit, and the last one in any case", func(t *testing.T) {
 		var r ring
 		for i := range int64(4) {
-			r.add(&entry{seq: i + 1, size: 10}, 30)
+			r.add(&entry{seq: i + 1, size: 10}, 30, i)
 		}
 		if len(r.entries) != 3 || r.base != 1 || r.size != 30 {
 			t.Error(len(r.entries), r.base, r.size)
 		}
-		if r.add(&entry{seq: 5, size: 99}, 30); len(r.entries) != 1 || r.base != 4 || r.size != 99 {
+		if r.add(&entry{seq: 5, size: 99}, 30, 4); len(r.entries) != 1 || r.base != 4 || r.size != 99 {
+			t.Error(len(r.entries), r.base, r.size)
+		}
+	})
+	t.Run("P10 and what nobody has seen", func(t *testing.T) {
+		var r ring
+		for i := range int64(4) {
+			r.add(&entry{seq: i + 1, size: 10}, 15, 2)
+		}
+		if len(r.entries) != 2 || r.base != 2 || r.size != 20 {
 			t.Error(len(r.entries), r.base, r.size)
 		}
 	})
 	t.Run("P10 so many of them", func(t *testing.T) {
 		var r ring
 		for i := range int64(ringEntries + 1) {
-			if r.add(&entry{seq: i + 1}, 1); i == ringEntries-1 && len(r.entries) != ringEntries {
+			if r.add(&entry{seq: i + 1}, 1, i); i == ringEntries-1 && len(r.entries) != ringEntries {
 				t.Error(len(r.entries))
 			}
 		}

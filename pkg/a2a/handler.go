@@ -70,6 +70,9 @@ type Config struct {
 	// RequireTeamRun has cards say that the team-run extension is required; who
 	// serves the handler refuses calls without it.
 	RequireTeamRun bool
+	// RefuseWhileWorking refuses messages to a task that asks for nothing; without it
+	// they are recorded, and seen by its agent at its next decision.
+	RefuseWhileWorking bool
 	// NoPush refuses push notifications. So does a store that is not Pushes.
 	NoPush bool
 }

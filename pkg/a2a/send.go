@@ -215,6 +215,8 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 		in = &teamv1.Inbound{Scope: scope, Key: s.key, Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: s.message}}}
 	} else if err != nil {
 		return sent{}, err
+	} else if in.GetReceived() != nil && h.c.RefuseWhileWorking {
+		return sent{}, UnsupportedOperation("task %q is at work, and this server takes no messages meanwhile; wait until it asks for something or has ended", id)
 	}
 	undo := func(error) {}
 	if !again {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
@@ -340,6 +342,25 @@ func TestSubscribe(t *testing.T) {
 			}
 		}
 		r.until(t, id, completed)
+	})
+	t.Run("A-07 an answer larger than all that is kept for readers", func(t *testing.T) {
+		r := start(t, echo("echo"))
+		ctx, cancel := context.WithTimeout(ann(t), 10*time.Second)
+		defer cancel()
+		task := r.send(t, ann(t), message("echo", strings.Repeat("x", 1<<20)))
+		updates, err := r.SubscribeToTask(ctx, &a2av1.SubscribeToTaskRequest{Id: task.GetId()}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := &view{task: proto.CloneOf(task)}
+		v.task.Artifacts, v.task.Status = nil, nil
+		for u, err := range updates {
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.take(t, u)
+		}
+		sameTask(t, v.task, task)
 	})
 	t.Run("S-25 a stream that breaks goes on behind its cursor, without gap or repeat", func(t *testing.T) {
 		begin := make(chan struct{})

@@ -152,7 +152,7 @@ func listed(page Page, req *a2av1.ListTasksRequest, size int) *a2av1.ListTasksRe
 // CancelTask ends a task of the caller and everything below it. It waits for the
 // end up to CancelWait, then answers with the task as it is, cancel_requested in
 // its metadata. A task that is canceled already is returned again. Errors:
-// TASK_NOT_FOUND, TASK_NOT_CANCELABLE.
+// TASK_NOT_FOUND, TASK_NOT_CANCELABLE, WAIT_TIMEOUT when ctx's deadline comes first.
 func (h *Handler) CancelTask(ctx context.Context, req *a2av1.CancelTaskRequest) (*a2av1.Task, error) {
 	f, err := h.owned(ctx, req.GetTenant(), req.GetId())
 	if err != nil {
@@ -191,7 +191,7 @@ func (h *Handler) cancel(ctx context.Context, f *Fold) (*Fold, error) {
 				now.cancel = true // on record or in the inbox
 				return now, nil
 			}
-			return nil, err
+			return nil, waitError(f.id(), err)
 		}
 		now.Apply(ev.Event)
 		if now.Terminal() {

@@ -272,8 +272,12 @@ func ChildTask(root, scope string) string {
 	return root + "~" + scope
 }
 
-// SplitTask returns the root and the scope that a task id names.
+// SplitTask returns the root and the scope that a task id names. An id without a
+// scope behind its ~ is that of no task.
 func SplitTask(id string) (root, scope string) {
-	root, scope, _ = strings.Cut(id, "~")
+	root, scope, child := strings.Cut(id, "~")
+	if child && scope == "" {
+		return id, ""
+	}
 	return root, scope
 }

@@ -65,6 +65,9 @@ func TestScopes(t *testing.T) {
 			t.Errorf("Within(%q, %q) is %v", c.scope, c.top, got)
 		}
 	}
+	if root, scope := SplitTask("r~"); root != "r~" || scope != "" {
+		t.Errorf("no scope: %q, %q", root, scope)
+	}
 	if root, scope := SplitTask(ChildTask("r", "1.2")); root != "r" || scope != "1.2" {
 		t.Error(root, scope)
 	}

@@ -14,7 +14,9 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -212,7 +214,7 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if old := a.link; old != nil && old.binding == l.binding && old.url == l.url && old.version == l.version {
+	if old := a.link; old != nil && old.binding == l.binding && old.url == l.url && old.tenant == l.tenant && old.version == l.version {
 		l.transport = old.transport
 	} else if l.transport, err = a.newTransport(l); err != nil {
 		return nil, err
@@ -226,12 +228,12 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 func (a *A2A) newTransport(l *link) (transport, error) {
 	token := a.cfg.Token
 	switch {
-	case isOld(l.version) && l.binding == BindingREST:
-		return &rest03Transport{http: a.http, base: strings.TrimSuffix(l.url, "/"), token: token}, nil
-	case isOld(l.version):
+	case a2av03.Is(l.version) && l.binding == BindingREST:
+		return &rest03Transport{http: a.http, base: a2av03.RESTBase(l.url), token: token}, nil
+	case a2av03.Is(l.version):
 		return &rpc03Transport{http: a.http, url: l.url, token: token}, nil
 	case l.binding == BindingREST:
-		return &restTransport{http: a.http, base: restBase(l), token: token}, nil
+		return &restTransport{http: a.http, base: strings.TrimSuffix(l.url, "/") + wire.TenantPath(l.tenant), token: token}, nil
 	case l.binding == BindingJSONRPC:
 		return &rpcTransport{http: a.http, url: l.url, token: token}, nil
 	}

@@ -406,3 +406,41 @@ func TestA2APeerThatIsBack(t *testing.T) {
 		t.Errorf("reply %v, error %v", j.reply, err)
 	}
 }
+
+// TestA_25_AddressThatEndsInV1: some cards name where 0.3 is served, most what that is
+// below.
+func TestA_25_AddressThatEndsInV1(t *testing.T) {
+	f := fakeagent.New(t, fakeagent.Config{Old: true, Bindings: []string{remote.BindingREST}, Default: fakeagent.Turn{Text: "done"}, Card: func(c *a2av1.AgentCard) {
+		c.SupportedInterfaces[0].Url += "/v1"
+	}})
+	j := newJournal("hello")
+	if err := j.play(t.Context(), newA2A(t, f)); err != nil || agent.Text(j.reply.GetMessage()) != "done" {
+		t.Errorf("reply %v, error %v", j.reply, err)
+	}
+}
+
+// TestA_23_CardThatChangesItsTenant is called under the new one.
+func TestA_23_CardThatChangesItsTenant(t *testing.T) {
+	var tenant atomic.Value
+	var called []string
+	a := serveCard(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, ".json") {
+			_, _ = fmt.Fprintf(w, `{"name":"x","supportedInterfaces":[{"url":"http://%s","protocolBinding":"HTTP+JSON","protocolVersion":"1.0","tenant":%q}]}`, r.Host, tenant.Load())
+			return
+		}
+		called = append(called, r.URL.Path)
+		_, _ = fmt.Fprint(w, `{"message":{"messageId":"r","role":"ROLE_AGENT","parts":[{"text":"done"}]}}`)
+	})
+	for _, name := range []string{"old", "new"} {
+		tenant.Store(name)
+		if _, err := a.HealthCheck(t.Context()); err != nil { // reads the card anew
+			t.Fatal(err)
+		}
+		if err := newJournal("hello").play(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"/old/message:send", "/new/message:send"}; !slices.Equal(called, want) {
+		t.Errorf("called are %v, want %v", called, want)
+	}
+}

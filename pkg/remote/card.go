@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -54,7 +53,7 @@ func newPeer(cfg A2AConfig) (peer, error) {
 	if !strings.HasSuffix(u.Path, ".json") {
 		u = u.JoinPath("/.well-known/agent-card.json")
 	}
-	p := peer{id: cfg.ID, card: u, token: cfg.Token != "", prefer: cfg.Prefer, version: cfg.Version, trusted: []string{hostPort(u)}}
+	p := peer{id: cfg.ID, card: u, token: cfg.Token != "", prefer: cfg.Prefer, version: cfg.Version, trusted: []string{wire.HostPort(u)}}
 	if v := cfg.Version; v != "" && v != a2aVersion && v != a2av03.Version {
 		return peer{}, fmt.Errorf("a2a agent %q: version %q is unknown; known are %s and %s", cfg.ID, v, a2aVersion, a2av03.Version)
 	}
@@ -66,23 +65,11 @@ func newPeer(cfg A2AConfig) (peer, error) {
 	for _, o := range cfg.Origins {
 		host := o
 		if u, err := url.Parse(o); err == nil && u.Host != "" {
-			host = hostPort(u)
+			host = wire.HostPort(u)
 		}
 		p.trusted = append(p.trusted, host)
 	}
 	return p, nil
-}
-
-// hostPort is where a URL leads, with the port that its scheme implies.
-func hostPort(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = "443"
-		if u.Scheme == "http" {
-			port = "80"
-		}
-	}
-	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
 // choose returns the interface to use: of the best version the first of the
@@ -94,7 +81,7 @@ func (p peer) choose(card *a2av1.AgentCard) (*a2av1.AgentInterface, error) {
 		switch why := p.refuses(i); {
 		case why != "":
 			refused = append(refused, why)
-		case isOld(i.GetProtocolVersion()):
+		case a2av03.Is(i.GetProtocolVersion()):
 			old = append(old, i)
 		default:
 			usable = append(usable, i)
@@ -136,11 +123,6 @@ func (p peer) speaks() string {
 	return a2aVersion + ", and " + a2av03.Version + " over JSONRPC or HTTP+JSON"
 }
 
-// isOld reports whether a version is one of A2A 0.3.
-func isOld(version string) bool {
-	return version == a2av03.Version || strings.HasPrefix(version, a2av03.Version+".")
-}
-
 // isCurrent reports whether a version is one of A2A 1.0.
 func isCurrent(version string) bool {
 	return version == a2aVersion || strings.HasPrefix(version, a2aVersion+".")
@@ -148,7 +130,7 @@ func isCurrent(version string) bool {
 
 // spoken reports whether an interface's version is spoken with the peer.
 func (p peer) spoken(i *a2av1.AgentInterface) bool {
-	if isOld(i.GetProtocolVersion()) {
+	if a2av03.Is(i.GetProtocolVersion()) {
 		return p.version != a2aVersion && (i.GetProtocolBinding() == BindingJSONRPC || i.GetProtocolBinding() == BindingREST)
 	}
 	return p.version != a2av03.Version && isCurrent(i.GetProtocolVersion())
@@ -190,14 +172,14 @@ func (p peer) trusts(i *a2av1.AgentInterface) bool {
 		return slices.Contains(p.trusted, strings.ToLower(address)) && (secure || p.card.Scheme == "http")
 	}
 	u, err := url.Parse(i.GetUrl())
-	return err == nil && slices.Contains(p.trusted, hostPort(u)) && (u.Scheme == "https" || p.card.Scheme == "http")
+	return err == nil && slices.Contains(p.trusted, wire.HostPort(u)) && (u.Scheme == "https" || p.card.Scheme == "http")
 }
 
 // grpcAddress is host:port of a gRPC interface, and whether it wants TLS: where
 // it does not say so itself, when the card came that way.
 func (p peer) grpcAddress(s string) (address string, secure bool) {
 	if u, err := url.Parse(s); err == nil && u.Host != "" {
-		return hostPort(u), u.Scheme != "http"
+		return wire.HostPort(u), u.Scheme != "http"
 	}
 	return s, p.card.Scheme == "https"
 }
@@ -264,7 +246,7 @@ func parseCard(id string, body []byte) (*a2av1.AgentCard, error) {
 // sameOrigin follows few redirects, and none to another origin.
 func sameOrigin(req *http.Request, via []*http.Request) error {
 	first := via[0].URL
-	if len(via) > maxRedirects || req.URL.Scheme != first.Scheme || hostPort(req.URL) != hostPort(first) {
+	if len(via) > maxRedirects || req.URL.Scheme != first.Scheme || wire.HostPort(req.URL) != wire.HostPort(first) {
 		return http.ErrUseLastResponse
 	}
 	return nil

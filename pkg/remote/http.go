@@ -3,8 +3,8 @@ package remote
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
-	"mime"
 	"net/http"
 
 	"google.golang.org/grpc/codes"
@@ -53,24 +53,32 @@ func unreadable(err error) error {
 	return e
 }
 
-func isEventStream(resp *http.Response) bool {
-	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	return err == nil && kind == wire.TypeSSE
+// readREST yields the responses of an answer of REST that is a stream of events, each
+// read by parse or, where it is an error, by refused.
+func readREST(resp *http.Response, refused func(int, []byte) *status.Status, parse func([]byte) (*a2av1.StreamResponse, error), yield func(*a2av1.StreamResponse, error) bool) {
+	if !wire.IsEventStream(resp.Header) {
+		_ = resp.Body.Close()
+		yield(nil, unreadable(fmt.Errorf("the answer is %q, no stream of events", resp.Header.Get("Content-Type"))))
+		return
+	}
+	readStream(resp.Body, func(e wire.Event) (*a2av1.StreamResponse, error) {
+		if e.Failed() {
+			return nil, refused(http.StatusInternalServerError, e.Data).Err()
+		}
+		return parse(e.Data)
+	}, yield)
 }
 
-// readStream yields the responses of a stream of events, each read by parse.
-func readStream(body io.ReadCloser, parse func([]byte) (*a2av1.StreamResponse, error), yield func(*a2av1.StreamResponse, error) bool) {
+// readStream yields the responses of a stream of events, each read by read; the
+// first that cannot be read is the last.
+func readStream(body io.ReadCloser, read func(wire.Event) (*a2av1.StreamResponse, error), yield func(*a2av1.StreamResponse, error) bool) {
 	defer func() { _ = body.Close() }()
 	for e, err := range wire.ReadEvents(body) {
 		if err != nil {
 			yield(nil, status.Error(codes.Unavailable, err.Error()))
 			return
 		}
-		if e.Kind == "error" { // of REST: the last one
-			yield(nil, wire.ParseRESTError(http.StatusInternalServerError, e.Data).Err())
-			return
-		}
-		r, err := parse(e.Data)
+		r, err := read(e)
 		if !yield(r, err) || err != nil {
 			return
 		}

@@ -4,15 +4,20 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -124,20 +129,22 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte("data: {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32001,\"message\":\"no\"}}\n\n"), true)
 	f.Fuzz(func(t *testing.T, b []byte, rpc bool) {
 		x, _ := newCollected()
-		parse := parseBare
-		if rpc {
-			parse = func(b []byte) (*a2av1.StreamResponse, error) {
-				r := &a2av1.StreamResponse{}
-				return r, parseRPC(200, b, r)
-			}
-		}
-		readStream(io.NopCloser(bytes.NewReader(b)), parse, func(r *a2av1.StreamResponse, err error) bool {
+		take := func(r *a2av1.StreamResponse, err error) bool {
 			if err != nil {
 				return false
 			}
 			done, err := x.take(r)
 			return !done && err == nil
-		})
+		}
+		body := io.NopCloser(bytes.NewReader(b))
+		if rpc {
+			readStream(body, func(e wire.Event) (*a2av1.StreamResponse, error) {
+				r := &a2av1.StreamResponse{}
+				return r, parseRPC(200, e.Data, r)
+			}, take)
+			return
+		}
+		readREST(&http.Response{Header: http.Header{"Content-Type": {wire.TypeSSE}}, Body: body}, wire.ParseRESTError, parseBare, take)
 	})
 }
 
@@ -150,5 +157,77 @@ func TestAPeersMessageIsOurOwnCopy(t *testing.T) {
 	}
 	if !proto.Equal(m, before) {
 		t.Errorf("the peer's message was changed: %v", m)
+	}
+}
+
+// overHTTP are the transports over HTTP to a server that answers everything alike.
+func overHTTP(t *testing.T, media, body string) map[string]transport {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", media)
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(s.Close)
+	return map[string]transport{
+		"REST":         &restTransport{http: s.Client(), base: s.URL},
+		"REST 0.3":     &rest03Transport{http: s.Client(), base: s.URL},
+		"JSON-RPC":     &rpcTransport{http: s.Client(), url: s.URL},
+		"JSON-RPC 0.3": &rpc03Transport{http: s.Client(), url: s.URL},
+	}
+}
+
+// streamError is the error that a stream ends with at its first event.
+func streamError(t *testing.T, over transport) error {
+	t.Helper()
+	var failed error
+	n := 0
+	for _, err := range over.stream(t.Context(), &a2av1.SendMessageRequest{Message: agent.UserMessage("m", "hi")}) {
+		n, failed = n+1, err
+	}
+	if n != 1 {
+		t.Errorf("%d events, want one", n)
+	}
+	return failed
+}
+
+// TestA_12_ErrorsInStreams: code and text of an error that comes as an event are kept,
+// whether the event's type says so or not, and whatever form it has.
+func TestA_12_ErrorsInStreams(t *testing.T) {
+	const (
+		rest  = `{"error":{"code":404,"status":"NOT_FOUND","message":"no such task"}}`
+		plain = `{"error":{"code":404,"message":"no such task"}}`
+		rpc   = `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no such task"}}`
+		bare  = `{"code":-32001,"message":"no such task"}`
+	)
+	for name, tt := range map[string]struct {
+		event string
+		over  []string
+	}{
+		"by its type":           {"event: error\ndata: " + rest + "\n\n", []string{"REST", "REST 0.3"}},
+		"by what it holds":      {"data: " + rest + "\n\n", []string{"REST", "REST 0.3"}},
+		"without a status":      {"data: " + plain + "\n\n", []string{"REST", "REST 0.3"}},
+		"JSON-RPC":              {"data: " + rpc + "\n\n", []string{"REST 0.3", "JSON-RPC", "JSON-RPC 0.3"}},
+		"JSON-RPC, by its type": {"event: error\ndata: " + rpc + "\n\n", []string{"REST 0.3", "JSON-RPC", "JSON-RPC 0.3"}},
+		"of JSON-RPC below /v1": {"event: error\ndata: " + bare + "\n\n", []string{"REST 0.3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ways := overHTTP(t, wire.TypeSSE, tt.event)
+			for _, over := range tt.over {
+				if st := status.Convert(streamError(t, ways[over])); st.Code() != codes.NotFound || st.Message() != "no such task" {
+					t.Errorf("%s: %v", over, st)
+				}
+			}
+		})
+	}
+}
+
+// TestA_12_AnswersThatAreNoStream: what is no stream of events is not read as one.
+func TestA_12_AnswersThatAreNoStream(t *testing.T) {
+	ways := overHTTP(t, "text/html", "<html>data: no</html>")
+	for _, over := range []string{"REST", "REST 0.3"} {
+		e := agent.AsError(streamError(t, ways[over]))
+		if e.Reason != reasonInvalidResponse || e.Err == nil || !strings.Contains(e.Err.Error(), `"text/html", no stream of events`) {
+			t.Errorf("%s: %+v", over, e)
+		}
 	}
 }

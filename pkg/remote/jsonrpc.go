@@ -93,7 +93,7 @@ func (t *rpcTransport) subscribe(ctx context.Context, req *a2av1.SubscribeToTask
 // events reads a stream. An error before its first event comes as plain JSON.
 func (t *rpcTransport) events(ctx context.Context, method string, in proto.Message) iter.Seq2[*a2av1.StreamResponse, error] {
 	return func(yield func(*a2av1.StreamResponse, error) bool) {
-		resp, err := t.do(ctx, method, in, wire.TypeSSE+", "+wire.TypeJSON)
+		resp, err := t.do(ctx, method, in, wire.TypeSSE+", "+wire.TypeJSON) //nolint:bodyclose // readStream or readAll closes it
 		if err != nil {
 			yield(nil, err)
 			return
@@ -102,8 +102,8 @@ func (t *rpcTransport) events(ctx context.Context, method string, in proto.Messa
 			r := &a2av1.StreamResponse{}
 			return r, parseRPC(resp.StatusCode, b, r)
 		}
-		if isEventStream(resp) {
-			readStream(resp.Body, parse, yield)
+		if wire.IsEventStream(resp.Header) {
+			readStream(resp.Body, func(e wire.Event) (*a2av1.StreamResponse, error) { return parse(e.Data) }, yield)
 			return
 		}
 		b, err := readAll(resp)

@@ -85,7 +85,7 @@ func (t *rpc03Transport) send(ctx context.Context, req *a2av1.SendMessageRequest
 	if err != nil {
 		return nil, err
 	}
-	return answer03(a2av03.RPC.ReadEvent(result))
+	return answer03(a2av03.RPC.ReadAnswer(result))
 }
 
 func (t *rpc03Transport) stream(ctx context.Context, req *a2av1.SendMessageRequest) iter.Seq2[*a2av1.StreamResponse, error] {
@@ -106,14 +106,14 @@ func (t *rpc03Transport) events(ctx context.Context, method string, params []byt
 			yield(nil, status.Error(codes.Internal, err.Error()))
 			return
 		}
-		resp, err := t.do(ctx, method, params, wire.TypeSSE+", "+wire.TypeJSON)
+		resp, err := t.do(ctx, method, params, wire.TypeSSE+", "+wire.TypeJSON) //nolint:bodyclose // readStream or readAll closes it
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		parse := func(b []byte) (*a2av1.StreamResponse, error) { return parseEvent03(resp.StatusCode, b) }
-		if isEventStream(resp) {
-			readStream(resp.Body, parse, yield)
+		if wire.IsEventStream(resp.Header) {
+			readStream(resp.Body, func(e wire.Event) (*a2av1.StreamResponse, error) { return parse(e.Data) }, yield)
 			return
 		}
 		b, err := readAll(resp)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"iter"
 	"net/http"
-	"net/url"
 	"strconv"
-	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -21,14 +19,6 @@ type restTransport struct {
 	http  *http.Client
 	base  string // with the tenant, without a slash at its end
 	token string
-}
-
-func restBase(l *link) string {
-	base := strings.TrimSuffix(l.url, "/")
-	if l.tenant != "" {
-		base += "/" + url.PathEscape(l.tenant)
-	}
-	return base
 }
 
 // call makes one request; in and its fields are the body, nil for none.
@@ -123,12 +113,12 @@ func eitherMethod(open func(method string) iter.Seq2[*a2av1.StreamResponse, erro
 
 func (t *restTransport) events(ctx context.Context, method, path string, in proto.Message) iter.Seq2[*a2av1.StreamResponse, error] {
 	return func(yield func(*a2av1.StreamResponse, error) bool) {
-		resp, err := t.do(ctx, method, path, in, wire.TypeSSE) //nolint:bodyclose // readStream closes it
+		resp, err := t.do(ctx, method, path, in, wire.TypeSSE)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		readStream(resp.Body, parseBare, yield)
+		readREST(resp, wire.ParseRESTError, parseBare, yield)
 	}
 }
 

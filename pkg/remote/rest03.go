@@ -15,11 +15,10 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// rest03Transport is A2A 0.3 over HTTP and JSON, below /v1 of the agent's
-// address. It knows no tenant: that is part of the address.
+// rest03Transport is A2A 0.3 over HTTP and JSON. It knows no tenant: that is part of the address.
 type rest03Transport struct {
 	http  *http.Client
-	base  string // without a slash at its end
+	base  string // ends in /v1
 	token string
 }
 
@@ -28,7 +27,7 @@ func (t *rest03Transport) do(ctx context.Context, method, path string, body []by
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	req, err := newRequest(ctx, method, t.base+"/v1"+path, t.token, body)
+	req, err := newRequest(ctx, method, t.base+path, t.token, body)
 	if err != nil {
 		return nil, err
 	}
@@ -60,18 +59,15 @@ func (t *rest03Transport) send(ctx context.Context, req *a2av1.SendMessageReques
 	if err != nil {
 		return nil, err
 	}
-	return answer03(a2av03.REST.ReadEvent(b))
+	return answer03(a2av03.REST.ReadAnswer(b))
 }
 
-// answer03 is the first event of a stream as the answer to a send.
-func answer03(r *a2av1.StreamResponse, err error) (*a2av1.SendMessageResponse, error) {
-	switch {
-	case err != nil:
+// answer03 is the answer to a send, as it was read.
+func answer03(r *a2av1.SendMessageResponse, err error) (*a2av1.SendMessageResponse, error) {
+	if err != nil {
 		return nil, unreadable(err)
-	case r.GetMessage() != nil:
-		return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Message{Message: r.GetMessage()}}, nil
 	}
-	return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: r.GetTask()}}, nil
+	return r, nil
 }
 
 func (t *rest03Transport) stream(ctx context.Context, req *a2av1.SendMessageRequest) iter.Seq2[*a2av1.StreamResponse, error] {
@@ -89,12 +85,12 @@ func (t *rest03Transport) subscribe(ctx context.Context, req *a2av1.SubscribeToT
 
 func (t *rest03Transport) events(ctx context.Context, method, path string, body []byte, err error) iter.Seq2[*a2av1.StreamResponse, error] {
 	return func(yield func(*a2av1.StreamResponse, error) bool) {
-		resp, err := t.do(ctx, method, path, body, err, wire.TypeSSE) //nolint:bodyclose // readStream closes it
+		resp, err := t.do(ctx, method, path, body, err, wire.TypeSSE)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		readStream(resp.Body, func(b []byte) (*a2av1.StreamResponse, error) {
+		readREST(resp, a2av03.ReadRESTError, func(b []byte) (*a2av1.StreamResponse, error) {
 			r, err := a2av03.REST.ReadEvent(b)
 			if err != nil {
 				return nil, unreadable(err)

@@ -95,6 +95,9 @@ type Config struct {
 	// RequireTeamRun refuses calls of A2A that do not activate the team-run extension
 	// (a2a.TeamRunURI); cards say so.
 	RequireTeamRun bool
+	// RefuseWhileWorking refuses messages to a task that asks for nothing. Default:
+	// its agent sees them at its next decision.
+	RefuseWhileWorking bool
 	// NoV03 turns A2A 0.3 off, which is served beside 1.0 otherwise.
 	NoV03 bool
 	// NoReflection leaves gRPC reflection out.
@@ -225,7 +228,8 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 		Agents: c.Agents, Store: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
 		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: cmp.Or(c.PublicGRPC, at.GRPC)},
 		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams, NoPush: c.NoPush, RequireTeamRun: c.RequireTeamRun,
-		Extended: c.ExtendedCards,
+		RefuseWhileWorking: c.RefuseWhileWorking,
+		Extended:           c.ExtendedCards,
 	}
 	if sign != nil {
 		config.Sign = sign.Sign

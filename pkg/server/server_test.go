@@ -169,119 +169,15 @@ func TestA_09_ImmediateCancelSubscribe(t *testing.T) {
 	close(gate)
 }
 
-// TestA_01_A_02_A_04_ErrorsAreTheSame asks for every kind of error on all bindings.
-func TestA_01_A_02_A_04_ErrorsAreTheSame(t *testing.T) {
-	target := serve(t, server.Config{}, upper(), say("broken", func(context.Context, string) (string, error) {
+func TestA_22_AnAgentsFaultShowsNothing(t *testing.T) {
+	target := serve(t, server.Config{}, say("broken", func(context.Context, string) (string, error) {
 		return "", errors.New("the password is 1234")
 	}), say("panics", func(context.Context, string) (string, error) { panic("the password is 1234") }))
-	clients := rig.Clients(t, target)
-	done, err := clients[0].Send(t.Context(), rig.Text("upper", "done", "x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := done.GetTask().GetId()
-	send := func(change func(*a2av1.SendMessageRequest)) func(context.Context, rig.Client) error {
-		return func(ctx context.Context, c rig.Client) error {
-			req := rig.Text("upper", "bad", "x")
-			change(req)
-			_, err := c.Send(ctx, req)
-			return err
-		}
-	}
-	stream := func(change func(*a2av1.SendMessageRequest)) func(context.Context, rig.Client) error {
-		return func(ctx context.Context, c rig.Client) error {
-			req := rig.Text("upper", "bad", "x")
-			change(req)
-			_, err := rig.Collect(c.Stream(ctx, req))
-			return err
-		}
-	}
-	get := func(req *a2av1.GetTaskRequest) func(context.Context, rig.Client) error {
-		return func(ctx context.Context, c rig.Client) error {
-			_, err := c.Get(ctx, req)
-			return err
-		}
-	}
-	list := func(req *a2av1.ListTasksRequest) func(context.Context, rig.Client) error {
-		return func(ctx context.Context, c rig.Client) error {
-			_, err := c.List(ctx, req)
-			return err
-		}
-	}
-	for _, c := range []struct {
-		name, code, reason string
-		http               int
-		do                 func(context.Context, rig.Client) error
-	}{
-		{"unknown agent", "NotFound", "AGENT_NOT_FOUND", 404, send(func(r *a2av1.SendMessageRequest) { r.Tenant = "nobody" })},
-		{"unknown agent, stream", "NotFound", "AGENT_NOT_FOUND", 404, stream(func(r *a2av1.SendMessageRequest) { r.Tenant = "nobody" })},
-		{"no agent named", "InvalidArgument", "INVALID_REQUEST", 400, send(func(r *a2av1.SendMessageRequest) { r.Tenant = "" })},
-		{"no message", "InvalidArgument", "INVALID_REQUEST", 400, send(func(r *a2av1.SendMessageRequest) { r.Message = nil })},
-		{"no message id", "InvalidArgument", "INVALID_REQUEST", 400, send(func(r *a2av1.SendMessageRequest) { r.Message.MessageId = "" })},
-		{"no parts", "InvalidArgument", "INVALID_REQUEST", 400, send(func(r *a2av1.SendMessageRequest) { r.Message.Parts = nil })},
-		{"no parts, stream", "InvalidArgument", "INVALID_REQUEST", 400, stream(func(r *a2av1.SendMessageRequest) { r.Message.Parts = nil })},
-		{"an empty part", "InvalidArgument", "INVALID_REQUEST", 400, send(func(r *a2av1.SendMessageRequest) { r.Message.Parts = []*a2av1.Part{{}} })},
-		{"no role", "InvalidArgument", "INVALID_REQUEST", 400, send(func(r *a2av1.SendMessageRequest) { r.Message.Role = 0 })},
-		{"role of an agent", "InvalidArgument", "INVALID_REQUEST", 400, send(func(r *a2av1.SendMessageRequest) { r.Message.Role = a2av1.Role_ROLE_AGENT })},
-		{"unknown role", "InvalidArgument", "INVALID_REQUEST", 400, send(func(r *a2av1.SendMessageRequest) { r.Message.Role = 42 })},
-		{"unknown task in a message", "NotFound", "TASK_NOT_FOUND", 404, send(func(r *a2av1.SendMessageRequest) { r.Message.TaskId = "nothing" })},
-		{"a task that has ended", "FailedPrecondition", "UNSUPPORTED_OPERATION", 400, send(func(r *a2av1.SendMessageRequest) { r.Message.TaskId = id })},
-		{"a task that has ended, stream", "FailedPrecondition", "UNSUPPORTED_OPERATION", 400, stream(func(r *a2av1.SendMessageRequest) { r.Message.TaskId = id })},
-		{"message id reused", "InvalidArgument", "MESSAGE_ID_REUSED", 400, send(func(r *a2av1.SendMessageRequest) {
-			r.Message.MessageId, r.Message.Parts[0].Filename = "done", "other.txt"
-		})},
-		{"negative history", "InvalidArgument", "INVALID_REQUEST", 400, get(&a2av1.GetTaskRequest{Id: id, HistoryLength: new(int32(-1))})},
-		{"unknown task", "NotFound", "TASK_NOT_FOUND", 404, get(&a2av1.GetTaskRequest{Id: "nothing"})},
-		{"task of another agent", "NotFound", "TASK_NOT_FOUND", 404, get(&a2av1.GetTaskRequest{Tenant: "broken", Id: id})},
-		{"task of an unknown agent", "NotFound", "TASK_NOT_FOUND", 404, get(&a2av1.GetTaskRequest{Tenant: "nobody", Id: id})},
-		{"a zero byte in an id", "InvalidArgument", "INVALID_REQUEST", 400, get(&a2av1.GetTaskRequest{Id: "a\x00b"})},
-		{"page size 0", "InvalidArgument", "INVALID_REQUEST", 400, list(&a2av1.ListTasksRequest{PageSize: new(int32(0))})},
-		{"page size 101", "InvalidArgument", "INVALID_REQUEST", 400, list(&a2av1.ListTasksRequest{PageSize: new(int32(101))})},
-		{"a page token that is none", "InvalidArgument", "INVALID_REQUEST", 400, list(&a2av1.ListTasksRequest{PageToken: "x"})},
-		{"list of an unknown agent", "NotFound", "AGENT_NOT_FOUND", 404, list(&a2av1.ListTasksRequest{Tenant: "nobody"})},
-		{"cancel of what has ended", "FailedPrecondition", "TASK_NOT_CANCELABLE", 400, func(ctx context.Context, c rig.Client) error {
-			_, err := c.Cancel(ctx, &a2av1.CancelTaskRequest{Id: id})
-			return err
-		}},
-		{"cancel of an unknown task", "NotFound", "TASK_NOT_FOUND", 404, func(ctx context.Context, c rig.Client) error {
-			_, err := c.Cancel(ctx, &a2av1.CancelTaskRequest{Id: "nothing"})
-			return err
-		}},
-		{"subscribe to what has ended", "FailedPrecondition", "UNSUPPORTED_OPERATION", 400, func(ctx context.Context, c rig.Client) error {
-			_, err := rig.Collect(c.Subscribe(ctx, &a2av1.SubscribeToTaskRequest{Id: id}, 0))
-			return err
-		}},
-		{"subscribe to an unknown task", "NotFound", "TASK_NOT_FOUND", 404, func(ctx context.Context, c rig.Client) error {
-			_, err := rig.Collect(c.Subscribe(ctx, &a2av1.SubscribeToTaskRequest{Id: "nothing"}, 0))
-			return err
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var first *rig.Error
-			for _, client := range clients {
-				f := rig.Fault(c.do(t.Context(), client))
-				if f == nil || f.Code != c.code || f.Reason != c.reason {
-					t.Fatalf("%s: got %+v, want %s %s", client.Binding(), f, c.code, c.reason)
-				}
-				if client.Binding() == "rest" && f.HTTP != c.http {
-					t.Errorf("status %d, want %d", f.HTTP, c.http)
-				}
-				if first == nil {
-					first = f
-				}
-				if !rig.Same(first, f) {
-					t.Errorf("%s says %+v, %s says %+v", clients[0].Binding(), first, client.Binding(), f)
-				}
-			}
-		})
-	}
-	t.Run("A-22 an agent's fault shows nothing", func(t *testing.T) {
-		for _, client := range clients {
-			for _, id := range []string{"broken", "panics"} {
-				resp, err := client.Send(t.Context(), rig.Text(id, "fault-"+id+client.Binding(), "x"))
-				if err != nil || resp.GetTask().GetStatus().GetState() != a2av1.TaskState_TASK_STATE_FAILED || strings.Contains(fmt.Sprint(resp), "1234") {
-					t.Errorf("%s of %s: %v %v", client.Binding(), id, resp, err)
-				}
+	rig.Each(t, target, func(t *testing.T, client rig.Client) {
+		for _, id := range []string{"broken", "panics"} {
+			resp, err := client.Send(t.Context(), rig.Text(id, "fault-"+id+client.Binding(), "x"))
+			if err != nil || resp.GetTask().GetStatus().GetState() != a2av1.TaskState_TASK_STATE_FAILED || strings.Contains(fmt.Sprint(resp), "1234") {
+				t.Errorf("%s: %v %v", id, resp, err)
 			}
 		}
 	})

@@ -2,12 +2,14 @@ package interoprig
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -52,9 +54,16 @@ type cell struct {
 
 // matrix is what the tests of this process have found.
 var (
-	mu     sync.Mutex
-	matrix []cell // guarded by mu
+	mu      sync.Mutex
+	matrix  []cell // guarded by mu
+	without bool   // a test was skipped for want of a tool; guarded by mu
 )
+
+// golden is the matrix of a module, as it has to be: which clients there are, and what each
+// of them may lack or do in part, and why.
+var golden = filepath.Join("testdata", "matrix.golden")
+
+var update = flag.Bool("update", false, "write the golden files anew")
 
 func (c Column) record(step, result, why string) {
 	mu.Lock()
@@ -84,17 +93,21 @@ func (c Column) Lacks(t *testing.T, step, why string) {
 // client's own doing.
 func (c Column) Limited(step, why string) { c.record(step, part, why) }
 
-// Main runs the tests of a module, and prints the matrix. Where INTEROP_MATRIX names a
+// Main runs the tests of a module, and prints the matrix. All of them together have to
+// give the module's golden one, unless a tool was wanting. Where INTEROP_MATRIX names a
 // file, the cells are added to it, a line of JSON each, and the matrix is that of all
 // modules that have: it is printed, and written beside the file, as .txt.
 func Main(m *testing.M) int {
 	code := m.Run()
 	mu.Lock()
-	cells := slices.Clone(matrix)
+	cells, whole := slices.Clone(matrix), !without
 	mu.Unlock()
-	if flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == "" {
-		if gaps := gaps(cells); len(gaps) > 0 {
-			fmt.Printf("FAIL: not played are %s\n", strings.Join(gaps, ", "))
+	for _, name := range []string{"test.run", "test.skip", "test.list"} {
+		whole = whole && flag.Lookup(name).Value.String() == ""
+	}
+	if whole {
+		if err := judge(golden, cells); err != nil {
+			fmt.Println("FAIL:", err)
 			code = 1
 		}
 	}
@@ -156,22 +169,43 @@ func fold(cells []cell) (columns []Column, results map[Column]map[string]string)
 	return columns, results
 }
 
-// gaps are the steps that a client has not played.
-func gaps(cells []cell) []string {
-	columns, results := fold(cells)
-	var list []string
-	for _, c := range columns {
-		for _, step := range Steps {
-			if results[c][step] == "" {
-				list = append(list, fmt.Sprintf("%s of %s over %s", step, c.Client, c.Binding))
+// judge compares the matrix of a module with its golden one: a client that was not played,
+// a step that is missing, and one that the client is newly said to lack, are errors, and so
+// is what no longer is as it was.
+func judge(file string, cells []cell) error {
+	got := table(cells)
+	if *update {
+		return errors.Join(os.MkdirAll(filepath.Dir(file), 0o750), os.WriteFile(file, got, 0o600))
+	}
+	want, err := os.ReadFile(file) //nolint:gosec // the repository's own
+	if err != nil || bytes.Equal(got, want) {
+		return err
+	}
+	return fmt.Errorf("the matrix is not that of %s; where a client has changed, run with -update\n%s", file, diff(string(want), string(got)))
+}
+
+// diff are the lines that only one of two texts has.
+func diff(want, got string) string {
+	var out strings.Builder
+	only := func(sign, of, other string) {
+		for line := range strings.Lines(of) {
+			if !slices.Contains(slices.Collect(strings.Lines(other)), line) {
+				out.WriteString(sign + line)
 			}
 		}
 	}
-	return list
+	only("-", want, got)
+	only("+", got, want)
+	return out.String()
 }
 
-// table is the matrix as text.
+// table is the matrix as text, by client, version and binding.
 func table(cells []cell) []byte {
+	cells = slices.Clone(cells)
+	slices.SortStableFunc(cells, func(a, b cell) int {
+		return cmp.Or(cmp.Compare(a.Client, b.Client), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Binding, b.Binding),
+			cmp.Compare(slices.Index(Steps, a.Step), slices.Index(Steps, b.Step)))
+	})
 	columns, results := fold(cells)
 	var out bytes.Buffer
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)

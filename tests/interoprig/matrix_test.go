@@ -3,6 +3,7 @@ package interoprig
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -37,11 +38,51 @@ card of a2a 2 over JSONRPC, get of a2a 2 over JSONRPC:
 	if got := string(table(all)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := gaps(cells); len(got) != 0 {
-		t.Errorf("gaps %v, want none", got)
+}
+
+// A client that does not run, a step that is not played, and an excuse that is new or has
+// another reason are told; the order of the tests is not.
+func TestMatrixIsTheGoldenOne(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "matrix.golden")
+	js, python := Column{"@a2a-js/sdk", "1.3.0", "GRPC"}, Column{"a2a-sdk", "1.3.0", "GRPC"}
+	var cells []cell
+	for _, step := range Steps {
+		cells = append(cells, cell{Column: js, Step: step, Result: ok}, cell{Column: python, Step: step, Result: ok})
 	}
-	if got := gaps(second); len(got) != len(Steps)-2 || got[0] != "send of a2a over JSONRPC" {
-		t.Errorf("gaps %v", got)
+	cells[8] = cell{Column: js, Step: "list", Result: lacks, Why: "It has no such call."}
+	if err := os.WriteFile(file, table(cells), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := judge(file+".none", cells); err == nil {
+		t.Error("without a golden matrix all is well")
+	}
+	for name, tt := range map[string]struct {
+		change func([]cell) []cell
+		told   string // in the error; empty for none
+	}{
+		"the same":         {func(c []cell) []cell { return c }, ""},
+		"in another order": {func(c []cell) []cell { slices.Reverse(c); return c }, ""},
+		"a client that did not run": {func(c []cell) []cell {
+			return slices.DeleteFunc(c, func(c cell) bool { return c.Column == python })
+		}, "-a2a-sdk "},
+		"nothing ran":          {func([]cell) []cell { return nil }, "-a2a-sdk "},
+		"a step less":          {func(c []cell) []cell { return c[2:] }, "+a2a-sdk "},
+		"a step that fails":    {func(c []cell) []cell { c[0].Result = fails; return c }, "+@a2a-js/sdk "},
+		"an excuse":            {func(c []cell) []cell { c[1].Result, c[1].Why = lacks, "Why not."; return c }, "+    Why not."},
+		"an excuse in part":    {func(c []cell) []cell { c[1].Result, c[1].Why = part, "Why not."; return c }, "+    Why not."},
+		"another reason":       {func(c []cell) []cell { c[8].Why = "Too late."; return c }, "+    Too late."},
+		"an excuse is no more": {func(c []cell) []cell { c[8].Result, c[8].Why = ok, ""; return c }, "-    It has no such call."},
+		"all is excused": {func(c []cell) []cell {
+			for i := range c {
+				c[i].Result, c[i].Why = lacks, "It has no such call."
+			}
+			return c
+		}, "+card of @a2a-js/sdk 1.3.0 over GRPC, "},
+	} {
+		err := judge(file, tt.change(slices.Clone(cells)))
+		if (err != nil) != (tt.told != "") || err != nil && !strings.Contains(err.Error(), "\n"+tt.told) {
+			t.Errorf("%s: %v, want %q", name, err, tt.told)
+		}
 	}
 }
 

@@ -19,12 +19,21 @@ const (
 	scriptTime  = 2 * time.Minute
 )
 
+// skip skips a test for want of a tool. Then the matrix has gaps.
+func skip(t *testing.T, format string, args ...any) {
+	t.Helper()
+	mu.Lock()
+	without = true
+	mu.Unlock()
+	t.Skipf("SKIP-MISSING-TOOL "+format, args...)
+}
+
 // Tool returns a command; without it the test is skipped.
 func Tool(t *testing.T, name, hint string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("SKIP-MISSING-TOOL %s: %s", name, hint)
+		skip(t, "%s: %s", name, hint)
 	}
 	return path
 }
@@ -84,7 +93,7 @@ func Python(t *testing.T) string {
 	const hint = "install Python 3.10 or newer, with venv and pip (python3, python3-venv); see https://www.python.org"
 	python := Tool(t, "python3", hint)
 	if err := exec.CommandContext(t.Context(), python, "-c", "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))").Run(); err != nil { //nolint:gosec // found in the path
-		t.Skipf("SKIP-MISSING-TOOL python3: %s", hint)
+		skip(t, "python3: %s", hint)
 	}
 	module, err := os.Getwd()
 	if err != nil {
@@ -117,7 +126,7 @@ func install(t *testing.T, lock, into string, commands ...[]string) {
 	defer cancel()
 	for _, c := range commands {
 		if out, err := exec.CommandContext(ctx, c[0], c[1:]...).CombinedOutput(); err != nil && unreachable.Match(out) { //nolint:gosec // installers
-			t.Skipf("SKIP-MISSING-TOOL %s: run once with access to the registry: %v\n%s", lock, err, out)
+			skip(t, "%s: run once with access to the registry: %v\n%s", lock, err, out)
 		} else if err != nil {
 			t.Fatalf("installing %s: %v\n%s", lock, err, out)
 		}

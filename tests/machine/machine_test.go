@@ -4,10 +4,8 @@ package machine
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,10 +35,10 @@ const patience = 10 * time.Second
 // binding, every task is what the model says.
 func TestP7_StateMachine(t *testing.T) {
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
-		checks(t, sequences[at.Name])
+		rig.Checks(t, sequences[at.Name])
 		var n, acts atomic.Int64
 		rapid.Check(t, func(rt *rapid.T) {
-			s := newSequence(t, rt, at, n.Add(1))
+			s := newSequence(t, rt, at, n.Add(1), "grpc", "rest", "jsonrpc")
 			defer s.end()
 			for range rapid.IntRange(least, least+10).Draw(rt, "actions") {
 				s.act()
@@ -50,21 +48,6 @@ func TestP7_StateMachine(t *testing.T) {
 		})
 		t.Logf("%d sequences, %d actions, each over 3 bindings", n.Load(), acts.Load())
 	})
-}
-
-// checks sets how many sequences rapid runs, unless the command line does.
-func checks(t *testing.T, n int) {
-	set := false
-	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "rapid.checks" })
-	if set {
-		return
-	}
-	f := flag.Lookup("rapid.checks")
-	before := f.Value.String()
-	if err := f.Value.Set(strconv.Itoa(n)); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = f.Value.Set(before) })
 }
 
 // sequence is one run of actions, the same in every world.
@@ -88,12 +71,16 @@ type sequence struct {
 	acts   int
 }
 
-// newSequence serves on a store, with owners that have nothing yet.
-func newSequence(t *testing.T, rt *rapid.T, at rig.Place, n int64) *sequence {
+// newSequence serves on a store, with owners that have nothing yet, in a world for
+// each binding.
+func newSequence(t *testing.T, rt *rapid.T, at rig.Place, n int64, bindings ...string) *sequence {
 	s := &sequence{T: rt, t: t, at: at, owners: []*owner{{name: "ann"}, {name: "bob"}}, cancel: func() {}}
 	s.config.Agents, s.gate = cast(t)
-	for _, b := range []string{"grpc", "rest", "jsonrpc"} {
+	for _, b := range bindings {
 		w := &world{binding: b, account: fmt.Sprint(b, n)}
+		if b == anyBinding {
+			w.seed = rapid.Uint64().Draw(rt, "bindings")
+		}
 		s.worlds = append(s.worlds, w)
 		for _, o := range s.owners {
 			s.config.Keys = append(s.config.Keys, rig.Key(w.account, o.name))

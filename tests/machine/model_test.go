@@ -32,6 +32,7 @@ type task struct {
 	questions []string
 	pending   []string // taken while it works, not on record
 	answers   map[string]string
+	hooks     map[string]string // URLs of push configurations, by id
 }
 
 // owner is who tasks belong to. Both owners use the same message ids, and the
@@ -53,7 +54,7 @@ type sent struct {
 
 // begin is the task that a message begins, once all is quiet.
 func begin(n int, o *owner, agent, context, text string) *task {
-	t := &task{n: n, owner: o, agent: agent, context: context, text: text, history: []string{text}, answers: map[string]string{}}
+	t := &task{n: n, owner: o, agent: agent, context: context, text: text, history: []string{text}, answers: map[string]string{}, hooks: map[string]string{}}
 	switch agent {
 	case echoes:
 		t.end(completed, "echo: "+text)

@@ -24,6 +24,7 @@ import (
 // in the others.
 type world struct {
 	binding, account string
+	seed             uint64 // of a choice of bindings
 
 	clients  map[string]rig.Client // by owner
 	detailed map[string]rig.Client // the same, told every step
@@ -66,6 +67,8 @@ func (w *world) client(target rig.Target) (rig.Client, error) {
 		return rig.NewREST(target), nil
 	case "jsonrpc":
 		return rig.NewJSONRPC(target), nil
+	case anyBinding:
+		return w.mixed(target)
 	}
 	g, err := rig.NewGRPC(target)
 	if err != nil {

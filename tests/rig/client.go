@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/status"
@@ -46,6 +47,9 @@ type Target struct {
 	Version string
 	// Headers are sent along as HTTP headers or metadata.
 	Headers map[string]string
+	// Patience is how long the server is told that the caller waits; 0 says
+	// nothing. The client itself waits for its answer all the same.
+	Patience time.Duration
 }
 
 // headers are all of a call, lower-case.
@@ -94,18 +98,20 @@ type Error struct {
 	Message string
 	Fields  []string // of violations, sorted
 	Details map[string]string
-	HTTP    int // status of the answer; 0 over gRPC
+	Retry   time.Duration // RetryInfo
+	HTTP    int           // status of the answer; 0 over gRPC, and within a stream of REST
+	RPC     int           // JSON-RPC's code; 0 elsewhere
 }
 
 // Error returns the code, the reason and the message.
 func (e *Error) Error() string { return fmt.Sprintf("%s %s: %s", e.Code, e.Reason, e.Message) }
 
 // errorOf makes an Error of a status.
-func errorOf(st *status.Status, httpStatus int) error {
+func errorOf(st *status.Status, httpStatus int) *Error {
 	info := wire.InfoOf(st)
 	e := &Error{
 		Code: st.Code().String(), Domain: info.GetDomain(), Reason: info.GetReason(),
-		Message: st.Message(), Details: info.GetMetadata(), HTTP: httpStatus,
+		Message: st.Message(), Details: info.GetMetadata(), Retry: wire.RetryAfter(st), HTTP: httpStatus,
 	}
 	for _, d := range st.Details() {
 		if b, ok := d.(*errdetails.BadRequest); ok {
@@ -131,7 +137,7 @@ func Fault(err error) *Error {
 // gRPC a size limit may be met before there is a reason.
 func Same(a, b *Error) bool {
 	return a != nil && b != nil && a.Code == b.Code && a.Domain == b.Domain && a.Reason == b.Reason &&
-		a.Message == b.Message && slices.Equal(a.Fields, b.Fields)
+		a.Message == b.Message && slices.Equal(a.Fields, b.Fields) && a.Retry == b.Retry
 }
 
 // Collect reads a stream to its end.

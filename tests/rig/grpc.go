@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"strconv"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -40,8 +41,20 @@ func (c *GRPC) Binding() string { return "grpc" }
 
 // Context adds the target's headers to an outgoing call.
 func (c *GRPC) Context(ctx context.Context) context.Context {
+	if c.target.Patience > 0 {
+		ctx = patient{ctx, time.Now().Add(c.target.Patience)}
+	}
 	return metadata.NewOutgoingContext(ctx, metadata.New(c.target.headers()))
 }
+
+// patient has a deadline that the server is told, and that does not end it.
+type patient struct {
+	context.Context
+	until time.Time
+}
+
+// Deadline is what the server is told.
+func (p patient) Deadline() (time.Time, bool) { return p.until, true }
 
 // FromGRPC makes an *Error of what a generated client returned.
 func FromGRPC(err error) error {

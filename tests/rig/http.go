@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"google.golang.org/protobuf/proto"
 
@@ -37,6 +38,9 @@ func (t Target) Do(ctx context.Context, method, path string, body []byte, header
 	}
 	for k, v := range headers {
 		req.Header.Set(k, v)
+	}
+	if t.Patience > 0 {
+		req.Header.Set("Grpc-Timeout", strconv.FormatInt(t.Patience.Milliseconds(), 10)+"m")
 	}
 	resp, err := http.DefaultClient.Do(req) //nolint:bodyclose // an Answer has it
 	if err != nil {

@@ -45,10 +45,11 @@ func (c *JSONRPC) call(ctx context.Context, method string, req, resp proto.Messa
 	if err != nil {
 		return err
 	}
-	return rpcAnswer(r, resp)
+	return RPCAnswer(r, resp)
 }
 
-func rpcAnswer(r *Answer, m proto.Message) error {
+// RPCAnswer reads an answer of JSON-RPC into m, or makes an *Error of it.
+func RPCAnswer(r *Answer, m proto.Message) error {
 	b, err := r.all()
 	if err != nil {
 		return fmt.Errorf("reading an answer: %w", err)
@@ -65,7 +66,9 @@ func rpcResult(b []byte, m proto.Message, httpStatus int) error {
 		return fmt.Errorf("not JSON-RPC 2.0: %s", b)
 	}
 	if resp.Error != nil {
-		return errorOf(wire.ParseRPCError(resp.Error), httpStatus)
+		e := errorOf(wire.ParseRPCError(resp.Error), httpStatus)
+		e.RPC = resp.Error.Code
+		return e
 	}
 	return wire.Unmarshal(resp.Result, m)
 }
@@ -123,5 +126,5 @@ func (c *JSONRPC) stream(ctx context.Context, method string, req proto.Message, 
 		u := &a2av1.StreamResponse{}
 		return u, rpcResult(e.Data, u, http.StatusOK)
 	}
-	return resp.events(read, func(r *Answer) error { return rpcAnswer(r, &a2av1.StreamResponse{}) })
+	return resp.events(read, func(r *Answer) error { return RPCAnswer(r, &a2av1.StreamResponse{}) })
 }

@@ -3837,8 +3837,11 @@ type ProtocolSettings struct {
 	// Calls of A2A that do not activate the team-run extension are refused, and cards
 	// say so; false.
 	RequireTeamRun bool `protobuf:"varint,3,opt,name=require_team_run,json=requireTeamRun,proto3" json:"require_team_run,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Messages to a task that works are refused; false: its agent sees them at its
+	// next decision.
+	RefuseWhileWorking bool `protobuf:"varint,4,opt,name=refuse_while_working,json=refuseWhileWorking,proto3" json:"refuse_while_working,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *ProtocolSettings) Reset() {
@@ -3892,6 +3895,13 @@ func (x *ProtocolSettings) GetRequireTeamRun() bool {
 	return false
 }
 
+func (x *ProtocolSettings) GetRefuseWhileWorking() bool {
+	if x != nil {
+		return x.RefuseWhileWorking
+	}
+	return false
+}
+
 // StreamSettings is how streams of tasks are served.
 type StreamSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3899,9 +3909,9 @@ type StreamSettings struct {
 	// INTERRUPTED or END; INPUT_REQUIRED.
 	Close StreamClose_Value `protobuf:"varint,1,opt,name=close,proto3,enum=team.v1.StreamClose_Value" json:"close,omitempty"`
 	// Streams that may be open of one task, its delegations included; 64.
-	PerTask int32 `protobuf:"varint,2,opt,name=per_task,json=perTask,proto3" json:"per_task,omitempty"`
+	PerTask *int32 `protobuf:"varint,2,opt,name=per_task,json=perTask,proto3,oneof" json:"per_task,omitempty"`
 	// Streams that one caller may have open; 1000.
-	PerCaller     int32 `protobuf:"varint,3,opt,name=per_caller,json=perCaller,proto3" json:"per_caller,omitempty"`
+	PerCaller     *int32 `protobuf:"varint,3,opt,name=per_caller,json=perCaller,proto3,oneof" json:"per_caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3944,15 +3954,15 @@ func (x *StreamSettings) GetClose() StreamClose_Value {
 }
 
 func (x *StreamSettings) GetPerTask() int32 {
-	if x != nil {
-		return x.PerTask
+	if x != nil && x.PerTask != nil {
+		return *x.PerTask
 	}
 	return 0
 }
 
 func (x *StreamSettings) GetPerCaller() int32 {
-	if x != nil {
-		return x.PerCaller
+	if x != nil && x.PerCaller != nil {
+		return *x.PerCaller
 	}
 	return 0
 }
@@ -4641,19 +4651,22 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a:\n" +
 	"\fSchemasEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\x84\x01\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xb6\x01\n" +
 	"\x10ProtocolSettings\x12\x16\n" +
 	"\x04v0_3\x18\x01 \x01(\bH\x00R\x03v03\x88\x01\x01\x12%\n" +
 	"\x0estrict_version\x18\x02 \x01(\bR\rstrictVersion\x12(\n" +
-	"\x10require_team_run\x18\x03 \x01(\bR\x0erequireTeamRunB\a\n" +
-	"\x05_v0_3\"\xd1\x02\n" +
+	"\x10require_team_run\x18\x03 \x01(\bR\x0erequireTeamRun\x120\n" +
+	"\x14refuse_while_working\x18\x04 \x01(\bR\x12refuseWhileWorkingB\a\n" +
+	"\x05_v0_3\"\xf8\x02\n" +
 	"\x0eStreamSettings\x12:\n" +
-	"\x05close\x18\x01 \x01(\x0e2\x1a.team.v1.StreamClose.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05close\x12|\n" +
+	"\x05close\x18\x01 \x01(\x0e2\x1a.team.v1.StreamClose.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05close\x12\x81\x01\n" +
 	"\bper_task\x18\x02 \x01(\x05Ba\xbaH^\xba\x01[\n" +
-	"\x10streams.per_task\x12*per_task must be 1 to 100000; or remove it\x1a\x1bthis >= 0 && this <= 100000R\aperTask\x12\x84\x01\n" +
+	"\x10streams.per_task\x12*per_task must be 1 to 100000; or remove it\x1a\x1bthis >= 1 && this <= 100000H\x00R\aperTask\x88\x01\x01\x12\x89\x01\n" +
 	"\n" +
 	"per_caller\x18\x03 \x01(\x05Be\xbaHb\xba\x01_\n" +
-	"\x12streams.per_caller\x12,per_caller must be 1 to 100000; or remove it\x1a\x1bthis >= 0 && this <= 100000R\tperCaller\"W\n" +
+	"\x12streams.per_caller\x12,per_caller must be 1 to 100000; or remove it\x1a\x1bthis >= 1 && this <= 100000H\x01R\tperCaller\x88\x01\x01B\v\n" +
+	"\t_per_taskB\r\n" +
+	"\v_per_caller\"W\n" +
 	"\vStreamClose\"H\n" +
 	"\x05Value\x12\x11\n" +
 	"\rDEFAULT_CLOSE\x10\x00\x12\x12\n" +
@@ -4871,6 +4884,7 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[37].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[43].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[44].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

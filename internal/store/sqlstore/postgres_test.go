@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -196,19 +197,8 @@ func TestPostgres_P1_ConnectionLostInCommit(t *testing.T) {
 		create(t, s, id(i))
 		claims[i] = claim(t, s, "r")
 	}
-	stop := make(chan struct{})
-	var cutter sync.WaitGroup
-	cutter.Go(func() {
-		for cuts := 0; ; cuts++ {
-			select {
-			case <-stop:
-				return
-			case <-time.After(150 * time.Millisecond):
-				p.cut(cuts%2 == 0)
-			}
-		}
-	})
 	acked := make([][]string, runs)
+	var all atomic.Int64
 	var wg sync.WaitGroup
 	for i, c := range claims {
 		wg.Go(func() {
@@ -223,6 +213,9 @@ func TestPostgres_P1_ConnectionLostInCommit(t *testing.T) {
 					return
 				}
 				acked[i] = append(acked[i], text)
+				if n := all.Add(1); n%200 == 0 { // the others are in the middle of something
+					p.cut(n%400 == 0)
+				}
 			}
 			if err := c.Journal.Append(context.Background(), end()); err != nil {
 				t.Error(err)
@@ -233,8 +226,6 @@ func TestPostgres_P1_ConnectionLostInCommit(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	close(stop)
-	cutter.Wait()
 	if p.cuts() == 0 {
 		t.Fatal("no connection was cut")
 	}

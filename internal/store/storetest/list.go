@@ -135,7 +135,9 @@ func filters(start time.Time) []a2a.Filter {
 		}
 		all = append(all, f)
 	}
-	return append(all, a2a.Filter{Agent: "none"}, a2a.Filter{ContextID: "none"}, a2a.Filter{StatusAfter: start.Add(time.Hour)})
+	return append(all, a2a.Filter{Agent: "none"}, a2a.Filter{ContextID: "none"}, a2a.Filter{StatusAfter: start.Add(time.Hour)},
+		a2a.Filter{StatusAfter: time.Date(2262, 4, 12, 0, 0, 0, 0, time.UTC)}, a2a.Filter{StatusAfter: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)},
+		a2a.Filter{StatusAfter: time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)})
 }
 
 // selects says whether a filter selects task i.

@@ -1,14 +1,14 @@
 //go:build unix
 
-package bench
+package measure
 
 import (
 	"syscall"
 	"time"
 )
 
-// cpuTime is what the process has used so far, in user and system mode.
-func cpuTime() time.Duration {
+// CPUTime is what the process has used so far, in user and system mode.
+func CPUTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0

@@ -1,4 +1,4 @@
-package bench
+package measure
 
 import (
 	"context"
@@ -15,32 +15,32 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// job is a run of an agent, over and over, with the answer that has to come of it.
-type job struct {
-	agent   agent.Agent
-	input   string
-	history []*a2av1.Message // that the caller hands over
-	answer  string
+// Job is a run of an agent, over and over, with the answer that has to come of it.
+type Job struct {
+	Agent   agent.Agent
+	Input   string
+	History []*a2av1.Message // that the caller hands over
+	Answer  string
 }
 
 // check finds out whether a run has come to its end.
-func (j job) check(m *a2av1.Message) error {
-	if got := agent.Text(m); got != j.answer {
-		return fmt.Errorf("the run ended with %q, want %q", got, j.answer)
+func (j Job) check(m *a2av1.Message) error {
+	if got := agent.Text(m); got != j.Answer {
+		return fmt.Errorf("the run ended with %q, want %q", got, j.Answer)
 	}
 	return nil
 }
 
-// loop runs the agent as a library does, with a slice for a journal.
-func (j job) loop() call {
+// Loop runs the agent as a library does, with a slice for a journal.
+func (j Job) Loop() Call {
 	return func(ctx context.Context, _ int64) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		ctx = agent.With(ctx, &agent.Run{Root: uuid.NewString(), Committer: func(ctx context.Context) error { return ctx.Err() }})
 		var journal []*teamv1.Event
 		var m *a2av1.Message
-		req := &teamv1.ProcessRequest{AgentId: "bench", Message: agent.UserMessage("input", j.input), History: j.history}
-		for ev, err := range j.agent.Process(ctx, req) {
+		req := &teamv1.ProcessRequest{AgentId: "bench", Message: agent.UserMessage("input", j.Input), History: j.History}
+		for ev, err := range j.Agent.Process(ctx, req) {
 			if err != nil {
 				return err
 			}
@@ -54,21 +54,21 @@ func (j job) loop() call {
 	}
 }
 
-// store drives the agent as the server does, with the journal of the store in
+// Store drives the agent as the server does, with the journal of the store in
 // memory, which keeps the last run besides.
-func (j job) store() call {
+func (j Job) Store() Call {
 	s := store.NewMemory(store.MemoryConfig{MaxFinished: 1})
-	r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return j.agent, nil }, Replica: "bench"}
+	r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return j.Agent, nil }, Replica: "bench"}
 	return func(ctx context.Context, _ int64) error {
-		return j.drive(ctx, s, r, nil)
+		return j.Drive(ctx, s, r, nil)
 	}
 }
 
-// drive makes a task of the agent and drives it to its end.
-func (j job) drive(ctx context.Context, s *store.Memory, r *a2a.Runner, c *teamv1.Conversation) error {
+// Drive makes a task of the agent and drives it to its end.
+func (j Job) Drive(ctx context.Context, s *store.Memory, r *a2a.Runner, c *teamv1.Conversation) error {
 	id := uuid.NewString()
-	accepted := &teamv1.Accepted{TaskId: id, Agent: "bench", Owner: owner, Message: agent.UserMessage("input", j.input), Conversation: c}
-	if _, _, err := s.Create(ctx, a2a.New{Owner: owner, Accepted: accepted, MessageID: id}); err != nil {
+	accepted := &teamv1.Accepted{TaskId: id, Agent: "bench", Owner: Owner, Message: agent.UserMessage("input", j.Input), Conversation: c}
+	if _, _, err := s.Create(ctx, a2a.New{Owner: Owner, Accepted: accepted, MessageID: id}); err != nil {
 		return err
 	}
 	claims, _, err := s.Claim(ctx, "bench", 1)
@@ -79,7 +79,7 @@ func (j job) drive(ctx context.Context, s *store.Memory, r *a2a.Runner, c *teamv
 	if err = errors.Join(err, s.Park(ctx, claims[0], park)); err != nil {
 		return err
 	}
-	task, _, err := s.Task(ctx, a2a.Key{Owner: owner, ID: id})
+	task, _, err := s.Task(ctx, a2a.Key{Owner: Owner, ID: id})
 	if err != nil {
 		return err
 	}
@@ -89,16 +89,19 @@ func (j job) drive(ctx context.Context, s *store.Memory, r *a2a.Runner, c *teamv
 	return j.check(&a2av1.Message{Parts: task.GetArtifacts()[0].GetParts()})
 }
 
-// owner of all runs.
-const owner = "bench/bench"
+// Owner of all runs.
+const Owner = "bench/bench"
 
-// registry finds agents by id; all of them are well.
-type registry map[string]agent.Agent
+// Registry finds agents by id; all of them are well.
+type Registry map[string]agent.Agent
 
-func (r registry) Agent(id string) (agent.Agent, error) {
+// Agent returns the agent with an id; one that there is none of is NOT_FOUND.
+func (r Registry) Agent(id string) (agent.Agent, error) {
 	if a, ok := r[id]; ok {
 		return a, nil
 	}
 	return nil, agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "there is no agent %q", id)
 }
-func (r registry) Health(string) *teamv1.Health { return agent.Healthy() }
+
+// Health is that of every agent.
+func (r Registry) Health(string) *teamv1.Health { return agent.Healthy() }

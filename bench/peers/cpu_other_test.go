@@ -1,1 +1,0 @@
-../cpu_other_test.go

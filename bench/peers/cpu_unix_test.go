@@ -1,1 +1,0 @@
-../cpu_unix_test.go

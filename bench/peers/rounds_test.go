@@ -1,1 +1,0 @@
-../rounds_test.go

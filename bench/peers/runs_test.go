@@ -1,1 +1,0 @@
-../runs_test.go

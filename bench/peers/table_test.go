@@ -1,1 +1,0 @@
-../table_test.go

@@ -1,0 +1,215 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/client"
+)
+
+// CallGet prints a task. history is the most messages of its history; nil is what the
+// server sends.
+func (s *Shell) CallGet(ctx context.Context, target, id string, history *int32, f *Calling) error {
+	if history != nil && *history < 0 {
+		return usagef("--history %d: expected 0 or more", *history)
+	}
+	return s.calling(ctx, target, f, func(ctx context.Context, c *client.Client) error {
+		t, err := c.Task(ctx, &a2av1.GetTaskRequest{Tenant: f.Tenant, Id: id, HistoryLength: history})
+		if err != nil {
+			return err
+		}
+		return s.showTask(t)
+	})
+}
+
+// CallCancel asks for a task to be stopped, and prints it.
+func (s *Shell) CallCancel(ctx context.Context, target, id string, f *Calling) error {
+	return s.calling(ctx, target, f, func(ctx context.Context, c *client.Client) error {
+		t, err := c.Cancel(ctx, &a2av1.CancelTaskRequest{Tenant: f.Tenant, Id: id})
+		if err != nil {
+			return err
+		}
+		return s.showTask(t)
+	})
+}
+
+// CallSubscribe prints what comes of a task, behind a cursor if after is not 0.
+func (s *Shell) CallSubscribe(ctx context.Context, target, id string, after int64, f *Calling) error {
+	if after < 0 {
+		return usagef("--after %d: expected the number of an event, above 0", after)
+	}
+	return s.calling(ctx, target, f, func(ctx context.Context, c *client.Client) error {
+		return s.follow(c.Subscribe(ctx, &a2av1.SubscribeToTaskRequest{Tenant: f.Tenant, Id: id}, after), target, f)
+	})
+}
+
+// showTask prints all that a task holds.
+func (s *Shell) showTask(t *a2av1.Task) error {
+	if s.JSON {
+		return s.print(t)
+	}
+	fmt.Fprintf(s.Out, "task     %s\ncontext  %s\nstate    %s", t.GetId(), t.GetContextId(), stateWord(t.GetStatus().GetState()))
+	if at := since(t); at != "" {
+		fmt.Fprintf(s.Out, "  %s", at)
+	}
+	fmt.Fprintln(s.Out)
+	if text := content(t.GetStatus().GetMessage().GetParts()); text != "" {
+		fmt.Fprintf(s.Out, "message  %s\n", text)
+	}
+	s.artifacts(t)
+	s.history(t)
+	return nil
+}
+
+func since(t *a2av1.Task) string {
+	if at := t.GetStatus().GetTimestamp(); at != nil {
+		return at.AsTime().Format(time.RFC3339)
+	}
+	return ""
+}
+
+func (s *Shell) artifacts(t *a2av1.Task) {
+	for _, a := range t.GetArtifacts() {
+		name := a.GetName()
+		if name == "" {
+			name = a.GetArtifactId()
+		}
+		fmt.Fprintf(s.Out, "artifact %s\n%s", name, indented(content(a.GetParts())))
+	}
+}
+
+func (s *Shell) history(t *a2av1.Task) {
+	for _, m := range t.GetHistory() {
+		who := "agent"
+		if m.GetRole() == a2av1.Role_ROLE_USER {
+			who = "user"
+		}
+		fmt.Fprintf(s.Out, "%-8s %s\n%s", who, m.GetMessageId(), indented(content(m.GetParts())))
+	}
+}
+
+// indented is a text whose lines stand below what they belong to.
+func indented(text string) string {
+	return "  " + strings.ReplaceAll(text, "\n", "\n  ") + "\n"
+}
+
+// List says which tasks are listed.
+type List struct {
+	Calling
+	// Context and Status are those of the tasks; empty is any.
+	Context, Status string
+	// After is the time since when they have changed, RFC 3339; empty is any.
+	After string
+	// PageSize is 1 to 100; nil is the server's. PageToken names a page.
+	PageSize  *int32
+	PageToken string
+	// All lists all pages from there on.
+	All bool
+	// Artifacts lists these too, History messages up to this number; nil is none.
+	Artifacts bool
+	History   *int32
+}
+
+// states are the words of --status.
+var states = []a2av1.TaskState{
+	a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING, a2av1.TaskState_TASK_STATE_COMPLETED,
+	a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_CANCELED, a2av1.TaskState_TASK_STATE_INPUT_REQUIRED,
+	a2av1.TaskState_TASK_STATE_REJECTED, a2av1.TaskState_TASK_STATE_AUTH_REQUIRED,
+}
+
+func (f *List) request() (*a2av1.ListTasksRequest, error) {
+	switch {
+	case f.PageSize != nil && (*f.PageSize < 1 || *f.PageSize > 100):
+		return nil, usagef("--page-size %d: expected 1 to 100", *f.PageSize)
+	case f.History != nil && *f.History < 0:
+		return nil, usagef("--history %d: expected 0 or more", *f.History)
+	}
+	req := &a2av1.ListTasksRequest{
+		Tenant: f.Tenant, ContextId: f.Context, PageSize: f.PageSize, PageToken: f.PageToken, HistoryLength: f.History,
+	}
+	if f.Artifacts {
+		req.IncludeArtifacts = proto.Bool(true)
+	}
+	if f.Status != "" {
+		var words []string
+		for _, state := range states {
+			word := strings.ReplaceAll(stateWord(state), " ", "-")
+			if words = append(words, word); strings.EqualFold(f.Status, word) {
+				req.Status = state
+			}
+		}
+		if req.Status == 0 {
+			return nil, usagef("--status %s: expected one of %s", f.Status, strings.Join(words, ", "))
+		}
+	}
+	if f.After != "" {
+		at, err := time.Parse(time.RFC3339, f.After)
+		if err != nil {
+			return nil, usagef("--after %s: expected a time such as 2026-01-31T15:04:05Z", f.After)
+		}
+		req.StatusTimestampAfter = timestamppb.New(at)
+	}
+	return req, nil
+}
+
+// CallList prints tasks, a line for each.
+func (s *Shell) CallList(ctx context.Context, target string, f *List) error {
+	req, err := f.request()
+	if err != nil {
+		return err
+	}
+	return s.calling(ctx, target, &f.Calling, func(ctx context.Context, c *client.Client) error {
+		for seen := 0; ; {
+			page, err := c.Tasks(ctx, req)
+			if err != nil {
+				return err
+			}
+			if err := s.showPage(page, f); err != nil {
+				return err
+			}
+			next := page.GetNextPageToken()
+			seen += len(page.GetTasks())
+			switch {
+			case next == "":
+				s.sayf("%s", count(max(seen, int(page.GetTotalSize())), "task"))
+				return nil
+			case !f.All:
+				s.sayf("%s of %d; the next page: --page-token %s", count(seen, "task"), max(seen, int(page.GetTotalSize())), next)
+				return nil
+			case next == req.GetPageToken():
+				return fmt.Errorf("the server sends the same page token again and again: %s", next)
+			}
+			req.PageToken = next
+		}
+	})
+}
+
+// count is how many there are of something.
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func (s *Shell) showPage(page *a2av1.ListTasksResponse, f *List) error {
+	if s.JSON {
+		return s.print(page)
+	}
+	for _, t := range page.GetTasks() {
+		fmt.Fprintf(s.Out, "%-36s  %-14s  %-20s  %s\n", t.GetId(), stateWord(t.GetStatus().GetState()), since(t), t.GetContextId())
+		if f.Artifacts {
+			s.artifacts(t)
+		}
+		if f.History != nil {
+			s.history(t)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,24 @@
+package rig
+
+import (
+	"flag"
+	"strconv"
+	"testing"
+)
+
+// Checks sets how many checks rapid makes until the test ends; -rapid.checks sets
+// another number for all tests.
+func Checks(t testing.TB, n int) {
+	t.Helper()
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "rapid.checks" })
+	if set {
+		return
+	}
+	f := flag.Lookup("rapid.checks")
+	before := f.Value.String()
+	if err := f.Value.Set(strconv.Itoa(n)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Value.Set(before) })
+}
