@@ -104,6 +104,38 @@ func TestR_003_17_RunsKeepTheirRevision(t *testing.T) {
 	})
 }
 
+// TestS_59_RosterInFlight: a member that an update has disabled gets no more work from
+// runs that go on either, and the next run sees the new roster.
+func TestS_59_RosterInFlight(t *testing.T) {
+	h := open(t, rig.Memory(t), base, fakellm.New(t))
+	gate := fakellm.NewGate()
+	t.Cleanup(gate.Open)
+	h.llm.Script("m", fakellm.Turn{Text: "thought", Gate: gate, Forever: true})
+	a := apis(t, h.Target)[1]
+	crew := func(enabled bool, second string) string {
+		return fmt.Sprintf("teams:\n  crew: {members: [{agent: writer}, {agent: parrot, enabled: %t}, {agent: desk}], supervisor: {rules: ["+
+			"{id: one, when: \"turn == 1\", next: [writer]}, {id: two, when: \"turn == 2\", next: [%s]}, {id: end, when: \"true\", finish: last}]}}", enabled, second)
+	}
+	a.create(t, crew(true, "parrot"))
+	begin := rig.Text("crew", uuid.NewString(), "x")
+	begin.Configuration = &a2av1.SendMessageConfiguration{ReturnImmediately: true}
+	task, err := h.send(t, begin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gate.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.teams.UpdateTeam(t.Context(), update("crew", "", crew(false, "desk"))); err != nil {
+		t.Fatal(err)
+	}
+	gate.Open()
+	if got := answer(h.ended(t, task.GetId())); !strings.Contains(got, "disabled") {
+		t.Errorf("it ends with %q", got)
+	}
+	h.says(t, "crew", "x", "parrot: thought") // by way of the desk
+}
+
 // TestR_003_17_RemoteMembersStay: a task that waits for an agent of another server goes
 // on with it, though nobody else can any more.
 func TestR_003_17_RemoteMembersStay(t *testing.T) {
