@@ -103,7 +103,8 @@ func (d *Dev) Run(ctx context.Context, r *Running) error {
 	var wg sync.WaitGroup
 	if d.Path != "" {
 		wg.Go(func() {
-			if err := Watch(ctx, d.folders(r.Live.Definition()), func() { d.reload(r.Live) }); err != nil {
+			file := r.file
+			if err := Watch(ctx, d.folders(file), func() { file = d.reload(ctx, r, file) }); err != nil {
 				d.Say("changes are not noticed: %v", err)
 			}
 		})
@@ -128,25 +129,26 @@ func (d *Dev) folders(def *config.Config) []string {
 	return Folders(files...)
 }
 
-// reload takes the file as it is now, unless there are faults in it.
-func (d *Dev) reload(live *Live) {
+// reload takes the file as it is now, unless there are faults in it, and returns
+// what is served of it.
+func (d *Dev) reload(ctx context.Context, r *Running, before *config.Config) *config.Config {
 	def, err := d.load()
 	if err != nil {
 		d.Say("not reloaded; the agents stay as they were:\n%v", err)
-		return
+		return before
 	}
-	before := live.Definition()
 	if def.Same(before) {
-		return
+		return before
 	}
-	if err := live.Swap(def); err != nil {
+	if err := r.Teams.Refresh(ctx, def); err != nil {
 		d.Say("not reloaded; the agents stay as they were: %v", err)
-		return
+		return before
 	}
-	d.Say("reloaded %s: %s", def.File, strings.Join(live.IDs(), ", "))
+	d.Say("reloaded %s: %s", def.File, strings.Join(r.Live.IDs(), ", "))
 	if !proto.Equal(before.Server.GetServer(), def.Server.GetServer()) {
 		d.Say("changes under server: take effect at the next start")
 	}
+	return def
 }
 
 // Banner is what a newcomer wants to know.

@@ -5,6 +5,7 @@ package app
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,8 +13,10 @@ import (
 
 	"go.uber.org/zap"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/internal/manage"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/upstream"
@@ -36,14 +39,17 @@ type Live struct {
 	calls       *upstream.Guard // of all definitions: a reload makes no agent work again
 	definitions Definitions
 	clock       func() time.Time
-	current     atomic.Pointer[revision] // stored under mu
-	restoring   chan struct{}            // held by who restores a definition
+	current     atomic.Pointer[scene] // stored under mu
+	restoring   chan struct{}         // held by who restores a definition
 
 	mu     sync.Mutex
 	others []*revision // that runs use or may use again, the last used last; guarded by mu
 }
 
-var _ a2a.Pinner = (*Live)(nil)
+var (
+	_ a2a.Pinner  = (*Live)(nil)
+	_ manage.Live = (*Live)(nil)
+)
 
 // NewLive builds the agents of a definition.
 func NewLive(def *config.Config, definitions Definitions, log *zap.Logger) (*Live, error) {
@@ -59,53 +65,49 @@ func NewLive(def *config.Config, definitions Definitions, log *zap.Logger) (*Liv
 	return l, nil
 }
 
-// Swap builds the agents of another definition and serves those from now on.
+// Swap builds the agents of another file and serves those alone from now on.
 // What was served before is closed when no run is driven by it any more. On an
 // error nothing changes.
 func (l *Live) Swap(def *config.Config) error {
-	r, err := l.newRevision(def, nil)
+	p, err := l.Prepare(def, nil)
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
-	if old := l.current.Load(); old != nil {
-		l.others = append(l.others, old)
-	}
-	for _, old := range l.others {
-		old.retired = true // restored ones too: they have the connections of the file before
-	}
-	l.current.Store(r)
-	idle := l.sweep()
-	l.mu.Unlock()
-	l.closeAll(idle)
+	p.Serve()
 	return nil
 }
 
+// Revision names the definition of an agent that is served; empty for none.
+func (l *Live) Revision(id string) string { return l.current.Load().pinned(id).revision(id) }
+
 // Get returns an agent by its id, or an *agent.Error.
-func (l *Live) Get(id string) (agent.Agent, error) { return l.current.Load().registry.Get(id) }
+func (l *Live) Get(id string) (agent.Agent, error) { return l.current.Load().of(id).registry.Get(id) }
+
+// Health implements manage.Live.
+func (l *Live) Health(id string) *teamv1.Health { return l.current.Load().of(id).registry.Health(id) }
 
 // IDs returns the ids of all agents, sorted.
-func (l *Live) IDs() []string { return l.current.Load().registry.IDs() }
+func (l *Live) IDs() []string { return slices.Sorted(maps.Keys(l.current.Load().by)) }
 
 // Definition returns what is served.
 func (l *Live) Definition() *config.Config { return l.current.Load().def }
 
 // served is Definition; nil before there is one.
 func (l *Live) served() *config.Config {
-	if r := l.current.Load(); r != nil {
-		return r.def
+	if s := l.current.Load(); s != nil {
+		return s.def
 	}
 	return nil
 }
 
 // Default returns the agent that calls without a tenant reach: the configured
-// one, else the only team, else none.
+// one, else the only team of the file, else none.
 func (l *Live) Default() string {
-	server := l.Definition().Server
-	if id := server.GetServer().GetDefaultAgent(); id != "" {
+	def := l.Definition()
+	if id := def.Server.GetServer().GetDefaultAgent(); id != "" {
 		return id
 	}
-	if ids := l.Teams(); len(ids) == 1 {
+	if ids := slices.DeleteFunc(l.Teams(), func(id string) bool { return def.Addition(id) != "" }); len(ids) == 1 {
 		return ids[0]
 	}
 	return ""
@@ -129,7 +131,7 @@ func (l *Live) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var errs []error
-	for _, r := range append(l.others, l.current.Load()) {
+	for _, r := range append(l.others, l.current.Load().revisions()...) {
 		errs = append(errs, r.close())
 	}
 	l.others = nil

@@ -28,7 +28,7 @@ const (
 // Pins returns the revisions of an agent and of all that it is built from. Its
 // definition is on record when it returns.
 func (l *Live) Pins(ctx context.Context, id string) (*teamv1.Pins, error) {
-	r := l.current.Load()
+	r := l.current.Load().of(id)
 	p := r.pinned[id]
 	if p == nil {
 		_, err := r.registry.Get(id)
@@ -87,7 +87,7 @@ func (l *Live) acquire(ctx context.Context, id, name string) (*revision, error) 
 func (l *Live) loaded(id, name string) *revision {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r := l.current.Load(); name == "" || r.is(id, name) {
+	if r := l.current.Load().of(id); name == "" || r.is(id, name) {
 		r.uses++
 		return r
 	}
@@ -117,7 +117,7 @@ func (l *Live) restore(ctx context.Context, id, name string) (*revision, error) 
 	if err != nil {
 		return nil, interrupted(id, err)
 	}
-	r, err := l.newRevision(def, map[string]string{id: name})
+	r, err := l.newRevision(plan{def: def, known: map[string]string{id: name}})
 	if err != nil {
 		l.log.Warn("definition on record cannot be built", zap.String("agent", id), zap.String("revision", name), zap.Error(err))
 		return nil, interrupted(id, errors.New("its definition on record cannot be built any more"))
@@ -154,17 +154,23 @@ func (l *Live) sweep() []*revision {
 		}
 	}
 	var idle []*revision
-	l.others = slices.DeleteFunc(l.others, func(r *revision) bool {
-		again := !r.retired && spare <= 0
-		if r.uses > 0 || again {
-			return false
-		}
-		if !r.retired {
-			spare--
-		}
-		idle = append(idle, r)
-		return true
-	})
+	for before := -1; len(idle) > before; { // those that went may have been the last use of others
+		before = len(idle)
+		l.others = slices.DeleteFunc(l.others, func(r *revision) bool {
+			again := !r.retired && spare <= 0
+			if r.uses > 0 || again {
+				return false
+			}
+			if !r.retired {
+				spare--
+			}
+			for _, from := range r.from {
+				from.uses--
+			}
+			idle = append(idle, r)
+			return true
+		})
+	}
 	return idle
 }
 

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/manage"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/server"
@@ -23,6 +25,10 @@ type Running struct {
 	HTTP, GRPC string
 	// Live is what it serves.
 	Live *Live
+	// Teams manages that.
+	Teams *manage.Manager
+
+	file *config.Config // as it was loaded at first
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -52,6 +58,12 @@ func start(ctx context.Context, live *Live, kept server.OpenedStore, c server.Co
 		return nil, errors.Join(err, c.Listeners.HTTP.Close(), c.Listeners.GRPC.Close(), live.Close(), kept.Close())
 	}
 	c.CardKeys = keys
+	file := live.Definition()
+	teams := manage.New(manage.Config{Store: kept, Live: live, File: file, Clock: kept.Now, Log: c.Log.Named("teams")})
+	if err := teams.Refresh(ctx, nil); err != nil {
+		return nil, errors.Join(err, c.Listeners.HTTP.Close(), c.Listeners.GRPC.Close(), live.Close(), kept.Close())
+	}
+	c.Teams = teams
 	s, err := server.New(c)
 	if err != nil {
 		return nil, errors.Join(err, live.Close(), kept.Close())
@@ -59,12 +71,17 @@ func start(ctx context.Context, live *Live, kept server.OpenedStore, c server.Co
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Running{
 		HTTP: c.Listeners.HTTP.Addr().String(), GRPC: c.Listeners.GRPC.Addr().String(),
-		Live: live, cancel: cancel, done: make(chan struct{}),
+		Live: live, Teams: teams, file: file, cancel: cancel, done: make(chan struct{}),
 	}
 	go func() {
 		defer close(r.done)
 		defer cancel()
-		r.err = errors.Join(s.Serve(ctx), live.Close(), kept.Close())
+		var following sync.WaitGroup
+		following.Go(func() { teams.Run(ctx) })
+		err := s.Serve(ctx)
+		cancel()
+		following.Wait()
+		r.err = errors.Join(err, live.Close(), kept.Close())
 	}()
 	return r, nil
 }
@@ -72,7 +89,7 @@ func start(ctx context.Context, live *Live, kept server.OpenedStore, c server.Co
 func apiKeys(s *teamv1.ServerSettings) []server.APIKey {
 	var keys []server.APIKey
 	for _, k := range s.GetAuth().GetApiKeys() {
-		keys = append(keys, server.APIKey{Name: k.GetName(), Account: k.GetAccount(), SHA256: k.GetSha256()})
+		keys = append(keys, server.APIKey{Name: k.GetName(), Account: k.GetAccount(), SHA256: k.GetSha256(), Manage: k.GetManage()})
 	}
 	return keys
 }

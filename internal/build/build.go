@@ -32,6 +32,12 @@ type Config struct {
 	Definition *config.Config
 	// Revisions of their definitions by id, for the record.
 	Revisions map[string]string
+	// IDs are those to build; unset: all that the definition uses. What they work with
+	// besides is in the registry already.
+	IDs map[string]bool
+	// From are agents whose tools serve these too, where they have them. They stay
+	// open until these are closed.
+	From []*Agents
 	// Registry is where they are registered and find each other. Required.
 	Registry *manager.Manager
 	// Egress makes their connections. Required.
@@ -47,7 +53,10 @@ type Config struct {
 }
 
 // Agents are what was built. Close them when nothing uses them any more.
-type Agents struct{ closers []io.Closer }
+type Agents struct {
+	closers []io.Closer
+	tools   map[string]*mcp.Server // also those of others; read only
+}
 
 // Close closes the connections of remote agents.
 func (a *Agents) Close() error {
@@ -64,7 +73,6 @@ type builder struct {
 	server *teamv1.ServerConfig
 	models map[string]agent.Model // with those that stand in for them
 	alone  map[string]agent.Model // without
-	tools  map[string]*mcp.Server
 	agents *Agents
 }
 
@@ -74,9 +82,17 @@ func Register(c Config) (*Agents, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
+	if c.IDs == nil {
+		c.IDs = c.Definition.Used
+		for id := range c.Definition.Server.GetAgents() {
+			if !c.IDs[id] {
+				c.Log.Info("agent is not served: no team uses it", zap.String("agent", id))
+			}
+		}
+	}
 	b := &builder{
-		Config: c, server: c.Definition.Server, agents: &Agents{},
-		models: map[string]agent.Model{}, alone: map[string]agent.Model{}, tools: map[string]*mcp.Server{},
+		Config: c, server: c.Definition.Server, agents: &Agents{tools: map[string]*mcp.Server{}},
+		models: map[string]agent.Model{}, alone: map[string]agent.Model{},
 	}
 	if err := b.register(); err != nil {
 		_ = b.agents.Close()
@@ -90,8 +106,7 @@ func (b *builder) register() error {
 		return err
 	}
 	for _, id := range slices.Sorted(maps.Keys(b.server.GetAgents())) {
-		if !b.Definition.Used[id] {
-			b.Log.Info("agent is not served: no team uses it", zap.String("agent", id))
+		if !b.IDs[id] {
 			continue
 		}
 		a, err := b.agent(id, b.server.GetAgents()[id])
@@ -103,6 +118,9 @@ func (b *builder) register() error {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(b.server.GetTeams())) {
+		if !b.IDs[id] {
+			continue
+		}
 		t, err := b.team(id, b.server.GetTeams()[id])
 		if err != nil {
 			return fmt.Errorf("building team %q: %w", id, err)

@@ -17,11 +17,17 @@ import (
 
 // startTools starts the MCP servers that something served uses, at the same time.
 func (b *builder) startTools() error {
-	var mu sync.Mutex // guards errs and b.tools
+	var mu sync.Mutex // guards errs and b.agents
 	var errs []error
 	var wg sync.WaitGroup
 	for _, name := range b.usedTools() {
 		wg.Go(func() {
+			if s := b.borrowed(name); s != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				b.agents.tools[name] = s
+				return
+			}
 			s, err := mcp.Start(context.Background(), b.mcp(name, b.server.GetTools()[name].GetMcp())) // it ends with Close
 			mu.Lock()
 			defer mu.Unlock()
@@ -29,7 +35,7 @@ func (b *builder) startTools() error {
 				errs = append(errs, err)
 				return
 			}
-			b.tools[name] = s
+			b.agents.tools[name] = s
 			b.agents.closers = append(b.agents.closers, s)
 		})
 	}
@@ -37,17 +43,27 @@ func (b *builder) startTools() error {
 	return errors.Join(errs...)
 }
 
-// usedTools are the tools that used agents and leaders have, sorted.
+// borrowed is a tool that other agents have; nil is none.
+func (b *builder) borrowed(name string) *mcp.Server {
+	for _, from := range b.From {
+		if s := from.tools[name]; s != nil {
+			return s
+		}
+	}
+	return nil
+}
+
+// usedTools are the tools that agents and leaders have that are built, sorted.
 func (b *builder) usedTools() []string {
 	used := map[string]bool{}
 	for id, a := range b.server.GetAgents() {
 		for _, name := range a.GetTools() {
-			used[name] = used[name] || b.Definition.Used[id]
+			used[name] = used[name] || b.IDs[id]
 		}
 	}
-	for _, t := range b.server.GetTeams() {
+	for id, t := range b.server.GetTeams() {
 		for _, name := range config.Leader(t).GetTools() {
-			used[name] = true
+			used[name] = used[name] || b.IDs[id]
 		}
 	}
 	maps.DeleteFunc(used, func(_ string, used bool) bool { return !used })
@@ -82,7 +98,7 @@ func (b *builder) toolSets(subject string, names []string) ([]agent.ToolSet, err
 	var sets []agent.ToolSet
 	from := map[string]string{}
 	for _, name := range names {
-		s := b.tools[name]
+		s := b.agents.tools[name]
 		for _, t := range s.Known() {
 			tool := t.Spec().Name
 			if other, taken := from[tool]; taken {

@@ -29,9 +29,14 @@ const defaultTimeout = 300 * time.Second
 func (c *Config) Adjusted() []Adjustment {
 	var all []Adjustment
 	for _, id := range sorted(c.Server.GetTeams()) {
-		all = append(all, adjusted("teams."+id, c.Server.GetTeams()[id])...)
+		all = append(all, c.AdjustedOf(id)...)
 	}
 	return all
+}
+
+// AdjustedOf is Adjusted of one team.
+func (c *Config) AdjustedOf(id string) []Adjustment {
+	return adjusted("teams."+id, c.Server.GetTeams()[id])
 }
 
 // adjusted are the times of members that are longer than their team's.

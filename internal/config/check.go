@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,7 +54,7 @@ func (k *checker) ids() {
 		k.reserved(id, "teams", id)
 		if k.Server.GetAgents()[id] != nil {
 			k.fault(k.keyAt("teams", id), fmt.Sprintf("team %q has the id of an agent", id),
-				fmt.Sprintf("agents and teams share one id space; the agent is in line %d", k.keyAt("agents", id).Line))
+				"agents and teams share one id space; the agent is in "+k.stands(k.keyAt("agents", id)))
 		}
 	}
 }
@@ -88,7 +89,7 @@ func (k *checker) meant(id string) string {
 	if k.Server.GetTeams()[near] != nil {
 		section = "teams"
 	}
-	return fmt.Sprintf("did you mean %q (line %d)?", near, k.keyAt(section, near).Line)
+	return fmt.Sprintf("did you mean %q (%s)?", near, k.stands(k.keyAt(section, near)))
 }
 
 // model reports a name that no model has.
@@ -151,15 +152,26 @@ type edge struct {
 
 func (k *checker) circle(trail []edge) {
 	var names, places []string
+	if len(k.added) > 0 { // who added the last part is told of it
+		last := slices.MaxFunc(trail, func(a, b edge) int { return cmp.Compare(k.lineOf(a), k.lineOf(b)) })
+		i := slices.IndexFunc(trail, func(e edge) bool { return e.from == last.from })
+		trail = slices.Concat(trail[i:], trail[:i])
+	}
 	for _, e := range trail {
 		n, _ := k.at(e.path...)
 		names = append(names, e.from)
-		places = append(places, fmt.Sprintf("%s:%d", k.file, n.Line))
+		file, line := k.locate(n.Line)
+		places = append(places, fmt.Sprintf("%s:%d", file, line))
 	}
 	names = append(names, trail[0].from)
 	n, _ := k.at(trail[0].path...)
 	k.fault(n, "teams form a cycle: "+strings.Join(names, " -> "),
 		strings.Join(places, " -> ")+"   break it by removing one member")
+}
+
+func (k *checker) lineOf(e edge) int {
+	n, _ := k.at(e.path...)
+	return n.Line
 }
 
 // edges returns the agents and teams that id works with.
@@ -186,30 +198,40 @@ func (k *checker) edges(id string) []edge {
 	return out
 }
 
-// use marks what is served: every team and what it reaches, or all agents; and the
-// agents for conformance kits, which no team would use.
+// use marks what is served: every team and what it reaches, or all agents of a file
+// without teams; and agents that no team would use: those for conformance kits, and
+// those that were added.
 func (k *checker) use() {
 	roots := sorted(k.Server.GetTeams())
+	alone := !slices.ContainsFunc(roots, func(id string) bool { return k.additions[id] == "" })
 	for _, id := range sorted(k.Server.GetAgents()) {
-		if k.Server.GetAgents()[id].GetConformance() != nil {
+		if alone || k.additions[id] != "" || k.Server.GetAgents()[id].GetConformance() != nil {
 			roots = append(roots, id)
 		}
 	}
 	if id := k.Server.GetServer().GetDefaultAgent(); id != "" {
 		roots = append(roots, id)
 	}
-	if len(k.Server.GetTeams()) == 0 {
-		roots = sorted(k.Server.GetAgents())
+	for _, id := range k.Reach(roots...) {
+		k.Used[id] = true
 	}
-	for len(roots) > 0 {
-		id := roots[0]
-		roots = roots[1:]
-		if k.Used[id] {
+}
+
+// Reach returns agents and teams with all that they work with, each once.
+func (c *Config) Reach(ids ...string) []string {
+	k := &checker{Config: c}
+	var all []string
+	seen := map[string]bool{}
+	for todo := slices.Clone(ids); len(todo) > 0; todo = todo[1:] {
+		id := todo[0]
+		if seen[id] {
 			continue
 		}
-		k.Used[id] = true
+		seen[id] = true
+		all = append(all, id)
 		for _, e := range k.edges(id) {
-			roots = append(roots, e.to)
+			todo = append(todo, e.to)
 		}
 	}
+	return all
 }

@@ -42,8 +42,11 @@ type Config struct {
 	lacking map[[2]string]string // by section and id: what it needs and is not there; none of it is used
 	read    func(string) ([]byte, error)
 
-	document *document // where it stands; nil when it was restored
-	standIns           // what takes the place of its parts
+	additions map[string]string // by the id of an agent or team: the addition that it came with
+	loader    Loader            // how it was read, and of what: With reads it again
+	source    []byte
+	document  *document // where it stands; nil when it was restored
+	standIns            // what takes the place of its parts
 }
 
 // ReadFile reads a file that the configuration names, relative to it.
@@ -73,6 +76,8 @@ type Loader struct {
 	Files fs.FS
 	// StandIns take the place of what the file is connected to; nil is for none.
 	StandIns *StandIns
+	// Additions hold agents and teams that are served besides those of the file.
+	Additions []Addition
 }
 
 // Find returns the file that a path means: itself, or in a folder team.yaml.
@@ -112,10 +117,14 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	c := &Config{
 		File: path, Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, scripts: map[string][]byte{},
 		Schemas: map[string]*guard.Schema{}, schemas: map[string][]byte{}, dir: filepath.Dir(path), read: l.readFile,
+		loader: l, source: data,
 	}
 	d := parse(path, data)
 	if d.root == nil {
 		return nil, tidy(d.faults)
+	}
+	for _, a := range l.Additions {
+		d.add(a)
 	}
 	c.document, c.standIns = d, d.standIn(l.StandIns)
 	d.shape(d.root, (&teamv1.ServerConfig{}).ProtoReflect().Descriptor())
@@ -124,8 +133,9 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("checking %s: %w", path, err)
 	}
-	c.Server = server
+	c.Server, c.additions = server, d.origins()
 	c.lack(gaps)
+	d.foreign(server)
 	k := &checker{document: d, Config: c, env: l.env(), gaps: gaps, presumed: map[string][]string{}}
 	k.check()
 	if len(d.faults) > 0 {

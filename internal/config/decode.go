@@ -25,7 +25,7 @@ func (d *document) decode() (*teamv1.ServerConfig, error) {
 // rules which make no sense.
 func (d *document) decodeInto(m proto.Message) error {
 	o := protoyaml.UnmarshalOptions{CustomUnmarshaler: &graft{root: d.root}}
-	if err := o.Unmarshal([]byte(strings.Join(d.lines, "\n")), m); err != nil {
+	if err := o.Unmarshal(d.text(), m); err != nil {
 		d.undecoded(err)
 	}
 	err := protovalidate.Validate(m)

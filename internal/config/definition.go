@@ -16,7 +16,7 @@ import (
 
 // Definition is an agent or team with everything it is built from, as runs are
 // tied to it: a teamv1.Definition and the name of its content. It holds no
-// secret: keys, tokens, addresses and certificates are left out.
+// secret: keys, tokens, addresses and certificates of the file are left out.
 type Definition struct {
 	// Revision names the content, in 32 hex digits.
 	Revision string
@@ -56,7 +56,10 @@ func (c *Config) closure(id string) *teamv1.Definition {
 		case d.Config.Agents[next] != nil || d.Config.Teams[next] != nil:
 			continue
 		case a != nil:
-			d.Config.Agents[next] = disconnected(a)
+			d.Config.Agents[next] = a
+			if c.Addition(next) == "" {
+				d.Config.Agents[next] = disconnected(a)
+			}
 			c.collect(d, a.GetModel())
 			c.collectTools(d, a.GetTools())
 			c.collectSchemas(d, schemasOf(a.GetGuardrails(), a.GetOutputSchema()))
@@ -143,10 +146,12 @@ func (r *restorer) fault(format string, args ...any) {
 	r.faults = append(r.faults, fmt.Sprintf(format, args...))
 }
 
-// agent connects a remote agent to where the served file has it.
+// agent connects a remote agent to where the served file has it. One of an addition
+// is where it was: it may be gone by now.
 func (r *restorer) agent(id string, a *teamv1.AgentConfig) {
 	now := r.from.Server.GetAgents()[id]
 	switch {
+	case a.GetGrpc().GetAddress() != "", a.GetA2A().GetCard() != "":
 	case a.GetGrpc() != nil && now.GetGrpc() == nil, a.GetA2A() != nil && now.GetA2A() == nil:
 		r.fault("agent %q is not configured any more", id)
 	case a.GetGrpc() != nil:

@@ -7,7 +7,8 @@ import (
 // document is a file as its nodes, with what was found wrong so far.
 type document struct {
 	file   string
-	lines  []string
+	lines  []string // of the file, and behind them those of the additions
+	added  []part
 	root   *yaml.Node
 	faults Faults
 	// damaged nodes have a fault of their own: what a later check finds there
@@ -25,8 +26,9 @@ func (d *document) fault(n *yaml.Node, message, hint string) {
 }
 
 func (d *document) faultAt(line, col int, message, hint string) {
+	file, own := d.locate(line)
 	d.faults = append(d.faults, Fault{
-		File: d.file, Line: line, Col: col, Message: message, Hint: hint, Source: shown(d.lines, line),
+		File: file, Line: own, Col: col, Message: message, Hint: hint, Source: shown(d.lines, line),
 	})
 }
 

@@ -19,6 +19,8 @@ type APIKey struct {
 	Account string
 	// SHA256 of the key, in hex. The key itself is kept nowhere.
 	SHA256 string
+	// Manage: who presents it may make, change and delete teams and agents.
+	Manage bool
 }
 
 // maxToken bounds what is hashed for a caller nobody knows yet, in bytes.
@@ -47,7 +49,7 @@ func newKeyring(keys []APIKey) (*keyring, error) {
 		if account == "" {
 			account = "default"
 		}
-		k.entries = append(k.entries, keyEntry{sum, a2a.Caller{Account: account, Principal: key.Name}})
+		k.entries = append(k.entries, keyEntry{sum, a2a.Caller{Account: account, Principal: key.Name, Manages: key.Manage}})
 	}
 	return k, nil
 }
@@ -60,7 +62,7 @@ func (k *keyring) identify(authorization []string) (a2a.Caller, error) {
 		return a2a.Caller{}, unauthenticated("more than one authorization header")
 	}
 	if !k.enabled() {
-		return a2a.Caller{Account: "local", Principal: "local"}, nil
+		return a2a.Caller{Account: "local", Principal: "local", Manages: true}, nil
 	}
 	if len(authorization) == 0 {
 		return a2a.Caller{}, unauthenticated("send an API key: authorization: Bearer <key>")

@@ -74,10 +74,15 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if strings.EqualFold(encoding, "identity") {
 		encoding = ""
 	}
-	if err != nil || media != wire.TypeA2A && media != wire.TypeJSON || encoding != "" {
+	isYAML := media == typeYAML && takesYAML(r)
+	if err != nil || media != wire.TypeA2A && media != wire.TypeJSON && !isYAML || encoding != "" {
 		return nil, &mediaError{sent: strings.TrimSpace(sent + " " + encoding)}
 	}
-	return readSlowly(http.NewResponseController(w), r.Body, r.ContentLength)
+	b, err := readSlowly(http.NewResponseController(w), r.Body, r.ContentLength)
+	if err != nil || !isYAML {
+		return b, err
+	}
+	return teamRequest(r, b)
 }
 
 // atOnce is how much is read, and how much is allocated beforehand, in bytes.

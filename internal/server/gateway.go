@@ -51,6 +51,13 @@ func (s *Server) newGateway() (*runtime.ServeMux, error) {
 	if err := teamv1.RegisterAgentServiceHandlerServer(context.Background(), mux, s); err != nil {
 		return nil, fmt.Errorf("registering the Agent service: %w", err)
 	}
+	if s.config.Teams != nil {
+		t := &teamsServer{s: s, t: s.config.Teams}
+		if err := errors.Join(teamv1.RegisterTeamServiceHandlerServer(context.Background(), mux, t),
+			teamv1.RegisterRegistryServiceHandlerServer(context.Background(), mux, t)); err != nil {
+			return nil, fmt.Errorf("registering the Team service: %w", err)
+		}
+	}
 	for _, r := range s.routes() {
 		for method := range strings.FieldsSeq(r.methods) {
 			if err := mux.HandlePath(method, r.path, r.handle); err != nil {

@@ -48,6 +48,11 @@ func (s *Server) newGRPC() *grpc.Server {
 	)
 	g.RegisterService(readable(&a2av1.A2AService_ServiceDesc), s)
 	g.RegisterService(readable(&teamv1.AgentService_ServiceDesc), s)
+	if s.config.Teams != nil {
+		t := &teamsServer{s: s, t: s.config.Teams}
+		g.RegisterService(readable(&teamv1.TeamService_ServiceDesc), t)
+		g.RegisterService(readable(&teamv1.RegistryService_ServiceDesc), t)
+	}
 	healthpb.RegisterHealthServer(g, &health{server: s})
 	if !s.config.NoReflection {
 		reflection.Register(g)

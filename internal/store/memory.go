@@ -51,8 +51,8 @@ type MemoryConfig struct {
 }
 
 // Memory keeps everything in the memory of this process, and loses it with it.
-// It implements a2a.Store, a2a.Conversations, a2a.Pushes and engine.Leases. Safe for
-// concurrent use.
+// It implements a2a.Store, a2a.Conversations, a2a.Pushes, catalog.Store and
+// engine.Leases. Safe for concurrent use.
 type Memory struct {
 	clock       func() time.Time
 	maxFinished int
@@ -62,6 +62,7 @@ type Memory struct {
 
 	conversations conversations
 	pushes        pushes
+	catalog       entries
 
 	// mu is taken after a run's own lock, never before.
 	mu       sync.RWMutex

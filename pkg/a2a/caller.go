@@ -8,6 +8,8 @@ type Caller struct {
 	Account string
 	// Principal is who acts within it.
 	Principal string
+	// Manages: it may make, change and delete teams and agents.
+	Manages bool
 }
 
 // Owner is what a caller's tasks are kept under: account/principal.

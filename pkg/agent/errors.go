@@ -48,6 +48,9 @@ const (
 const (
 	ReasonInvalidRequest        = "INVALID_REQUEST"
 	ReasonInvalidTeamConfig     = "INVALID_TEAM_CONFIG"
+	ReasonTeamNotFound          = "TEAM_NOT_FOUND"
+	ReasonInitializationFailed  = "AGENT_INITIALIZATION_FAILED"
+	ReasonVersionConflict       = "VERSION_CONFLICT"
 	ReasonMessageIDReused       = "MESSAGE_ID_REUSED"
 	ReasonAgentNotFound         = "AGENT_NOT_FOUND"
 	ReasonInputRequired         = "INPUT_REQUIRED"

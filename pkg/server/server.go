@@ -40,6 +40,9 @@ type Listeners = server.Listeners
 // APIKey is a key that callers present as a bearer token.
 type APIKey = server.APIKey
 
+// TeamManager manages teams and agents while they are served.
+type TeamManager = server.Teams
+
 // PushPolicy says how receivers of push notifications are treated: pauses, tries,
 // time. The zero value is usable.
 type PushPolicy = push.Policy
@@ -105,6 +108,9 @@ type Config struct {
 	// Replica names this process in the records of runs; what makes it unique is
 	// added. Default: that alone.
 	Replica string
+	// Teams manages teams and agents over the wire, by team.v1.TeamService and
+	// RegistryService; default: nobody can.
+	Teams TeamManager
 	// Slots is how many runs are driven at the same time; default 256.
 	Slots int
 	// Version of the program, for cards and records.
@@ -249,7 +255,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 		return nil, err
 	}
 	config := server.Config{
-		Handler: k.handler, Keys: c.Keys, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
+		Handler: k.handler, Teams: c.Teams, Keys: c.Keys, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
 		NoV03: c.NoV03, NoReflection: c.NoReflection,
 		Ready: ready(c), DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	}

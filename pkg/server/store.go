@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 )
@@ -31,6 +32,7 @@ type StoreConfig struct {
 // OpenedStore is a Store that somebody opened and closes. Safe for concurrent use.
 type OpenedStore interface {
 	Store
+	catalog.Store
 	// PutDefinition keeps a content that tasks are tied to under its name.
 	PutDefinition(ctx context.Context, revision string, body []byte) error
 	// Definition returns such a content.

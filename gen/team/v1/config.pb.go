@@ -4067,7 +4067,9 @@ type ApiKey struct {
 	// The account it works for; default.
 	Account string `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
 	// SHA-256 of the key, in hex. Required.
-	Sha256        string `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	Sha256 string `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// Who presents it may make, change and delete teams and agents; false.
+	Manage        bool `protobuf:"varint,4,opt,name=manage,proto3" json:"manage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4121,6 +4123,13 @@ func (x *ApiKey) GetSha256() string {
 		return x.Sha256
 	}
 	return ""
+}
+
+func (x *ApiKey) GetManage() bool {
+	if x != nil {
+		return x.Manage
+	}
+	return false
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -4668,14 +4677,15 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"AuthConfig\x12*\n" +
 	"\bapi_keys\x18\x01 \x03(\v2\x0f.team.v1.ApiKeyR\aapiKeys\x12j\n" +
 	"\x04oidc\x18\x02 \x01(\v2\x13.team.v1.OidcConfigBA\xbaH>\xba\x01;\n" +
-	"\tauth.oidc\x12'oidc is not supported yet; use api_keys\x1a\x05falseR\x04oidc\"\x82\x04\n" +
+	"\tauth.oidc\x12'oidc is not supported yet; use api_keys\x1a\x05falseR\x04oidc\"\x9a\x04\n" +
 	"\x06ApiKey\x12\xa1\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
 	"\fapi_key.name\x12Kthis cannot be the name of a key; use 1 to 63 of a-z, A-Z, 0-9, _ . @ and -\x1a'this.matches('^[A-Za-z0-9_.@-]{1,63}$')R\x04name\x12\xae\x01\n" +
 	"\aaccount\x18\x02 \x01(\tB\x93\x01\xbaH\x8f\x01\xba\x01\x8b\x01\n" +
 	"\x0fapi_key.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a4this == '' || this.matches('^[A-Za-z0-9_.-]{1,63}$')R\aaccount\x12\xa2\x01\n" +
 	"\x06sha256\x18\x03 \x01(\tB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
-	"\x0eapi_key.sha256\x12Lsha256 must be the key's SHA-256 in 64 hex digits; printf %s KEY | sha256sum\x1a!this.matches('^[0-9a-fA-F]{64}$')R\x06sha256\"@\n" +
+	"\x0eapi_key.sha256\x12Lsha256 must be the key's SHA-256 in 64 hex digits; printf %s KEY | sha256sum\x1a!this.matches('^[0-9a-fA-F]{64}$')R\x06sha256\x12\x16\n" +
+	"\x06manage\x18\x04 \x01(\bR\x06manage\"@\n" +
 	"\n" +
 	"OidcConfig\x12\x16\n" +
 	"\x06issuer\x18\x01 \x01(\tR\x06issuer\x12\x1a\n" +

@@ -19,6 +19,7 @@ var tables = []struct{ name, columns, key string }{
 	{"history", "owner, context_id, path, n, task, sum, body", "owner, context_id, path, n"},
 	{"conversation_state", "owner, context_id, path, n, sum, body", "owner, context_id, path, n"},
 	{"push_config", "id, scope, config, owner, body, epoch, due, held, seen, part, tries, since, failing, ended, error, version", "id, scope, config"},
+	{"catalog", "id, version, created, changed, changed_by, body", "id"},
 	{"push_dead", "id, scope, config, seq, part, tries, error, at", "id, scope, config, seq, part"},
 	{"task", "id, owner, agent, context_id, state, status_at, visible, snap_seq, snap_sum, snap", "id"},
 	{"run", "id, owner, epoch, seq, bytes, inputs, due, ended, deltas, definition, push", "id"},
@@ -60,7 +61,7 @@ func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 			return rows, fmt.Errorf("copy %s: %w; empty the target before the next try", t.name, err)
 		}
 	}
-	return rows, nil
+	return rows, to.takeCatalogVersion(ctx, from)
 }
 
 // settle makes what was driven due, unless somebody still may drive it.

@@ -1,0 +1,164 @@
+package manage
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// RegisterAgent implements RegistryService.
+func (m *Manager) RegisterAgent(ctx context.Context, req *teamv1.RegisterAgentRequest) (*teamv1.RegisterAgentResponse, error) {
+	who, err := manager(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d, err := agentDocument(req.GetAgentId(), req.GetConfig())
+	if err != nil {
+		return nil, err
+	}
+	if err := m.change(ctx, m.add(d, who, req.GetValidateOnly())); err != nil {
+		return nil, err
+	}
+	if req.GetValidateOnly() {
+		return &teamv1.RegisterAgentResponse{Agent: &teamv1.RegisteredAgent{Id: d.id, Origin: teamv1.Origin_ORIGIN_API}}, nil
+	}
+	a, err := m.agent(ctx, d.id, true)
+	return &teamv1.RegisterAgentResponse{Agent: a}, err
+}
+
+// UpdateAgent implements RegistryService.
+func (m *Manager) UpdateAgent(ctx context.Context, req *teamv1.UpdateAgentRequest) (*teamv1.UpdateAgentResponse, error) {
+	who, err := manager(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d, err := agentDocument(req.GetAgentId(), req.GetConfig())
+	if err != nil {
+		return nil, err
+	}
+	if err := m.change(ctx, m.replace(d, who, req.GetEtag(), req.GetValidateOnly(), m.agentEntry)); err != nil {
+		return nil, err
+	}
+	if req.GetValidateOnly() {
+		return &teamv1.UpdateAgentResponse{Agent: &teamv1.RegisteredAgent{Id: d.id, Origin: teamv1.Origin_ORIGIN_API}}, nil
+	}
+	a, err := m.agent(ctx, d.id, true)
+	return &teamv1.UpdateAgentResponse{Agent: a}, err
+}
+
+// UnregisterAgent implements RegistryService.
+func (m *Manager) UnregisterAgent(ctx context.Context, req *teamv1.UnregisterAgentRequest) (*teamv1.UnregisterAgentResponse, error) {
+	if _, err := manager(ctx); err != nil {
+		return nil, err
+	}
+	return &teamv1.UnregisterAgentResponse{}, m.change(ctx, remove(req.GetAgentId(), req.GetEtag(), m.agentEntry))
+}
+
+// GetAgent implements RegistryService.
+func (m *Manager) GetAgent(ctx context.Context, req *teamv1.GetAgentRequest) (*teamv1.GetAgentResponse, error) {
+	a, err := m.agent(ctx, req.GetAgentId(), true)
+	return &teamv1.GetAgentResponse{Agent: a}, err
+}
+
+// ListAgents implements RegistryService.
+func (m *Manager) ListAgents(ctx context.Context, req *teamv1.ListAgentsRequest) (*teamv1.ListAgentsResponse, error) {
+	def := m.c.Live.Definition()
+	var ids []string
+	for id := range def.Used {
+		if req.GetKind() == "" || req.GetKind() == kindOf(def, id) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	if req.GetSkill() != "" {
+		ids = slices.DeleteFunc(ids, func(id string) bool { return !slices.Contains(m.info(ctx, id).GetCapabilities(), req.GetSkill()) })
+	}
+	ids, next, err := page(ids, req.GetPageSize(), req.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	resp := &teamv1.ListAgentsResponse{NextPageToken: next}
+	for _, id := range ids {
+		a, err := m.agent(ctx, id, false)
+		if err != nil {
+			continue // it has been deleted meanwhile
+		}
+		resp.Agents = append(resp.Agents, a)
+	}
+	return resp, nil
+}
+
+// agentEntry finds the entry of an agent.
+func (m *Manager) agentEntry(s *state, id string) (*entry, error) {
+	e, with := s.entries[id], s.owners[id]
+	switch {
+	case e != nil && !e.team():
+		return e, nil
+	case e != nil || s.file.Server.GetTeams()[id] != nil:
+		return nil, fixed("%q is a team; change it as a team", id)
+	case with != "":
+		return nil, fixed("agent %q came with team %q; change that", id, with)
+	case s.file.Server.GetAgents()[id] != nil:
+		return nil, fixed("agent %q is defined in the file of the server; change it there", id)
+	}
+	return nil, agentNotFound(id)
+}
+
+func agentNotFound(id string) error {
+	return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "there is no agent %q", id)
+}
+
+// agent is an agent or team as it is served. fresh asks it how it is.
+func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.RegisteredAgent, error) {
+	def := m.c.Live.Definition()
+	if !def.Used[id] {
+		return nil, agentNotFound(id)
+	}
+	a := &teamv1.RegisteredAgent{Id: id, Kind: kindOf(def, id), Origin: teamv1.Origin_ORIGIN_FILE, Info: m.info(ctx, id), Health: m.health(ctx, id, fresh)}
+	if with := def.Addition(id); with != "" {
+		a.Origin = teamv1.Origin_ORIGIN_API
+		if e := m.served.Load().entries[with]; e != nil {
+			a.Changed, a.ChangedBy = timestamppb.New(e.Changed), e.ChangedBy
+			if with == id && !e.team() {
+				a.Etag = etagOf(e)
+			}
+		}
+	}
+	return a, nil
+}
+
+// info is what an agent says of itself; nil where it does not.
+func (m *Manager) info(ctx context.Context, id string) *teamv1.AgentInfo {
+	a, err := m.c.Live.Get(id)
+	if err != nil {
+		return nil
+	}
+	info, err := a.Info(ctx)
+	if err != nil {
+		return nil
+	}
+	return info
+}
+
+// kindOf is the kind of an agent, as the file has it.
+func kindOf(def *config.Config, id string) string {
+	a := def.Server.GetAgents()[id]
+	switch {
+	case a == nil:
+		return "team"
+	case a.GetScripted() != nil:
+		return "scripted"
+	case a.GetGrpc() != nil:
+		return "grpc"
+	case a.GetA2A() != nil:
+		return "a2a"
+	case a.GetConformance() != nil:
+		return "conformance"
+	}
+	return "model"
+}

@@ -1,0 +1,128 @@
+package manage
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"buf.build/go/protoyaml"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// document is what is kept of a team or an agent.
+type document struct {
+	id   string
+	data []byte
+	ids  []string // of all that it defines
+	// rendered: it was given as a message, not as text.
+	rendered bool
+}
+
+// teamDocument is the document of a team: as it was given, or made of its definition.
+func (m *Manager) teamDocument(yaml string, c *teamv1.TeamConfig, id string, given bool) (document, error) {
+	switch {
+	case !given:
+		return document{}, a2a.Invalid(a2a.Violation{Field: "yaml", Description: "or config is required"})
+	case c == nil:
+		return written(yaml)
+	case id == "":
+		id = m.c.NewID()
+	}
+	return rendered(id, &teamv1.ServerConfig{Teams: map[string]*teamv1.TeamConfig{id: c}})
+}
+
+// written is a document that somebody wrote. It holds one team.
+func written(yaml string) (document, error) {
+	if len(yaml) > maxDocument {
+		return document{}, tooLarge("yaml")
+	}
+	o, err := config.Addition{Name: "yaml", Data: []byte(yaml)}.Outline()
+	var faults config.Faults
+	if errors.As(err, &faults) {
+		return document{}, invalid(faults, place)
+	}
+	if len(o.Teams) != 1 {
+		return document{}, refused("yaml", fmt.Sprintf("must define one team, with the agents that come with it; it defines %d teams and %d agents", len(o.Teams), len(o.Agents)))
+	}
+	return document{id: o.Teams[0], data: []byte(yaml), ids: slices.Concat(o.Teams, o.Agents)}, nil
+}
+
+// agentDocument is the document of an agent.
+func agentDocument(id string, c *teamv1.AgentConfig) (document, error) {
+	if id == "" {
+		return document{}, a2a.Invalid(a2a.Violation{Field: "agentId", Description: "is required"})
+	}
+	if c == nil {
+		return document{}, a2a.Invalid(a2a.Violation{Field: "config", Description: "is required"})
+	}
+	return rendered(id, &teamv1.ServerConfig{Agents: map[string]*teamv1.AgentConfig{id: c}})
+}
+
+// rendered is a document of one definition.
+func rendered(id string, c *teamv1.ServerConfig) (document, error) {
+	data, err := protoyaml.MarshalOptions{UseProtoNames: true}.Marshal(c)
+	if err == nil && len(data) > maxDocument {
+		err = tooLarge("config")
+	}
+	return document{id: id, data: data, ids: []string{id}, rendered: true}, err
+}
+
+// field names the place of a fault of this document, for who gave it.
+func (d document) field(e *entry, f config.Fault) string {
+	switch {
+	case f.File != e.ID:
+		return d.form() // it is in the file of the server
+	case !d.rendered || e.outline == nil:
+		return place(f)
+	}
+	at := e.outline.Path(f.Line, f.Col)
+	name := "config"
+	for _, step := range at[min(2, len(at)):] {
+		switch s := step.(type) {
+		case string:
+			name += "." + camel(s)
+		case int:
+			name += "[" + strconv.Itoa(s) + "]"
+		}
+	}
+	return name
+}
+
+func (d document) form() string {
+	if d.rendered {
+		return "config"
+	}
+	return "yaml"
+}
+
+// place is where a fault is in a text.
+func place(f config.Fault) string { return fmt.Sprintf("yaml:%d:%d", f.Line, f.Col) }
+
+// camel is the name of a field in JSON.
+func camel(snake string) string {
+	words := strings.Split(snake, "_")
+	for i, w := range words[1:] {
+		if w != "" {
+			words[i+1] = strings.ToUpper(w[:1]) + w[1:]
+		}
+	}
+	return strings.Join(words, "")
+}
+
+func tooLarge(field string) error {
+	return refused(field, fmt.Sprintf("is larger than %d MiB", maxDocument>>20))
+}
+
+// refused is the error for a definition as a whole.
+func refused(field, why string) error {
+	return &a2a.Error{
+		Reason: agent.ReasonInvalidTeamConfig, Code: agent.CodeInvalidArgument, Message: field + " " + why,
+		Violations: []a2a.Violation{{Field: field, Description: why}},
+	}
+}

@@ -1,0 +1,226 @@
+package manage
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/agentteams/team-server/internal/catalog"
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// state is a catalog with what a file makes of it. It does not change, but for
+// commit.
+type state struct {
+	file    *config.Config
+	version int64 // of the catalog
+	entries map[string]*entry
+	owners  map[string]string // by the id of an agent or team: the entry that defines it
+}
+
+// entry is an entry of the catalog and what it defines.
+type entry struct {
+	catalog.Entry
+	outline *config.Outline // nil where the document cannot be read
+	def     *config.Config  // the file with this entry and those that it names; nil: it is not served
+	faults  config.Faults   // why not
+	unbuilt bool            // its definition is right; another file may help
+}
+
+// team reports whether it was made for a team.
+func (e *entry) team() bool { return e.outline != nil && slices.Contains(e.outline.Teams, e.ID) }
+
+// ids are those of the agents and teams that it defines.
+func (e *entry) ids() []string {
+	if e == nil || e.outline == nil {
+		return nil
+	}
+	return slices.Concat(e.outline.Agents, e.outline.Teams)
+}
+
+// with is the state of another catalog or file. What neither of them concerns is
+// not looked at again.
+func (s *state) with(file *config.Config, snap catalog.Snapshot) *state {
+	next := &state{file: file, version: snap.Version, entries: make(map[string]*entry, len(snap.Entries)), owners: map[string]string{}}
+	stale := map[string]bool{} // entries to look at
+	for _, e := range snap.Entries {
+		if old := s.entries[e.ID]; old != nil && old.Version == e.Version {
+			next.entries[e.ID], stale[e.ID] = old, old.def == nil && !old.unbuilt || s.file != file
+			continue
+		}
+		made := &entry{Entry: e}
+		made.outline, _ = config.Addition{Name: e.ID, Data: e.Data}.Outline() // its faults come with the definition
+		next.entries[e.ID], stale[e.ID] = made, true
+	}
+	touched := map[string]bool{} // ids whose definition may be another one
+	for id, e := range next.entries {
+		for _, of := range e.ids() {
+			next.owners[of] = id
+			touched[of] = touched[of] || stale[id]
+		}
+	}
+	for id, old := range s.entries {
+		for _, of := range old.ids() {
+			touched[of] = touched[of] || next.entries[id] != old
+		}
+	}
+	maps.DeleteFunc(touched, func(_ string, is bool) bool { return !is })
+	next.spread(stale, touched)
+	for id := range stale {
+		if stale[id] {
+			e := *next.entries[id]
+			e.def, e.faults = next.load(&e)
+			e.unbuilt = false
+			next.entries[id] = &e
+		}
+	}
+	return next
+}
+
+// spread marks entries that name what is touched, and those that name them.
+func (s *state) spread(stale, touched map[string]bool) {
+	for more := true; more; {
+		more = false
+		for id, e := range s.entries {
+			if stale[id] || e.outline == nil || !e.names(touched) {
+				continue
+			}
+			stale[id], more = true, true
+			for _, of := range e.ids() {
+				touched[of] = true
+			}
+		}
+	}
+}
+
+func (e *entry) names(ids map[string]bool) bool {
+	for id := range ids {
+		if e.outline.Words[id] {
+			return true
+		}
+	}
+	return false
+}
+
+// load reads the file with an entry and those that it names, directly or not. One of
+// these that has faults of its own is left out.
+func (s *state) load(e *entry) (*config.Config, config.Faults) {
+	others := s.named(e)
+	for {
+		var list []config.Addition
+		for _, id := range others {
+			list = append(list, config.Addition{Name: id, Data: s.entries[id].Data})
+		}
+		def, err := s.file.With(append(list, config.Addition{Name: e.ID, Data: e.Data}))
+		if err == nil {
+			return def, nil
+		}
+		var faults config.Faults
+		if !errors.As(err, &faults) {
+			return nil, config.Faults{{File: e.ID, Message: err.Error()}}
+		}
+		left := slices.DeleteFunc(slices.Clone(others), func(id string) bool {
+			return slices.ContainsFunc(faults, func(f config.Fault) bool { return f.File == id })
+		})
+		if len(left) == len(others) {
+			return nil, faults
+		}
+		others = left
+	}
+}
+
+// named are the entries that an entry names, directly or not; sorted.
+func (s *state) named(e *entry) []string {
+	seen := map[string]bool{e.ID: true}
+	for todo := []*entry{e}; len(todo) > 0; todo = todo[1:] {
+		if todo[0].outline == nil {
+			continue
+		}
+		for word := range todo[0].outline.Words {
+			if id, ok := s.owners[word]; ok && !seen[id] {
+				seen[id] = true
+				todo = append(todo, s.entries[id])
+			}
+		}
+	}
+	delete(seen, e.ID)
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// leaveOut has an entry not served that cannot be built.
+func (s *state) leaveOut(id string) {
+	e := *s.entries[id]
+	e.def, e.unbuilt, e.faults = nil, true, config.Faults{{File: id, Message: "its agents or their tools cannot be set up; the log of the server says why"}}
+	s.entries[id] = &e
+}
+
+// definitions are what is served, by entry.
+func (s *state) definitions() map[string]*config.Config {
+	defs := make(map[string]*config.Config, len(s.entries))
+	for id, e := range s.entries {
+		if e.def != nil {
+			defs[id] = e.def
+		}
+	}
+	return defs
+}
+
+// after is the catalog after a change. What is put has version 0: it has none yet.
+func (s *state) after(c catalog.Change) catalog.Snapshot {
+	next := make(map[string]catalog.Entry, len(s.entries)+len(c.Put))
+	for id, e := range s.entries {
+		next[id] = e.Entry
+	}
+	for _, id := range c.Delete {
+		delete(next, id)
+	}
+	for _, e := range c.Put {
+		next[e.ID] = e
+	}
+	return catalog.Snapshot{Version: s.version, Entries: slices.Collect(maps.Values(next))}
+}
+
+// lacking is the error for an entry that is right, and uses what the file of the
+// server has and cannot serve: a model whose key is not set, for one.
+func lacking(e *entry) error {
+	err := agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInitializationFailed, "these agents cannot be set up")
+	for _, f := range e.faults {
+		err.Message += "; " + f.Message
+	}
+	return err.With(e.ID, e.faults[0].Message)
+}
+
+// commit says which version the change has made that led here.
+func (s *state) commit(version int64) {
+	s.version = version
+	for _, e := range s.entries {
+		if e.Version == 0 {
+			e.Version = version
+		}
+	}
+}
+
+// fits finds out whether a change leaves nothing out that was served or is put.
+func (s *state) fits(next *state, c catalog.Change, field func(*entry, config.Fault) string) error {
+	if len(next.entries) > maxEntries {
+		return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
+			"there are %d teams and agents, which is as many as there can be; delete some", maxEntries)
+	}
+	for _, p := range c.Put {
+		switch e := next.entries[p.ID]; {
+		case e.def != nil:
+		case slices.ContainsFunc(e.faults, func(f config.Fault) bool { return f.File == e.ID }):
+			return invalid(e.faults, func(f config.Fault) string { return field(e, f) })
+		default:
+			return lacking(e)
+		}
+	}
+	for id, e := range s.entries {
+		if now := next.entries[id]; e.def != nil && now != nil && now.def == nil {
+			return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
+				"%q needs what this takes away: %s; change that first", id, now.faults[0].Message)
+		}
+	}
+	return nil
+}

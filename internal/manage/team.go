@@ -1,0 +1,319 @@
+package manage
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/catalog"
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// CreateTeam implements TeamService.
+func (m *Manager) CreateTeam(ctx context.Context, req *teamv1.CreateTeamRequest) (*teamv1.CreateTeamResponse, error) {
+	who, err := manager(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d, err := m.teamDocument(req.GetYaml(), req.GetConfig(), req.GetTeamId(), req.GetForm() != nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.change(ctx, m.add(d, who, req.GetValidateOnly())); err != nil {
+		return nil, err
+	}
+	if req.GetValidateOnly() {
+		return &teamv1.CreateTeamResponse{Team: draft(d)}, nil
+	}
+	t, err := m.team(ctx, d.id, true)
+	return &teamv1.CreateTeamResponse{Team: t}, err
+}
+
+// UpdateTeam implements TeamService.
+func (m *Manager) UpdateTeam(ctx context.Context, req *teamv1.UpdateTeamRequest) (*teamv1.UpdateTeamResponse, error) {
+	who, err := manager(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if req.GetTeamId() == "" {
+		return nil, a2a.Invalid(a2a.Violation{Field: "teamId", Description: "is required"})
+	}
+	d, err := m.teamDocument(req.GetYaml(), req.GetConfig(), req.GetTeamId(), req.GetForm() != nil)
+	if err != nil {
+		return nil, err
+	}
+	if d.id != req.GetTeamId() {
+		return nil, refused("yaml", "is of team "+strconv.Quote(d.id)+", not of "+strconv.Quote(req.GetTeamId()))
+	}
+	if err := m.change(ctx, m.replace(d, who, req.GetEtag(), req.GetValidateOnly(), m.teamEntry)); err != nil {
+		return nil, err
+	}
+	if req.GetValidateOnly() {
+		return &teamv1.UpdateTeamResponse{Team: draft(d)}, nil
+	}
+	t, err := m.team(ctx, d.id, true)
+	return &teamv1.UpdateTeamResponse{Team: t}, err
+}
+
+// DeleteTeam implements TeamService.
+func (m *Manager) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest) (*teamv1.DeleteTeamResponse, error) {
+	if _, err := manager(ctx); err != nil {
+		return nil, err
+	}
+	return &teamv1.DeleteTeamResponse{}, m.change(ctx, remove(req.GetTeamId(), req.GetEtag(), m.teamEntry))
+}
+
+// GetTeam implements TeamService.
+func (m *Manager) GetTeam(ctx context.Context, req *teamv1.GetTeamRequest) (*teamv1.GetTeamResponse, error) {
+	t, err := m.team(ctx, req.GetTeamId(), true)
+	return &teamv1.GetTeamResponse{Team: t}, err
+}
+
+// ListTeams implements TeamService.
+func (m *Manager) ListTeams(ctx context.Context, req *teamv1.ListTeamsRequest) (*teamv1.ListTeamsResponse, error) {
+	ids, next, err := page(m.teams(), req.GetPageSize(), req.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	resp := &teamv1.ListTeamsResponse{NextPageToken: next}
+	for _, id := range ids {
+		t, err := m.team(ctx, id, false)
+		if err != nil && agent.AsError(err).Reason == agent.ReasonTeamNotFound {
+			continue // it has been deleted meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		t.Yaml = ""
+		resp.Teams = append(resp.Teams, t)
+	}
+	return resp, nil
+}
+
+// GetTeamStatus implements TeamService.
+func (m *Manager) GetTeamStatus(ctx context.Context, req *teamv1.GetTeamStatusRequest) (*teamv1.GetTeamStatusResponse, error) {
+	t, err := m.team(ctx, req.GetTeamId(), true)
+	if err != nil {
+		return nil, err
+	}
+	resp := &teamv1.GetTeamStatusResponse{State: t.GetState(), Detail: t.GetDetail()}
+	def := m.c.Live.Definition().Server.GetTeams()[req.GetTeamId()]
+	if def == nil {
+		return resp, nil
+	}
+	health := m.health(ctx, req.GetTeamId(), true)
+	if config.Leader(def) != nil {
+		resp.Members = append(resp.Members, &teamv1.TeamMember{
+			Id: req.GetTeamId(), Role: teamv1.TeamMember_ROLE_LEAD, Health: &teamv1.MemberHealth{Id: req.GetTeamId(), Healthy: true},
+		})
+	}
+	for _, member := range config.Members(def) {
+		one := &teamv1.TeamMember{Id: cmp.Or(member.ID, member.Agent), AgentId: member.Agent, Role: teamv1.TeamMember_ROLE_MEMBER}
+		for _, h := range health.GetMembers() {
+			if h.GetId() == one.GetId() {
+				one.Health = h
+			}
+		}
+		resp.Members = append(resp.Members, one)
+	}
+	return resp, nil
+}
+
+// draft is a team that could be made.
+func draft(d document) *teamv1.Team {
+	return &teamv1.Team{Id: d.id, Yaml: string(d.data), Origin: teamv1.Origin_ORIGIN_API}
+}
+
+// teamEntry finds the entry of a team.
+func (m *Manager) teamEntry(s *state, id string) (*entry, error) {
+	if e := s.entries[id]; e != nil && (e.team() || e.outline == nil) {
+		return e, nil
+	}
+	if with := s.owners[id]; with != "" {
+		return nil, fixed("agent %q came with %q; change that", id, with)
+	}
+	if s.file.Server.GetTeams()[id] != nil {
+		return nil, fixed("team %q is defined in the file of the server; change it there", id)
+	}
+	return nil, teamNotFound(id)
+}
+
+// fixed is the error for what cannot be changed by this call.
+func fixed(format string, args ...any) error {
+	return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, format, args...)
+}
+
+func teamNotFound(id string) error {
+	return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %q", id)
+}
+
+// teams are the ids of all teams, also of those that are not served; sorted.
+func (m *Manager) teams() []string {
+	ids := slices.Collect(maps.Keys(m.c.Live.Definition().Server.GetTeams()))
+	for id, e := range m.served.Load().entries {
+		if e.def == nil && e.team() {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// team is a team as it is served. fresh asks its members how they are.
+func (m *Manager) team(ctx context.Context, id string, fresh bool) (*teamv1.Team, error) {
+	def := m.c.Live.Definition()
+	t := &teamv1.Team{Id: id, Name: id, Origin: teamv1.Origin_ORIGIN_FILE, Revision: m.c.Live.Revision(id)}
+	var broken config.Faults
+	if e := m.served.Load().entries[id]; e != nil && e.team() {
+		t.Origin, t.Etag, t.Yaml, t.ChangedBy = teamv1.Origin_ORIGIN_API, etagOf(e), string(e.Data), e.ChangedBy
+		t.Created, t.Changed = timestamppb.New(e.Created), timestamppb.New(e.Changed)
+		broken = e.faults
+	}
+	c := def.Server.GetTeams()[id]
+	switch {
+	case c == nil && t.GetEtag() == "":
+		return nil, teamNotFound(id)
+	case c == nil:
+		t.State = teamv1.TeamState_TEAM_STATE_ERROR
+		if len(broken) > 0 {
+			t.Detail = broken[0].Message
+		}
+		return t, nil
+	}
+	t.Description, t.Mode = c.GetDescription(), config.Mode(c)
+	if c.GetName() != "" {
+		t.Name = c.GetName()
+	}
+	for _, l := range def.AdjustedOf(id) {
+		t.Adjusted = append(t.Adjusted, &teamv1.AdjustedLimit{Path: l.Path, Set: l.Set, Effective: l.Effective, Because: l.Because})
+	}
+	t.State = teamv1.TeamState_TEAM_STATE_READY
+	if h := m.health(ctx, id, fresh); !h.GetHealthy() {
+		t.State, t.Detail = teamv1.TeamState_TEAM_STATE_DEGRADED, h.GetDetail()
+	}
+	return t, nil
+}
+
+// health is how an agent is; not fresh is how it was of late.
+func (m *Manager) health(ctx context.Context, id string, fresh bool) *teamv1.Health {
+	if !fresh {
+		return m.c.Live.Health(id)
+	}
+	a, err := m.c.Live.Get(id)
+	if err != nil {
+		return agent.Unhealthy(agent.AsError(err).Message)
+	}
+	h, err := a.HealthCheck(ctx)
+	if err != nil {
+		return agent.Unhealthy(agent.AsError(err).Message)
+	}
+	return h
+}
+
+// add is the change that puts a document where there is none.
+func (m *Manager) add(d document, who a2a.Caller, dry bool) change {
+	return change{dry: dry, field: d.field, decide: func(s *state) (catalog.Change, error) {
+		for _, id := range d.ids {
+			if _, taken := s.owners[id]; taken || s.entries[id] != nil {
+				return catalog.Change{}, refused(d.form(), strconv.Quote(id)+" is there already; choose another id, or update what is there")
+			}
+		}
+		return m.put(d, who, m.c.Clock()), nil
+	}}
+}
+
+// find finds an entry to change.
+type find func(s *state, id string) (*entry, error)
+
+// replace is the change that puts a document in the place of another one.
+func (m *Manager) replace(d document, who a2a.Caller, etag string, dry bool, find find) change {
+	return change{dry: dry, field: d.field, decide: func(s *state) (catalog.Change, error) {
+		old, err := find(s, d.id)
+		if err == nil {
+			err = unchanged(old, etag)
+		}
+		if err != nil {
+			return catalog.Change{}, err
+		}
+		for _, id := range d.ids {
+			if owner, taken := s.owners[id]; taken && owner != d.id {
+				return catalog.Change{}, refused(d.form(), strconv.Quote(id)+" came with "+strconv.Quote(owner)+"; choose another id")
+			}
+		}
+		return m.put(d, who, old.Created), nil
+	}}
+}
+
+// remove is the change that takes an entry away.
+func remove(id, etag string, find find) change {
+	return change{decide: func(s *state) (catalog.Change, error) {
+		old, err := find(s, id)
+		if err == nil {
+			err = unchanged(old, etag)
+		}
+		return catalog.Change{Delete: []string{id}}, err
+	}}
+}
+
+// put is a change that puts a document. Stores keep milliseconds.
+func (m *Manager) put(d document, who a2a.Caller, created time.Time) catalog.Change {
+	return catalog.Change{Put: []catalog.Entry{{
+		ID: d.id, Data: d.data, Created: created.UTC().Truncate(time.Millisecond), Changed: m.c.Clock().UTC().Truncate(time.Millisecond), ChangedBy: who.Owner(),
+	}}}
+}
+
+// unchanged finds out whether an entry is as whoever changes it has seen it.
+func unchanged(e *entry, etag string) error {
+	if etag == "" || etag == etagOf(e) {
+		return nil
+	}
+	return agent.Errorf(agent.CodeAborted, agent.ReasonVersionConflict, "%q has changed since it was read: its etag is %s; read it again", e.ID, etagOf(e))
+}
+
+func etagOf(e *entry) string { return strconv.FormatInt(e.Version, 10) }
+
+// manager is who calls, if that may manage teams.
+func manager(ctx context.Context) (a2a.Caller, error) {
+	who, ok := a2a.CallerOf(ctx)
+	switch {
+	case !ok:
+		return who, agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "who calls is not known")
+	case !who.Manages:
+		return who, agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
+			"this key may not manage teams; use one with manage: true in the file of the server")
+	}
+	return who, nil
+}
+
+const (
+	defaultPage = 50
+	maxPage     = 100
+)
+
+// page cuts a page out of sorted ids. A token is the last id of the page before.
+func page(ids []string, size int32, token string) (list []string, next string, err error) {
+	if size < 0 || size > maxPage {
+		return nil, "", a2a.Invalid(a2a.Violation{Field: "pageSize", Description: "must be 1 to 100"})
+	}
+	if size == 0 {
+		size = defaultPage
+	}
+	i, found := slices.BinarySearch(ids, token)
+	if found {
+		i++
+	}
+	list = ids[i:]
+	if len(list) > int(size) {
+		list = list[:size]
+		next = list[size-1]
+	}
+	return list, next, nil
+}

@@ -1,0 +1,123 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/wire"
+)
+
+// Teams manages teams and agents while they are served; a *manage.Manager.
+type Teams interface {
+	CreateTeam(context.Context, *teamv1.CreateTeamRequest) (*teamv1.CreateTeamResponse, error)
+	GetTeam(context.Context, *teamv1.GetTeamRequest) (*teamv1.GetTeamResponse, error)
+	ListTeams(context.Context, *teamv1.ListTeamsRequest) (*teamv1.ListTeamsResponse, error)
+	UpdateTeam(context.Context, *teamv1.UpdateTeamRequest) (*teamv1.UpdateTeamResponse, error)
+	DeleteTeam(context.Context, *teamv1.DeleteTeamRequest) (*teamv1.DeleteTeamResponse, error)
+	GetTeamStatus(context.Context, *teamv1.GetTeamStatusRequest) (*teamv1.GetTeamStatusResponse, error)
+	RegisterAgent(context.Context, *teamv1.RegisterAgentRequest) (*teamv1.RegisterAgentResponse, error)
+	GetAgent(context.Context, *teamv1.GetAgentRequest) (*teamv1.GetAgentResponse, error)
+	ListAgents(context.Context, *teamv1.ListAgentsRequest) (*teamv1.ListAgentsResponse, error)
+	UpdateAgent(context.Context, *teamv1.UpdateAgentRequest) (*teamv1.UpdateAgentResponse, error)
+	UnregisterAgent(context.Context, *teamv1.UnregisterAgentRequest) (*teamv1.UnregisterAgentResponse, error)
+}
+
+// teamsServer is TeamService and RegistryService.
+type teamsServer struct {
+	teamv1.UnimplementedTeamServiceServer
+	teamv1.UnimplementedRegistryServiceServer
+
+	s *Server
+	t Teams
+}
+
+// CreateTeam adds a team.
+func (t *teamsServer) CreateTeam(ctx context.Context, req *teamv1.CreateTeamRequest) (*teamv1.CreateTeamResponse, error) {
+	return unary(ctx, t.s, "CreateTeam", false, req, t.t.CreateTeam)
+}
+
+// GetTeam returns a team.
+func (t *teamsServer) GetTeam(ctx context.Context, req *teamv1.GetTeamRequest) (*teamv1.GetTeamResponse, error) {
+	return unary(ctx, t.s, "GetTeam", false, req, t.t.GetTeam)
+}
+
+// ListTeams returns the teams.
+func (t *teamsServer) ListTeams(ctx context.Context, req *teamv1.ListTeamsRequest) (*teamv1.ListTeamsResponse, error) {
+	return unary(ctx, t.s, "ListTeams", false, req, t.t.ListTeams)
+}
+
+// UpdateTeam changes a team.
+func (t *teamsServer) UpdateTeam(ctx context.Context, req *teamv1.UpdateTeamRequest) (*teamv1.UpdateTeamResponse, error) {
+	return unary(ctx, t.s, "UpdateTeam", false, req, t.t.UpdateTeam)
+}
+
+// DeleteTeam takes a team away.
+func (t *teamsServer) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest) (*teamv1.DeleteTeamResponse, error) {
+	return unary(ctx, t.s, "DeleteTeam", false, req, t.t.DeleteTeam)
+}
+
+// GetTeamStatus says how a team is.
+func (t *teamsServer) GetTeamStatus(ctx context.Context, req *teamv1.GetTeamStatusRequest) (*teamv1.GetTeamStatusResponse, error) {
+	return unary(ctx, t.s, "GetTeamStatus", false, req, t.t.GetTeamStatus)
+}
+
+// RegisterAgent adds an agent.
+func (t *teamsServer) RegisterAgent(ctx context.Context, req *teamv1.RegisterAgentRequest) (*teamv1.RegisterAgentResponse, error) {
+	return unary(ctx, t.s, "RegisterAgent", false, req, t.t.RegisterAgent)
+}
+
+// GetAgent returns an agent.
+func (t *teamsServer) GetAgent(ctx context.Context, req *teamv1.GetAgentRequest) (*teamv1.GetAgentResponse, error) {
+	return unary(ctx, t.s, "GetAgent", false, req, t.t.GetAgent)
+}
+
+// ListAgents returns the agents.
+func (t *teamsServer) ListAgents(ctx context.Context, req *teamv1.ListAgentsRequest) (*teamv1.ListAgentsResponse, error) {
+	return unary(ctx, t.s, "ListAgents", false, req, t.t.ListAgents)
+}
+
+// UpdateAgent changes an agent.
+func (t *teamsServer) UpdateAgent(ctx context.Context, req *teamv1.UpdateAgentRequest) (*teamv1.UpdateAgentResponse, error) {
+	return unary(ctx, t.s, "UpdateAgent", false, req, t.t.UpdateAgent)
+}
+
+// UnregisterAgent takes an agent away.
+func (t *teamsServer) UnregisterAgent(ctx context.Context, req *teamv1.UnregisterAgentRequest) (*teamv1.UnregisterAgentResponse, error) {
+	return unary(ctx, t.s, "UnregisterAgent", false, req, t.t.UnregisterAgent)
+}
+
+// typeYAML is the file of a team itself, as the body of a request.
+const typeYAML = "application/yaml"
+
+// takesYAML reports whether a call creates or updates a team.
+func takesYAML(r *http.Request) bool {
+	const teams = "/team/v1/teams"
+	return r.Method == http.MethodPost && r.URL.Path == teams || r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, teams+"/")
+}
+
+// teamRequest is the body of a call that sends a file; its other fields are in the
+// query.
+func teamRequest(r *http.Request, file []byte) ([]byte, error) {
+	if !utf8.Valid(file) {
+		return nil, wire.Invalid("yaml", "must be UTF-8")
+	}
+	fields := map[string]any{"yaml": string(file)}
+	for name, values := range r.URL.Query() {
+		switch name {
+		case "etag":
+			fields[name] = values[0]
+		case "validate_only", "validateOnly":
+			dry, err := strconv.ParseBool(values[0])
+			if err != nil {
+				return nil, wire.Invalid("validateOnly", "must be true or false")
+			}
+			fields["validateOnly"] = dry
+		}
+	}
+	return json.Marshal(fields)
+}

@@ -1,0 +1,116 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentteams/team-server/internal/catalog"
+)
+
+// catalogTopic stands for the catalog where roots are watched. No root has such a name.
+const catalogTopic = "~catalog"
+
+var _ catalog.Store = (*Store)(nil)
+
+// Catalog implements catalog.Store.
+func (s *Store) Catalog(ctx context.Context) (catalog.Snapshot, error) {
+	var snap catalog.Snapshot
+	q := s.db.reader()
+	for { // the two reads belong together where the version is the same before and behind
+		before, err := catalogVersion(ctx, q)
+		if err != nil {
+			return catalog.Snapshot{}, err
+		}
+		snap = catalog.Snapshot{Version: before}
+		err = each(ctx, q, func() { snap.Entries = nil }, func(rows *sql.Rows) error {
+			var e catalog.Entry
+			var created, changed int64
+			if err := rows.Scan(&e.ID, &e.Version, &created, &changed, &e.ChangedBy, &e.Data); err != nil {
+				return err
+			}
+			e.Created, e.Changed = time.UnixMilli(created).UTC(), time.UnixMilli(changed).UTC()
+			snap.Entries = append(snap.Entries, e)
+			return nil
+		}, `SELECT id, version, created, changed, changed_by, body FROM catalog ORDER BY id`)
+		if err != nil {
+			return catalog.Snapshot{}, err
+		}
+		after, err := catalogVersion(ctx, q)
+		if err != nil || after == before {
+			return snap, err
+		}
+	}
+}
+
+// CatalogVersion implements catalog.Store.
+func (s *Store) CatalogVersion(ctx context.Context) (int64, error) {
+	return catalogVersion(ctx, s.db.reader())
+}
+
+func catalogVersion(ctx context.Context, q querier) (version int64, err error) {
+	err = q.scan(ctx, []any{&version}, `SELECT version FROM catalog_version`)
+	return version, err
+}
+
+// takeCatalogVersion takes over the version of the store that the catalog is copied from.
+func (s *Store) takeCatalogVersion(ctx context.Context, from *Store) error {
+	version, err := from.CatalogVersion(ctx)
+	if err != nil {
+		return err
+	}
+	return s.db.do(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.exec(ctx, `UPDATE catalog_version SET version = $1, change = ''`, version)
+		return err
+	})
+}
+
+// ChangeCatalog implements catalog.Store.
+func (s *Store) ChangeCatalog(ctx context.Context, version int64, c catalog.Change) (int64, error) {
+	next, change := version+1, uuid.NewString()
+	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
+		n, err := q.exec(ctx, `UPDATE catalog_version SET version = $2, change = $3 WHERE version = $1`, version, next, change)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return alreadyOurs(ctx, q, next, change)
+		}
+		for _, id := range c.Delete {
+			if _, err := q.exec(ctx, `DELETE FROM catalog WHERE id = $1`, id); err != nil {
+				return err
+			}
+		}
+		for _, e := range c.Put {
+			if _, err := q.exec(ctx, `INSERT INTO catalog (id, version, created, changed, changed_by, body) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (id) DO UPDATE SET version = excluded.version, changed = excluded.changed, changed_by = excluded.changed_by, body = excluded.body`,
+				e.ID, next, e.Created.UnixMilli(), e.Changed.UnixMilli(), e.ChangedBy, e.Data); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	s.hub.poke(catalogTopic)
+	s.db.tell(catalogTopic)
+	return next, nil
+}
+
+// alreadyOurs finds out whether the change that was made is ours: the first try may
+// have been reported as failed after its work was done.
+func alreadyOurs(ctx context.Context, q querier, version int64, change string) error {
+	var n int
+	err := q.scan(ctx, []any{&n}, `SELECT count(*) FROM catalog_version WHERE version = $1 AND change = $2`, version, change)
+	if err == nil && n == 0 {
+		return catalog.ErrChanged
+	}
+	return err
+}
+
+// WatchCatalog implements catalog.Store. Another replica's change is heard at once
+// over PostgreSQL; where nothing is told, whoever waits looks from time to time.
+func (s *Store) WatchCatalog() (wake <-chan struct{}, stop func()) { return s.hub.watch(catalogTopic) }
