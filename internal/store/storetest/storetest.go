@@ -21,6 +21,7 @@ import (
 // runs remember.
 type Store interface {
 	a2a.Store
+	a2a.Overview
 	a2a.Conversations
 	a2a.Pushes
 	engine.Leases
@@ -37,7 +38,7 @@ func Run(t *testing.T, open Open) {
 		test func(*testing.T, Open)
 	}{
 		{"Request", requests}, {"Input", inputs}, {"Journal", journals}, {"End", ends}, {"Limit", limits}, {"Inbox", inboxes}, {"Lease", leases},
-		{"Read", reads}, {"Child", children}, {"Watch", watches}, {"List", lists}, {"Page", pages}, {"Race", races}, {"Model", models},
+		{"Read", reads}, {"Child", children}, {"Watch", watches}, {"List", lists}, {"Page", pages}, {"Overview", overviews}, {"Race", races}, {"Model", models},
 		{"Conversation", conversations}, {"Push", pushes},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.test(t, open) })
