@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -86,6 +87,9 @@ func (l *Live) Get(id string) (agent.Agent, error) { return l.current.Load().reg
 
 // IDs returns the ids of all agents, sorted.
 func (l *Live) IDs() []string { return l.current.Load().registry.IDs() }
+
+// Health returns how an agent is, as last known; it never blocks.
+func (l *Live) Health(id string) *teamv1.Health { return l.current.Load().registry.Health(id) }
 
 // Definition returns what is served.
 func (l *Live) Definition() *config.Config { return l.current.Load().def }

@@ -47,6 +47,9 @@ func (s *Server) newGRPC() *grpc.Server {
 	)
 	g.RegisterService(readable(&a2av1.A2AService_ServiceDesc), s)
 	g.RegisterService(readable(&teamv1.AgentService_ServiceDesc), s)
+	if s.config.Monitor != nil {
+		g.RegisterService(readable(&teamv1.MonitorService_ServiceDesc), monitoring{Server: s})
+	}
 	healthpb.RegisterHealthServer(g, &health{server: s})
 	if !s.config.NoReflection {
 		reflection.Register(g)

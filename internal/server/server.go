@@ -25,6 +25,8 @@ import (
 type Config struct {
 	// Handler answers the calls; an *a2a.Handler.
 	Handler Handler
+	// Monitor answers the calls of the monitor service; nil: it is not served.
+	Monitor Monitor
 	// Keys are the API keys that callers may present. Without any, every caller
 	// is local/local, and only loopback addresses are served.
 	Keys []APIKey

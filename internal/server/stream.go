@@ -30,10 +30,31 @@ type framing struct {
 // eventFunc sends JSON under an id; 0 is none.
 type eventFunc func(id int64, data []byte) error
 
+// cursorFunc sends JSON under an id that is a text; empty is none.
+type cursorFunc func(id string, data []byte) error
+
 // serveEvents answers with server-sent events. What fails before the first one
 // is refused as any other call is.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, f framing,
 	run func(ctx context.Context, send eventFunc) error,
+) {
+	s.serveFrames(w, r, f, func(ctx context.Context, events func() *wire.EventWriter) error {
+		return run(ctx, func(id int64, data []byte) error { return unread(events().Event(id, "", f.before, data, f.after)) })
+	})
+}
+
+// serveCursors is serveEvents with ids that are texts.
+func (s *Server) serveCursors(w http.ResponseWriter, r *http.Request, f framing,
+	run func(ctx context.Context, send cursorFunc) error,
+) {
+	s.serveFrames(w, r, f, func(ctx context.Context, events func() *wire.EventWriter) error {
+		return run(ctx, func(id string, data []byte) error { return unread(events().EventAt(id, "", f.before, data, f.after)) })
+	})
+}
+
+// serveFrames answers with what run writes; the stream begins when it asks for the writer.
+func (s *Server) serveFrames(w http.ResponseWriter, r *http.Request, f framing,
+	run func(ctx context.Context, events func() *wire.EventWriter) error,
 ) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -43,11 +64,11 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, f framing,
 			events.Close()
 		}
 	}()
-	err := run(ctx, func(id int64, data []byte) error {
+	err := run(ctx, func() *wire.EventWriter {
 		if events == nil {
 			events = wire.NewEventWriter(w, s.config.StallTime, cancel)
 		}
-		return unread(events.Event(id, "", f.before, data, f.after))
+		return events
 	})
 	switch {
 	case err == nil && events == nil:

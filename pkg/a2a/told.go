@@ -57,19 +57,16 @@ func (h *Handler) Overview() Overview {
 // StoreError is an error of a store as a caller sees it.
 func StoreError(id string, err error) error { return storeError(id, err) }
 
-// Sit counts a stream of an owner; with an id one of that task, or of whatever else
-// the id names, as well. leave must be called. INSUFFICIENT_RESOURCES when there
-// are as many as there may be.
+// Sit counts a stream of an owner, and one of whatever the id names: a task, a team.
+// leave must be called. INSUFFICIENT_RESOURCES when there are as many as there may be.
 func (h *Handler) Sit(k Key) (leave func(), err error) {
 	t := &tail{h: h}
 	if err := t.sit(k.Owner); err != nil {
 		return nil, err
 	}
-	if k.ID != "" {
-		if err := t.sitAt(k); err != nil {
-			t.leave()
-			return nil, err
-		}
+	if err := t.sitAt(k); err != nil {
+		t.leave()
+		return nil, err
 	}
 	return t.leave, nil
 }
@@ -79,4 +76,3 @@ func (h *Handler) Agents() Agents { return h.c.Agents }
 
 // Caller is who calls. UNAUTHENTICATED.
 func (h *Handler) Caller(ctx context.Context) (Caller, error) { return caller(ctx) }
-

@@ -78,4 +78,3 @@ func (s *Store) runMarks(ctx context.Context, w *where, limit int) ([]a2a.RunMar
 	}, text, args...)
 	return marks, damaged(err)
 }
-
