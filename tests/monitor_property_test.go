@@ -375,4 +375,3 @@ func spentOn(all []*teamv1.Event, scope string) *teamv1.Spent {
 	}
 	return sum
 }
-

@@ -525,7 +525,9 @@ func TestS_51_Approvals(t *testing.T) {
 		two := live(t, place, m)
 		monitors := rig.Monitors(t, two.Target)
 		list := answerable(t, monitors[0], &teamv1.ListQuestionsRequest{AgentId: "company"})
-		slices.SortFunc(list, func(a, b *teamv1.OpenQuestion) int { return strings.Compare(b.GetQuestion().GetPath(), a.GetQuestion().GetPath()) })
+		slices.SortFunc(list, func(a, b *teamv1.OpenQuestion) int {
+			return strings.Compare(b.GetQuestion().GetPath(), a.GetQuestion().GetPath())
+		})
 		for n, q := range list { // the right one first
 			req := &teamv1.AnswerQuestionRequest{TaskId: q.GetTaskId(), Question: q.GetQuestion().GetQuestion(), Answer: &teamv1.AnswerQuestionRequest_Text{
 				Text: q.GetQuestion().GetPath(),

@@ -167,12 +167,23 @@ func (r *run) wait(s *step) {
 	if s != r.top {
 		return
 	}
-	r.state = a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
-	if len(r.questions) > 0 && !slices.ContainsFunc(r.questions, func(q *teamv1.OpenQuestion) bool {
-		return q.GetQuestion().GetKind() != teamv1.Asked_KIND_AUTH
-	}) {
-		r.state = a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
+	r.state = r.waits("")
+}
+
+// waits is the state of a task that waits: input required, or auth required where
+// nothing else is asked for.
+func (r *run) waits(scope string) a2av1.TaskState {
+	state := a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
+	for _, q := range r.questions {
+		if _, asker := agent.SplitTask(q.GetQuestion().GetDelegationId()); !agent.Within(asker, scope) {
+			continue
+		}
+		if q.GetQuestion().GetKind() != teamv1.Asked_KIND_AUTH {
+			return a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
+		}
+		state = a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
 	}
+	return state
 }
 
 // resume has a step go on, and what it works for.

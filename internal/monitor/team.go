@@ -210,7 +210,7 @@ func isNotFound(err error) bool {
 
 // keep follows a task, or only counts it where it is over and told.
 func (w *teamWatch) keep(r *watched) {
-	if !r.run.over() || r.seq < r.mark {
+	if !r.over() || r.seq < r.mark {
 		w.runs[r.root] = r
 		return
 	}
@@ -458,7 +458,7 @@ func (w *teamWatch) snapshot() *teamv1.TeamSnapshot {
 			continue // nothing of it was told
 		}
 		f.add(r.figures())
-		if !r.run.over() {
+		if !r.over() {
 			open = append(open, r)
 		}
 	}

@@ -60,7 +60,7 @@ func (t *tracer) take(ev *teamv1.Event) {
 			a.Ended, a.Error, a.Spent = ev.GetTime(), k.Retried.GetError(), k.Retried.GetSpent()
 		}
 	case *teamv1.Event_Ended:
-		t.ended(s, ev, k.Ended)
+		t.ended(s, ev, a2a.Public(ev).GetEnded())
 	case *teamv1.Event_Spawned:
 		s.SpawnedTaskId = k.Spawned.GetTaskId()
 	case *teamv1.Event_Bound:
@@ -152,7 +152,6 @@ func (t *tracer) started(s *teamv1.TraceStep, ev *teamv1.Event, st *teamv1.Start
 }
 
 func (t *tracer) ended(s *teamv1.TraceStep, ev *teamv1.Event, e *teamv1.Ended) {
-	e = a2a.Public(ev).GetEnded()
 	switch r := e.GetResult().(type) {
 	case *teamv1.Ended_Reply:
 		s.Result = &teamv1.TraceStep_Reply{Reply: r.Reply}
@@ -225,7 +224,7 @@ func taskState(r *run, s *step) a2av1.TaskState {
 	case teamv1.TraceStep_STATE_ENDED:
 		return endState(s.outcome)
 	case teamv1.TraceStep_STATE_WAITING:
-		return a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
+		return r.waits(s.scope)
 	case teamv1.TraceStep_STATE_RUNNING, teamv1.TraceStep_STATE_RETRYING:
 	}
 	return a2av1.TaskState_TASK_STATE_WORKING

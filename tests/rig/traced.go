@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -21,6 +22,13 @@ func (i Invariants) traced(t testing.TB, id string, all []*teamv1.Event) {
 	if err != nil {
 		t.Errorf("I5: the trace of %s: %v", id, err)
 		return
+	}
+	f := a2a.NewFold(id, "")
+	for _, ev := range all {
+		f.Apply(ev)
+	}
+	if tr.GetState() != f.State() || tr.GetSeq() != int64(len(all)) || tr.GetContextId() != f.ContextID() || tr.GetAgentId() != f.Agent() {
+		t.Errorf("I5: the trace of %s is of %v, seq %d; the task is %v, seq %d", id, tr.GetState(), tr.GetSeq(), f.State(), len(all))
 	}
 	want, got := recount(id, all), map[string]*node{}
 	flatten(tr.GetStep(), got)
