@@ -128,11 +128,7 @@ func TestI5_R_003_28_Figures(t *testing.T) {
 		m, n := rig.Manager(t), 0
 		target := rig.Serve(t, server.Config{Agents: m, Store: store})
 		clients, monitors := rig.Clients(t, target), rig.Monitors(t, target)
-		checks := 0
 		rapid.Check(t, func(rt *rapid.T) {
-			if checks++; place.Durable && checks%4 != 0 {
-				return // a commit takes its time
-			}
 			name := grower{t: t, rt: rt, m: m, n: &n}.tree(3)
 			w := watchTeam(t, monitors[n%2], name, "")
 			defer w.stop()
