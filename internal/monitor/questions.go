@@ -110,7 +110,7 @@ type question struct {
 // have none, which their task says without their journal.
 func (m *Monitor) questionsOf(ctx context.Context, root a2a.Key, scope string) ([]question, error) {
 	task, err := m.h.GetTask(ctx, &a2av1.GetTaskRequest{Id: root.ID, HistoryLength: proto.Int32(0)})
-	if isNotFound(err) { // deleted meanwhile
+	if isNotFound(err) || isDamaged(err) { // deleted meanwhile; or the others are worth more than none
 		return nil, nil
 	}
 	if err != nil || len(a2a.RunOf(task.GetMetadata()).GetQuestions()) == 0 {

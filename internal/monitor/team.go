@@ -95,8 +95,17 @@ type ending struct {
 // watched is a task with the sequence up to which it was told.
 type watched struct {
 	*run
-	mark int64 // how far it is known to have come
-	told time.Time
+	mark    int64 // how far it is known to have come
+	told    time.Time
+	counted *figures // of run as it is; nil: to be counted
+}
+
+// figures are those of the task as it is.
+func (r *watched) figures() *figures {
+	if r.counted == nil {
+		r.counted = r.run.figures()
+	}
+	return r.counted
 }
 
 // begin reads what is on record: all of it in silence, or behind a cursor up to
@@ -194,6 +203,9 @@ func (w *teamWatch) load(ctx context.Context, marks []a2a.RunMark, before time.T
 		switch {
 		case isNotFound(err): // deleted meanwhile
 			continue
+		case isDamaged(err): // the others are worth more than nothing
+			w.leave(mark)
+			continue
 		case err != nil:
 			return err
 		}
@@ -206,6 +218,19 @@ func (w *teamWatch) load(ctx context.Context, marks []a2a.RunMark, before time.T
 func isNotFound(err error) bool {
 	var e *a2a.Error
 	return errors.As(err, &e) && e.Reason == a2a.ReasonTaskNotFound
+}
+
+// isDamaged reports whether what is on record of a task cannot be read.
+func isDamaged(err error) bool {
+	e := &agent.Error{}
+	return errors.As(err, &e) && e.Reason == agent.ReasonDataLoss
+}
+
+// leave does without a task that cannot be read.
+func (w *teamWatch) leave(mark a2a.RunMark) {
+	delete(w.runs, mark.Root)
+	w.over[mark.Root] = ending{mark.Seq, w.m.c.Clock()}
+	w.partial = true
 }
 
 // keep follows a task, or only counts it where it is over and told.
@@ -297,7 +322,9 @@ func (w *teamWatch) tell(ctx context.Context, yield func(*teamv1.WatchTeamRespon
 		for _, n := range events {
 			n.of.take(n.ev)
 			n.of.told = n.of.at
-			changed = n.of.looked() || changed
+			if n.of.looked() {
+				changed, n.of.counted = true, nil
+			}
 			w.keep(n.of)
 			e := eventOf(n.of.root, n.ev)
 			if e != nil && !yield(&teamv1.WatchTeamResponse{Cursor: w.cursor(), Kind: &teamv1.WatchTeamResponse_Event{Event: e}}, nil) {
@@ -373,6 +400,9 @@ func (w *teamWatch) news(ctx context.Context) ([]news, error) {
 		switch {
 		case isNotFound(err):
 			delete(w.runs, root)
+			continue
+		case isDamaged(err):
+			w.leave(a2a.RunMark{Root: root, Seq: r.mark})
 			continue
 		case err != nil:
 			return nil, err

@@ -671,7 +671,7 @@ type TeamCounters struct {
 	RunP50 *durationpb.Duration `protobuf:"bytes,5,opt,name=run_p50,json=runP50,proto3" json:"run_p50,omitempty"`
 	// 95 of 100 of the runs that have ended took no longer; unset: none has.
 	RunP95 *durationpb.Duration `protobuf:"bytes,6,opt,name=run_p95,json=runP95,proto3" json:"run_p95,omitempty"`
-	// There are older tasks, which are not counted.
+	// There are tasks that are not counted: older ones, or such whose record is damaged.
 	Partial       bool `protobuf:"varint,7,opt,name=partial,proto3" json:"partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
