@@ -64,7 +64,11 @@ func recount(id string, all []*teamv1.Event) map[string]*node {
 	nodes := map[string]*node{id: {}}
 	asker := map[string]*node{}
 	for _, ev := range all {
-		n := nodes[agent.ChildTask(id, ev.GetScope())]
+		at := agent.ChildTask(id, ev.GetScope())
+		if nodes[at] == nil { // nobody has decided it
+			nodes[at] = &node{}
+		}
+		n := nodes[at]
 		switch k := ev.GetKind().(type) {
 		case *teamv1.Event_Decided:
 			n.reasons = append(n.reasons, k.Decided.GetRule()+" "+k.Decided.GetReason())
@@ -79,7 +83,9 @@ func recount(id string, all []*teamv1.Event) map[string]*node {
 			n.questions++
 			asker[k.Asked.GetQuestion()] = n
 		case *teamv1.Event_Answered:
-			asker[k.Answered.GetQuestion()].answers++
+			if q := asker[k.Answered.GetQuestion()]; q != nil {
+				q.answers++
+			}
 		case *teamv1.Event_Ended:
 			n.outcome, n.spent = k.Ended.GetOutcome(), agent.AddSpent(&teamv1.Spent{}, k.Ended.GetSpent())
 		}
