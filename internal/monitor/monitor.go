@@ -24,6 +24,9 @@ type Config struct {
 	// Poll is how often a team is looked at in case that nobody said that something
 	// happened, and for its health; 0 is a second.
 	Poll time.Duration
+	// Runs is how many of a team's tasks that have ended are counted, the newest; 0
+	// is 5,000.
+	Runs int
 }
 
 // Monitor answers the calls of the monitor service. Every call has a caller in its
@@ -47,6 +50,9 @@ func New(c Config) *Monitor {
 	}
 	if c.Poll == 0 {
 		c.Poll = time.Second
+	}
+	if c.Runs == 0 {
+		c.Runs = 5000
 	}
 	return &Monitor{c: c, h: c.Handler, past: map[a2a.Key]*figures{}}
 }
@@ -117,7 +123,7 @@ func (m *Monitor) WatchTask(ctx context.Context, req *teamv1.WatchTaskRequest) (
 	}
 	root, scope := agent.SplitTask(req.GetTaskId())
 	key := a2a.Key{Owner: who.Owner(), ID: root}
-	leave, err := m.h.Sit(key)
+	leave, err := m.h.SitAtTask(key)
 	if err != nil {
 		return nil, err
 	}

@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// maxRuns is how many tasks of a team are counted, the newest.
-	maxRuns = 5000
 	// maxShown bounds the lists of a snapshot.
 	maxShown = 100
 	// maxBatch is how many events are read before they are told, about.
@@ -47,7 +45,7 @@ func (m *Monitor) WatchTeam(ctx context.Context, req *teamv1.WatchTeamRequest) (
 	if _, err := m.h.Agents().Get(req.GetTeamId()); err != nil {
 		return nil, err
 	}
-	leave, err := m.h.Sit(a2a.Key{Owner: who.Owner(), ID: "team:" + req.GetTeamId()})
+	leave, err := m.h.SitAtTeam(who.Owner(), req.GetTeamId())
 	if err != nil {
 		return nil, err
 	}
@@ -141,14 +139,14 @@ func (w *teamWatch) marks(ctx context.Context) ([]a2a.RunMark, error) {
 	for i, m := range marks {
 		open[m.Root] = i
 	}
-	ended, err := w.overview.Runs(ctx, w.owner, a2a.RunFilter{Agent: w.team, Ended: true, Limit: maxRuns + len(marks) + 1})
+	ended, err := w.overview.Runs(ctx, w.owner, a2a.RunFilter{Agent: w.team, Ended: true, Limit: w.m.c.Runs + len(marks) + 1})
 	for _, m := range ended {
 		i, known := open[m.Root]
 		switch {
 		case known:
 			marks[i] = m
 		case !a2a.Ended(m.State): // it is new
-		case len(marks) == maxRuns+len(open):
+		case len(marks) == w.m.c.Runs+len(open):
 			w.partial, w.floor = true, m.StatusAt
 			return marks, err
 		default:

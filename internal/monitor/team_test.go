@@ -197,6 +197,35 @@ func TestR_003_30_CursorOfASlowReader(t *testing.T) {
 	}
 }
 
+// TestR_003_28_TheNewestAreCounted: what had ended before those is neither counted nor
+// told as if it were new; what ends later is.
+func TestR_003_28_TheNewestAreCounted(t *testing.T) {
+	d := newDesk(t)
+	d.m.c.Runs = 2
+	for i := range 4 {
+		d.begin(fmt.Sprint("old", i))
+		d.end(fmt.Sprint("old", i))
+	}
+	d.begin("open")
+	r := d.watch("")
+	r.read(d, 0)
+	if c := r.last.GetCounters(); c.GetRuns().GetDone() != 2 || c.GetRuns().GetActive() != 1 || !c.GetPartial() {
+		t.Errorf("counted are %v", c)
+	}
+	d.end("open")
+	r.read(d, 1)
+	for r.last.GetCounters().GetRuns().GetDone() != 3 {
+		m, err, ok := r.next()
+		if err != nil || !ok || m.GetUpdate() == nil {
+			t.Fatalf("behind %v comes %v, %v", r.told, m, err)
+		}
+		r.last = m.GetUpdate()
+	}
+	if diff := cmp.Diff([]string{"open 3"}, r.told); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestR_003_28_CostOfAnAttemptThatIsRepeated: it counts before the step has its end.
 func TestR_003_28_CostOfAnAttemptThatIsRepeated(t *testing.T) {
 	d := newDesk(t)

@@ -65,7 +65,7 @@ func (t *tail) sitAt(k Key) error {
 	if t.seat.take(k, most) {
 		return nil
 	}
-	return tooMany("it has %d open streams, as many as there may be; close one, or get it instead", most).With("task_id", k.ID)
+	return tooMany("the task has %d open streams, as many as there may be; close one, or get the task instead", most).With("task_id", k.ID)
 }
 
 func tooMany(format string, most int) *agent.Error {

@@ -57,14 +57,29 @@ func (h *Handler) Overview() Overview {
 // StoreError is an error of a store as a caller sees it.
 func StoreError(id string, err error) error { return storeError(id, err) }
 
-// Sit counts a stream of an owner, and one of whatever the id names: a task, a team.
-// leave must be called. INSUFFICIENT_RESOURCES when there are as many as there may be.
-func (h *Handler) Sit(k Key) (leave func(), err error) {
+// SitAtTask counts a stream of a task and of its owner. leave must be called.
+// INSUFFICIENT_RESOURCES when there are as many as there may be.
+func (h *Handler) SitAtTask(k Key) (leave func(), err error) {
+	return h.sit(k.Owner, func(t *tail) error { return t.sitAt(k) })
+}
+
+// SitAtTeam is SitAtTask for a stream of a team.
+func (h *Handler) SitAtTeam(owner, team string) (leave func(), err error) {
+	return h.sit(owner, func(t *tail) error {
+		most := h.c.Streams.PerTask
+		if t.seat.take(Key{owner, "team/" + team}, most) { // no id of a task
+			return nil
+		}
+		return tooMany("the team has %d open streams of yours, as many as there may be; close one", most).With("team_id", team)
+	})
+}
+
+func (h *Handler) sit(owner string, at func(*tail) error) (leave func(), err error) {
 	t := &tail{h: h}
-	if err := t.sit(k.Owner); err != nil {
+	if err := t.sit(owner); err != nil {
 		return nil, err
 	}
-	if err := t.sitAt(k); err != nil {
+	if err := at(t); err != nil {
 		t.leave()
 		return nil, err
 	}
