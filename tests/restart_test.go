@@ -397,6 +397,38 @@ func TestS_51_TwoQuestions(t *testing.T) {
 	}
 }
 
+// TestS_50_StopWhileOneAsks: a server stops while one member of a nested team waits
+// for people and another one works. That one's work goes on before the answer.
+func TestS_50_StopWhileOneAsks(t *testing.T) {
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		c := newCrew("c")
+		m := c.members(t)
+		for _, id := range []string{"left", "right"} {
+			if err := m.Register(id, script(t, id, asking(id+"?")...)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		panel(t, m, "workflow")
+		chain(t, m, "company", "team")
+		one := live(t, at, m)
+		id := one.sendNow(t, "company", "m", "x").GetId()
+		<-c.entered["c"]
+		both := []string{"~1.1 company/team/left left?", "~1.2 company/team/right right?"}
+		one.until(t, id, func(task *a2av1.Task) bool { return slices.Equal(questions(task), both) })
+		one.stop() // in good order
+		one.close()
+
+		two := live(t, at, m)
+		select {
+		case <-c.entered["c"]:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("nobody works; the task is %v", two.get(t, id))
+		}
+		c.open("c")
+		two.until(t, id, func(task *a2av1.Task) bool { return waits(task, both...) })
+	})
+}
+
 // waits reports whether a task waits for these questions.
 func waits(task *a2av1.Task, open ...string) bool {
 	return task.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED && slices.Equal(questions(task), open)

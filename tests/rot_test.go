@@ -83,6 +83,19 @@ func TestP15_BitRot(t *testing.T) {
 			}
 			target := rig.Serve(t, server.Config{Agents: m, Store: s})
 			rig.Each(t, target, func(t *testing.T, c rig.Client) { overTheWire(t, c, target, before, damaged) })
+			readable := int64(tasks)
+			for _, r := range damaged {
+				if r.seq > 0 {
+					readable--
+				}
+			}
+			for _, m := range rig.Monitors(t, target) {
+				w := watchTeam(t, m, "team", "")
+				if w.read(t); w.last.GetCounters().GetRuns().GetDone() != readable || !w.last.GetCounters().GetPartial() {
+					t.Errorf("P15 a watcher is shown %v of %d tasks that can be read", w.last.GetCounters(), readable)
+				}
+				w.stop()
+			}
 		})
 	}
 }

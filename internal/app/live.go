@@ -83,7 +83,7 @@ func (l *Live) Revision(id string) string { return l.current.Load().pinned(id).r
 // Get returns an agent by its id, or an *agent.Error.
 func (l *Live) Get(id string) (agent.Agent, error) { return l.current.Load().of(id).registry.Get(id) }
 
-// Health implements manage.Live.
+// Health returns how an agent is, as last known; it never blocks.
 func (l *Live) Health(id string) *teamv1.Health { return l.current.Load().of(id).registry.Health(id) }
 
 // IDs returns the ids of all agents, sorted.

@@ -58,6 +58,11 @@ func (s *Server) newGateway() (*runtime.ServeMux, error) {
 			return nil, fmt.Errorf("registering the Team service: %w", err)
 		}
 	}
+	if s.config.Monitor != nil {
+		if err := teamv1.RegisterMonitorServiceHandlerServer(context.Background(), mux, monitoring{Server: s}); err != nil {
+			return nil, fmt.Errorf("registering the monitor service: %w", err)
+		}
+	}
 	for _, r := range s.routes() {
 		for method := range strings.FieldsSeq(r.methods) {
 			if err := mux.HandlePath(method, r.path, r.handle); err != nil {
@@ -86,6 +91,7 @@ func (s *Server) routes() []route {
 		)
 	}
 	routes = append(routes, s.routesV03()...)
+	routes = append(routes, s.monitorRoutes()...)
 	if s.config.JWKS != nil {
 		routes = append(routes, route{"GET", jwksPath, s.serveJWKS}, route{"OPTIONS", jwksPath, preflight})
 	}

@@ -53,6 +53,9 @@ func (s *Server) newGRPC() *grpc.Server {
 		g.RegisterService(readable(&teamv1.TeamService_ServiceDesc), t)
 		g.RegisterService(readable(&teamv1.RegistryService_ServiceDesc), t)
 	}
+	if s.config.Monitor != nil {
+		g.RegisterService(readable(&teamv1.MonitorService_ServiceDesc), monitoring{Server: s})
+	}
 	healthpb.RegisterHealthServer(g, &health{server: s})
 	if !s.config.NoReflection {
 		reflection.Register(g)

@@ -14,7 +14,7 @@ import (
 // asGet reports whether a request is answered as if it were a GET: net/http
 // leaves the body of an answer to HEAD out by itself. A stream would have no end.
 func asGet(r *http.Request) bool {
-	return r.Method == http.MethodHead && !strings.HasSuffix(r.URL.Path, ":subscribe")
+	return r.Method == http.MethodHead && !strings.HasSuffix(r.URL.Path, ":subscribe") && !strings.HasSuffix(r.URL.Path, ":watch")
 }
 
 // notHere is the status for a method that a path does not have.
@@ -40,7 +40,7 @@ func isProbe(r *http.Request, found bool) bool {
 func offered(r *http.Request) bool {
 	pattern, _ := runtime.HTTPPattern(r.Context())
 	switch pattern.Verb() {
-	case "cancel", "process", "processStream":
+	case "cancel", "process", "processStream", "answer":
 		return r.Method == http.MethodPost
 	}
 	return true

@@ -12,7 +12,7 @@ import (
 
 func TestA_01_AllowedMethods(t *testing.T) {
 	p := &probe{}
-	target := start(t, server.Config{Handler: p})
+	target := start(t, server.Config{Handler: p, Monitor: &watchers{}})
 	for _, c := range []struct{ method, path, want string }{
 		{"PUT", "/message:send", "POST"},
 		{"GET", "/message:stream", "POST"},
@@ -29,6 +29,11 @@ func TestA_01_AllowedMethods(t *testing.T) {
 		{"POST", "/healthz", "GET, HEAD"},
 		{"PUT", "/team/v1/agents/a:process", "POST"},
 		{"PUT", "/team/v1/agents/a:health", "GET, HEAD"},
+		{"POST", "/team/v1/monitor/teams/a:watch", "GET"},
+		{"HEAD", "/team/v1/monitor/tasks/t1~1.2:watch", "GET"},
+		{"POST", "/team/v1/monitor/tasks/t1:trace", "GET, HEAD"},
+		{"DELETE", "/team/v1/monitor/questions", "GET, HEAD"},
+		{"GET", "/team/v1/monitor/tasks/t1:answer", "POST"},
 	} {
 		resp, _ := request(t, c.method, target.HTTP+c.path, "", nil)
 		if got := resp.Header.Get("Allow"); resp.StatusCode != http.StatusMethodNotAllowed || got != c.want {

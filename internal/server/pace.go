@@ -98,6 +98,9 @@ func (p *pace) waits() time.Duration {
 
 // slow is why a stalled stream ends, and where it goes on.
 func (p *pace) slow() *agent.Error {
+	if p.last.Load() == 0 { // what was read last says where
+		return slowReader()
+	}
 	return slowReader().With("last_event_id", strconv.FormatInt(p.last.Load(), 10))
 }
 

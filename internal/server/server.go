@@ -27,6 +27,8 @@ type Config struct {
 	Handler Handler
 	// Teams manages teams while they are served; nil: nobody can.
 	Teams Teams
+	// Monitor answers the calls of the monitor service; nil: it is not served.
+	Monitor Monitor
 	// Keys are the API keys that callers may present. Without any, every caller
 	// is local/local, and only loopback addresses are served.
 	Keys []APIKey

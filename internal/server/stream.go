@@ -29,19 +29,42 @@ type framing struct {
 // eventFunc sends JSON under an id; 0 is none.
 type eventFunc func(id int64, data []byte) error
 
-// streamFunc runs a stream: it begins, once, and then sends.
-type streamFunc func(ctx context.Context, begin func(), send eventFunc) error
+// cursorFunc sends JSON under an id that is a text; empty is none.
+type cursorFunc func(id string, data []byte) error
+
+// framesFunc runs a stream: it begins, once, and then sends.
+type framesFunc[S any] func(ctx context.Context, begin func(), send S) error
+
+// streamFunc runs a stream whose ids are numbers.
+type streamFunc = framesFunc[eventFunc]
 
 // serveEvents answers with server-sent events. What fails before they begin is
 // refused as any other call is.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, f framing, run streamFunc) {
+	serveFrames(s, w, r, f, run, func(to *wire.EventWriter) eventFunc {
+		return func(id int64, data []byte) error { return unread(to.Event(id, "", f.before, data, f.after)) }
+	})
+}
+
+// serveCursors is serveEvents with ids that are texts.
+func (s *Server) serveCursors(w http.ResponseWriter, r *http.Request, f framing, run framesFunc[cursorFunc]) {
+	serveFrames(s, w, r, f, run, func(to *wire.EventWriter) cursorFunc {
+		return func(id string, data []byte) error { return unread(to.EventAt(id, "", f.before, data, f.after)) }
+	})
+}
+
+func serveFrames[ID any, S ~func(ID, []byte) error](s *Server, w http.ResponseWriter, r *http.Request, f framing, run framesFunc[S],
+	sending func(*wire.EventWriter) S,
+) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	var events *wire.EventWriter
-	begin := func() { events = wire.NewEventWriter(w, s.config.StallTime, cancel) }
-	err := run(ctx, begin, func(id int64, data []byte) error {
-		return unread(events.Event(id, "", f.before, data, f.after))
-	})
+	var send S
+	begin := func() {
+		events = wire.NewEventWriter(w, s.config.StallTime, cancel)
+		send = sending(events)
+	}
+	err := run(ctx, begin, func(id ID, data []byte) error { return send(id, data) })
 	if events == nil {
 		f.refuse(wire.Status(err))
 		return

@@ -51,14 +51,15 @@ type MemoryConfig struct {
 }
 
 // Memory keeps everything in the memory of this process, and loses it with it.
-// It implements a2a.Store, a2a.Conversations, a2a.Pushes, catalog.Store and
-// engine.Leases. Safe for concurrent use.
+// It implements a2a.Store, a2a.Overview, a2a.Conversations, a2a.Pushes, catalog.Store
+// and engine.Leases. Safe for concurrent use.
 type Memory struct {
 	clock       func() time.Time
 	maxFinished int
 	fold        FoldFunc
 	tokens      Sealer
 	due         dueQueue
+	all         Bell // rung when a root is new or has new events
 
 	conversations conversations
 	pushes        pushes
@@ -133,6 +134,7 @@ func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool
 	s.remember(r, key, request{root: root, digest: n.Digest}, now)
 	s.list(r)
 	s.due.set(r, now)
+	s.all.Ring()
 	return root, false, nil
 }
 

@@ -64,7 +64,20 @@ func NewEventWriter(w http.ResponseWriter, limit time.Duration, broken func(erro
 // Event writes one event. id 0 writes none; kind may be empty; the parts of data
 // together are one line of JSON.
 func (e *EventWriter) Event(id int64, kind string, data ...[]byte) error {
-	if bytes.ContainsAny([]byte(kind), "\r\n") {
+	var digits [20]byte
+	if id == 0 {
+		return e.event(nil, kind, data)
+	}
+	return e.event(strconv.AppendInt(digits[:0], id, 10), kind, data)
+}
+
+// EventAt is Event with an id that is a text; empty writes none.
+func (e *EventWriter) EventAt(id, kind string, data ...[]byte) error {
+	return e.event([]byte(id), kind, data)
+}
+
+func (e *EventWriter) event(id []byte, kind string, data [][]byte) error {
+	if bytes.ContainsAny([]byte(kind), "\r\n") || bytes.ContainsAny(id, "\r\n\x00") {
 		return errors.New("naming an event: the name has several lines")
 	}
 	for _, d := range data {
@@ -77,8 +90,8 @@ func (e *EventWriter) Event(id int64, kind string, data ...[]byte) error {
 	defer e.mu.Unlock()
 	e.beat.Stop()
 	e.head = e.head[:0]
-	if id != 0 {
-		e.head = append(strconv.AppendInt(append(e.head, "id: "...), id, 10), '\n')
+	if len(id) > 0 {
+		e.head = append(append(append(e.head, "id: "...), id...), '\n')
 	}
 	if kind != "" {
 		e.head = append(append(append(e.head, "event: "...), kind...), '\n')

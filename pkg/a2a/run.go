@@ -276,7 +276,7 @@ func (d *drive) journalError(err error) error {
 func (d *drive) commit(ctx context.Context) error {
 	err := d.claim.Journal.Commit(ctx)
 	switch {
-	case ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())):
+	case ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))):
 		return context.Cause(ctx)
 	case err != nil:
 		return d.journalError(err)

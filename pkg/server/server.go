@@ -18,6 +18,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/monitor"
 	"github.com/agentteams/team-server/internal/push"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/store"
@@ -255,7 +256,8 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 		return nil, err
 	}
 	config := server.Config{
-		Handler: k.handler, Teams: c.Teams, Keys: c.Keys, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
+		Handler: k.handler, Teams: c.Teams, Monitor: monitor.New(monitor.Config{Handler: k.handler, Clock: c.Store.Now}),
+		Keys: c.Keys, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
 		NoV03: c.NoV03, NoReflection: c.NoReflection,
 		Ready: ready(c), DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	}

@@ -163,6 +163,8 @@ func (p *process) delegate(ctx context.Context, w *work, a agent.Agent, emit emi
 	switch {
 	case res.reply != nil:
 		return res
+	case gone(context.Cause(ctx)): // whatever it has asked, others below it were at work
+		return result{err: errStopped}
 	case len(w.asked) > 0: // also where ctx ended meanwhile: who cancels has the member close what it has open
 		return result{parked: true}
 	case ctx.Err() != nil:

@@ -112,8 +112,8 @@ func (c *GRPC) Subscribe(ctx context.Context, req *a2av1.SubscribeToTaskRequest,
 	})
 }
 
-func receive(ctx context.Context, open func(context.Context) (grpc.ServerStreamingClient[a2av1.StreamResponse], error)) iter.Seq2[*a2av1.StreamResponse, error] {
-	return func(yield func(*a2av1.StreamResponse, error) bool) {
+func receive[M any](ctx context.Context, open func(context.Context) (grpc.ServerStreamingClient[M], error)) iter.Seq2[*M, error] {
+	return func(yield func(*M, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		stream, err := open(ctx)

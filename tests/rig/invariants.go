@@ -73,6 +73,7 @@ func (i Invariants) Check(t testing.TB, id string, seen ...*teamv1.Event) {
 	}
 	i.quiet(t)
 	i.recomputed(t, id, events)
+	i.traced(t, id, events)
 	i.unchanged(t, id, events)
 }
 

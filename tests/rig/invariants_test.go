@@ -95,6 +95,10 @@ func TestInvariantsAreSeenBroken(t *testing.T) {
 			all[0].Event.GetAccepted().Message = agent.NewMessage("no")
 			return all
 		}},
+		"I5: the trace of": {change: func(all []a2a.Record) []a2a.Record {
+			all[len(all)-1].Event.GetEnded().Spent = &teamv1.Spent{InputTokens: 1}
+			return all
+		}},
 		"I6: there is an event behind the end": {change: func(all []a2a.Record) []a2a.Record {
 			return append(all, a2a.Record{Seq: all[len(all)-1].Seq + 1, Event: &teamv1.Event{Seq: all[len(all)-1].Seq + 1, Scope: "1"}})
 		}},

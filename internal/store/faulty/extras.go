@@ -88,3 +88,22 @@ func (s *Store) Remember(ctx context.Context, t a2a.Thread, e a2a.Exchange) erro
 		return nil
 	})
 }
+
+// Runs implements a2a.Overview; an inner store that is none has no runs.
+func (s *Store) Runs(ctx context.Context, owner string, f a2a.RunFilter) ([]a2a.RunMark, error) {
+	if after, err := s.meet(ctx, List); err != nil || after != nil {
+		return nil, first(err, after)
+	}
+	if o, ok := s.Inner.(a2a.Overview); ok {
+		return o.Runs(ctx, owner, f)
+	}
+	return nil, nil
+}
+
+// WatchAll implements a2a.Overview.
+func (s *Store) WatchAll() (wake <-chan struct{}, stop func()) {
+	if o, ok := s.Inner.(a2a.Overview); ok {
+		return o.WatchAll()
+	}
+	return make(chan struct{}), func() {}
+}

@@ -14,6 +14,7 @@ import (
 type hub struct {
 	mu       sync.Mutex
 	watchers map[string]map[chan struct{}]struct{} // by root; guarded by mu
+	all      store.Bell                            // rung with every poke
 }
 
 // Watch returns a channel that receives when a root may have new events; a
@@ -45,6 +46,7 @@ func (h *hub) watch(root string) (wake <-chan struct{}, stop func()) {
 }
 
 func (h *hub) poke(root string) {
+	h.all.Ring()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for c := range h.watchers[root] {

@@ -61,6 +61,9 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed boo
 	if err := await(ctx, s.db, o); err != nil {
 		return "", false, s.unrecorded(err)
 	}
+	if !existed {
+		s.hub.poke(root)
+	}
 	return root, existed, nil
 }
 

@@ -47,8 +47,8 @@ type Config struct {
 	Log *zap.Logger
 }
 
-// Store is a store in a database. It implements a2a.Store, a2a.Conversations,
-// a2a.Pushes and engine.Leases.
+// Store is a store in a database. It implements a2a.Store, a2a.Overview,
+// a2a.Conversations, a2a.Pushes and engine.Leases.
 // Safe for concurrent use.
 type Store struct {
 	cfg    Config

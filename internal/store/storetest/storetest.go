@@ -22,6 +22,7 @@ import (
 // runs remember.
 type Store interface {
 	a2a.Store
+	a2a.Overview
 	a2a.Conversations
 	a2a.Pushes
 	catalog.Store
@@ -39,8 +40,8 @@ func Run(t *testing.T, open Open) {
 		test func(*testing.T, Open)
 	}{
 		{"Request", requests}, {"Input", inputs}, {"Journal", journals}, {"End", ends}, {"Limit", limits}, {"Inbox", inboxes}, {"Lease", leases},
-		{"Read", reads}, {"Child", children}, {"Watch", watches}, {"List", lists}, {"Page", pages}, {"Fits", fits}, {"Race", races}, {"Model", models},
-		{"Conversation", conversations}, {"Push", pushes}, {"Catalog", catalogs},
+		{"Read", reads}, {"Child", children}, {"Watch", watches}, {"List", lists}, {"Page", pages}, {"Fits", fits}, {"Overview", overviews},
+		{"Race", races}, {"Model", models}, {"Conversation", conversations}, {"Push", pushes}, {"Catalog", catalogs},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.test(t, open) })
 	}

@@ -1,0 +1,183 @@
+package monitor
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// figures are what is counted of runs: of one, or of several together. They are
+// computed from the fold of the events, and kept of runs that have ended.
+type figures struct {
+	runs, tasks counts
+	spent       *teamv1.Spent
+	took        []time.Duration // of runs that have ended
+	members     map[string]*part
+	lead        part // the team's own turns and tools
+}
+
+// part is what a member did.
+type part struct {
+	tasks counts
+	took  []time.Duration // of what succeeded
+	spent *teamv1.Spent
+}
+
+// counts are a teamv1.TaskCounts; total is their sum.
+type counts struct{ pending, active, waiting, done, failed, canceled int64 }
+
+func (c *counts) add(o counts) {
+	c.pending, c.active, c.waiting = c.pending+o.pending, c.active+o.active, c.waiting+o.waiting
+	c.done, c.failed, c.canceled = c.done+o.done, c.failed+o.failed, c.canceled+o.canceled
+}
+
+func (c counts) proto() *teamv1.TaskCounts {
+	return &teamv1.TaskCounts{
+		Total: c.pending + c.active + c.done + c.failed + c.canceled, Pending: c.pending, Active: c.active, Waiting: c.waiting,
+		Done: c.done, Failed: c.failed, Canceled: c.canceled,
+	}
+}
+
+// count counts a step.
+func (c *counts) count(s *step) {
+	switch s.state {
+	case teamv1.TraceStep_STATE_PENDING, teamv1.TraceStep_STATE_UNSPECIFIED:
+		c.pending++
+	case teamv1.TraceStep_STATE_WAITING:
+		c.waiting++
+		c.active++
+	case teamv1.TraceStep_STATE_RUNNING, teamv1.TraceStep_STATE_RETRYING:
+		c.active++
+	case teamv1.TraceStep_STATE_ENDED:
+		c.countEnd(s.outcome)
+	}
+}
+
+func (c *counts) countEnd(o teamv1.Outcome) {
+	switch o {
+	case teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY, teamv1.Outcome_OUTCOME_UNSPECIFIED:
+		c.done++
+	case teamv1.Outcome_OUTCOME_CANCELED, teamv1.Outcome_OUTCOME_SKIPPED:
+		c.canceled++
+	case teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_TIMED_OUT, teamv1.Outcome_OUTCOME_REJECTED:
+		c.failed++
+	}
+}
+
+// countRun counts a run by the state of its task.
+func (c *counts) countRun(s a2av1.TaskState) {
+	switch s {
+	case a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_UNSPECIFIED:
+		c.pending++
+	case a2av1.TaskState_TASK_STATE_INPUT_REQUIRED, a2av1.TaskState_TASK_STATE_AUTH_REQUIRED:
+		c.waiting++
+		c.active++
+	case a2av1.TaskState_TASK_STATE_WORKING:
+		c.active++
+	case a2av1.TaskState_TASK_STATE_COMPLETED:
+		c.done++
+	case a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_REJECTED:
+		c.failed++
+	case a2av1.TaskState_TASK_STATE_CANCELED:
+		c.canceled++
+	}
+}
+
+// figures counts a run.
+func (r *run) figures() *figures {
+	f := &figures{members: map[string]*part{}}
+	if r.top == nil {
+		return f
+	}
+	f.runs.countRun(r.state)
+	f.spent = r.top.spent()
+	if r.over() {
+		f.took = []time.Duration{r.top.ended.Sub(r.top.decided)}
+	}
+	for _, s := range r.steps {
+		if s.given() {
+			f.tasks.count(s)
+		}
+	}
+	for _, s := range r.top.steps {
+		f.count(s)
+	}
+	return f
+}
+
+// count counts a step that the root has decided.
+func (f *figures) count(s *step) {
+	p := &f.lead
+	if s.given() {
+		if p = f.members[s.member]; p == nil {
+			p = &part{}
+			f.members[s.member] = p
+		}
+		p.tasks.count(s)
+	}
+	p.spent = agent.AddSpent(p.spent, s.spent())
+	good := s.outcome == teamv1.Outcome_OUTCOME_SUCCEEDED || s.outcome == teamv1.Outcome_OUTCOME_EMPTY
+	if !s.open() && good && (s.given() || s.kind == teamv1.Step_KIND_MODEL) {
+		p.took = append(p.took, s.took())
+	}
+}
+
+// add adds what others have counted.
+func (f *figures) add(o *figures) {
+	f.runs.add(o.runs)
+	f.tasks.add(o.tasks)
+	f.spent = agent.AddSpent(f.spent, o.spent)
+	f.took = append(f.took, o.took...)
+	f.lead.add(&o.lead)
+	for id, p := range o.members {
+		if f.members == nil {
+			f.members = map[string]*part{}
+		}
+		if f.members[id] == nil {
+			f.members[id] = &part{}
+		}
+		f.members[id].add(p)
+	}
+}
+
+func (p *part) add(o *part) {
+	p.tasks.add(o.tasks)
+	p.took = append(p.took, o.took...)
+	p.spent = agent.AddSpent(p.spent, o.spent)
+}
+
+// copy is a copy to add to.
+func (f *figures) copy() *figures {
+	c := &figures{runs: f.runs, tasks: f.tasks, spent: f.spent, took: slices.Clone(f.took), lead: f.lead.copy(), members: maps.Clone(f.members)}
+	for id, p := range c.members {
+		own := p.copy()
+		c.members[id] = &own
+	}
+	return c
+}
+
+func (p *part) copy() part { return part{tasks: p.tasks, took: slices.Clone(p.took), spent: p.spent} }
+
+// quantile is the time that so many of 100 took no longer than: the nearest that
+// was measured. nil without any. It sorts them.
+func quantile(took []time.Duration, of100 int) *durationpb.Duration {
+	if len(took) == 0 {
+		return nil
+	}
+	slices.Sort(took)
+	return durationpb.New(took[(len(took)*of100+99)/100-1])
+}
+
+// spentOr is a sum for the wire, nothing where there is none.
+func spentOr(s *teamv1.Spent) *teamv1.Spent {
+	if s == nil {
+		return &teamv1.Spent{}
+	}
+	return s
+}

@@ -1,0 +1,232 @@
+package monitor
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+const (
+	defaultPage = 50
+	maxPage     = 100
+)
+
+// ListQuestions lists the open questions of the caller's tasks, also those of
+// members of members and of remote members: task by task, as they were asked. A
+// question that is answered between two pages is left out. Errors:
+// INVALID_REQUEST, TASK_NOT_FOUND for the task that is asked for.
+func (m *Monitor) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRequest) (*teamv1.ListQuestionsResponse, error) {
+	who, err := m.whose(ctx)
+	if err != nil {
+		return nil, err
+	}
+	size := int(cmp.Or(req.GetPageSize(), defaultPage))
+	if size < 1 || size > maxPage {
+		return nil, a2a.Invalid(a2a.Violation{Field: "pageSize", Description: "is " + strconv.Itoa(size) + "; it must be 1 to 100, or left out for 50"})
+	}
+	after, err := openToken(req)
+	if err != nil {
+		return nil, err
+	}
+	roots, scope, err := m.asking(ctx, who.Owner(), req)
+	if err != nil {
+		return nil, err
+	}
+	resp := &teamv1.ListQuestionsResponse{}
+	for _, root := range roots {
+		if root < after.root {
+			continue
+		}
+		list, err := m.questionsOf(ctx, a2a.Key{Owner: who.Owner(), ID: root}, scope)
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range list {
+			at := place{root, q.seq}
+			if !at.behind(after) {
+				continue
+			}
+			if len(resp.GetQuestions()) == size {
+				resp.NextPageToken = after.token(req)
+				return resp, nil
+			}
+			resp.Questions, after = append(resp.Questions, q.OpenQuestion), at
+		}
+	}
+	return resp, nil
+}
+
+// asking returns the roots that may ask something, in order, and the scope that
+// is asked for.
+func (m *Monitor) asking(ctx context.Context, owner string, req *teamv1.ListQuestionsRequest) (roots []string, scope string, err error) {
+	if req.GetTaskId() != "" {
+		task, err := m.h.Owned(ctx, req.GetTaskId())
+		if err != nil {
+			return nil, "", err
+		}
+		root, scope := agent.SplitTask(req.GetTaskId())
+		if req.GetAgentId() != "" && req.GetAgentId() != task.Agent() {
+			return nil, scope, nil
+		}
+		return []string{root}, scope, nil
+	}
+	o, err := m.overview()
+	if err != nil {
+		return nil, "", err
+	}
+	marks, err := o.Runs(ctx, owner, a2a.RunFilter{Agent: req.GetAgentId()})
+	if err != nil {
+		return nil, "", a2a.StoreError("", err)
+	}
+	for _, mark := range marks {
+		if mark.State != a2av1.TaskState_TASK_STATE_SUBMITTED {
+			roots = append(roots, mark.Root)
+		}
+	}
+	slices.Sort(roots)
+	return roots, "", nil
+}
+
+// question is an open question with its sequence.
+type question struct {
+	*teamv1.OpenQuestion
+	seq int64
+}
+
+// questionsOf returns the open questions of a root, of a scope and below. Most roots
+// have none, which their task says without their journal.
+func (m *Monitor) questionsOf(ctx context.Context, root a2a.Key, scope string) ([]question, error) {
+	task, err := m.h.GetTask(ctx, &a2av1.GetTaskRequest{Id: root.ID, HistoryLength: proto.Int32(0)})
+	if isNotFound(err) || isDamaged(err) { // deleted meanwhile; or the others are worth more than none
+		return nil, nil
+	}
+	if err != nil || len(a2a.RunOf(task.GetMetadata()).GetQuestions()) == 0 {
+		return nil, err
+	}
+	r, asked := newRun(root.ID), map[string]int64{}
+	err = m.each(ctx, root, 0, func(ev *teamv1.Event) bool {
+		r.take(ev)
+		if q := ev.GetAsked().GetQuestion(); q != "" {
+			asked[q] = ev.GetSeq()
+		}
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	var list []question
+	for _, q := range r.questions {
+		if _, asker := agent.SplitTask(q.GetQuestion().GetDelegationId()); agent.Within(asker, scope) {
+			list = append(list, question{q, asked[q.GetQuestion().GetQuestion()]})
+		}
+	}
+	return list, nil
+}
+
+// place is that of a question in the list.
+type place struct {
+	root string
+	seq  int64
+}
+
+func (p place) behind(o place) bool {
+	return cmp.Or(cmp.Compare(p.root, o.root), cmp.Compare(p.seq, o.seq)) > 0
+}
+
+// token names the place where a page ends, and what was asked for.
+func (p place) token(req *teamv1.ListQuestionsRequest) string {
+	text := strings.Join([]string{p.root, strconv.FormatInt(p.seq, 10), req.GetAgentId(), req.GetTaskId()}, "\n")
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
+}
+
+// openToken reads the token of a request; none is before everything.
+func openToken(req *teamv1.ListQuestionsRequest) (place, error) {
+	if req.GetPageToken() == "" {
+		return place{}, nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(req.GetPageToken())
+	parts := strings.Split(string(b), "\n")
+	if err != nil || len(parts) != 4 || parts[2] != req.GetAgentId() || parts[3] != req.GetTaskId() {
+		return place{}, noToken()
+	}
+	seq, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil {
+		return place{}, noToken()
+	}
+	return place{parts[0], seq}, nil
+}
+
+func noToken() error {
+	return a2a.Invalid(a2a.Violation{Field: "pageToken", Description: "is not a token of this list; begin again without one"})
+}
+
+// AnswerQuestion answers an open question of one of the caller's tasks: it is
+// SendMessage with the question in its metadata, which returns at once. An answer
+// without a message id has one that is made of what it says and answers, so that
+// the same one given again is taken once. Errors: those of SendMessage.
+func (m *Monitor) AnswerQuestion(ctx context.Context, req *teamv1.AnswerQuestionRequest) (*teamv1.AnswerQuestionResponse, error) {
+	msg, err := answer(req)
+	if err != nil {
+		return nil, err
+	}
+	send := &a2av1.SendMessageRequest{Message: msg, Configuration: &a2av1.SendMessageConfiguration{ReturnImmediately: true}}
+	if q := req.GetQuestion(); q != "" {
+		send.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{
+			a2a.TeamRunURI: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"question": structpb.NewStringValue(q)}}),
+		}}
+	}
+	resp, err := m.h.SendMessage(ctx, send)
+	if err != nil {
+		return nil, err
+	}
+	return &teamv1.AnswerQuestionResponse{Task: resp.GetTask()}, nil
+}
+
+// answer is the message that an answer is sent as.
+func answer(req *teamv1.AnswerQuestionRequest) (*a2av1.Message, error) {
+	m := &a2av1.Message{Role: a2av1.Role_ROLE_USER}
+	switch a := req.GetAnswer().(type) {
+	case *teamv1.AnswerQuestionRequest_Text:
+		m.Parts = agent.TextParts(a.Text)
+	case *teamv1.AnswerQuestionRequest_Message:
+		m = proto.CloneOf(a.Message)
+		if m.GetRole() == a2av1.Role_ROLE_UNSPECIFIED {
+			m.Role = a2av1.Role_ROLE_USER
+		}
+	}
+	switch {
+	case len(m.GetParts()) == 0 || req.GetText() == "" && req.GetMessage() == nil:
+		return nil, a2a.Invalid(a2a.Violation{Field: "text", Description: "is required, or a message with parts: it is the answer"})
+	case req.GetTaskId() == "":
+		return nil, a2a.Invalid(a2a.Violation{Field: "taskId", Description: "is required"})
+	case m.GetTaskId() != "" && m.GetTaskId() != req.GetTaskId():
+		return nil, a2a.Invalid(a2a.Violation{Field: "taskId", Description: "is not the task of the message; leave one of them out"})
+	}
+	m.TaskId = req.GetTaskId()
+	if m.GetMessageId() != "" {
+		return m, nil
+	}
+	if req.GetQuestion() == "" { // the same words may answer the next one
+		m.MessageId = uuid.NewString()
+		return m, nil
+	}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return nil, errors.New("encoding an answer: " + err.Error())
+	}
+	m.MessageId = uuid.NewSHA1(uuid.NameSpaceOID, append([]byte(req.GetTaskId()+"\x00"+req.GetQuestion()+"\x00"), b...)).String()
+	return m, nil
+}

@@ -1,0 +1,600 @@
+package monitor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+const (
+	// maxShown bounds the lists of a snapshot.
+	maxShown = 100
+	// maxBatch is how many events are read before they are told, about.
+	maxBatch = 1024
+	// pace is the least time between two looks at a team.
+	pace = 20 * time.Millisecond
+	// askTime bounds the question to a team who and how it is.
+	askTime = 2 * time.Second
+)
+
+// WatchTeam shows a team, then what happens in the caller's tasks of it, and how it
+// is when that has changed, until ctx ends. Behind a cursor of an earlier answer it
+// goes on without gap or repeat, whichever replica gave it; one that is unknown or
+// too old begins with a snapshot. Errors: AGENT_NOT_FOUND, INSUFFICIENT_RESOURCES
+// when too many streams are open, UNSUPPORTED_OPERATION. The sequence is read once,
+// before ctx ends.
+func (m *Monitor) WatchTeam(ctx context.Context, req *teamv1.WatchTeamRequest) (iter.Seq2[*teamv1.WatchTeamResponse, error], error) {
+	who, err := m.whose(ctx)
+	if err != nil {
+		return nil, err
+	}
+	overview, err := m.overview()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := m.h.Agents().Get(req.GetTeamId()); err != nil {
+		return nil, err
+	}
+	leave, err := m.h.SitAtTeam(who.Owner(), req.GetTeamId())
+	if err != nil {
+		return nil, err
+	}
+	w := &teamWatch{
+		m: m, overview: overview, owner: who.Owner(), team: req.GetTeamId(),
+		runs: map[string]*watched{}, over: map[string]ending{}, past: &figures{},
+	}
+	w.wake, w.stop = overview.WatchAll()
+	all := func() { w.stop(); leave() }
+	if err := w.begin(ctx, req.GetCursor()); err != nil {
+		all()
+		return nil, err
+	}
+	return closing(ctx, all, w.tell), nil
+}
+
+// teamWatch is a watcher of one team: a cursor into the journal of each task of it
+// that is not over, and the figures of all. One goroutine at a time.
+type teamWatch struct {
+	m           *Monitor
+	overview    a2a.Overview
+	owner, team string
+	wake        <-chan struct{}
+	stop        func()
+
+	who     *teamv1.TeamSnapshot // name, mode and so on; lists and figures are left out
+	health  *teamv1.Health
+	runs    map[string]*watched // that are not over, or not told to their end
+	over    map[string]ending   // others that have ended of late
+	floor   time.Time           // what had ended by then, when it began, is not counted
+	past    *figures            // of those that are over
+	partial bool
+	upTo    time.Time // see cursor
+	resumed bool
+
+	shown *teamv1.TeamSnapshot // that was told last
+}
+
+// ending is how far a task came that is over, and when that was.
+type ending struct {
+	seq int64
+	at  time.Time
+}
+
+// watched is a task with the sequence up to which it was told.
+type watched struct {
+	*run
+	mark    int64 // how far it is known to have come
+	told    time.Time
+	counted *figures // of run as it is; nil: to be counted
+}
+
+// figures are those of the task as it is.
+func (r *watched) figures() *figures {
+	if r.counted == nil {
+		r.counted = r.run.figures()
+	}
+	return r.counted
+}
+
+// begin reads what is on record: all of it in silence, or behind a cursor up to
+// that.
+func (w *teamWatch) begin(ctx context.Context, text string) error {
+	w.introduce(ctx)
+	c, ok := decode(text, w.owner, w.team)
+	now := w.m.c.Clock()
+	ok = ok && now.Sub(c.upTo) < lifetime
+	w.upTo = now.Add(-margin)
+	marks, err := w.marks(ctx)
+	if err != nil {
+		return a2a.StoreError("", err)
+	}
+	if w.resumed = ok && covers(marks, c); !w.resumed {
+		return w.load(ctx, marks, w.upTo, func(string) func(*teamv1.Event) bool { return everything })
+	}
+	old := slices.DeleteFunc(slices.Clone(marks), func(m a2a.RunMark) bool { _, listed := c.roots[m.Root]; return listed })
+	if err := w.load(ctx, old, c.upTo, c.told); err != nil {
+		return err
+	}
+	listed := slices.DeleteFunc(marks, func(m a2a.RunMark) bool { _, listed := c.roots[m.Root]; return !listed })
+	return w.load(ctx, listed, time.Time{}, c.told)
+}
+
+// marks are those of the tasks that have not ended, and of the newest that have.
+func (w *teamWatch) marks(ctx context.Context) ([]a2a.RunMark, error) {
+	marks, err := w.overview.Runs(ctx, w.owner, a2a.RunFilter{Agent: w.team})
+	if err != nil {
+		return nil, err
+	}
+	open := map[string]int{}
+	for i, m := range marks {
+		open[m.Root] = i
+	}
+	ended, err := w.overview.Runs(ctx, w.owner, a2a.RunFilter{Agent: w.team, Ended: true, Limit: w.m.c.Runs + len(marks) + 1})
+	for _, m := range ended {
+		i, known := open[m.Root]
+		switch {
+		case known:
+			marks[i] = m
+		case !a2a.Ended(m.State): // it is new
+		case len(marks) == w.m.c.Runs+len(open):
+			w.partial, w.floor = true, m.StatusAt
+			return marks, err
+		default:
+			marks = append(marks, m)
+		}
+	}
+	return marks, err
+}
+
+func everything(*teamv1.Event) bool { return true }
+
+// covers reports whether the roots of a cursor are still there.
+func covers(marks []a2a.RunMark, c cursor) bool {
+	there := map[string]int64{}
+	for _, m := range marks {
+		there[m.Root] = m.Seq
+	}
+	for root, seq := range c.roots {
+		if there[root] < seq {
+			return false
+		}
+	}
+	return true
+}
+
+// told returns what tells which events of a root lie before a cursor.
+func (c cursor) told(root string) func(*teamv1.Event) bool {
+	if seq, ok := c.roots[root]; ok {
+		return func(ev *teamv1.Event) bool { return ev.GetSeq() <= seq }
+	}
+	return func(ev *teamv1.Event) bool { return !ev.GetTime().AsTime().After(c.upTo) }
+}
+
+// load folds tasks up to what was told of them. Those that had ended before some
+// time were told to their end.
+func (w *teamWatch) load(ctx context.Context, marks []a2a.RunMark, before time.Time, told func(root string) func(*teamv1.Event) bool) error {
+	for _, mark := range marks {
+		key := a2a.Key{Owner: w.owner, ID: mark.Root}
+		if f := w.m.known(key); f != nil && mark.StatusAt.Before(before) {
+			w.past.add(f)
+			continue
+		}
+		r, silent := &watched{run: newRun(mark.Root), mark: mark.Seq}, told(mark.Root)
+		err := w.m.each(ctx, key, 0, func(ev *teamv1.Event) bool {
+			if silent(ev) {
+				r.take(ev)
+				return true
+			}
+			r.mark = max(r.mark, ev.GetSeq())
+			return false
+		})
+		switch {
+		case isNotFound(err): // deleted meanwhile
+			continue
+		case isDamaged(err): // the others are worth more than nothing
+			w.leave(mark)
+			continue
+		case err != nil:
+			return err
+		}
+		r.told, r.mark = r.at, max(r.mark, r.seq)
+		w.keep(r)
+	}
+	return nil
+}
+
+func isNotFound(err error) bool {
+	var e *a2a.Error
+	return errors.As(err, &e) && e.Reason == a2a.ReasonTaskNotFound
+}
+
+// isDamaged reports whether what is on record of a task cannot be read.
+func isDamaged(err error) bool {
+	e := &agent.Error{}
+	return errors.As(err, &e) && e.Reason == agent.ReasonDataLoss
+}
+
+// leave does without a task that cannot be read.
+func (w *teamWatch) leave(mark a2a.RunMark) {
+	delete(w.runs, mark.Root)
+	w.over[mark.Root] = ending{mark.Seq, w.m.c.Clock()}
+	w.partial = true
+}
+
+// keep follows a task, or only counts it where it is over and told.
+func (w *teamWatch) keep(r *watched) {
+	if !r.over() || r.seq < r.mark {
+		w.runs[r.root] = r
+		return
+	}
+	delete(w.runs, r.root)
+	w.over[r.root] = ending{r.seq, r.top.ended}
+	f := r.figures()
+	w.past.add(f)
+	w.m.remember(a2a.Key{Owner: w.owner, ID: r.root}, f)
+}
+
+// known returns the figures of a run that has ended; nil where they are not kept.
+func (m *Monitor) known(k a2a.Key) *figures {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.past[k]
+}
+
+func (m *Monitor) remember(k a2a.Key, f *figures) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.past) >= maxPast {
+		clear(m.past)
+	}
+	m.past[k] = f
+}
+
+// introduce asks the team who it is. One that does not say it in time has no name.
+func (w *teamWatch) introduce(ctx context.Context) {
+	w.who = &teamv1.TeamSnapshot{TeamId: w.team, Name: w.team}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	if p, ok := w.m.h.Agents().(a2a.Pinner); ok {
+		if pins, err := p.Pins(ctx, w.team); err == nil {
+			w.who.Revision = pins.GetRevisions()[w.team]
+		}
+	}
+	a, err := w.m.h.Agents().Get(w.team)
+	if err != nil {
+		return
+	}
+	if info, err := a.Info(ctx); err == nil {
+		w.who.Name, w.who.Description, w.who.Mode = cmp.Or(info.GetName(), w.team), info.GetDescription(), info.GetMetadata()["mode"]
+	}
+	if w.health = w.asked(); len(w.health.GetMembers()) == 0 { // not checked yet
+		if h, err := a.HealthCheck(ctx); err == nil {
+			w.health = h
+		}
+	}
+}
+
+// asked is the team's health as it is known, without waiting; nil where nobody
+// keeps it.
+func (w *teamWatch) asked() *teamv1.Health {
+	if k, ok := w.m.h.Agents().(interface {
+		Health(id string) *teamv1.Health
+	}); ok {
+		return k.Health(w.team)
+	}
+	return nil
+}
+
+// refresh looks at the health again, and reports whether it has changed.
+func (w *teamWatch) refresh() bool {
+	h := w.asked()
+	if h == nil || len(h.GetMembers()) == 0 && len(w.health.GetMembers()) > 0 && h.GetHealthy() || proto.Equal(h, w.health) {
+		return false
+	}
+	w.health = h
+	return true
+}
+
+// tell tells the team, then what happens, and how the team is then.
+func (w *teamWatch) tell(ctx context.Context, yield func(*teamv1.WatchTeamResponse, error) bool) {
+	if !w.resumed && !w.show(yield, true) {
+		return
+	}
+	changed := w.resumed
+	for {
+		events, err := w.news(ctx)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, n := range events {
+			n.of.take(n.ev)
+			n.of.told = n.of.at
+			if n.of.looked() {
+				changed, n.of.counted = true, nil
+			}
+			w.keep(n.of)
+			e := eventOf(n.of.root, n.ev)
+			if e != nil && !yield(&teamv1.WatchTeamResponse{Cursor: w.cursor(), Kind: &teamv1.WatchTeamResponse_Event{Event: e}}, nil) {
+				return
+			}
+		}
+		if w.behind() {
+			continue
+		}
+		if changed = w.refresh() || changed; changed && !w.show(yield, false) {
+			return
+		}
+		changed = false
+		if err := w.wait(ctx); err != nil {
+			yield(nil, err)
+			return
+		}
+	}
+}
+
+// behind reports whether there is more to tell already.
+func (w *teamWatch) behind() bool {
+	for _, r := range w.runs {
+		if r.seq < r.mark {
+			return true
+		}
+	}
+	return false
+}
+
+// wait returns when there may be more, at most so often.
+func (w *teamWatch) wait(ctx context.Context) error {
+	rest := time.NewTimer(pace)
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	poll := time.NewTimer(w.m.c.Poll)
+	defer poll.Stop()
+	select {
+	case <-w.wake:
+	case <-poll.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// news is an event that was not told.
+type news struct {
+	of *watched
+	ev *teamv1.Event
+}
+
+// news reads what was not told, about a batch of it, in the order of its time.
+func (w *teamWatch) news(ctx context.Context) ([]news, error) {
+	since := w.m.c.Clock().Add(-margin)
+	marks, err := w.overview.Runs(ctx, w.owner, a2a.RunFilter{Agent: w.team, Ended: true, Since: w.upTo})
+	if err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	for _, mark := range marks {
+		w.follow(mark)
+	}
+	var list []news
+	for root, r := range w.runs {
+		if r.seq >= r.mark || len(list) >= maxBatch {
+			continue
+		}
+		page, _, err := w.m.h.Page(ctx, a2a.Key{Owner: w.owner, ID: root}, r.seq)
+		switch {
+		case isNotFound(err):
+			delete(w.runs, root)
+			continue
+		case isDamaged(err):
+			w.leave(a2a.RunMark{Root: root, Seq: r.mark})
+			continue
+		case err != nil:
+			return nil, err
+		case len(page) == 0: // it is on record for others, and here in a moment
+			r.mark = r.seq
+		}
+		for _, rec := range page {
+			list = append(list, news{r, rec.Event})
+			r.mark = max(r.mark, rec.Seq)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b news) int { return a.ev.GetTime().AsTime().Compare(b.ev.GetTime().AsTime()) })
+	if since.After(w.upTo) {
+		w.upTo = since
+		w.forget()
+	}
+	return list, nil
+}
+
+// follow notes how far a task has come, unless it is over and told.
+func (w *teamWatch) follow(mark a2a.RunMark) {
+	if _, over := w.over[mark.Root]; over {
+		return
+	}
+	r := w.runs[mark.Root]
+	if r == nil {
+		if a2a.Ended(mark.State) && !mark.StatusAt.After(w.floor) {
+			return
+		}
+		r = &watched{run: newRun(mark.Root)}
+		w.runs[mark.Root] = r
+	}
+	r.mark = max(r.mark, mark.Seq)
+}
+
+// forget drops what no look asks for any more.
+func (w *teamWatch) forget() {
+	for root, e := range w.over {
+		if e.at.Before(w.upTo.Add(-margin)) {
+			delete(w.over, root)
+		}
+	}
+}
+
+// cursor is where the watcher has come to.
+func (w *teamWatch) cursor() string {
+	c := cursor{upTo: w.upTo.Truncate(time.Millisecond), roots: map[string]int64{}}
+	for root, r := range w.runs {
+		if r.seq < r.mark || r.told.After(c.upTo) {
+			c.roots[root] = r.seq
+		}
+	}
+	for root, e := range w.over {
+		if e.at.After(c.upTo) {
+			c.roots[root] = e.seq
+		}
+	}
+	return c.encode(w.owner, w.team)
+}
+
+// show tells how the team is, unless that was told already.
+func (w *teamWatch) show(yield func(*teamv1.WatchTeamResponse, error) bool, first bool) bool {
+	s := w.snapshot()
+	if !first && w.shown != nil && proto.Equal(s, w.shown) {
+		return true
+	}
+	w.shown = s
+	s = proto.CloneOf(s)
+	s.Time = stamp(w.m.c.Clock())
+	resp := &teamv1.WatchTeamResponse{Cursor: w.cursor(), Kind: &teamv1.WatchTeamResponse_Update{Update: s}}
+	if first {
+		resp.Kind = &teamv1.WatchTeamResponse_Snapshot{Snapshot: s}
+	}
+	return yield(resp, nil)
+}
+
+// snapshot is how the team is.
+func (w *teamWatch) snapshot() *teamv1.TeamSnapshot {
+	f := w.past.copy()
+	var open []*watched
+	for _, r := range w.runs {
+		if r.top == nil {
+			continue // nothing of it was told
+		}
+		f.add(r.figures())
+		if !r.over() {
+			open = append(open, r)
+		}
+	}
+	slices.SortFunc(open, func(a, b *watched) int {
+		return cmp.Or(b.top.decided.Compare(a.top.decided), cmp.Compare(b.root, a.root))
+	})
+	s := proto.CloneOf(w.who)
+	s.Healthy, s.Usable, s.Detail = w.health.GetHealthy(), w.health.GetUsable(), w.health.GetDetail()
+	s.Members = w.members(f)
+	s.Counters = &teamv1.TeamCounters{
+		MemberCount: int32(len(w.health.GetMembers())), Tasks: f.tasks.proto(), Runs: f.runs.proto(), Spent: spentOr(f.spent), //nolint:gosec // some
+		RunP50: quantile(f.took, 50), RunP95: quantile(f.took, 95), Partial: w.partial,
+	}
+	for _, r := range open {
+		if len(s.GetActive()) < maxShown {
+			s.Active = append(s.Active, r.active())
+		}
+		s.Questions = append(s.Questions, r.questions[:min(len(r.questions), maxShown-len(s.GetQuestions()))]...)
+	}
+	return s
+}
+
+// members says how each member is, the leader first.
+func (w *teamWatch) members(f *figures) []*teamv1.MemberStatus {
+	var list []*teamv1.MemberStatus
+	if w.who.GetMode() == "coordinator" {
+		list = append(list, w.lead(f))
+	}
+	for _, h := range w.health.GetMembers() {
+		p := f.members[h.GetId()]
+		if p == nil {
+			p = &part{}
+		}
+		m := &teamv1.MemberStatus{
+			Id: h.GetId(), Role: teamv1.MemberStatus_ROLE_MEMBER, Healthy: h.GetHealthy(), Detail: h.GetDetail(), Disabled: h.GetDisabled(),
+			Breaker: breaker(h), Tasks: p.tasks.proto(), LatencyP50: quantile(p.took, 50), LatencyP95: quantile(p.took, 95), Spent: spentOr(p.spent),
+		}
+		switch {
+		case p.tasks.active > p.tasks.waiting:
+			m.Activity = teamv1.MemberStatus_ACTIVITY_WORKING
+		case p.tasks.active > 0:
+			m.Activity = teamv1.MemberStatus_ACTIVITY_WAITING
+		case h.GetDisabled() || !h.GetHealthy():
+			m.Activity = teamv1.MemberStatus_ACTIVITY_OFFLINE
+		default:
+			m.Activity = teamv1.MemberStatus_ACTIVITY_IDLE
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// lead is the row of the team's leader.
+func (w *teamWatch) lead(f *figures) *teamv1.MemberStatus {
+	m := &teamv1.MemberStatus{
+		Id: w.team, Role: teamv1.MemberStatus_ROLE_LEAD, Activity: teamv1.MemberStatus_ACTIVITY_IDLE, Healthy: true,
+		LatencyP50: quantile(f.lead.took, 50), LatencyP95: quantile(f.lead.took, 95), Spent: spentOr(f.lead.spent),
+	}
+	for _, r := range w.runs {
+		if r.leads() {
+			m.Activity = teamv1.MemberStatus_ACTIVITY_WORKING
+		}
+	}
+	return m
+}
+
+// leads reports whether the root's own agent is at work: a turn or a tool of it.
+func (r *run) leads() bool {
+	return r.top != nil && slices.ContainsFunc(r.top.steps, func(s *step) bool { return s.open() && !s.given() })
+}
+
+// breaker reads the state of a member's circuit breaker from its health.
+func breaker(h *teamv1.MemberHealth) teamv1.MemberStatus_Breaker {
+	switch {
+	case strings.HasSuffix(h.GetDetail(), "circuit breaker half open"):
+		return teamv1.MemberStatus_BREAKER_HALF_OPEN
+	case strings.HasSuffix(h.GetDetail(), "circuit breaker open"):
+		return teamv1.MemberStatus_BREAKER_OPEN
+	}
+	return teamv1.MemberStatus_BREAKER_CLOSED
+}
+
+// active is a task that has not ended, with who works on it.
+func (r *run) active() *teamv1.ActiveTask {
+	t := &teamv1.ActiveTask{
+		TaskId: r.root, ContextId: r.contextID, State: r.state, Text: r.top.text, Since: stamp(r.top.decided),
+		Waiting: asksFor(r.state), CancelRequested: r.cancel, Spent: spentOr(r.top.spent()),
+	}
+	var walk func(s *step, text string)
+	walk = func(s *step, text string) {
+		text = cmp.Or(s.text, text)
+		leaf := true
+		for _, child := range s.steps {
+			if child.open() {
+				leaf = false
+				walk(child, text)
+			}
+		}
+		if leaf && s != r.top && len(t.GetWorkers()) < maxShown {
+			since := s.started
+			if since.IsZero() {
+				since = s.decided
+			}
+			t.Workers = append(t.Workers, &teamv1.Worker{
+				TaskId: agent.ChildTask(r.root, s.scope), Path: s.path, Kind: s.kind, Name: s.name, Text: text, Since: stamp(since), State: s.state,
+			})
+		}
+	}
+	walk(r.top, "")
+	return t
+}

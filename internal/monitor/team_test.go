@@ -1,0 +1,248 @@
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/storetest"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// desk is a monitor of a store whose runs a test drives by hand, on a clock of its own.
+type desk struct {
+	*testing.T
+	clock  *storetest.Clock
+	store  *store.Memory
+	m      *Monitor
+	ctx    context.Context //nolint:containedctx // of the caller
+	claims map[string]a2a.Claim
+}
+
+type nobody struct{}
+
+func (nobody) Get(id string) (agent.Agent, error) { return &agent.Func{ID: id}, nil }
+func (nobody) IDs() []string                      { return []string{"a"} }
+
+func newDesk(t *testing.T) *desk {
+	d := &desk{T: t, clock: storetest.NewClock(), claims: map[string]a2a.Claim{}}
+	d.store = store.NewMemory(store.MemoryConfig{Clock: d.clock.Now})
+	h := a2a.NewHandler(a2a.Config{Agents: nobody{}, Store: d.store, Clock: d.clock.Now})
+	d.m = New(Config{Handler: h, Clock: d.clock.Now, Poll: 10 * time.Millisecond})
+	d.ctx = a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"})
+	return d
+}
+
+// begin makes a run of agent "a" and claims it.
+func (d *desk) begin(id string) {
+	d.Helper()
+	_, _, err := d.store.Create(d.ctx, a2a.New{Owner: "acme/ann", Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Message: agent.UserMessage(id, "do it")}})
+	if err != nil {
+		d.Fatal(err)
+	}
+	claims, _, err := d.store.Claim(d.ctx, "r", 100)
+	if err != nil {
+		d.Fatal(err)
+	}
+	for _, c := range claims {
+		d.claims[c.Root] = c
+	}
+	d.put(id, "", &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})
+}
+
+// put puts an event on record, some time later.
+func (d *desk) put(id, scope string, ev *teamv1.Event) {
+	d.Helper()
+	d.clock.Move(time.Millisecond)
+	ev.Scope, ev.Agent = scope, "a"
+	if err := d.claims[id].Journal.Append(d.ctx, ev); err != nil {
+		d.Fatal(err)
+	}
+}
+
+func (d *desk) note(id string) {
+	d.Helper()
+	d.put(id, "", &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{Text: "on"}}})
+}
+
+func (d *desk) end(id string) {
+	d.Helper()
+	d.put(id, "", &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED}}})
+}
+
+// reader reads what a watcher is told.
+type reader struct {
+	next   func() (*teamv1.WatchTeamResponse, error, bool)
+	stop   func()
+	cursor string
+	told   []string
+	snaps  int
+	last   *teamv1.TeamSnapshot
+}
+
+func (d *desk) watch(cursor string) *reader {
+	d.Helper()
+	seq, err := d.m.WatchTeam(d.ctx, &teamv1.WatchTeamRequest{TeamId: "a", Cursor: cursor})
+	if err != nil {
+		d.Fatal(err)
+	}
+	r := &reader{}
+	r.next, r.stop = iter.Pull2(seq)
+	d.Cleanup(r.stop)
+	return r
+}
+
+// read reads so many events, and first a snapshot where one comes.
+func (r *reader) read(d *desk, events int) {
+	d.Helper()
+	for len(r.told) < events || r.cursor == "" {
+		m, err, ok := r.next()
+		if err != nil || !ok {
+			d.Fatalf("behind %v: %v", r.told, err)
+		}
+		r.cursor = m.GetCursor()
+		switch k := m.GetKind().(type) {
+		case *teamv1.WatchTeamResponse_Event:
+			r.told = append(r.told, fmt.Sprint(k.Event.GetRootTaskId(), " ", k.Event.GetEvent().GetSeq()))
+		case *teamv1.WatchTeamResponse_Snapshot:
+			r.snaps, r.last = r.snaps+1, k.Snapshot
+		case *teamv1.WatchTeamResponse_Update:
+			r.last = k.Update
+		}
+	}
+}
+
+// resumes wants a watcher behind a cursor to be told these events, and nothing else.
+func (d *desk) resumes(cursor string, want ...string) {
+	d.Helper()
+	r := d.watch(cursor)
+	defer r.stop()
+	r.read(d, len(want))
+	for r.last == nil { // the update comes when all is told
+		m, err, ok := r.next()
+		if err != nil || !ok || m.GetEvent() != nil {
+			d.Fatalf("behind the last event comes %v, %v", m, err)
+		}
+		r.last = m.GetUpdate()
+	}
+	slices.Sort(want)
+	slices.Sort(r.told)
+	if diff := cmp.Diff(append([]string{}, want...), append([]string{}, r.told...)); diff != "" || r.snaps > 0 {
+		d.Errorf("%d snapshots, and:\n%s", r.snaps, diff)
+	}
+}
+
+func TestR_003_30_CursorBehindTheEndOfATask(t *testing.T) {
+	d := newDesk(t)
+	r := d.watch("")
+	r.read(d, 0)
+	start := r.cursor
+	d.begin("one")
+	d.end("one")
+	r.read(d, 3)
+	d.resumes(r.cursor)
+	d.begin("two")
+	d.resumes(r.cursor, "two 1", "two 2")
+	d.resumes(start, "one 1", "one 2", "one 3", "two 1", "two 2")
+	d.clock.Move(2 * margin) // both are further back than what a cursor lists
+	r.read(d, 5)
+	d.note("two")
+	r.read(d, 6)
+	d.resumes(r.cursor)
+	d.note("two")
+	d.resumes(r.cursor, "two 4")
+	d.clock.Move(lifetime)
+	late := d.watch(r.cursor)
+	if late.read(d, 0); late.snaps != 1 {
+		t.Error("a cursor that is too old is taken")
+	}
+}
+
+// TestR_003_30_CursorOfASlowReader: what a slow reader was not told yet is older than
+// what a cursor leaves to the time.
+func TestR_003_30_CursorOfASlowReader(t *testing.T) {
+	d := newDesk(t)
+	r := d.watch("")
+	r.read(d, 0)
+	d.begin("one")
+	d.begin("two")
+	for range 3 {
+		d.note("one")
+		d.note("two")
+	}
+	r.read(d, 1) // of ten, which were read together
+	d.clock.Move(3 * margin)
+	all := []string{"one 1", "one 2", "one 3", "one 4", "one 5", "two 1", "two 2", "two 3", "two 4", "two 5"}
+	for n := 1; n < len(all); n++ {
+		r.read(d, n)
+		d.resumes(r.cursor, slices.DeleteFunc(slices.Clone(all), func(e string) bool { return slices.Contains(r.told, e) })...)
+		if n == 5 { // one that goes on behind it is slow, too
+			again := d.watch(r.cursor)
+			again.read(d, 1)
+			d.clock.Move(3 * margin)
+			again.read(d, 2)
+			d.resumes(again.cursor, slices.DeleteFunc(slices.Clone(all), func(e string) bool {
+				return slices.Contains(r.told, e) || slices.Contains(again.told, e)
+			})...)
+			again.stop()
+		}
+	}
+}
+
+// TestR_003_28_TheNewestAreCounted: what had ended before those is neither counted nor
+// told as if it were new; what ends later is.
+func TestR_003_28_TheNewestAreCounted(t *testing.T) {
+	d := newDesk(t)
+	d.m.c.Runs = 2
+	for i := range 4 {
+		d.begin(fmt.Sprint("old", i))
+		d.end(fmt.Sprint("old", i))
+	}
+	d.begin("open")
+	r := d.watch("")
+	r.read(d, 0)
+	if c := r.last.GetCounters(); c.GetRuns().GetDone() != 2 || c.GetRuns().GetActive() != 1 || !c.GetPartial() {
+		t.Errorf("counted are %v", c)
+	}
+	d.end("open")
+	r.read(d, 1)
+	for r.last.GetCounters().GetRuns().GetDone() != 3 {
+		m, err, ok := r.next()
+		if err != nil || !ok || m.GetUpdate() == nil {
+			t.Fatalf("behind %v comes %v, %v", r.told, m, err)
+		}
+		r.last = m.GetUpdate()
+	}
+	if diff := cmp.Diff([]string{"open 3"}, r.told); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestR_003_28_CostOfAnAttemptThatIsRepeated: it counts before the step has its end.
+func TestR_003_28_CostOfAnAttemptThatIsRepeated(t *testing.T) {
+	d := newDesk(t)
+	d.begin("one")
+	d.put("one", "", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Steps: []*teamv1.Step{{Id: "1", Kind: teamv1.Step_KIND_MODEL}}}}})
+	d.put("one", "1", &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})
+	d.put("one", "1", &teamv1.Event{Kind: &teamv1.Event_Retried{Retried: &teamv1.Retried{Attempt: 1, Spent: &teamv1.Spent{InputTokens: 7}}}})
+	r := d.watch("")
+	r.read(d, 0)
+	if got := r.last.GetCounters().GetSpent().GetInputTokens(); got != 7 {
+		t.Errorf("%d tokens", got)
+	}
+	if at := r.last.GetActive()[0].GetWorkers(); len(at) != 1 || at[0].GetState() != teamv1.TraceStep_STATE_RETRYING {
+		t.Errorf("who works is %v", at)
+	}
+	tr, err := d.m.GetTrace(d.ctx, &teamv1.GetTraceRequest{TaskId: "one"})
+	if err != nil || tr.GetTrace().GetStep().GetSpent().GetInputTokens() != 7 || tr.GetTrace().GetStep().GetOwn().GetInputTokens() != 0 {
+		t.Errorf("%v, %v", tr, err)
+	}
+}

@@ -1,0 +1,116 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// runs are the marks of a filter as text: root, sequence, state.
+func (r *rig) runs(f a2a.RunFilter) []a2a.RunMark {
+	r.Helper()
+	marks, err := r.Runs(r.ctx(), me, f)
+	if err != nil {
+		r.Fatalf("Runs(%+v): %v", f, err)
+	}
+	for i := range marks {
+		marks[i].StatusAt = marks[i].StatusAt.UTC()
+	}
+	return marks
+}
+
+func marked(marks []a2a.RunMark) []string {
+	out := []string{}
+	for _, m := range marks {
+		out = append(out, m.Root)
+	}
+	return out
+}
+
+func overviews(t *testing.T, open Open) {
+	t.Run("R-003-28 roots are shown with how far they have come", func(t *testing.T) {
+		r := newRig(t, open)
+		begin := r.clock.Now()
+		other := task("other")
+		other.Accepted.Agent = "b"
+		foreign := task("foreign")
+		foreign.Owner = "acme/bob"
+		r.create(task("one"), task("two"), other, foreign)
+		hidden := task("hidden")
+		hidden.Accepted.MayReplyDirectly = true
+		r.create(hidden)
+		claims := map[string]a2a.Claim{}
+		for _, c := range r.claims() {
+			claims[c.Root] = c
+		}
+		r.clock.Move(time.Second)
+		r.append(claims["one"], started(""), noted("x"))
+		r.clock.Move(time.Second)
+		r.append(claims["two"], started(""), succeeded())
+		end := r.clock.Now()
+		want := []a2a.RunMark{
+			{Root: "two", Agent: "a", Seq: 3, State: a2av1.TaskState_TASK_STATE_COMPLETED, StatusAt: end},
+			{Root: "one", Agent: "a", Seq: 3, State: a2av1.TaskState_TASK_STATE_WORKING, StatusAt: begin.Add(time.Second)},
+			{Root: "other", Agent: "b", Seq: 1, State: a2av1.TaskState_TASK_STATE_SUBMITTED, StatusAt: begin},
+		}
+		for _, c := range []struct {
+			f    a2a.RunFilter
+			want []a2a.RunMark
+		}{
+			{a2a.RunFilter{}, want[1:]},
+			{a2a.RunFilter{Agent: "a"}, want[1:2]},
+			{a2a.RunFilter{Agent: "b", Ended: true}, want[2:]},
+			{a2a.RunFilter{Agent: "c"}, nil},
+			{a2a.RunFilter{Ended: true}, want},
+			{a2a.RunFilter{Ended: true, Since: end}, want},
+			{a2a.RunFilter{Ended: true, Since: end.Add(time.Millisecond)}, want[1:]},
+			{a2a.RunFilter{Ended: true, Limit: 2}, want[:2]},
+			{a2a.RunFilter{Limit: 1}, want[1:2]},
+		} {
+			if got := r.runs(c.f); !slices.Equal(got, c.want) {
+				t.Errorf("Runs(%+v) = %v, want %v", c.f, got, c.want)
+			}
+		}
+		r.append(claims["hidden"], started(""), progress("it is seen now"))
+		if got := marked(r.runs(a2a.RunFilter{Agent: "a"})); !slices.Contains(got, "hidden") {
+			t.Errorf("Runs = %v, without the run that is seen now", got)
+		}
+		if marks, err := r.Runs(r.ctx(), "nobody/else", a2a.RunFilter{Ended: true}); err != nil || len(marks) > 0 {
+			t.Errorf("Runs of somebody else = %v, %v", marks, err)
+		}
+	})
+	t.Run("R-003-30 whoever watches all roots hears of each", func(t *testing.T) {
+		r := newRig(t, open)
+		wake, stop := r.WatchAll()
+		hear := func(what string) {
+			t.Helper()
+			select {
+			case <-wake:
+			case <-time.After(10 * time.Second):
+				t.Fatal("nobody was told of " + what)
+			}
+		}
+		r.create(task("one"))
+		hear("a new root")
+		c := r.claim("one")
+		for _, ev := range []*teamv1.Event{started(""), noted("x"), succeeded()} {
+			r.append(c, ev)
+			hear("an event")
+		}
+		stop()
+		select {
+		case <-wake:
+		default:
+		}
+		r.create(task("two"))
+		select {
+		case <-wake:
+			t.Error("who has stopped is told")
+		default:
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package a2a
+
+import (
+	"context"
+	"time"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+)
+
+// Overview is what a Store can be besides: one that shows the tasks of an owner
+// side by side, as monitors want them. Safe for concurrent use.
+type Overview interface {
+	// Runs returns how far the owner's root tasks have come that callers can see:
+	// those that have not ended, and on request those that have; newest status first.
+	Runs(ctx context.Context, owner string, f RunFilter) ([]RunMark, error)
+	// WatchAll returns a channel that receives when any root may be new or have new
+	// events. A hint: losing one costs time, never an event. stop must be called.
+	WatchAll() (wake <-chan struct{}, stop func())
+}
+
+// RunFilter selects roots; the zero value selects those that have not ended.
+type RunFilter struct {
+	// Agent that they were given to; empty is all.
+	Agent string
+	// Ended selects those that have ended too: all, or those that did at or after Since.
+	Ended bool
+	Since time.Time
+	// Limit bounds how many are returned; 0 is no limit.
+	Limit int
+}
+
+// RunMark is how far a root has come.
+type RunMark struct {
+	Root     string
+	Agent    string
+	Seq      int64 // of its last event
+	State    a2av1.TaskState
+	StatusAt time.Time
+}
+
+// Ended reports whether a state is one that a task keeps.
+func Ended(s a2av1.TaskState) bool {
+	switch s {
+	case a2av1.TaskState_TASK_STATE_COMPLETED, a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_CANCELED, a2av1.TaskState_TASK_STATE_REJECTED:
+		return true
+	case a2av1.TaskState_TASK_STATE_UNSPECIFIED, a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING,
+		a2av1.TaskState_TASK_STATE_INPUT_REQUIRED, a2av1.TaskState_TASK_STATE_AUTH_REQUIRED:
+	}
+	return false
+}

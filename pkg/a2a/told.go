@@ -1,0 +1,93 @@
+package a2a
+
+import (
+	"context"
+	"iter"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
+
+// What monitors share with the streams of A2A: whose a task is, what of a journal
+// may be shown, how it is followed, and how many may do so.
+
+// Owned returns a task of the caller: a root, or a child by its id root~scope.
+// Errors: INVALID_REQUEST, TASK_NOT_FOUND, also for a foreign task.
+func (h *Handler) Owned(ctx context.Context, id string) (*Fold, error) { return h.owned(ctx, "", id) }
+
+// Questions are the open questions of the task. Shared: read only.
+func (f *Fold) Questions() []*teamv1.Question { return f.questions }
+
+// Told is an event on record, and whether it was the last one when it was read.
+type Told struct {
+	Event   *teamv1.Event // shared: read only
+	Current bool
+}
+
+// Tell yields the events of a root behind a sequence: what is on record, then what
+// comes, until ctx ends. Errors: TASK_NOT_FOUND; the cause of ctx's end. The
+// sequence is read once.
+func (h *Handler) Tell(ctx context.Context, root Key, after int64) iter.Seq2[Told, error] {
+	return func(yield func(Told, error) bool) {
+		r := h.read(root, after)
+		defer r.stop()
+		for ev, err := range r.events(ctx) {
+			if !yield(Told{ev.Event, ev.current}, err) {
+				return
+			}
+		}
+	}
+}
+
+// Page returns events of a root that are on record, behind a sequence, and whether
+// there are more.
+func (h *Handler) Page(ctx context.Context, root Key, after int64) (page []Record, more bool, err error) {
+	page, err = h.c.Store.Events(ctx, root, after, pageEvents+1)
+	if err != nil {
+		return nil, false, storeError(root.ID, err)
+	}
+	return page[:min(len(page), pageEvents)], len(page) > pageEvents, nil
+}
+
+// Overview is the store's, nil where it has none.
+func (h *Handler) Overview() Overview {
+	o, _ := h.c.Store.(Overview)
+	return o
+}
+
+// StoreError is an error of a store as a caller sees it.
+func StoreError(id string, err error) error { return storeError(id, err) }
+
+// SitAtTask counts a stream of a task and of its owner. leave must be called.
+// INSUFFICIENT_RESOURCES when there are as many as there may be.
+func (h *Handler) SitAtTask(k Key) (leave func(), err error) {
+	return h.sit(k.Owner, func(t *tail) error { return t.sitAt(k) })
+}
+
+// SitAtTeam is SitAtTask for a stream of a team.
+func (h *Handler) SitAtTeam(owner, team string) (leave func(), err error) {
+	return h.sit(owner, func(t *tail) error {
+		most := h.c.Streams.PerTask
+		if t.seat.take(Key{owner, "team/" + team}, most) { // no id of a task
+			return nil
+		}
+		return tooMany("the team has %d open streams of yours, as many as there may be; close one", most).With("team_id", team)
+	})
+}
+
+func (h *Handler) sit(owner string, at func(*tail) error) (leave func(), err error) {
+	t := &tail{h: h}
+	if err := t.sit(owner); err != nil {
+		return nil, err
+	}
+	if err := at(t); err != nil {
+		t.leave()
+		return nil, err
+	}
+	return t.leave, nil
+}
+
+// Agents are those that the handler serves.
+func (h *Handler) Agents() Agents { return h.c.Agents }
+
+// Caller is who calls. UNAUTHENTICATED.
+func (h *Handler) Caller(ctx context.Context) (Caller, error) { return caller(ctx) }
