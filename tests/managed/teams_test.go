@@ -19,8 +19,8 @@ import (
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-// TestR_001_01_Teams: create, get, list, update, delete, and what callers see of it.
-func TestR_001_01_Teams(t *testing.T) {
+// TestR_001_01_R_003_22_Teams: create, get, list, update, delete, and what callers see of it.
+func TestR_001_01_R_003_22_Teams(t *testing.T) {
 	each(t, func(t *testing.T, h *house, a api) {
 		made := a.create(t, team("pair", "one {{input}}"))
 		if made.GetOrigin() != teamv1.Origin_ORIGIN_API || made.GetEtag() == "" || made.GetRevision() == "" || made.GetState() != teamv1.TeamState_TEAM_STATE_READY ||
