@@ -313,12 +313,17 @@ func badLists() []refusal {
 
 // seated has the only stream that its owner may have open.
 func (h *house) seated() func() {
-	ctx, leave := context.WithCancel(context.Background())
-	next, stop := iter.Pull2(h.clients["one seat"][0].Subscribe(ctx, &a2av1.SubscribeToTaskRequest{Id: h.id("seated")}, 0))
-	_, _, _ = next() // it is open
-	return func() {
-		leave()
-		stop()
+	for { // until the one before has left
+		ctx, leave := context.WithCancel(context.Background())
+		next, stop := iter.Pull2(h.clients["one seat"][0].Subscribe(ctx, &a2av1.SubscribeToTaskRequest{Id: h.id("seated")}, 0))
+		free := func() {
+			leave()
+			stop()
+		}
+		if _, err, _ := next(); err == nil {
+			return free
+		}
+		free()
 	}
 }
 
