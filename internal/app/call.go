@@ -155,14 +155,25 @@ func (f *Calling) again(target, id string, after int64) string {
 	b.WriteString("team-server call subscribe")
 	for _, flag := range [][2]string{{"binding", f.Binding}, {"protocol", f.Protocol}, {"tenant", f.Tenant}} {
 		if flag[1] != "" {
-			fmt.Fprintf(&b, " --%s %s", flag[0], flag[1])
+			fmt.Fprintf(&b, " --%s %s", flag[0], shellWord(flag[1]))
 		}
 	}
 	if after > 0 {
 		fmt.Fprintf(&b, " --after %d", after)
 	}
-	fmt.Fprintf(&b, " %s %s", target, id)
+	fmt.Fprintf(&b, " %s %s", shellWord(target), shellWord(id))
 	return b.String()
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9._~:/@%+=-]+$`)
+
+// shellWord is a text as one word of a shell: ids are a stranger's, and commands that are
+// shown are pasted.
+func shellWord(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // Call sends a message to any A2A server and prints the answer. The text "-" is what
@@ -254,7 +265,7 @@ func (s *Shell) state(id string, status *a2av1.TaskStatus) error {
 	case a2av1.TaskState_TASK_STATE_COMPLETED, a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING:
 		return nil
 	case a2av1.TaskState_TASK_STATE_INPUT_REQUIRED:
-		s.sayf("answer it with --task %s", line(id))
+		s.sayf("answer it with --task %s", line(shellWord(id)))
 	case a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_CANCELED, a2av1.TaskState_TASK_STATE_REJECTED,
 		a2av1.TaskState_TASK_STATE_AUTH_REQUIRED, a2av1.TaskState_TASK_STATE_UNSPECIFIED:
 	}

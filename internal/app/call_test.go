@@ -82,3 +82,13 @@ func TestAgain(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+func TestCall_CommandsCanBePasted(t *testing.T) {
+	for text, want := range map[string]string{
+		"01a2-x~1.2": "01a2-x~1.2", "http://h:1/a%2Fb": "http://h:1/a%2Fb", "x; rm y": `'x; rm y'`, "$(z)": `'$(z)'`, "it's": `'it'\''s'`, "": "''",
+	} {
+		if got := shellWord(text); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
