@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/faulty"
@@ -283,8 +284,8 @@ func (r *rig) remembered() {
 }
 
 // journal checks the record: no gap, one end of the root and of every step that
-// has started, and no member called once its end was on record, nor more than
-// once again.
+// has started or was canceled before, and no member called once its end was on
+// record, nor more than once again.
 func (r *rig) journal(id string) {
 	r.Helper()
 	records, err := r.store.Events(r.ctx, a2a.Key{Owner: "acme/ann", ID: id}, 0, 1000)
@@ -295,8 +296,11 @@ func (r *rig) journal(id string) {
 		if rec.Seq != int64(i+1) {
 			r.Errorf("event %d has the sequence %d", i+1, rec.Seq)
 		}
-		if rec.Event.GetEnded() != nil {
+		if end := rec.Event.GetEnded(); end != nil {
 			ends[scope]++
+			if end.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED {
+				starts[scope] = 1 // or it never will
+			}
 		}
 		if rec.Event.GetStarted() != nil {
 			starts[scope] = 1
