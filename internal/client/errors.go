@@ -39,6 +39,7 @@ func unreachable(address string, cause error) error {
 	why := "no connection"
 	for _, known := range [][2]string{
 		{"malformed HTTP response", "it does not speak HTTP; gRPC is called by grpc://HOST:PORT/TENANT"},
+		{"readLoopPeekFailLocked", "it does not speak HTTP; gRPC is called by grpc://HOST:PORT/TENANT"}, // it spoke before it was asked
 		{"http2: frame too large", "it does not speak gRPC; a card is read from http://HOST:PORT"},
 		{"no application protocol", "it does not speak gRPC"},
 		{"connection refused", "connection refused"},
