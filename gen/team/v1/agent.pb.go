@@ -156,7 +156,9 @@ type ProcessRequest struct {
 	Recorded []*Event `protobuf:"bytes,15,rep,name=recorded,proto3" json:"recorded,omitempty"`
 	// The history is that of the caller's present run alone: an agent that remembers
 	// reads its own part of the conversation before it.
-	Branch        bool `protobuf:"varint,16,opt,name=branch,proto3" json:"branch,omitempty"`
+	Branch bool `protobuf:"varint,16,opt,name=branch,proto3" json:"branch,omitempty"`
+	// Brief of the collaboration that the call is part of; unset: it is part of none.
+	Brief         *Brief `protobuf:"bytes,17,opt,name=brief,proto3" json:"brief,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -301,6 +303,13 @@ func (x *ProcessRequest) GetBranch() bool {
 		return x.Branch
 	}
 	return false
+}
+
+func (x *ProcessRequest) GetBrief() *Brief {
+	if x != nil {
+		return x.Brief
+	}
+	return nil
 }
 
 // ProcessResponse is the answer.
@@ -723,7 +732,7 @@ const file_team_v1_agent_proto_rawDesc = "" +
 	"\vInfoRequest\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\"6\n" +
 	"\fInfoResponse\x12&\n" +
-	"\x04info\x18\x01 \x01(\v2\x12.team.v1.AgentInfoR\x04info\"\x99\x05\n" +
+	"\x04info\x18\x01 \x01(\v2\x12.team.v1.AgentInfoR\x04info\"\xbf\x05\n" +
 	"\x0eProcessRequest\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12,\n" +
 	"\amessage\x18\x02 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12\x1d\n" +
@@ -742,7 +751,8 @@ const file_team_v1_agent_proto_rawDesc = "" +
 	"\bdeadline\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x14\n" +
 	"\x05scope\x18\x0e \x01(\tR\x05scope\x12*\n" +
 	"\brecorded\x18\x0f \x03(\v2\x0e.team.v1.EventR\brecorded\x12\x16\n" +
-	"\x06branch\x18\x10 \x01(\bR\x06branch\x1aP\n" +
+	"\x06branch\x18\x10 \x01(\bR\x06branch\x12$\n" +
+	"\x05brief\x18\x11 \x01(\v2\x0e.team.v1.BriefR\x05brief\x1aP\n" +
 	"\n" +
 	"StateEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
@@ -809,11 +819,12 @@ var file_team_v1_agent_proto_goTypes = []any{
 	(*Limits)(nil),                // 14: team.v1.Limits
 	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
 	(*Event)(nil),                 // 16: team.v1.Event
-	(*Spent)(nil),                 // 17: team.v1.Spent
-	(*Transfer)(nil),              // 18: team.v1.Transfer
-	(v1.TaskState)(0),             // 19: lf.a2a.v1.TaskState
-	(*MemberHealth)(nil),          // 20: team.v1.MemberHealth
-	(*structpb.Value)(nil),        // 21: google.protobuf.Value
+	(*Brief)(nil),                 // 17: team.v1.Brief
+	(*Spent)(nil),                 // 18: team.v1.Spent
+	(*Transfer)(nil),              // 19: team.v1.Transfer
+	(v1.TaskState)(0),             // 20: lf.a2a.v1.TaskState
+	(*MemberHealth)(nil),          // 21: team.v1.MemberHealth
+	(*structpb.Value)(nil),        // 22: google.protobuf.Value
 }
 var file_team_v1_agent_proto_depIdxs = []int32{
 	11, // 0: team.v1.InfoResponse.info:type_name -> team.v1.AgentInfo
@@ -824,30 +835,31 @@ var file_team_v1_agent_proto_depIdxs = []int32{
 	14, // 5: team.v1.ProcessRequest.envelope:type_name -> team.v1.Limits
 	15, // 6: team.v1.ProcessRequest.deadline:type_name -> google.protobuf.Timestamp
 	16, // 7: team.v1.ProcessRequest.recorded:type_name -> team.v1.Event
-	12, // 8: team.v1.ProcessResponse.message:type_name -> lf.a2a.v1.Message
-	17, // 9: team.v1.ProcessResponse.spent:type_name -> team.v1.Spent
-	18, // 10: team.v1.ProcessResponse.transfer:type_name -> team.v1.Transfer
-	2,  // 11: team.v1.ProcessStreamRequest.request:type_name -> team.v1.ProcessRequest
-	16, // 12: team.v1.ProcessStreamResponse.event:type_name -> team.v1.Event
-	19, // 13: team.v1.CancelResponse.state:type_name -> lf.a2a.v1.TaskState
-	17, // 14: team.v1.CancelResponse.spent:type_name -> team.v1.Spent
-	20, // 15: team.v1.HealthCheckResponse.members:type_name -> team.v1.MemberHealth
-	21, // 16: team.v1.ProcessRequest.StateEntry.value:type_name -> google.protobuf.Value
-	0,  // 17: team.v1.AgentService.Info:input_type -> team.v1.InfoRequest
-	2,  // 18: team.v1.AgentService.Process:input_type -> team.v1.ProcessRequest
-	4,  // 19: team.v1.AgentService.ProcessStream:input_type -> team.v1.ProcessStreamRequest
-	6,  // 20: team.v1.AgentService.Cancel:input_type -> team.v1.CancelRequest
-	8,  // 21: team.v1.AgentService.HealthCheck:input_type -> team.v1.HealthCheckRequest
-	1,  // 22: team.v1.AgentService.Info:output_type -> team.v1.InfoResponse
-	3,  // 23: team.v1.AgentService.Process:output_type -> team.v1.ProcessResponse
-	5,  // 24: team.v1.AgentService.ProcessStream:output_type -> team.v1.ProcessStreamResponse
-	7,  // 25: team.v1.AgentService.Cancel:output_type -> team.v1.CancelResponse
-	9,  // 26: team.v1.AgentService.HealthCheck:output_type -> team.v1.HealthCheckResponse
-	22, // [22:27] is the sub-list for method output_type
-	17, // [17:22] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	17, // 8: team.v1.ProcessRequest.brief:type_name -> team.v1.Brief
+	12, // 9: team.v1.ProcessResponse.message:type_name -> lf.a2a.v1.Message
+	18, // 10: team.v1.ProcessResponse.spent:type_name -> team.v1.Spent
+	19, // 11: team.v1.ProcessResponse.transfer:type_name -> team.v1.Transfer
+	2,  // 12: team.v1.ProcessStreamRequest.request:type_name -> team.v1.ProcessRequest
+	16, // 13: team.v1.ProcessStreamResponse.event:type_name -> team.v1.Event
+	20, // 14: team.v1.CancelResponse.state:type_name -> lf.a2a.v1.TaskState
+	18, // 15: team.v1.CancelResponse.spent:type_name -> team.v1.Spent
+	21, // 16: team.v1.HealthCheckResponse.members:type_name -> team.v1.MemberHealth
+	22, // 17: team.v1.ProcessRequest.StateEntry.value:type_name -> google.protobuf.Value
+	0,  // 18: team.v1.AgentService.Info:input_type -> team.v1.InfoRequest
+	2,  // 19: team.v1.AgentService.Process:input_type -> team.v1.ProcessRequest
+	4,  // 20: team.v1.AgentService.ProcessStream:input_type -> team.v1.ProcessStreamRequest
+	6,  // 21: team.v1.AgentService.Cancel:input_type -> team.v1.CancelRequest
+	8,  // 22: team.v1.AgentService.HealthCheck:input_type -> team.v1.HealthCheckRequest
+	1,  // 23: team.v1.AgentService.Info:output_type -> team.v1.InfoResponse
+	3,  // 24: team.v1.AgentService.Process:output_type -> team.v1.ProcessResponse
+	5,  // 25: team.v1.AgentService.ProcessStream:output_type -> team.v1.ProcessStreamResponse
+	7,  // 26: team.v1.AgentService.Cancel:output_type -> team.v1.CancelResponse
+	9,  // 27: team.v1.AgentService.HealthCheck:output_type -> team.v1.HealthCheckResponse
+	23, // [23:28] is the sub-list for method output_type
+	18, // [18:23] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_agent_proto_init() }

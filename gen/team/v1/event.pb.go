@@ -152,7 +152,7 @@ func (x Step_Inner) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Step_Inner.Descriptor instead.
 func (Step_Inner) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{8, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{9, 0}
 }
 
 // Kind is what kind of work a step is.
@@ -225,7 +225,7 @@ func (x Step_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Step_Kind.Descriptor instead.
 func (Step_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{8, 1}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{9, 1}
 }
 
 // Kind is what is asked for.
@@ -290,7 +290,7 @@ func (x Asked_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Asked_Kind.Descriptor instead.
 func (Asked_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{24, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{25, 0}
 }
 
 // Command is what the caller wants.
@@ -351,7 +351,7 @@ func (x Commanded_Command) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Commanded_Command.Descriptor instead.
 func (Commanded_Command) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{27, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{28, 0}
 }
 
 // Stage is which message was looked at.
@@ -412,7 +412,7 @@ func (x Checked_Stage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Checked_Stage.Descriptor instead.
 func (Checked_Stage) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31, 0}
 }
 
 // Event is one entry of a root task's journal. It is what an agent yields,
@@ -877,8 +877,6 @@ type Accepted struct {
 	Message *v1.Message `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	// Metadata of the request.
 	Metadata *structpb.Struct `protobuf:"bytes,5,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// Brief of a collaboration, when the task is one.
-	Brief *structpb.Struct `protobuf:"bytes,6,opt,name=brief,proto3" json:"brief,omitempty"`
 	// Definitions the run is tied to.
 	Pins *Pins `protobuf:"bytes,7,opt,name=pins,proto3" json:"pins,omitempty"`
 	// Seed of everything random in the run.
@@ -909,7 +907,9 @@ type Accepted struct {
 	// The task was begun by another one, which does not wait for it.
 	Detached *Detached `protobuf:"bytes,20,opt,name=detached,proto3" json:"detached,omitempty"`
 	// The history is that of the caller's present run alone.
-	Branch        bool `protobuf:"varint,21,opt,name=branch,proto3" json:"branch,omitempty"`
+	Branch bool `protobuf:"varint,21,opt,name=branch,proto3" json:"branch,omitempty"`
+	// Brief of a collaboration; unset: the task is none.
+	Collaboration *Brief `protobuf:"bytes,22,opt,name=collaboration,proto3" json:"collaboration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -975,13 +975,6 @@ func (x *Accepted) GetMessage() *v1.Message {
 func (x *Accepted) GetMetadata() *structpb.Struct {
 	if x != nil {
 		return x.Metadata
-	}
-	return nil
-}
-
-func (x *Accepted) GetBrief() *structpb.Struct {
-	if x != nil {
-		return x.Brief
 	}
 	return nil
 }
@@ -1091,6 +1084,105 @@ func (x *Accepted) GetBranch() bool {
 	return false
 }
 
+func (x *Accepted) GetCollaboration() *Brief {
+	if x != nil {
+		return x.Collaboration
+	}
+	return nil
+}
+
+// Brief is what a collaboration is to achieve, and within which bounds (R-001-19 to
+// R-001-25). Everybody who works on it may read it.
+type Brief struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is to be done.
+	TaskDescription string `protobuf:"bytes,1,opt,name=task_description,json=taskDescription,proto3" json:"task_description,omitempty"`
+	// What is to come out of it.
+	ExpectedOutput string `protobuf:"bytes,2,opt,name=expected_output,json=expectedOutput,proto3" json:"expected_output,omitempty"`
+	// What everybody shares from the start.
+	Context *structpb.Struct `protobuf:"bytes,3,opt,name=context,proto3" json:"context,omitempty"`
+	// How long it may take; unset: as long as the team may.
+	MaxDuration *durationpb.Duration `protobuf:"bytes,4,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
+	// The least score of the result, 0 to 1; unset: any.
+	QualityThreshold *float64 `protobuf:"fixed64,5,opt,name=quality_threshold,json=qualityThreshold,proto3,oneof" json:"quality_threshold,omitempty"`
+	// The most rounds of it; unset: as many as the team may.
+	MaxRounds     *int32 `protobuf:"varint,6,opt,name=max_rounds,json=maxRounds,proto3,oneof" json:"max_rounds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Brief) Reset() {
+	*x = Brief{}
+	mi := &file_team_v1_event_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Brief) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Brief) ProtoMessage() {}
+
+func (x *Brief) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Brief.ProtoReflect.Descriptor instead.
+func (*Brief) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Brief) GetTaskDescription() string {
+	if x != nil {
+		return x.TaskDescription
+	}
+	return ""
+}
+
+func (x *Brief) GetExpectedOutput() string {
+	if x != nil {
+		return x.ExpectedOutput
+	}
+	return ""
+}
+
+func (x *Brief) GetContext() *structpb.Struct {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *Brief) GetMaxDuration() *durationpb.Duration {
+	if x != nil {
+		return x.MaxDuration
+	}
+	return nil
+}
+
+func (x *Brief) GetQualityThreshold() float64 {
+	if x != nil && x.QualityThreshold != nil {
+		return *x.QualityThreshold
+	}
+	return 0
+}
+
+func (x *Brief) GetMaxRounds() int32 {
+	if x != nil && x.MaxRounds != nil {
+		return *x.MaxRounds
+	}
+	return 0
+}
+
 // Detached is where a task comes from that was begun by another one.
 type Detached struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1108,7 +1200,7 @@ type Detached struct {
 
 func (x *Detached) Reset() {
 	*x = Detached{}
-	mi := &file_team_v1_event_proto_msgTypes[2]
+	mi := &file_team_v1_event_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1212,7 @@ func (x *Detached) String() string {
 func (*Detached) ProtoMessage() {}
 
 func (x *Detached) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[2]
+	mi := &file_team_v1_event_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1225,7 @@ func (x *Detached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detached.ProtoReflect.Descriptor instead.
 func (*Detached) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Detached) GetParent() string {
@@ -1177,7 +1269,7 @@ type TransferTarget struct {
 
 func (x *TransferTarget) Reset() {
 	*x = TransferTarget{}
-	mi := &file_team_v1_event_proto_msgTypes[3]
+	mi := &file_team_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1281,7 @@ func (x *TransferTarget) String() string {
 func (*TransferTarget) ProtoMessage() {}
 
 func (x *TransferTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[3]
+	mi := &file_team_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1294,7 @@ func (x *TransferTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferTarget.ProtoReflect.Descriptor instead.
 func (*TransferTarget) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TransferTarget) GetId() string {
@@ -1232,7 +1324,7 @@ type Pins struct {
 
 func (x *Pins) Reset() {
 	*x = Pins{}
-	mi := &file_team_v1_event_proto_msgTypes[4]
+	mi := &file_team_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1244,7 +1336,7 @@ func (x *Pins) String() string {
 func (*Pins) ProtoMessage() {}
 
 func (x *Pins) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[4]
+	mi := &file_team_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1257,7 +1349,7 @@ func (x *Pins) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pins.ProtoReflect.Descriptor instead.
 func (*Pins) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Pins) GetRevisions() map[string]string {
@@ -1291,7 +1383,7 @@ type Conversation struct {
 
 func (x *Conversation) Reset() {
 	*x = Conversation{}
-	mi := &file_team_v1_event_proto_msgTypes[5]
+	mi := &file_team_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1303,7 +1395,7 @@ func (x *Conversation) String() string {
 func (*Conversation) ProtoMessage() {}
 
 func (x *Conversation) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[5]
+	mi := &file_team_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1316,7 +1408,7 @@ func (x *Conversation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conversation.ProtoReflect.Descriptor instead.
 func (*Conversation) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Conversation) GetContextId() string {
@@ -1386,7 +1478,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_team_v1_event_proto_msgTypes[6]
+	mi := &file_team_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1490,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[6]
+	mi := &file_team_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1503,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Limits) GetMaxSteps() int32 {
@@ -1532,7 +1624,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_team_v1_event_proto_msgTypes[7]
+	mi := &file_team_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1544,7 +1636,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[7]
+	mi := &file_team_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1557,7 +1649,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Retry) GetAttempts() int32 {
@@ -1612,7 +1704,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_team_v1_event_proto_msgTypes[8]
+	mi := &file_team_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1624,7 +1716,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[8]
+	mi := &file_team_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1637,7 +1729,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Step) GetId() string {
@@ -1751,7 +1843,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_team_v1_event_proto_msgTypes[9]
+	mi := &file_team_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +1855,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[9]
+	mi := &file_team_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +1868,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Refusal) GetOutcome() Outcome {
@@ -1810,7 +1902,7 @@ type Input struct {
 
 func (x *Input) Reset() {
 	*x = Input{}
-	mi := &file_team_v1_event_proto_msgTypes[10]
+	mi := &file_team_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1822,7 +1914,7 @@ func (x *Input) String() string {
 func (*Input) ProtoMessage() {}
 
 func (x *Input) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[10]
+	mi := &file_team_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1835,7 +1927,7 @@ func (x *Input) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Input.ProtoReflect.Descriptor instead.
 func (*Input) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Input) GetMessage() *v1.Message {
@@ -1874,7 +1966,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_team_v1_event_proto_msgTypes[11]
+	mi := &file_team_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1886,7 +1978,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[11]
+	mi := &file_team_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1899,7 +1991,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Ask) GetQuestion() string {
@@ -1955,7 +2047,7 @@ type Decided struct {
 
 func (x *Decided) Reset() {
 	*x = Decided{}
-	mi := &file_team_v1_event_proto_msgTypes[12]
+	mi := &file_team_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +2059,7 @@ func (x *Decided) String() string {
 func (*Decided) ProtoMessage() {}
 
 func (x *Decided) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[12]
+	mi := &file_team_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +2072,7 @@ func (x *Decided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decided.ProtoReflect.Descriptor instead.
 func (*Decided) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Decided) GetSteps() []*Step {
@@ -2086,7 +2178,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_team_v1_event_proto_msgTypes[13]
+	mi := &file_team_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2190,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[13]
+	mi := &file_team_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2203,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Started) GetAttempt() int32 {
@@ -2189,7 +2281,7 @@ type Retried struct {
 
 func (x *Retried) Reset() {
 	*x = Retried{}
-	mi := &file_team_v1_event_proto_msgTypes[14]
+	mi := &file_team_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2201,7 +2293,7 @@ func (x *Retried) String() string {
 func (*Retried) ProtoMessage() {}
 
 func (x *Retried) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[14]
+	mi := &file_team_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2214,7 +2306,7 @@ func (x *Retried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retried.ProtoReflect.Descriptor instead.
 func (*Retried) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Retried) GetAttempt() int32 {
@@ -2288,7 +2380,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_team_v1_event_proto_msgTypes[15]
+	mi := &file_team_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2300,7 +2392,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[15]
+	mi := &file_team_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2313,7 +2405,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Ended) GetOutcome() Outcome {
@@ -2482,7 +2574,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_team_v1_event_proto_msgTypes[16]
+	mi := &file_team_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2494,7 +2586,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[16]
+	mi := &file_team_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2507,7 +2599,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Turn) GetText() string {
@@ -2560,7 +2652,7 @@ type ToolCall struct {
 
 func (x *ToolCall) Reset() {
 	*x = ToolCall{}
-	mi := &file_team_v1_event_proto_msgTypes[17]
+	mi := &file_team_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2572,7 +2664,7 @@ func (x *ToolCall) String() string {
 func (*ToolCall) ProtoMessage() {}
 
 func (x *ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[17]
+	mi := &file_team_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2585,7 +2677,7 @@ func (x *ToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCall.ProtoReflect.Descriptor instead.
 func (*ToolCall) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ToolCall) GetId() string {
@@ -2622,7 +2714,7 @@ type ToolResult struct {
 
 func (x *ToolResult) Reset() {
 	*x = ToolResult{}
-	mi := &file_team_v1_event_proto_msgTypes[18]
+	mi := &file_team_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2634,7 +2726,7 @@ func (x *ToolResult) String() string {
 func (*ToolResult) ProtoMessage() {}
 
 func (x *ToolResult) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[18]
+	mi := &file_team_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2647,7 +2739,7 @@ func (x *ToolResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResult.ProtoReflect.Descriptor instead.
 func (*ToolResult) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ToolResult) GetText() string {
@@ -2677,7 +2769,7 @@ type Transfer struct {
 
 func (x *Transfer) Reset() {
 	*x = Transfer{}
-	mi := &file_team_v1_event_proto_msgTypes[19]
+	mi := &file_team_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2689,7 +2781,7 @@ func (x *Transfer) String() string {
 func (*Transfer) ProtoMessage() {}
 
 func (x *Transfer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[19]
+	mi := &file_team_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2702,7 +2794,7 @@ func (x *Transfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
 func (*Transfer) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Transfer) GetTo() string {
@@ -2738,7 +2830,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_team_v1_event_proto_msgTypes[20]
+	mi := &file_team_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2750,7 +2842,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[20]
+	mi := &file_team_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2763,7 +2855,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Spent) GetInputTokens() int64 {
@@ -2815,7 +2907,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_team_v1_event_proto_msgTypes[21]
+	mi := &file_team_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2827,7 +2919,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[21]
+	mi := &file_team_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2840,7 +2932,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Receipt) GetEntries() []*Receipt_Entry {
@@ -2880,7 +2972,7 @@ type Spawned struct {
 
 func (x *Spawned) Reset() {
 	*x = Spawned{}
-	mi := &file_team_v1_event_proto_msgTypes[22]
+	mi := &file_team_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2892,7 +2984,7 @@ func (x *Spawned) String() string {
 func (*Spawned) ProtoMessage() {}
 
 func (x *Spawned) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[22]
+	mi := &file_team_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2905,7 +2997,7 @@ func (x *Spawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spawned.ProtoReflect.Descriptor instead.
 func (*Spawned) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Spawned) GetTaskId() string {
@@ -2975,7 +3067,7 @@ type Bound struct {
 
 func (x *Bound) Reset() {
 	*x = Bound{}
-	mi := &file_team_v1_event_proto_msgTypes[23]
+	mi := &file_team_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2987,7 +3079,7 @@ func (x *Bound) String() string {
 func (*Bound) ProtoMessage() {}
 
 func (x *Bound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[23]
+	mi := &file_team_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3000,7 +3092,7 @@ func (x *Bound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bound.ProtoReflect.Descriptor instead.
 func (*Bound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Bound) GetPeer() string {
@@ -3050,7 +3142,7 @@ type Asked struct {
 
 func (x *Asked) Reset() {
 	*x = Asked{}
-	mi := &file_team_v1_event_proto_msgTypes[24]
+	mi := &file_team_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3062,7 +3154,7 @@ func (x *Asked) String() string {
 func (*Asked) ProtoMessage() {}
 
 func (x *Asked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[24]
+	mi := &file_team_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3075,7 +3167,7 @@ func (x *Asked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asked.ProtoReflect.Descriptor instead.
 func (*Asked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Asked) GetQuestion() string {
@@ -3137,7 +3229,7 @@ type Answered struct {
 
 func (x *Answered) Reset() {
 	*x = Answered{}
-	mi := &file_team_v1_event_proto_msgTypes[25]
+	mi := &file_team_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3149,7 +3241,7 @@ func (x *Answered) String() string {
 func (*Answered) ProtoMessage() {}
 
 func (x *Answered) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[25]
+	mi := &file_team_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3162,7 +3254,7 @@ func (x *Answered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answered.ProtoReflect.Descriptor instead.
 func (*Answered) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Answered) GetQuestion() string {
@@ -3231,7 +3323,7 @@ type Received struct {
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3335,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3348,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Received) GetMessage() *v1.Message {
@@ -3310,7 +3402,7 @@ type Commanded struct {
 
 func (x *Commanded) Reset() {
 	*x = Commanded{}
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3414,7 @@ func (x *Commanded) String() string {
 func (*Commanded) ProtoMessage() {}
 
 func (x *Commanded) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3427,7 @@ func (x *Commanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commanded.ProtoReflect.Descriptor instead.
 func (*Commanded) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Commanded) GetCommand() Commanded_Command {
@@ -3398,7 +3490,7 @@ type Expired struct {
 
 func (x *Expired) Reset() {
 	*x = Expired{}
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3410,7 +3502,7 @@ func (x *Expired) String() string {
 func (*Expired) ProtoMessage() {}
 
 func (x *Expired) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3423,7 +3515,7 @@ func (x *Expired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expired.ProtoReflect.Descriptor instead.
 func (*Expired) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Expired) GetLimit() string {
@@ -3444,7 +3536,7 @@ type Observed struct {
 
 func (x *Observed) Reset() {
 	*x = Observed{}
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3456,7 +3548,7 @@ func (x *Observed) String() string {
 func (*Observed) ProtoMessage() {}
 
 func (x *Observed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3469,7 +3561,7 @@ func (x *Observed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed.ProtoReflect.Descriptor instead.
 func (*Observed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Observed) GetMembers() []*Observed_Member {
@@ -3506,7 +3598,7 @@ type Checked struct {
 
 func (x *Checked) Reset() {
 	*x = Checked{}
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3518,7 +3610,7 @@ func (x *Checked) String() string {
 func (*Checked) ProtoMessage() {}
 
 func (x *Checked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3531,7 +3623,7 @@ func (x *Checked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked.ProtoReflect.Descriptor instead.
 func (*Checked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Checked) GetStage() Checked_Stage {
@@ -3598,7 +3690,7 @@ type ArtifactUpdate struct {
 
 func (x *ArtifactUpdate) Reset() {
 	*x = ArtifactUpdate{}
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3610,7 +3702,7 @@ func (x *ArtifactUpdate) String() string {
 func (*ArtifactUpdate) ProtoMessage() {}
 
 func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3623,7 +3715,7 @@ func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactUpdate.ProtoReflect.Descriptor instead.
 func (*ArtifactUpdate) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ArtifactUpdate) GetArtifact() *v1.Artifact {
@@ -3662,7 +3754,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3674,7 +3766,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3687,7 +3779,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Delta) GetArtifactId() string {
@@ -3722,7 +3814,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3734,7 +3826,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3747,7 +3839,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Progress) GetMessage() *v1.Message {
@@ -3772,7 +3864,7 @@ type Noted struct {
 
 func (x *Noted) Reset() {
 	*x = Noted{}
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3784,7 +3876,7 @@ func (x *Noted) String() string {
 func (*Noted) ProtoMessage() {}
 
 func (x *Noted) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3797,7 +3889,7 @@ func (x *Noted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noted.ProtoReflect.Descriptor instead.
 func (*Noted) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Noted) GetCode() string {
@@ -3834,7 +3926,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3846,7 +3938,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3859,7 +3951,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Claimed) GetEpoch() int64 {
@@ -3889,7 +3981,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3901,7 +3993,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3914,7 +4006,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Waiting) GetQuestions() []string {
@@ -3963,7 +4055,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3975,7 +4067,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3988,7 +4080,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Reply) GetResult() isReply_Result {
@@ -4134,7 +4226,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4146,7 +4238,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4159,7 +4251,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Error) GetReason() string {
@@ -4220,7 +4312,7 @@ type Inbound struct {
 
 func (x *Inbound) Reset() {
 	*x = Inbound{}
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4232,7 +4324,7 @@ func (x *Inbound) String() string {
 func (*Inbound) ProtoMessage() {}
 
 func (x *Inbound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4245,7 +4337,7 @@ func (x *Inbound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbound.ProtoReflect.Descriptor instead.
 func (*Inbound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Inbound) GetN() int64 {
@@ -4355,7 +4447,7 @@ type Receipt_Entry struct {
 
 func (x *Receipt_Entry) Reset() {
 	*x = Receipt_Entry{}
-	mi := &file_team_v1_event_proto_msgTypes[44]
+	mi := &file_team_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4367,7 +4459,7 @@ func (x *Receipt_Entry) String() string {
 func (*Receipt_Entry) ProtoMessage() {}
 
 func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[44]
+	mi := &file_team_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4380,7 +4472,7 @@ func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt_Entry.ProtoReflect.Descriptor instead.
 func (*Receipt_Entry) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{21, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{22, 0}
 }
 
 func (x *Receipt_Entry) GetScope() string {
@@ -4454,7 +4546,7 @@ type Observed_Member struct {
 
 func (x *Observed_Member) Reset() {
 	*x = Observed_Member{}
-	mi := &file_team_v1_event_proto_msgTypes[45]
+	mi := &file_team_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4466,7 +4558,7 @@ func (x *Observed_Member) String() string {
 func (*Observed_Member) ProtoMessage() {}
 
 func (x *Observed_Member) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[45]
+	mi := &file_team_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4479,7 +4571,7 @@ func (x *Observed_Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed_Member.ProtoReflect.Descriptor instead.
 func (*Observed_Member) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{29, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30, 0}
 }
 
 func (x *Observed_Member) GetId() string {
@@ -4514,7 +4606,7 @@ type Checked_Shown struct {
 
 func (x *Checked_Shown) Reset() {
 	*x = Checked_Shown{}
-	mi := &file_team_v1_event_proto_msgTypes[46]
+	mi := &file_team_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4526,7 +4618,7 @@ func (x *Checked_Shown) String() string {
 func (*Checked_Shown) ProtoMessage() {}
 
 func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[46]
+	mi := &file_team_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4539,7 +4631,7 @@ func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked_Shown.ProtoReflect.Descriptor instead.
 func (*Checked_Shown) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31, 0}
 }
 
 func (x *Checked_Shown) GetMessages() []*v1.Message {
@@ -4581,14 +4673,13 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\aclaimed\x18* \x01(\v2\x10.team.v1.ClaimedH\x00R\aclaimed\x12,\n" +
 	"\awaiting\x18+ \x01(\v2\x10.team.v1.WaitingH\x00R\awaiting\x12&\n" +
 	"\x05reply\x182 \x01(\v2\x0e.team.v1.ReplyH\x00R\x05replyB\x06\n" +
-	"\x04kindJ\x04\b)\x10*\"\xfa\x06\n" +
+	"\x04kindJ\x04\b)\x10*\"\x8e\a\n" +
 	"\bAccepted\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05owner\x18\x03 \x01(\tR\x05owner\x12,\n" +
 	"\amessage\x18\x04 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x123\n" +
-	"\bmetadata\x18\x05 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12-\n" +
-	"\x05brief\x18\x06 \x01(\v2\x17.google.protobuf.StructR\x05brief\x12!\n" +
+	"\bmetadata\x18\x05 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12!\n" +
 	"\x04pins\x18\a \x01(\v2\r.team.v1.PinsR\x04pins\x12\x12\n" +
 	"\x04seed\x18\b \x01(\x03R\x04seed\x12'\n" +
 	"\x06limits\x18\t \x01(\v2\x0f.team.v1.LimitsR\x06limits\x126\n" +
@@ -4606,11 +4697,22 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\ahistory\x18\x12 \x03(\v2\x12.lf.a2a.v1.MessageR\ahistory\x125\n" +
 	"\ttransfers\x18\x13 \x03(\v2\x17.team.v1.TransferTargetR\ttransfers\x12-\n" +
 	"\bdetached\x18\x14 \x01(\v2\x11.team.v1.DetachedR\bdetached\x12\x16\n" +
-	"\x06branch\x18\x15 \x01(\bR\x06branch\x1a8\n" +
+	"\x06branch\x18\x15 \x01(\bR\x06branch\x124\n" +
+	"\rcollaboration\x18\x16 \x01(\v2\x0e.team.v1.BriefR\rcollaboration\x1a8\n" +
 	"\n" +
 	"TraceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"b\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x06\x10\aR\x05brief\"\xc7\x02\n" +
+	"\x05Brief\x12)\n" +
+	"\x10task_description\x18\x01 \x01(\tR\x0ftaskDescription\x12'\n" +
+	"\x0fexpected_output\x18\x02 \x01(\tR\x0eexpectedOutput\x121\n" +
+	"\acontext\x18\x03 \x01(\v2\x17.google.protobuf.StructR\acontext\x12<\n" +
+	"\fmax_duration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\vmaxDuration\x120\n" +
+	"\x11quality_threshold\x18\x05 \x01(\x01H\x00R\x10qualityThreshold\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"max_rounds\x18\x06 \x01(\x05H\x01R\tmaxRounds\x88\x01\x01B\x14\n" +
+	"\x12_quality_thresholdB\r\n" +
+	"\v_max_rounds\"b\n" +
 	"\bDetached\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x12\n" +
@@ -4963,7 +5065,7 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
 	(Step_Inner)(0),               // 1: team.v1.Step.Inner
@@ -4973,181 +5075,184 @@ var file_team_v1_event_proto_goTypes = []any{
 	(Checked_Stage)(0),            // 5: team.v1.Checked.Stage
 	(*Event)(nil),                 // 6: team.v1.Event
 	(*Accepted)(nil),              // 7: team.v1.Accepted
-	(*Detached)(nil),              // 8: team.v1.Detached
-	(*TransferTarget)(nil),        // 9: team.v1.TransferTarget
-	(*Pins)(nil),                  // 10: team.v1.Pins
-	(*Conversation)(nil),          // 11: team.v1.Conversation
-	(*Limits)(nil),                // 12: team.v1.Limits
-	(*Retry)(nil),                 // 13: team.v1.Retry
-	(*Step)(nil),                  // 14: team.v1.Step
-	(*Refusal)(nil),               // 15: team.v1.Refusal
-	(*Input)(nil),                 // 16: team.v1.Input
-	(*Ask)(nil),                   // 17: team.v1.Ask
-	(*Decided)(nil),               // 18: team.v1.Decided
-	(*Started)(nil),               // 19: team.v1.Started
-	(*Retried)(nil),               // 20: team.v1.Retried
-	(*Ended)(nil),                 // 21: team.v1.Ended
-	(*Turn)(nil),                  // 22: team.v1.Turn
-	(*ToolCall)(nil),              // 23: team.v1.ToolCall
-	(*ToolResult)(nil),            // 24: team.v1.ToolResult
-	(*Transfer)(nil),              // 25: team.v1.Transfer
-	(*Spent)(nil),                 // 26: team.v1.Spent
-	(*Receipt)(nil),               // 27: team.v1.Receipt
-	(*Spawned)(nil),               // 28: team.v1.Spawned
-	(*Bound)(nil),                 // 29: team.v1.Bound
-	(*Asked)(nil),                 // 30: team.v1.Asked
-	(*Answered)(nil),              // 31: team.v1.Answered
-	(*Received)(nil),              // 32: team.v1.Received
-	(*Commanded)(nil),             // 33: team.v1.Commanded
-	(*Expired)(nil),               // 34: team.v1.Expired
-	(*Observed)(nil),              // 35: team.v1.Observed
-	(*Checked)(nil),               // 36: team.v1.Checked
-	(*ArtifactUpdate)(nil),        // 37: team.v1.ArtifactUpdate
-	(*Delta)(nil),                 // 38: team.v1.Delta
-	(*Progress)(nil),              // 39: team.v1.Progress
-	(*Noted)(nil),                 // 40: team.v1.Noted
-	(*Claimed)(nil),               // 41: team.v1.Claimed
-	(*Waiting)(nil),               // 42: team.v1.Waiting
-	(*Reply)(nil),                 // 43: team.v1.Reply
-	(*Error)(nil),                 // 44: team.v1.Error
-	(*Inbound)(nil),               // 45: team.v1.Inbound
-	nil,                           // 46: team.v1.Accepted.TraceEntry
-	nil,                           // 47: team.v1.Pins.RevisionsEntry
-	nil,                           // 48: team.v1.Conversation.StateEntry
-	nil,                           // 49: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 50: team.v1.Receipt.Entry
-	(*Observed_Member)(nil),       // 51: team.v1.Observed.Member
-	(*Checked_Shown)(nil),         // 52: team.v1.Checked.Shown
-	nil,                           // 53: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 55: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 56: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 57: google.protobuf.Duration
-	(*v1.Artifact)(nil),           // 58: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 59: google.protobuf.Value
-	(*AgentInfo)(nil),             // 60: team.v1.AgentInfo
-	(*Health)(nil),                // 61: team.v1.Health
+	(*Brief)(nil),                 // 8: team.v1.Brief
+	(*Detached)(nil),              // 9: team.v1.Detached
+	(*TransferTarget)(nil),        // 10: team.v1.TransferTarget
+	(*Pins)(nil),                  // 11: team.v1.Pins
+	(*Conversation)(nil),          // 12: team.v1.Conversation
+	(*Limits)(nil),                // 13: team.v1.Limits
+	(*Retry)(nil),                 // 14: team.v1.Retry
+	(*Step)(nil),                  // 15: team.v1.Step
+	(*Refusal)(nil),               // 16: team.v1.Refusal
+	(*Input)(nil),                 // 17: team.v1.Input
+	(*Ask)(nil),                   // 18: team.v1.Ask
+	(*Decided)(nil),               // 19: team.v1.Decided
+	(*Started)(nil),               // 20: team.v1.Started
+	(*Retried)(nil),               // 21: team.v1.Retried
+	(*Ended)(nil),                 // 22: team.v1.Ended
+	(*Turn)(nil),                  // 23: team.v1.Turn
+	(*ToolCall)(nil),              // 24: team.v1.ToolCall
+	(*ToolResult)(nil),            // 25: team.v1.ToolResult
+	(*Transfer)(nil),              // 26: team.v1.Transfer
+	(*Spent)(nil),                 // 27: team.v1.Spent
+	(*Receipt)(nil),               // 28: team.v1.Receipt
+	(*Spawned)(nil),               // 29: team.v1.Spawned
+	(*Bound)(nil),                 // 30: team.v1.Bound
+	(*Asked)(nil),                 // 31: team.v1.Asked
+	(*Answered)(nil),              // 32: team.v1.Answered
+	(*Received)(nil),              // 33: team.v1.Received
+	(*Commanded)(nil),             // 34: team.v1.Commanded
+	(*Expired)(nil),               // 35: team.v1.Expired
+	(*Observed)(nil),              // 36: team.v1.Observed
+	(*Checked)(nil),               // 37: team.v1.Checked
+	(*ArtifactUpdate)(nil),        // 38: team.v1.ArtifactUpdate
+	(*Delta)(nil),                 // 39: team.v1.Delta
+	(*Progress)(nil),              // 40: team.v1.Progress
+	(*Noted)(nil),                 // 41: team.v1.Noted
+	(*Claimed)(nil),               // 42: team.v1.Claimed
+	(*Waiting)(nil),               // 43: team.v1.Waiting
+	(*Reply)(nil),                 // 44: team.v1.Reply
+	(*Error)(nil),                 // 45: team.v1.Error
+	(*Inbound)(nil),               // 46: team.v1.Inbound
+	nil,                           // 47: team.v1.Accepted.TraceEntry
+	nil,                           // 48: team.v1.Pins.RevisionsEntry
+	nil,                           // 49: team.v1.Conversation.StateEntry
+	nil,                           // 50: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 51: team.v1.Receipt.Entry
+	(*Observed_Member)(nil),       // 52: team.v1.Observed.Member
+	(*Checked_Shown)(nil),         // 53: team.v1.Checked.Shown
+	nil,                           // 54: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 55: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 56: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 57: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 58: google.protobuf.Duration
+	(*v1.Artifact)(nil),           // 59: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 60: google.protobuf.Value
+	(*AgentInfo)(nil),             // 61: team.v1.AgentInfo
+	(*Health)(nil),                // 62: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	54,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	55,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
 	7,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
-	18,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
-	19,  // 3: team.v1.Event.started:type_name -> team.v1.Started
-	20,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
-	21,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
-	28,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
-	29,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
-	30,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
-	31,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
-	32,  // 10: team.v1.Event.received:type_name -> team.v1.Received
-	33,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
-	34,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
-	35,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
-	36,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
-	37,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
-	38,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
-	39,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
-	40,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
-	41,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
-	42,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
-	43,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
-	55,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	56,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
-	56,  // 24: team.v1.Accepted.brief:type_name -> google.protobuf.Struct
-	10,  // 25: team.v1.Accepted.pins:type_name -> team.v1.Pins
-	12,  // 26: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	54,  // 27: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
-	11,  // 28: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
-	46,  // 29: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	55,  // 30: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
-	9,   // 31: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
-	8,   // 32: team.v1.Accepted.detached:type_name -> team.v1.Detached
-	47,  // 33: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	48,  // 34: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
-	57,  // 35: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
-	57,  // 36: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
-	57,  // 37: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
-	13,  // 38: team.v1.Limits.retry:type_name -> team.v1.Retry
-	57,  // 39: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
-	2,   // 40: team.v1.Step.kind:type_name -> team.v1.Step.Kind
-	16,  // 41: team.v1.Step.input:type_name -> team.v1.Input
-	17,  // 42: team.v1.Step.ask:type_name -> team.v1.Ask
-	57,  // 43: team.v1.Step.timeout:type_name -> google.protobuf.Duration
-	15,  // 44: team.v1.Step.refusal:type_name -> team.v1.Refusal
-	13,  // 45: team.v1.Step.retry:type_name -> team.v1.Retry
-	1,   // 46: team.v1.Step.inner:type_name -> team.v1.Step.Inner
-	0,   // 47: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	44,  // 48: team.v1.Refusal.error:type_name -> team.v1.Error
-	55,  // 49: team.v1.Input.message:type_name -> lf.a2a.v1.Message
-	14,  // 50: team.v1.Decided.steps:type_name -> team.v1.Step
-	49,  // 51: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
-	16,  // 52: team.v1.Decided.reply:type_name -> team.v1.Input
-	55,  // 53: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	56,  // 54: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	56,  // 55: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	25,  // 56: team.v1.Decided.transfer:type_name -> team.v1.Transfer
-	16,  // 57: team.v1.Started.input:type_name -> team.v1.Input
-	26,  // 58: team.v1.Started.reserved:type_name -> team.v1.Spent
-	54,  // 59: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	44,  // 60: team.v1.Retried.error:type_name -> team.v1.Error
-	54,  // 61: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	26,  // 62: team.v1.Retried.spent:type_name -> team.v1.Spent
-	0,   // 63: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	55,  // 64: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	22,  // 65: team.v1.Ended.turn:type_name -> team.v1.Turn
-	24,  // 66: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	25,  // 67: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	44,  // 68: team.v1.Ended.error:type_name -> team.v1.Error
-	26,  // 69: team.v1.Ended.spent:type_name -> team.v1.Spent
-	56,  // 70: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	27,  // 71: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	55,  // 72: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
-	23,  // 73: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	50,  // 74: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	26,  // 75: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	55,  // 76: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	26,  // 77: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	3,   // 78: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	55,  // 79: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	54,  // 80: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	55,  // 81: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	26,  // 82: team.v1.Answered.grant:type_name -> team.v1.Spent
-	57,  // 83: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	55,  // 84: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	4,   // 85: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	57,  // 86: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	51,  // 87: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	5,   // 88: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	55,  // 89: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	44,  // 90: team.v1.Checked.error:type_name -> team.v1.Error
-	52,  // 91: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
-	58,  // 92: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	55,  // 93: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	56,  // 94: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	55,  // 95: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	22,  // 96: team.v1.Reply.turn:type_name -> team.v1.Turn
-	25,  // 97: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	24,  // 98: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 99: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	26,  // 100: team.v1.Reply.spent:type_name -> team.v1.Spent
-	56,  // 101: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	55,  // 102: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
-	53,  // 103: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	32,  // 104: team.v1.Inbound.received:type_name -> team.v1.Received
-	31,  // 105: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	33,  // 106: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	59,  // 107: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	59,  // 108: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	26,  // 109: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 110: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	60,  // 111: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	61,  // 112: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	55,  // 113: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
-	114, // [114:114] is the sub-list for method output_type
-	114, // [114:114] is the sub-list for method input_type
-	114, // [114:114] is the sub-list for extension type_name
-	114, // [114:114] is the sub-list for extension extendee
-	0,   // [0:114] is the sub-list for field type_name
+	19,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
+	20,  // 3: team.v1.Event.started:type_name -> team.v1.Started
+	21,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
+	22,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
+	29,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
+	30,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
+	31,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
+	32,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
+	33,  // 10: team.v1.Event.received:type_name -> team.v1.Received
+	34,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
+	35,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
+	36,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
+	37,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
+	38,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
+	39,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
+	40,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
+	41,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
+	42,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
+	43,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
+	44,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
+	56,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	57,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	11,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
+	13,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
+	55,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	12,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
+	47,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
+	56,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
+	10,  // 30: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
+	9,   // 31: team.v1.Accepted.detached:type_name -> team.v1.Detached
+	8,   // 32: team.v1.Accepted.collaboration:type_name -> team.v1.Brief
+	57,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
+	58,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
+	48,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
+	49,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	58,  // 37: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
+	58,  // 38: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
+	58,  // 39: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
+	14,  // 40: team.v1.Limits.retry:type_name -> team.v1.Retry
+	58,  // 41: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
+	2,   // 42: team.v1.Step.kind:type_name -> team.v1.Step.Kind
+	17,  // 43: team.v1.Step.input:type_name -> team.v1.Input
+	18,  // 44: team.v1.Step.ask:type_name -> team.v1.Ask
+	58,  // 45: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	16,  // 46: team.v1.Step.refusal:type_name -> team.v1.Refusal
+	14,  // 47: team.v1.Step.retry:type_name -> team.v1.Retry
+	1,   // 48: team.v1.Step.inner:type_name -> team.v1.Step.Inner
+	0,   // 49: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
+	45,  // 50: team.v1.Refusal.error:type_name -> team.v1.Error
+	56,  // 51: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	15,  // 52: team.v1.Decided.steps:type_name -> team.v1.Step
+	50,  // 53: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	17,  // 54: team.v1.Decided.reply:type_name -> team.v1.Input
+	56,  // 55: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	57,  // 56: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	57,  // 57: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	26,  // 58: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	17,  // 59: team.v1.Started.input:type_name -> team.v1.Input
+	27,  // 60: team.v1.Started.reserved:type_name -> team.v1.Spent
+	55,  // 61: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	45,  // 62: team.v1.Retried.error:type_name -> team.v1.Error
+	55,  // 63: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	27,  // 64: team.v1.Retried.spent:type_name -> team.v1.Spent
+	0,   // 65: team.v1.Ended.outcome:type_name -> team.v1.Outcome
+	56,  // 66: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	23,  // 67: team.v1.Ended.turn:type_name -> team.v1.Turn
+	25,  // 68: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	26,  // 69: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	45,  // 70: team.v1.Ended.error:type_name -> team.v1.Error
+	27,  // 71: team.v1.Ended.spent:type_name -> team.v1.Spent
+	57,  // 72: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	28,  // 73: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	56,  // 74: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
+	24,  // 75: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	51,  // 76: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	27,  // 77: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	56,  // 78: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	27,  // 79: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	3,   // 80: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	56,  // 81: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	55,  // 82: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	56,  // 83: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	27,  // 84: team.v1.Answered.grant:type_name -> team.v1.Spent
+	58,  // 85: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	56,  // 86: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	4,   // 87: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	58,  // 88: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	52,  // 89: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	5,   // 90: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	56,  // 91: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	45,  // 92: team.v1.Checked.error:type_name -> team.v1.Error
+	53,  // 93: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
+	59,  // 94: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	56,  // 95: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	57,  // 96: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	56,  // 97: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	23,  // 98: team.v1.Reply.turn:type_name -> team.v1.Turn
+	26,  // 99: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	25,  // 100: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 101: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	27,  // 102: team.v1.Reply.spent:type_name -> team.v1.Spent
+	57,  // 103: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	56,  // 104: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
+	54,  // 105: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	33,  // 106: team.v1.Inbound.received:type_name -> team.v1.Received
+	32,  // 107: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	34,  // 108: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	60,  // 109: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	60,  // 110: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	27,  // 111: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 112: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	61,  // 113: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	62,  // 114: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	56,  // 115: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
+	116, // [116:116] is the sub-list for method output_type
+	116, // [116:116] is the sub-list for method input_type
+	116, // [116:116] is the sub-list for extension type_name
+	116, // [116:116] is the sub-list for extension extendee
+	0,   // [0:116] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -5179,22 +5284,23 @@ func file_team_v1_event_proto_init() {
 		(*Event_Waiting)(nil),
 		(*Event_Reply)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[6].OneofWrappers = []any{}
+	file_team_v1_event_proto_msgTypes[2].OneofWrappers = []any{}
 	file_team_v1_event_proto_msgTypes[7].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[15].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[8].OneofWrappers = []any{}
+	file_team_v1_event_proto_msgTypes[16].OneofWrappers = []any{
 		(*Ended_Reply)(nil),
 		(*Ended_ReplyRef)(nil),
 		(*Ended_Turn)(nil),
 		(*Ended_Tool)(nil),
 		(*Ended_Transfer)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[37].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[38].OneofWrappers = []any{
 		(*Reply_Message)(nil),
 		(*Reply_Turn)(nil),
 		(*Reply_Transfer)(nil),
 		(*Reply_Tool)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[39].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[40].OneofWrappers = []any{
 		(*Inbound_Received)(nil),
 		(*Inbound_Answered)(nil),
 		(*Inbound_Commanded)(nil),
@@ -5205,7 +5311,7 @@ func file_team_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   48,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
