@@ -2,6 +2,7 @@ package a2a_test
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -139,6 +140,26 @@ func TestS_24_CancelBeforeTheStart(t *testing.T) {
 	}
 }
 
+// announced is an agent whose tasks of peers are told of once somebody allows it.
+type announced struct {
+	agent.Agent
+	agent.Reaper
+	allow func()
+}
+
+func (a announced) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+	return func(yield func(*teamv1.Event, error) bool) {
+		for ev, err := range a.Agent.Process(ctx, req) {
+			if ev.GetBound() != nil {
+				a.allow()
+			}
+			if !yield(ev, err) {
+				return
+			}
+		}
+	}
+}
+
 // S-24: the process died before the peers' tasks were on record. By the Agent
 // service they end by the key on record; over A2A it is told that there may be one.
 func TestS_24_CrashBeforeTheTaskOfAPeerIsKnown(t *testing.T) {
@@ -149,19 +170,19 @@ func TestS_24_CrashBeforeTheTaskOfAPeerIsKnown(t *testing.T) {
 	} {
 		far, overFar := overA2A(t, "far", held(), time.Minute)
 		near, overNear := overService(t, "near", held(), time.Minute)
-		r := start(t, overFar, overNear)
+		called := func() {
+			if id != "near" {
+				far.Await(t, "SendStreamingMessage", 1)
+			}
+			if id != "far" {
+				near.Await(t, "ProcessStream", 1)
+			}
+		}
+		r := start(t, announced{overFar, overFar.(agent.Reaper), called}, announced{overNear, overNear.(agent.Reaper), called})
 		r.newTeam(t, "team", together("far", "near"), "far", "near")
 		s := newSingle(t, id)
 		c := s.take(t)
-		c.Journal = &dying{Journal: c.Journal, at: func(ev *teamv1.Event) bool {
-			if ev.GetBound() != nil && id != "near" {
-				far.Await(t, "SendStreamingMessage", 1)
-			}
-			if ev.GetBound() != nil && id != "far" {
-				near.Await(t, "ProcessStream", 1)
-			}
-			return ev.GetBound() != nil
-		}}
+		c.Journal = &dying{Journal: c.Journal, at: func(ev *teamv1.Event) bool { return ev.GetBound() != nil }}
 		if _, err := (&a2a.Runner{Agent: r.agents.Get}).Drive(t.Context(), c); err == nil {
 			t.Fatal("it did not die")
 		}
