@@ -248,7 +248,7 @@ func (a *speaker) converse(t *testing.T, n, hearers int, heard <-chan struct{}) 
 		for range hearers {
 			select {
 			case <-heard:
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Error("a reader does not hear what is said")
 				return
 			}
@@ -259,7 +259,7 @@ func (a *speaker) converse(t *testing.T, n, hearers int, heard <-chan struct{}) 
 // TestP10_StalledReaders has readers stop in the middle of a stream, beside
 // others that read on.
 func TestP10_StalledReaders(t *testing.T) {
-	stall(t, crowd{stalled: 50, lively: 21, events: 150, size: 8192})
+	stall(t, crowd{stalled: 50, lively: 21, events: 150, size: 8192, limit: 2 * time.Second})
 }
 
 // TestA_08_ThousandSubscribers has 1,000 streams of one task, of which 100 are
@@ -268,7 +268,7 @@ func TestP10_StalledReaders(t *testing.T) {
 func TestA_08_ThousandSubscribers(t *testing.T) {
 	before, start := runtime.NumGoroutine(), time.Now()
 	t.Run("A-08 P10 the crowd", func(t *testing.T) {
-		stall(t, crowd{stalled: 100, lively: 900, alone: true, events: 30, size: 24 << 10})
+		stall(t, crowd{stalled: 100, lively: 900, alone: true, events: 30, size: 24 << 10, limit: 10 * time.Second})
 	})
 	patience := time.Now().Add(10 * time.Second)
 	for now := range time.Tick(10 * time.Millisecond) {
@@ -289,17 +289,17 @@ type crowd struct {
 	lively  int  // readers of each task that read on
 	alone   bool // there is one task; else another one is followed beside it
 	events  int
-	size    int // of an event, in bytes
+	size    int           // of an event, in bytes
+	limit   time.Duration // after which who does not read is cut; the lively must read within it on a busy machine
 }
 
 // stall has a crowd follow a task, and wants the stalled cut, each where it can go
 // on, and the lively told everything.
 func stall(t *testing.T, crowd crowd) {
-	const limit = 2 * time.Second
 	core, logs := observer.New(zapcore.InfoLevel)
 	agents := []*speaker{clocked("a", crowd.size), clocked("b", crowd.size), clocked("c", crowd.size)}
 	target := rig.Serve(t, server.Config{
-		Agents: rig.Manager(t, agents[0], agents[1], agents[2]), StallTime: limit, Log: zap.New(core),
+		Agents: rig.Manager(t, agents[0], agents[1], agents[2]), StallTime: crowd.limit, Log: zap.New(core),
 		Streams: a2a.Streams{PerTask: 1200, PerOwner: 1200},
 	})
 	c := rig.Clients(t, target)[0]
@@ -336,7 +336,7 @@ func stall(t *testing.T, crowd crowd) {
 	held := heap()
 	cut := func() int { return logs.FilterField(zap.String("reason", "SLOW_READER")).Len() }
 	for now := range time.Tick(10 * time.Millisecond) {
-		if cut() == crowd.stalled || now.Sub(start) > 30*time.Second {
+		if cut() == crowd.stalled || now.Sub(start) > 2*time.Minute {
 			break
 		}
 	}

@@ -24,18 +24,19 @@ const (
 	definitionLife = time.Hour
 )
 
-// retain deletes what is old, until ctx ends.
+// retain deletes what is old, now and then, until ctx ends. Who starts does not
+// wait for it.
 func (s *Store) retain(ctx context.Context) {
 	tick := time.NewTicker(retainEvery)
 	defer tick.Stop()
 	for {
-		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			s.cfg.Log.Warn("what is old cannot be deleted", zap.Error(err))
-		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
+		}
+		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Log.Warn("what is old cannot be deleted", zap.Error(err))
 		}
 	}
 }
