@@ -25,10 +25,11 @@ import { useTrace } from "./state/useTrace";
  */
 export function Page({ base }: { base: string }) {
   const [key, setKey] = useState(keptKey);
-  const [wantsKey, setWantsKey] = useState(false);
+  const [refused, setRefused] = useState<string | null>(null); // the key that the server did not take
   const [choices, setChoices] = useState<Choice[] | null>(null);
   const place = usePlace();
-  const client = useMemo(() => new Client(base, key, () => setWantsKey(true)), [base, key]);
+  const client = useMemo(() => new Client(base, key, () => setRefused(key)), [base, key]);
+  const wantsKey = refused === key;
   const state = useTeam(client, wantsKey ? "" : place.team);
   const root = place.task.split("~")[0] ?? "";
   const traced = useTrace(client, wantsKey ? "" : place.task, `${state.heard.get(root)} ${state.connections}`);
@@ -50,7 +51,7 @@ export function Page({ base }: { base: string }) {
         enter={(k) => {
           keepKey(k);
           setKey(k);
-          setWantsKey(false);
+          setRefused(null);
         }}
       />
     );

@@ -6,6 +6,11 @@ export function words(m: Message | undefined): string {
   return (m?.parts ?? []).map((p) => p.text ?? (p.data !== undefined ? JSON.stringify(p.data) : (p.filename ?? p.url ?? "file"))).join("\n");
 }
 
+/** asked is the text of a question, without its data. */
+export function asked(m: Message | undefined): string {
+  return (m?.parts ?? []).flatMap((p) => p.text ?? []).join("\n") || "An answer is wanted.";
+}
+
 /** clip shortens a text to a line. */
 export function clip(text: string, max = 120): string {
   const line = text.replace(/\s+/g, " ").trim();
@@ -48,7 +53,7 @@ export function seconds(d: string | undefined): string {
 
 /** span is a time in milliseconds, in words. */
 export function span(ms: number): string {
-  if (ms < 0) return "0s";
+  if (ms < 1) return "<1ms";
   if (ms < 100) return `${Math.round(ms)}ms`;
   if (ms < 60_000) return `${(ms / 1_000).toFixed(1)}s`;
   const minutes = Math.floor(ms / 60_000);
@@ -101,14 +106,14 @@ export function tell(e: Event): Told {
   if (e.ended) return at(bad.includes(e.ended.outcome ?? "") ? "problem" : "normal", plain(e.ended.outcome, "OUTCOME_"), spent(e.ended.spent), failure(e.ended.error));
   if (e.spawned) return at("normal", "goes on as task", brief(e.spawned.taskId ?? ""));
   if (e.bound) return at("normal", "is worked on at", e.bound.peer);
-  if (e.asked) return at("normal", "asks:", clip(words(e.asked.message)));
+  if (e.asked) return at("normal", "asks:", clip(asked(e.asked.message)));
   if (e.answered) return at("normal", "was answered:", clip(words(e.answered.message)), e.answered.by && `(by ${e.answered.by})`);
   if (e.received) return at("normal", "received:", clip(words(e.received.message)));
   if (e.commanded) return at("normal", "command:", plain(e.commanded.command, "COMMAND_"), e.commanded.reason);
   if (e.expired) return at("problem", "time ran out:", e.expired.limit);
   if (e.checked) return at(e.checked.error ? "problem" : "normal", "checked by", e.checked.by, e.checked.blocked && "and blocked", failure(e.checked.error));
   if (e.progress) return at("normal", clip(words(e.progress.message)));
-  if (e.noted) return at("normal", e.noted.text);
+  if (e.noted) return at(e.noted.code?.startsWith("MEMBER_") ? "normal" : "detail", e.noted.text || e.noted.code);
   if (e.waiting) return at("normal", e.waiting.paused ? "is paused" : "waits for people");
   if (e.delta) return at("detail", "says:", clip(e.delta.text ?? ""));
   if (e.observed) return at("detail", "sees its members");

@@ -1,5 +1,5 @@
 import type { Client } from "../api/client";
-import type { ActiveTask, TeamSnapshot } from "../api/types";
+import type { ActiveTask, TeamSnapshot, Worker } from "../api/types";
 import { useNow } from "../state/useNow";
 import { between, brief, clip, spent, stepName } from "../text";
 import { CancelButton } from "./CancelButton";
@@ -44,6 +44,11 @@ export function ActiveTasks({ client, team, chosen, open, base }: Props) {
   );
 }
 
+/** doing is what kind of work it is, where that is no matter of course. */
+function doing(w: Worker): string {
+  return ["KIND_MODEL", "KIND_TOOL", "KIND_HUMAN"].includes(w.kind ?? "") ? stepName(w) : w.name ? `(${w.name})` : "";
+}
+
 /** Workers are who works on a task: only the innermost of each path, who does the work. */
 function Workers({ task, now }: { task: ActiveTask; now: number }) {
   const all = task.workers ?? [];
@@ -52,7 +57,7 @@ function Workers({ task, now }: { task: ActiveTask; now: number }) {
     <>
       {inner.map((w) => (
         <span key={w.taskId} class="worker">
-          <strong>{w.path}</strong> {["KIND_MODEL", "KIND_TOOL", "KIND_HUMAN"].includes(w.kind ?? "") || w.name ? stepName(w) : ""} <span class="dim">{between(w.since, undefined, now)}</span>{" "}
+          <strong>{w.path}</strong> {doing(w)} <span class="dim">{between(w.since, undefined, now)}</span>{" "}
           {clip(w.text ?? "", 80)}
         </span>
       ))}

@@ -16,7 +16,7 @@ export function Decision({ decision: d, steps }: { decision: TraceDecision; step
       )}{" "}
       <span aria-label="leads to">→</span> {to}
       {d.reason && <span class="why"> because {d.reason}</span>}
-      {values.length > 0 && <span class="values">{values.map(([name, v]) => `${name} = ${JSON.stringify(v)}`).join(", ")}</span>}
+      {values.length > 0 && <span class="values"> {values.map(([name, v]) => `${name} = ${JSON.stringify(v)}`).join(", ")}</span>}
       {d.cancel?.length ? <span class="dim"> and cancels {d.cancel.length} open steps</span> : null}
     </p>
   );

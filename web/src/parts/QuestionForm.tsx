@@ -2,6 +2,7 @@ import { useId, useState } from "preact/hooks";
 import type { Client } from "../api/client";
 import type { Message } from "../api/types";
 import { useCall } from "../state/useCall";
+import { asked } from "../text";
 
 interface Props {
   client: Client;
@@ -50,11 +51,6 @@ export function QuestionForm({ client, task, question, message }: Props) {
       {call.error && <p role="alert">{call.error}</p>}
     </form>
   );
-}
-
-/** asked is the text of a question, without its data. */
-export function asked(m: Message | undefined): string {
-  return (m?.parts ?? []).flatMap((p) => p.text ?? []).join("\n") || "An answer is wanted.";
 }
 
 /** options are the answers that a question names. */

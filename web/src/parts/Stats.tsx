@@ -5,7 +5,7 @@ import { count, money, seconds, short, tokens } from "../text";
 export function Stats({ team }: { team: TeamSnapshot }) {
   const c = team.counters ?? {};
   const counted = (name: string, of: keyof TaskCounts) => (
-    <Cell name={name} value={count(c.runs?.[of])} more={`${count(c.tasks?.[of])} steps`} alarm={of === "failed" && Number(c.runs?.failed ?? 0) > 0} />
+    <Cell name={name} value={count(c.runs?.[of])} more={`${count(c.tasks?.[of])} ${c.tasks?.[of] === "1" ? "step" : "steps"}`} alarm={of === "failed" && Number(c.runs?.failed ?? 0) > 0} />
   );
   return (
     <section aria-labelledby="stats-title">

@@ -1,8 +1,8 @@
 import type { Client } from "../api/client";
 import type { TraceStep as Step } from "../api/types";
-import { between, clip, failure, kindName, plain, spent, stepName, tell, words } from "../text";
+import { asked, between, clip, failure, kindName, plain, spent, stepName, tell, words } from "../text";
 import { Decision } from "./Decision";
-import { asked, QuestionForm } from "./QuestionForm";
+import { QuestionForm } from "./QuestionForm";
 import { TaskState } from "./TaskState";
 
 interface Props {
@@ -20,7 +20,7 @@ export function TraceStep(props: Props) {
   const leaf = !step.decisions?.length && !step.steps?.length && !step.questions?.length;
   return (
     <li data-step={step.id} data-state={step.state}>
-      <details open={!leaf}>
+      <details open={!leaf || step.error !== undefined}>
         <summary>
           <TaskState state={step.outcome ?? step.state ?? ""} /> <strong>{step.kind ? stepName(step) : step.path}</strong>{" "}
           <span class="dim">
@@ -96,7 +96,7 @@ function Asked({ client, root, step }: Props) {
 
 /** Notes are what else is on record of a step and matters to people. */
 function Notes({ step }: { step: Step }) {
-  const told = (step.notes ?? []).map((n) => ({ seq: n.seq, ...tell(n) }));
+  const told = (step.notes ?? []).map((n) => ({ seq: n.seq, ...tell(n) })).filter((n) => n.level !== "detail");
   return (
     <>
       {told.map((n) => (
