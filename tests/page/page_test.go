@@ -75,6 +75,8 @@ func TestR_003_29_R_003_30_RunningNestedTask(t *testing.T) {
 		p.shows("#events li", text)
 	}
 	p.shot("running")
+	p.do(chromedp.ScrollIntoView(chromedp.CSS("#trace [data-step='" + task + "~2.1']")))
+	p.shot("running-trace")
 	p.do(chromedp.SetValue(chromedp.CSS("#agent"), "company/archive/archivist"))
 	value[bool](p, "document.querySelector('#agent').dispatchEvent(new Event('change', {bubbles: true}))")
 	p.wait("[...document.querySelectorAll('#events strong')].every(e => e.textContent === 'company/archive/archivist')")
@@ -141,6 +143,7 @@ func TestS_51_Questions(t *testing.T) {
 	p.shows("#trace .answered", "yes")
 	p.shows("#trace .io", "In print: The harbour rises twice a day.")
 	p.shows("#trace .state", "completed")
+	p.do(chromedp.ScrollIntoView(chromedp.CSS("#trace .answered")))
 	p.shot("answered")
 
 	t.Run("in words, beside the decision that asked", func(t *testing.T) {
