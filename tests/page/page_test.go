@@ -93,6 +93,15 @@ func TestR_003_29_R_003_30_RunningNestedTask(t *testing.T) {
 	p.T = t
 	p.dark()
 	p.shot("dark")
+	t.Run("its trace is followed beside another team, too", func(t *testing.T) {
+		p.T = t
+		p.goTo(server + "/#team=newsroom&task=" + task)
+		p.shows("title", "Newsroom – Team Monitor")
+		p.shows("#trace [data-step='"+task+"~2.1'][data-state=STATE_RUNNING] summary", "archivist")
+		cancel(t, server, task)
+		p.shows("#trace [data-step='"+task+"~2.1'] summary", "canceled")
+	})
+	p.T = t
 	p.healthy(server)
 }
 
@@ -124,6 +133,25 @@ func TestS_21_LiveUpdate(t *testing.T) {
 	p.shows("#trace .problem", `agent "faulty" fails as its script says`)
 	p.shows("[data-stat=failed] strong", "1")
 	p.shot("failed")
+	p.healthy(server)
+}
+
+// TestR_003_30_Busy: of many events the newest are kept, and the figures are right.
+func TestR_003_30_Busy(t *testing.T) {
+	const tasks = 60
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=newsroom")
+	for i := range tasks {
+		send(t, server, "newsroom", fmt.Sprint("task ", i))
+	}
+	p.shows("[data-stat=done] strong", fmt.Sprint(tasks))
+	p.shows("[data-stat=done] span", fmt.Sprint(2*tasks, " steps"))
+	p.wait("Number(document.querySelector('#total').dataset.total) > 1000")
+	p.do(chromedp.SetValue(chromedp.CSS("#level"), "detail"))
+	value[bool](p, "document.querySelector('#level').dispatchEvent(new Event('change', {bubbles: true}))")
+	p.wait("document.querySelectorAll('[data-event]').length === 500")
+	p.click("#events [data-event] a")
+	p.shows("#trace .state", "completed")
 	p.healthy(server)
 }
 

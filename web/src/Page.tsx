@@ -32,7 +32,8 @@ export function Page({ base }: { base: string }) {
   const wantsKey = refused === key;
   const state = useTeam(client, wantsKey ? "" : place.team);
   const root = place.task.split("~")[0] ?? "";
-  const traced = useTrace(client, wantsKey ? "" : place.task, `${state.heard.get(root)} ${state.connections}`);
+  const followed = state.team?.active?.some((t) => t.taskId === root) ?? false; // its events come with those of the team
+  const traced = useTrace(client, wantsKey ? "" : place.task, `${state.heard.get(root)} ${state.connections}`, followed);
 
   const list = () => void client.choices().then(setChoices, () => setChoices((known) => known ?? []));
   useEffect(list, [client, state.connections]);

@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 import { maxRows, type Row } from "../state/store";
+import { format } from "../state/link";
 import { brief, clock, count, tell, type Level } from "../text";
 import { Empty } from "./Empty";
 
@@ -47,7 +48,7 @@ export function Events({ rows, total, team, base }: { rows: Row[]; total: number
       </div>
       {wanted.length === 0 && (total === 0 ? <Empty say="Nothing has happened since the page was opened." command={`team-server run ${team} "Write about tides"`} base={base} /> : <Empty say="No event is like that." />)}
       <ol class="scroll" id="events" tabIndex={0} aria-label="events, the newest first">
-        {wanted.toReversed().map((r) => (r.event ? <Line key={r.key} row={r} /> : <Gap key={r.key} />))}
+        {wanted.toReversed().map((r) => (r.event ? <Line key={r.key} row={r} team={team} /> : <Gap key={r.key} />))}
       </ol>
     </section>
   );
@@ -57,13 +58,16 @@ function visible(of: Level, wanted: Level): boolean {
   return wanted === "detail" || of === wanted || (wanted === "normal" && of === "problem");
 }
 
-/** Line is an event in words. */
-function Line({ row }: { row: Row & { event: object } }) {
+/** Line is an event in words. Tab passes its link by: the tasks are above, and there may be 500 of these. */
+function Line({ row, team }: { row: Row & { event: object }; team: string }) {
   const { event, rootTaskId } = row.event;
   const { level, text } = tell(event);
   return (
     <li class={level} data-event={row.key}>
-      <time dateTime={event.time}>{clock(event.time)}</time> <strong>{event.agent}</strong> <span>{text}</span> <code>{brief(rootTaskId)}</code>
+      <time dateTime={event.time}>{clock(event.time)}</time> <strong>{event.agent}</strong> <span>{text}</span>{" "}
+      <a href={format({ team, task: rootTaskId })} tabIndex={-1}>
+        <code>{brief(rootTaskId)}</code>
+      </a>
     </li>
   );
 }

@@ -1,6 +1,7 @@
 import type { Client } from "../api/client";
 import type { TraceStep as Step } from "../api/types";
-import { asked, between, clip, failure, kindName, plain, spent, stepName, tell, words } from "../text";
+import { format } from "../state/link";
+import { asked, between, brief, clip, failure, kindName, plain, spent, stepName, tell, words } from "../text";
 import { Decision } from "./Decision";
 import { QuestionForm } from "./QuestionForm";
 import { TaskState } from "./TaskState";
@@ -124,7 +125,7 @@ function Result({ step }: { step: Step }) {
       {transfer && <p>{`hands over to ${transfer.to}: ${transfer.message ?? ""}`}</p>}
       {step.reply && <Text label={plain(step.outcome, "OUTCOME_") === "succeeded" ? "result" : "said"} text={words(step.reply)} />}
       {step.error && <p class="problem">{failure(step.error)}</p>}
-      {step.spawnedTaskId && <p>goes on as task {step.spawnedTaskId}</p>}
+      {step.spawnedTaskId && <p>goes on as task <a href={format({ team: step.path?.split("/")[0] ?? "", task: step.spawnedTaskId })}>{brief(step.spawnedTaskId)}</a></p>}
     </>
   );
 }

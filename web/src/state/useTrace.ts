@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Client } from "../api/client";
 import type { Trace } from "../api/types";
+import { useNow } from "./useNow";
 
 /** The least time between two readings of a trace, in ms; a long one is read less often. */
 const pace = 250;
@@ -15,11 +16,14 @@ export interface Traced {
 const nothing: Traced = { trace: null, error: "" };
 
 /**
- * useTrace reads the trace of a task, and again whenever version is another one. The
- * server folds it from the journal; the page does not do that a second time.
+ * useTrace reads the trace of a task, and again whenever version is another one; of a
+ * task that is not followed, and runs, each second. The server folds it from the
+ * journal; the page does not do that a second time.
  */
-export function useTrace(client: Client, task: string, version: string): Traced {
+export function useTrace(client: Client, task: string, version: string, followed: boolean): Traced {
   const [traced, setTraced] = useState(nothing);
+  const runs = traced.trace?.step !== undefined && !traced.trace.step.ended;
+  const now = useNow(runs && !followed);
   const reader = useRef<Reader | null>(null);
   useEffect(() => {
     setTraced(nothing);
@@ -30,7 +34,7 @@ export function useTrace(client: Client, task: string, version: string): Traced 
   }, [client, task]);
   useEffect(() => {
     if (task) reader.current?.want();
-  }, [client, task, version]);
+  }, [client, task, version, followed || now]);
   return traced;
 }
 
