@@ -30,7 +30,7 @@ web: web/node_modules ## Rebuild the Team Monitor, web/dist, from web/src; wants
 check-web: web/node_modules ## Test the Team Monitor's source, and fail if web/dist differs from what it gives.
 	npm --prefix web test
 	npm --prefix web run build -- --outDir ../bin/_web --emptyOutDir
-	diff -r web/dist bin/_web
+	diff -rq web/dist bin/_web
 
 .PHONY: page
 page: ## Test the Team Monitor in Chromium, and keep pictures of it in bin/page.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -136,8 +137,8 @@ func (p *tab) note(in *[]string, text string) {
 	*in = append(*in, text)
 }
 
-// healthy fails unless all requests went to the server, and the console has no errors.
-func (p *tab) healthy(server string) {
+// inside fails unless all requests went to the server, without the secrets.
+func (p *tab) inside(server string, secrets ...string) {
 	p.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,10 +146,18 @@ func (p *tab) healthy(server string) {
 		p.Error("no request was heard of")
 	}
 	for _, url := range p.requests {
-		if !strings.HasPrefix(url, server+"/") {
+		if !strings.HasPrefix(url, server+"/") || slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(url, s) }) {
 			p.Errorf("the page asked for %s", url)
 		}
 	}
+}
+
+// healthy fails unless all requests went to the server, and the console has no errors.
+func (p *tab) healthy(server string) {
+	p.Helper()
+	p.inside(server)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, text := range p.trouble {
 		p.Errorf("the console says %s", text)
 	}

@@ -49,6 +49,19 @@ func TestR_003_28_FirstLoad(t *testing.T) {
 
 const background = "getComputedStyle(document.body).backgroundColor"
 
+// TestR_003_31_NoTeam: a team or task that is not there is said to be not there, and the
+// page goes on to one that is.
+func TestR_003_31_NoTeam(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.do(chromedp.Navigate(server + "/#team=nobody"))
+	p.shows("main .empty", `agent "nobody" not found`)
+	p.shows("main .empty code", "team-server agents ls --server "+server)
+	p.shows("#connection", "not watched")
+	p.goTo(server + "/#team=guide&task=none")
+	p.shows("#trace [role=alert]", "none")
+	p.inside(server)
+}
+
 // TestR_003_29_R_003_30_RunningNestedTask: a nested task is shown while it runs, by who
 // works on it, by its events, and by its trace with the reason of each decision; and the
 // address opens the same.

@@ -69,11 +69,17 @@ export function Page({ base }: { base: string }) {
         <h1>Team Monitor</h1>
         <TeamChooser choices={choices} team={place.team} choose={(id) => place.go({ team: id, task: "" })} refresh={list} />
         <Connection state={state.connection} known={place.team !== ""} />
-        {team && <p class="about">{[team.mode, team.revision && `revision ${team.revision.slice(0, 8)}`, team.detail].filter(Boolean).join(" · ")}</p>}
+        {team && (
+          <p class="about">
+            {[team.mode, team.revision && `revision ${team.revision.slice(0, 8)}`, team.detail].filter(Boolean).join(" · ")}
+          </p>
+        )}
         {key && <button onClick={forget}>Forget key</button>}
       </header>
       <main>
-        {choices?.length === 0 && !place.team && <Empty say="This server shows no teams." command="team-server teams apply -f team.yaml" base={base} />}
+        {choices?.length === 0 && !place.team && (
+          <Empty say="This server shows no teams." command="team-server teams apply -f team.yaml" base={base} />
+        )}
         {state.connection === "refused" && <Empty say={state.refusal} command="team-server agents ls" base={base} />}
         {team && (
           <>

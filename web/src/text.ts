@@ -3,7 +3,9 @@ import type { Event, Failure, Message, Spent } from "./api/types";
 
 /** words is the text of a message; what is no text is shown as what it is. */
 export function words(m: Message | undefined): string {
-  return (m?.parts ?? []).map((p) => p.text ?? (p.data !== undefined ? JSON.stringify(p.data) : (p.filename ?? p.url ?? "file"))).join("\n");
+  return (m?.parts ?? [])
+    .map((p) => p.text ?? (p.data !== undefined ? JSON.stringify(p.data) : (p.filename ?? p.url ?? "file")))
+    .join("\n");
 }
 
 /** asked is the text of a question, without its data. */
@@ -101,9 +103,21 @@ export function tell(e: Event): Told {
   const at = (level: Level, ...parts: (string | false | undefined)[]): Told => ({ level, text: parts.filter(Boolean).join(" ") });
   if (e.accepted) return at("normal", "was asked:", clip(words(e.accepted.message)));
   if (e.decided) return at("normal", decision(e.decided));
-  if (e.started) return at("normal", "works", (e.started.attempt ?? 1) > 1 && `(attempt ${e.started.attempt})`, e.started.model && `with ${e.started.model}`);
+  if (e.started)
+    return at(
+      "normal",
+      "works",
+      (e.started.attempt ?? 1) > 1 && `(attempt ${e.started.attempt})`,
+      e.started.model && `with ${e.started.model}`,
+    );
   if (e.retried) return at("problem", `attempt ${e.retried.attempt ?? 1} failed, tries again:`, failure(e.retried.error));
-  if (e.ended) return at(bad.includes(e.ended.outcome ?? "") ? "problem" : "normal", plain(e.ended.outcome, "OUTCOME_"), spent(e.ended.spent), failure(e.ended.error));
+  if (e.ended)
+    return at(
+      bad.includes(e.ended.outcome ?? "") ? "problem" : "normal",
+      plain(e.ended.outcome, "OUTCOME_"),
+      spent(e.ended.spent),
+      failure(e.ended.error),
+    );
   if (e.spawned) return at("normal", "goes on as task", brief(e.spawned.taskId ?? ""));
   if (e.bound) return at("normal", "is worked on at", e.bound.peer);
   if (e.asked) return at("normal", "asks:", clip(asked(e.asked.message)));
@@ -111,7 +125,14 @@ export function tell(e: Event): Told {
   if (e.received) return at("normal", "received:", clip(words(e.received.message)));
   if (e.commanded) return at("normal", "command:", plain(e.commanded.command, "COMMAND_"), e.commanded.reason);
   if (e.expired) return at("problem", "time ran out:", e.expired.limit);
-  if (e.checked) return at(e.checked.error ? "problem" : "normal", "checked by", e.checked.by, e.checked.blocked && "and blocked", failure(e.checked.error));
+  if (e.checked)
+    return at(
+      e.checked.error ? "problem" : "normal",
+      "checked by",
+      e.checked.by,
+      e.checked.blocked && "and blocked",
+      failure(e.checked.error),
+    );
   if (e.progress) return at("normal", clip(words(e.progress.message)));
   if (e.noted) return at(e.noted.code?.startsWith("MEMBER_") ? "normal" : "detail", e.noted.text || e.noted.code);
   if (e.waiting) return at("normal", e.waiting.paused ? "is paused" : "waits for people");
@@ -122,7 +143,9 @@ export function tell(e: Event): Told {
 }
 
 function decision(d: NonNullable<Event["decided"]>): string {
-  const to = (d.steps ?? []).map(stepName).join(", ") || (d.transfer ? `hand over to ${d.transfer.to}` : d.ask ? "ask people" : d.reply ? "answer" : "");
+  const to =
+    (d.steps ?? []).map(stepName).join(", ") ||
+    (d.transfer ? `hand over to ${d.transfer.to}` : d.ask ? "ask people" : d.reply ? "answer" : "");
   return [d.rule ? `rule "${d.rule}"` : "decides", to && `→ ${to}`, d.reason && `because ${clip(d.reason)}`].filter(Boolean).join(" ");
 }
 
@@ -134,6 +157,12 @@ export function stepName(s: { member?: string; name?: string; kind?: string }): 
 
 /** kindName is the kind of a step in words. */
 export function kindName(kind: string | undefined): string {
-  const known: Record<string, string> = { KIND_MODEL: "model", KIND_TOOL: "tool", KIND_HUMAN: "people", KIND_JUDGE: "judge", KIND_TRANSFER: "hand-over" };
+  const known: Record<string, string> = {
+    KIND_MODEL: "model",
+    KIND_TOOL: "tool",
+    KIND_HUMAN: "people",
+    KIND_JUDGE: "judge",
+    KIND_TRANSFER: "hand-over",
+  };
   return known[kind ?? ""] ?? plain(kind, "KIND_");
 }

@@ -21,7 +21,9 @@ export function ActiveTasks({ client, team, chosen, open, base }: Props) {
   return (
     <section aria-labelledby="active-title" class="panel">
       <h2 id="active-title">Active tasks</h2>
-      {tasks.length === 0 && <Empty say="Nobody works at the moment." command={`team-server run ${team.teamId} "Write about tides"`} base={base} />}
+      {tasks.length === 0 && (
+        <Empty say="Nobody works at the moment." command={`team-server run ${team.teamId} "Write about tides"`} base={base} />
+      )}
       <ul class="tasks" id="active">
         {tasks.map((t) => (
           <li key={t.taskId} data-task={t.taskId} class={t.taskId === chosen ? "chosen" : ""}>
@@ -57,8 +59,7 @@ function Workers({ task, now }: { task: ActiveTask; now: number }) {
     <>
       {inner.map((w) => (
         <span key={w.taskId} class="worker">
-          <strong>{w.path}</strong> {doing(w)} <span class="dim">{between(w.since, undefined, now)}</span>{" "}
-          {clip(w.text ?? "", 80)}
+          <strong>{w.path}</strong> {doing(w)} <span class="dim">{between(w.since, undefined, now)}</span> {clip(w.text ?? "", 80)}
         </span>
       ))}
     </>

@@ -8,7 +8,12 @@ export function CancelButton({ client, team, task, requested }: { client: Client
   const busy = call.busy || requested;
   return (
     <>
-      <ConfirmButton label={busy ? "Canceling…" : "Cancel"} confirm="Really cancel?" busy={busy} act={() => void call.make(() => client.cancel(team, task))} />
+      <ConfirmButton
+        label={busy ? "Canceling…" : "Cancel"}
+        confirm="Really cancel?"
+        busy={busy}
+        act={() => void call.make(() => client.cancel(team, task))}
+      />
       {call.error && <span role="alert">{call.error}</span>}
     </>
   );

@@ -46,7 +46,16 @@ export function Events({ rows, total, team, base }: { rows: Row[]; total: number
           {count(total)} {total > maxRows ? `events, the last ${maxRows} are kept` : "events"}
         </span>
       </div>
-      {wanted.length === 0 && (total === 0 ? <Empty say="Nothing has happened since the page was opened." command={`team-server run ${team} "Write about tides"`} base={base} /> : <Empty say="No event is like that." />)}
+      {wanted.length === 0 &&
+        (total === 0 ? (
+          <Empty
+            say="Nothing has happened since the page was opened."
+            command={`team-server run ${team} "Write about tides"`}
+            base={base}
+          />
+        ) : (
+          <Empty say="No event is like that." />
+        ))}
       <ol class="scroll" id="events" tabIndex={0} aria-label="events, the newest first">
         {wanted.toReversed().map((r) => (r.event ? <Line key={r.key} row={r} team={team} /> : <Gap key={r.key} />))}
       </ol>

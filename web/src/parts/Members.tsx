@@ -10,10 +10,11 @@ export function Members({ members }: { members: MemberStatus[] }) {
       <ul class="members">
         {members.map((m) => (
           <li key={`${m.role} ${m.id}`} data-member={m.id}>
-            <strong>{m.id}</strong> {m.role === "ROLE_LEAD" && <span class="badge">leads</span>} <span class={`activity ${plain(m.activity, "ACTIVITY_")}`}>{plain(m.activity, "ACTIVITY_")}</span>{" "}
-            <Trouble member={m} />
+            <strong>{m.id}</strong> {m.role === "ROLE_LEAD" && <span class="badge">leads</span>}{" "}
+            <span class={`activity ${plain(m.activity, "ACTIVITY_")}`}>{plain(m.activity, "ACTIVITY_")}</span> <Trouble member={m} />
             <span class="dim">
-              {count(m.tasks?.done)} done, {count(m.tasks?.active)} active, {count(m.tasks?.failed)} failed · p95 {seconds(m.latencyP95)} {spent(m.spent) && `· ${spent(m.spent)}`}
+              {count(m.tasks?.done)} done, {count(m.tasks?.active)} active, {count(m.tasks?.failed)} failed · p95 {seconds(m.latencyP95)}{" "}
+              {spent(m.spent) && `· ${spent(m.spent)}`}
             </span>
           </li>
         ))}

@@ -8,7 +8,11 @@ export function Questions({ client, questions, open }: { client: Client; questio
   return (
     <section aria-labelledby="questions-title" class={questions.length > 0 ? "questions" : "unseen"}>
       <h2 id="questions-title" aria-live="polite">
-        {questions.length === 0 ? "No questions wait" : questions.length === 1 ? "A question waits for you" : `${questions.length} questions wait for you`}
+        {questions.length === 0
+          ? "No questions wait"
+          : questions.length === 1
+            ? "A question waits for you"
+            : `${questions.length} questions wait for you`}
       </h2>
       <ul>
         {questions.map((q) => (

@@ -5,7 +5,12 @@ import { count, money, seconds, short, tokens } from "../text";
 export function Stats({ team }: { team: TeamSnapshot }) {
   const c = team.counters ?? {};
   const counted = (name: string, of: keyof TaskCounts) => (
-    <Cell name={name} value={count(c.runs?.[of])} more={`${count(c.tasks?.[of])} ${c.tasks?.[of] === "1" ? "step" : "steps"}`} alarm={of === "failed" && Number(c.runs?.failed ?? 0) > 0} />
+    <Cell
+      name={name}
+      value={count(c.runs?.[of])}
+      more={`${count(c.tasks?.[of])} ${c.tasks?.[of] === "1" ? "step" : "steps"}`}
+      alarm={of === "failed" && Number(c.runs?.failed ?? 0) > 0}
+    />
   );
   return (
     <section aria-labelledby="stats-title">
@@ -13,7 +18,12 @@ export function Stats({ team }: { team: TeamSnapshot }) {
         Figures
       </h2>
       <dl class="stats">
-        <Cell name="members" value={count(c.memberCount)} more={team.healthy ? "healthy" : team.usable ? "degraded" : "not usable"} alarm={!team.healthy} />
+        <Cell
+          name="members"
+          value={count(c.memberCount)}
+          more={team.healthy ? "healthy" : team.usable ? "degraded" : "not usable"}
+          alarm={!team.healthy}
+        />
         {counted(c.partial ? "tasks, lately" : "tasks", "total")}
         {counted("done", "done")}
         {counted("active", "active")}

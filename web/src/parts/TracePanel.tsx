@@ -31,7 +31,9 @@ export function TracePanel({ client, task, traced, said, close }: Props) {
             <span class="dim">
               {between(step.decided, step.ended, now)} {spent(step.spent)}
             </span>
-            {running && !task.includes("~") && <CancelButton key={task} client={client} team={trace.agentId ?? ""} task={task} requested={false} />}
+            {running && !task.includes("~") && (
+              <CancelButton key={task} client={client} team={trace.agentId ?? ""} task={task} requested={false} />
+            )}
           </>
         )}
         {task && <button onClick={close}>Close</button>}

@@ -49,7 +49,8 @@ function Given({ step }: { step: Step }) {
       {text && <Text label="given" text={text} />}
       {(attempts.length > 1 || used?.model || used?.endpoint) && (
         <p class="dim">
-          {attempts.length > 1 && `${attempts.length} attempts `} {used?.model && `model ${used.model}`} {used?.endpoint && `at ${used.endpoint}`}
+          {attempts.length > 1 && `${attempts.length} attempts `} {used?.model && `model ${used.model}`}{" "}
+          {used?.endpoint && `at ${used.endpoint}`}
         </p>
       )}
       {attempts.map((a) => a.error && a !== used && <p key={a.attempt} class="problem">{`attempt ${a.attempt}: ${failure(a.error)}`}</p>)}
@@ -61,7 +62,14 @@ function Given({ step }: { step: Step }) {
 function Decisions({ step, ...rest }: Props) {
   const steps = step.steps ?? [];
   const begun = new Set((step.decisions ?? []).flatMap((d) => d.steps ?? []));
-  const tree = (some: Step[]) => some.length > 0 && <ul>{some.map((s) => <TraceStep key={s.id} {...rest} step={s} />)}</ul>;
+  const tree = (some: Step[]) =>
+    some.length > 0 && (
+      <ul>
+        {some.map((s) => (
+          <TraceStep key={s.id} {...rest} step={s} />
+        ))}
+      </ul>
+    );
   return (
     <>
       {(step.decisions ?? []).map((d) => {
@@ -120,12 +128,19 @@ function Result({ step }: { step: Step }) {
   return (
     <>
       {turn?.text && <Text label="said" text={turn.text} />}
-      {turn?.toolCalls?.map((c, i) => <p key={i} class="call">{`calls ${c.name} ${clip(c.arguments ?? "", 200)}`}</p>)}
+      {turn?.toolCalls?.map((c, i) => (
+        <p key={i} class="call">{`calls ${c.name} ${clip(c.arguments ?? "", 200)}`}</p>
+      ))}
       {tool && <Text label={tool.isError ? "failed" : "answered"} text={tool.text ?? ""} />}
       {transfer && <p>{`hands over to ${transfer.to}: ${transfer.message ?? ""}`}</p>}
       {step.reply && <Text label={plain(step.outcome, "OUTCOME_") === "succeeded" ? "result" : "said"} text={words(step.reply)} />}
       {step.error && <p class="problem">{failure(step.error)}</p>}
-      {step.spawnedTaskId && <p>goes on as task <a href={format({ team: step.path?.split("/")[0] ?? "", task: step.spawnedTaskId })}>{brief(step.spawnedTaskId)}</a></p>}
+      {step.spawnedTaskId && (
+        <p>
+          goes on as task{" "}
+          <a href={format({ team: step.path?.split("/")[0] ?? "", task: step.spawnedTaskId })}>{brief(step.spawnedTaskId)}</a>
+        </p>
+      )}
     </>
   );
 }
