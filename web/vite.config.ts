@@ -11,6 +11,5 @@ export default defineConfig({
       output: { entryFileNames: "assets/monitor.js", assetFileNames: "assets/monitor[extname]" },
     },
   },
-  server: { proxy: { "/team": "http://127.0.0.1:8080" } },
   test: { include: ["src/**/*.test.ts"] },
 });
