@@ -3,7 +3,7 @@ import { stepName, words } from "../text";
 
 /** Decision is what was decided, and why: the rule or the words of the model, with the values that it saw. */
 export function Decision({ decision: d, steps }: { decision: TraceDecision; steps: TraceStep[] }) {
-  const to = d.finished ? "ends with an answer" : d.ask ? `asks people: ${words(d.ask)}` : steps.map(stepName).join(" + ");
+  const to = d.finished ? "ends" : d.ask ? `asks people: ${words(d.ask)}` : steps.map(stepName).join(" + ");
   const values = Object.entries(d.values ?? {});
   return (
     <p class="decision">

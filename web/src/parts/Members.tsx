@@ -12,15 +12,18 @@ export function Members({ members }: { members: MemberStatus[] }) {
           <li key={`${m.role} ${m.id}`} data-member={m.id}>
             <strong>{m.id}</strong> {m.role === "ROLE_LEAD" && <span class="badge">leads</span>}{" "}
             <span class={`activity ${plain(m.activity, "ACTIVITY_")}`}>{plain(m.activity, "ACTIVITY_")}</span> <Trouble member={m} />
-            <span class="dim">
-              {count(m.tasks?.done)} done, {count(m.tasks?.active)} active, {count(m.tasks?.failed)} failed · p95 {seconds(m.latencyP95)}{" "}
-              {spent(m.spent) && `· ${spent(m.spent)}`}
-            </span>
+            <span class="dim">{[done(m), `p95 ${seconds(m.latencyP95)}`, spent(m.spent)].filter(Boolean).join(" · ")}</span>
           </li>
         ))}
       </ul>
     </section>
   );
+}
+
+/** done is what became of a member's work; a leader is given none. */
+function done(m: MemberStatus): string {
+  if (m.role === "ROLE_LEAD") return "";
+  return `${count(m.tasks?.done)} done, ${count(m.tasks?.active)} active, ${count(m.tasks?.failed)} failed`;
 }
 
 /** Trouble is why a member cannot work, or may not be able to. */

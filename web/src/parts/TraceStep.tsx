@@ -132,7 +132,7 @@ function Result({ step }: { step: Step }) {
         <p key={i} class="call">{`calls ${c.name} ${clip(c.arguments ?? "", 200)}`}</p>
       ))}
       {tool && <Text label={tool.isError ? "failed" : "answered"} text={tool.text ?? ""} />}
-      {transfer && <p>{`hands over to ${transfer.to}: ${transfer.message ?? ""}`}</p>}
+      {transfer && <p>{["hands over to", transfer.to, transfer.message].filter(Boolean).join(" ")}</p>}
       {step.reply && <Text label={plain(step.outcome, "OUTCOME_") === "succeeded" ? "result" : "said"} text={words(step.reply)} />}
       {step.error && <p class="problem">{failure(step.error)}</p>}
       {step.spawnedTaskId && (
