@@ -22,6 +22,21 @@ check-generate: bin/buf third_party ## Fail if gen/ or api/ differ from what pro
 	diff -r gen bin/_generated/gen
 	diff -r -x embed.go api bin/_generated/api
 
+.PHONY: web
+web: web/node_modules ## Rebuild the Team Monitor, web/dist, from web/src; wants Node.js 20.19 or newer.
+	npm --prefix web run build
+
+.PHONY: check-web
+check-web: web/node_modules ## Test the Team Monitor's source, and fail if web/dist differs from what it gives.
+	npm --prefix web test
+	npm --prefix web run build -- --outDir ../bin/_web --emptyOutDir
+	diff -rq web/dist bin/_web
+
+.PHONY: page
+page: ## Test the Team Monitor in Chromium, and keep pictures of it in bin/page.
+	mkdir -p bin/page
+	cd tests/page && go test -count=1 -args -shots $(CURDIR)/bin/page
+
 .PHONY: lint
 lint: bin/buf bin/golangci-lint third_party ## Lint the Go code and the protos.
 	bin/buf lint
@@ -89,6 +104,10 @@ ci: ## Run everything that is run for each change.
 .PHONY: third_party
 third_party:
 	go run ./tools/protodeps
+
+web/node_modules: web/package-lock.json
+	npm --prefix web ci --ignore-scripts --no-audit --no-fund
+	@touch $@
 
 bin/buf: tools.mod tools.sum
 	go build -modfile=tools.mod -o bin/ tool

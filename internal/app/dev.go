@@ -166,6 +166,7 @@ func (d *Dev) Banner(r *Running) string {
 	for _, team := range teams {
 		fmt.Fprintf(&b, "  %-9s %s\n", "Team", describe(team, r.Live.Definition().Server.GetTeams()[team]))
 	}
+	fmt.Fprintf(&b, "  %-9s http://%s/\n", "Monitor", r.HTTP)
 	fmt.Fprintf(&b, "  %-9s gRPC %s (tenant %q)   REST http://%s/%s   JSON-RPC http://%s/%s/rpc\n", "A2A", r.GRPC, id, r.HTTP, id, r.HTTP, id)
 	if r.Live.Default() != "" {
 		fmt.Fprintf(&b, "  %-9s http://%s/.well-known/agent-card.json   (each team also under /%s/.well-known/agent-card.json)\n", "Card", r.HTTP, id)

@@ -121,7 +121,8 @@ func (s *Server) logPanic(where string, p any) {
 
 // public paths are served to everybody.
 func public(path string) bool {
-	return path == "/healthz" || path == "/readyz" || path == "/openapi.json" || path == "/docs" || strings.HasPrefix(path, "/docs/") ||
+	return path == "/" || strings.HasPrefix(path, "/assets/") || path == "/healthz" || path == "/readyz" ||
+		path == "/openapi.json" || path == "/docs" || strings.HasPrefix(path, "/docs/") ||
 		strings.HasSuffix(path, cardPath) || strings.HasSuffix(path, oldCardPath)
 }
 

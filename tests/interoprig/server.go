@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +28,15 @@ const (
 type Server struct {
 	URL  string // http://host:port
 	GRPC string // host:port
+
+	p *process
+}
+
+// Kill ends the server at once, as a crash does, and returns when it is gone.
+func (s Server) Kill() {
+	s.p.killed.Store(true)
+	_ = s.p.Process.Kill()
+	<-s.p.drained
 }
 
 // process is the program of a server.
@@ -35,6 +45,7 @@ type process struct {
 	out     *bufio.Reader
 	log     bytes.Buffer // standard error; read it after the end only
 	drained chan struct{}
+	killed  atomic.Bool // nothing is said of how it ended
 }
 
 // Serve runs `team-server dev` on free ports until the test ends. It ends with
@@ -69,6 +80,7 @@ func Start(t *testing.T, program, command string, args ...string) Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.p = p
 	return s
 }
 
@@ -87,13 +99,13 @@ func (p *process) ready() (Server, error) {
 
 // stop ends the process and shows what it said when something went wrong.
 func (p *process) stop(t *testing.T) {
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil && !p.killed.Load() {
 		t.Logf("ending the server: %v", err)
 	}
 	late := time.AfterFunc(stopTime, func() { _ = p.Process.Kill() })
 	defer late.Stop()
 	<-p.drained
-	if err := p.Wait(); err != nil {
+	if err := p.Wait(); err != nil && !p.killed.Load() {
 		t.Errorf("the server ended with: %v", err)
 	}
 	if log := p.log.String(); t.Failed() || strings.Contains(log, "panic") {

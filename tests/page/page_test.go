@@ -1,0 +1,292 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/agentteams/team-server/tests/interoprig"
+)
+
+const team = "testdata/team.yaml"
+
+// serve runs a server of the teams of a file.
+func serve(t *testing.T) string {
+	t.Helper()
+	return interoprig.Serve(t, interoprig.BuildServer(t), team).URL
+}
+
+// TestR_003_28_FirstLoad: the page comes from the server alone, and shows a team.
+func TestR_003_28_FirstLoad(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/")
+	p.shows("title", "Archive – Team Monitor") // the first team
+	p.shows("#team option", "Company")
+	p.shows("[data-stat=members]", "1")
+	for _, name := range []string{"tasks", "done", "active", "pending", "failed"} {
+		p.shows(fmt.Sprintf("[data-stat=%s] strong", name), "0")
+	}
+	p.shows(".panel .empty", "Nobody works at the moment.")
+	p.shows(".panel .empty code", `team-server run archive "Write about tides" --server `+server)
+	p.do(chromedp.SetValue(chromedp.CSS("#team"), "company"))
+	value[bool](p, "document.querySelector('#team').dispatchEvent(new Event('change', {bubbles: true}))")
+	p.shows("title", "Company – Team Monitor")
+	p.shows("[data-stat=members]", "2")
+	if hash := value[string](p, "location.hash"); hash != "#team=company" {
+		t.Errorf("the address is %s", hash)
+	}
+	p.shot("empty")
+	light := value[string](p, background)
+	p.dark()
+	if dark := value[string](p, background); dark == light {
+		t.Errorf("the background is %s in the dark, too", dark)
+	}
+	p.healthy(server)
+}
+
+const background = "getComputedStyle(document.body).backgroundColor"
+
+// TestR_003_31_NoTeam: a team or task that is not there is said to be not there, and the
+// page goes on to one that is.
+func TestR_003_31_NoTeam(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.do(chromedp.Navigate(server + "/#team=nobody"))
+	p.shows("main .empty", `agent "nobody" not found`)
+	p.shows("main .empty code", "team-server agents ls --server "+server)
+	p.shows("#connection", "not watched")
+	p.goTo(server + "/#team=guide&task=none")
+	p.shows("#trace [role=alert]", "none")
+	p.inside(server)
+}
+
+// TestR_003_29_R_003_30_RunningNestedTask: a nested task is shown while it runs, by who
+// works on it, by its events, and by its trace with the reason of each decision; and the
+// address opens the same.
+func TestR_003_29_R_003_30_RunningNestedTask(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=company")
+	task := p.say("Write about tides")
+	check := func(t *testing.T) {
+		t.Helper()
+		p.T = t
+		p.shows("#active [data-task='"+task+"'] .worker", "company/archive/archivist")
+		p.shows("[data-stat=active] strong", "1")
+		p.shows("[data-stat=done] span", "3 steps") // the newsroom, and both of its members
+		trace := "#trace [data-step='" + task + "']"
+		p.shows(trace+" .decision", "rule story → newsroom because turn == 1 turn = 1")
+		p.shows(trace+" .decision", "rule facts-first → researcher because turn == 1")
+		p.shows(trace+" .decision", "rule look-up → archive because turn == 2")
+		p.shows("#trace [data-step='"+task+"~1.2'] summary", "writer")
+		p.shows("#trace [data-step='"+task+"~2.1'][data-state=STATE_RUNNING] summary", "archivist")
+		p.shows("#trace .io", "High water follows the Moon")
+	}
+	check(t)
+	for _, text := range []string{"was asked: Write about tides", `rule "story" → newsroom because turn == 1`, "Reading old papers."} {
+		p.shows("#events li", text)
+	}
+	p.shot("running")
+	p.do(chromedp.ScrollIntoView(chromedp.CSS("#trace [data-step='" + task + "~2.1']")))
+	p.shot("running-trace")
+	p.do(chromedp.SetValue(chromedp.CSS("#agent"), "company/archive/archivist"))
+	value[bool](p, "document.querySelector('#agent').dispatchEvent(new Event('change', {bubbles: true}))")
+	p.wait("[...document.querySelectorAll('#events strong')].every(e => e.textContent === 'company/archive/archivist')")
+	t.Run("a link opens the same", func(t *testing.T) {
+		link := value[string](p, "location.href")
+		p.do(chromedp.Navigate("about:blank"))
+		p.goTo(link)
+		check(t)
+		p.clickOn("#trace button", "Close")
+		p.shows("#trace", "Open a task to see who worked on it, and why.")
+		value[bool](p, "(history.back(), true)")
+		check(t)
+	})
+	p.T = t
+	p.dark()
+	p.shot("dark")
+	t.Run("its trace is followed beside another team, too", func(t *testing.T) {
+		p.T = t
+		p.goTo(server + "/#team=newsroom&task=" + task)
+		p.shows("title", "Newsroom – Team Monitor")
+		p.shows("#trace [data-step='"+task+"~2.1'][data-state=STATE_RUNNING] summary", "archivist")
+		cancel(t, server, task)
+		p.shows("#trace [data-step='"+task+"~2.1'] summary", "canceled")
+	})
+	p.T = t
+	p.healthy(server)
+}
+
+// TestS_21_LiveUpdate: what another client sends is seen without a touch of the page.
+func TestS_21_LiveUpdate(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=newsroom")
+	task := send(t, server, "newsroom", "tides")
+	p.shows("[data-stat=done] strong", "1")
+	p.shows("[data-stat=done] span", "2 steps")
+	p.shows("#events li", "succeeded")
+	p.shows("#recent [data-task='"+task+"']", "tides")
+	p.shows("[data-member=writer]", "1 done")
+	p.clickOn(".events button", "Pause")
+	held := value[int](p, "document.querySelectorAll('#events li').length")
+	send(t, server, "newsroom", "the moon")
+	p.shows("[data-stat=done] strong", "2")
+	p.wait("/Go on \\([1-9]\\d* new\\)/.test(document.querySelector('.events button').textContent)")
+	if n := value[int](p, "document.querySelectorAll('#events li').length"); n != held {
+		t.Errorf("%d events are shown, there were %d before the pause", n, held)
+	}
+	p.clickOn(".events button", "Go on")
+	p.shows("#events li", "was asked: the moon")
+	p.click("#recent [data-task='" + task + "'] button")
+	p.shows("#trace .io", "The harbour rises twice a day.")
+	p.shot("ended")
+	fail := send(t, server, "broken", "tides")
+	p.goTo(server + "/#team=broken&task=" + fail)
+	p.shows("#trace .problem", `agent "faulty" fails as its script says`)
+	p.shows("[data-stat=failed] strong", "1")
+	p.shot("failed")
+	p.healthy(server)
+}
+
+// TestR_003_30_Busy: of many events the newest are kept, and the figures are right.
+func TestR_003_30_Busy(t *testing.T) {
+	const tasks = 60
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=newsroom")
+	for i := range tasks {
+		send(t, server, "newsroom", fmt.Sprint("task ", i))
+	}
+	p.shows("[data-stat=done] strong", fmt.Sprint(tasks))
+	p.shows("[data-stat=done] span", fmt.Sprint(2*tasks, " steps"))
+	p.wait("Number(document.querySelector('#total').dataset.total) > 1000")
+	p.do(chromedp.SetValue(chromedp.CSS("#level"), "detail"))
+	value[bool](p, "document.querySelector('#level').dispatchEvent(new Event('change', {bubbles: true}))")
+	p.wait("document.querySelectorAll('[data-event]').length === 500")
+	p.click("#events [data-event] a")
+	p.shows("#trace .state", "completed")
+	p.healthy(server)
+}
+
+// TestS_51_Questions: questions of members of members are answered in place, with an
+// option or in words.
+func TestS_51_Questions(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=house")
+	task := p.say("Write about tides")
+	p.shows("#questions-title", "A question waits for you")
+	p.shows(".questions li", "house/press asks")
+	p.shows("#active [data-task='"+task+"']", "waiting")
+	p.shows("#trace form.question label", "Print it?")
+	p.shot("question")
+	p.clickOn(".questions .options button", "yes")
+	p.wait("document.querySelectorAll('.questions form').length === 0")
+	p.shows("#trace .answered", "yes")
+	p.shows("#trace .io", "In print: The harbour rises twice a day.")
+	p.shows("#trace .state", "completed")
+	p.do(chromedp.ScrollIntoView(chromedp.CSS("#trace .answered")))
+	p.shot("answered")
+
+	t.Run("in words, beside the decision that asked", func(t *testing.T) {
+		p.T = t
+		p.goTo(server + "/#team=guide")
+		p.say("A walk")
+		p.do(chromedp.SendKeys(chromedp.CSS("#trace form.question input"), "Lisbon"))
+		p.click("#trace form.question button")
+		p.shows("#trace .io", "A walk in Lisbon")
+	})
+	p.T = t
+	p.healthy(server)
+}
+
+// TestS_25_Cancel: a task is canceled, with everything below it.
+func TestS_25_Cancel(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=company")
+	task := p.say("Write about tides")
+	p.shows(".worker", "company/archive/archivist")
+	p.clickOn("#active [data-task='"+task+"'] > button", "Cancel")
+	p.clickOn("#active [data-task='"+task+"'] > button", "Really cancel?")
+	p.shows("#recent [data-task='"+task+"']", "canceled")
+	p.shows("#trace [data-step='"+task+"~2.1'] summary", "canceled")
+	p.shows(".panel .empty", "Nobody works at the moment.")
+	p.healthy(server)
+}
+
+// TestR_003_31_Texts: what agents and people say is shown as it is; nothing of it is
+// taken for a part of the page.
+func TestR_003_31_Texts(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=newsroom")
+	const text = `<img src="http://192.0.2.1/x.png" onerror="alert(1)"><b>bold</b>`
+	p.say(text)
+	p.shows("#trace .words", text)
+	p.shows("#trace .state", "completed")
+	if n := value[int](p, "document.querySelectorAll('main img, main b').length"); n != 0 {
+		t.Errorf("%d elements were made of a text", n)
+	}
+	p.healthy(server)
+}
+
+// TestR_003_28_Keyboard: everything is done without a mouse, and the focus is seen.
+func TestR_003_28_Keyboard(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=guide")
+	p.tabTo("#team")
+	p.do(chromedp.KeyEvent("H"), chromedp.KeyEvent(kb.Enter))
+	p.shows("title", "House – Team Monitor")
+	p.tabTo("#message")
+	p.do(chromedp.KeyEvent("Write about tides"), chromedp.KeyEvent(kb.Enter))
+	p.shows("#questions-title", "A question waits for you")
+	p.tabTo(".questions .options button")
+	p.shot("keyboard")
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.tabTo("#recent button.row")
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.shows("#trace .answered", "yes")
+	p.tabTo("#trace summary")
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.wait("document.querySelector('#trace details').open === false")
+	p.tabTo("#events")
+	p.goTo(server + "/#team=company")
+	p.tabTo("#message")
+	p.do(chromedp.KeyEvent("Look it up"), chromedp.KeyEvent(kb.Enter))
+	p.tabTo("#active li > button:not(.row)")
+	p.do(chromedp.KeyEvent(" "), chromedp.KeyEvent(" "))
+	p.shows("#recent li", "canceled")
+	for _, landmark := range []string{"header", "main", "[role=status]", "section[aria-labelledby]"} {
+		p.do(chromedp.WaitReady(chromedp.CSS(landmark)))
+	}
+	if n := value[int](p, "[...document.querySelectorAll('button, input, select, textarea')].filter(e => !(e.textContent.trim() || e.labels?.length || e.ariaLabel)).length"); n != 0 {
+		t.Errorf("%d controls have no name", n)
+	}
+	p.healthy(server)
+}
+
+// TestR_003_28_Narrow: at 360 pixels the page scrolls down, never sideways.
+func TestR_003_28_Narrow(t *testing.T) {
+	p, server := open(t, 360, 740), serve(t)
+	wide := func(when string) {
+		t.Helper()
+		if got := value[string](p, `[...document.querySelectorAll("*")].filter(e => e.getBoundingClientRect().right > 360.5 && !e.closest(".unseen")).map(e => e.outerHTML.slice(0, 80)).join("\n")`); got != "" {
+			t.Errorf("%s, these are too wide:\n%s", when, got)
+		}
+		if got := value[int](p, "document.documentElement.scrollWidth"); got > 360 {
+			t.Errorf("%s, the page is %d pixels wide", when, got)
+		}
+	}
+	p.goTo(server + "/#team=house")
+	wide("empty")
+	p.say("Write about " + strings.Repeat("verylongword", 20))
+	p.shows("#trace form.question label", "Print it?")
+	wide("with a question")
+	p.shot("narrow-question")
+	p.goTo(server + "/#team=company")
+	p.say("Write about tides")
+	p.shows("#trace [data-state=STATE_RUNNING] summary", "archivist")
+	wide("with a nested task")
+	p.shot("narrow-running")
+	p.do(chromedp.ScrollIntoView(chromedp.CSS("#trace")))
+	p.shot("narrow-trace")
+	p.healthy(server)
+}

@@ -1,0 +1,103 @@
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { Client } from "./api/client";
+import type { Choice } from "./api/types";
+import { ActiveTasks } from "./parts/ActiveTasks";
+import { Connection } from "./parts/Connection";
+import { Empty } from "./parts/Empty";
+import { Events } from "./parts/Events";
+import { KeyForm } from "./parts/KeyForm";
+import { Members } from "./parts/Members";
+import { Questions } from "./parts/Questions";
+import { RecentTasks } from "./parts/RecentTasks";
+import { SendForm } from "./parts/SendForm";
+import { Stats } from "./parts/Stats";
+import { TeamChooser } from "./parts/TeamChooser";
+import { TracePanel } from "./parts/TracePanel";
+import { forgetKey, keepKey, keptKey } from "./state/key";
+import { usePlace } from "./state/link";
+import { useTeam } from "./state/useTeam";
+import { useTrace } from "./state/useTrace";
+
+/**
+ * Page is the Team Monitor. It holds what its parts share; each part shows one thing.
+ * Parts to come stand beside these: other views of a task beside TracePanel, the
+ * configuration and agents of a team beside Members.
+ */
+export function Page({ base }: { base: string }) {
+  const [key, setKey] = useState(keptKey);
+  const [refused, setRefused] = useState<string | null>(null); // the key that the server did not take
+  const [choices, setChoices] = useState<Choice[] | null>(null);
+  const place = usePlace();
+  const client = useMemo(() => new Client(base, key, () => setRefused(key)), [base, key]);
+  const wantsKey = refused === key;
+  const state = useTeam(client, wantsKey ? "" : place.team);
+  const root = place.task.split("~")[0] ?? "";
+  const followed = state.team?.active?.some((t) => t.taskId === root) ?? false; // its events come with those of the team
+  const traced = useTrace(client, wantsKey ? "" : place.task, `${state.heard.get(root)} ${state.connections}`, followed);
+
+  const list = () => void client.choices().then(setChoices, () => setChoices((known) => known ?? []));
+  useEffect(list, [client, state.connections]);
+  useEffect(() => {
+    const first = choices?.[0];
+    if (!place.team && first) place.correct({ team: first.id, task: place.task });
+  }, [choices, place.team]);
+  useEffect(() => {
+    document.title = [state.team?.name, "Team Monitor"].filter(Boolean).join(" – ");
+  }, [state.team?.name]);
+
+  if (wantsKey) {
+    return (
+      <KeyForm
+        refused={key !== ""}
+        enter={(k) => {
+          keepKey(k);
+          setKey(k);
+          setRefused(null);
+        }}
+      />
+    );
+  }
+  const open = (task: string) => place.go({ team: place.team, task });
+  const forget = () => {
+    forgetKey();
+    setKey("");
+  };
+  const { team } = state;
+  return (
+    <>
+      <header>
+        <h1>Team Monitor</h1>
+        <TeamChooser choices={choices} team={place.team} choose={(id) => place.go({ team: id, task: "" })} refresh={list} />
+        <Connection state={state.connection} known={place.team !== ""} />
+        {team && (
+          <p class="about">
+            {[team.mode, team.revision && `revision ${team.revision.slice(0, 8)}`, team.detail].filter(Boolean).join(" · ")}
+          </p>
+        )}
+        {key && <button onClick={forget}>Forget key</button>}
+      </header>
+      <main>
+        {choices?.length === 0 && !place.team && (
+          <Empty say="This server shows no teams." command="team-server teams apply -f team.yaml" base={base} />
+        )}
+        {state.connection === "refused" && <Empty say={state.refusal} command="team-server agents ls" base={base} />}
+        {team && (
+          <>
+            <Questions client={client} questions={team.questions ?? []} open={open} />
+            <Stats team={team} />
+            <div class="columns">
+              <div class="column">
+                <ActiveTasks client={client} team={team} chosen={place.task} open={open} base={base} />
+                <RecentTasks client={client} team={team} connections={state.connections} chosen={place.task} open={open} />
+                <Members members={team.members ?? []} />
+              </div>
+              <TracePanel client={client} task={place.task} traced={traced} said={state.said} close={() => open("")} />
+            </div>
+            <Events key={team.teamId} rows={state.rows} total={state.total} team={team.teamId} base={base} />
+            <SendForm key={`to-${team.teamId}`} client={client} team={team} sent={open} />
+          </>
+        )}
+      </main>
+    </>
+  );
+}

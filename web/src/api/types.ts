@@ -1,0 +1,250 @@
+// The JSON of the server, as far as the page reads it: proto/team/v1/monitor.proto and
+// event.proto say what the fields mean. Numbers of 64 bits come as texts, and what is
+// empty is left out.
+
+export interface Message {
+  messageId?: string;
+  role?: string;
+  parts?: Part[];
+}
+
+export interface Part {
+  text?: string;
+  data?: unknown;
+  url?: string;
+  filename?: string;
+}
+
+export interface Spent {
+  inputTokens?: string;
+  outputTokens?: string;
+  costMicros?: string;
+  modelCalls?: string;
+  toolCalls?: string;
+}
+
+export interface TaskCounts {
+  total?: string;
+  pending?: string;
+  active?: string;
+  waiting?: string;
+  done?: string;
+  failed?: string;
+  canceled?: string;
+}
+
+export interface TeamSnapshot {
+  teamId: string;
+  name?: string;
+  description?: string;
+  mode?: string;
+  revision?: string;
+  healthy?: boolean;
+  usable?: boolean;
+  detail?: string;
+  members?: MemberStatus[];
+  counters?: TeamCounters;
+  active?: ActiveTask[];
+  questions?: OpenQuestion[];
+  time?: string;
+}
+
+export interface TeamCounters {
+  memberCount?: number;
+  tasks?: TaskCounts;
+  runs?: TaskCounts;
+  spent?: Spent;
+  runP50?: string;
+  runP95?: string;
+  partial?: boolean;
+}
+
+export interface MemberStatus {
+  id: string;
+  role?: string;
+  activity?: string;
+  healthy?: boolean;
+  detail?: string;
+  disabled?: boolean;
+  breaker?: string;
+  tasks?: TaskCounts;
+  latencyP50?: string;
+  latencyP95?: string;
+  spent?: Spent;
+}
+
+export interface ActiveTask {
+  taskId: string;
+  contextId?: string;
+  state?: string;
+  text?: string;
+  since?: string;
+  workers?: Worker[];
+  waiting?: boolean;
+  cancelRequested?: boolean;
+  spent?: Spent;
+}
+
+export interface Worker {
+  taskId: string;
+  path?: string;
+  kind?: string;
+  name?: string;
+  text?: string;
+  since?: string;
+  state?: string;
+}
+
+export interface OpenQuestion {
+  taskId: string;
+  agentId?: string;
+  question: Question;
+  since?: string;
+}
+
+export interface Question {
+  question: string;
+  delegationId?: string;
+  path?: string;
+  kind?: string;
+  message?: Message;
+  roles?: string[];
+  expires?: string;
+}
+
+export interface WatchTeamResponse {
+  cursor?: string;
+  snapshot?: TeamSnapshot;
+  event?: MonitorEvent;
+  update?: TeamSnapshot;
+}
+
+export interface MonitorEvent {
+  rootTaskId: string;
+  taskId: string;
+  event: Event;
+}
+
+/** Event has, besides these, the one field that says what happened. */
+export interface Event {
+  seq: string;
+  time?: string;
+  scope?: string;
+  agent?: string;
+  accepted?: { message?: Message };
+  decided?: { steps?: Step[]; reason?: string; rule?: string; reply?: unknown; ask?: Message; transfer?: Transfer };
+  started?: { attempt?: number; model?: string };
+  retried?: { attempt?: number; error?: Failure };
+  ended?: { outcome?: string; error?: Failure; spent?: Spent };
+  spawned?: { taskId?: string };
+  bound?: { peer?: string };
+  asked?: { question?: string; message?: Message };
+  answered?: { message?: Message; by?: string };
+  received?: { message?: Message };
+  commanded?: { command?: string; by?: string; reason?: string };
+  expired?: { limit?: string };
+  observed?: object;
+  checked?: { by?: string; blocked?: boolean; error?: Failure };
+  artifact?: object;
+  delta?: { text?: string; restart?: boolean };
+  progress?: { message?: Message };
+  noted?: { code?: string; text?: string };
+  waiting?: { paused?: boolean };
+}
+
+export interface Step {
+  id: string;
+  kind?: string;
+  member?: string;
+  name?: string;
+}
+
+export interface Transfer {
+  to?: string;
+  message?: string;
+}
+
+export interface Failure {
+  reason?: string;
+  message?: string;
+}
+
+export interface Trace {
+  taskId: string;
+  agentId?: string;
+  state?: string;
+  seq?: string;
+  step?: TraceStep;
+  questions?: OpenQuestion[];
+  cost?: { spent?: Spent };
+}
+
+export interface TraceStep {
+  id: string;
+  path?: string;
+  kind?: string;
+  member?: string;
+  name?: string;
+  input?: Message;
+  state?: string;
+  outcome?: string;
+  reply?: Message;
+  turn?: { text?: string; toolCalls?: { name?: string; arguments?: string }[]; model?: string };
+  tool?: { text?: string; isError?: boolean };
+  transfer?: Transfer;
+  error?: Failure;
+  warnings?: string[];
+  attempts?: TraceAttempt[];
+  decided?: string;
+  started?: string;
+  ended?: string;
+  spent?: Spent;
+  decisions?: TraceDecision[];
+  steps?: TraceStep[];
+  questions?: TraceQuestion[];
+  notes?: Event[];
+  spawnedTaskId?: string;
+  bound?: { peer?: string };
+}
+
+export interface TraceAttempt {
+  attempt?: number;
+  model?: string;
+  endpoint?: string;
+  error?: Failure;
+}
+
+export interface TraceDecision {
+  seq: string;
+  time?: string;
+  reason?: string;
+  rule?: string;
+  values?: Record<string, unknown>;
+  steps?: string[];
+  finished?: boolean;
+  ask?: Message;
+  cancel?: string[];
+}
+
+export interface TraceQuestion {
+  question: string;
+  kind?: string;
+  message?: Message;
+  roles?: string[];
+  answer?: Message;
+  by?: string;
+  closed?: string;
+}
+
+/** Choice is a team or an agent that can be watched. */
+export interface Choice {
+  id: string;
+  name: string;
+  team: boolean;
+}
+
+export interface Task {
+  id: string;
+  status?: { state?: string; timestamp?: string };
+  history?: Message[];
+}

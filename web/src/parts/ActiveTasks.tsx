@@ -1,0 +1,67 @@
+import type { Client } from "../api/client";
+import type { ActiveTask, TeamSnapshot, Worker } from "../api/types";
+import { useNow } from "../state/useNow";
+import { between, brief, clip, spent, stepName } from "../text";
+import { CancelButton } from "./CancelButton";
+import { Empty } from "./Empty";
+import { TaskState } from "./TaskState";
+
+interface Props {
+  client: Client;
+  team: TeamSnapshot;
+  chosen: string;
+  open: (task: string) => void;
+  base: string;
+}
+
+/** ActiveTasks are the tasks that have not ended, with who works on each. */
+export function ActiveTasks({ client, team, chosen, open, base }: Props) {
+  const tasks = team.active ?? [];
+  const now = useNow(tasks.length > 0);
+  return (
+    <section aria-labelledby="active-title" class="panel">
+      <h2 id="active-title">Active tasks</h2>
+      {tasks.length === 0 && (
+        <Empty say="Nobody works at the moment." command={`team-server run ${team.teamId} "Write about tides"`} base={base} />
+      )}
+      <ul class="tasks" id="active">
+        {tasks.map((t) => (
+          <li key={t.taskId} data-task={t.taskId} class={t.taskId === chosen ? "chosen" : ""}>
+            <button class="row" aria-current={t.taskId === chosen} onClick={() => open(t.taskId)}>
+              <span class="line">
+                <TaskState state={t.waiting ? "STATE_WAITING" : (t.state ?? "")} />
+                <span class="dim">
+                  {between(t.since, undefined, now)} {spent(t.spent)}
+                </span>
+                <code>{brief(t.taskId)}</code>
+              </span>
+              <span class="text">{t.text || "no text"}</span>
+              <Workers task={t} now={now} />
+            </button>
+            <CancelButton client={client} team={team.teamId} task={t.taskId} requested={t.cancelRequested ?? false} />
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** doing is what kind of work it is, where that is no matter of course. */
+function doing(w: Worker): string {
+  return ["KIND_MODEL", "KIND_TOOL", "KIND_HUMAN"].includes(w.kind ?? "") ? stepName(w) : w.name ? `(${w.name})` : "";
+}
+
+/** Workers are who works on a task: only the innermost of each path, who does the work. */
+function Workers({ task, now }: { task: ActiveTask; now: number }) {
+  const all = task.workers ?? [];
+  const inner = all.filter((w) => !all.some((other) => other.taskId !== w.taskId && other.taskId.startsWith(`${w.taskId}.`)));
+  return (
+    <>
+      {inner.map((w) => (
+        <span key={w.taskId} class="worker">
+          <strong>{w.path}</strong> {doing(w)} <span class="dim">{between(w.since, undefined, now)}</span> {clip(w.text ?? "", 80)}
+        </span>
+      ))}
+    </>
+  );
+}

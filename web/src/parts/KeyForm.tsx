@@ -1,0 +1,33 @@
+import { useState } from "preact/hooks";
+
+/** KeyForm asks for an API key. */
+export function KeyForm({ refused, enter }: { refused: boolean; enter: (key: string) => void }) {
+  const [key, setKey] = useState("");
+  return (
+    <main class="key">
+      <h1>Team Monitor</h1>
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          if (key.trim()) enter(key.trim());
+        }}
+      >
+        <label for="key">API key</label>
+        <input
+          id="key"
+          type="password"
+          autocomplete="off"
+          autofocus
+          value={key}
+          aria-describedby="key-help"
+          onInput={(e) => setKey(e.currentTarget.value)}
+        />
+        <button class="primary">Open</button>
+      </form>
+      {refused && <p role="alert">The server does not take this key.</p>}
+      <p id="key-help">
+        The server wants a key, as in <code>team-server call --token KEY</code>. It is kept in this tab until the tab is closed.
+      </p>
+    </main>
+  );
+}

@@ -1,0 +1,34 @@
+import type { MemberStatus } from "../api/types";
+import { count, plain, seconds, spent } from "../text";
+
+/** Members are how the members of a team are, and what they have done for it. */
+export function Members({ members }: { members: MemberStatus[] }) {
+  if (members.length === 0) return null;
+  return (
+    <section aria-labelledby="members-title" class="panel">
+      <h2 id="members-title">Members</h2>
+      <ul class="members">
+        {members.map((m) => (
+          <li key={`${m.role} ${m.id}`} data-member={m.id}>
+            <strong>{m.id}</strong> {m.role === "ROLE_LEAD" && <span class="badge">leads</span>}{" "}
+            <span class={`activity ${plain(m.activity, "ACTIVITY_")}`}>{plain(m.activity, "ACTIVITY_")}</span> <Trouble member={m} />
+            <span class="dim">{[done(m), `p95 ${seconds(m.latencyP95)}`, spent(m.spent)].filter(Boolean).join(" · ")}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** done is what became of a member's work; a leader is given none. */
+function done(m: MemberStatus): string {
+  if (m.role === "ROLE_LEAD") return "";
+  return `${count(m.tasks?.done)} done, ${count(m.tasks?.active)} active, ${count(m.tasks?.failed)} failed`;
+}
+
+/** Trouble is why a member cannot work, or may not be able to. */
+function Trouble({ member: m }: { member: MemberStatus }) {
+  const broken = m.breaker && m.breaker !== "BREAKER_CLOSED" ? `breaker ${plain(m.breaker, "BREAKER_")}` : "";
+  const text = [m.disabled ? "switched off" : m.healthy ? "" : m.detail || "not healthy", broken].filter(Boolean).join(", ");
+  return text ? <span class="alarm">{text} </span> : null;
+}

@@ -1,0 +1,49 @@
+import { useRef, useState } from "preact/hooks";
+import { newID, type Client } from "../api/client";
+import type { TeamSnapshot } from "../api/types";
+import { useCall } from "../state/useCall";
+
+/** SendForm gives the team a task. */
+export function SendForm({ client, team, sent }: { client: Client; team: TeamSnapshot; sent: (task: string) => void }) {
+  const [text, setText] = useState("");
+  const message = useRef(newID()); // sent again after a failure, it is the same task
+  const call = useCall();
+  const send = async () => {
+    let task = "";
+    if (!(await call.make(async () => (task = await client.send(team.teamId, message.current, text))))) return;
+    setText("");
+    message.current = newID();
+    if (task) sent(task);
+  };
+  return (
+    <form
+      class="send"
+      aria-label={`Send a message to ${team.name || team.teamId}`}
+      onSubmit={(e) => {
+        e.preventDefault();
+        if (text.trim()) void send();
+      }}
+    >
+      <textarea
+        id="message"
+        rows={1}
+        value={text}
+        aria-label="Message"
+        placeholder={`Say something to ${team.name || team.teamId}`}
+        onInput={(e) => {
+          setText(e.currentTarget.value);
+          message.current = newID();
+        }}
+        onKeyDown={(e) => {
+          if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
+          e.preventDefault();
+          e.currentTarget.form?.requestSubmit();
+        }}
+      />
+      <button class="primary" id="send" disabled={call.busy || !text.trim()}>
+        Send
+      </button>
+      {call.error && <p role="alert">{call.error}</p>}
+    </form>
+  );
+}

@@ -1,0 +1,27 @@
+import { expect, test } from "vitest";
+import { brief, money, seconds, short, span, tell } from "./text";
+
+test("figures are short", () => {
+  expect([short(0), short(9_999), short(12_345), short(123_456), short(2_500_000)]).toEqual(["0", "9,999", "12.3k", "123k", "2.5M"]);
+  expect([money(undefined), money({ costMicros: "12" }), money({ costMicros: "12000" }), money({ costMicros: "1230000" })]).toEqual([
+    "",
+    "$0.000012",
+    "$0.0120",
+    "$1.23",
+  ]);
+  expect([span(0.2), span(42), span(1_234), span(61_000), span(3_660_000)]).toEqual(["<1ms", "42ms", "1.2s", "1m 1s", "1h 1m"]);
+  expect([seconds(undefined), seconds("0.757071305s")]).toEqual(["–", "0.8s"]);
+  expect(brief("01a20396-556c-7196-9c1c-e9c10d26afc9~1.2")).toBe("0d26afc9~1.2");
+});
+
+test("events are put into words, also those that are not known", () => {
+  expect(tell({ seq: "1", decided: { rule: "story", reason: "turn == 1", steps: [{ id: "1", member: "newsroom" }] } })).toEqual({
+    level: "normal",
+    text: 'rule "story" → newsroom because turn == 1',
+  });
+  expect(tell({ seq: "1", ended: { outcome: "OUTCOME_FAILED", error: { reason: "UNAVAILABLE", message: "gone" } } })).toEqual({
+    level: "problem",
+    text: "failed UNAVAILABLE: gone",
+  });
+  expect(tell({ seq: "1", time: "", ...{ paused: {} } })).toEqual({ level: "detail", text: "paused" });
+});

@@ -1,0 +1,168 @@
+// How things are worded.
+import type { Event, Failure, Message, Spent } from "./api/types";
+
+/** words is the text of a message; what is no text is shown as what it is. */
+export function words(m: Message | undefined): string {
+  return (m?.parts ?? [])
+    .map((p) => p.text ?? (p.data !== undefined ? JSON.stringify(p.data) : (p.filename ?? p.url ?? "file")))
+    .join("\n");
+}
+
+/** asked is the text of a question, without its data. */
+export function asked(m: Message | undefined): string {
+  return (m?.parts ?? []).flatMap((p) => p.text ?? []).join("\n") || "An answer is wanted.";
+}
+
+/** clip shortens a text to a line. */
+export function clip(text: string, max = 120): string {
+  const line = text.replace(/\s+/g, " ").trim();
+  return line.length > max ? `${line.slice(0, max - 1)}…` : line;
+}
+
+/** count is a number that may be missing. */
+export function count(n: string | number | undefined): string {
+  return Number(n ?? 0).toLocaleString("en-US");
+}
+
+/** short is a large number in few letters. */
+export function short(n: number): string {
+  if (n < 10_000) return n.toLocaleString("en-US");
+  if (n < 1_000_000) return `${(n / 1_000).toFixed(n < 100_000 ? 1 : 0)}k`;
+  return `${(n / 1_000_000).toFixed(1)}M`;
+}
+
+export function tokens(s: Spent | undefined): number {
+  return Number(s?.inputTokens ?? 0) + Number(s?.outputTokens ?? 0);
+}
+
+/** money is what something cost; "" where it cost nothing. */
+export function money(s: Spent | undefined): string {
+  const micros = Number(s?.costMicros ?? 0);
+  if (micros === 0) return "";
+  return `$${(micros / 1e6).toFixed(micros < 10_000 ? 6 : micros < 1e6 ? 4 : 2)}`;
+}
+
+/** spent is tokens and money in a few words; "" is nothing. */
+export function spent(s: Spent | undefined): string {
+  const t = tokens(s);
+  return [t ? `${short(t)} tok` : "", money(s)].filter(Boolean).join(" ");
+}
+
+/** seconds reads a duration as JSON has it: "1.5s". */
+export function seconds(d: string | undefined): string {
+  return d === undefined ? "–" : span(Number.parseFloat(d) * 1_000);
+}
+
+/** span is a time in milliseconds, in words. */
+export function span(ms: number): string {
+  if (ms < 1) return "<1ms";
+  if (ms < 100) return `${Math.round(ms)}ms`;
+  if (ms < 60_000) return `${(ms / 1_000).toFixed(1)}s`;
+  const minutes = Math.floor(ms / 60_000);
+  return minutes < 60 ? `${minutes}m ${Math.floor((ms % 60_000) / 1_000)}s` : `${Math.floor(minutes / 60)}h ${minutes % 60}m`;
+}
+
+/** between is the time from one moment to another, or to now. */
+export function between(from: string | undefined, to: string | undefined, now: number): string {
+  return from ? span((to ? Date.parse(to) : now) - Date.parse(from)) : "";
+}
+
+/** clock is the time of day. */
+export function clock(time: string | undefined): string {
+  return time ? new Date(time).toLocaleTimeString("en-GB") : "";
+}
+
+/** brief is an id that is short enough to read: the end of it, which differs most. */
+export function brief(id: string): string {
+  const [root = "", scope] = id.split("~");
+  return root.slice(-8) + (scope ? `~${scope}` : "");
+}
+
+/** plain is the word of an enum's value: STATE_RUNNING is "running". */
+export function plain(value: string | undefined, prefix: string): string {
+  return (value ?? "").replace(prefix, "").toLowerCase().replaceAll("_", " ");
+}
+
+export function failure(f: Failure | undefined): string {
+  return [f?.reason, f?.message].filter(Boolean).join(": ");
+}
+
+/** Level is how much a reader wants to know of an event. */
+export type Level = "detail" | "normal" | "problem";
+
+/** Told is an event in words. */
+export interface Told {
+  level: Level;
+  text: string;
+}
+
+const bad = ["OUTCOME_FAILED", "OUTCOME_TIMED_OUT", "OUTCOME_REJECTED"];
+
+/** tell puts an event into words. */
+export function tell(e: Event): Told {
+  const at = (level: Level, ...parts: (string | false | undefined)[]): Told => ({ level, text: parts.filter(Boolean).join(" ") });
+  if (e.accepted) return at("normal", "was asked:", clip(words(e.accepted.message)));
+  if (e.decided) return at("normal", decision(e.decided));
+  if (e.started)
+    return at(
+      "normal",
+      "works",
+      (e.started.attempt ?? 1) > 1 && `(attempt ${e.started.attempt})`,
+      e.started.model && `with ${e.started.model}`,
+    );
+  if (e.retried) return at("problem", `attempt ${e.retried.attempt ?? 1} failed, tries again:`, failure(e.retried.error));
+  if (e.ended)
+    return at(
+      bad.includes(e.ended.outcome ?? "") ? "problem" : "normal",
+      plain(e.ended.outcome, "OUTCOME_"),
+      spent(e.ended.spent),
+      failure(e.ended.error),
+    );
+  if (e.spawned) return at("normal", "goes on as task", brief(e.spawned.taskId ?? ""));
+  if (e.bound) return at("normal", "is worked on at", e.bound.peer);
+  if (e.asked) return at("normal", "asks:", clip(asked(e.asked.message)));
+  if (e.answered) return at("normal", "was answered:", clip(words(e.answered.message)), e.answered.by && `(by ${e.answered.by})`);
+  if (e.received) return at("normal", "received:", clip(words(e.received.message)));
+  if (e.commanded) return at("normal", "command:", plain(e.commanded.command, "COMMAND_"), e.commanded.reason);
+  if (e.expired) return at("problem", "time ran out:", e.expired.limit);
+  if (e.checked)
+    return at(
+      e.checked.error ? "problem" : "normal",
+      "checked by",
+      e.checked.by,
+      e.checked.blocked && "and blocked",
+      failure(e.checked.error),
+    );
+  if (e.progress) return at("normal", clip(words(e.progress.message)));
+  if (e.noted) return at(e.noted.code?.startsWith("MEMBER_") ? "normal" : "detail", e.noted.text || e.noted.code);
+  if (e.waiting) return at("normal", e.waiting.paused ? "is paused" : "waits for people");
+  if (e.delta) return at("detail", "says:", clip(e.delta.text ?? ""));
+  if (e.observed) return at("detail", "sees its members");
+  if (e.artifact) return at("detail", "puts out a piece of its result");
+  return at("detail", Object.keys(e).find((k) => !["seq", "time", "scope", "agent"].includes(k)) ?? "event");
+}
+
+function decision(d: NonNullable<Event["decided"]>): string {
+  const to =
+    (d.steps ?? []).map(stepName).join(", ") ||
+    (d.transfer ? `hand over to ${d.transfer.to}` : d.ask ? "ask people" : d.reply ? "answer" : "");
+  return [d.rule ? `rule "${d.rule}"` : "decides", to && `→ ${to}`, d.reason && `because ${clip(d.reason)}`].filter(Boolean).join(" ");
+}
+
+/** stepName says who or what a step is: of a workflow's step also which one. */
+export function stepName(s: { member?: string; name?: string; kind?: string }): string {
+  const who = s.member || kindName(s.kind);
+  return s.name && s.name !== who ? `${who} (${s.name})` : who;
+}
+
+/** kindName is the kind of a step in words. */
+export function kindName(kind: string | undefined): string {
+  const known: Record<string, string> = {
+    KIND_MODEL: "model",
+    KIND_TOOL: "tool",
+    KIND_HUMAN: "people",
+    KIND_JUDGE: "judge",
+    KIND_TRANSFER: "hand-over",
+  };
+  return known[kind ?? ""] ?? plain(kind, "KIND_");
+}
