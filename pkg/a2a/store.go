@@ -17,6 +17,8 @@ var (
 	ErrReused = errors.New("message id reused with other content")
 	// ErrTerminal: the task has ended; nothing more is taken.
 	ErrTerminal = errors.New("task has ended")
+	// ErrBusy: the agent has as many collaborations as it may have.
+	ErrBusy = errors.New("as many collaborations as there may be")
 	// ErrLimit: the journal is full.
 	ErrLimit = errors.New("journal limit reached")
 	// ErrDataLoss: what is on record of a task is damaged; other tasks are not.
@@ -47,6 +49,9 @@ type New struct {
 	Push *a2av1.TaskPushNotificationConfig
 	// PushVersion is its Push.Version.
 	PushVersion string
+	// Collaborations is how many the agent may have at once, of all owners, with this
+	// one; 0: this is none. ErrBusy.
+	Collaborations int
 }
 
 // Record is a committed event and where it stands.

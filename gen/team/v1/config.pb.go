@@ -2023,6 +2023,8 @@ type TeamConfig struct {
 	OutputModes []string `protobuf:"bytes,14,rep,name=output_modes,json=outputModes,proto3" json:"output_modes,omitempty"`
 	// What its card says besides to callers who show a key: the first that is for the caller.
 	ExtendedCard []*ExtendedCard `protobuf:"bytes,15,rep,name=extended_card,json=extendedCard,proto3" json:"extended_card,omitempty"`
+	// How many collaborations it may have at the same time, of all callers together; 1.
+	MaxConcurrentCollaborations *int32 `protobuf:"varint,18,opt,name=max_concurrent_collaborations,json=maxConcurrentCollaborations,proto3,oneof" json:"max_concurrent_collaborations,omitempty"`
 	// Limits of one run: max_steps, max_parallel, max_depth, timeout, member_timeout, retry; of a
 	// coordinator also max_turns and max_delegations, of a swarm max_handoffs,
 	// node_timeout, loop_window and loop_min_unique, for which 0 is no limit.
@@ -2157,6 +2159,13 @@ func (x *TeamConfig) GetExtendedCard() []*ExtendedCard {
 		return x.ExtendedCard
 	}
 	return nil
+}
+
+func (x *TeamConfig) GetMaxConcurrentCollaborations() int32 {
+	if x != nil && x.MaxConcurrentCollaborations != nil {
+		return *x.MaxConcurrentCollaborations
+	}
+	return 0
 }
 
 func (x *TeamConfig) GetLimits() *Limits {
@@ -4398,7 +4407,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''R\x06bearer\"\xaa\x0e\n" +
+	"this != ''R\x06bearer\"\x8e\x10\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -4424,12 +4433,15 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\foutput_modes\x18\x0e \x03(\tB\xbd\x01\xbaH\xb9\x01\x92\x01\xb5\x01\"\xb2\x01\xba\x01\xae\x01\n" +
 	"\n" +
 	"media_type\x12Wthis is no media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\voutputModes\x12:\n" +
-	"\rextended_card\x18\x0f \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard\x12'\n" +
+	"\rextended_card\x18\x0f \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard\x12\xbf\x01\n" +
+	"\x1dmax_concurrent_collaborations\x18\x12 \x01(\x05Bv\xbaHs\xba\x01p\n" +
+	"\"team.max_concurrent_collaborations\x12/max_concurrent_collaborations must be 1 to 1000\x1a\x19this >= 1 && this <= 1000H\x01R\x1bmaxConcurrentCollaborations\x88\x01\x01\x12'\n" +
 	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xee\x05\xbaH\xea\x05\x1a\xc0\x02\n" +
 	"\tteam.mode\x12ta team is exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\x95\x01\n" +
 	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1aKhas(this.workflow) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\x8c\x02\n" +
 	"\vteam.result\x12yguardrails.result cannot look at work that is a task of its own; use WAIT or CANCEL for on_open_delegations, or remove it\x1a\x81\x01!has(this.guardrails) || size(this.guardrails.result) == 0 || !has(this.coordinator) || this.coordinator.on_open_delegations != 3B\t\n" +
-	"\a_memory\"\x90\b\n" +
+	"\a_memoryB \n" +
+	"\x1e_max_concurrent_collaborations\"\x90\b\n" +
 	"\fMemberConfig\x12x\n" +
 	"\x05agent\x18\x01 \x01(\tBb\xbaH_\xba\x01\\\n" +
 	"\fmember.agent\x12@a member needs an agent; add agent: the id of an agent or a team\x1a\n" +
