@@ -32,6 +32,8 @@ type send struct {
 	question string // of the task, that is answered
 	accepted *teamv1.Accepted
 	push     *a2av1.TaskPushNotificationConfig // nil: nobody is told
+	// concurrent is how many collaborations of the agent may run at once; 0: it is none.
+	concurrent int
 }
 
 // SendMessage gives an agent a message. It waits until the task has ended or
@@ -155,7 +157,9 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	if err != nil {
 		return sent{}, err
 	}
-	root, _, err := h.c.Store.Create(ctx, New{Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx)})
+	root, _, err := h.c.Store.Create(ctx, New{
+		Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx), Collaborations: s.concurrent,
+	})
 	h.c.Wake(root) // also after an error, and of a task that was there: it may be on record with nobody told
 	if err != nil {
 		return sent{}, storeError(acc.GetTaskId(), err)

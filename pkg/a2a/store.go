@@ -17,14 +17,14 @@ var (
 	ErrReused = errors.New("message id reused with other content")
 	// ErrTerminal: the task has ended; nothing more is taken.
 	ErrTerminal = errors.New("task has ended")
-	// ErrBusy: the agent has as many collaborations as it may have.
-	ErrBusy = errors.New("as many collaborations as there may be")
 	// ErrLimit: the journal is full.
 	ErrLimit = errors.New("journal limit reached")
 	// ErrDataLoss: what is on record of a task is damaged; other tasks are not.
 	ErrDataLoss = errors.New("the record is damaged")
 	// ErrStorage: the store cannot record now; nothing is acknowledged.
 	ErrStorage = errors.New("store cannot record")
+	// ErrBusy: as many collaborations of the agent are under way as may be at once.
+	ErrBusy = errors.New("collaboration in progress")
 )
 
 // Key names a task of an owner. There is no access by id alone.
@@ -49,8 +49,9 @@ type New struct {
 	Push *a2av1.TaskPushNotificationConfig
 	// PushVersion is its Push.Version.
 	PushVersion string
-	// Collaborations is how many the agent may have at once, of all owners, with this
-	// one; 0: this is none. ErrBusy.
+	// Collaborations is how many of the agent's collaborations may run at once, this
+	// one included; 0: it is none. ErrBusy; a message that is known begins nothing,
+	// and is never refused so.
 	Collaborations int
 }
 

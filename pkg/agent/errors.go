@@ -63,6 +63,8 @@ const (
 	ReasonSlowReader            = "SLOW_READER"
 	ReasonDataLoss              = "DATA_LOSS"
 
+	ReasonCollaborationInProgress = "COLLABORATION_IN_PROGRESS"
+
 	ReasonNoResponse       = "NO_RESPONSE"
 	ReasonSchedulerError   = "SCHEDULER_ERROR"
 	ReasonMaxIterations    = "MAX_ITERATIONS_EXCEEDED"
