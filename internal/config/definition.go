@@ -104,6 +104,15 @@ func (c *Config) collect(d *teamv1.Definition, model string) {
 	}
 }
 
+// TeamOf is a team as a definition on record has it; nil without one.
+func TeamOf(body []byte, id string) *teamv1.TeamConfig {
+	d := &teamv1.Definition{}
+	if proto.Unmarshal(body, d) != nil {
+		return nil
+	}
+	return d.GetConfig().GetTeams()[id]
+}
+
 // Restore returns the configuration that a definition on record was: its
 // content is as it was, what it is connected to is as c has it. The error names
 // everything that c does not have any more, in words for callers.

@@ -49,6 +49,8 @@ const (
 	ReasonInvalidRequest        = "INVALID_REQUEST"
 	ReasonInvalidTeamConfig     = "INVALID_TEAM_CONFIG"
 	ReasonTeamNotFound          = "TEAM_NOT_FOUND"
+	ReasonTeamNotReady          = "TEAM_NOT_READY"
+	ReasonCollaborationNotFound = "COLLABORATION_NOT_FOUND"
 	ReasonInitializationFailed  = "AGENT_INITIALIZATION_FAILED"
 	ReasonVersionConflict       = "VERSION_CONFLICT"
 	ReasonMessageIDReused       = "MESSAGE_ID_REUSED"

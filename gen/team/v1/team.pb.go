@@ -814,7 +814,9 @@ func (x *ContractWorkflow) GetTimeoutMinutes() int32 {
 type CreateTeamResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The team.
-	Team          *Team `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	Team *Team `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Its leader, where it has one, and its members (R-001-13); not with validate_only.
+	Members       []*TeamMember `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -852,6 +854,13 @@ func (*CreateTeamResponse) Descriptor() ([]byte, []int) {
 func (x *CreateTeamResponse) GetTeam() *Team {
 	if x != nil {
 		return x.Team
+	}
+	return nil
+}
+
+func (x *CreateTeamResponse) GetMembers() []*TeamMember {
+	if x != nil {
+		return x.Members
 	}
 	return nil
 }
@@ -1458,7 +1467,9 @@ type TeamMember struct {
 	// What it is in the team.
 	Role TeamMember_Role `protobuf:"varint,3,opt,name=role,proto3,enum=team.v1.TeamMember_Role" json:"role,omitempty"`
 	// How it is; unset where it was not asked.
-	Health        *MemberHealth `protobuf:"bytes,4,opt,name=health,proto3" json:"health,omitempty"`
+	Health *MemberHealth `protobuf:"bytes,4,opt,name=health,proto3" json:"health,omitempty"`
+	// Its role in words, where it has one.
+	RoleName      string `protobuf:"bytes,5,opt,name=role_name,json=roleName,proto3" json:"role_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1521,6 +1532,13 @@ func (x *TeamMember) GetHealth() *MemberHealth {
 	return nil
 }
 
+func (x *TeamMember) GetRoleName() string {
+	if x != nil {
+		return x.RoleName
+	}
+	return ""
+}
+
 var File_team_v1_team_proto protoreflect.FileDescriptor
 
 const file_team_v1_team_proto_rawDesc = "" +
@@ -1573,9 +1591,10 @@ const file_team_v1_team_proto_rawDesc = "" +
 	"\x0emax_iterations\x18\x02 \x01(\x05H\x00R\rmaxIterations\x88\x01\x01\x12,\n" +
 	"\x0ftimeout_minutes\x18\x03 \x01(\x05H\x01R\x0etimeoutMinutes\x88\x01\x01B\x11\n" +
 	"\x0f_max_iterationsB\x12\n" +
-	"\x10_timeout_minutes\"7\n" +
+	"\x10_timeout_minutes\"f\n" +
 	"\x12CreateTeamResponse\x12!\n" +
-	"\x04team\x18\x01 \x01(\v2\r.team.v1.TeamR\x04team\")\n" +
+	"\x04team\x18\x01 \x01(\v2\r.team.v1.TeamR\x04team\x12-\n" +
+	"\amembers\x18\x02 \x03(\v2\x13.team.v1.TeamMemberR\amembers\")\n" +
 	"\x0eGetTeamRequest\x12\x17\n" +
 	"\ateam_id\x18\x01 \x01(\tR\x06teamId\"4\n" +
 	"\x0fGetTeamResponse\x12!\n" +
@@ -1608,13 +1627,14 @@ const file_team_v1_team_proto_rawDesc = "" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12-\n" +
 	"\amembers\x18\x03 \x03(\v2\x13.team.v1.TeamMemberR\amembers\x125\n" +
 	"\x16collaborations_running\x18\x04 \x01(\x05R\x15collaborationsRunning\x12-\n" +
-	"\x12last_collaboration\x18\x05 \x01(\tR\x11lastCollaboration\"\xd2\x01\n" +
+	"\x12last_collaboration\x18\x05 \x01(\tR\x11lastCollaboration\"\xef\x01\n" +
 	"\n" +
 	"TeamMember\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12,\n" +
 	"\x04role\x18\x03 \x01(\x0e2\x18.team.v1.TeamMember.RoleR\x04role\x12-\n" +
-	"\x06health\x18\x04 \x01(\v2\x15.team.v1.MemberHealthR\x06health\"<\n" +
+	"\x06health\x18\x04 \x01(\v2\x15.team.v1.MemberHealthR\x06health\x12\x1b\n" +
+	"\trole_name\x18\x05 \x01(\tR\broleName\"<\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tROLE_LEAD\x10\x01\x12\x0f\n" +
@@ -1693,31 +1713,32 @@ var file_team_v1_team_proto_depIdxs = []int32{
 	9,  // 8: team.v1.ContractTeam.workflow_config:type_name -> team.v1.ContractWorkflow
 	8,  // 9: team.v1.ContractRole.agent_config:type_name -> team.v1.ContractAgent
 	3,  // 10: team.v1.CreateTeamResponse.team:type_name -> team.v1.Team
-	3,  // 11: team.v1.GetTeamResponse.team:type_name -> team.v1.Team
-	3,  // 12: team.v1.ListTeamsResponse.teams:type_name -> team.v1.Team
-	23, // 13: team.v1.UpdateTeamRequest.config:type_name -> team.v1.TeamConfig
-	3,  // 14: team.v1.UpdateTeamResponse.team:type_name -> team.v1.Team
-	1,  // 15: team.v1.GetTeamStatusResponse.state:type_name -> team.v1.TeamState
-	21, // 16: team.v1.GetTeamStatusResponse.members:type_name -> team.v1.TeamMember
-	2,  // 17: team.v1.TeamMember.role:type_name -> team.v1.TeamMember.Role
-	24, // 18: team.v1.TeamMember.health:type_name -> team.v1.MemberHealth
-	5,  // 19: team.v1.TeamService.CreateTeam:input_type -> team.v1.CreateTeamRequest
-	11, // 20: team.v1.TeamService.GetTeam:input_type -> team.v1.GetTeamRequest
-	13, // 21: team.v1.TeamService.ListTeams:input_type -> team.v1.ListTeamsRequest
-	15, // 22: team.v1.TeamService.UpdateTeam:input_type -> team.v1.UpdateTeamRequest
-	17, // 23: team.v1.TeamService.DeleteTeam:input_type -> team.v1.DeleteTeamRequest
-	19, // 24: team.v1.TeamService.GetTeamStatus:input_type -> team.v1.GetTeamStatusRequest
-	10, // 25: team.v1.TeamService.CreateTeam:output_type -> team.v1.CreateTeamResponse
-	12, // 26: team.v1.TeamService.GetTeam:output_type -> team.v1.GetTeamResponse
-	14, // 27: team.v1.TeamService.ListTeams:output_type -> team.v1.ListTeamsResponse
-	16, // 28: team.v1.TeamService.UpdateTeam:output_type -> team.v1.UpdateTeamResponse
-	18, // 29: team.v1.TeamService.DeleteTeam:output_type -> team.v1.DeleteTeamResponse
-	20, // 30: team.v1.TeamService.GetTeamStatus:output_type -> team.v1.GetTeamStatusResponse
-	25, // [25:31] is the sub-list for method output_type
-	19, // [19:25] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	21, // 11: team.v1.CreateTeamResponse.members:type_name -> team.v1.TeamMember
+	3,  // 12: team.v1.GetTeamResponse.team:type_name -> team.v1.Team
+	3,  // 13: team.v1.ListTeamsResponse.teams:type_name -> team.v1.Team
+	23, // 14: team.v1.UpdateTeamRequest.config:type_name -> team.v1.TeamConfig
+	3,  // 15: team.v1.UpdateTeamResponse.team:type_name -> team.v1.Team
+	1,  // 16: team.v1.GetTeamStatusResponse.state:type_name -> team.v1.TeamState
+	21, // 17: team.v1.GetTeamStatusResponse.members:type_name -> team.v1.TeamMember
+	2,  // 18: team.v1.TeamMember.role:type_name -> team.v1.TeamMember.Role
+	24, // 19: team.v1.TeamMember.health:type_name -> team.v1.MemberHealth
+	5,  // 20: team.v1.TeamService.CreateTeam:input_type -> team.v1.CreateTeamRequest
+	11, // 21: team.v1.TeamService.GetTeam:input_type -> team.v1.GetTeamRequest
+	13, // 22: team.v1.TeamService.ListTeams:input_type -> team.v1.ListTeamsRequest
+	15, // 23: team.v1.TeamService.UpdateTeam:input_type -> team.v1.UpdateTeamRequest
+	17, // 24: team.v1.TeamService.DeleteTeam:input_type -> team.v1.DeleteTeamRequest
+	19, // 25: team.v1.TeamService.GetTeamStatus:input_type -> team.v1.GetTeamStatusRequest
+	10, // 26: team.v1.TeamService.CreateTeam:output_type -> team.v1.CreateTeamResponse
+	12, // 27: team.v1.TeamService.GetTeam:output_type -> team.v1.GetTeamResponse
+	14, // 28: team.v1.TeamService.ListTeams:output_type -> team.v1.ListTeamsResponse
+	16, // 29: team.v1.TeamService.UpdateTeam:output_type -> team.v1.UpdateTeamResponse
+	18, // 30: team.v1.TeamService.DeleteTeam:output_type -> team.v1.DeleteTeamResponse
+	20, // 31: team.v1.TeamService.GetTeamStatus:output_type -> team.v1.GetTeamStatusResponse
+	26, // [26:32] is the sub-list for method output_type
+	20, // [20:26] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_team_proto_init() }
