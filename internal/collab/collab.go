@@ -93,19 +93,22 @@ func (s *Service) StartCollaboration(ctx context.Context, req *teamv1.StartColla
 	if err != nil {
 		return nil, err
 	}
-	max := req.GetConstraints().GetMaxDuration()
+	bounds := req.GetConstraints()
+	if bounds == nil {
+		bounds = &teamv1.CollaborationConstraints{}
+	}
 	start := a2a.Start{
 		Agent: req.GetTeamId(), Message: agent.UserMessage(req.GetRequestId(), task(req)), Limits: limits(req), Concurrent: concurrent(def),
 		Brief: &teamv1.Brief{
-			TaskDescription: req.GetTaskDescription(), ExpectedOutput: req.GetExpectedOutput(), Context: req.GetContext(), MaxDuration: max,
-			QualityThreshold: req.GetConstraints().QualityThreshold, //nolint:protogetter // set or not matters
+			TaskDescription: req.GetTaskDescription(), ExpectedOutput: req.GetExpectedOutput(), Context: req.GetContext(), MaxDuration: bounds.GetMaxDuration(),
+			QualityThreshold: bounds.QualityThreshold, //nolint:protogetter // set or not matters
 		},
 	}
 	if start.Message.GetMessageId() == "" {
 		start.Message.MessageId = uuid.NewString()
 	}
-	if max != nil {
-		start.Deadline = s.c.Clock().Add(max.AsDuration())
+	if most := bounds.GetMaxDuration(); most != nil {
+		start.Deadline = s.c.Clock().Add(most.AsDuration())
 	}
 	f, err := s.h.Start(ctx, start)
 	if err != nil {
