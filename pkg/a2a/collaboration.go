@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -59,21 +60,59 @@ func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
 }
 
 // Pause has a task begin nothing more until Resume (C-15). What runs goes on to its
-// end. It returns when that is on record; a task that is paused, or has ended, is
-// returned as it is. Errors: TASK_NOT_FOUND.
+// end, also at peers, and so do tasks of their own that it has begun. It returns when
+// that is on record; a task that is paused, stops or has ended is returned as it is.
+// Errors: TASK_NOT_FOUND, UNSUPPORTED_OPERATION for a part of a task.
 func (h *Handler) Pause(ctx context.Context, id string) (*Fold, error) {
-	return h.owned(ctx, "", id)
+	f, err := h.whole(ctx, id)
+	if err != nil || f.Terminal() || f.paused || f.stop != nil {
+		return f, err
+	}
+	return h.turn(ctx, f, &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_PAUSE})
 }
 
-// Resume has a task go on that was paused. One that is not is returned as it is.
-// Errors: TASK_NOT_FOUND.
+// Resume has a task go on that was paused: the time that it stood still does not
+// count. One that is not is returned as it is. Errors: as of Pause.
 func (h *Handler) Resume(ctx context.Context, id string) (*Fold, error) {
-	return h.owned(ctx, "", id)
+	f, err := h.whole(ctx, id)
+	if err != nil || f.Terminal() || !f.paused || f.stop != nil {
+		return f, err
+	}
+	return h.turn(ctx, f, &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_RESUME})
 }
 
-// Stop ends a task (R-001-40 to R-001-43). It waits for the end as CancelTask does.
-// A task that has ended is returned as it is. Errors: TASK_NOT_FOUND.
+// turn puts a pause or its end on record, once: it is the n-th of the task.
+func (h *Handler) turn(ctx context.Context, f *Fold, c *teamv1.Commanded) (*Fold, error) {
+	n := f.switches
+	return h.command(ctx, f, "turn/"+strconv.Itoa(n), c, func(now *Fold) bool { return now.switches > n })
+}
+
+// Stop ends a task: its outcome is CANCELED, and the record says that it was stopped
+// (R-001-40 to R-001-43). It waits for the end as CancelTask does. A task that has
+// ended is returned as it is; of several stops the first says what is shown, and
+// each that is forced cuts what runs. Errors: as of Pause.
 func (h *Handler) Stop(ctx context.Context, id string, s Stop) (*Fold, error) {
-	_ = s
-	return h.owned(ctx, "", id)
+	f, err := h.whole(ctx, id)
+	if err != nil || f.Terminal() {
+		return f, err
+	}
+	key := "stop"
+	if s.Force {
+		key = "stop/force"
+	}
+	return h.command(ctx, f, key, &teamv1.Commanded{
+		Command: teamv1.Commanded_COMMAND_STOP, Force: s.Force, SavePartial: s.SavePartial, Reason: s.Reason,
+	}, (*Fold).Terminal)
+}
+
+// whole returns a task of the caller that is no part of another one.
+func (h *Handler) whole(ctx context.Context, id string) (*Fold, error) {
+	f, err := h.owned(ctx, "", id)
+	if err != nil {
+		return nil, err
+	}
+	if f.scope != "" {
+		return nil, UnsupportedOperation("%q is a part of task %q; only that can be paused, resumed or stopped", clip(id), f.root)
+	}
+	return f, nil
 }

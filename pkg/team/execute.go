@@ -141,7 +141,7 @@ func (p *process) memberIDs() string {
 
 // delegate gives a member its message and passes on what it yields.
 func (p *process) delegate(ctx context.Context, w *work, a agent.Agent, emit emitter, key string) (res result) {
-	req := p.request(w, key)
+	req, resumed := p.request(w, key), p.run.Resumed()
 	ctx = agent.WithDepth(ctx, int(req.GetDepth()))
 	defer p.recovered(w.step.GetMember(), &res)
 	for ev, err := range a.Process(ctx, req) {
@@ -165,10 +165,14 @@ func (p *process) delegate(ctx context.Context, w *work, a agent.Agent, emit emi
 		return res
 	case gone(context.Cause(ctx)): // whatever it has asked, others below it were at work
 		return result{err: errStopped}
+	case w.loop && p.run.PausedSince(resumed): // it is held, as well where ctx ended meanwhile
+		return result{parked: true}
 	case len(w.asked) > 0: // also where ctx ended meanwhile: who cancels has the member close what it has open
 		return result{parked: true}
 	case ctx.Err() != nil:
 		return result{err: context.Cause(ctx)}
+	case p.run.PausedSince(resumed): // something within it is
+		return result{parked: true}
 	}
 	return result{err: agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
 		"member %q ended without an answer; its agent has to end with a reply, a question or an error", w.step.GetMember())}

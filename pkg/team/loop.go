@@ -116,6 +116,9 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 	if ctx.Err() != nil {
 		return nil, p.cause(ctx)
 	}
+	if p.run.Paused() && len(p.Steps) == 0 {
+		return nil, nil
+	}
 	if err := p.checkInput(ctx); err != nil {
 		return nil, err
 	}
@@ -141,10 +144,13 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 		if err := p.takeInputs(); err != nil {
 			return nil, err
 		}
-		if err := p.checkInput(ctx); err != nil {
-			return nil, err
+		paused := p.run.Paused() // what runs is waited for, what is canceled is closed, and nothing begins
+		if !paused {
+			if err := p.checkInput(ctx); err != nil {
+				return nil, err
+			}
 		}
-		if ctx.Err() == nil && p.mayDecide() {
+		if !paused && ctx.Err() == nil && p.mayDecide() {
 			if p.failed != nil && p.final == nil && p.handover == nil {
 				return nil, p.failed
 			}
@@ -157,7 +163,7 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 			}
 			continue
 		}
-		progressed, err := p.dispatch(ctx)
+		progressed, err := p.dispatch(ctx, paused)
 		if err != nil {
 			return nil, err
 		}
@@ -169,7 +175,7 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 				continue
 			}
 			if p.alarm.IsZero() {
-				return nil, nil // all that is open waits for people
+				return nil, nil // all that is open waits for people, or for the run to be resumed
 			}
 		}
 		if err := p.receive(ctx); err != nil {

@@ -148,6 +148,7 @@ type StepState struct {
 	reserved  *teamv1.Spent   // of the budget, for the last attempt
 	wasted    *teamv1.Spent   // on attempts that were repeated
 	waiting   time.Time       // since when it waits for people
+	held      time.Time       // since when it stands still because the run is paused
 	asked     questions       // of the step and below
 	questions int64           // of its own so far
 	verdict   *a2av1.Message  // what people say of an attempt whose outcome is not known

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -72,8 +74,12 @@ func (f *fold) apply(ev *teamv1.Event) {
 		if ev.GetExpired().GetLimit() == agent.LimitQuestion && agent.Within(ev.GetScope(), f.Scope) {
 			f.waited += now.Sub(f.Now) // a question lapses while nothing runs
 		}
-		f.waited += ev.GetCommanded().GetWaited().AsDuration()
 		f.Now = now
+		if ev.GetCommanded().GetCommand() == teamv1.Commanded_COMMAND_RESUME {
+			f.resumed(ev)
+			return
+		}
+		f.waited += ev.GetCommanded().GetWaited().AsDuration()
 		if f.started.IsZero() {
 			f.started = f.Now
 		}
@@ -89,6 +95,24 @@ func (f *fold) apply(ev *teamv1.Event) {
 	id, deeper, _ := strings.Cut(rest, ".")
 	if st := f.step(id); st != nil {
 		f.applyStep(st, ev, deeper == "")
+	}
+}
+
+// resumed folds the end of a pause: the clocks of the scope, and of what had begun
+// in it, had stood.
+func (f *fold) resumed(ev *teamv1.Event) {
+	waited := ev.GetCommanded().GetWaited().AsDuration()
+	if !f.started.IsZero() {
+		f.waited += waited
+	}
+	for st := range f.pending() {
+		switch {
+		case st.attempts == 0 || !st.waiting.IsZero(): // an answer will say how long
+		case st.held.IsZero():
+			st.stood(waited, ev)
+		default:
+			st.goOn(f.Now)
+		}
 	}
 }
 
@@ -237,6 +261,11 @@ func handedOver(m *a2av1.Message) string {
 // applyStep folds an event of a step or below it; own says that it is the step's.
 func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	st.asked.follow(ev)
+	switch ev.GetKind().(type) {
+	case *teamv1.Event_Waiting, *teamv1.Event_Answered, *teamv1.Event_Received, *teamv1.Event_Expired: // from outside
+	default:
+		st.goOn(f.Now)
+	}
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Started:
 		if own {
@@ -263,7 +292,10 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		f.saw(ev.GetSeq(), agent.MessageOf(f.Root, ev))
 	case *teamv1.Event_Waiting:
 		if own {
-			if st.asked.hold(k.Waiting.GetQuestions()) { // else an answer overtook it
+			switch {
+			case k.Waiting.GetPaused():
+				st.held = f.Now
+			case st.asked.hold(k.Waiting.GetQuestions()): // else an answer overtook it
 				st.waiting = f.Now
 			}
 			return
@@ -332,6 +364,33 @@ func (st *StepState) resume(now time.Time) {
 		st.deadline = st.deadline.Add(now.Sub(st.waiting))
 	}
 	st.waiting = time.Time{}
+}
+
+// goOn ends the standstill of a step that the run's pause held.
+func (st *StepState) goOn(now time.Time) {
+	if st.held.IsZero() {
+		return
+	}
+	stood := now.Sub(st.held)
+	st.held = time.Time{}
+	st.stood(stood, &teamv1.Event{Time: timestamppb.New(now)})
+}
+
+// stood moves the time of a step by how long it stood, and lets what has begun below
+// it know, as if that had been told to it alone.
+func (st *StepState) stood(d time.Duration, at *teamv1.Event) {
+	if d <= 0 {
+		return
+	}
+	if !st.deadline.IsZero() {
+		st.deadline = st.deadline.Add(d)
+	}
+	if n := len(st.recorded); n > 0 {
+		st.recorded = append(st.recorded, &teamv1.Event{
+			Seq: st.recorded[n-1].GetSeq(), Time: at.GetTime(), Scope: st.scope,
+			Kind: &teamv1.Event_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_RESUME, Waited: durationpb.New(d)}},
+		})
+	}
 }
 
 // end closes a step.
