@@ -25,8 +25,6 @@ type run struct {
 	at       time.Time // of the last event
 
 	driven   bool // somebody has begun to work
-	paused   bool
-	stop     *teamv1.Commanded // nil: nobody wants it stopped
 	end      *teamv1.Ended
 	reply    *a2av1.Message
 	steps    []*step // in the order they were decided, at all levels
@@ -82,10 +80,6 @@ func (r *run) take(ev *teamv1.Event) {
 		}
 	case *teamv1.Event_Decided:
 		r.decide(s, ev.GetScope(), k.Decided)
-	case *teamv1.Event_Commanded:
-		if ev.GetScope() == "" {
-			r.command(k.Commanded)
-		}
 	case *teamv1.Event_Ended:
 		if ev.GetScope() == "" {
 			r.end, r.reply = k.Ended, r.said(k.Ended)
@@ -137,18 +131,6 @@ func (r *run) observe(o *teamv1.Observed) {
 		} else {
 			r.observed[i] = m
 		}
-	}
-}
-
-func (r *run) command(c *teamv1.Commanded) {
-	switch c.GetCommand() {
-	case teamv1.Commanded_COMMAND_PAUSE:
-		r.paused = true
-	case teamv1.Commanded_COMMAND_RESUME:
-		r.paused = false
-	case teamv1.Commanded_COMMAND_STOP, teamv1.Commanded_COMMAND_CANCEL:
-		r.stop = c
-	case teamv1.Commanded_COMMAND_UNSPECIFIED:
 	}
 }
 

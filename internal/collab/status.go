@@ -32,7 +32,7 @@ const (
 func (r *run) status(details bool) *teamv1.GetCollaborationStatusResponse {
 	resp := &teamv1.GetCollaborationStatusResponse{
 		CollaborationId: r.root, TeamId: r.accepted.GetAgent(), Status: r.word(), Progress: r.progress(), Agents: r.agents(), Error: r.failure(),
-		Round: r.currentRound(), Questions: r.task.Questions(), Stopping: r.stop != nil && r.end == nil, Brief: r.accepted.GetCollaboration(),
+		Round: r.currentRound(), Questions: r.task.Questions(), Stopping: r.task.Stop() != nil && r.end == nil, Brief: r.accepted.GetCollaboration(),
 		Started: timestamppb.New(r.begun),
 	}
 	if details {
@@ -55,7 +55,7 @@ func (r *run) word() string {
 		return paused
 	case a2av1.TaskState_TASK_STATE_UNSPECIFIED, a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING:
 	}
-	if r.paused {
+	if r.task.Paused() {
 		return paused
 	}
 	return executing
@@ -257,9 +257,7 @@ func (r *run) offline(id string) bool {
 }
 
 // hidden reports whether results are not to be shown: it was stopped so (R-001-42).
-func (r *run) hidden() bool {
-	return r.finalStatus() == terminated && r.stop.GetCommand() == teamv1.Commanded_COMMAND_STOP && !r.stop.GetSavePartial()
-}
+func (r *run) hidden() bool { return r.task.Concealed() }
 
 // partial are the results of members so far: of each step the last one.
 func (r *run) partial() map[string]string {

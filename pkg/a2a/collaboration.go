@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
@@ -49,10 +51,11 @@ func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	in, err := h.put(ctx, who, &send{
-		tenant: s.Agent, message: s.Message, key: s.Message.GetMessageId(), concurrent: max(s.Concurrent, 1),
-		accepted: &teamv1.Accepted{Collaboration: s.Brief, Limits: s.Limits, Trace: traceOf(ctx)},
-	})
+	acc := &teamv1.Accepted{Collaboration: s.Brief, Limits: s.Limits, Trace: traceOf(ctx)}
+	if !s.Deadline.IsZero() {
+		acc.Deadline = timestamppb.New(s.Deadline)
+	}
+	in, err := h.put(ctx, who, &send{tenant: s.Agent, message: s.Message, key: s.Message.GetMessageId(), concurrent: max(s.Concurrent, 1), accepted: acc})
 	if err != nil {
 		return nil, err
 	}

@@ -156,7 +156,7 @@ func storeError(id string, err error) error {
 	case errors.Is(err, ErrTerminal):
 		return UnsupportedOperation("task %q has ended; send a new message without a task id, and refer to the task in referenceTaskIds", id)
 	case errors.Is(err, ErrBusy):
-		return &agent.Error{Reason: agent.ReasonCollaborationInProgress, Code: agent.CodeFailedPrecondition, RetryAfter: busyAgain, Err: err,
+		return &agent.Error{Reason: agent.ReasonCollaborationInProgress, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: busyAgain, Err: err,
 			Message: "as many collaborations of the team are under way as may be at once; wait for the end of one, or stop one"}
 	case errors.Is(err, ErrPushTask):
 		return tooManyPushes(MaxPushTask, "the task")
