@@ -37,13 +37,15 @@ func (d *drive) cancelAt(scope string) int64 {
 // canceledBy is how a run ends that was canceled: err where it says what a peer
 // made of that.
 func (d *drive) canceledBy(err error) error {
-	switch {
-	case errors.Is(err, agent.ErrCanceled):
-		return err
-	case d.stopAt() > 0:
-		return agent.Errorf(agent.CodeAborted, agent.ReasonCanceled, "stopped").Because(agent.ErrCanceled)
+	if !errors.Is(err, agent.ErrCanceled) {
+		err = agent.ErrCanceled
 	}
-	return agent.ErrCanceled
+	if d.stopAt() == 0 {
+		return err
+	}
+	e := *agent.AsError(err)
+	e.Message = "stopped"
+	return &e
 }
 
 // mayCall keeps an agent that has nothing on record from being called after the

@@ -1,6 +1,8 @@
 package a2a
 
 import (
+	"context"
+	"errors"
 	"slices"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -52,6 +54,27 @@ func (f *Fold) conceal(yes bool) {
 	f.concealed = true
 	f.artifacts, f.status, f.answer = nil, nil, nil
 	f.history = slices.DeleteFunc(slices.Clone(f.history), func(m *a2av1.Message) bool { return m.GetRole() == a2av1.Role_ROLE_AGENT })
+}
+
+// concealed reports whether what a run has brought forth is not shown any more, as
+// whoever reads it from its beginning has to know from the beginning.
+func (h *Handler) concealed(ctx context.Context, root Key) (bool, error) {
+	t, _, err := h.c.Store.Task(ctx, root)
+	if errors.Is(err, ErrNotFound) { // it is none yet, or the error comes where it is read
+		return false, nil
+	}
+	if err != nil {
+		return false, storeError(root.ID, err)
+	}
+	ends := t.GetMetadata().GetFields()[TeamRunURI].GetStructValue().GetFields()["cancelRequested"].GetBoolValue()
+	if t.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_CANCELED && !ends {
+		return false, nil
+	}
+	f, err := h.fold(ctx, root, "")
+	if err != nil {
+		return false, err
+	}
+	return f.concealed, nil
 }
 
 // Paused reports whether the run is paused.

@@ -21,6 +21,8 @@ type sent struct {
 	key Key
 	// inbound is the inbox row of a follow-up; 0 for a task that began with the message.
 	inbound int64
+	// existed: the message had been sent before, or goes to a task that was there.
+	existed bool
 }
 
 // send is a message on its way to a task.
@@ -157,14 +159,14 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	if err != nil {
 		return sent{}, err
 	}
-	root, _, err := h.c.Store.Create(ctx, New{
+	root, existed, err := h.c.Store.Create(ctx, New{
 		Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx), Collaborations: s.concurrent,
 	})
 	h.c.Wake(root) // also after an error, and of a task that was there: it may be on record with nobody told
 	if err != nil {
 		return sent{}, storeError(acc.GetTaskId(), err)
 	}
-	return sent{key: Key{acc.Owner, root}}, nil
+	return sent{key: Key{acc.Owner, root}, existed: existed}, nil
 }
 
 // infoOf is what an agent says of itself; one that cannot say it now says nothing.
@@ -233,7 +235,7 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	if err != nil {
 		return sent{}, err
 	}
-	return sent{key: Key{who.Owner(), id}, inbound: n}, nil
+	return sent{key: Key{who.Owner(), id}, inbound: n, existed: true}, nil
 }
 
 // takes checks a follow-up as the agent of its task would have it, where that is

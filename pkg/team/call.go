@@ -121,10 +121,15 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 }
 
 // begin makes the start of an attempt durable, unless the run is paused. over: there
-// is to be no attempt, and the step is dealt with.
+// is to be no attempt, and the step is dealt with. A loop that has begun looks for
+// the pause itself: it may have to close something.
 func (p *process) begin(ctx, sctx context.Context, w *work, ex *executor, emit emitter) (over bool, err error) {
 	begun, ok := p.run.Enter()
-	if !ok {
+	switch {
+	case ok:
+	case w.loop && w.open:
+		return false, nil
+	default:
 		return true, p.hold(w, emit)
 	}
 	if err := p.counting.take(w); err != nil {

@@ -89,6 +89,29 @@ func (p *process) withdraw(ctx context.Context, w *work, ex *executor, cause err
 // be closed.
 func opens(ev *teamv1.Event) bool { return ev.GetBound() != nil || ev.GetStarted() != nil }
 
+// closes reports whether there is something open of a step, or below it, that was
+// canceled: it is closed, also of a paused run.
+func (st *StepState) closes(canceled func(scope string) bool) bool {
+	if canceled(st.scope) {
+		return true
+	}
+	open := map[string]bool{}
+	for _, ev := range st.recorded {
+		for _, s := range ev.GetDecided().GetSteps() {
+			open[agent.Scope(ev.GetScope(), s.GetId())] = true
+		}
+		if ev.GetEnded() != nil {
+			delete(open, ev.GetScope())
+		}
+	}
+	for scope := range open {
+		if canceled(scope) {
+			return true
+		}
+	}
+	return false
+}
+
 // gone reports whether a cause means that nothing more is recorded here.
 func gone(cause error) bool {
 	return errors.Is(cause, agent.ErrShutdown) || errors.Is(cause, agent.ErrFenced) || errors.Is(cause, errStopped)

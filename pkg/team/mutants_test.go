@@ -20,7 +20,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"the owed ack is not paid", "dispatch.go", "case err := <-ack:\n				return err\n			case <-p.quit:\n				return errStopped\n", "case err := <-ack:\n				return err\n"},
 	{"an answer does not unpark", "state.go", "st.resume(ev.GetTime().AsTime())\n\t\tf.saw", "_ = st.resume\n\t\tf.saw"},
 	{"a known failure keeps its key", "call.go", "		w.failures++\n", ""},
-	{"a cancel between commit and call is not seen", "call.go", "if err := p.run.Begin(w.scope); err != nil {", "if err := error(nil); err != nil {"},
+	{"a cancel between commit and call is not seen", "call.go", "return p.run.Begin(w.scope)", "return nil"},
 	{"what is open elsewhere is left", "cancel.go", "err = ex.attempt(ctx, p.key(w)).err", "_ = ex"},
 	{"an unsafe tool is called again", "execute.go", "if w.unsafe && w.unknown {", "if false {"},
 	{"a person's word to call again counts for ever", "state.go", "st.open, st.verdict = true, nil", "st.open = true"},
