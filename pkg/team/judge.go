@@ -42,7 +42,7 @@ func (g *gate) prepare(w *work, s *State, st *StepState) {
 	case byModel:
 		w.prompt = g.prompt(s, e, st)
 	case byAgent:
-		text := rubric + "\n\nAnswer with nothing but JSON of this form: {\"score\": 0.7, \"feedback\": \"what is to be improved\"}\n\n" + e.words()
+		text := rubric + "\n\nAnswer with nothing but a JSON object: {\"score\": NUMBER, \"feedback\": TEXT}\n\n" + e.words()
 		if before := s.review.before(st); before != nil {
 			text += "\n\n" + onceMore(before)
 		}
