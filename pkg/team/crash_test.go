@@ -559,7 +559,7 @@ func (w *world) replayDecisions() {
 	w.t.Helper()
 	top := w.build(w.t, newWorld(w.t))
 	req := &teamv1.ProcessRequest{AgentId: "root", Message: w.events[0].GetAccepted().GetMessage()}
-	p := &process{loop: &top.loop, req: req, run: &agent.Run{Root: crashRoot}, gate: gateOf(top.cfg, req), fold: newFold(top.cfg, req, crashRoot, 100)}
+	p := &process{loop: &top.loop, req: req, run: &agent.Run{Root: crashRoot}, gate: gateOf(w.t.Context(), top.cfg, req), fold: newFold(top.cfg, req, crashRoot, 100)}
 	n := 0
 	for _, ev := range w.events[1:] {
 		if ev.GetScope() == "" && ev.GetDecided() != nil {

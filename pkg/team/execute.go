@@ -32,14 +32,18 @@ type executor struct {
 
 // What a delegation hands down in the context.
 type (
-	retryKey struct{} // the policy that its leaves are repeated under
-	modelKey struct{} // the model that members without one take (R-003-14, C-26)
+	retryKey  struct{} // the policy that its leaves are repeated under
+	modelKey  struct{} // the model that members without one take (R-003-14, C-26)
+	roundsKey struct{} // the most rounds of a run, as limits above set it (C-07)
 )
 
 func (l *loop) handDown(ctx context.Context, by policy) context.Context {
 	ctx = context.WithValue(ctx, retryKey{}, by)
 	if l.cfg.Model != nil {
 		ctx = context.WithValue(ctx, modelKey{}, l.cfg.Model)
+	}
+	if n := int(l.cfg.Limits.GetMaxRounds()); n > 0 {
+		ctx = context.WithValue(ctx, roundsKey{}, leastOf(n, roundsOf(ctx)))
 	}
 	return ctx
 }

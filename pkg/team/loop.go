@@ -40,7 +40,7 @@ func (*loop) steps() {}
 func (l *loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
 		run := agent.From(ctx)
-		p := &process{loop: l, req: req, run: run, gate: gateOf(l.cfg, req), yield: yield, fold: newFold(l.cfg, req, run.Root, l.limits.maxSteps)}
+		p := &process{loop: l, req: req, run: run, gate: gateOf(ctx, l.cfg, req), yield: yield, fold: newFold(l.cfg, req, run.Root, l.limits.maxSteps)}
 		p.recall(req, run.Memory)
 		p.serve(agent.With(ctx, p.run))
 	}

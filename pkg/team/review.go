@@ -23,7 +23,7 @@ import (
 // A run at the root that has a brief with a threshold or a number of rounds is
 // reviewed as well, by the default judge where its agent has no review of its own.
 // Of bounds that are set in more than one place the brief's threshold and the
-// smallest number of rounds hold.
+// smallest number of rounds hold, that of the limits of teams above included.
 //
 // At most one of Model, Check and Agent is set. None is the team's model, and in a
 // team without one a check that there is something in the result.
@@ -107,7 +107,7 @@ type gate struct {
 }
 
 // gateOf is the gate of a call; nil: its results are not judged.
-func gateOf(c *Config, req *teamv1.ProcessRequest) *gate {
+func gateOf(ctx context.Context, c *Config, req *teamv1.ProcessRequest) *gate {
 	brief := req.GetBrief()
 	bounds := brief != nil && (brief.QualityThreshold != nil || brief.MaxRounds != nil) && req.GetScope() == "" && req.GetDepth() == 0 //nolint:protogetter // set or not matters
 	if c.Review == nil && !bounds {
@@ -117,12 +117,12 @@ func gateOf(c *Config, req *teamv1.ProcessRequest) *gate {
 	if c.Review != nil {
 		g.Review = *c.Review
 	}
-	rounds := []int{g.MaxRounds, int(c.Limits.GetMaxRounds())}
+	g.MaxRounds = leastOf(g.MaxRounds, int(c.Limits.GetMaxRounds()), roundsOf(ctx))
 	if bounds {
-		rounds = append(rounds, int(brief.GetMaxRounds()))
+		g.MaxRounds = leastOf(g.MaxRounds, int(brief.GetMaxRounds()))
 		g.Threshold = cmp.Or(brief.QualityThreshold, g.Threshold) //nolint:protogetter // set or not matters
 	}
-	g.MaxRounds = leastOf(rounds)
+	g.MaxRounds = cmp.Or(g.MaxRounds, defaultRevisions)
 	g.Expected = cmp.Or(brief.GetExpectedOutput(), g.Expected)
 	switch {
 	case g.Agent != "":
@@ -137,13 +137,21 @@ func gateOf(c *Config, req *teamv1.ProcessRequest) *gate {
 	return g
 }
 
-// leastOf is the smallest of the numbers of rounds that are set.
-func leastOf(rounds []int) int {
-	rounds = slices.DeleteFunc(rounds, func(n int) bool { return n <= 0 })
-	if len(rounds) == 0 {
-		return defaultRevisions
+// leastOf is the smallest of the numbers of rounds that are set; 0: none is.
+func leastOf(rounds ...int) int {
+	least := 0
+	for _, n := range rounds {
+		if n > 0 && (least == 0 || n < least) {
+			least = n
+		}
 	}
-	return slices.Min(rounds)
+	return least
+}
+
+// roundsOf are the most rounds that limits above allow; 0: none is set.
+func roundsOf(ctx context.Context) int {
+	n, _ := ctx.Value(roundsKey{}).(int)
+	return n
 }
 
 // review is a result that is being judged.

@@ -369,6 +369,16 @@ func TestReview_Nested(t *testing.T) {
 	if r.err != nil || len(d.all()) != 3 {
 		t.Errorf("given %q, %v", d.all(), r.err)
 	}
+	t.Run("C-07 limits.max_rounds of a team binds those below it", func(t *testing.T) {
+		inner := leads(t, verdict(0.1, "x"), verdict(0.1, "x"))
+		reg["inner"] = newTeamWith(t, Config{ID: "inner", Scheduler: inOrder("a"), Members: members("a"), Registry: reg, Review: &Review{Model: inner, Threshold: at(0.5)}})
+		reg["middle"] = newTeamWith(t, Config{ID: "middle", Scheduler: inOrder("inner"), Members: members("inner"), Registry: reg, Limits: &teamv1.Limits{MaxRounds: proto.Int32(5)}})
+		r := watch(t.Context(), newTeamWith(t, Config{
+			ID: "t1", Scheduler: inOrder("middle"), Members: members("middle"), Registry: reg, Limits: &teamv1.Limits{MaxRounds: proto.Int32(2)},
+		}), "tides")
+		wantReason(t, r.err, agent.ReasonQuality)
+		wantVerdicts(t, r, "1: 0.1 x", "1: 0.1 x")
+	})
 	t.Run("R-001-55 R-000-27 its failure is its member's", func(t *testing.T) {
 		inner := leads(t, verdict(0.1, "x"))
 		reg["inner"] = newTeamWith(t, Config{ID: "inner", Scheduler: inOrder("a"), Members: members("a"), Registry: reg, Review: &Review{Model: inner, Threshold: at(0.5), MaxRounds: 1}})
