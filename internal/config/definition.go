@@ -69,6 +69,7 @@ func (c *Config) closure(id string) *teamv1.Definition {
 			c.collect(d, Leader(t).GetModel())
 			c.collectTools(d, Leader(t).GetTools())
 			c.collect(d, t.GetBroadcast().GetModel())
+			c.collect(d, t.GetReview().GetJudge().GetModel())
 			c.collectSchemas(d, schemasOf(t.GetGuardrails(), ""))
 		}
 		for _, e := range names.edges(next) {

@@ -71,6 +71,7 @@ const (
 	ReasonSchedulerError   = "SCHEDULER_ERROR"
 	ReasonMaxIterations    = "MAX_ITERATIONS_EXCEEDED"
 	ReasonMaxRounds        = "MAX_ROUNDS_EXCEEDED"
+	ReasonQuality          = "QUALITY_THRESHOLD_NOT_MET"
 	ReasonBudgetExceeded   = "BUDGET_EXCEEDED"
 	ReasonMaxDelegations   = "MAX_DELEGATIONS_EXCEEDED"
 	ReasonMaxHandoffs      = "MAX_HANDOFFS_EXCEEDED"

@@ -35,7 +35,8 @@ type work struct {
 	unknown   bool  // an attempt before has an outcome that nobody here knows
 	unsafe    bool  // a second attempt would be a second effect
 	questions int64 // its own so far
-	verdict   *a2av1.Message
+	ruling    *a2av1.Message
+	check     *evidence
 	effect    string // key of the effect under way, once it is known
 	checks    stepChecks
 	deadline  time.Time
@@ -369,6 +370,9 @@ func (p *process) endOf(w *work, r *teamv1.Reply) *teamv1.Ended {
 	case *teamv1.Reply_Transfer:
 		e.Result = &teamv1.Ended_Transfer{Transfer: k.Transfer}
 	}
+	if w.step.GetKind() == teamv1.Step_KIND_JUDGE {
+		e.Verdict = verdictOf(r)
+	}
 	if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
 		e.Outcome = teamv1.Outcome_OUTCOME_SUCCEEDED
 	}
@@ -384,7 +388,7 @@ func (p *process) emitEnd(w *work, emit emitter, e *teamv1.Ended) error {
 // stepEvent completes an event of a step. Its path ends with the member.
 func (p *process) stepEvent(w *work, ev *teamv1.Event) *teamv1.Event {
 	ev.Scope, ev.Agent = w.scope, p.Path
-	if memberKind(w.step.GetKind()) {
+	if memberKind(w.step.GetKind()) || w.step.GetKind() == teamv1.Step_KIND_JUDGE {
 		ev.Agent += "/" + w.step.GetMember()
 	}
 	return ev

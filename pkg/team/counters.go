@@ -30,7 +30,7 @@ func (p *process) allow(ctx context.Context) context.Context {
 		return ctx
 	}
 	p.counting = &counting{allowance: above, final: p.finalTurn(), begun: map[int]bool{}}
-	for _, st := range p.Steps {
+	for _, st := range p.all() {
 		if st.member() && st.attempts > 0 {
 			p.counting.begun[st.Round] = true
 		}

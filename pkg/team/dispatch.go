@@ -226,7 +226,7 @@ func (p *process) spawn(st *StepState, do func(child *process, w *work, emit emi
 // child is what the goroutines of steps may read of the process: nothing of it changes.
 func (p *process) child() *process {
 	return &process{
-		loop: p.loop, req: p.req, run: p.run, sets: p.sets, spending: p.spending, counting: p.counting,
+		loop: p.loop, req: p.req, run: p.run, sets: p.sets, spending: p.spending, counting: p.counting, gate: p.gate,
 		fold: &fold{State: State{Team: p.Team, Scope: p.Scope, Path: p.Path}, prefix: p.prefix},
 	}
 }
@@ -278,8 +278,10 @@ func (p *process) workOf(st *StepState) *work {
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_MODEL:
 		if pr, ok := p.cfg.Scheduler.(Prompter); ok {
-			w.prompt = pr.Prompt(&p.State, st.Step)
+			w.prompt = pr.Prompt(p.unjudged(), st.Step)
 		}
+	case teamv1.Step_KIND_JUDGE:
+		p.gate.prepare(w, &p.State, st)
 	case teamv1.Step_KIND_TOOL:
 		w.arguments = p.argumentsOf(st)
 		p.weigh(w, st)

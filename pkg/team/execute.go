@@ -32,14 +32,18 @@ type executor struct {
 
 // What a delegation hands down in the context.
 type (
-	retryKey struct{} // the policy that its leaves are repeated under
-	modelKey struct{} // the model that members without one take (R-003-14, C-26)
+	retryKey  struct{} // the policy that its leaves are repeated under
+	modelKey  struct{} // the model that members without one take (R-003-14, C-26)
+	roundsKey struct{} // the most rounds of a run, as limits above set it (C-07)
 )
 
 func (l *loop) handDown(ctx context.Context, by policy) context.Context {
 	ctx = context.WithValue(ctx, retryKey{}, by)
 	if l.cfg.Model != nil {
 		ctx = context.WithValue(ctx, modelKey{}, l.cfg.Model)
+	}
+	if n := int(l.cfg.Limits.GetMaxRounds()); n > 0 {
+		ctx = context.WithValue(ctx, roundsKey{}, leastOf(n, roundsOf(ctx)))
 	}
 	return ctx
 }
@@ -73,7 +77,12 @@ func (p *process) executor(ctx context.Context, w *work, emit emitter) (*executo
 	case teamv1.Step_KIND_TOOL:
 		ex.upstream = "tool " + w.step.GetName()
 		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, emit, key) }
-	case teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_UNSPECIFIED:
+	case teamv1.Step_KIND_JUDGE:
+		if p.gate != nil {
+			return ex, p.judgeExecutor(ex, w, emit)
+		}
+		fallthrough
+	case teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_UNSPECIFIED:
 		return nil, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
 			"the scheduler of team %q asked for a step of kind %s, which this server cannot run; it runs those of members, models, tools and people", p.cfg.ID, w.step.GetKind())
 	}
@@ -97,10 +106,15 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 			return gone.With("member", id)
 		}
 	}
+	return p.agentExecutor(ex, w, m, emit)
+}
+
+// agentExecutor prepares the work of an agent of the team's.
+func (p *process) agentExecutor(ex *executor, w *work, m *Member, emit emitter) error {
 	a, err := p.cfg.Registry.Agent(m.Agent)
 	if err != nil {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMemberNotFound,
-			"member %q of team %q is agent %q, which is not registered; register it, or correct the member", id, p.cfg.ID, m.Agent).With("member", id).Because(err)
+			"member %q of team %q is agent %q, which is not registered; register it, or correct the member", m.ID, p.cfg.ID, m.Agent).With("member", m.ID).Because(err)
 	}
 	_, isLoop := a.(interface{ steps() })
 	_, isTeam := a.(agent.Composite)
@@ -274,7 +288,7 @@ type deltas struct {
 }
 
 func (d *deltas) add(text string) error {
-	if d.p.silent() {
+	if d.p.silent() || d.w.step.GetKind() == teamv1.Step_KIND_JUDGE {
 		return nil
 	}
 	d.text.WriteString(text)

@@ -40,7 +40,7 @@ func (*loop) steps() {}
 func (l *loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
 		run := agent.From(ctx)
-		p := &process{loop: l, req: req, run: run, yield: yield, fold: newFold(l.cfg, req, run.Root, l.limits.maxSteps)}
+		p := &process{loop: l, req: req, run: run, gate: gateOf(ctx, l.cfg, req), yield: yield, fold: newFold(l.cfg, req, run.Root, l.limits.maxSteps)}
 		p.recall(req, run.Memory)
 		p.serve(agent.With(ctx, p.run))
 	}
@@ -54,6 +54,7 @@ type process struct {
 	*fold
 	req      *teamv1.ProcessRequest
 	run      *agent.Run
+	gate     *gate // nil where nobody judges the result
 	listener *agent.Listener
 	yield    func(*teamv1.Event, error) bool
 	spending *spending // nil where nothing limits it
@@ -119,6 +120,9 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 	if p.run.Paused() && len(p.Steps) == 0 {
 		return nil, nil
 	}
+	if err := checkBrief(p.req.GetBrief()); err != nil {
+		return nil, err
+	}
 	if err := p.checkInput(ctx); err != nil {
 		return nil, err
 	}
@@ -156,7 +160,7 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 			}
 			reply, err := p.decideNext()
 			if reply != nil {
-				return p.checkOutput(ctx, reply)
+				return p.conclude(ctx, reply)
 			}
 			if err != nil {
 				return nil, err

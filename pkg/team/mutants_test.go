@@ -23,7 +23,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a cancel between commit and call is not seen", "call.go", "return p.run.Begin(w.scope)", "return nil"},
 	{"what is open elsewhere is left", "cancel.go", "err = ex.attempt(ctx, p.key(w)).err", "_ = ex"},
 	{"an unsafe tool is called again", "execute.go", "if w.unsafe && w.unknown {", "if false {"},
-	{"a person's word to call again counts for ever", "state.go", "st.open, st.verdict = true, nil", "st.open = true"},
+	{"a person's word to call again counts for ever", "state.go", "st.open, st.ruling = true, nil", "st.open = true"},
 	{"a dropped step begins anew after a crash", "loop.go", "	p.cancelDropped()\n", ""},
 	{"no commit before a look", "guard.go", "if err := agent.Commit(ctx); err != nil {", "if err := error(nil); err != nil {"},
 	{"a look at the input is forgotten", "checks.go", "		a.looked++\n", ""},

@@ -21,22 +21,25 @@ import (
 // replay alike.
 type fold struct {
 	State
-	prefix    string                   // scope and ".", or "" for the root
-	maxSteps  int                      // limit of Rounds
-	visited   map[visit]bool           // handed over so far (R-000-29)
-	batches   []batch                  // decisions whose steps have not all ended
-	started   time.Time                // time of the scope's first event
-	waited    time.Duration            // how long the scope waited for people
-	asked     string                   // own open question
-	questions int64                    // own ones so far
-	asks      *a2av1.Message           // decided to be asked, and not yet
-	final     *a2av1.Message           // the answer that was decided on
-	handover  *teamv1.Transfer         // or who takes over
-	offered   bool                     // what tool sets offer is on record
-	recorded  []*teamv1.Event          // what the call began with, to resolve references
-	texts     map[int64]*a2av1.Message // by sequence; what this scope has seen live
-	places    map[*a2av1.Message]int64 // the same, by message
-	failed    *agent.Error             // the failure that ends the run
+	prefix     string                   // scope and ".", or "" for the root
+	maxSteps   int                      // limit of Rounds, with those dispatched before
+	dispatched int                      // Rounds of earlier rounds of revision
+	visited    map[visit]bool           // handed over so far (R-000-29)
+	batches    []batch                  // decisions whose steps have not all ended
+	started    time.Time                // time of the scope's first event
+	waited     time.Duration            // how long the scope waited for people
+	asked      string                   // own open question
+	questions  int64                    // own ones so far
+	asks       *a2av1.Message           // decided to be asked, and not yet
+	final      *a2av1.Message           // the answer that was decided on
+	unmet      *agent.Error             // why the answer is not what was asked for
+	kept       bool                     // readers are shown the answer all the same
+	handover   *teamv1.Transfer         // or who takes over
+	offered    bool                     // what tool sets offer is on record
+	recorded   []*teamv1.Event          // what the call began with, to resolve references
+	texts      map[int64]*a2av1.Message // by sequence; what this scope has seen live
+	places     map[*a2av1.Message]int64 // the same, by message
+	failed     *agent.Error             // the failure that ends the run
 	checks
 }
 
@@ -116,15 +119,16 @@ func (f *fold) resumed(ev *teamv1.Event) {
 	}
 }
 
-// step returns the step with that id: its place among all steps, from 1.
+// step returns the step of the round with that id: its place among all steps, from 1.
 func (f *fold) step(id string) *StepState {
-	n := 0
+	n, last := 0, len(f.earlier)+len(f.Steps)
 	for _, c := range []byte(id) {
-		if c < '0' || c > '9' || n > len(f.Steps) {
+		if c < '0' || c > '9' || n > last {
 			return nil
 		}
 		n = n*10 + int(c-'0')
 	}
+	n -= len(f.earlier)
 	if n < 1 || n > len(f.Steps) {
 		return nil
 	}
@@ -135,6 +139,7 @@ func (f *fold) step(id string) *StepState {
 func (f *fold) applyOwn(ev *teamv1.Event) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Decided:
+		f.saw(ev.GetSeq(), agent.MessageOf(f.Root, ev))
 		f.decide(k.Decided)
 	case *teamv1.Event_Observed:
 		f.observe(k.Observed)
@@ -158,6 +163,8 @@ func (f *fold) applyOwn(ev *teamv1.Event) {
 		}
 	case *teamv1.Event_Checked:
 		f.checked(ev.GetSeq(), k.Checked)
+	case *teamv1.Event_Artifact:
+		f.kept = true
 	default: // notes, texts and what is for readers only
 	}
 }
@@ -188,12 +195,16 @@ func (f *fold) observe(o *teamv1.Observed) {
 
 // decide adds the steps of a decision and settles which of them may not start.
 func (f *fold) decide(d *teamv1.Decided) {
+	if d.GetRound() > 0 {
+		f.revise(d)
+		return
+	}
 	f.drop(d.GetCancel())
 	first := len(f.Steps)
 	dispatches := false
 	for _, step := range d.GetSteps() {
 		st := &StepState{
-			Step: step, index: len(f.Steps), Round: f.Rounds, heard: len(f.Received), before: f.ended, scope: f.prefix + step.GetId(),
+			Step: step, index: len(f.earlier) + len(f.Steps), Round: f.dispatched + f.Rounds, heard: len(f.Received), before: f.ended, scope: f.prefix + step.GetId(),
 			input: f.resolve(step.GetInput()), earlier: step.GetInput().GetEarlier(),
 		}
 		if r := step.GetRefusal(); r != nil {
@@ -201,6 +212,8 @@ func (f *fold) decide(d *teamv1.Decided) {
 		} else if st.member() {
 			dispatches = true
 			st.refusal = f.admit(st)
+		} else if step.GetKind() == teamv1.Step_KIND_JUDGE {
+			f.judging(st, d)
 		}
 		f.Steps = append(f.Steps, st)
 	}
@@ -209,6 +222,7 @@ func (f *fold) decide(d *teamv1.Decided) {
 	}
 	if d.GetReply() != nil {
 		f.final = f.resolve(d.GetReply())
+		f.concluded(d)
 	}
 	f.asks, f.handover = d.GetAsk(), d.GetTransfer()
 	if len(d.GetSteps()) > 0 {
@@ -219,7 +233,7 @@ func (f *fold) decide(d *teamv1.Decided) {
 // admit refuses a step beyond the step limit (R-000-28), and one that hands a
 // member what it has been handed before in this run (R-000-29).
 func (f *fold) admit(st *StepState) *agent.Error {
-	if f.Rounds >= f.maxSteps {
+	if f.dispatched+f.Rounds >= f.maxSteps {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
 			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible; end it, or raise the limit", f.Team.ID, f.maxSteps)
 	}
@@ -270,7 +284,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	case *teamv1.Event_Started:
 		if own {
 			st.attempts, st.reserved = k.Started.GetAttempt(), k.Started.GetReserved()
-			st.open, st.verdict = true, nil
+			st.open, st.ruling = true, nil
 			if st.began.IsZero() {
 				st.began = f.Now
 			}
@@ -398,6 +412,7 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	e := ev.GetEnded()
 	st.Done, st.open = true, false
 	st.Outcome, st.Turn, st.Tool, st.Transfer, st.Spent = e.GetOutcome(), e.GetTurn(), e.GetTool(), e.GetTransfer(), e.GetSpent()
+	st.Verdict = e.GetVerdict()
 	st.place, st.endSeq = f.ended, ev.GetSeq()
 	f.ended++
 	if st.endSeq == 0 {
