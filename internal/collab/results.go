@@ -13,8 +13,9 @@ import (
 // results are what a collaboration brought (R-001-44): nothing where it was stopped
 // without them.
 func (r *run) results() *teamv1.CollaborationResults {
-	res := &teamv1.CollaborationResults{CompletionTime: timestamppb.New(r.at), QualityUnknown: true}
+	res := &teamv1.CollaborationResults{CompletionTime: timestamppb.New(r.at), QualityScore: r.score, QualityUnknown: r.score == nil}
 	if r.hidden() {
+		res.QualityScore, res.QualityUnknown = nil, true
 		return res
 	}
 	res.Output, res.Message, res.Contributions = agent.Text(r.reply), r.reply, r.contributions()
@@ -110,10 +111,10 @@ func minutes(d time.Duration) int32 {
 	return int32((d + time.Minute - 1) / time.Minute) //nolint:gosec // 4,000 years
 }
 
-// rounds is how many rounds were done.
+// rounds is how many rounds were done: their results were judged, or are the answer.
 func (r *run) rounds() int32 {
 	if r.finalStatus() == completed {
 		return r.currentRound()
 	}
-	return r.currentRound() - 1
+	return max(r.judged, r.currentRound()-1)
 }

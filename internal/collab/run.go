@@ -33,7 +33,9 @@ type run struct {
 	context  map[string]*structpb.Value
 	updates  map[string]*structpb.Value // of context, once the steps decided with them have ended
 	texts    map[int64]*a2av1.Message
-	round    int32
+	round    int32 // that is worked on; 0 is the first, too
+	judged   int32 // rounds whose result was judged
+	score    *float64
 }
 
 // step is a piece of work.
@@ -111,8 +113,19 @@ func (r *run) work(s *step, ev *teamv1.Event) {
 	case *teamv1.Event_Ended:
 		s.end, s.ended, s.reply = k.Ended, r.at, r.said(k.Ended)
 		clear(s.asks)
+		if s.parent == nil && s.kind == teamv1.Step_KIND_JUDGE {
+			r.judged, r.score = s.round, scoreOf(k.Ended)
+		}
 	default:
 	}
+}
+
+// scoreOf is the score that a judgement ended with; nil is none.
+func scoreOf(e *teamv1.Ended) *float64 {
+	if v := e.GetVerdict(); v != nil {
+		return v.Score //nolint:protogetter // set or not matters
+	}
+	return nil
 }
 
 // said is the message that something ended with.
@@ -139,6 +152,9 @@ func (r *run) decide(in *step, scope string, d *teamv1.Decided) {
 		maps.Copy(r.context, r.updates)
 		r.updates = d.GetUpdates()
 	}
+	if scope == "" && d.GetRound() > 0 {
+		r.round = d.GetRound()
+	}
 	for _, id := range d.GetCancel() {
 		if s := r.byScope[agent.Scope(scope, id)]; s != nil {
 			s.dropped = true
@@ -146,7 +162,7 @@ func (r *run) decide(in *step, scope string, d *teamv1.Decided) {
 	}
 	for _, st := range d.GetSteps() {
 		s := &step{
-			scope: agent.Scope(scope, st.GetId()), member: st.GetMember(), name: st.GetName(), kind: st.GetKind(), parent: in, asks: map[string]bool{},
+			scope: agent.Scope(scope, st.GetId()), member: st.GetMember(), name: st.GetName(), kind: st.GetKind(), parent: in, asks: map[string]bool{}, round: r.currentRound(),
 			text: agent.Text(st.GetInput().GetMessage()),
 		}
 		if s.text == "" {
@@ -227,11 +243,13 @@ func (r *run) own() []*step {
 	return list
 }
 
-// ahead are the steps of the plan that were not decided yet.
+// ahead are the steps of the plan that were not decided yet in this round.
 func (r *run) ahead() []planned {
 	decided := map[string]bool{}
 	for _, s := range r.own() {
-		decided[s.name] = true
+		if s.round == r.currentRound() {
+			decided[s.name] = true
+		}
 	}
 	return slices.DeleteFunc(slices.Clone(r.plan.steps), func(p planned) bool { return decided[p.id] })
 }

@@ -95,6 +95,7 @@ func (r *run) failure() *teamv1.Error {
 	return r.end.GetError()
 }
 
+// currentRound is the round that is worked on, or was the last.
 func (r *run) currentRound() int32 { return max(r.round, 1) }
 
 // progress counts what is done of what is known (R-001-34, R-001-35).
@@ -280,7 +281,9 @@ func (r *run) brought() map[string][]*step {
 		if s.member == "" || !s.done() || s.reply == nil {
 			continue
 		}
-		list := slices.DeleteFunc(all[s.member], func(old *step) bool { return s.name != "" && s.kind == teamv1.Step_KIND_STEP && old.name == s.name })
+		list := slices.DeleteFunc(all[s.member], func(old *step) bool {
+			return old.round < s.round || s.kind == teamv1.Step_KIND_STEP && s.name != "" && old.name == s.name
+		})
 		all[s.member] = append(list, s)
 	}
 	return all

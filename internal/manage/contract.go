@@ -173,6 +173,10 @@ func (c *contract) definition(id string) (*teamv1.ServerConfig, []string) {
 		limit := durationpb.New(time.Duration(n) * time.Minute)
 		team.Limits = &teamv1.Limits{Timeout: limit, MemberTimeout: limit}
 	}
+	roles := c.GetAgentRoles()
+	team.Review = &teamv1.ReviewConfig{ // the model of the last role judges, as of none other (C-21)
+		Judge: &teamv1.JudgeConfig{Model: c.model(roles[len(roles)-1].GetAgentConfig().GetModel())}, MaxRounds: c.GetWorkflowConfig().MaxIterations, //nolint:protogetter // unset is the default
+	}
 	members := c.memberIDs()
 	for i, r := range c.GetAgentRoles() {
 		a := r.GetAgentConfig()

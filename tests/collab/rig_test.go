@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) { rig.VerifyMain(m) }
 
 // wait is how long a test waits for what must come.
-const wait = 30 * time.Second
+const wait = 10 * time.Second
 
 // base is the file of the servers: models a to d, with an agent each, and teams of
 // them. ann manages, bob does not.
@@ -270,6 +270,15 @@ func (h *house) task(t testing.TB, id string) *a2av1.Task {
 		t.Fatal(err)
 	}
 	return task
+}
+
+func (h *house) trace(t testing.TB, id string) *teamv1.Trace {
+	t.Helper()
+	resp, err := teamv1.NewMonitorServiceClient(h.grpc(t).Conn).GetTrace(h.grpc(t).Context(t.Context()), &teamv1.GetTraceRequest{TaskId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetTrace()
 }
 
 // contract makes a call of the contract: its HTTP status, and what it answers.

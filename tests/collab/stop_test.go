@@ -163,8 +163,10 @@ func TestS_44_PauseAndResume(t *testing.T) {
 			}
 		}
 		gates["a"].Open()
-		s := a.until(t, id, "the first step has ended", func(s *teamv1.GetCollaborationStatusResponse) bool { return s.GetProgress().GetCompletedTasks() == 1 })
-		if s.GetStatus() != "paused" || len(h.llm.Requests("b")) > 0 {
+		a.until(t, id, "what ran has ended", func(*teamv1.GetCollaborationStatusResponse) bool {
+			return h.trace(t, id).GetStep().GetSteps()[0].GetSteps()[0].GetEnded() != nil
+		})
+		if s := a.status(t, id); s.GetStatus() != "paused" || len(h.llm.Requests("b")) > 0 {
 			t.Errorf("R-001-39 C-15 %s, %d calls of b", s.GetStatus(), len(h.llm.Requests("b")))
 		}
 		if st := h.task(t, id).GetStatus().GetState(); st != a2av1.TaskState_TASK_STATE_WORKING {
@@ -190,12 +192,13 @@ func TestR_001_16_DeleteTeam(t *testing.T) {
 		if _, err := a.teams.CreateTeam(t.Context(), &teamv1.CreateTeamRequest{Form: &teamv1.CreateTeamRequest_Yaml{Yaml: yaml}}); err != nil {
 			t.Fatal(err)
 		}
-		h.says("a")
+		gate := fakellm.NewGate()
+		t.Cleanup(gate.Open)
+		h.llm.Script("a", fakellm.Turn{Text: "x"}, fakellm.Turn{Text: "x", Gate: gate, Forever: true})
 		a.ended(t, a.start(t, request("mine")).GetCollaborationId())
-		gates := h.gated(t, "a")
 		bob := apis(t, h.As("acme", "bob"))[0]
 		mine, his := a.start(t, request("mine")), bob.start(t, request("mine"))
-		held(t, gates["a"])
+		held(t, gate)
 		st, err := a.teams.GetTeamStatus(t.Context(), &teamv1.GetTeamStatusRequest{TeamId: "mine"})
 		if err != nil || st.GetCollaborationsRunning() != 2 || st.GetLastCollaboration() != "completed" {
 			t.Errorf("%v, %v", st, err)
