@@ -69,10 +69,8 @@ var reasons = map[string]codes.Code{
 	"COLLABORATION_NOT_FOUND": codes.NotFound,
 	"WORK_ITEM_NOT_FOUND":     codes.NotFound,
 	"VERSION_CONFLICT":        codes.Aborted,
-
-	"COLLABORATION_IN_PROGRESS": codes.FailedPrecondition,
-	agent.ReasonCanceled:        codes.Aborted,
-	agent.ReasonDataLoss:        codes.DataLoss,
+	agent.ReasonCanceled:      codes.Aborted,
+	agent.ReasonDataLoss:      codes.DataLoss,
 }
 
 // implied are the reasons of errors that came without one.
