@@ -87,10 +87,10 @@ var resources = map[string]func(*teamv1.Limits, *int32){
 // limits are the bounds of a request, as runs know them; nil is none.
 func limits(req *teamv1.StartCollaborationRequest) *teamv1.Limits {
 	given := req.GetConstraints().GetResourceLimits()
-	l := &teamv1.Limits{Timeout: req.GetConstraints().GetMaxDuration()}
-	if l.Timeout == nil && len(given) == 0 {
+	if len(given) == 0 {
 		return nil
 	}
+	l := &teamv1.Limits{}
 	for key, n := range given {
 		if set := resources[key]; set != nil {
 			set(l, proto.Int32(int32(n))) //nolint:gosec // checked

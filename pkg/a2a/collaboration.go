@@ -48,18 +48,34 @@ func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
 	}
 	var c checker
 	c.send(&a2av1.SendMessageRequest{Tenant: s.Agent, Message: s.Message})
+	if s.Message.GetTaskId() != "" {
+		c.fault("message.taskId", "is that of a task; a collaboration is a new one: leave it out")
+	}
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	acc := &teamv1.Accepted{Collaboration: s.Brief, Limits: s.Limits, Trace: traceOf(ctx)}
-	if !s.Deadline.IsZero() {
-		acc.Deadline = timestamppb.New(s.Deadline)
-	}
-	in, err := h.put(ctx, who, &send{tenant: s.Agent, message: s.Message, key: s.Message.GetMessageId(), concurrent: max(s.Concurrent, 1), accepted: acc})
+	in, err := h.put(ctx, who, &send{
+		tenant: s.Agent, message: s.Message, key: s.Message.GetMessageId(), concurrent: max(s.Concurrent, 1),
+		accepted: &teamv1.Accepted{
+			Collaboration: s.Brief, Limits: s.Limits, Deadline: s.deadline(h.c.Clock()), Extensions: ExtensionsOf(ctx), Trace: traceOf(ctx),
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
 	return h.fold(ctx, in.key, "")
+}
+
+// deadline is when the collaboration must have ended; nil is never (R-001-12).
+func (s *Start) deadline(now time.Time) *timestamppb.Timestamp {
+	at := s.Deadline
+	if most := s.Brief.GetMaxDuration().AsDuration(); most > 0 && (at.IsZero() || now.Add(most).Before(at)) {
+		at = now.Add(most)
+	}
+	if at.IsZero() {
+		return nil
+	}
+	return timestamppb.New(at)
 }
 
 // Pause has a task begin nothing more until Resume (C-15). What runs goes on to its

@@ -95,6 +95,7 @@ func (f *Fold) accept(ev *teamv1.Event) {
 		return
 	}
 	f.seq = ev.GetSeq()
+	f.context = maps.Clone(f.accepted.GetCollaboration().GetContext().GetFields())
 	f.visible = !f.accepted.GetMayReplyDirectly()
 	f.say(f.accepted.GetMessage())
 	f.turn(a2av1.TaskState_TASK_STATE_SUBMITTED, ev, nil)

@@ -86,8 +86,14 @@ func (f *Fold) Stop() *teamv1.Commanded { return f.stop }
 // Concealed reports whether what the run has brought forth is not shown any more.
 func (f *Fold) Concealed() bool { return f.concealed }
 
-// Collaboration is the brief of the run; nil: it is no collaboration. Shared: read only.
-func (f *Fold) Collaboration() *teamv1.Brief { return f.accepted.GetCollaboration() }
+// Collaboration is the brief of the run that Start began; nil: it is no collaboration,
+// or only part of one. Shared: read only.
+func (f *Fold) Collaboration() *teamv1.Brief {
+	if len(f.accepted.GetPath()) > 0 || f.accepted.GetDetached() != nil {
+		return nil
+	}
+	return f.accepted.GetCollaboration()
+}
 
 // Ended is how the run ended; nil: it has not. Shared: read only.
 func (f *Fold) Ended() *teamv1.Ended { return f.ended }

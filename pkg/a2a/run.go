@@ -401,7 +401,7 @@ func (d *drive) request() *teamv1.ProcessRequest {
 	return &teamv1.ProcessRequest{
 		AgentId: acc.GetAgent(), Message: acc.GetMessage(), ContextId: acc.GetMessage().GetContextId(),
 		Key: d.run.ID("", "key", 1), Depth: acc.GetDepth(), Deadline: acc.GetDeadline(), Envelope: d.left(), Recorded: d.recorded,
-		History: acc.GetHistory(), Branch: acc.GetBranch(), Transfers: acc.GetTransfers(),
+		History: acc.GetHistory(), Branch: acc.GetBranch(), Transfers: acc.GetTransfers(), Brief: acc.GetCollaboration(),
 	}
 }
 

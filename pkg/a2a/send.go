@@ -114,7 +114,7 @@ func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (se
 
 // put begins a task with the message, or leaves it for the task it names.
 func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
-	n := proto.Size(s.message) + proto.Size(s.metadata)
+	n := proto.Size(s.message) + proto.Size(s.metadata) + proto.Size(s.accepted.GetCollaboration())
 	for _, m := range s.accepted.GetHistory() {
 		n += proto.Size(m)
 	}
@@ -149,6 +149,9 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	}
 	acc.MayReplyDirectly = acc.MayReplyDirectly && info.GetMayReplyDirectly()
 	digest := digestOf(id, s.message)
+	if s.concurrent > 0 {
+		digest = digestOf(id, s.message, acc.GetCollaboration(), acc.GetLimits())
+	}
 	acc.Message = proto.CloneOf(s.message)
 	fresh := acc.Message.GetContextId() == ""
 	if fresh {
@@ -187,12 +190,16 @@ func infoOf(ctx context.Context, a agent.Agent) *teamv1.AgentInfo {
 }
 
 // digestOf tells a repetition from another message: the binding does not count.
-func digestOf(id string, m *a2av1.Message) []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		b = nil
+func digestOf(id string, content ...proto.Message) []byte {
+	all := []byte(id + "\x00")
+	for _, m := range content {
+		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+		if err != nil {
+			b = nil
+		}
+		all = append(all, b...)
 	}
-	sum := sha256.Sum256(append([]byte(id+"\x00"), b...))
+	sum := sha256.Sum256(all)
 	return sum[:]
 }
 

@@ -118,6 +118,7 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 		accepted: &teamv1.Accepted{
 			Path: req.GetPath(), Trace: traceOf(ctx), Depth: max(req.GetDepth(), int32(min(agent.Depth(ctx), 1<<20))), //nolint:gosec // bounded
 			Deadline: req.GetDeadline(), Limits: req.GetEnvelope(), History: req.GetHistory(), Branch: req.GetBranch(), Transfers: req.GetTransfers(),
+			Collaboration: req.GetBrief(),
 		},
 	}
 	if s.key == "" {

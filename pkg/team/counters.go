@@ -18,11 +18,12 @@ type counting struct {
 	begun map[int]bool // rounds that count as a step; guarded by mu
 }
 
-// allow finds out what bounds the counters of the run: what those above set, and
-// what the team's or agent's own limits set, of which is gone what is on record.
+// allow finds out what bounds the counters of the run: what those above set, what
+// the team's or agent's own limits set, and the caller's for this run, of which is
+// gone what is on record.
 func (p *process) allow(ctx context.Context) context.Context {
 	above := agent.AllowanceOf(ctx)
-	if own := agent.CountsOf(p.cfg.Limits); own != (agent.Counts{}) {
+	if own := agent.CountsOf(p.cfg.Limits).Within(agent.CountsOf(p.req.GetEnvelope())); own != (agent.Counts{}) {
 		above = above.Child(p.Path, own, agent.CountsOn(p.req.GetRecorded()))
 		ctx = agent.WithAllowance(ctx, above)
 	}

@@ -158,8 +158,7 @@ func (v *Supervisor) Prompt(s *State, step *teamv1.Step) *agent.ModelRequest {
 	members := enabled(s)
 	req := &agent.ModelRequest{
 		Agent: s.Team.ID, Instructions: v.instructions(s, members),
-		Messages: []agent.ModelMessage{{Role: agent.RoleUser, Text: promptText(s.Input)}},
-		Tools:    []agent.ToolSpec{routeSpec(members)}, Force: routeTool,
+		Messages: task(s), Tools: []agent.ToolSpec{routeSpec(members)}, Force: routeTool,
 	}
 	for _, m := range s.Received {
 		req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleUser, Text: promptText(m)})

@@ -79,7 +79,10 @@ type State struct {
 	Messages []*a2av1.Message
 	// Last is the last response: the result of the last batch of members; nil before.
 	Last *Result
-	// Context is the run's key/value map; empty at the start (R-000-15).
+	// Brief of the collaboration that the run is part of; nil: it is part of none.
+	Brief *teamv1.Brief
+	// Context is the run's key/value map. At the start it holds what the brief
+	// shares, else nothing (R-000-15, R-001-22).
 	Context map[string]*structpb.Value
 	// Steps are all steps of the run, in its round of revision, in the order they
 	// were decided.

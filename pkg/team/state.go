@@ -1,6 +1,7 @@
 package team
 
 import (
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -63,6 +64,7 @@ func newFold(c *Config, req *teamv1.ProcessRequest, root string, maxSteps int) *
 	f.Input = req.GetMessage()
 	f.History = req.GetHistory()
 	f.Messages = []*a2av1.Message{f.Input}
+	f.Brief, f.Context = req.GetBrief(), maps.Clone(req.GetBrief().GetContext().GetFields())
 	if f.Scope != "" {
 		f.prefix = f.Scope + "."
 	}
