@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
@@ -20,6 +21,9 @@ const (
 	maxExpected      = 10_000 // characters
 	maxContext       = 64 << 10
 )
+
+// againAfter is how long a caller waits who comes too early.
+const againAfter = 5 * time.Second
 
 // faults gathers what is wrong with a request: all of it is answered together.
 type faults []a2a.Violation

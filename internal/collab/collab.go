@@ -43,6 +43,8 @@ type Config struct {
 	Teams Teams
 	// Slots says which of them run; nil: nobody knows.
 	Slots Slots
+	// Full reports whether the server has no capacity for one more; nil: it always has.
+	Full func() bool
 	// Clock tells the time of the store; unset is time.Now.
 	Clock func() time.Time
 }
@@ -88,6 +90,12 @@ func (s *Service) StartCollaboration(ctx context.Context, req *teamv1.StartColla
 	}
 	if err := s.c.Teams.Ready(ctx, req.GetTeamId()); err != nil {
 		return nil, err
+	}
+	if s.c.Full != nil && s.c.Full() {
+		return nil, &agent.Error{
+			Reason: agent.ReasonInsufficientResources, Code: agent.CodeResourceExhausted, Retry: true, RetryAfter: againAfter,
+			Message: "as many runs are under way as this server drives at once; try again when one has ended",
+		}
 	}
 	def, err := s.c.Teams.Definition(ctx, req.GetTeamId(), "")
 	if err != nil {
@@ -196,9 +204,11 @@ func (s *Service) StopCollaboration(ctx context.Context, req *teamv1.StopCollabo
 			return nil, err
 		}
 	}
-	return &teamv1.StopCollaborationResponse{
-		FinalStatus: r.finalStatus(), Results: r.results(), Metrics: r.metrics(), Error: r.failure(),
-	}, nil
+	resp := &teamv1.StopCollaborationResponse{FinalStatus: r.finalStatus(), Results: r.results(), Metrics: r.metrics()}
+	if resp.GetFinalStatus() == failed {
+		resp.Error = r.failure()
+	}
+	return resp, nil
 }
 
 // ended waits for the end of a collaboration of the caller.

@@ -70,13 +70,13 @@ func RenderStart(resp *teamv1.StartCollaborationResponse) StartAnswer {
 
 // StatusAnswer is that of get_collaboration_status (R-001-33 to R-001-38).
 type StatusAnswer struct {
-	Success        bool              `json:"success"`
-	Status         string            `json:"status"`
-	Progress       Progress          `json:"progress"`
-	AgentStatuses  []AgentStatus     `json:"agent_statuses"`
-	SharedContext  map[string]any    `json:"shared_context,omitempty"`
-	PartialResults map[string]string `json:"partial_results,omitempty"`
-	Error          *string           `json:"error"`
+	Success        bool               `json:"success"`
+	Status         string             `json:"status"`
+	Progress       Progress           `json:"progress"`
+	AgentStatuses  []AgentStatus      `json:"agent_statuses"`
+	SharedContext  *map[string]any    `json:"shared_context,omitempty"`  // with include_details
+	PartialResults *map[string]string `json:"partial_results,omitempty"` // with include_details
+	Error          *string            `json:"error"`
 }
 
 // Progress is how far it is.
@@ -99,11 +99,15 @@ type AgentStatus struct {
 func RenderStatus(resp *teamv1.GetCollaborationStatusResponse) StatusAnswer {
 	p := resp.GetProgress()
 	a := StatusAnswer{
-		Success: true, Status: resp.GetStatus(), AgentStatuses: []AgentStatus{}, PartialResults: resp.GetPartialResults(), Error: failureText(resp.GetError()),
+		Success: true, Status: resp.GetStatus(), AgentStatuses: []AgentStatus{}, Error: failureText(resp.GetError()),
 		Progress: Progress{p.GetCompletedTasks(), p.GetTotalTasks(), p.GetCompletionPercentage(), p.GetCurrentPhase()},
 	}
 	if c := resp.GetSharedContext(); c != nil {
-		a.SharedContext = c.AsMap()
+		shared, partial := c.AsMap(), resp.GetPartialResults()
+		if partial == nil {
+			partial = map[string]string{}
+		}
+		a.SharedContext, a.PartialResults = &shared, &partial
 	}
 	for _, g := range resp.GetAgents() {
 		one := AgentStatus{AgentID: g.GetAgentId(), Role: g.GetRole(), Status: g.GetStatus()}

@@ -9,9 +9,6 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// stopAgain is how long who deletes a team waits for its collaborations.
-const stopAgain = 5 * time.Second
-
 // looked is how many of the last runs of a team an estimate is made of.
 const looked = 15
 

@@ -80,11 +80,18 @@ func (r *run) take(ev *teamv1.Event) {
 		if ev.GetScope() == "" {
 			r.observe(k.Observed)
 		}
+	case *teamv1.Event_Artifact:
+		if ev.GetScope() == "" { // what is kept of a run that fails
+			r.reply = &a2av1.Message{Role: a2av1.Role_ROLE_AGENT, Parts: k.Artifact.GetArtifact().GetParts()}
+		}
 	case *teamv1.Event_Decided:
 		r.decide(s, ev.GetScope(), k.Decided)
 	case *teamv1.Event_Ended:
 		if ev.GetScope() == "" {
-			r.end, r.reply = k.Ended, r.said(k.Ended)
+			r.end = k.Ended
+			if m := r.said(k.Ended); m != nil {
+				r.reply = m
+			}
 		}
 	default:
 	}

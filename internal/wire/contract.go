@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/status"
+
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // contractError is the body of an error in the shape of the contract (R-001-56).
@@ -25,6 +27,9 @@ func ContractError(st *status.Status, _ int) ([]byte, error) {
 	e := contractError{Code: info.GetReason(), Message: st.Message(), Details: map[string]string{}}
 	if e.Code == "" {
 		e.Code = impliedReason(st.Code())
+	}
+	if e.Code == agent.ReasonWaitTimeout { // the contract has one word for both
+		e.Code = agent.ReasonTimeout
 	}
 	maps.Copy(e.Details, info.GetMetadata())
 	for _, d := range st.Details() {

@@ -177,7 +177,7 @@ func TestR_001_12_DurationOfTheBrief(t *testing.T) {
 			if c.most > 0 {
 				b.MaxDuration = durationpb.New(c.most)
 			}
-			id := idOf(r.begin(t, a2a.Start{Agent: "one", Brief: b, Deadline: c.at, Message: agent.UserMessage(fmt.Sprint("m", i), "x")}))
+			id := idOf(r.begin(t, a2a.Start{Agent: "one", Concurrent: 9, Brief: b, Deadline: c.at, Message: agent.UserMessage(fmt.Sprint("m", i), "x")}))
 			got := r.record(t, id)[0].GetAccepted().GetDeadline()
 			if (got != nil) != (c.want > 0) || got != nil && got.AsTime().Sub(now.Add(c.want)).Abs() > time.Minute {
 				t.Errorf("%d: the deadline is %v, want in %v", i, got.AsTime(), c.want)

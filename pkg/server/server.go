@@ -266,7 +266,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 		Ready: ready(c), DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	}
 	slots, _ := c.Store.(collab.Slots)
-	config.Collaborations = collab.New(collab.Config{Handler: k.handler, Teams: c.Definitions, Slots: slots, Clock: c.Store.Now})
+	config.Collaborations = collab.New(collab.Config{Handler: k.handler, Teams: c.Definitions, Slots: slots, Full: k.engine.Full, Clock: c.Store.Now})
 	if sign != nil {
 		config.JWKS = sign.JWKS()
 	}

@@ -37,6 +37,7 @@ models:
   b: {provider: openai, name: b, base_url: "${LLM}", api_key: k}
   c: {provider: openai, name: c, base_url: "${LLM}", api_key: k}
   lead: {provider: openai, name: lead, base_url: "${LLM}", api_key: k}
+  scout: {provider: openai, name: scout, base_url: "${LLM}", api_key: k}
   keyless: {provider: anthropic, name: silent}
 agents:
   a: {model: a, instructions: You are a.}
