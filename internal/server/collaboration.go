@@ -65,7 +65,7 @@ type teamsWith struct {
 
 // DeleteTeam takes a team away that has no collaborations, or whose have been stopped.
 func (t teamsWith) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest) (*teamv1.DeleteTeamResponse, error) {
-	if err := t.Teams.Deletable(ctx, req); err != nil {
+	if err := t.Deletable(ctx, req); err != nil {
 		return nil, err
 	}
 	if err := t.c.Release(ctx, req.GetTeamId(), req.GetForce()); err != nil {

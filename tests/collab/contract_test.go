@@ -77,7 +77,7 @@ func (h *house) golden(t *testing.T, name, call, body string, headers ...string)
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(path) //nolint:gosec // of the test
+	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

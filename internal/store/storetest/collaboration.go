@@ -24,8 +24,8 @@ func (r *rig) running(want ...string) {
 	if err != nil || len(keys) != len(want) {
 		r.Fatalf("Collaborations = %v, %v, want %v", keys, err, want)
 	}
-	for i, k := range keys {
-		if k != key(want[i]) {
+	for i, id := range want {
+		if keys[i] != key(id) {
 			r.Fatalf("Collaborations = %v, want %v", keys, want)
 		}
 	}
