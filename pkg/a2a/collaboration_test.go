@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -164,6 +165,24 @@ func TestR_001_12_DurationOfTheBrief(t *testing.T) {
 			t.Errorf("the error is %v", e)
 		}
 	})
+	for name, most := range map[string]time.Duration{"longer than the default": 10 * time.Minute, "not set": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // eight times fifty seconds
+				r := start(t, taking("slow", 50*time.Second))
+				r.newTeam(t, "inner", through(slices.Repeat([]string{"slow"}, 8)...), "slow")
+				tm, err := team.New(team.Config{ID: "team", Scheduler: through("inner"), Members: []team.Member{{Agent: "inner"}}, Registry: r.agents})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.add(t, tm)
+				b, want := someBrief(), failed
+				if most > 0 {
+					b.MaxDuration, want = durationpb.New(most), completed
+				}
+				r.until(t, idOf(r.begin(t, a2a.Start{Agent: "team", Brief: b})), want)
+			})
+		})
+	}
 	t.Run("deadlines", func(t *testing.T) {
 		r := start(t, echo("one"))
 		now := time.Now()
@@ -200,7 +219,19 @@ func TestR_001_25_LimitsOfACollaboration(t *testing.T) {
 		two.open()
 		r.until(t, id, completed)
 	})
-	t.Run("max_delegations and max_tokens", func(t *testing.T) {
+	t.Run("max_tokens", func(t *testing.T) {
+		model, err := team.NewModelAgent(team.ModelAgentConfig{ID: "model", Model: &listening{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := start(t, model)
+		r.newTeam(t, "team", through("model"), "model")
+		id := idOf(r.begin(t, a2a.Start{Agent: "team", Brief: someBrief(), Limits: &teamv1.Limits{MaxTokens: new(int64(10))}}))
+		if e := a2a.RunOf(r.until(t, id, failed).GetMetadata()).GetError(); e.GetReason() != agent.ReasonBudgetExceeded {
+			t.Errorf("the error is %v", e)
+		}
+	})
+	t.Run("max_delegations", func(t *testing.T) {
 		m := &listening{turn: func(n int) *teamv1.Turn {
 			return &teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: fmt.Sprint(n), Name: "delegate_to_one", Arguments: fmt.Sprintf(`{"task":"task %d"}`, n)}}}
 		}}

@@ -11,13 +11,15 @@ import (
 // keeps work from beginning before it is on record, what lets it begin behind that.
 func (d *drive) command(ctx context.Context, ev *teamv1.Event) {
 	c := ev.GetCommanded()
-	switch {
-	case cuts(c):
-		d.run.Fence(ev.GetScope())
-	case c.GetCommand() == teamv1.Commanded_COMMAND_PAUSE:
+	switch c.GetCommand() {
+	case teamv1.Commanded_COMMAND_PAUSE:
 		d.run.Pause()
-	case c.GetCommand() == teamv1.Commanded_COMMAND_STOP:
+	case teamv1.Commanded_COMMAND_STOP:
 		d.run.Stop()
+	default:
+	}
+	if cuts(c) {
+		d.run.Fence(ev.GetScope())
 	}
 	ctx = context.WithoutCancel(ctx)
 	if err := d.claim.Journal.Append(ctx, ev); err != nil {

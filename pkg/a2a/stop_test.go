@@ -66,7 +66,38 @@ func (r *rig) shows(t testing.TB, id string) bool {
 	for _, task := range r.list(t, &a2av1.ListTasksRequest{IncludeArtifacts: new(true)}).GetTasks() {
 		add(task)
 	}
+	all = append(all, r.pushed(t, id)...)
 	return strings.Contains(strings.Join(all, "\n"), secretText)
+}
+
+// pushed is what a receiver of push notifications is told that has seen nothing of
+// a task that has ended.
+func (r *rig) pushed(t testing.TB, id string) []string {
+	t.Helper()
+	box, err := r.Outbox(t.Context(), a2a.Push{Task: a2a.Key{Owner: "acme/ann", ID: id}, PushState: a2a.PushState{Seen: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close()
+	var told []string
+	for {
+		n, err := box.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == nil {
+			break
+		}
+		b, err := protojson.Marshal(n.Response)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told = append(told, string(b))
+	}
+	if len(told) == 0 {
+		t.Error("nothing is pushed")
+	}
+	return told
 }
 
 // S-43, R-001-40 to R-001-43: a stop cuts what runs or waits for it, keeps or drops
@@ -228,4 +259,50 @@ func (r *rig) showsNow(t testing.TB, id string) bool {
 		}
 	}
 	return false
+}
+
+// R-001-42: another server's reader, that reads a stopped run once more from its
+// beginning, learns that steps began and ended, and nothing of what they brought.
+func TestR_001_42_ProcessStreamOfAStoppedRun(t *testing.T) {
+	for _, save := range []bool{true, false} {
+		g := newGate("gate")
+		r := start(t, echo("one"), g)
+		r.newTeam(t, "team", through("one", "gate"), "one", "gate")
+		req := &teamv1.ProcessStreamRequest{Request: &teamv1.ProcessRequest{AgentId: "team", Message: agent.UserMessage("m", "hi")}}
+		read := func() (ends int, all string) {
+			events, err := r.ProcessStream(ann(t), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for resp, err := range events {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if resp.GetEvent().GetEnded() != nil {
+					ends++
+				}
+				b, err := protojson.Marshal(resp)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all += string(b)
+			}
+			return ends, all
+		}
+		done := make(chan string, 1)
+		go func() {
+			_, all := read()
+			done <- all
+		}()
+		<-g.entered
+		id := r.list(t, &a2av1.ListTasksRequest{}).GetTasks()[0].GetId()
+		r.stop(t, id, a2a.Stop{Force: true, SavePartial: save})
+		if !strings.Contains(<-done, secretText) {
+			t.Error("who read along was not told what came before the stop")
+		}
+		ends, all := read()
+		if ends != 3 || strings.Contains(all, secretText) != save {
+			t.Errorf("save_partial=%v: %d ends, %s", save, ends, all)
+		}
+	}
 }

@@ -57,6 +57,8 @@ type world struct {
 	outcome string            // what people say of calls whose outcome is not known
 	again   int               // how often they said so to call again
 	faults  []string
+	pauseAt int          // events on record when pauses is called, with mu held
+	pauses  func(*world) // nil: the run is never paused
 }
 
 func newWorld(t *testing.T) *world {
@@ -93,6 +95,9 @@ func (w *world) Append(_ context.Context, events ...*teamv1.Event) error {
 	for _, ev := range events {
 		if w.dead {
 			return errDead
+		}
+		if w.pauses != nil && len(w.events) == w.pauseAt {
+			w.pauses(w)
 		}
 		if w.budget == 0 {
 			w.dead = true
@@ -197,17 +202,20 @@ func (w *world) effect(name, key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.effects[name]++
-	scope, started := "", false
+	scope, started, at := "", false, int64(0)
 	for _, ev := range w.events[:w.committed] {
 		if ev.GetStarted().GetKey() == key {
-			scope, started = ev.GetScope(), true
+			scope, started, at = ev.GetScope(), true, ev.GetSeq()
 		}
+	}
+	if pause := w.pausedAt(); pause > 0 && (at > pause || int64(w.loaded) >= pause) {
+		w.faults = append(w.faults, fmt.Sprintf("%s: begins while the run is paused", name))
 	}
 	if !started && !w.dead {
 		w.faults = append(w.faults, fmt.Sprintf("%s: effect before its start was durable", name))
 	}
 	for _, ev := range w.events {
-		if ev.GetScope() == "" && ev.GetCommanded() != nil {
+		if ev.GetScope() == "" && ev.GetCommanded().GetCommand() == teamv1.Commanded_COMMAND_CANCEL {
 			w.faults = append(w.faults, fmt.Sprintf("%s: begins after the cancel", name))
 		}
 		if started && ev.GetScope() == scope && ev.GetEnded() != nil {
