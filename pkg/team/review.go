@@ -221,7 +221,7 @@ func (g *gate) judged(s *State, r *review) (choice, error) {
 	if len(s.Open()) > 0 {
 		return choice{}, nil // it is being dropped
 	}
-	if last := r.last(); agent.Binds(last.Err, s.Path) {
+	if last := r.last(); g.Threshold != nil && agent.Binds(last.Err, s.Path) {
 		return choice{}, last.Err
 	}
 	score, scored := r.score()

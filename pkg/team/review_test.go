@@ -621,6 +621,36 @@ func TestReview_Spent(t *testing.T) {
 	})
 }
 
+// TestReview_Finalized has an agent answer at the limit of its budget, so that at
+// times nothing is left for its judge.
+func TestReview_Finalized(t *testing.T) {
+	for _, threshold := range []*float64{nil, at(0.5)} {
+		poor := 0
+		for limit := int64(7250); limit < 10_000; limit += 250 {
+			m := &priced{spent: []*teamv1.Spent{{InputTokens: 200, OutputTokens: 700}}}
+			for range 50 {
+				m.turns = append(m.turns, echoCall())
+			}
+			a := limitedAgent(t, "t1", &finalModel{m}, &teamv1.Limits{MaxTokens: proto.Int64(limit)})
+			a.cfg.Scheduler.(*leader).onLimit = Finalize //nolint:forcetypeassert // it is
+			a.cfg.Review = &Review{Model: leads(t, verdict(1, "")), Threshold: threshold}
+			r := watch(t.Context(), a, strings.Repeat("tides ", 1000)) // more than its tokens, as far as is known
+			switch {
+			case threshold != nil && r.err != nil:
+				wantReason(t, r.err, agent.ReasonBudgetExceeded)
+				poor++
+			case r.err != nil || r.text() != "summed up":
+				t.Errorf("limit %d: %q, %v", limit, r.text(), r.err)
+			case len(r.reply.GetWarnings()) > 0:
+				poor++
+			}
+		}
+		if poor != 5 {
+			t.Errorf("%d runs had nothing left for their judge", poor)
+		}
+	}
+}
+
 // TestReview_Guarded has guardrails look at the answer before anybody is shown it,
 // also where it is not good enough.
 func TestReview_Guarded(t *testing.T) {
