@@ -31,11 +31,12 @@ var never = map[string][]string{
 	"what is not the caller's is not there, so nothing is refused; of a run whose remote agent refuses our token": {"PERMISSION_DENIED"},
 	"of Process, which has no task to show; here it is a task that waits":                                         {"INPUT_REQUIRED"},
 	"of the services that manage teams":                                                                           {"TEAM_NOT_FOUND", "AGENT_INITIALIZATION_FAILED", "VERSION_CONFLICT"},
+	"of the service that begins collaborations":                                                                   {"COLLABORATION_IN_PROGRESS", "COLLABORATION_NOT_FOUND", "TEAM_NOT_READY"},
 	"of programs that build teams":                                                                                {"INVALID_TEAM_CONFIG"},
 	"a stream over gRPC that is not read for 30 s; the other bindings cut it (TestP10)":                           {"SLOW_READER"},
 	"who has canceled the call is not there to be told":                                                           {"CANCELED"},
 	"of a run: the call shows a task that failed or was rejected, and is no error itself": {
-		"NO_RESPONSE", "SCHEDULER_ERROR", "MAX_ITERATIONS_EXCEEDED", "MAX_ROUNDS_EXCEEDED", "BUDGET_EXCEEDED", "MAX_DELEGATIONS_EXCEEDED",
+		"NO_RESPONSE", "SCHEDULER_ERROR", "MAX_ITERATIONS_EXCEEDED", "MAX_ROUNDS_EXCEEDED", "QUALITY_THRESHOLD_NOT_MET", "BUDGET_EXCEEDED", "MAX_DELEGATIONS_EXCEEDED",
 		"MAX_HANDOFFS_EXCEEDED", "REPETITIVE_HANDOFF", "GUARDRAIL_BLOCKED", "BREAKER_OPEN", "OUTCOME_UNKNOWN", "MAX_DEPTH_EXCEEDED", "CYCLE_DETECTED",
 		"MEMBER_NOT_FOUND", "DELEGATION_FAILED", "TEAM_ERROR", "INTERRUPTED", "JOURNAL_LIMIT", "UNAVAILABLE", "DISABLED", "AGENT_PANIC",
 	},

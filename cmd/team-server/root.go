@@ -36,7 +36,7 @@ func newRoot(s *app.Shell) *cobra.Command {
 	f.StringVarP(&output, "output", "o", "text", "text or json")
 	f.StringVar(&level, "log-level", "", "debug, info, warn or error (TEAM_LOG_LEVEL)")
 	root.AddCommand(devCommand(s), serveCommand(s), validateCommand(s), testCommand(s), runCommand(s), callCommand(s), cardCommand(s),
-		teamsCommand(s), agentsCommand(s), migrateCommand(s), versionCommand(s))
+		teamsCommand(s), collabCommand(s), agentsCommand(s), migrateCommand(s), versionCommand(s))
 	return root
 }
 

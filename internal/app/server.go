@@ -63,7 +63,7 @@ func start(ctx context.Context, live *Live, kept server.OpenedStore, c server.Co
 	if err := teams.Refresh(ctx, nil); err != nil {
 		return nil, errors.Join(err, c.Listeners.HTTP.Close(), c.Listeners.GRPC.Close(), live.Close(), kept.Close())
 	}
-	c.Teams = teams
+	c.Teams, c.Definitions = teams, definitions{teams, live}
 	s, err := server.New(c)
 	if err != nil {
 		return nil, errors.Join(err, live.Close(), kept.Close())

@@ -88,6 +88,9 @@ func (t *Transcript) begin(taskID string, ev *teamv1.Event) {
 		t.TaskID = taskID
 	}
 	t.Seq = max(t.Seq, ev.GetSeq())
+	if m := agent.MessageOf(t.TaskID, ev); m != nil {
+		t.keep(ev, agent.Text(m))
+	}
 	if at := ev.GetTime(); at != nil {
 		if t.first.IsZero() {
 			t.first = at.AsTime()
@@ -169,6 +172,8 @@ func (t *Transcript) decided(ev *teamv1.Event, d *teamv1.Decided) {
 			t.turns++
 		}
 		t.line(ev, t.scheduler(ev), "%s", choice(d, strings.Join(next, ", ")))
+	case d.GetRound() > 0:
+		t.line(ev, t.scheduler(ev), "round %d   %q", d.GetRound(), d.GetReason())
 	case d.GetReply() != nil && d.GetRule() != "":
 		t.line(ev, t.scheduler(ev), "%s", choice(d, "return to the user"))
 	case d.GetReply() == nil && len(d.GetSteps()) > 0 && allSkipped(d.GetSteps()):
@@ -210,18 +215,19 @@ func (t *Transcript) spawned(ev *teamv1.Event, s *teamv1.Spawned) {
 }
 
 func (t *Transcript) ended(ev *teamv1.Event, e *teamv1.Ended) {
-	if t.messages == nil {
-		t.messages = map[int64]string{}
-	}
 	text := t.text(e)
-	t.messages[ev.GetSeq()] = text
+	t.keep(ev, text)
 	if ev.GetScope() == "" {
 		t.Outcome, t.Err, t.spent, t.Answer = e.GetOutcome(), e.GetError(), e.GetSpent(), text
 		return
 	}
-	switch {
+	switch v := e.GetVerdict(); {
 	case t.who(ev) == people && e.GetError() == nil:
 		return // the answer has been told
+	case v != nil && v.Score != nil: //nolint:protogetter // 0 is a score
+		t.line(ev, t.who(ev), "score     %g %s", v.GetScore(), v.GetFeedback())
+	case v != nil:
+		t.line(ev, t.who(ev), "no score  %s", v.GetFault())
 	case t.inner(ev) || t.away[ev.GetScope()] || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED:
 		return // whoever asked the model tells
 	case e.GetError() != nil:
@@ -231,6 +237,14 @@ func (t *Transcript) ended(ev *teamv1.Event, e *teamv1.Ended) {
 	default:
 		t.line(ev, t.who(ev), "%s", word(e.GetOutcome()))
 	}
+}
+
+// keep keeps the text of an event, for ends that refer to it.
+func (t *Transcript) keep(ev *teamv1.Event, text string) {
+	if t.messages == nil {
+		t.messages = map[int64]string{}
+	}
+	t.messages[ev.GetSeq()] = text
 }
 
 // text is the result of an end: in place, or where it refers to.
@@ -254,10 +268,6 @@ func (t *Transcript) answered(ev *teamv1.Event, a *teamv1.Answered) {
 		}
 	}
 	t.Waiting = false
-	if t.messages == nil {
-		t.messages = map[int64]string{}
-	}
-	t.messages[ev.GetSeq()] = agent.Text(a.GetMessage())
 	t.line(ev, people, "answered  %s", agent.Text(a.GetMessage()))
 }
 

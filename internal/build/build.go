@@ -259,6 +259,9 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	if c.Guards, err = b.guards(t.GetGuardrails()); err != nil {
 		return nil, err
 	}
+	if c.Review, err = b.review(t.GetReview()); err != nil {
+		return nil, err
+	}
 	switch {
 	case t.GetSupervisor() != nil:
 		if c.Scheduler, err = team.NewSupervisor(config.Supervisor(t)); err != nil {

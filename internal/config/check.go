@@ -195,6 +195,9 @@ func (k *checker) edges(id string) []edge {
 			out = append(out, edge{id, s.GetAgent(), append(at, "agent")})
 		}
 	})
+	if judge := t.GetReview().GetJudge().GetAgent(); judge != "" {
+		out = append(out, edge{id, judge, []any{"teams", id, "review", "judge", "agent"}})
+	}
 	return out
 }
 

@@ -208,10 +208,10 @@ teams:
 
 // TestLimitsAreRead has every limit where it is read; elsewhere each is refused.
 func TestLimitsAreRead(t *testing.T) {
-	team := []string{"max_steps: 1", "max_parallel: 1", "max_depth: 1", "timeout: 1s", "member_timeout: 1s", "retry: {attempts: 1}", "max_tokens: 1", "max_cost: 0.5"}
-	agent := []string{"max_turns: 1", "timeout: 1s", "retry: {attempts: 1}", "max_tokens: 1", "max_cost: 0.5"}
+	team := []string{"max_steps: 1", "max_rounds: 1", "max_parallel: 1", "max_depth: 1", "timeout: 1s", "member_timeout: 1s", "retry: {attempts: 1}", "max_tokens: 1", "max_cost: 0.5"}
+	agent := []string{"max_turns: 1", "max_rounds: 1", "timeout: 1s", "retry: {attempts: 1}", "max_tokens: 1", "max_cost: 0.5"}
 	other := []string{
-		"max_delegations: 1", "max_handoffs: 1", "max_rounds: 1", "node_timeout: 1s",
+		"max_delegations: 1", "max_handoffs: 1", "node_timeout: 1s",
 		"loop_window: 1", "loop_min_unique: 1",
 	}
 	for _, limit := range slices.Concat(team, agent, other) {
@@ -232,7 +232,7 @@ func TestHints(t *testing.T) {
 		{"an unknown step", flow("{id: a, agent: writer}, {id: draft, agent: writer, after: [drft]}"), "known here: a"},
 		{"an unknown step of a group", flow("{id: group, after: [groop], parallel: [{id: a, agent: writer}]}, {id: z, agent: writer}"), "known here: z"},
 		{"a step that is read too early", flow("{id: a, agent: writer, task: \"{{steps.b.text}}\"}, {id: b, agent: writer}"), "name it in after"},
-		{"a limit of agents on a team", withLimits("s", "{max_turns: 5}"), "set it in the limits of the agent; a team has max_steps, max_parallel, max_depth, timeout, member_timeout, retry, max_tokens, max_cost"},
+		{"a limit of agents on a team", withLimits("s", "{max_turns: 5}"), "set it in the limits of the agent; a team has max_steps, max_rounds, max_parallel, max_depth, timeout, member_timeout, retry, max_tokens, max_cost"},
 	} {
 		fs := faultsOf(t, tt.text)
 		if len(fs) != 1 || fs[0].Hint != tt.want {

@@ -69,6 +69,7 @@ func (c *Config) closure(id string) *teamv1.Definition {
 			c.collect(d, Leader(t).GetModel())
 			c.collectTools(d, Leader(t).GetTools())
 			c.collect(d, t.GetBroadcast().GetModel())
+			c.collect(d, t.GetReview().GetJudge().GetModel())
 			c.collectSchemas(d, schemasOf(t.GetGuardrails(), ""))
 		}
 		for _, e := range names.edges(next) {
@@ -102,6 +103,15 @@ func (c *Config) collect(d *teamv1.Definition, model string) {
 			d.Scripts[name] = script
 		}
 	}
+}
+
+// TeamOf is a team as a definition on record has it; nil without one.
+func TeamOf(body []byte, id string) *teamv1.TeamConfig {
+	d := &teamv1.Definition{}
+	if proto.Unmarshal(body, d) != nil {
+		return nil
+	}
+	return d.GetConfig().GetTeams()[id]
 }
 
 // Restore returns the configuration that a definition on record was: its

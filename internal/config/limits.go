@@ -22,11 +22,11 @@ type limited struct {
 
 // Limits that hold for teams, by mode, and for agents with a model.
 var (
-	common             = []string{"max_steps", "max_parallel", "max_depth", "timeout", "member_timeout", "retry", "max_tokens", "max_cost"}
+	common             = []string{"max_steps", "max_rounds", "max_parallel", "max_depth", "timeout", "member_timeout", "retry", "max_tokens", "max_cost"}
 	limitedTeam        = limited{"team", "a team", common}
 	limitedCoordinator = limited{"coordinator team", "a coordinator team", append(slices.Clip(common), "max_turns", "max_delegations")}
 	limitedSwarm       = limited{"swarm team", "a swarm team", append(slices.Clip(common), switchable...)}
-	limitedAgent       = limited{"agent", "an agent with a model", []string{"max_turns", "timeout", "retry", "max_tokens", "max_cost"}}
+	limitedAgent       = limited{"agent", "an agent with a model", []string{"max_turns", "max_rounds", "timeout", "retry", "max_tokens", "max_cost"}}
 )
 
 // switchable are the limits that 0 switches off (C-10).
@@ -81,7 +81,6 @@ func (k *checker) unread(name string, here limited, path ...any) {
 			return
 		}
 	}
-	k.fault(n, fmt.Sprintf("limit %s is not supported yet here", name), "use "+known)
 }
 
 // retry checks how failures are repeated.

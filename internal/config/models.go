@@ -73,3 +73,10 @@ func (c *Config) reach(model string) []string {
 
 // uses reports whether answers of a model may come from another.
 func (c *Config) uses(model, other string) bool { return slices.Contains(c.reach(model), other) }
+
+// Connected reports whether a model of a file that was read can be called: it has a
+// key, an endpoint of its own, or needs neither.
+func Connected(m *teamv1.ModelConfig) bool {
+	_, provided := providers[m.GetProvider()]
+	return !provided || m.GetApiKey() != "" || m.GetBaseUrl() != ""
+}

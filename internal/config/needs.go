@@ -84,6 +84,9 @@ func (k *checker) user(model string) string {
 		if k.Server.GetTeams()[id].GetBroadcast().GetModel() == model {
 			return fmt.Sprintf("the broadcast of team %q", id)
 		}
+		if k.uses(k.Server.GetTeams()[id].GetReview().GetJudge().GetModel(), model) {
+			return fmt.Sprintf("the judge of team %q", id)
+		}
 	}
 	return ""
 }

@@ -27,6 +27,22 @@ func (k *checker) team(id string, t *teamv1.TeamConfig) {
 		k.swarm(id, t)
 	}
 	k.model(t.GetBroadcast().GetModel(), fmt.Sprintf("the broadcast of team %q", id), "teams", id, "broadcast", "model")
+	k.judge(id, t.GetReview().GetJudge())
+}
+
+// judge checks who judges a team's results.
+func (k *checker) judge(id string, j *teamv1.JudgeConfig) {
+	path := []any{"teams", id, "review", "judge"}
+	k.model(j.GetModel(), fmt.Sprintf("the judge of team %q", id), append(path, "model")...)
+	if j.GetAgent() != "" {
+		k.known(j.GetAgent(), fmt.Sprintf("the judge of team %q is", id), append(path, "agent")...)
+	}
+	if j.GetCheck() != "" {
+		_, err := team.CompileCheck(j.GetCheck())
+		if err != nil {
+			k.expression(fmt.Sprintf("the judge of team %q", id), err, true, append(path, "check")...)
+		}
+	}
 }
 
 func (k *checker) members(id string, t *teamv1.TeamConfig) {

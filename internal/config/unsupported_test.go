@@ -38,10 +38,7 @@ server: {SERVER}
 	}
 	for at, values := range map[string][]string{
 		"{AGENT}": {
-			`{grpc: {address: "127.0.0.1:1", tls: {cert: c.pem}}}`, "{model: m, limits: {max_rounds: 3}}",
-		},
-		"{LIMITS}": {
-			"{max_rounds: 3}",
+			`{grpc: {address: "127.0.0.1:1", tls: {cert: c.pem}}}`,
 		},
 		"HUMAN":    {", roles: [boss]"},
 		"{SERVER}": {`{auth: {oidc: {issuer: "https://id.example"}}}`},

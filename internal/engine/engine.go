@@ -146,6 +146,13 @@ func (e *Engine) ask(ctx context.Context, limit int) ([]a2a.Claim, time.Time, er
 	return e.Leases.Claim(ctx, e.Replica, limit)
 }
 
+// Full reports whether as many runs are driven as may be, so that a new one would wait.
+func (e *Engine) Full() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.busy >= e.Slots
+}
+
 // free returns how many slots are, and the context of what is claimed now; when
 // there is none, the next one to be freed has a claim made.
 func (e *Engine) free() (int, context.Context) {

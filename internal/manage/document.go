@@ -22,6 +22,9 @@ type document struct {
 	ids  []string // of all that it defines
 	// rendered: it was given as a message, not as text.
 	rendered bool
+	// named says which field of a contract a place of the document was made of; nil:
+	// it was made of none.
+	named func(path []any) string
 }
 
 // teamDocument is the document of a team: as it was given, or made of its definition.
@@ -82,6 +85,9 @@ func (d document) field(e *entry, f config.Fault) string {
 		return place(f)
 	}
 	at := e.outline.Path(f.Line, f.Col)
+	if d.named != nil {
+		return d.named(at)
+	}
 	name := "config"
 	for _, step := range at[min(2, len(at)):] {
 		switch s := step.(type) {
@@ -95,6 +101,9 @@ func (d document) field(e *entry, f config.Fault) string {
 }
 
 func (d document) form() string {
+	if d.named != nil {
+		return "contract"
+	}
 	if d.rendered {
 		return "config"
 	}

@@ -95,6 +95,7 @@ type Manager struct {
 
 	changing chan struct{}         // held by who changes what is served
 	served   atomic.Pointer[state] // stored by who holds changing
+	making   sync.Map              // ids of teams that are being made
 }
 
 // New returns a manager. Refresh has it serve what the catalog holds.

@@ -23,18 +23,29 @@ func (m *Manager) CreateTeam(ctx context.Context, req *teamv1.CreateTeamRequest)
 	if err != nil {
 		return nil, err
 	}
-	d, err := m.teamDocument(req.GetYaml(), req.GetConfig(), req.GetTeamId(), req.GetForm() != nil)
+	d, err := m.newTeam(req)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.change(ctx, m.add(d, who, req.GetValidateOnly())); err != nil {
-		return nil, err
+	m.making.Store(d.id, true)
+	err = m.change(ctx, m.add(d, who, req.GetValidateOnly()))
+	m.making.Delete(d.id)
+	if err != nil {
+		return nil, m.failing(req.GetContract(), err)
 	}
 	if req.GetValidateOnly() {
 		return &teamv1.CreateTeamResponse{Team: draft(d)}, nil
 	}
 	t, err := m.team(ctx, d.id, true)
-	return &teamv1.CreateTeamResponse{Team: t}, err
+	return &teamv1.CreateTeamResponse{Team: t, Members: m.members(ctx, d.id)}, err
+}
+
+// newTeam is the document of a team to make.
+func (m *Manager) newTeam(req *teamv1.CreateTeamRequest) (document, error) {
+	if c := req.GetContract(); c != nil {
+		return m.contractDocument(c, cmp.Or(req.GetTeamId(), m.c.NewID()))
+	}
+	return m.teamDocument(req.GetYaml(), req.GetConfig(), req.GetTeamId(), req.GetForm() != nil)
 }
 
 // UpdateTeam implements TeamService.
@@ -71,6 +82,16 @@ func (m *Manager) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest)
 	return &teamv1.DeleteTeamResponse{}, m.change(ctx, remove(req.GetTeamId(), req.GetEtag(), m.teamEntry))
 }
 
+// Deletable returns nil where DeleteTeam would do it, whatever its collaborations.
+func (m *Manager) Deletable(ctx context.Context, req *teamv1.DeleteTeamRequest) error {
+	if _, err := manager(ctx); err != nil {
+		return err
+	}
+	c := remove(req.GetTeamId(), req.GetEtag(), m.teamEntry)
+	c.dry = true
+	return m.change(ctx, c)
+}
+
 // GetTeam implements TeamService.
 func (m *Manager) GetTeam(ctx context.Context, req *teamv1.GetTeamRequest) (*teamv1.GetTeamResponse, error) {
 	t, err := m.team(ctx, req.GetTeamId(), true)
@@ -104,27 +125,67 @@ func (m *Manager) GetTeamStatus(ctx context.Context, req *teamv1.GetTeamStatusRe
 	if err != nil {
 		return nil, err
 	}
-	resp := &teamv1.GetTeamStatusResponse{State: t.GetState(), Detail: t.GetDetail()}
-	def := m.c.Live.Definition().Server.GetTeams()[req.GetTeamId()]
+	return &teamv1.GetTeamStatusResponse{State: t.GetState(), Detail: t.GetDetail(), Members: m.members(ctx, req.GetTeamId())}, nil
+}
+
+// members are the leader of a team and its members, as they are now.
+func (m *Manager) members(ctx context.Context, id string) []*teamv1.TeamMember {
+	def := m.c.Live.Definition().Server.GetTeams()[id]
 	if def == nil {
-		return resp, nil
+		return nil
 	}
-	health := m.health(ctx, req.GetTeamId(), true)
+	var list []*teamv1.TeamMember
+	health := m.health(ctx, id, true)
 	if config.Leader(def) != nil {
-		resp.Members = append(resp.Members, &teamv1.TeamMember{
-			Id: req.GetTeamId(), Role: teamv1.TeamMember_ROLE_LEAD, Health: &teamv1.MemberHealth{Id: req.GetTeamId(), Healthy: true},
+		list = append(list, &teamv1.TeamMember{
+			Id: id, Role: teamv1.TeamMember_ROLE_LEAD, Health: &teamv1.MemberHealth{Id: id, Healthy: true},
 		})
 	}
 	for _, member := range config.Members(def) {
-		one := &teamv1.TeamMember{Id: cmp.Or(member.ID, member.Agent), AgentId: member.Agent, Role: teamv1.TeamMember_ROLE_MEMBER}
+		one := &teamv1.TeamMember{
+			Id: cmp.Or(member.ID, member.Agent), AgentId: member.Agent, Role: teamv1.TeamMember_ROLE_MEMBER, RoleName: member.Role,
+		}
 		for _, h := range health.GetMembers() {
 			if h.GetId() == one.GetId() {
 				one.Health = h
 			}
 		}
-		resp.Members = append(resp.Members, one)
+		list = append(list, one)
 	}
-	return resp, nil
+	return list
+}
+
+// startAgain is how long who wants to use a team waits that is not served yet.
+const startAgain = 5 * time.Second
+
+// Ready returns nil where a team is served, be it with members that are not well. Else
+// the error is TEAM_NOT_FOUND, or TEAM_NOT_READY for one that is being made, or that
+// the file of the server has no place for (R-001-17, R-001-18).
+func (m *Manager) Ready(ctx context.Context, id string) error {
+	if m.c.Live.Definition().Server.GetTeams()[id] != nil {
+		return nil
+	}
+	if err := m.Refresh(ctx, nil); err != nil { // another replica may have made it
+		return err
+	}
+	_, making := m.making.Load(id)
+	t, err := m.team(ctx, id, false)
+	switch {
+	case making:
+		return notReady(id, "it is being made")
+	case err != nil:
+		return err
+	case t.GetState() == teamv1.TeamState_TEAM_STATE_ERROR:
+		return notReady(id, t.GetDetail())
+	}
+	return nil
+}
+
+func notReady(id, why string) error {
+	return &agent.Error{
+		Reason: agent.ReasonTeamNotReady, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: startAgain,
+		Message: "team " + strconv.Quote(id) + " is not ready: " + why,
+	}
 }
 
 // draft is a team that could be made.

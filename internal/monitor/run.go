@@ -80,14 +80,28 @@ func (r *run) take(ev *teamv1.Event) {
 			r.resume(s)
 		}
 	case *teamv1.Event_Waiting:
-		r.wait(s)
+		if !k.Waiting.GetPaused() {
+			r.wait(s)
+		}
 	case *teamv1.Event_Commanded:
-		r.cancel = r.cancel || s == r.top && k.Commanded.GetCommand() == teamv1.Commanded_COMMAND_CANCEL
+		if s == r.top {
+			r.commanded(k.Commanded.GetCommand())
+		}
 	case *teamv1.Event_Ended:
 		r.end(s, k.Ended)
 	default:
 	}
 	r.changed = true
+}
+
+func (r *run) commanded(c teamv1.Commanded_Command) {
+	switch c {
+	case teamv1.Commanded_COMMAND_CANCEL, teamv1.Commanded_COMMAND_STOP:
+		r.cancel = true
+	case teamv1.Commanded_COMMAND_RESUME:
+		r.resume(r.top)
+	default:
+	}
 }
 
 func (r *run) accept(ev *teamv1.Event, a *teamv1.Accepted) {

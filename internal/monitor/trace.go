@@ -105,6 +105,7 @@ func (t *tracer) decided(s *teamv1.TraceStep, ev *teamv1.Event, d *teamv1.Decide
 	td := &teamv1.TraceDecision{
 		Seq: ev.GetSeq(), Time: ev.GetTime(), Reason: d.GetReason(), Rule: d.GetRule(), Values: d.GetValues(), Ask: d.GetAsk(), Plan: d.GetPlan(),
 		Updates: d.GetUpdates(), Finished: d.GetReply() != nil || d.GetTransfer() != nil, Cancel: ids(d.GetCancel()), Joins: ids(d.GetJoins()),
+		Round: d.GetRound(), Failure: d.GetFailure(),
 	}
 	s.Decisions = append(s.Decisions, td)
 	for _, st := range d.GetSteps() {
@@ -169,7 +170,7 @@ func (t *tracer) ended(s *teamv1.TraceStep, ev *teamv1.Event, e *teamv1.Ended) {
 	if m := s.GetReply(); m != nil {
 		t.texts[ev.GetSeq()] = m
 	}
-	s.Error, s.Warnings, s.Ended = e.GetError(), e.GetWarnings(), ev.GetTime()
+	s.Error, s.Warnings, s.Ended, s.Verdict = e.GetError(), e.GetWarnings(), ev.GetTime(), e.GetVerdict()
 	if a := last(s); a != nil && a.GetEnded() == nil {
 		a.Ended, a.Error = ev.GetTime(), e.GetError()
 	}

@@ -138,8 +138,12 @@ func (r *record) given(scope string, in *teamv1.Input) *a2av1.Message {
 
 func (r *record) started(scope string, s *teamv1.Started) {
 	switch r.kinds[scope] {
-	case teamv1.Step_KIND_MODEL, teamv1.Step_KIND_JUDGE:
+	case teamv1.Step_KIND_MODEL:
 		r.calls++
+	case teamv1.Step_KIND_JUDGE:
+		if s.GetModel() != "" { // else it is a check, or an agent
+			r.calls++
+		}
 	case teamv1.Step_KIND_TOOL:
 		r.tools++
 	default: // of members and people

@@ -52,7 +52,7 @@ func (s *Server) newGateway() (*runtime.ServeMux, error) {
 		return nil, fmt.Errorf("registering the Agent service: %w", err)
 	}
 	if s.config.Teams != nil {
-		t := &teamsServer{s: s, t: s.config.Teams}
+		t := s.teams()
 		if err := errors.Join(teamv1.RegisterTeamServiceHandlerServer(context.Background(), mux, t),
 			teamv1.RegisterRegistryServiceHandlerServer(context.Background(), mux, t)); err != nil {
 			return nil, fmt.Errorf("registering the Team service: %w", err)
@@ -61,6 +61,11 @@ func (s *Server) newGateway() (*runtime.ServeMux, error) {
 	if s.config.Monitor != nil {
 		if err := teamv1.RegisterMonitorServiceHandlerServer(context.Background(), mux, monitoring{Server: s}); err != nil {
 			return nil, fmt.Errorf("registering the monitor service: %w", err)
+		}
+	}
+	if s.config.Collaborations != nil {
+		if err := teamv1.RegisterCollaborationServiceHandlerServer(context.Background(), mux, collaborating{Server: s}); err != nil {
+			return nil, fmt.Errorf("registering the collaboration service: %w", err)
 		}
 	}
 	for _, r := range s.routes() {
@@ -93,6 +98,7 @@ func (s *Server) routes() []route {
 	routes = append(routes, s.routesV03()...)
 	routes = append(routes, s.monitorRoutes()...)
 	routes = append(routes, s.pageRoutes()...)
+	routes = append(routes, s.collaborationRoutes()...)
 	if s.config.JWKS != nil {
 		routes = append(routes, route{"GET", jwksPath, s.serveJWKS}, route{"OPTIONS", jwksPath, preflight})
 	}

@@ -49,12 +49,15 @@ func (s *Server) newGRPC() *grpc.Server {
 	g.RegisterService(readable(&a2av1.A2AService_ServiceDesc), s)
 	g.RegisterService(readable(&teamv1.AgentService_ServiceDesc), s)
 	if s.config.Teams != nil {
-		t := &teamsServer{s: s, t: s.config.Teams}
+		t := s.teams()
 		g.RegisterService(readable(&teamv1.TeamService_ServiceDesc), t)
 		g.RegisterService(readable(&teamv1.RegistryService_ServiceDesc), t)
 	}
 	if s.config.Monitor != nil {
 		g.RegisterService(readable(&teamv1.MonitorService_ServiceDesc), monitoring{Server: s})
+	}
+	if s.config.Collaborations != nil {
+		g.RegisterService(readable(&teamv1.CollaborationService_ServiceDesc), collaborating{Server: s})
 	}
 	healthpb.RegisterHealthServer(g, &health{server: s})
 	if !s.config.NoReflection {

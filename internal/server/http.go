@@ -207,6 +207,8 @@ func (s *Server) failWith(w http.ResponseWriter, r *http.Request, st *status.Sta
 	switch {
 	case bindingOf(r) == bindingRPC:
 		render, media = rpcRefusal, wire.TypeJSON
+	case isContract(r):
+		render, media = wire.ContractError, wire.TypeJSON
 	case restV03(r):
 		render, media = a2av03.RESTError, wire.TypeJSON
 	}

@@ -40,7 +40,7 @@ func isProbe(r *http.Request, found bool) bool {
 func offered(r *http.Request) bool {
 	pattern, _ := runtime.HTTPPattern(r.Context())
 	switch pattern.Verb() {
-	case "cancel", "process", "processStream", "answer":
+	case "cancel", "process", "processStream", "answer", "pause", "resume", "stop":
 		return r.Method == http.MethodPost
 	}
 	return true

@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/collab"
 	"github.com/agentteams/team-server/internal/server"
 )
 
 func TestA_01_AllowedMethods(t *testing.T) {
 	p := &probe{}
-	target := start(t, server.Config{Handler: p, Monitor: &watchers{}})
+	target := start(t, server.Config{Handler: p, Monitor: &watchers{}, Collaborations: collab.New(collab.Config{})})
 	for _, c := range []struct{ method, path, want string }{
 		{"PUT", "/message:send", "POST"},
 		{"GET", "/message:stream", "POST"},
@@ -34,6 +35,11 @@ func TestA_01_AllowedMethods(t *testing.T) {
 		{"POST", "/team/v1/monitor/tasks/t1:trace", "GET, HEAD"},
 		{"DELETE", "/team/v1/monitor/questions", "GET, HEAD"},
 		{"GET", "/team/v1/monitor/tasks/t1:answer", "POST"},
+		{"PUT", "/team/v1/collaborations", "GET, HEAD, POST"},
+		{"DELETE", "/team/v1/collaborations/c", "GET, HEAD"},
+		{"GET", "/team/v1/collaborations/c:stop", "POST"},
+		{"PUT", "/team/v1/collaborations/c:pause", "POST"},
+		{"GET", "/team/v1/contract/start_collaboration", "POST"},
 	} {
 		resp, _ := request(t, c.method, target.HTTP+c.path, "", nil)
 		if got := resp.Header.Get("Allow"); resp.StatusCode != http.StatusMethodNotAllowed || got != c.want {

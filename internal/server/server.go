@@ -29,6 +29,9 @@ type Config struct {
 	Teams Teams
 	// Monitor answers the calls of the monitor service; nil: it is not served.
 	Monitor Monitor
+	// Collaborations answers the calls of the collaboration service; nil: it is not
+	// served.
+	Collaborations Collaborations
 	// Keys are the API keys that callers may present. Without any, every caller
 	// is local/local, and only loopback addresses are served.
 	Keys []APIKey

@@ -19,6 +19,8 @@ type Teams interface {
 	ListTeams(context.Context, *teamv1.ListTeamsRequest) (*teamv1.ListTeamsResponse, error)
 	UpdateTeam(context.Context, *teamv1.UpdateTeamRequest) (*teamv1.UpdateTeamResponse, error)
 	DeleteTeam(context.Context, *teamv1.DeleteTeamRequest) (*teamv1.DeleteTeamResponse, error)
+	// Deletable returns nil where DeleteTeam would do it, as far as the team goes.
+	Deletable(context.Context, *teamv1.DeleteTeamRequest) error
 	GetTeamStatus(context.Context, *teamv1.GetTeamStatusRequest) (*teamv1.GetTeamStatusResponse, error)
 	RegisterAgent(context.Context, *teamv1.RegisterAgentRequest) (*teamv1.RegisterAgentResponse, error)
 	GetAgent(context.Context, *teamv1.GetAgentRequest) (*teamv1.GetAgentResponse, error)
@@ -34,6 +36,15 @@ type teamsServer struct {
 
 	s *Server
 	t Teams
+}
+
+// teams serves them, with what collaborations have to say.
+func (s *Server) teams() *teamsServer {
+	t := &teamsServer{s: s, t: s.config.Teams}
+	if c := s.config.Collaborations; c != nil {
+		t.t = teamsWith{s.config.Teams, c}
+	}
+	return t
 }
 
 // CreateTeam adds a team.

@@ -70,6 +70,9 @@ func (j *journal) append(events []*teamv1.Event) (ended bool, err error) {
 	if r.pushed {
 		j.store.pushes.wakeIdle(r.root, now)
 	}
+	if r.ended && r.collab {
+		j.store.free(r)
+	}
 	j.store.relist(r)
 	j.store.all.Ring()
 	return r.ended, nil

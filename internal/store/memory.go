@@ -73,6 +73,8 @@ type Memory struct {
 	expiries []expiry          // of requests, oldest first; guarded by mu
 
 	definitions map[string]*definition // by revision; guarded by mu
+
+	busy map[string][]a2a.Key // collaborations that have not ended, by agent; guarded by mu
 }
 
 // owner is what the store keeps for one owner.
@@ -97,7 +99,7 @@ func NewMemory(cfg MemoryConfig) *Memory {
 	_, _ = rand.Read(key) // never fails
 	return &Memory{
 		clock: cfg.Clock, maxFinished: cfg.MaxFinished, fold: cfg.Fold, tokens: NewSealer(key),
-		runs: map[string]*run{}, owners: map[string]*owner{}, definitions: map[string]*definition{},
+		runs: map[string]*run{}, owners: map[string]*owner{}, definitions: map[string]*definition{}, busy: map[string][]a2a.Key{},
 		pushes:        newPushes(),
 		conversations: conversations{max: entriesOf * cfg.MaxFinished, threads: map[a2a.Thread]*conversation{}},
 	}
@@ -121,12 +123,19 @@ func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool
 	if _, taken := s.runs[root]; taken {
 		return "", false, fmt.Errorf("create task %s: the id is taken", root)
 	}
+	if n.Collaborations > 0 && len(s.busy[r.agent]) >= n.Collaborations {
+		return "", false, a2a.ErrBusy
+	}
 	if n.Push != nil {
 		p := a2a.Push{Task: a2a.Key{Owner: n.Owner, ID: root}, Config: n.Push, Version: n.PushVersion}
 		if err := s.pushes.put(p, root, now); err != nil {
 			return "", false, err
 		}
 		r.pushed = true
+	}
+	if n.Collaborations > 0 {
+		r.collab = true
+		s.busy[r.agent] = append(s.busy[r.agent], a2a.Key{Owner: r.owner, ID: root})
 	}
 	s.runs[root] = r
 	s.ownerOf(n.Owner).runs++

@@ -33,6 +33,7 @@ type run struct {
 
 	entry    *entry       // in the owner's index; written under mu and Memory.mu
 	requests []requestKey // guarded by Memory.mu
+	collab   bool         // it counts as a collaboration until it ends; never changes
 	tied     *definition  // nil is none; guarded by Memory.mu, like what it holds
 
 	dueAt time.Time // guarded by dueQueue.mu

@@ -3,6 +3,7 @@ package a2a
 import (
 	"context"
 	"errors"
+	"slices"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -13,11 +14,16 @@ func (d *drive) markCanceled(ev *teamv1.Event) {
 	d.run.Fence(ev.GetScope())
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.cancelsFrom(ev.GetScope(), ev.GetSeq())
+}
+
+// cancelsFrom is markCanceled; the caller holds mu.
+func (d *drive) cancelsFrom(scope string, seq int64) {
 	if d.canceledAt == nil {
 		d.canceledAt = map[string]int64{}
 	}
-	if d.canceledAt[ev.GetScope()] == 0 {
-		d.canceledAt[ev.GetScope()] = ev.GetSeq()
+	if d.canceledAt[scope] == 0 {
+		d.canceledAt[scope] = seq
 	}
 }
 
@@ -30,18 +36,23 @@ func (d *drive) cancelAt(scope string) int64 {
 
 // canceledBy is how a run ends that was canceled: err where it says what a peer
 // made of that.
-func canceledBy(err error) error {
-	if errors.Is(err, agent.ErrCanceled) {
+func (d *drive) canceledBy(err error) error {
+	if !errors.Is(err, agent.ErrCanceled) {
+		err = agent.ErrCanceled
+	}
+	if d.stopAt() == 0 {
 		return err
 	}
-	return agent.ErrCanceled
+	e := *agent.AsError(err)
+	e.Message = "stopped"
+	return &e
 }
 
 // mayCall keeps an agent that has nothing on record from being called after the
 // cancel. What a process that has died may have begun elsewhere is ended.
 func (d *drive) mayCall(ctx context.Context, a agent.Agent) error {
-	if len(d.recorded) > 0 { // it closes what it has open
-		return nil
+	if slices.ContainsFunc(d.recorded, func(ev *teamv1.Event) bool { return ev.GetCommanded() == nil }) {
+		return nil // it closes what it has open
 	}
 	err := d.run.Begin("")
 	if r, ok := a.(agent.Reaper); ok && err != nil && d.resumed {

@@ -21,6 +21,7 @@ var _ agent.Detacher = (*drive)(nil)
 func (d *drive) Detach(ctx context.Context, s *teamv1.Spawned) error {
 	acc := d.successor(s.GetTaskId(), s.GetAgent(), s.GetInput().GetParts())
 	acc.Limits = agent.PartLimits(s.GetBudget())
+	acc.Collaboration = d.accepted.GetCollaboration()
 	acc.Detached = &teamv1.Detached{Parent: d.claim.Root, Member: s.GetMember(), Lead: s.GetLead(), Team: s.GetTeam()}
 	if err := d.beginTask(ctx, acc); err != nil {
 		return storeError(acc.GetTaskId(), err)

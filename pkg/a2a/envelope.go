@@ -1,6 +1,8 @@
 package a2a
 
 import (
+	"google.golang.org/protobuf/proto"
+
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -16,10 +18,18 @@ func (d *drive) envelope() *agent.Budget {
 }
 
 // left is what an agent is told that works for the root itself and may be on
-// another server. All there is: nobody works beside it.
+// another server. All there is: nobody works beside it. The bounds of a
+// collaboration are its team's, too (R-001-25).
 func (d *drive) left() *teamv1.Limits {
-	if d.budget == nil {
-		return nil
+	var left *teamv1.Limits
+	if d.budget != nil {
+		left = agent.LimitsOf(d.budget.Left())
 	}
-	return agent.LimitsOf(d.budget.Left())
+	bounds := d.accepted.GetLimits()
+	if d.accepted.GetCollaboration() == nil || bounds == nil {
+		return left
+	}
+	all := proto.CloneOf(bounds)
+	proto.Merge(all, left) // no more than there was
+	return all
 }

@@ -80,7 +80,11 @@ func (f *feed) load(ctx context.Context, upTo int64, rest bool) error {
 // add folds an event for the readers, and returns what it takes to keep it. What
 // is dropped for it is seen: no newer than that. The caller holds mu.
 func (f *feed) add(rec Record, seen int64) int {
+	before, concealed := f.told.seq, f.told.fold.concealed
 	e := f.told.take(rec.Event)
+	if f.told.fold.concealed != concealed {
+		f.ring = ring{base: before} // who has not read it yet takes a feed without
+	}
 	if e == nil {
 		return 0
 	}

@@ -17,8 +17,9 @@ func (d *drive) finish(ctx context.Context, err error) error {
 	if jerr := d.tooLate(ctx); jerr != nil {
 		return jerr
 	}
+	d.cut()
 	if d.canceled { // it may have come with the end
-		d.reply, err = nil, canceledBy(err)
+		d.reply, err = nil, d.canceledBy(err)
 	}
 	if err == nil && d.reply == nil {
 		err = agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse, "agent %q ended without an answer", d.accepted.GetAgent())

@@ -41,10 +41,14 @@ type Fold struct {
 	works       map[string]*work           // of steps, by scope
 	texts       map[int64]*a2av1.Message   // messages on record, by sequence
 	cancel      bool
-	streamed    string   // the artifact that the scope's own text went into
-	joins       []string // ids of the steps whose results the answer joins
-	members     []*work  // the delegations below the scope, as they were decided
-	pieces      []piece  // what the last event has put into artifacts
+	paused      bool
+	switches    int               // pauses and resumes so far
+	stop        *teamv1.Commanded // the first one
+	concealed   bool              // nothing of what there is is shown
+	streamed    string            // the artifact that the scope's own text went into
+	joins       []string          // ids of the steps whose results the answer joins
+	members     []*work           // the delegations below the scope, as they were decided
+	pieces      []piece           // what the last event has put into artifacts
 }
 
 // NewFold returns the fold of a scope of a root task, before its first event.
@@ -66,6 +70,9 @@ func (f *Fold) Apply(ev *teamv1.Event) {
 		return
 	}
 	if !agent.Within(ev.GetScope(), f.scope) {
+		if c := ev.GetCommanded(); c != nil && ev.GetScope() == "" {
+			f.above(ev, c)
+		}
 		if ev.GetEnded() != nil && agent.Within(f.scope, ev.GetScope()) {
 			f.abandon(ev)
 		}
@@ -88,6 +95,7 @@ func (f *Fold) accept(ev *teamv1.Event) {
 		return
 	}
 	f.seq = ev.GetSeq()
+	f.context = maps.Clone(f.accepted.GetCollaboration().GetContext().GetFields())
 	f.visible = !f.accepted.GetMayReplyDirectly()
 	f.say(f.accepted.GetMessage())
 	f.turn(a2av1.TaskState_TASK_STATE_SUBMITTED, ev, nil)
@@ -161,9 +169,11 @@ func (f *Fold) own(ev *teamv1.Event) {
 	case *teamv1.Event_Received:
 		f.say(k.Received.GetMessage())
 	case *teamv1.Event_Commanded:
-		f.cancel = f.cancel || k.Commanded.GetCommand() == teamv1.Commanded_COMMAND_CANCEL
+		f.commanded(ev, k.Commanded)
 	case *teamv1.Event_Waiting:
-		f.turn(f.waitingState(), ev, f.questionText())
+		if !k.Waiting.GetPaused() {
+			f.turn(f.waitingState(), ev, f.questionText())
+		}
 	case *teamv1.Event_Expired:
 		f.expire(ev, k.Expired)
 	case *teamv1.Event_Progress:
@@ -223,7 +233,7 @@ func (f *Fold) stream(d *teamv1.Delta) {
 
 // progress makes a text, also one from below, the status of a task that works.
 func (f *Fold) progress(ev *teamv1.Event, p *teamv1.Progress) {
-	if !interrupted(f.state) {
+	if !interrupted(f.state) && !f.concealed {
 		f.turn(f.state, ev, p.GetMessage())
 	}
 }
@@ -271,7 +281,7 @@ func (f *Fold) turn(state a2av1.TaskState, ev *teamv1.Event, m *a2av1.Message) {
 
 // say adds a message to the history.
 func (f *Fold) say(m *a2av1.Message) {
-	if m != nil {
+	if m != nil && (!f.concealed || m.GetRole() != a2av1.Role_ROLE_AGENT) {
 		f.history = append(f.history, f.placed(m))
 	}
 }

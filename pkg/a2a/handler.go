@@ -155,6 +155,9 @@ func storeError(id string, err error) error {
 			"message.messageId was used before with other content; use a new id for a new message")
 	case errors.Is(err, ErrTerminal):
 		return UnsupportedOperation("task %q has ended; send a new message without a task id, and refer to the task in referenceTaskIds", id)
+	case errors.Is(err, ErrBusy):
+		return &agent.Error{Reason: agent.ReasonCollaborationInProgress, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: busyAgain, Err: err,
+			Message: "as many collaborations of the team are under way as may be at once; wait for the end of one, or stop one"}
 	case errors.Is(err, ErrPushTask):
 		return tooManyPushes(MaxPushTask, "the task")
 	case errors.Is(err, ErrPushOwner):
@@ -172,6 +175,9 @@ func storeError(id string, err error) error {
 	}
 	return fmt.Errorf("store: %w", err)
 }
+
+// busyAgain is how long who begins a collaboration of a busy team waits before the next try.
+const busyAgain = 5 * time.Second
 
 // newID returns a fresh task, context or message id.
 func newID() string {

@@ -54,7 +54,9 @@ func (d *drive) inboundEvent(in *teamv1.Inbound, waited *durationpb.Duration) *t
 		ev.Kind = &teamv1.Event_Answered{Answered: k.Answered}
 	case *teamv1.Inbound_Commanded:
 		k.Commanded.Inbound = in.GetN()
-		k.Commanded.Waited = waited
+		if c := k.Commanded.GetCommand(); c == teamv1.Commanded_COMMAND_CANCEL || c == teamv1.Commanded_COMMAND_RESUME {
+			k.Commanded.Waited = waited
+		}
 		ev.Kind = &teamv1.Event_Commanded{Commanded: k.Commanded}
 	default:
 		return nil
@@ -117,31 +119,20 @@ func (d *drive) watch(ctx context.Context) {
 	}
 }
 
-// hand gives one input to whoever can take it now: a cancel acts at once, the
+// hand gives one input to whoever can take it now: a command acts at once, the
 // rest goes to the live loop it is for, or stays until the sequence ends.
 func (d *drive) hand(ctx context.Context, in *teamv1.Inbound) {
 	if d.wasSeen(in.GetN()) {
 		return
 	}
-	if in.GetCommanded().GetCommand() != teamv1.Commanded_COMMAND_CANCEL {
+	if in.GetCommanded() == nil {
 		if d.run.Deliver(in) {
 			d.markSeen(in.GetN())
 		}
 		return
 	}
 	d.markSeen(in.GetN())
-	d.run.Fence(in.GetScope()) // nothing begins any more once the cancel is on record
-	ev := d.inboundEvent(in, nil)
-	if err := d.claim.Journal.Append(context.WithoutCancel(ctx), ev); err != nil {
-		_ = d.journalError(err) // the agent's next event meets the same error
-		return
-	}
-	d.markCanceled(ev)
-	if in.GetScope() == "" {
-		d.cancel(agent.ErrCanceled)
-		return
-	}
-	d.run.Cancel(in.GetScope())
+	d.command(ctx, d.inboundEvent(in, nil))
 }
 
 func (d *drive) wasSeen(n int64) bool {

@@ -23,11 +23,11 @@ type known struct {
 	status            *a2av1.Message
 	questions, failed int
 	warnings          int
-	cancel            bool
+	cancel, paused    bool
 }
 
 func (f *Fold) known() known {
-	return known{f.state, f.statusAt, f.status, len(f.questions), len(f.failed), len(f.warnings), f.cancel}
+	return known{f.state, f.statusAt, f.status, len(f.questions), len(f.failed), len(f.warnings), f.cancel, f.paused}
 }
 
 // Project folds an event and returns what a reader of the task is told: state
@@ -40,6 +40,9 @@ func (f *Fold) Project(ev *teamv1.Event, details bool) []*a2av1.StreamResponse {
 		return append(f.artifactUpdates(ev, 1), f.statusUpdate(ev, details))
 	}
 	if !agent.Within(ev.GetScope(), f.scope) {
+		if f.Exists() && running && f.known() != before { // by a command for all
+			return []*a2av1.StreamResponse{f.statusUpdate(ev, details)}
+		}
 		return nil
 	}
 	switch ev.GetKind().(type) {
@@ -82,7 +85,7 @@ func (f *Fold) statusUpdate(ev *teamv1.Event, details bool) *a2av1.StreamRespons
 // what that event is, and to the task itself and at its end the whole run.
 func (f *Fold) metadata(ev *teamv1.Event, details bool) *structpb.Struct {
 	r := &teamv1.TeamRun{
-		Seq: f.seq, Questions: f.questions, FailedDelegations: f.failed, CancelRequested: f.cancel && f.ended == nil,
+		Seq: f.seq, Questions: f.questions, Paused: f.Paused(), FailedDelegations: f.failed, CancelRequested: f.cancel && f.ended == nil,
 		Warnings: f.warnings, Receipt: f.ended.GetReceipt(), Error: f.ended.GetError(), Spent: f.ended.GetSpent(),
 	}
 	if ev != nil {
@@ -96,6 +99,9 @@ func (f *Fold) metadata(ev *teamv1.Event, details bool) *structpb.Struct {
 	}
 	if details && (ev == nil || f.ended != nil) {
 		r.Delegations, r.Context, r.Limits = f.delegations, f.context, f.accepted.GetLimits()
+	}
+	if f.concealed {
+		r.Decision, r.Context = nil, nil // they hold what members said
 	}
 	return wrap(r)
 }
@@ -140,6 +146,9 @@ func brief(r *teamv1.TeamRun) *structpb.Struct {
 		if f.text != "" {
 			s.Fields[f.name] = structpb.NewStringValue(f.text)
 		}
+	}
+	if r.GetPaused() {
+		s.Fields["paused"] = structpb.NewBoolValue(true)
 	}
 	if r.GetCancelRequested() {
 		s.Fields["cancelRequested"] = structpb.NewBoolValue(true)

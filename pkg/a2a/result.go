@@ -18,11 +18,14 @@ func (f *Fold) end(ev *teamv1.Event, e *teamv1.Ended) {
 	if ref := e.GetReplyRef(); ref > 0 {
 		f.answer = f.texts[ref]
 	}
+	if f.concealed {
+		f.answer = nil
+	}
 	switch {
 	case f.hasResult():
 		f.put(piece{artifact: f.result(), last: true})
 		f.joined()
-	case e.GetOutcome() == teamv1.Outcome_OUTCOME_FAILED, e.GetOutcome() == teamv1.Outcome_OUTCOME_TIMED_OUT:
+	case e.GetOutcome() == teamv1.Outcome_OUTCOME_FAILED, e.GetOutcome() == teamv1.Outcome_OUTCOME_TIMED_OUT, f.stop != nil:
 		f.partial()
 	}
 	f.turn(terminalState(e.GetOutcome()), ev, f.endMessage(e))
@@ -82,6 +85,9 @@ func terminalState(o teamv1.Outcome) a2av1.TaskState {
 
 // put stores an artifact, or adds parts to one.
 func (f *Fold) put(p piece) {
+	if f.concealed {
+		return
+	}
 	a := p.artifact
 	a = &a2av1.Artifact{ // the fold's own: it grows
 		ArtifactId: a.GetArtifactId(), Name: a.GetName(), Description: a.GetDescription(), Parts: slices.Clone(a.GetParts()),

@@ -473,3 +473,7 @@ func (r *rig) newTeamOf(t testing.TB, c team.Config, members ...string) {
 	}
 	r.add(t, tm)
 }
+
+func teamConfig(id string, s team.Scheduler, l *teamv1.Limits) team.Config {
+	return team.Config{ID: id, Scheduler: s, Limits: l}
+}

@@ -82,6 +82,7 @@ type drive struct {
 	started   bool                     // the root's start is on record
 	resumed   bool                     // it was when the run was claimed: somebody has driven it before
 	canceled  bool                     // a cancel of the root is on record
+	closing   bool                     // a child is to be closed that was canceled, also of a paused run
 	lapsed    bool                     // nobody answered the root's own question in time
 	reply     *teamv1.Reply            // that ended the agent's sequence
 	memory    *memory                  // what the run reads of its conversation; nil is nothing
@@ -94,6 +95,7 @@ type drive struct {
 	mu         sync.Mutex
 	seen       map[int64]bool   // inbox rows taken or handed over; guarded by mu
 	canceledAt map[string]int64 // where the cancels stand, by scope; guarded by mu
+	stoppedAt  int64            // where the first stop stands; 0 is none; guarded by mu
 }
 
 // openQuestion is a question without an answer.
@@ -132,14 +134,8 @@ func (d *drive) note(ev *teamv1.Event) {
 			return
 		}
 	case *teamv1.Event_Commanded:
-		if k.Commanded.GetCommand() == teamv1.Commanded_COMMAND_CANCEL {
-			d.markCanceled(ev)
-			if root {
-				d.canceled = true
-				return
-			}
-			d.run.Cancel(ev.GetScope())
-			d.resume(ev.GetTime().AsTime())
+		if d.commanded(ev, k.Commanded) {
+			return
 		}
 	case *teamv1.Event_Asked:
 		if d.questions == nil {
@@ -175,11 +171,15 @@ func (d *drive) lapse(scope string, now time.Time) {
 	d.resume(now)
 }
 
-// resume ends the run's waiting: its clock goes on.
+// resume ends the run's waiting: its clock goes on. A paused one waits on.
 func (d *drive) resume(now time.Time) {
-	if !d.waiting.IsZero() {
-		d.waited += now.Sub(d.waiting)
-		d.waiting = time.Time{}
+	if d.waiting.IsZero() {
+		return
+	}
+	d.waited += now.Sub(d.waiting)
+	d.waiting = time.Time{}
+	if d.run.Paused() {
+		d.waiting = now
 	}
 }
 
@@ -202,12 +202,26 @@ func (d *drive) serve(ctx context.Context) (Park, error) {
 		if broke(err) {
 			return Park{}, err
 		}
-		if !d.waiting.IsZero() && !took && !d.canceled && err == nil {
+		d.cut()
+		switch {
+		case d.canceled || err != nil:
+		case d.run.Paused() && !d.closing:
+			if !d.waiting.IsZero() {
+				return d.park(), nil
+			}
+			if err = d.wait(ctx); broke(err) {
+				return Park{}, err
+			}
+			if err == nil {
+				continue
+			}
+		case !d.waiting.IsZero() && !took:
 			return d.park(), nil
 		}
 		if d.lapsed && !d.canceled {
 			return Park{Done: true}, d.finish(ctx, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question in time"))
 		}
+		resumed := d.run.Resumed()
 		err = d.process(ctx)
 		if broken := d.broken.Load(); broken != nil {
 			return Park{}, *broken
@@ -215,8 +229,12 @@ func (d *drive) serve(ctx context.Context) (Park, error) {
 		if cause := context.Cause(ctx); errors.Is(cause, agent.ErrShutdown) || errors.Is(cause, agent.ErrFenced) {
 			return Park{}, cause
 		}
-		if d.reply != nil || err != nil || len(d.questions) == 0 {
+		held := d.run.PausedSince(resumed)
+		if d.reply != nil || err != nil || len(d.questions) == 0 && !held {
 			return Park{Done: true}, d.finish(ctx, err)
+		}
+		if held && (!d.run.Paused() || d.stopAt() > 0) { // what it held goes on, or is cut
+			continue
 		}
 		if err := d.wait(ctx); broke(err) {
 			return Park{}, err
@@ -287,7 +305,7 @@ func (d *drive) commit(ctx context.Context) error {
 // process calls the agent once with what is on record and appends what it
 // yields. The error is how the agent failed, or the journal's.
 func (d *drive) process(ctx context.Context) error {
-	d.waiting = time.Time{}
+	d.waiting, d.closing = time.Time{}, false
 	if d.canceled {
 		d.cancel(agent.ErrCanceled)
 	}
@@ -308,9 +326,12 @@ func (d *drive) process(ctx context.Context) error {
 	if err == nil && d.reply == nil && ctx.Err() != nil {
 		err = d.drain(ctx, a) // it parked as its time ended: what is open gets its end
 	}
+	if d.reply != nil || err != nil {
+		d.cut()
+	}
 	if d.canceled = d.canceled || d.cancelAt("") > 0; d.canceled {
 		d.reply = nil // what came after the cancel does not count
-		return canceledBy(err)
+		return d.canceledBy(err)
 	}
 	if err == nil && d.reply == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -380,16 +401,16 @@ func (d *drive) request() *teamv1.ProcessRequest {
 	return &teamv1.ProcessRequest{
 		AgentId: acc.GetAgent(), Message: acc.GetMessage(), ContextId: acc.GetMessage().GetContextId(),
 		Key: d.run.ID("", "key", 1), Depth: acc.GetDepth(), Deadline: acc.GetDeadline(), Envelope: d.left(), Recorded: d.recorded,
-		History: acc.GetHistory(), Branch: acc.GetBranch(), Transfers: acc.GetTransfers(),
+		History: acc.GetHistory(), Branch: acc.GetBranch(), Transfers: acc.GetTransfers(), Brief: acc.GetCollaboration(),
 	}
 }
 
-// wait records that the run waits for people.
+// wait records that the run waits: for people, or to be resumed.
 func (d *drive) wait(ctx context.Context) error {
 	d.mu.Lock()
 	d.seen = nil // what was handed over and not recorded is still in the inbox
 	d.mu.Unlock()
-	w := &teamv1.Waiting{}
+	w := &teamv1.Waiting{Paused: d.run.Paused()}
 	for _, ev := range d.recorded {
 		if q := ev.GetAsked().GetQuestion(); q != "" && d.questions[q] != nil {
 			w.Questions = append(w.Questions, q)
@@ -401,7 +422,8 @@ func (d *drive) wait(ctx context.Context) error {
 	return d.commit(ctx)
 }
 
-// park says until when the run waits: the earliest lapse of a question.
+// park says until when the run waits: the earliest lapse of a question, also while
+// it is paused.
 func (d *drive) park() Park {
 	var p Park
 	for _, q := range d.questions {

@@ -21,6 +21,8 @@ type sent struct {
 	key Key
 	// inbound is the inbox row of a follow-up; 0 for a task that began with the message.
 	inbound int64
+	// existed: the message had been sent before, or goes to a task that was there.
+	existed bool
 }
 
 // send is a message on its way to a task.
@@ -32,6 +34,8 @@ type send struct {
 	question string // of the task, that is answered
 	accepted *teamv1.Accepted
 	push     *a2av1.TaskPushNotificationConfig // nil: nobody is told
+	// concurrent is how many collaborations of the agent may run at once; 0: it is none.
+	concurrent int
 }
 
 // SendMessage gives an agent a message. It waits until the task has ended or
@@ -110,7 +114,7 @@ func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (se
 
 // put begins a task with the message, or leaves it for the task it names.
 func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
-	n := proto.Size(s.message) + proto.Size(s.metadata)
+	n := proto.Size(s.message) + proto.Size(s.metadata) + proto.Size(s.accepted.GetCollaboration())
 	for _, m := range s.accepted.GetHistory() {
 		n += proto.Size(m)
 	}
@@ -145,6 +149,9 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	}
 	acc.MayReplyDirectly = acc.MayReplyDirectly && info.GetMayReplyDirectly()
 	digest := digestOf(id, s.message)
+	if s.concurrent > 0 {
+		digest = digestOf(id, s.message, acc.GetCollaboration(), acc.GetLimits())
+	}
 	acc.Message = proto.CloneOf(s.message)
 	fresh := acc.Message.GetContextId() == ""
 	if fresh {
@@ -155,12 +162,14 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	if err != nil {
 		return sent{}, err
 	}
-	root, _, err := h.c.Store.Create(ctx, New{Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx)})
+	root, existed, err := h.c.Store.Create(ctx, New{
+		Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx), Collaborations: s.concurrent,
+	})
 	h.c.Wake(root) // also after an error, and of a task that was there: it may be on record with nobody told
 	if err != nil {
 		return sent{}, storeError(acc.GetTaskId(), err)
 	}
-	return sent{key: Key{acc.Owner, root}}, nil
+	return sent{key: Key{acc.Owner, root}, existed: existed}, nil
 }
 
 // infoOf is what an agent says of itself; one that cannot say it now says nothing.
@@ -181,12 +190,16 @@ func infoOf(ctx context.Context, a agent.Agent) *teamv1.AgentInfo {
 }
 
 // digestOf tells a repetition from another message: the binding does not count.
-func digestOf(id string, m *a2av1.Message) []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		b = nil
+func digestOf(id string, content ...proto.Message) []byte {
+	all := []byte(id + "\x00")
+	for _, m := range content {
+		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+		if err != nil {
+			b = nil
+		}
+		all = append(all, b...)
 	}
-	sum := sha256.Sum256(append([]byte(id+"\x00"), b...))
+	sum := sha256.Sum256(all)
 	return sum[:]
 }
 
@@ -229,7 +242,7 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	if err != nil {
 		return sent{}, err
 	}
-	return sent{key: Key{who.Owner(), id}, inbound: n}, nil
+	return sent{key: Key{who.Owner(), id}, inbound: n, existed: true}, nil
 }
 
 // takes checks a follow-up as the agent of its task would have it, where that is

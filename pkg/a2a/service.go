@@ -118,6 +118,7 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 		accepted: &teamv1.Accepted{
 			Path: req.GetPath(), Trace: traceOf(ctx), Depth: max(req.GetDepth(), int32(min(agent.Depth(ctx), 1<<20))), //nolint:gosec // bounded
 			Deadline: req.GetDeadline(), Limits: req.GetEnvelope(), History: req.GetHistory(), Branch: req.GetBranch(), Transfers: req.GetTransfers(),
+			Collaboration: req.GetBrief(),
 		},
 	}
 	if s.key == "" {
@@ -139,6 +140,13 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 	}
 	root, scope := agent.SplitTask(s.key.ID)
 	p := &progress{fold: NewFold(root, scope), inbound: s.inbound}
+	if s.existed {
+		concealed, err := h.concealed(ctx, Key{s.key.Owner, root})
+		if err != nil {
+			return nil, err
+		}
+		p.fold.conceal(concealed)
+	}
 	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
 		r := h.read(Key{s.key.Owner, root}, 0)
 		defer r.stop()
@@ -162,12 +170,37 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 // public is an event as another server may see it; nil for one that is not. The
 // answer of the fold's task stands in its end.
 func (f *Fold) public(ev *teamv1.Event) *teamv1.Event {
+	if f.concealed {
+		return bare(ev)
+	}
 	if k, ok := ev.GetKind().(*teamv1.Event_Ended); ok && ev.GetScope() == f.scope && k.Ended.GetReplyRef() != 0 {
 		ended := proto.CloneOf(k.Ended)
 		ended.Result = &teamv1.Ended_Reply{Reply: f.answer}
 		return &teamv1.Event{Seq: ev.GetSeq(), Time: ev.GetTime(), Scope: ev.GetScope(), Agent: ev.GetAgent(), Kind: &teamv1.Event_Ended{Ended: ended}}
 	}
 	return Public(ev)
+}
+
+// bare is an event of a run of which nothing is shown any more: that something began
+// or ended, and what was asked and commanded; nil for what says more.
+func bare(ev *teamv1.Event) *teamv1.Event {
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Started:
+		return &teamv1.Event{
+			Seq: ev.GetSeq(), Time: ev.GetTime(), Scope: ev.GetScope(), Agent: ev.GetAgent(),
+			Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: k.Started.GetAttempt()}},
+		}
+	case *teamv1.Event_Ended:
+		return &teamv1.Event{
+			Seq: ev.GetSeq(), Time: ev.GetTime(), Scope: ev.GetScope(), Agent: ev.GetAgent(),
+			Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{
+				Outcome: k.Ended.GetOutcome(), Error: k.Ended.GetError(), Spent: k.Ended.GetSpent(), Receipt: k.Ended.GetReceipt(),
+			}},
+		}
+	case *teamv1.Event_Accepted, *teamv1.Event_Commanded, *teamv1.Event_Asked, *teamv1.Event_Answered, *teamv1.Event_Waiting:
+		return Public(ev)
+	}
+	return nil
 }
 
 // Public is an event as callers may see it, nil for one that is not shown: without

@@ -23,6 +23,8 @@ var (
 	ErrDataLoss = errors.New("the record is damaged")
 	// ErrStorage: the store cannot record now; nothing is acknowledged.
 	ErrStorage = errors.New("store cannot record")
+	// ErrBusy: as many collaborations of the agent are under way as may be at once.
+	ErrBusy = errors.New("collaboration in progress")
 )
 
 // Key names a task of an owner. There is no access by id alone.
@@ -47,6 +49,10 @@ type New struct {
 	Push *a2av1.TaskPushNotificationConfig
 	// PushVersion is its Push.Version.
 	PushVersion string
+	// Collaborations is how many of the agent's collaborations may run at once, this
+	// one included; 0: it is none. ErrBusy; a message that is known begins nothing,
+	// and is never refused so.
+	Collaborations int
 }
 
 // Record is a committed event and where it stands.

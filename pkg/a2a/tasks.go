@@ -177,11 +177,17 @@ func (h *Handler) CancelTask(ctx context.Context, req *a2av1.CancelTaskRequest) 
 
 // cancel leaves the command for the task's owner and waits for its effect.
 func (h *Handler) cancel(ctx context.Context, f *Fold) (*Fold, error) {
+	return h.command(ctx, f, "cancel/"+f.scope, &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL}, (*Fold).Terminal)
+}
+
+// command leaves a command for the task's owner and waits until it has had its
+// effect, for CancelWait at most: it is on record then, or in the inbox. The key
+// makes it unique for the task.
+func (h *Handler) command(ctx context.Context, f *Fold, key string, c *teamv1.Commanded, had func(*Fold) bool) (*Fold, error) {
 	who, _ := CallerOf(ctx)
 	root := Key{who.Owner(), f.root}
-	in := &teamv1.Inbound{Scope: f.scope, Key: "cancel/" + f.scope, Kind: &teamv1.Inbound_Commanded{
-		Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL, By: who.Owner()},
-	}}
+	c.By = who.Owner()
+	in := &teamv1.Inbound{Scope: f.scope, Key: key, Kind: &teamv1.Inbound_Commanded{Commanded: c}}
 	if _, _, err := h.c.Store.Put(ctx, root, in, nil); err != nil && !errors.Is(err, ErrTerminal) {
 		return nil, storeError(f.id(), err)
 	}
@@ -194,13 +200,13 @@ func (h *Handler) cancel(ctx context.Context, f *Fold) (*Fold, error) {
 	for ev, err := range r.events(wait) {
 		if err != nil {
 			if wait.Err() != nil && ctx.Err() == nil {
-				now.cancel = true // on record or in the inbox
+				now.commanded(&teamv1.Event{Scope: f.scope}, c)
 				return now, nil
 			}
 			return nil, waitError(f.id(), err)
 		}
 		now.Apply(ev.Event)
-		if now.Terminal() {
+		if now.Terminal() || had(now) {
 			break
 		}
 	}

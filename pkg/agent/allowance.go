@@ -39,6 +39,16 @@ func CountsOf(l *teamv1.Limits) Counts {
 	}
 }
 
+// Within are the counts that bind where both do: the smaller one of each.
+func (c Counts) Within(other Counts) Counts {
+	for i, n := range other {
+		if n > 0 && (c[i] == 0 || n < c[i]) {
+			c[i] = n
+		}
+	}
+	return c
+}
+
 // Allowance is a node of the counters that hold for the work of one process: what
 // the limits of an agent set binds everything below it (C-07), on this server. A
 // nil Allowance is no limit. Safe for concurrent use.

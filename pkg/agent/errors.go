@@ -49,6 +49,8 @@ const (
 	ReasonInvalidRequest        = "INVALID_REQUEST"
 	ReasonInvalidTeamConfig     = "INVALID_TEAM_CONFIG"
 	ReasonTeamNotFound          = "TEAM_NOT_FOUND"
+	ReasonTeamNotReady          = "TEAM_NOT_READY"
+	ReasonCollaborationNotFound = "COLLABORATION_NOT_FOUND"
 	ReasonInitializationFailed  = "AGENT_INITIALIZATION_FAILED"
 	ReasonVersionConflict       = "VERSION_CONFLICT"
 	ReasonMessageIDReused       = "MESSAGE_ID_REUSED"
@@ -63,10 +65,13 @@ const (
 	ReasonSlowReader            = "SLOW_READER"
 	ReasonDataLoss              = "DATA_LOSS"
 
+	ReasonCollaborationInProgress = "COLLABORATION_IN_PROGRESS"
+
 	ReasonNoResponse       = "NO_RESPONSE"
 	ReasonSchedulerError   = "SCHEDULER_ERROR"
 	ReasonMaxIterations    = "MAX_ITERATIONS_EXCEEDED"
 	ReasonMaxRounds        = "MAX_ROUNDS_EXCEEDED"
+	ReasonQuality          = "QUALITY_THRESHOLD_NOT_MET"
 	ReasonBudgetExceeded   = "BUDGET_EXCEEDED"
 	ReasonMaxDelegations   = "MAX_DELEGATIONS_EXCEEDED"
 	ReasonMaxHandoffs      = "MAX_HANDOFFS_EXCEEDED"

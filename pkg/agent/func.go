@@ -73,7 +73,7 @@ func (f *Func) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq
 			yield(nil, context.Cause(ctx))
 			return
 		}
-		m, err := f.call(ctx, req.GetMessage())
+		m, err := f.call(WithBrief(ctx, req.GetBrief()), req.GetMessage())
 		if err != nil {
 			yield(nil, err)
 			return

@@ -137,8 +137,9 @@ func Sleep(ctx context.Context, d time.Duration) error {
 }
 
 // MessageOf returns the message that an event of a run holds, for references by
-// sequence: a reply, an answer, a follow-up, what a model said, or what a
-// middleware made of a message; nil when it holds none. root is the id of the run's root task.
+// sequence: a reply, an answer, a follow-up, what a model said, what a middleware
+// made of a message, a result that is to be judged, or what a round of revision is
+// given; nil when it holds none. root is the id of the run's root task.
 func MessageOf(root string, ev *teamv1.Event) *a2av1.Message {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Ended:
@@ -154,6 +155,13 @@ func MessageOf(root string, ev *teamv1.Event) *a2av1.Message {
 		return k.Received.GetMessage()
 	case *teamv1.Event_Checked:
 		return k.Checked.GetMessage()
+	case *teamv1.Event_Decided:
+		for _, step := range k.Decided.GetSteps() {
+			if step.GetKind() == teamv1.Step_KIND_JUDGE {
+				return step.GetInput().GetMessage()
+			}
+		}
+		return k.Decided.GetInput()
 	}
 	return nil
 }

@@ -111,14 +111,24 @@ func waits(s a2av1.TaskState) bool {
 	return s == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED || s == a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
 }
 
-// first is the message as the peer gets it: the step's key is its id.
+// first is the message as the peer gets it: the step's key is its id. What was said
+// before, and the brief of a collaboration, are parts of their own before the task:
+// A2A knows neither.
 func (x *exchange) first() *a2av1.SendMessageRequest {
 	m := foreign(x.req.GetMessage(), x.key)
-	m.Parts = append(before(x.req.GetHistory()), m.GetParts()...)
+	m.Parts = slices.Concat(before(x.req.GetHistory()), shared(x.req.GetBrief()), m.GetParts())
 	if x.link.routing && len(x.req.GetTransfers()) > 0 {
 		addRouting(m, x.req.GetTransfers())
 	}
 	return x.request(m)
+}
+
+// shared is the brief of a collaboration, nothing without one.
+func shared(b *teamv1.Brief) []*a2av1.Part {
+	if b == nil {
+		return nil
+	}
+	return agent.TextParts(agent.BriefText(b))
 }
 
 // before is what was said before in a part of its own: A2A knows no history that

@@ -152,6 +152,7 @@ func (p *process) message() *teamv1.ProcessRequest {
 		History:   foreignAll(p.req.GetHistory()),
 		Branch:    p.req.GetBranch(),
 		State:     p.req.GetState(),
+		Brief:     p.req.GetBrief(),
 		Transfers: p.req.GetTransfers(),
 		Path:      p.req.GetPath(),
 		Depth:     int32(depthOf(p.ctx, p.req.GetDepth())), //nolint:gosec // bounded by MaxDepth

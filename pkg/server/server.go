@@ -17,6 +17,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/cardsign"
+	"github.com/agentteams/team-server/internal/collab"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/monitor"
 	"github.com/agentteams/team-server/internal/push"
@@ -112,6 +113,9 @@ type Config struct {
 	// Teams manages teams and agents over the wire, by team.v1.TeamService and
 	// RegistryService; default: nobody can.
 	Teams TeamManager
+	// Definitions says what the teams of collaborations are made of; default: what is
+	// known of them is what they do.
+	Definitions collab.Teams
 	// Slots is how many runs are driven at the same time; default 256.
 	Slots int
 	// Version of the program, for cards and records.
@@ -261,6 +265,8 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 		NoV03: c.NoV03, NoReflection: c.NoReflection,
 		Ready: ready(c), DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	}
+	slots, _ := c.Store.(collab.Slots)
+	config.Collaborations = collab.New(collab.Config{Handler: k.handler, Teams: c.Definitions, Slots: slots, Full: k.engine.Full, Clock: c.Store.Now})
 	if sign != nil {
 		config.JWKS = sign.JWKS()
 	}

@@ -72,9 +72,9 @@ func (p *process) reserve(ctx context.Context, w *work, ex *executor) (err error
 		return nil
 	}
 	switch {
-	case w.step.GetKind() == teamv1.Step_KIND_MODEL:
+	case w.prompt != nil:
 		return p.reserveTurn(ctx, w, ex)
-	case !memberKind(w.step.GetKind()):
+	case !p.gate.called(w.step):
 		return nil
 	case !ex.spends: // its leaves reserve for themselves
 		w.budget = p.spending.budget.Among(w.peers)
@@ -129,7 +129,7 @@ func (p *process) reserveTurn(ctx context.Context, w *work, ex *executor) error 
 		Most: turnCost(price, in, most),
 	}
 	switch name := p.finalTurn(); {
-	case name == "":
+	case name == "", w.step.GetKind() == teamv1.Step_KIND_JUDGE:
 	case name == w.step.GetName():
 		s.keep(nil) // it is for this
 	default:

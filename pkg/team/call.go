@@ -35,7 +35,8 @@ type work struct {
 	unknown   bool  // an attempt before has an outcome that nobody here knows
 	unsafe    bool  // a second attempt would be a second effect
 	questions int64 // its own so far
-	verdict   *a2av1.Message
+	ruling    *a2av1.Message
+	check     *evidence
 	effect    string // key of the effect under way, once it is known
 	checks    stepChecks
 	deadline  time.Time
@@ -84,7 +85,7 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	}
 	defer p.leave(w)
 	for {
-		if err := agent.Sleep(sctx, p.pause(w)); err != nil {
+		if err := p.rest(sctx, w); err != nil {
 			return p.fail(ctx, w, emit, p.withdraw(sctx, w, ex, err))
 		}
 		if err := p.reserve(sctx, w, ex); err != nil {
@@ -93,22 +94,9 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 		if err := p.admit(w, ex); err != nil {
 			return p.refuse(ctx, w, emit, p.withdraw(sctx, w, ex, err))
 		}
-		if err := p.counting.take(w); err != nil {
-			return p.refuse(ctx, w, emit, err)
-		}
-		if !w.open {
-			if err := p.start(w, ex, emit); err != nil {
-				return err
-			}
-		}
-		if err := agent.Commit(ctx); err != nil {
-			if ctx.Err() != nil {
-				return p.fail(ctx, w, emit, p.withdraw(sctx, w, ex, context.Cause(ctx)))
-			}
+		resumed := p.run.Resumed()
+		if over, err := p.begin(ctx, sctx, w, ex, emit); over {
 			return err
-		}
-		if err := p.run.Begin(w.scope); err != nil { // canceled while the start was made durable
-			return p.fail(ctx, w, emit, p.withdraw(sctx, w, ex, err))
 		}
 		res := ex.attempt(w.bound(sctx), p.key(w))
 		p.settle(w, ex, &res)
@@ -118,7 +106,7 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 		case errors.Is(res.err, errStopped):
 			return errStopped
 		case res.err == nil && res.parked:
-			return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: w.asked.ids()}}}))
+			return p.emitParked(w, emit, p.run.PausedSince(resumed))
 		case res.err == nil:
 			return p.emitEnd(w, emit, p.endOf(w, res.reply))
 		case sctx.Err() == nil && p.mayRetry(w, ex, res.err):
@@ -131,6 +119,62 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 			return p.fail(ctx, w, emit, p.endOfAttempt(sctx, w, ex, res.err))
 		}
 	}
+}
+
+// begin makes the start of an attempt durable, unless the run is paused. over: there
+// is to be no attempt, and the step is dealt with. A loop that has begun looks for
+// the pause itself: it may have to close something.
+func (p *process) begin(ctx, sctx context.Context, w *work, ex *executor, emit emitter) (over bool, err error) {
+	begun, ok := p.run.Enter()
+	switch {
+	case ok:
+	case w.loop && w.open:
+		return false, nil
+	default:
+		return true, p.hold(w, emit)
+	}
+	if err := p.counting.take(w); err != nil {
+		begun()
+		return true, p.refuse(ctx, w, emit, err)
+	}
+	err = p.commitStart(ctx, w, ex, emit)
+	begun()
+	switch {
+	case err == nil:
+		return false, nil
+	case ctx.Err() != nil, errors.Is(err, agent.ErrCanceled):
+		return true, p.fail(ctx, w, emit, p.withdraw(sctx, w, ex, err))
+	}
+	return true, err
+}
+
+func (p *process) commitStart(ctx context.Context, w *work, ex *executor, emit emitter) error {
+	if !w.open {
+		if err := p.start(w, ex, emit); err != nil {
+			return err
+		}
+	}
+	if err := agent.Commit(ctx); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	return p.run.Begin(w.scope) // canceled while the start was made durable
+}
+
+// hold leaves a step that the run's pause keeps from beginning, or from beginning
+// again: its clock stands.
+func (p *process) hold(w *work, emit emitter) error {
+	if w.attempts == 0 {
+		return nil
+	}
+	return p.emitParked(w, emit, true)
+}
+
+// emitParked records that nothing of a step goes on: it waits for people, or is held.
+func (p *process) emitParked(w *work, emit emitter, held bool) error {
+	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: w.asked.ids(), Paused: held}}}))
 }
 
 // endOfAttempt is why a step ends with an attempt that failed: the end of its
@@ -147,12 +191,20 @@ func (p *process) endOfAttempt(ctx context.Context, w *work, ex *executor, err e
 	return p.withdraw(ctx, w, ex, cause)
 }
 
-// pause is how long the next attempt has to wait.
-func (p *process) pause(w *work) time.Duration {
-	if w.notBefore.IsZero() {
-		return 0
+// rest waits until the next attempt may begin, or the run is paused.
+func (p *process) rest(ctx context.Context, w *work) error {
+	left := w.notBefore.Sub(p.run.Now())
+	if w.notBefore.IsZero() || left <= 0 || ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	return w.notBefore.Sub(p.run.Now())
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.run.Shutting():
+	case <-ctx.Done():
+	}
+	return context.Cause(ctx)
 }
 
 // stepContext is the context a step works in: its time, and its cancel by id.
@@ -318,6 +370,9 @@ func (p *process) endOf(w *work, r *teamv1.Reply) *teamv1.Ended {
 	case *teamv1.Reply_Transfer:
 		e.Result = &teamv1.Ended_Transfer{Transfer: k.Transfer}
 	}
+	if w.step.GetKind() == teamv1.Step_KIND_JUDGE {
+		e.Verdict = verdictOf(r)
+	}
 	if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
 		e.Outcome = teamv1.Outcome_OUTCOME_SUCCEEDED
 	}
@@ -333,7 +388,7 @@ func (p *process) emitEnd(w *work, emit emitter, e *teamv1.Ended) error {
 // stepEvent completes an event of a step. Its path ends with the member.
 func (p *process) stepEvent(w *work, ev *teamv1.Event) *teamv1.Event {
 	ev.Scope, ev.Agent = w.scope, p.Path
-	if memberKind(w.step.GetKind()) {
+	if memberKind(w.step.GetKind()) || w.step.GetKind() == teamv1.Step_KIND_JUDGE {
 		ev.Agent += "/" + w.step.GetMember()
 	}
 	return ev

@@ -39,7 +39,7 @@ func (p *process) closeSteps(ctx context.Context) error {
 // abandon ends an open step that nothing works on. A member may have something
 // open of its own, which takes its time: that is done beside the loop.
 func (p *process) abandon(ctx context.Context, st *StepState) error {
-	if st.member() && st.attempts > 0 {
+	if p.gate.called(st.Step) && st.attempts > 0 {
 		p.spawn(st, func(child *process, w *work, emit emitter) error { return child.release(ctx, w, emit) })
 		return nil
 	}
@@ -66,7 +66,7 @@ func (p *process) release(ctx context.Context, w *work, emit emitter) error {
 // its context ended, and closes them. It returns why the step ends: cause, or the
 // member's word on it.
 func (p *process) withdraw(ctx context.Context, w *work, ex *executor, cause error) error {
-	if !memberKind(w.step.GetKind()) || gone(cause) {
+	if !p.gate.called(w.step) || gone(cause) {
 		return cause
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -88,6 +88,29 @@ func (p *process) withdraw(ctx context.Context, w *work, ex *executor, cause err
 // opens reports whether an event below a step, or of its agent, opens what has to
 // be closed.
 func opens(ev *teamv1.Event) bool { return ev.GetBound() != nil || ev.GetStarted() != nil }
+
+// closes reports whether there is something open of a step, or below it, that was
+// canceled: it is closed, also of a paused run.
+func (st *StepState) closes(canceled func(scope string) bool) bool {
+	if canceled(st.scope) {
+		return true
+	}
+	open := map[string]bool{}
+	for _, ev := range st.recorded {
+		for _, s := range ev.GetDecided().GetSteps() {
+			open[agent.Scope(ev.GetScope(), s.GetId())] = true
+		}
+		if ev.GetEnded() != nil {
+			delete(open, ev.GetScope())
+		}
+	}
+	for scope := range open {
+		if canceled(scope) {
+			return true
+		}
+	}
+	return false
+}
 
 // gone reports whether a cause means that nothing more is recorded here.
 func gone(cause error) bool {

@@ -18,11 +18,12 @@ type counting struct {
 	begun map[int]bool // rounds that count as a step; guarded by mu
 }
 
-// allow finds out what bounds the counters of the run: what those above set, and
-// what the team's or agent's own limits set, of which is gone what is on record.
+// allow finds out what bounds the counters of the run: what those above set, what
+// the team's or agent's own limits set, and the caller's for this run, of which is
+// gone what is on record.
 func (p *process) allow(ctx context.Context) context.Context {
 	above := agent.AllowanceOf(ctx)
-	if own := agent.CountsOf(p.cfg.Limits); own != (agent.Counts{}) {
+	if own := agent.CountsOf(p.cfg.Limits).Within(agent.CountsOf(p.req.GetEnvelope())); own != (agent.Counts{}) {
 		above = above.Child(p.Path, own, agent.CountsOn(p.req.GetRecorded()))
 		ctx = agent.WithAllowance(ctx, above)
 	}
@@ -30,7 +31,7 @@ func (p *process) allow(ctx context.Context) context.Context {
 		return ctx
 	}
 	p.counting = &counting{allowance: above, final: p.finalTurn(), begun: map[int]bool{}}
-	for _, st := range p.Steps {
+	for _, st := range p.all() {
 		if st.member() && st.attempts > 0 {
 			p.counting.begun[st.Round] = true
 		}

@@ -330,7 +330,7 @@ func TestCrash_Modes_DecisionsBelow(t *testing.T) {
 func replay(t *testing.T, tm *Team, req *teamv1.ProcessRequest, events []*teamv1.Event) int {
 	t.Helper()
 	f := newFold(tm.cfg, req, crashRoot, tm.limits.maxSteps)
-	p := &process{loop: &tm.loop, req: req, run: &agent.Run{Root: crashRoot}, fold: f}
+	p := &process{loop: &tm.loop, req: req, run: &agent.Run{Root: crashRoot}, gate: gateOf(t.Context(), tm.cfg, req), fold: f}
 	n := 0
 	for _, ev := range events {
 		if !agent.Within(ev.GetScope(), req.GetScope()) {
@@ -339,7 +339,7 @@ func replay(t *testing.T, tm *Team, req *teamv1.ProcessRequest, events []*teamv1
 		}
 		own := ev.GetScope() == req.GetScope()
 		if own && ev.GetDecided() != nil {
-			d, err := tm.cfg.Scheduler.Next(&p.State)
+			d, err := p.next()
 			if err != nil {
 				t.Fatal(err)
 			}

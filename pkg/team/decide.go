@@ -2,7 +2,6 @@ package team
 
 import (
 	"errors"
-	"strconv"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -40,7 +39,7 @@ func (p *process) decideAnew() error {
 		return p.schedulerError(err)
 	}
 	d.Cancel = p.droppable(d.Cancel)
-	if len(d.Steps)+len(d.Cancel) == 0 && d.Reply == nil && d.Ask == nil && d.Transfer == nil {
+	if len(d.Steps)+len(d.Cancel) == 0 && d.Reply == nil && d.Ask == nil && d.Transfer == nil && d.round == 0 {
 		if len(p.Open()) > 0 {
 			p.waits = true
 			return nil
@@ -51,15 +50,19 @@ func (p *process) decideAnew() error {
 	return p.put(&d)
 }
 
-// next asks the scheduler. Its panic is its error: the steps that run get their ends.
-func (p *process) next() (d Decision, err error) {
+// next asks the scheduler, and where the run is reviewed the gate before it. Its panic is its error: the steps that run get their ends.
+func (p *process) next() (c choice, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "the scheduler of team %q crashed; the log says where", p.cfg.ID).
 				Because(agent.Panicked(p.cfg.Log, p.cfg.ID, r))
 		}
 	}()
-	return p.cfg.Scheduler.Next(&p.State)
+	if p.gate != nil {
+		return p.gate.next(&p.State, p.cfg.Scheduler)
+	}
+	c.Decision, err = p.cfg.Scheduler.Next(&p.State)
+	return c, err
 }
 
 // schedulerError is the error of a scheduler as the run's (R-000-25).
@@ -73,13 +76,13 @@ func (p *process) schedulerError(err error) error {
 
 // record returns a decision as it goes on record: steps numbered, texts that
 // are on record already named by their sequence.
-func (p *process) record(d *Decision) *teamv1.Decided {
+func (p *process) record(d *choice) *teamv1.Decided {
 	rec := &teamv1.Decided{
 		Updates: d.Updates, Ask: d.Ask, Transfer: d.Transfer, Plan: d.Plan, Reason: d.Reason, Rule: d.Rule, Values: d.Values,
-		Cancel: d.Cancel,
+		Cancel: d.Cancel, Joins: d.Joins, Round: int32(d.round), Input: d.input, Failure: d.failure.Proto(), //nolint:gosec // a round is small
 	}
 	if d.Reply != nil {
-		rec.Reply, rec.Joins = p.refer(d.Reply), p.joins(d)
+		rec.Reply, rec.Joins = p.refer(d.Reply), p.joins(&d.Decision)
 	}
 	if len(d.Steps) == 0 {
 		return rec
@@ -87,7 +90,7 @@ func (p *process) record(d *Decision) *teamv1.Decided {
 	rec.Steps = make([]*teamv1.Step, len(d.Steps))
 	for i, s := range d.Steps {
 		step := &teamv1.Step{
-			Id: strconv.Itoa(len(p.Steps) + i + 1), Kind: s.GetKind(), Member: s.GetMember(), Async: s.GetAsync(),
+			Id: p.nextID(i), Kind: s.GetKind(), Member: s.GetMember(), Async: s.GetAsync(),
 			CallId: s.GetCallId(), Name: s.GetName(), Ask: s.GetAsk(), Timeout: s.GetTimeout(), Refusal: s.GetRefusal(),
 			Detached: s.GetDetached(),
 			Retry:    s.GetRetry(), Inner: p.inner(s.GetMember()), Withheld: memberKind(s.GetKind()) && p.withholds(),
@@ -100,6 +103,9 @@ func (p *process) record(d *Decision) *teamv1.Decided {
 			step.Input = s.GetInput()
 		case memberKind(s.GetKind()):
 			step.Input = p.refer(p.Messages[len(p.Messages)-1])
+		}
+		if m := step.GetInput().GetMessage(); m != nil && s.GetKind() == teamv1.Step_KIND_JUDGE {
+			step.Input.Message = p.run.Completed(p.prefix+step.GetId(), m) // it may be the answer
 		}
 		rec.Steps[i] = step
 	}
@@ -128,7 +134,7 @@ func onlyText(m *a2av1.Message) bool {
 // spent adds up what the steps cost.
 func (p *process) spent() *teamv1.Spent {
 	var sum *teamv1.Spent
-	for _, st := range p.Steps {
+	for _, st := range p.all() {
 		sum = agent.AddSpent(sum, st.Spent)
 	}
 	return sum

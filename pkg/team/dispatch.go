@@ -24,15 +24,19 @@ type stepMsg struct {
 	err   error
 }
 
-// dispatch starts what can start. It reports whether it has put something on
-// record itself, so that there may be something new to decide.
-func (p *process) dispatch(ctx context.Context) (progressed bool, err error) {
+// dispatch starts what can start; of a paused run it ends what is canceled, and
+// that is all. It reports whether it has put something on record itself, so that
+// there may be something new to decide.
+func (p *process) dispatch(ctx context.Context, paused bool) (progressed bool, err error) {
 	var ready []*StepState
 	parked := false
 	p.looked = p.run.Now() // once for all that begin now (R-002-11.1)
 	p.alarm, p.idling = time.Time{}, nil
 	for st := range p.pending() {
 		if _, busy := p.running[st.index]; busy {
+			continue
+		}
+		if paused && ctx.Err() == nil && !st.closes(p.run.Canceled) {
 			continue
 		}
 		settled, err := p.settleAlone(ctx, st)
@@ -222,7 +226,7 @@ func (p *process) spawn(st *StepState, do func(child *process, w *work, emit emi
 // child is what the goroutines of steps may read of the process: nothing of it changes.
 func (p *process) child() *process {
 	return &process{
-		loop: p.loop, req: p.req, run: p.run, sets: p.sets, spending: p.spending, counting: p.counting,
+		loop: p.loop, req: p.req, run: p.run, sets: p.sets, spending: p.spending, counting: p.counting, gate: p.gate,
 		fold: &fold{State: State{Team: p.Team, Scope: p.Scope, Path: p.Path}, prefix: p.prefix},
 	}
 }
@@ -264,6 +268,7 @@ func (p *process) ring() <-chan time.Time {
 
 // workOf copies what call needs of a step.
 func (p *process) workOf(st *StepState) *work {
+	st.goOn(p.looked)
 	w := &work{
 		step: st.Step, index: st.index, round: st.Round, scope: st.scope, input: p.handed(st), history: p.historyFor(st), transfers: p.transfersFor(st),
 		recorded: st.recorded, asked: maps.Clone(st.asked), attempts: st.attempts, failures: st.failures, open: st.open,
@@ -273,8 +278,10 @@ func (p *process) workOf(st *StepState) *work {
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_MODEL:
 		if pr, ok := p.cfg.Scheduler.(Prompter); ok {
-			w.prompt = pr.Prompt(&p.State, st.Step)
+			w.prompt = pr.Prompt(p.unjudged(), st.Step)
 		}
+	case teamv1.Step_KIND_JUDGE:
+		p.gate.prepare(w, &p.State, st)
 	case teamv1.Step_KIND_TOOL:
 		w.arguments = p.argumentsOf(st)
 		p.weigh(w, st)

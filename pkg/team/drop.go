@@ -28,7 +28,7 @@ func (f *fold) drop(ids []string) {
 }
 
 // put puts a decision on record. From there on nothing begins in what it drops.
-func (p *process) put(d *Decision) error {
+func (p *process) put(d *choice) error {
 	for _, id := range d.Cancel {
 		p.run.Fence(p.prefix + id)
 	}

@@ -32,14 +32,18 @@ type executor struct {
 
 // What a delegation hands down in the context.
 type (
-	retryKey struct{} // the policy that its leaves are repeated under
-	modelKey struct{} // the model that members without one take (R-003-14, C-26)
+	retryKey  struct{} // the policy that its leaves are repeated under
+	modelKey  struct{} // the model that members without one take (R-003-14, C-26)
+	roundsKey struct{} // the most rounds of a run, as limits above set it (C-07)
 )
 
 func (l *loop) handDown(ctx context.Context, by policy) context.Context {
 	ctx = context.WithValue(ctx, retryKey{}, by)
 	if l.cfg.Model != nil {
 		ctx = context.WithValue(ctx, modelKey{}, l.cfg.Model)
+	}
+	if n := int(l.cfg.Limits.GetMaxRounds()); n > 0 {
+		ctx = context.WithValue(ctx, roundsKey{}, leastOf(n, roundsOf(ctx)))
 	}
 	return ctx
 }
@@ -73,7 +77,12 @@ func (p *process) executor(ctx context.Context, w *work, emit emitter) (*executo
 	case teamv1.Step_KIND_TOOL:
 		ex.upstream = "tool " + w.step.GetName()
 		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, emit, key) }
-	case teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_UNSPECIFIED:
+	case teamv1.Step_KIND_JUDGE:
+		if p.gate != nil {
+			return ex, p.judgeExecutor(ex, w, emit)
+		}
+		fallthrough
+	case teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_UNSPECIFIED:
 		return nil, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
 			"the scheduler of team %q asked for a step of kind %s, which this server cannot run; it runs those of members, models, tools and people", p.cfg.ID, w.step.GetKind())
 	}
@@ -97,10 +106,15 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 			return gone.With("member", id)
 		}
 	}
+	return p.agentExecutor(ex, w, m, emit)
+}
+
+// agentExecutor prepares the work of an agent of the team's.
+func (p *process) agentExecutor(ex *executor, w *work, m *Member, emit emitter) error {
 	a, err := p.cfg.Registry.Agent(m.Agent)
 	if err != nil {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMemberNotFound,
-			"member %q of team %q is agent %q, which is not registered; register it, or correct the member", id, p.cfg.ID, m.Agent).With("member", id).Because(err)
+			"member %q of team %q is agent %q, which is not registered; register it, or correct the member", m.ID, p.cfg.ID, m.Agent).With("member", m.ID).Because(err)
 	}
 	_, isLoop := a.(interface{ steps() })
 	_, isTeam := a.(agent.Composite)
@@ -141,7 +155,7 @@ func (p *process) memberIDs() string {
 
 // delegate gives a member its message and passes on what it yields.
 func (p *process) delegate(ctx context.Context, w *work, a agent.Agent, emit emitter, key string) (res result) {
-	req := p.request(w, key)
+	req, resumed := p.request(w, key), p.run.Resumed()
 	ctx = agent.WithDepth(ctx, int(req.GetDepth()))
 	defer p.recovered(w.step.GetMember(), &res)
 	for ev, err := range a.Process(ctx, req) {
@@ -165,10 +179,14 @@ func (p *process) delegate(ctx context.Context, w *work, a agent.Agent, emit emi
 		return res
 	case gone(context.Cause(ctx)): // whatever it has asked, others below it were at work
 		return result{err: errStopped}
+	case w.loop && p.run.PausedSince(resumed): // it is held, as well where ctx ended meanwhile
+		return result{parked: true}
 	case len(w.asked) > 0: // also where ctx ended meanwhile: who cancels has the member close what it has open
 		return result{parked: true}
 	case ctx.Err() != nil:
 		return result{err: context.Cause(ctx)}
+	case p.run.PausedSince(resumed): // something within it is
+		return result{parked: true}
 	}
 	return result{err: agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
 		"member %q ended without an answer; its agent has to end with a reply, a question or an error", w.step.GetMember())}
@@ -196,7 +214,7 @@ func (p *process) request(w *work, key string) *teamv1.ProcessRequest {
 		},
 		ContextId: p.req.GetContextId(), Key: key, History: w.history, Transfers: w.transfers,
 		Path: append(slices.Clip(p.req.GetPath()), p.req.GetAgentId()), Depth: p.req.GetDepth() + 1,
-		Scope: w.scope, Recorded: w.recorded, Branch: p.cfg.historyScope(w.step.GetMember()) != HistoryConversation,
+		Brief: p.req.GetBrief(), Scope: w.scope, Recorded: w.recorded, Branch: p.cfg.historyScope(w.step.GetMember()) != HistoryConversation,
 	}
 	if !w.deadline.IsZero() {
 		req.Deadline = timestamppb.New(w.deadline)
@@ -270,7 +288,7 @@ type deltas struct {
 }
 
 func (d *deltas) add(text string) error {
-	if d.p.silent() {
+	if d.p.silent() || d.w.step.GetKind() == teamv1.Step_KIND_JUDGE {
 		return nil
 	}
 	d.text.WriteString(text)

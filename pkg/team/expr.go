@@ -11,6 +11,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/interpreter"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
 // maxExprCost bounds the work of one evaluation, in CEL's units: far beyond any
@@ -20,8 +22,8 @@ const maxExprCost = 1_000_000
 // maxExprLength bounds an expression, in characters.
 const maxExprLength = 16 << 10
 
-// Expr is a compiled condition in CEL: a rule's or a step's `when`, or a
-// repeat's `until`. Safe for concurrent use.
+// Expr is a compiled condition in CEL: a rule's or a step's `when`, a repeat's
+// `until`, or the check of a review. Safe for concurrent use.
 //
 // In rules it reads input (text), last {member, text, data, outcome}, turn (1
 // before the first choice), context, results[member], and every member under
@@ -30,12 +32,16 @@ const maxExprLength = 16 << 10
 // there is one, outcome is one of succeeded, empty, failed, timed_out,
 // rejected, canceled, skipped. Reading what is not there is not true;
 // has(critic.data) asks whether it is.
+//
+// A check is a condition, or a number from 0 to 1. It reads input (text), result,
+// expected (text), brief {task_description, expected_output, context}, and round.
 type Expr struct {
 	source  string
 	lang    *language
 	program cel.Program
 	reads   []read
 	names   []nameAt
+	scores  bool // it is a check
 }
 
 // read is a place where an expression reads a value.
@@ -68,6 +74,20 @@ func CompileStep(expr string, stepIDs []string) (*Expr, error) {
 	return lang.compile(expr)
 }
 
+// CompileCheck compiles the check of a Review. The error is an *ExprError.
+func CompileCheck(expr string) (*Expr, error) {
+	lang, err := newLanguage(checkVars, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	e, err := lang.compileAs(expr, "true or false, or a number", types.BoolKind, types.DoubleKind, types.IntKind, types.UintKind)
+	if err != nil {
+		return nil, err
+	}
+	e.scores = true
+	return e, nil
+}
+
 // Eval reports whether the expression is true for a state, and the values that
 // it read. It fails only for an expression that takes too much work.
 func (e *Expr) Eval(s *State) (matched bool, values *structpb.Struct, err error) {
@@ -81,6 +101,35 @@ func (e *Expr) eval(f *facts) (bool, *structpb.Struct, error) {
 		return false, nil, fmt.Errorf("the expression %q takes too much work on this input; make it simpler", shorten(e.source))
 	}
 	return err == nil && out == types.True, e.values(details), nil
+}
+
+// score is what a check makes of a result: what is true is 1, what is not, or reads
+// what is not there, is 0. It fails only for a check that takes too much work.
+func (e *Expr) score(ev *evidence) (float64, error) {
+	out, _, err := e.program.Eval(map[string]any{
+		"input": ev.request, "expected": ev.expected, "result": resultOf(ev.result, teamv1.Outcome_OUTCOME_SUCCEEDED),
+		"brief": map[string]any{
+			"task_description": ev.brief.GetTaskDescription(), "expected_output": ev.brief.GetExpectedOutput(), "context": ev.brief.GetContext().AsMap(),
+		},
+		"round": int64(ev.round),
+	})
+	var cancelled interpreter.EvalCancelledError
+	if errors.As(err, &cancelled) {
+		return 0, fmt.Errorf("the check %q takes too much work on this result; make it simpler", shorten(e.source))
+	}
+	switch v := out.(type) {
+	case types.Double:
+		return float64(v), nil
+	case types.Int:
+		return float64(v), nil
+	case types.Uint:
+		return float64(v), nil
+	case types.Bool:
+		if err == nil && bool(v) {
+			return 1, nil
+		}
+	}
+	return 0, nil
 }
 
 // language is what expressions of one kind may name.
@@ -104,6 +153,11 @@ var stepVars = map[string]*cel.Type{
 	"input":   cel.StringType,
 	"context": cel.MapType(cel.StringType, cel.DynType),
 	"steps":   cel.MapType(cel.StringType, resultType),
+}
+
+var checkVars = map[string]*cel.Type{
+	"input": cel.StringType, "expected": cel.StringType, "result": resultType,
+	"brief": cel.MapType(cel.StringType, cel.DynType), "round": cel.IntType,
 }
 
 func ruleLanguage(members []string) (*language, error) {
@@ -149,14 +203,20 @@ func (l *language) declares(name string) bool {
 	return ok
 }
 
-// compile returns the expression ready to run, or an *ExprError.
+// compile returns a condition ready to run, or an *ExprError.
 func (l *language) compile(source string) (*Expr, error) {
+	return l.compileAs(source, "true or false", types.BoolKind)
+}
+
+// compileAs returns an expression of one of these kinds, or of one that is not known
+// beforehand.
+func (l *language) compileAs(source, what string, kinds ...types.Kind) (*Expr, error) {
 	checked, issues := l.env.Compile(source)
 	if issues.Err() != nil {
 		return nil, l.explain(source, issues)
 	}
-	if t := checked.OutputType(); t.Kind() != types.BoolKind && t.Kind() != types.DynKind {
-		return nil, &ExprError{Message: fmt.Sprintf("must be true or false, but is of type %s", t)}
+	if t := checked.OutputType(); !slices.Contains(kinds, t.Kind()) && t.Kind() != types.DynKind {
+		return nil, &ExprError{Message: fmt.Sprintf("must be %s, but is of type %s", what, t)}
 	}
 	e := &Expr{source: source, lang: l}
 	if err := e.inspect(checked.NativeRep()); err != nil {

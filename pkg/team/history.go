@@ -85,7 +85,7 @@ func (f *fold) turnOf(st *StepState) int {
 // saidBy is what a step has said, as the member of another one reads it: its own
 // words as its own, those of others with their author; nil is nothing.
 func (f *fold) saidBy(before, st *StepState) *a2av1.Message {
-	if !before.Done || before.place >= st.before {
+	if !before.Done || before.place >= st.before || before.Step.GetKind() == teamv1.Step_KIND_JUDGE {
 		return nil
 	}
 	switch {

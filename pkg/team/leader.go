@@ -3,7 +3,6 @@ package team
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -214,10 +213,10 @@ func nameOf(step *teamv1.Step, call *teamv1.ToolCall) string {
 	return shorten(call.GetName())
 }
 
-// delegated counts the delegations that were begun (C-07): refused ones do not count.
+// delegated counts the delegations that were begun in the run (C-07): refused ones do not count.
 func (l *leader) delegated(s *State) int {
 	n := 0
-	for _, st := range s.Steps {
+	for _, st := range s.all() {
 		if st.member() && st.refusal == nil && st.Outcome != teamv1.Outcome_OUTCOME_REJECTED {
 			n++
 		}
@@ -265,10 +264,10 @@ func (l *leader) turn(s *State, r *round, name, reason string) (Decision, error)
 	return modelStep(name, reason), nil
 }
 
-// modelTurns counts the turns of the model.
+// modelTurns counts the turns of the model in the run.
 func modelTurns(s *State) int {
 	n := 0
-	for _, st := range s.Steps {
+	for _, st := range s.all() {
 		if st.Step.GetKind() == teamv1.Step_KIND_MODEL {
 			n++
 		}
@@ -411,7 +410,7 @@ func (c *calling) underWay(step *teamv1.Step) string {
 	}
 	for i, p := range c.planned {
 		if same(p, p.GetInput().GetMessage()) {
-			scope := agent.Scope(c.state.Scope, strconv.Itoa(len(c.state.Steps)+i+1))
+			scope := agent.Scope(c.state.Scope, c.state.nextID(i))
 			return "This task is under way already, as " + ticketOf(c.state.Root, scope, p.GetDetached()) + "."
 		}
 	}

@@ -21,7 +21,7 @@ func (l *leader) Prompt(s *State, step *teamv1.Step) *agent.ModelRequest {
 	for _, m := range s.History {
 		req.Messages = append(req.Messages, said(m))
 	}
-	req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleUser, Text: promptText(s.Input)})
+	req.Messages = append(req.Messages, task(s)...)
 	w := wording{leader: l, state: s, request: req}
 	for i, st := range s.Steps {
 		if st.Step.GetKind() == teamv1.Step_KIND_MODEL {
@@ -169,6 +169,16 @@ func (l *leader) system(s *State) string {
 		b.WriteString("\nEarlier in this conversation:\n- " + strings.Join(past, "\n- ") + "\n") // R-002-30
 	}
 	return strings.TrimRight(b.String(), "\n")
+}
+
+// task is what a model is to do: the brief of the collaboration, where there is one,
+// as a message of its own before the task (C-27).
+func task(s *State) []agent.ModelMessage {
+	input := agent.ModelMessage{Role: agent.RoleUser, Text: promptText(s.Input)}
+	if s.Brief == nil {
+		return []agent.ModelMessage{input}
+	}
+	return []agent.ModelMessage{{Role: agent.RoleUser, Text: agent.BriefText(s.Brief)}, input}
 }
 
 func said(m *a2av1.Message) agent.ModelMessage {

@@ -93,6 +93,7 @@ func checkLimits(id string, l *teamv1.Limits) []error {
 	positive("max_turns", int64(l.GetMaxTurns()), l.MaxTurns != nil)
 	positive("max_parallel", int64(l.GetMaxParallel()), l.MaxParallel != nil)
 	positive("max_delegations", int64(l.GetMaxDelegations()), l.MaxDelegations != nil)
+	positive("max_rounds", int64(l.GetMaxRounds()), l.MaxRounds != nil)
 	positive("max_depth", int64(l.GetMaxDepth()), l.MaxDepth != nil)
 	positive("max_tokens", l.GetMaxTokens(), l.MaxTokens != nil)
 	positive("max_cost", agent.LimitOf(l).Micros, l.MaxCost != nil)

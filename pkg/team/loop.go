@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -22,14 +23,39 @@ type loop struct {
 }
 
 func newLoop(c *Config) loop {
-	l := loop{cfg: c, limits: effective(c.Limits), tools: make(map[string]agent.Tool, len(c.Tools))}
+	l := loop{cfg: c, tools: make(map[string]agent.Tool, len(c.Tools))}
 	for _, t := range c.Tools {
 		l.tools[t.Spec().Name] = t
 	}
-	if _, ok := c.Scheduler.(*Swarm); ok {
+	l.limit(c.Limits)
+	return l
+}
+
+func (l *loop) limit(by *teamv1.Limits) {
+	l.limits = effective(by)
+	if _, ok := l.cfg.Scheduler.(*Swarm); ok {
 		l.limits.memberTimeout = 0 // node_timeout is (C-07)
 	}
-	return l
+}
+
+// within is the loop as a call bounds it besides: by the time of its brief where its
+// own is not set (R-001-12), and by what its caller lets run at once (R-001-25).
+func (l *loop) within(req *teamv1.ProcessRequest) *loop {
+	most, parallel := req.GetBrief().GetMaxDuration(), req.GetEnvelope().GetMaxParallel()
+	if own := l.cfg.Limits.GetTimeout(); own != nil {
+		most = own
+	}
+	if most == l.cfg.Limits.GetTimeout() && parallel == 0 {
+		return l
+	}
+	c, limits := *l, &teamv1.Limits{}
+	proto.Merge(limits, l.cfg.Limits)
+	limits.Timeout = most
+	c.limit(limits)
+	if parallel > 0 {
+		c.limits.maxParallel = min(c.limits.maxParallel, int(parallel))
+	}
+	return &c
 }
 
 // steps marks the agents that are loops: they are never called again as a
@@ -39,8 +65,8 @@ func (*loop) steps() {}
 // Process implements agent.Agent.
 func (l *loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
-		run := agent.From(ctx)
-		p := &process{loop: l, req: req, run: run, yield: yield, fold: newFold(l.cfg, req, run.Root, l.limits.maxSteps)}
+		run, l := agent.From(ctx), l.within(req)
+		p := &process{loop: l, req: req, run: run, gate: gateOf(ctx, l.cfg, req), yield: yield, fold: newFold(l.cfg, req, run.Root, l.limits.maxSteps)}
 		p.recall(req, run.Memory)
 		p.serve(agent.With(ctx, p.run))
 	}
@@ -54,6 +80,7 @@ type process struct {
 	*fold
 	req      *teamv1.ProcessRequest
 	run      *agent.Run
+	gate     *gate // nil where nobody judges the result
 	listener *agent.Listener
 	yield    func(*teamv1.Event, error) bool
 	spending *spending // nil where nothing limits it
@@ -116,6 +143,12 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 	if ctx.Err() != nil {
 		return nil, p.cause(ctx)
 	}
+	if p.run.Paused() && len(p.Steps) == 0 {
+		return nil, nil
+	}
+	if err := checkBrief(p.req.GetBrief()); err != nil {
+		return nil, err
+	}
 	if err := p.checkInput(ctx); err != nil {
 		return nil, err
 	}
@@ -141,23 +174,26 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 		if err := p.takeInputs(); err != nil {
 			return nil, err
 		}
-		if err := p.checkInput(ctx); err != nil {
-			return nil, err
+		paused := p.run.Paused() // what runs is waited for, what is canceled is closed, and nothing begins
+		if !paused {
+			if err := p.checkInput(ctx); err != nil {
+				return nil, err
+			}
 		}
-		if ctx.Err() == nil && p.mayDecide() {
+		if (!paused || p.answers()) && ctx.Err() == nil && p.mayDecide() {
 			if p.failed != nil && p.final == nil && p.handover == nil {
 				return nil, p.failed
 			}
 			reply, err := p.decideNext()
 			if reply != nil {
-				return p.checkOutput(ctx, reply)
+				return p.conclude(ctx, reply)
 			}
 			if err != nil {
 				return nil, err
 			}
 			continue
 		}
-		progressed, err := p.dispatch(ctx)
+		progressed, err := p.dispatch(ctx, paused)
 		if err != nil {
 			return nil, err
 		}
@@ -169,13 +205,23 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 				continue
 			}
 			if p.alarm.IsZero() {
-				return nil, nil // all that is open waits for people
+				return nil, nil // all that is open waits for people, or for the run to be resumed
 			}
 		}
 		if err := p.receive(ctx); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// answers reports whether the scope works for another one and has its answer: a model
+// has said it, which only has to be handed on. That belongs to what runs.
+func (p *process) answers() bool {
+	if p.Scope == "" || len(p.Steps) == 0 {
+		return false
+	}
+	last := p.Steps[len(p.Steps)-1]
+	return last.Done && last.Turn.GetText() != "" && len(last.Turn.GetToolCalls()) == 0
 }
 
 // over reports whether a context has ended, or is about to: its time has come and

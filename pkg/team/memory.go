@@ -29,7 +29,10 @@ func (f *fold) recall(req *teamv1.ProcessRequest, m agent.Memory) {
 	if len(f.History) == 0 || req.GetBranch() {
 		f.History = slices.Concat(m.History(f.Path), f.History)
 	}
-	f.Context = maps.Clone(m.State(f.Path))
+	if f.Context == nil {
+		f.Context = map[string]*structpb.Value{}
+	}
+	maps.Copy(f.Context, m.State(f.Path))
 }
 
 // prepared puts on record that the team's members are, and what of its history is

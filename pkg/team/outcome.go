@@ -45,18 +45,18 @@ func (p *process) askOutcome(w *work, emit emitter, why string) result {
 // word to call again begins another attempt, with a start of its own: after a
 // crash then they are asked again.
 func (p *process) weigh(w *work, st *StepState) {
-	w.unsafe, w.questions, w.verdict = p.unsafe(st.Step.GetName()), st.questions, st.verdict
-	if w.verdict != nil && judged(w) == nil {
-		w.open, w.unknown, w.verdict = false, false, nil
+	w.unsafe, w.questions, w.ruling = p.unsafe(st.Step.GetName()), st.questions, st.ruling
+	if w.ruling != nil && judged(w) == nil {
+		w.open, w.unknown, w.ruling = false, false, nil
 	}
 }
 
 // judged is what a call ends with that people have judged; nil: it is to be made
 // (again).
 func judged(w *work) *result {
-	said := strings.TrimSpace(agent.Text(w.verdict))
+	said := strings.TrimSpace(agent.Text(w.ruling))
 	switch {
-	case w.verdict == nil || strings.EqualFold(said, outcomeAgain):
+	case w.ruling == nil || strings.EqualFold(said, outcomeAgain):
 		return nil
 	case strings.EqualFold(said, outcomeDone):
 		return toolReply(&teamv1.ToolResult{Text: "The result of this call is not known. A person has looked and says that it was done. Do not call it again."})
@@ -82,7 +82,7 @@ func toolReply(r *teamv1.ToolResult) *result {
 func (f *fold) judge(st *StepState, m *a2av1.Message, seq int64) {
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_TOOL:
-		st.verdict = m
+		st.ruling = m
 	case teamv1.Step_KIND_HUMAN:
 		st.Message, st.seq = m, seq
 		f.arriveHuman(st)

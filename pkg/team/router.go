@@ -158,8 +158,7 @@ func (v *Supervisor) Prompt(s *State, step *teamv1.Step) *agent.ModelRequest {
 	members := enabled(s)
 	req := &agent.ModelRequest{
 		Agent: s.Team.ID, Instructions: v.instructions(s, members),
-		Messages: []agent.ModelMessage{{Role: agent.RoleUser, Text: promptText(s.Input)}},
-		Tools:    []agent.ToolSpec{routeSpec(members)}, Force: routeTool,
+		Messages: task(s), Tools: []agent.ToolSpec{routeSpec(members)}, Force: routeTool,
 	}
 	for _, m := range s.Received {
 		req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleUser, Text: promptText(m)})
@@ -176,14 +175,19 @@ func (v *Supervisor) Prompt(s *State, step *teamv1.Step) *agent.ModelRequest {
 	return req
 }
 
-// correction is an answer that was none and what was wrong with it. Every call
-// gets its answer: providers refuse a conversation in which one is missing.
+// correction is an answer that was none and what was wrong with it.
 func correction(turn *teamv1.Turn, members []*Member) []agent.ModelMessage {
 	_, err := readRoute(turn, members)
 	if err == nil {
 		return nil
 	}
 	text := fmt.Sprintf("That is no choice: %s. Call %s with next: a list of member ids, or %q.", err, routeTool, finishWord)
+	return corrected(turn, text)
+}
+
+// corrected is an answer with what is wrong with it. Every call gets its answer:
+// providers refuse a conversation in which one is missing.
+func corrected(turn *teamv1.Turn, text string) []agent.ModelMessage {
 	said := agent.ModelMessage{Role: agent.RoleAssistant, Text: turn.GetText(), ToolCalls: turn.GetToolCalls()}
 	if len(turn.GetToolCalls()) == 0 {
 		if said.Text == "" {
@@ -193,7 +197,7 @@ func correction(turn *teamv1.Turn, members []*Member) []agent.ModelMessage {
 	}
 	messages := []agent.ModelMessage{said}
 	for _, call := range turn.GetToolCalls() {
-		messages = append(messages, agent.ModelMessage{Role: agent.RoleTool, CallID: call.GetId(), Text: text})
+		messages = append(messages, agent.ModelMessage{Role: agent.RoleTool, CallID: call.GetId(), Tool: call.GetName(), Text: text})
 	}
 	return messages
 }

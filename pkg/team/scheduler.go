@@ -79,11 +79,15 @@ type State struct {
 	Messages []*a2av1.Message
 	// Last is the last response: the result of the last batch of members; nil before.
 	Last *Result
-	// Context is the run's key/value map; empty at the start (R-000-15).
+	// Brief of the collaboration that the run is part of; nil: it is part of none.
+	Brief *teamv1.Brief
+	// Context is the run's key/value map. At the start it holds what the brief
+	// shares, else nothing (R-000-15, R-001-22).
 	Context map[string]*structpb.Value
-	// Steps are all steps of the run in the order they were decided.
+	// Steps are all steps of the run, in its round of revision, in the order they
+	// were decided.
 	Steps []*StepState
-	// Rounds counts the decisions that dispatched members (C-07).
+	// Rounds counts the decisions that dispatched members (C-07), as Steps does.
 	Rounds int
 	// Received are the follow-up messages of the user, oldest first.
 	Received []*a2av1.Message
@@ -96,6 +100,13 @@ type State struct {
 
 	done  int // the first steps, all of them ended: where to look for open ones
 	ended int // steps that have ended
+
+	review   *review          // of the result that was handed in last in the round; nil is none
+	revision int              // the round, from 2; 0 is the first
+	first    *a2av1.Message   // the message of the run, once a round has another
+	said     []*a2av1.Message // the follow-ups of earlier rounds
+	earlier  []*StepState     // the steps of earlier rounds
+	hidden   int              // judgements that are not among the steps
 }
 
 // Result is what a member answered.
@@ -114,7 +125,7 @@ type Result struct {
 type StepState struct {
 	// Step as decided.
 	Step *teamv1.Step
-	// Round is the decision it belongs to, from 0.
+	// Round is the decision of the run it belongs to, of those that dispatched members, from 0.
 	Round int
 	// Done: it has ended, with the outcome and result below.
 	Done     bool
@@ -123,6 +134,7 @@ type StepState struct {
 	Turn     *teamv1.Turn
 	Tool     *teamv1.ToolResult
 	Transfer *teamv1.Transfer
+	Verdict  *teamv1.Verdict
 	Err      *agent.Error
 	Spent    *teamv1.Spent
 	// Dropped: the scheduler has canceled it (Decision.Cancel). Its end fails nothing.
@@ -148,9 +160,10 @@ type StepState struct {
 	reserved  *teamv1.Spent   // of the budget, for the last attempt
 	wasted    *teamv1.Spent   // on attempts that were repeated
 	waiting   time.Time       // since when it waits for people
+	held      time.Time       // since when it stands still because the run is paused
 	asked     questions       // of the step and below
 	questions int64           // of its own so far
-	verdict   *a2av1.Message  // what people say of an attempt whose outcome is not known
+	ruling    *a2av1.Message  // what people say of an attempt whose outcome is not known
 	expired   bool            // its own question lapsed
 	checks    stepChecks      // what the team's middlewares have said
 	recorded  []*teamv1.Event // of its scope and below
@@ -184,8 +197,8 @@ func (s *State) pending() iter.Seq[*StepState] {
 
 // indexOf is the place of a step among all; -1: it is none of them.
 func (s *State) indexOf(st *StepState) int {
-	if st.index < len(s.Steps) && s.Steps[st.index] == st {
-		return st.index
+	if i := st.index - len(s.earlier); i >= 0 && i < len(s.Steps) && s.Steps[i] == st {
+		return i
 	}
 	return slices.Index(s.Steps, st) // a state that somebody has put together
 }

@@ -1,13 +1,16 @@
 package team
 
 import (
+	"maps"
 	"slices"
 	"sort"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -19,22 +22,25 @@ import (
 // replay alike.
 type fold struct {
 	State
-	prefix    string                   // scope and ".", or "" for the root
-	maxSteps  int                      // limit of Rounds
-	visited   map[visit]bool           // handed over so far (R-000-29)
-	batches   []batch                  // decisions whose steps have not all ended
-	started   time.Time                // time of the scope's first event
-	waited    time.Duration            // how long the scope waited for people
-	asked     string                   // own open question
-	questions int64                    // own ones so far
-	asks      *a2av1.Message           // decided to be asked, and not yet
-	final     *a2av1.Message           // the answer that was decided on
-	handover  *teamv1.Transfer         // or who takes over
-	offered   bool                     // what tool sets offer is on record
-	recorded  []*teamv1.Event          // what the call began with, to resolve references
-	texts     map[int64]*a2av1.Message // by sequence; what this scope has seen live
-	places    map[*a2av1.Message]int64 // the same, by message
-	failed    *agent.Error             // the failure that ends the run
+	prefix     string                   // scope and ".", or "" for the root
+	maxSteps   int                      // limit of Rounds, with those dispatched before
+	dispatched int                      // Rounds of earlier rounds of revision
+	visited    map[visit]bool           // handed over so far (R-000-29)
+	batches    []batch                  // decisions whose steps have not all ended
+	started    time.Time                // time of the scope's first event
+	waited     time.Duration            // how long the scope waited for people
+	asked      string                   // own open question
+	questions  int64                    // own ones so far
+	asks       *a2av1.Message           // decided to be asked, and not yet
+	final      *a2av1.Message           // the answer that was decided on
+	unmet      *agent.Error             // why the answer is not what was asked for
+	kept       bool                     // readers are shown the answer all the same
+	handover   *teamv1.Transfer         // or who takes over
+	offered    bool                     // what tool sets offer is on record
+	recorded   []*teamv1.Event          // what the call began with, to resolve references
+	texts      map[int64]*a2av1.Message // by sequence; what this scope has seen live
+	places     map[*a2av1.Message]int64 // the same, by message
+	failed     *agent.Error             // the failure that ends the run
 	checks
 }
 
@@ -58,6 +64,7 @@ func newFold(c *Config, req *teamv1.ProcessRequest, root string, maxSteps int) *
 	f.Input = req.GetMessage()
 	f.History = req.GetHistory()
 	f.Messages = []*a2av1.Message{f.Input}
+	f.Brief, f.Context = req.GetBrief(), maps.Clone(req.GetBrief().GetContext().GetFields())
 	if f.Scope != "" {
 		f.prefix = f.Scope + "."
 	}
@@ -72,8 +79,12 @@ func (f *fold) apply(ev *teamv1.Event) {
 		if ev.GetExpired().GetLimit() == agent.LimitQuestion && agent.Within(ev.GetScope(), f.Scope) {
 			f.waited += now.Sub(f.Now) // a question lapses while nothing runs
 		}
-		f.waited += ev.GetCommanded().GetWaited().AsDuration()
 		f.Now = now
+		if ev.GetCommanded().GetCommand() == teamv1.Commanded_COMMAND_RESUME {
+			f.resumed(ev)
+			return
+		}
+		f.waited += ev.GetCommanded().GetWaited().AsDuration()
 		if f.started.IsZero() {
 			f.started = f.Now
 		}
@@ -92,15 +103,34 @@ func (f *fold) apply(ev *teamv1.Event) {
 	}
 }
 
-// step returns the step with that id: its place among all steps, from 1.
+// resumed folds the end of a pause: the clocks of the scope, and of what had begun
+// in it, had stood.
+func (f *fold) resumed(ev *teamv1.Event) {
+	waited := ev.GetCommanded().GetWaited().AsDuration()
+	if !f.started.IsZero() {
+		f.waited += waited
+	}
+	for st := range f.pending() {
+		switch {
+		case st.attempts == 0 || !st.waiting.IsZero(): // an answer will say how long
+		case st.held.IsZero():
+			st.stood(waited, ev)
+		default:
+			st.goOn(f.Now)
+		}
+	}
+}
+
+// step returns the step of the round with that id: its place among all steps, from 1.
 func (f *fold) step(id string) *StepState {
-	n := 0
+	n, last := 0, len(f.earlier)+len(f.Steps)
 	for _, c := range []byte(id) {
-		if c < '0' || c > '9' || n > len(f.Steps) {
+		if c < '0' || c > '9' || n > last {
 			return nil
 		}
 		n = n*10 + int(c-'0')
 	}
+	n -= len(f.earlier)
 	if n < 1 || n > len(f.Steps) {
 		return nil
 	}
@@ -111,6 +141,7 @@ func (f *fold) step(id string) *StepState {
 func (f *fold) applyOwn(ev *teamv1.Event) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Decided:
+		f.saw(ev.GetSeq(), agent.MessageOf(f.Root, ev))
 		f.decide(k.Decided)
 	case *teamv1.Event_Observed:
 		f.observe(k.Observed)
@@ -134,6 +165,8 @@ func (f *fold) applyOwn(ev *teamv1.Event) {
 		}
 	case *teamv1.Event_Checked:
 		f.checked(ev.GetSeq(), k.Checked)
+	case *teamv1.Event_Artifact:
+		f.kept = true
 	default: // notes, texts and what is for readers only
 	}
 }
@@ -164,12 +197,16 @@ func (f *fold) observe(o *teamv1.Observed) {
 
 // decide adds the steps of a decision and settles which of them may not start.
 func (f *fold) decide(d *teamv1.Decided) {
+	if d.GetRound() > 0 {
+		f.revise(d)
+		return
+	}
 	f.drop(d.GetCancel())
 	first := len(f.Steps)
 	dispatches := false
 	for _, step := range d.GetSteps() {
 		st := &StepState{
-			Step: step, index: len(f.Steps), Round: f.Rounds, heard: len(f.Received), before: f.ended, scope: f.prefix + step.GetId(),
+			Step: step, index: len(f.earlier) + len(f.Steps), Round: f.dispatched + f.Rounds, heard: len(f.Received), before: f.ended, scope: f.prefix + step.GetId(),
 			input: f.resolve(step.GetInput()), earlier: step.GetInput().GetEarlier(),
 		}
 		if r := step.GetRefusal(); r != nil {
@@ -177,6 +214,8 @@ func (f *fold) decide(d *teamv1.Decided) {
 		} else if st.member() {
 			dispatches = true
 			st.refusal = f.admit(st)
+		} else if step.GetKind() == teamv1.Step_KIND_JUDGE {
+			f.judging(st, d)
 		}
 		f.Steps = append(f.Steps, st)
 	}
@@ -185,6 +224,7 @@ func (f *fold) decide(d *teamv1.Decided) {
 	}
 	if d.GetReply() != nil {
 		f.final = f.resolve(d.GetReply())
+		f.concluded(d)
 	}
 	f.asks, f.handover = d.GetAsk(), d.GetTransfer()
 	if len(d.GetSteps()) > 0 {
@@ -195,7 +235,7 @@ func (f *fold) decide(d *teamv1.Decided) {
 // admit refuses a step beyond the step limit (R-000-28), and one that hands a
 // member what it has been handed before in this run (R-000-29).
 func (f *fold) admit(st *StepState) *agent.Error {
-	if f.Rounds >= f.maxSteps {
+	if f.dispatched+f.Rounds >= f.maxSteps {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
 			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible; end it, or raise the limit", f.Team.ID, f.maxSteps)
 	}
@@ -237,11 +277,16 @@ func handedOver(m *a2av1.Message) string {
 // applyStep folds an event of a step or below it; own says that it is the step's.
 func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	st.asked.follow(ev)
+	switch ev.GetKind().(type) {
+	case *teamv1.Event_Waiting, *teamv1.Event_Answered, *teamv1.Event_Received, *teamv1.Event_Expired: // from outside
+	default:
+		st.goOn(f.Now)
+	}
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Started:
 		if own {
 			st.attempts, st.reserved = k.Started.GetAttempt(), k.Started.GetReserved()
-			st.open, st.verdict = true, nil
+			st.open, st.ruling = true, nil
 			if st.began.IsZero() {
 				st.began = f.Now
 			}
@@ -263,7 +308,10 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		f.saw(ev.GetSeq(), agent.MessageOf(f.Root, ev))
 	case *teamv1.Event_Waiting:
 		if own {
-			if st.asked.hold(k.Waiting.GetQuestions()) { // else an answer overtook it
+			switch {
+			case k.Waiting.GetPaused():
+				st.held = f.Now
+			case st.asked.hold(k.Waiting.GetQuestions()): // else an answer overtook it
 				st.waiting = f.Now
 			}
 			return
@@ -334,11 +382,39 @@ func (st *StepState) resume(now time.Time) {
 	st.waiting = time.Time{}
 }
 
+// goOn ends the standstill of a step that the run's pause held.
+func (st *StepState) goOn(now time.Time) {
+	if st.held.IsZero() {
+		return
+	}
+	stood := now.Sub(st.held)
+	st.held = time.Time{}
+	st.stood(stood, &teamv1.Event{Time: timestamppb.New(now)})
+}
+
+// stood moves the time of a step by how long it stood, and lets what has begun below
+// it know, as if that had been told to it alone.
+func (st *StepState) stood(d time.Duration, at *teamv1.Event) {
+	if d <= 0 {
+		return
+	}
+	if !st.deadline.IsZero() {
+		st.deadline = st.deadline.Add(d)
+	}
+	if n := len(st.recorded); n > 0 {
+		st.recorded = append(st.recorded, &teamv1.Event{
+			Seq: st.recorded[n-1].GetSeq(), Time: at.GetTime(), Scope: st.scope,
+			Kind: &teamv1.Event_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_RESUME, Waited: durationpb.New(d)}},
+		})
+	}
+}
+
 // end closes a step.
 func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	e := ev.GetEnded()
 	st.Done, st.open = true, false
 	st.Outcome, st.Turn, st.Tool, st.Transfer, st.Spent = e.GetOutcome(), e.GetTurn(), e.GetTool(), e.GetTransfer(), e.GetSpent()
+	st.Verdict = e.GetVerdict()
 	st.place, st.endSeq = f.ended, ev.GetSeq()
 	f.ended++
 	if st.endSeq == 0 {

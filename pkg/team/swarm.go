@@ -263,15 +263,15 @@ func (w *Swarm) guard(s *State, from, to string) *agent.Error {
 	refused := func(reason, format string, args ...any) *agent.Error {
 		return agent.Errorf(agent.CodeInternal, reason, format, args...).With("member", from)
 	}
-	targets := handoffs(s)
+	targets, before := handoffs(s.Steps), len(handoffs(s.earlier))
 	recent := append(slices.Clone(targets), to)
 	switch m := w.member(to); {
 	case m != nil && m.Disabled:
 		return refused(agent.ReasonDisabled, "member %q is disabled; hand over to another one of %s", to, listed(w.reaches(from)))
 	case m == nil || !slices.Contains(w.reaches(from), to):
 		return refused(agent.ReasonMemberNotFound, "%q cannot hand over to %q; it can to %s", from, shorten(to), listed(w.reaches(from)))
-	case w.guards.maxHandoffs > 0 && len(targets) >= w.guards.maxHandoffs:
-		return refused(agent.ReasonMaxHandoffs, "the team has handed over %d times in this run, the most it may (limits.max_handoffs); answer, or raise it", len(targets))
+	case w.guards.maxHandoffs > 0 && before+len(targets) >= w.guards.maxHandoffs:
+		return refused(agent.ReasonMaxHandoffs, "the team has handed over %d times in this run, the most it may (limits.max_handoffs); answer, or raise it", before+len(targets))
 	case w.repeats(recent):
 		return refused(agent.ReasonRepetitive, "the last %d hand-offs went to fewer than %d different members (limits.loop_window, limits.loop_min_unique); answer, or change them",
 			w.guards.window, w.guards.minUnique)
@@ -294,9 +294,9 @@ func (w *Swarm) repeats(targets []string) bool {
 }
 
 // handoffs are the targets so far (R-004-27, R-004-35).
-func handoffs(s *State) []string {
+func handoffs(steps []*StepState) []string {
 	var targets []string
-	for _, st := range s.Steps {
+	for _, st := range steps {
 		if st.Step.GetKind() == teamv1.Step_KIND_TRANSFER && !unmanned(st) {
 			targets = append(targets, st.Step.GetMember())
 		}

@@ -103,6 +103,9 @@ type Config struct {
 	Skills []*teamv1.Skill
 	// Limits of a run; unset ones take their defaults.
 	Limits *teamv1.Limits
+	// Review has a judge look at every result of a run; nil: none does, unless the
+	// brief of a run asks for it.
+	Review *Review
 	// Memory: the team remembers the conversation that a context id names: as a root,
 	// and as a member under its path. Unset: each run begins from nothing.
 	Memory bool
@@ -189,6 +192,7 @@ func (c *Config) validate() error {
 	}
 	faults = append(faults, checkGuards(c)...)
 	faults = append(faults, checkLimits(c.ID, c.Limits)...)
+	faults = append(faults, c.Review.faults(c)...)
 	return errors.Join(faults...)
 }
 

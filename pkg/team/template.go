@@ -1,20 +1,17 @@
 package team
 
 import (
-	"bytes"
-	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/types/known/structpb"
-
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Template is a text with placeholders: {{input}}, {{steps.ID.text}},
-// {{context.KEY}}, and nothing else. What is put in stays as it is: braces in it
+// {{context.KEY}}, {{brief.task_description}}, {{brief.expected_output}}, and nothing else. What is put in stays as it is: braces in it
 // mean nothing. What is not there yet is empty. Safe for concurrent use.
 type Template struct {
 	pieces []piece
@@ -34,11 +31,13 @@ const (
 	pieceInput
 	pieceStep
 	pieceContext
+	pieceBrief
 )
 
 var (
 	stepPlaceholder    = regexp.MustCompile(`^steps\.([^\s.{}]+)\.text$`)
 	contextPlaceholder = regexp.MustCompile(`^context\.([^\s{}]+)$`)
+	briefPlaceholder   = regexp.MustCompile(`^brief\.(task_description|expected_output)$`)
 )
 
 // CompileTemplate compiles a step's task. stepIDs are the steps it may name.
@@ -82,10 +81,13 @@ func placeholder(inner string, offset int, stepIDs []string) (piece, error) {
 	if m := contextPlaceholder.FindStringSubmatch(name); m != nil {
 		return piece{kind: pieceContext, text: m[1], offset: offset}, nil
 	}
+	if m := briefPlaceholder.FindStringSubmatch(name); m != nil {
+		return piece{kind: pieceBrief, text: m[1], offset: offset}, nil
+	}
 	if m := stepPlaceholder.FindStringSubmatch(name); m != nil && slices.Contains(stepIDs, m[1]) {
 		return piece{kind: pieceStep, text: m[1], offset: offset}, nil
 	}
-	known := []string{"context.KEY", "input"}
+	known := []string{"brief.expected_output", "brief.task_description", "context.KEY", "input"}
 	for _, id := range stepIDs {
 		known = append(known, "steps."+id+".text")
 	}
@@ -105,7 +107,9 @@ func (t *Template) render(s *State, text func(step string) string) string {
 		case pieceStep:
 			b.WriteString(text(p.text))
 		case pieceContext:
-			b.WriteString(contextText(s.Context[p.text]))
+			b.WriteString(agent.ValueText(s.Context[p.text]))
+		case pieceBrief:
+			b.WriteString(briefText(s.Brief, p.text))
 		}
 	}
 	return b.String()
@@ -131,20 +135,10 @@ func (t *Template) has(kind pieceKind, text string) bool {
 	return slices.ContainsFunc(t.pieces, func(p piece) bool { return p.kind == kind && p.text == text })
 }
 
-// contextText is a value of the context as text: a string as it is, anything
-// else as JSON; empty where there is none.
-func contextText(v *structpb.Value) string {
-	switch k := v.GetKind().(type) {
-	case nil, *structpb.Value_NullValue:
-		return ""
-	case *structpb.Value_StringValue:
-		return k.StringValue
+// briefText is what a placeholder names of a brief; empty without one.
+func briefText(b *teamv1.Brief, name string) string {
+	if name == "expected_output" {
+		return b.GetExpectedOutput()
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(v.AsInterface()) != nil {
-		return ""
-	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return b.GetTaskDescription()
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -18,6 +19,7 @@ func TestTemplate(t *testing.T) {
 		"tone": structpb.NewStringValue("dry"), "n": structpb.NewNumberValue(3), "conversation.topic": structpb.NewStringValue("sea"),
 		"map": structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"b": structpb.NewBoolValue(true), "a": structpb.NewStringValue("<x>")}}),
 	}
+	s.Brief = &teamv1.Brief{TaskDescription: "Tell of {{input}}", ExpectedOutput: "a poem"}
 	text := func(step string) string {
 		return map[string]string{"draft": "see {{input}} and {{context.tone}}"}[step]
 	}
@@ -27,8 +29,9 @@ func TestTemplate(t *testing.T) {
 		"{{ input }}{{input}}":        "Write about tidesWrite about tides",
 		"Check {{steps.draft.text}}!": "Check see {{input}} and {{context.tone}}!", // not expanded again
 		"{{steps.later.text}}":        "",
-		"{{context.tone}} {{context.n}} {{context.none}}": "dry 3 ",
-		"{{context.map}} {{context.conversation.topic}}":  `{"a":"<x>","b":true} sea`,
+		"{{context.tone}} {{context.n}} {{context.none}}":       "dry 3 ",
+		"{{context.map}} {{context.conversation.topic}}":        `{"a":"<x>","b":true} sea`,
+		"{{brief.task_description}}: {{brief.expected_output}}": "Tell of {{input}}: a poem",
 		"a } b }} c { d": "a } b }} c { d",
 	} {
 		tpl, err := CompileTemplate(source, []string{"draft", "later"})
@@ -43,7 +46,7 @@ func TestTemplate(t *testing.T) {
 }
 
 func TestTemplate_Faults(t *testing.T) {
-	known := []string{"context.KEY", "input", "steps.draft.text"}
+	known := []string{"brief.expected_output", "brief.task_description", "context.KEY", "input", "steps.draft.text"}
 	for source, want := range map[string]ExprError{
 		"a {{inputs}}":            {Message: "no such placeholder {{inputs}}", Offset: 2, Unknown: "inputs", Known: known},
 		"{{steps.daft.text}}":     {Message: "no such placeholder {{steps.daft.text}}", Unknown: "steps.daft.text", Known: known},

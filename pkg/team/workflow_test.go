@@ -600,7 +600,7 @@ func TestNewWorkflow_Faults(t *testing.T) {
 		`steps[5].repeat.max step "fix": is -1; it must be at least 1, or left out for 3`,
 		`steps[5].repeat.until step "fix": is missing: say when to stop`,
 		`steps[5].when step "fix": no such step "scroe"; known here: a b, ask, both, draft, fix, in, late, many, never, nobody, often, score`,
-		`steps[5].task step "fix": no such placeholder {{steps.drft.text}}; known here: context.KEY, input, steps.a b.text, steps.ask.text, steps.both.text, ` +
+		`steps[5].task step "fix": no such placeholder {{steps.drft.text}}; known here: brief.expected_output, brief.task_description, context.KEY, input, steps.a b.text, steps.ask.text, steps.both.text, ` +
 			`steps.draft.text, steps.fix.text, steps.in.text, steps.late.text, steps.many.text, steps.never.text, steps.nobody.text, steps.often.text, steps.score.text`,
 		`steps[6].join step "late": joins nothing: the step has no after`,
 		`steps[6].when step "late": reads step "draft", which does not run before it; name it in after`,

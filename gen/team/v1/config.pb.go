@@ -200,7 +200,7 @@ func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryScope_Value.Descriptor instead.
 func (HistoryScope_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{20, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{22, 0}
 }
 
 // Value is the word in the file.
@@ -257,7 +257,7 @@ func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnMemberError_Value.Descriptor instead.
 func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27, 0}
 }
 
 // Value is the word in the file.
@@ -314,7 +314,7 @@ func (x Join_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Join_Value.Descriptor instead.
 func (Join_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29, 0}
 }
 
 // Value is the word in the file.
@@ -371,7 +371,7 @@ func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OpenDelegations_Value.Descriptor instead.
 func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34, 0}
 }
 
 // Value is the word in the file.
@@ -424,7 +424,7 @@ func (x OnLimit_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnLimit_Value.Descriptor instead.
 func (OnLimit_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35, 0}
 }
 
 // Value is the word in the file.
@@ -477,7 +477,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38, 0}
 }
 
 // Value is the word in the file.
@@ -534,7 +534,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one id space.
@@ -2023,7 +2023,11 @@ type TeamConfig struct {
 	OutputModes []string `protobuf:"bytes,14,rep,name=output_modes,json=outputModes,proto3" json:"output_modes,omitempty"`
 	// What its card says besides to callers who show a key: the first that is for the caller.
 	ExtendedCard []*ExtendedCard `protobuf:"bytes,15,rep,name=extended_card,json=extendedCard,proto3" json:"extended_card,omitempty"`
-	// Limits of one run: max_steps, max_parallel, max_depth, timeout, member_timeout, retry; of a
+	// How many collaborations it may have at the same time, of all callers together; 1.
+	MaxConcurrentCollaborations *int32 `protobuf:"varint,18,opt,name=max_concurrent_collaborations,json=maxConcurrentCollaborations,proto3,oneof" json:"max_concurrent_collaborations,omitempty"`
+	// Every result is judged before it is the answer, and worked over where it is not good enough.
+	Review *ReviewConfig `protobuf:"bytes,16,opt,name=review,proto3" json:"review,omitempty"`
+	// Limits of one run: max_steps, max_rounds, max_parallel, max_depth, timeout, member_timeout, retry; of a
 	// coordinator also max_turns and max_delegations, of a swarm max_handoffs,
 	// node_timeout, loop_window and loop_min_unique, for which 0 is no limit.
 	Limits        *Limits `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
@@ -2159,11 +2163,164 @@ func (x *TeamConfig) GetExtendedCard() []*ExtendedCard {
 	return nil
 }
 
+func (x *TeamConfig) GetMaxConcurrentCollaborations() int32 {
+	if x != nil && x.MaxConcurrentCollaborations != nil {
+		return *x.MaxConcurrentCollaborations
+	}
+	return 0
+}
+
+func (x *TeamConfig) GetReview() *ReviewConfig {
+	if x != nil {
+		return x.Review
+	}
+	return nil
+}
+
 func (x *TeamConfig) GetLimits() *Limits {
 	if x != nil {
 		return x.Limits
 	}
 	return nil
+}
+
+// ReviewConfig has a judge look at every result of a run before it is the answer.
+type ReviewConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Who judges; unset is the team's model, and in a team without one a check that
+	// there is something in the result.
+	Judge *JudgeConfig `protobuf:"bytes,1,opt,name=judge,proto3" json:"judge,omitempty"`
+	// What is to come out of a run, in words; a run with a brief has it from there.
+	Expected string `protobuf:"bytes,2,opt,name=expected,proto3" json:"expected,omitempty"`
+	// The least score, 0 to 1. Unset: a result is worked over as long as the judge
+	// says what to improve, and the last one is the answer.
+	Threshold *float64 `protobuf:"fixed64,3,opt,name=threshold,proto3,oneof" json:"threshold,omitempty"`
+	// The most rounds, the first one included; unset is the team's limit max_rounds.
+	MaxRounds     *int32 `protobuf:"varint,4,opt,name=max_rounds,json=maxRounds,proto3,oneof" json:"max_rounds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReviewConfig) Reset() {
+	*x = ReviewConfig{}
+	mi := &file_team_v1_config_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReviewConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReviewConfig) ProtoMessage() {}
+
+func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReviewConfig.ProtoReflect.Descriptor instead.
+func (*ReviewConfig) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ReviewConfig) GetJudge() *JudgeConfig {
+	if x != nil {
+		return x.Judge
+	}
+	return nil
+}
+
+func (x *ReviewConfig) GetExpected() string {
+	if x != nil {
+		return x.Expected
+	}
+	return ""
+}
+
+func (x *ReviewConfig) GetThreshold() float64 {
+	if x != nil && x.Threshold != nil {
+		return *x.Threshold
+	}
+	return 0
+}
+
+func (x *ReviewConfig) GetMaxRounds() int32 {
+	if x != nil && x.MaxRounds != nil {
+		return *x.MaxRounds
+	}
+	return 0
+}
+
+// JudgeConfig is who judges a result.
+type JudgeConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A model, with a rubric made of what is expected.
+	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	// A condition or a number from 0 to 1: CEL over input, result, expected, brief and round.
+	Check string `protobuf:"bytes,2,opt,name=check,proto3" json:"check,omitempty"`
+	// An agent or a team.
+	Agent         string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JudgeConfig) Reset() {
+	*x = JudgeConfig{}
+	mi := &file_team_v1_config_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JudgeConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JudgeConfig) ProtoMessage() {}
+
+func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JudgeConfig.ProtoReflect.Descriptor instead.
+func (*JudgeConfig) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *JudgeConfig) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *JudgeConfig) GetCheck() string {
+	if x != nil {
+		return x.Check
+	}
+	return ""
+}
+
+func (x *JudgeConfig) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
 }
 
 // MemberConfig is an agent's or a team's place in a team.
@@ -2205,7 +2362,7 @@ type MemberConfig struct {
 
 func (x *MemberConfig) Reset() {
 	*x = MemberConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2374,7 @@ func (x *MemberConfig) String() string {
 func (*MemberConfig) ProtoMessage() {}
 
 func (x *MemberConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +2387,7 @@ func (x *MemberConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberConfig.ProtoReflect.Descriptor instead.
 func (*MemberConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MemberConfig) GetAgent() string {
@@ -2347,7 +2504,7 @@ type HistoryScope struct {
 
 func (x *HistoryScope) Reset() {
 	*x = HistoryScope{}
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2516,7 @@ func (x *HistoryScope) String() string {
 func (*HistoryScope) ProtoMessage() {}
 
 func (x *HistoryScope) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2529,7 @@ func (x *HistoryScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryScope.ProtoReflect.Descriptor instead.
 func (*HistoryScope) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
 }
 
 // SupervisorConfig chooses who works next: the first rule that is true, else the router.
@@ -2388,7 +2545,7 @@ type SupervisorConfig struct {
 
 func (x *SupervisorConfig) Reset() {
 	*x = SupervisorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2400,7 +2557,7 @@ func (x *SupervisorConfig) String() string {
 func (*SupervisorConfig) ProtoMessage() {}
 
 func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2413,7 +2570,7 @@ func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorConfig.ProtoReflect.Descriptor instead.
 func (*SupervisorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SupervisorConfig) GetRules() []*RuleConfig {
@@ -2449,7 +2606,7 @@ type RuleConfig struct {
 
 func (x *RuleConfig) Reset() {
 	*x = RuleConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +2618,7 @@ func (x *RuleConfig) String() string {
 func (*RuleConfig) ProtoMessage() {}
 
 func (x *RuleConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +2631,7 @@ func (x *RuleConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleConfig.ProtoReflect.Descriptor instead.
 func (*RuleConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RuleConfig) GetId() string {
@@ -2525,7 +2682,7 @@ type RouterConfig struct {
 
 func (x *RouterConfig) Reset() {
 	*x = RouterConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2694,7 @@ func (x *RouterConfig) String() string {
 func (*RouterConfig) ProtoMessage() {}
 
 func (x *RouterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2707,7 @@ func (x *RouterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterConfig.ProtoReflect.Descriptor instead.
 func (*RouterConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RouterConfig) GetModel() string {
@@ -2580,7 +2737,7 @@ type WorkflowConfig struct {
 
 func (x *WorkflowConfig) Reset() {
 	*x = WorkflowConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2592,7 +2749,7 @@ func (x *WorkflowConfig) String() string {
 func (*WorkflowConfig) ProtoMessage() {}
 
 func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2605,7 +2762,7 @@ func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowConfig.ProtoReflect.Descriptor instead.
 func (*WorkflowConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WorkflowConfig) GetSteps() []*WorkflowStep {
@@ -2631,7 +2788,7 @@ type OnMemberError struct {
 
 func (x *OnMemberError) Reset() {
 	*x = OnMemberError{}
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2643,7 +2800,7 @@ func (x *OnMemberError) String() string {
 func (*OnMemberError) ProtoMessage() {}
 
 func (x *OnMemberError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2656,7 +2813,7 @@ func (x *OnMemberError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnMemberError.ProtoReflect.Descriptor instead.
 func (*OnMemberError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
 }
 
 // WorkflowStep is work of an agent, a question to people, or steps side by side.
@@ -2694,7 +2851,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2706,7 +2863,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2719,7 +2876,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WorkflowStep) GetId() string {
@@ -2815,7 +2972,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2827,7 +2984,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2840,7 +2997,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
 }
 
 // RepeatConfig runs a step again until a condition holds.
@@ -2856,7 +3013,7 @@ type RepeatConfig struct {
 
 func (x *RepeatConfig) Reset() {
 	*x = RepeatConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2868,7 +3025,7 @@ func (x *RepeatConfig) String() string {
 func (*RepeatConfig) ProtoMessage() {}
 
 func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2881,7 +3038,7 @@ func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatConfig.ProtoReflect.Descriptor instead.
 func (*RepeatConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RepeatConfig) GetUntil() string {
@@ -2913,7 +3070,7 @@ type HumanConfig struct {
 
 func (x *HumanConfig) Reset() {
 	*x = HumanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2925,7 +3082,7 @@ func (x *HumanConfig) String() string {
 func (*HumanConfig) ProtoMessage() {}
 
 func (x *HumanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2938,7 +3095,7 @@ func (x *HumanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanConfig.ProtoReflect.Descriptor instead.
 func (*HumanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HumanConfig) GetQuestion() string {
@@ -2990,7 +3147,7 @@ type CoordinatorConfig struct {
 
 func (x *CoordinatorConfig) Reset() {
 	*x = CoordinatorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3002,7 +3159,7 @@ func (x *CoordinatorConfig) String() string {
 func (*CoordinatorConfig) ProtoMessage() {}
 
 func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3015,7 +3172,7 @@ func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorConfig.ProtoReflect.Descriptor instead.
 func (*CoordinatorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CoordinatorConfig) GetLeader() *LeaderConfig {
@@ -3098,7 +3255,7 @@ type LeaderConfig struct {
 
 func (x *LeaderConfig) Reset() {
 	*x = LeaderConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3110,7 +3267,7 @@ func (x *LeaderConfig) String() string {
 func (*LeaderConfig) ProtoMessage() {}
 
 func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3123,7 +3280,7 @@ func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderConfig.ProtoReflect.Descriptor instead.
 func (*LeaderConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LeaderConfig) GetModel() string {
@@ -3163,7 +3320,7 @@ type OpenDelegations struct {
 
 func (x *OpenDelegations) Reset() {
 	*x = OpenDelegations{}
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3175,7 +3332,7 @@ func (x *OpenDelegations) String() string {
 func (*OpenDelegations) ProtoMessage() {}
 
 func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3188,7 +3345,7 @@ func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDelegations.ProtoReflect.Descriptor instead.
 func (*OpenDelegations) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 // OnLimit is what happens when a run has reached a limit.
@@ -3200,7 +3357,7 @@ type OnLimit struct {
 
 func (x *OnLimit) Reset() {
 	*x = OnLimit{}
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3212,7 +3369,7 @@ func (x *OnLimit) String() string {
 func (*OnLimit) ProtoMessage() {}
 
 func (x *OnLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3225,7 +3382,7 @@ func (x *OnLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnLimit.ProtoReflect.Descriptor instead.
 func (*OnLimit) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 // RouteConfig is a model that chooses one member.
@@ -3241,7 +3398,7 @@ type RouteConfig struct {
 
 func (x *RouteConfig) Reset() {
 	*x = RouteConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3410,7 @@ func (x *RouteConfig) String() string {
 func (*RouteConfig) ProtoMessage() {}
 
 func (x *RouteConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3423,7 @@ func (x *RouteConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
 func (*RouteConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RouteConfig) GetModel() string {
@@ -3296,7 +3453,7 @@ type BroadcastConfig struct {
 
 func (x *BroadcastConfig) Reset() {
 	*x = BroadcastConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3308,7 +3465,7 @@ func (x *BroadcastConfig) String() string {
 func (*BroadcastConfig) ProtoMessage() {}
 
 func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3321,7 +3478,7 @@ func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
 func (*BroadcastConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BroadcastConfig) GetModel() string {
@@ -3347,7 +3504,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3359,7 +3516,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3372,7 +3529,7 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 // SwarmConfig is members that hand over to each other.
@@ -3390,7 +3547,7 @@ type SwarmConfig struct {
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3402,7 +3559,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3415,7 +3572,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -3478,7 +3635,7 @@ type ServerSettings struct {
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3490,7 +3647,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3503,7 +3660,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -3615,7 +3772,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3627,7 +3784,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3640,7 +3797,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -3661,7 +3818,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3673,7 +3830,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3686,7 +3843,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -3709,7 +3866,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3721,7 +3878,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3734,7 +3891,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -3771,7 +3928,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3783,7 +3940,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3796,7 +3953,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Definition) GetId() string {
@@ -3846,7 +4003,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3858,7 +4015,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3871,7 +4028,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -3918,7 +4075,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3930,7 +4087,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3943,7 +4100,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -3976,7 +4133,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3988,7 +4145,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4001,7 +4158,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 // AuthConfig is who may call. Without it everybody who reaches the server may.
@@ -4017,7 +4174,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4029,7 +4186,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4042,7 +4199,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -4076,7 +4233,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4088,7 +4245,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4101,7 +4258,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ApiKey) GetName() string {
@@ -4145,7 +4302,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4157,7 +4314,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4170,7 +4327,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -4398,7 +4555,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''R\x06bearer\"\xaa\x0e\n" +
+	"this != ''R\x06bearer\"\xbd\x10\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -4424,12 +4581,33 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\foutput_modes\x18\x0e \x03(\tB\xbd\x01\xbaH\xb9\x01\x92\x01\xb5\x01\"\xb2\x01\xba\x01\xae\x01\n" +
 	"\n" +
 	"media_type\x12Wthis is no media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\voutputModes\x12:\n" +
-	"\rextended_card\x18\x0f \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard\x12'\n" +
+	"\rextended_card\x18\x0f \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard\x12\xbf\x01\n" +
+	"\x1dmax_concurrent_collaborations\x18\x12 \x01(\x05Bv\xbaHs\xba\x01p\n" +
+	"\"team.max_concurrent_collaborations\x12/max_concurrent_collaborations must be 1 to 1000\x1a\x19this >= 1 && this <= 1000H\x01R\x1bmaxConcurrentCollaborations\x88\x01\x01\x12-\n" +
+	"\x06review\x18\x10 \x01(\v2\x15.team.v1.ReviewConfigR\x06review\x12'\n" +
 	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xee\x05\xbaH\xea\x05\x1a\xc0\x02\n" +
 	"\tteam.mode\x12ta team is exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\x95\x01\n" +
 	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1aKhas(this.workflow) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\x8c\x02\n" +
 	"\vteam.result\x12yguardrails.result cannot look at work that is a task of its own; use WAIT or CANCEL for on_open_delegations, or remove it\x1a\x81\x01!has(this.guardrails) || size(this.guardrails.result) == 0 || !has(this.coordinator) || this.coordinator.on_open_delegations != 3B\t\n" +
-	"\a_memory\"\x90\b\n" +
+	"\a_memoryB \n" +
+	"\x1e_max_concurrent_collaborations\"\xf9\x02\n" +
+	"\fReviewConfig\x12*\n" +
+	"\x05judge\x18\x01 \x01(\v2\x14.team.v1.JudgeConfigR\x05judge\x12\x1a\n" +
+	"\bexpected\x18\x02 \x01(\tR\bexpected\x12\x82\x01\n" +
+	"\tthreshold\x18\x03 \x01(\x01B_\xbaH\\\xba\x01Y\n" +
+	"\x10review.threshold\x12)threshold must be 0 to 1; for example 0.8\x1a\x1athis >= 0.0 && this <= 1.0H\x00R\tthreshold\x88\x01\x01\x12\x7f\n" +
+	"\n" +
+	"max_rounds\x18\x04 \x01(\x05B[\xbaHX\xba\x01U\n" +
+	"\x11review.max_rounds\x126max_rounds must be more than 0; the first round counts\x1a\bthis > 0H\x01R\tmaxRounds\x88\x01\x01B\f\n" +
+	"\n" +
+	"_thresholdB\r\n" +
+	"\v_max_rounds\"\x90\x02\n" +
+	"\vJudgeConfig\x12\x14\n" +
+	"\x05model\x18\x01 \x01(\tR\x05model\x12\x14\n" +
+	"\x05check\x18\x02 \x01(\tR\x05check\x12\x14\n" +
+	"\x05agent\x18\x03 \x01(\tR\x05agent:\xbe\x01\xbaH\xba\x01\x1a\xb7\x01\n" +
+	"\n" +
+	"judge.kind\x12Na judge is exactly one of model, check and agent; keep one of them, or add one\x1aY(this.model != '' ? 1 : 0) + (this.check != '' ? 1 : 0) + (this.agent != '' ? 1 : 0) == 1\"\x90\b\n" +
 	"\fMemberConfig\x12x\n" +
 	"\x05agent\x18\x01 \x01(\tBb\xbaH_\xba\x01\\\n" +
 	"\fmember.agent\x12@a member needs an agent; add agent: the id of an agent or a team\x1a\n" +
@@ -4704,7 +4882,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
 	(Binding_Value)(0),          // 1: team.v1.Binding.Value
@@ -4734,69 +4912,71 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*TlsConfig)(nil),           // 25: team.v1.TlsConfig
 	(*AgentAuth)(nil),           // 26: team.v1.AgentAuth
 	(*TeamConfig)(nil),          // 27: team.v1.TeamConfig
-	(*MemberConfig)(nil),        // 28: team.v1.MemberConfig
-	(*HistoryScope)(nil),        // 29: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),    // 30: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),          // 31: team.v1.RuleConfig
-	(*RouterConfig)(nil),        // 32: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),      // 33: team.v1.WorkflowConfig
-	(*OnMemberError)(nil),       // 34: team.v1.OnMemberError
-	(*WorkflowStep)(nil),        // 35: team.v1.WorkflowStep
-	(*Join)(nil),                // 36: team.v1.Join
-	(*RepeatConfig)(nil),        // 37: team.v1.RepeatConfig
-	(*HumanConfig)(nil),         // 38: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),   // 39: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),        // 40: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),     // 41: team.v1.OpenDelegations
-	(*OnLimit)(nil),             // 42: team.v1.OnLimit
-	(*RouteConfig)(nil),         // 43: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),     // 44: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),           // 45: team.v1.ToolStyle
-	(*SwarmConfig)(nil),         // 46: team.v1.SwarmConfig
-	(*ServerSettings)(nil),      // 47: team.v1.ServerSettings
-	(*PushSettings)(nil),        // 48: team.v1.PushSettings
-	(*SigningSettings)(nil),     // 49: team.v1.SigningSettings
-	(*SigningKey)(nil),          // 50: team.v1.SigningKey
-	(*Definition)(nil),          // 51: team.v1.Definition
-	(*ProtocolSettings)(nil),    // 52: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),      // 53: team.v1.StreamSettings
-	(*StreamClose)(nil),         // 54: team.v1.StreamClose
-	(*AuthConfig)(nil),          // 55: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 56: team.v1.ApiKey
-	(*OidcConfig)(nil),          // 57: team.v1.OidcConfig
-	nil,                         // 58: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 59: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 60: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 61: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 62: team.v1.McpTool.EnvEntry
-	nil,                         // 63: team.v1.McpTool.EffectsEntry
-	nil,                         // 64: team.v1.Definition.ScriptsEntry
-	nil,                         // 65: team.v1.Definition.SchemasEntry
-	(*Skill)(nil),               // 66: team.v1.Skill
-	(*Limits)(nil),              // 67: team.v1.Limits
-	(*durationpb.Duration)(nil), // 68: google.protobuf.Duration
-	(*Retry)(nil),               // 69: team.v1.Retry
+	(*ReviewConfig)(nil),        // 28: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),         // 29: team.v1.JudgeConfig
+	(*MemberConfig)(nil),        // 30: team.v1.MemberConfig
+	(*HistoryScope)(nil),        // 31: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),    // 32: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),          // 33: team.v1.RuleConfig
+	(*RouterConfig)(nil),        // 34: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),      // 35: team.v1.WorkflowConfig
+	(*OnMemberError)(nil),       // 36: team.v1.OnMemberError
+	(*WorkflowStep)(nil),        // 37: team.v1.WorkflowStep
+	(*Join)(nil),                // 38: team.v1.Join
+	(*RepeatConfig)(nil),        // 39: team.v1.RepeatConfig
+	(*HumanConfig)(nil),         // 40: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),   // 41: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),        // 42: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),     // 43: team.v1.OpenDelegations
+	(*OnLimit)(nil),             // 44: team.v1.OnLimit
+	(*RouteConfig)(nil),         // 45: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),     // 46: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),           // 47: team.v1.ToolStyle
+	(*SwarmConfig)(nil),         // 48: team.v1.SwarmConfig
+	(*ServerSettings)(nil),      // 49: team.v1.ServerSettings
+	(*PushSettings)(nil),        // 50: team.v1.PushSettings
+	(*SigningSettings)(nil),     // 51: team.v1.SigningSettings
+	(*SigningKey)(nil),          // 52: team.v1.SigningKey
+	(*Definition)(nil),          // 53: team.v1.Definition
+	(*ProtocolSettings)(nil),    // 54: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),      // 55: team.v1.StreamSettings
+	(*StreamClose)(nil),         // 56: team.v1.StreamClose
+	(*AuthConfig)(nil),          // 57: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 58: team.v1.ApiKey
+	(*OidcConfig)(nil),          // 59: team.v1.OidcConfig
+	nil,                         // 60: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 61: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 62: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 63: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 64: team.v1.McpTool.EnvEntry
+	nil,                         // 65: team.v1.McpTool.EffectsEntry
+	nil,                         // 66: team.v1.Definition.ScriptsEntry
+	nil,                         // 67: team.v1.Definition.SchemasEntry
+	(*Skill)(nil),               // 68: team.v1.Skill
+	(*Limits)(nil),              // 69: team.v1.Limits
+	(*durationpb.Duration)(nil), // 70: google.protobuf.Duration
+	(*Retry)(nil),               // 71: team.v1.Retry
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	58, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	59, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	60, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	61, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	47, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	60, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	61, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	62, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	63, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	49, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	11, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
 	13, // 6: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	62, // 7: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	63, // 8: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	66, // 9: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	67, // 10: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	64, // 7: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	65, // 8: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	68, // 9: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	69, // 10: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	20, // 11: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	22, // 12: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	23, // 13: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
 	18, // 14: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
 	16, // 15: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
 	17, // 16: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	68, // 17: team.v1.ConformanceAgent.stream_timeout:type_name -> google.protobuf.Duration
-	66, // 18: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	70, // 17: team.v1.ConformanceAgent.stream_timeout:type_name -> google.protobuf.Duration
+	68, // 18: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	19, // 19: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	19, // 20: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	19, // 21: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -4806,58 +4986,60 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	26, // 25: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
 	1,  // 26: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
 	26, // 27: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	28, // 28: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	30, // 29: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	33, // 30: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	39, // 31: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	46, // 32: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	43, // 33: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	44, // 34: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	30, // 28: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	32, // 29: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	35, // 30: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	41, // 31: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	48, // 32: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	45, // 33: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	46, // 34: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
 	18, // 35: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	17, // 36: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	67, // 37: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	68, // 38: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	69, // 39: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	2,  // 40: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	31, // 41: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	32, // 42: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	35, // 43: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	3,  // 44: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	4,  // 45: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	37, // 46: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	38, // 47: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	35, // 48: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	68, // 49: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	69, // 50: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	40, // 51: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	7,  // 52: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	5,  // 53: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	6,  // 54: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	3,  // 55: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	66, // 56: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	55, // 57: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	52, // 58: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	68, // 59: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	48, // 60: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	49, // 61: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	53, // 62: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	50, // 63: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	9,  // 64: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	64, // 65: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	65, // 66: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	8,  // 67: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	56, // 68: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	57, // 69: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	10, // 70: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	12, // 71: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	15, // 72: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	27, // 73: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 74: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	75, // [75:75] is the sub-list for method output_type
-	75, // [75:75] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	28, // 37: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	69, // 38: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	29, // 39: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	70, // 40: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	71, // 41: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	2,  // 42: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	33, // 43: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	34, // 44: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	37, // 45: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	3,  // 46: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	4,  // 47: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	39, // 48: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	40, // 49: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	37, // 50: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	70, // 51: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	71, // 52: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	42, // 53: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	7,  // 54: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	5,  // 55: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	6,  // 56: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	3,  // 57: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	68, // 58: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	57, // 59: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	54, // 60: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	70, // 61: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	50, // 62: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	51, // 63: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	55, // 64: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	52, // 65: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	9,  // 66: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	66, // 67: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	67, // 68: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	8,  // 69: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	58, // 70: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	59, // 71: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	10, // 72: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	12, // 73: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	15, // 74: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	27, // 75: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 76: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	77, // [77:77] is the sub-list for method output_type
+	77, // [77:77] is the sub-list for method input_type
+	77, // [77:77] is the sub-list for extension type_name
+	77, // [77:77] is the sub-list for extension extendee
+	0,  // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -4880,18 +5062,19 @@ func file_team_v1_config_proto_init() {
 	}
 	file_team_v1_config_proto_msgTypes[18].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[19].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[30].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[37].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[32].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[43].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[44].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[41].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[46].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   57,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -173,7 +173,7 @@ const (
 	Step_KIND_TOOL Step_Kind = 5
 	// A question to people.
 	Step_KIND_HUMAN Step_Kind = 6
-	// A judgement of a result.
+	// A judgement of a result, which is its input.
 	Step_KIND_JUDGE Step_Kind = 7
 )
 
@@ -290,7 +290,7 @@ func (x Asked_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Asked_Kind.Descriptor instead.
 func (Asked_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{25, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{26, 0}
 }
 
 // Command is what the caller wants.
@@ -351,7 +351,7 @@ func (x Commanded_Command) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Commanded_Command.Descriptor instead.
 func (Commanded_Command) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29, 0}
 }
 
 // Stage is which message was looked at.
@@ -412,7 +412,7 @@ func (x Checked_Stage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Checked_Stage.Descriptor instead.
 func (Checked_Stage) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32, 0}
 }
 
 // Event is one entry of a root task's journal. It is what an agent yields,
@@ -1673,7 +1673,7 @@ type Step struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// What kind of work.
 	Kind Step_Kind `protobuf:"varint,2,opt,name=kind,proto3,enum=team.v1.Step_Kind" json:"kind,omitempty"`
-	// Id of the member that works.
+	// Id of the member that works; of a judgement the agent that judges, or "judge".
 	Member string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
 	// What the member is given.
 	Input *Input `protobuf:"bytes,4,opt,name=input,proto3" json:"input,omitempty"`
@@ -1681,7 +1681,8 @@ type Step struct {
 	Async bool `protobuf:"varint,5,opt,name=async,proto3" json:"async,omitempty"`
 	// Id of the model's tool call that the step answers.
 	CallId string `protobuf:"bytes,6,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// The scheduler's label: a workflow's step id, a tool's name.
+	// The scheduler's label: a workflow's step id, a tool's name, who judges: model,
+	// check, agent.
 	Name string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
 	// Words for a model step or a question for a human step.
 	Ask *Ask `protobuf:"bytes,8,opt,name=ask,proto3" json:"ask,omitempty"`
@@ -1890,8 +1891,8 @@ type Input struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The message itself.
 	Message *v1.Message `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// Or: the sequence of the event that holds it, an Ended, Answered or Received;
-	// 0 with no message is the input of the deciding scope.
+	// Or: the sequence of the event that holds it, an Ended, Answered or Received, or the
+	// Decided of a judgement or a round; 0 with no message is the input of the deciding scope.
 	Ref int64 `protobuf:"varint,2,opt,name=ref,proto3" json:"ref,omitempty"`
 	// Results that are handed over behind the message, by the sequences of the
 	// events that hold them. Cycle detection does not look at them.
@@ -2040,7 +2041,16 @@ type Decided struct {
 	Cancel []string `protobuf:"bytes,10,rep,name=cancel,proto3" json:"cancel,omitempty"`
 	// Ids of the steps whose results the reply joins: readers get each of these
 	// as an artifact besides.
-	Joins         []string `protobuf:"bytes,11,rep,name=joins,proto3" json:"joins,omitempty"`
+	Joins []string `protobuf:"bytes,11,rep,name=joins,proto3" json:"joins,omitempty"`
+	// Or: the result that was judged is to be worked over. The scope's scheduler begins
+	// anew in this round, with input; the first one has no such decision, so this is 2 at least.
+	Round int32 `protobuf:"varint,12,opt,name=round,proto3" json:"round,omitempty"`
+	// What a round is given: the message of the run, the last result, and what the
+	// judge said of it.
+	Input *v1.Message `protobuf:"bytes,13,opt,name=input,proto3" json:"input,omitempty"`
+	// The reply is not what was asked for: the run fails with this and keeps the
+	// reply as an artifact.
+	Failure       *Error `protobuf:"bytes,14,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2148,6 +2158,27 @@ func (x *Decided) GetCancel() []string {
 func (x *Decided) GetJoins() []string {
 	if x != nil {
 		return x.Joins
+	}
+	return nil
+}
+
+func (x *Decided) GetRound() int32 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
+}
+
+func (x *Decided) GetInput() *v1.Message {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
+func (x *Decided) GetFailure() *Error {
+	if x != nil {
+		return x.Failure
 	}
 	return nil
 }
@@ -2373,7 +2404,9 @@ type Ended struct {
 	// The answer is a plain message, no task.
 	Direct bool `protobuf:"varint,12,opt,name=direct,proto3" json:"direct,omitempty"`
 	// What the status of the task says at its end, beside the result.
-	Status        *v1.Message `protobuf:"bytes,13,opt,name=status,proto3" json:"status,omitempty"`
+	Status *v1.Message `protobuf:"bytes,13,opt,name=status,proto3" json:"status,omitempty"`
+	// Of a judgement: what was found. The result is what the judge said.
+	Verdict       *Verdict `protobuf:"bytes,14,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2516,6 +2549,13 @@ func (x *Ended) GetStatus() *v1.Message {
 	return nil
 }
 
+func (x *Ended) GetVerdict() *Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return nil
+}
+
 type isEnded_Result interface {
 	isEnded_Result()
 }
@@ -2555,6 +2595,70 @@ func (*Ended_Tool) isEnded_Result() {}
 
 func (*Ended_Transfer) isEnded_Result() {}
 
+// Verdict is what a judge found of a result.
+type Verdict struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How good it is, 0 to 1; unset: the judge gave no score.
+	Score *float64 `protobuf:"fixed64,1,opt,name=score,proto3,oneof" json:"score,omitempty"`
+	// What is to be improved, in words.
+	Feedback string `protobuf:"bytes,2,opt,name=feedback,proto3" json:"feedback,omitempty"`
+	// Why there is no score.
+	Fault         string `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Verdict) Reset() {
+	*x = Verdict{}
+	mi := &file_team_v1_event_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Verdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Verdict) ProtoMessage() {}
+
+func (x *Verdict) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
+func (*Verdict) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Verdict) GetScore() float64 {
+	if x != nil && x.Score != nil {
+		return *x.Score
+	}
+	return 0
+}
+
+func (x *Verdict) GetFeedback() string {
+	if x != nil {
+		return x.Feedback
+	}
+	return ""
+}
+
+func (x *Verdict) GetFault() string {
+	if x != nil {
+		return x.Fault
+	}
+	return ""
+}
+
 // Turn is one answer of a model.
 type Turn struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2574,7 +2678,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_team_v1_event_proto_msgTypes[17]
+	mi := &file_team_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2586,7 +2690,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[17]
+	mi := &file_team_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +2703,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Turn) GetText() string {
@@ -2652,7 +2756,7 @@ type ToolCall struct {
 
 func (x *ToolCall) Reset() {
 	*x = ToolCall{}
-	mi := &file_team_v1_event_proto_msgTypes[18]
+	mi := &file_team_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2664,7 +2768,7 @@ func (x *ToolCall) String() string {
 func (*ToolCall) ProtoMessage() {}
 
 func (x *ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[18]
+	mi := &file_team_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2677,7 +2781,7 @@ func (x *ToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCall.ProtoReflect.Descriptor instead.
 func (*ToolCall) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ToolCall) GetId() string {
@@ -2714,7 +2818,7 @@ type ToolResult struct {
 
 func (x *ToolResult) Reset() {
 	*x = ToolResult{}
-	mi := &file_team_v1_event_proto_msgTypes[19]
+	mi := &file_team_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +2830,7 @@ func (x *ToolResult) String() string {
 func (*ToolResult) ProtoMessage() {}
 
 func (x *ToolResult) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[19]
+	mi := &file_team_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +2843,7 @@ func (x *ToolResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResult.ProtoReflect.Descriptor instead.
 func (*ToolResult) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ToolResult) GetText() string {
@@ -2769,7 +2873,7 @@ type Transfer struct {
 
 func (x *Transfer) Reset() {
 	*x = Transfer{}
-	mi := &file_team_v1_event_proto_msgTypes[20]
+	mi := &file_team_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +2885,7 @@ func (x *Transfer) String() string {
 func (*Transfer) ProtoMessage() {}
 
 func (x *Transfer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[20]
+	mi := &file_team_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +2898,7 @@ func (x *Transfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
 func (*Transfer) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Transfer) GetTo() string {
@@ -2830,7 +2934,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_team_v1_event_proto_msgTypes[21]
+	mi := &file_team_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2842,7 +2946,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[21]
+	mi := &file_team_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2855,7 +2959,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Spent) GetInputTokens() int64 {
@@ -2907,7 +3011,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_team_v1_event_proto_msgTypes[22]
+	mi := &file_team_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2919,7 +3023,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[22]
+	mi := &file_team_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2932,7 +3036,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Receipt) GetEntries() []*Receipt_Entry {
@@ -2972,7 +3076,7 @@ type Spawned struct {
 
 func (x *Spawned) Reset() {
 	*x = Spawned{}
-	mi := &file_team_v1_event_proto_msgTypes[23]
+	mi := &file_team_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2984,7 +3088,7 @@ func (x *Spawned) String() string {
 func (*Spawned) ProtoMessage() {}
 
 func (x *Spawned) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[23]
+	mi := &file_team_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2997,7 +3101,7 @@ func (x *Spawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spawned.ProtoReflect.Descriptor instead.
 func (*Spawned) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Spawned) GetTaskId() string {
@@ -3067,7 +3171,7 @@ type Bound struct {
 
 func (x *Bound) Reset() {
 	*x = Bound{}
-	mi := &file_team_v1_event_proto_msgTypes[24]
+	mi := &file_team_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3183,7 @@ func (x *Bound) String() string {
 func (*Bound) ProtoMessage() {}
 
 func (x *Bound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[24]
+	mi := &file_team_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +3196,7 @@ func (x *Bound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bound.ProtoReflect.Descriptor instead.
 func (*Bound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Bound) GetPeer() string {
@@ -3142,7 +3246,7 @@ type Asked struct {
 
 func (x *Asked) Reset() {
 	*x = Asked{}
-	mi := &file_team_v1_event_proto_msgTypes[25]
+	mi := &file_team_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3154,7 +3258,7 @@ func (x *Asked) String() string {
 func (*Asked) ProtoMessage() {}
 
 func (x *Asked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[25]
+	mi := &file_team_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3167,7 +3271,7 @@ func (x *Asked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asked.ProtoReflect.Descriptor instead.
 func (*Asked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Asked) GetQuestion() string {
@@ -3229,7 +3333,7 @@ type Answered struct {
 
 func (x *Answered) Reset() {
 	*x = Answered{}
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3241,7 +3345,7 @@ func (x *Answered) String() string {
 func (*Answered) ProtoMessage() {}
 
 func (x *Answered) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3254,7 +3358,7 @@ func (x *Answered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answered.ProtoReflect.Descriptor instead.
 func (*Answered) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Answered) GetQuestion() string {
@@ -3323,7 +3427,7 @@ type Received struct {
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3335,7 +3439,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3348,7 +3452,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Received) GetMessage() *v1.Message {
@@ -3402,7 +3506,7 @@ type Commanded struct {
 
 func (x *Commanded) Reset() {
 	*x = Commanded{}
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3414,7 +3518,7 @@ func (x *Commanded) String() string {
 func (*Commanded) ProtoMessage() {}
 
 func (x *Commanded) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3427,7 +3531,7 @@ func (x *Commanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commanded.ProtoReflect.Descriptor instead.
 func (*Commanded) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Commanded) GetCommand() Commanded_Command {
@@ -3490,7 +3594,7 @@ type Expired struct {
 
 func (x *Expired) Reset() {
 	*x = Expired{}
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3502,7 +3606,7 @@ func (x *Expired) String() string {
 func (*Expired) ProtoMessage() {}
 
 func (x *Expired) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3515,7 +3619,7 @@ func (x *Expired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expired.ProtoReflect.Descriptor instead.
 func (*Expired) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Expired) GetLimit() string {
@@ -3536,7 +3640,7 @@ type Observed struct {
 
 func (x *Observed) Reset() {
 	*x = Observed{}
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +3652,7 @@ func (x *Observed) String() string {
 func (*Observed) ProtoMessage() {}
 
 func (x *Observed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +3665,7 @@ func (x *Observed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed.ProtoReflect.Descriptor instead.
 func (*Observed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Observed) GetMembers() []*Observed_Member {
@@ -3598,7 +3702,7 @@ type Checked struct {
 
 func (x *Checked) Reset() {
 	*x = Checked{}
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3610,7 +3714,7 @@ func (x *Checked) String() string {
 func (*Checked) ProtoMessage() {}
 
 func (x *Checked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3623,7 +3727,7 @@ func (x *Checked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked.ProtoReflect.Descriptor instead.
 func (*Checked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Checked) GetStage() Checked_Stage {
@@ -3690,7 +3794,7 @@ type ArtifactUpdate struct {
 
 func (x *ArtifactUpdate) Reset() {
 	*x = ArtifactUpdate{}
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3702,7 +3806,7 @@ func (x *ArtifactUpdate) String() string {
 func (*ArtifactUpdate) ProtoMessage() {}
 
 func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3715,7 +3819,7 @@ func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactUpdate.ProtoReflect.Descriptor instead.
 func (*ArtifactUpdate) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ArtifactUpdate) GetArtifact() *v1.Artifact {
@@ -3754,7 +3858,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3766,7 +3870,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3779,7 +3883,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Delta) GetArtifactId() string {
@@ -3814,7 +3918,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +3930,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3839,7 +3943,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Progress) GetMessage() *v1.Message {
@@ -3864,7 +3968,7 @@ type Noted struct {
 
 func (x *Noted) Reset() {
 	*x = Noted{}
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3876,7 +3980,7 @@ func (x *Noted) String() string {
 func (*Noted) ProtoMessage() {}
 
 func (x *Noted) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3889,7 +3993,7 @@ func (x *Noted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noted.ProtoReflect.Descriptor instead.
 func (*Noted) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Noted) GetCode() string {
@@ -3926,7 +4030,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3938,7 +4042,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3951,7 +4055,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Claimed) GetEpoch() int64 {
@@ -3981,7 +4085,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3993,7 +4097,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4006,7 +4110,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Waiting) GetQuestions() []string {
@@ -4055,7 +4159,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4067,7 +4171,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4080,7 +4184,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Reply) GetResult() isReply_Result {
@@ -4226,7 +4330,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4238,7 +4342,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4251,7 +4355,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Error) GetReason() string {
@@ -4312,7 +4416,7 @@ type Inbound struct {
 
 func (x *Inbound) Reset() {
 	*x = Inbound{}
-	mi := &file_team_v1_event_proto_msgTypes[40]
+	mi := &file_team_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4324,7 +4428,7 @@ func (x *Inbound) String() string {
 func (*Inbound) ProtoMessage() {}
 
 func (x *Inbound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[40]
+	mi := &file_team_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4337,7 +4441,7 @@ func (x *Inbound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbound.ProtoReflect.Descriptor instead.
 func (*Inbound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Inbound) GetN() int64 {
@@ -4447,7 +4551,7 @@ type Receipt_Entry struct {
 
 func (x *Receipt_Entry) Reset() {
 	*x = Receipt_Entry{}
-	mi := &file_team_v1_event_proto_msgTypes[45]
+	mi := &file_team_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4459,7 +4563,7 @@ func (x *Receipt_Entry) String() string {
 func (*Receipt_Entry) ProtoMessage() {}
 
 func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[45]
+	mi := &file_team_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4472,7 +4576,7 @@ func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt_Entry.ProtoReflect.Descriptor instead.
 func (*Receipt_Entry) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{22, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{23, 0}
 }
 
 func (x *Receipt_Entry) GetScope() string {
@@ -4546,7 +4650,7 @@ type Observed_Member struct {
 
 func (x *Observed_Member) Reset() {
 	*x = Observed_Member{}
-	mi := &file_team_v1_event_proto_msgTypes[46]
+	mi := &file_team_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4558,7 +4662,7 @@ func (x *Observed_Member) String() string {
 func (*Observed_Member) ProtoMessage() {}
 
 func (x *Observed_Member) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[46]
+	mi := &file_team_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4571,7 +4675,7 @@ func (x *Observed_Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed_Member.ProtoReflect.Descriptor instead.
 func (*Observed_Member) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31, 0}
 }
 
 func (x *Observed_Member) GetId() string {
@@ -4606,7 +4710,7 @@ type Checked_Shown struct {
 
 func (x *Checked_Shown) Reset() {
 	*x = Checked_Shown{}
-	mi := &file_team_v1_event_proto_msgTypes[47]
+	mi := &file_team_v1_event_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4618,7 +4722,7 @@ func (x *Checked_Shown) String() string {
 func (*Checked_Shown) ProtoMessage() {}
 
 func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[47]
+	mi := &file_team_v1_event_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4631,7 +4735,7 @@ func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked_Shown.ProtoReflect.Descriptor instead.
 func (*Checked_Shown) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32, 0}
 }
 
 func (x *Checked_Shown) GetMessages() []*v1.Message {
@@ -4819,7 +4923,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x03Ask\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12\x18\n" +
 	"\aoptions\x18\x02 \x03(\tR\aoptions\x12\x14\n" +
-	"\x05roles\x18\x03 \x03(\tR\x05roles\"\xee\x03\n" +
+	"\x05roles\x18\x03 \x03(\tR\x05roles\"\xd8\x04\n" +
 	"\aDecided\x12#\n" +
 	"\x05steps\x18\x01 \x03(\v2\r.team.v1.StepR\x05steps\x127\n" +
 	"\aupdates\x18\x02 \x03(\v2\x1d.team.v1.Decided.UpdatesEntryR\aupdates\x12$\n" +
@@ -4832,7 +4936,10 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\btransfer\x18\t \x01(\v2\x11.team.v1.TransferR\btransfer\x12\x16\n" +
 	"\x06cancel\x18\n" +
 	" \x03(\tR\x06cancel\x12\x14\n" +
-	"\x05joins\x18\v \x03(\tR\x05joins\x1aR\n" +
+	"\x05joins\x18\v \x03(\tR\x05joins\x12\x14\n" +
+	"\x05round\x18\f \x01(\x05R\x05round\x12(\n" +
+	"\x05input\x18\r \x01(\v2\x12.lf.a2a.v1.MessageR\x05input\x12(\n" +
+	"\afailure\x18\x0e \x01(\v2\x0e.team.v1.ErrorR\afailure\x1aR\n" +
 	"\fUpdatesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\x8d\x02\n" +
@@ -4851,7 +4958,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05fresh\x18\x03 \x01(\bR\x05fresh\x129\n" +
 	"\n" +
 	"not_before\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12$\n" +
-	"\x05spent\x18\x05 \x01(\v2\x0e.team.v1.SpentR\x05spent\"\x96\x04\n" +
+	"\x05spent\x18\x05 \x01(\v2\x0e.team.v1.SpentR\x05spent\"\xc2\x04\n" +
 	"\x05Ended\x12*\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\x12*\n" +
 	"\x05reply\x18\x02 \x01(\v2\x12.lf.a2a.v1.MessageH\x00R\x05reply\x12\x1d\n" +
@@ -4866,8 +4973,14 @@ const file_team_v1_event_proto_rawDesc = "" +
 	" \x03(\tR\bwarnings\x12*\n" +
 	"\areceipt\x18\v \x01(\v2\x10.team.v1.ReceiptR\areceipt\x12\x16\n" +
 	"\x06direct\x18\f \x01(\bR\x06direct\x12*\n" +
-	"\x06status\x18\r \x01(\v2\x12.lf.a2a.v1.MessageR\x06statusB\b\n" +
-	"\x06result\"\x9d\x01\n" +
+	"\x06status\x18\r \x01(\v2\x12.lf.a2a.v1.MessageR\x06status\x12*\n" +
+	"\averdict\x18\x0e \x01(\v2\x10.team.v1.VerdictR\averdictB\b\n" +
+	"\x06result\"`\n" +
+	"\aVerdict\x12\x19\n" +
+	"\x05score\x18\x01 \x01(\x01H\x00R\x05score\x88\x01\x01\x12\x1a\n" +
+	"\bfeedback\x18\x02 \x01(\tR\bfeedback\x12\x14\n" +
+	"\x05fault\x18\x03 \x01(\tR\x05faultB\b\n" +
+	"\x06_score\"\x9d\x01\n" +
 	"\x04Turn\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x120\n" +
 	"\n" +
@@ -5065,7 +5178,7 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
 	(Step_Inner)(0),               // 1: team.v1.Step.Inner
@@ -5090,169 +5203,173 @@ var file_team_v1_event_proto_goTypes = []any{
 	(*Started)(nil),               // 20: team.v1.Started
 	(*Retried)(nil),               // 21: team.v1.Retried
 	(*Ended)(nil),                 // 22: team.v1.Ended
-	(*Turn)(nil),                  // 23: team.v1.Turn
-	(*ToolCall)(nil),              // 24: team.v1.ToolCall
-	(*ToolResult)(nil),            // 25: team.v1.ToolResult
-	(*Transfer)(nil),              // 26: team.v1.Transfer
-	(*Spent)(nil),                 // 27: team.v1.Spent
-	(*Receipt)(nil),               // 28: team.v1.Receipt
-	(*Spawned)(nil),               // 29: team.v1.Spawned
-	(*Bound)(nil),                 // 30: team.v1.Bound
-	(*Asked)(nil),                 // 31: team.v1.Asked
-	(*Answered)(nil),              // 32: team.v1.Answered
-	(*Received)(nil),              // 33: team.v1.Received
-	(*Commanded)(nil),             // 34: team.v1.Commanded
-	(*Expired)(nil),               // 35: team.v1.Expired
-	(*Observed)(nil),              // 36: team.v1.Observed
-	(*Checked)(nil),               // 37: team.v1.Checked
-	(*ArtifactUpdate)(nil),        // 38: team.v1.ArtifactUpdate
-	(*Delta)(nil),                 // 39: team.v1.Delta
-	(*Progress)(nil),              // 40: team.v1.Progress
-	(*Noted)(nil),                 // 41: team.v1.Noted
-	(*Claimed)(nil),               // 42: team.v1.Claimed
-	(*Waiting)(nil),               // 43: team.v1.Waiting
-	(*Reply)(nil),                 // 44: team.v1.Reply
-	(*Error)(nil),                 // 45: team.v1.Error
-	(*Inbound)(nil),               // 46: team.v1.Inbound
-	nil,                           // 47: team.v1.Accepted.TraceEntry
-	nil,                           // 48: team.v1.Pins.RevisionsEntry
-	nil,                           // 49: team.v1.Conversation.StateEntry
-	nil,                           // 50: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 51: team.v1.Receipt.Entry
-	(*Observed_Member)(nil),       // 52: team.v1.Observed.Member
-	(*Checked_Shown)(nil),         // 53: team.v1.Checked.Shown
-	nil,                           // 54: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 55: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 56: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 57: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 58: google.protobuf.Duration
-	(*v1.Artifact)(nil),           // 59: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 60: google.protobuf.Value
-	(*AgentInfo)(nil),             // 61: team.v1.AgentInfo
-	(*Health)(nil),                // 62: team.v1.Health
+	(*Verdict)(nil),               // 23: team.v1.Verdict
+	(*Turn)(nil),                  // 24: team.v1.Turn
+	(*ToolCall)(nil),              // 25: team.v1.ToolCall
+	(*ToolResult)(nil),            // 26: team.v1.ToolResult
+	(*Transfer)(nil),              // 27: team.v1.Transfer
+	(*Spent)(nil),                 // 28: team.v1.Spent
+	(*Receipt)(nil),               // 29: team.v1.Receipt
+	(*Spawned)(nil),               // 30: team.v1.Spawned
+	(*Bound)(nil),                 // 31: team.v1.Bound
+	(*Asked)(nil),                 // 32: team.v1.Asked
+	(*Answered)(nil),              // 33: team.v1.Answered
+	(*Received)(nil),              // 34: team.v1.Received
+	(*Commanded)(nil),             // 35: team.v1.Commanded
+	(*Expired)(nil),               // 36: team.v1.Expired
+	(*Observed)(nil),              // 37: team.v1.Observed
+	(*Checked)(nil),               // 38: team.v1.Checked
+	(*ArtifactUpdate)(nil),        // 39: team.v1.ArtifactUpdate
+	(*Delta)(nil),                 // 40: team.v1.Delta
+	(*Progress)(nil),              // 41: team.v1.Progress
+	(*Noted)(nil),                 // 42: team.v1.Noted
+	(*Claimed)(nil),               // 43: team.v1.Claimed
+	(*Waiting)(nil),               // 44: team.v1.Waiting
+	(*Reply)(nil),                 // 45: team.v1.Reply
+	(*Error)(nil),                 // 46: team.v1.Error
+	(*Inbound)(nil),               // 47: team.v1.Inbound
+	nil,                           // 48: team.v1.Accepted.TraceEntry
+	nil,                           // 49: team.v1.Pins.RevisionsEntry
+	nil,                           // 50: team.v1.Conversation.StateEntry
+	nil,                           // 51: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 52: team.v1.Receipt.Entry
+	(*Observed_Member)(nil),       // 53: team.v1.Observed.Member
+	(*Checked_Shown)(nil),         // 54: team.v1.Checked.Shown
+	nil,                           // 55: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 56: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 57: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 58: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 59: google.protobuf.Duration
+	(*v1.Artifact)(nil),           // 60: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 61: google.protobuf.Value
+	(*AgentInfo)(nil),             // 62: team.v1.AgentInfo
+	(*Health)(nil),                // 63: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	55,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	56,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
 	7,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
 	19,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
 	20,  // 3: team.v1.Event.started:type_name -> team.v1.Started
 	21,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
 	22,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
-	29,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
-	30,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
-	31,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
-	32,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
-	33,  // 10: team.v1.Event.received:type_name -> team.v1.Received
-	34,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
-	35,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
-	36,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
-	37,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
-	38,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
-	39,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
-	40,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
-	41,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
-	42,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
-	43,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
-	44,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
-	56,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	57,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	30,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
+	31,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
+	32,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
+	33,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
+	34,  // 10: team.v1.Event.received:type_name -> team.v1.Received
+	35,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
+	36,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
+	37,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
+	38,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
+	39,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
+	40,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
+	41,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
+	42,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
+	43,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
+	44,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
+	45,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
+	57,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	58,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
 	11,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
 	13,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	55,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	56,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
 	12,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
-	47,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	56,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
+	48,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
+	57,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
 	10,  // 30: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
 	9,   // 31: team.v1.Accepted.detached:type_name -> team.v1.Detached
 	8,   // 32: team.v1.Accepted.collaboration:type_name -> team.v1.Brief
-	57,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
-	58,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
-	48,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	49,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
-	58,  // 37: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
-	58,  // 38: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
-	58,  // 39: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
+	58,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
+	59,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
+	49,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
+	50,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	59,  // 37: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
+	59,  // 38: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
+	59,  // 39: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
 	14,  // 40: team.v1.Limits.retry:type_name -> team.v1.Retry
-	58,  // 41: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
+	59,  // 41: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
 	2,   // 42: team.v1.Step.kind:type_name -> team.v1.Step.Kind
 	17,  // 43: team.v1.Step.input:type_name -> team.v1.Input
 	18,  // 44: team.v1.Step.ask:type_name -> team.v1.Ask
-	58,  // 45: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	59,  // 45: team.v1.Step.timeout:type_name -> google.protobuf.Duration
 	16,  // 46: team.v1.Step.refusal:type_name -> team.v1.Refusal
 	14,  // 47: team.v1.Step.retry:type_name -> team.v1.Retry
 	1,   // 48: team.v1.Step.inner:type_name -> team.v1.Step.Inner
 	0,   // 49: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	45,  // 50: team.v1.Refusal.error:type_name -> team.v1.Error
-	56,  // 51: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	46,  // 50: team.v1.Refusal.error:type_name -> team.v1.Error
+	57,  // 51: team.v1.Input.message:type_name -> lf.a2a.v1.Message
 	15,  // 52: team.v1.Decided.steps:type_name -> team.v1.Step
-	50,  // 53: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	51,  // 53: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
 	17,  // 54: team.v1.Decided.reply:type_name -> team.v1.Input
-	56,  // 55: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	57,  // 56: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	57,  // 57: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	26,  // 58: team.v1.Decided.transfer:type_name -> team.v1.Transfer
-	17,  // 59: team.v1.Started.input:type_name -> team.v1.Input
-	27,  // 60: team.v1.Started.reserved:type_name -> team.v1.Spent
-	55,  // 61: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	45,  // 62: team.v1.Retried.error:type_name -> team.v1.Error
-	55,  // 63: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	27,  // 64: team.v1.Retried.spent:type_name -> team.v1.Spent
-	0,   // 65: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	56,  // 66: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	23,  // 67: team.v1.Ended.turn:type_name -> team.v1.Turn
-	25,  // 68: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	26,  // 69: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	45,  // 70: team.v1.Ended.error:type_name -> team.v1.Error
-	27,  // 71: team.v1.Ended.spent:type_name -> team.v1.Spent
-	57,  // 72: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	28,  // 73: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	56,  // 74: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
-	24,  // 75: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	51,  // 76: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	27,  // 77: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	56,  // 78: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	27,  // 79: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	3,   // 80: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	56,  // 81: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	55,  // 82: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	56,  // 83: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	27,  // 84: team.v1.Answered.grant:type_name -> team.v1.Spent
-	58,  // 85: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	56,  // 86: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	4,   // 87: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	58,  // 88: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	52,  // 89: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	5,   // 90: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	56,  // 91: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	45,  // 92: team.v1.Checked.error:type_name -> team.v1.Error
-	53,  // 93: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
-	59,  // 94: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	56,  // 95: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	57,  // 96: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	56,  // 97: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	23,  // 98: team.v1.Reply.turn:type_name -> team.v1.Turn
-	26,  // 99: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	25,  // 100: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 101: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	27,  // 102: team.v1.Reply.spent:type_name -> team.v1.Spent
-	57,  // 103: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	56,  // 104: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
-	54,  // 105: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	33,  // 106: team.v1.Inbound.received:type_name -> team.v1.Received
-	32,  // 107: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	34,  // 108: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	60,  // 109: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	60,  // 110: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	27,  // 111: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 112: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	61,  // 113: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	62,  // 114: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	56,  // 115: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
-	116, // [116:116] is the sub-list for method output_type
-	116, // [116:116] is the sub-list for method input_type
-	116, // [116:116] is the sub-list for extension type_name
-	116, // [116:116] is the sub-list for extension extendee
-	0,   // [0:116] is the sub-list for field type_name
+	57,  // 55: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	58,  // 56: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	58,  // 57: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	27,  // 58: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	57,  // 59: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
+	46,  // 60: team.v1.Decided.failure:type_name -> team.v1.Error
+	17,  // 61: team.v1.Started.input:type_name -> team.v1.Input
+	28,  // 62: team.v1.Started.reserved:type_name -> team.v1.Spent
+	56,  // 63: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	46,  // 64: team.v1.Retried.error:type_name -> team.v1.Error
+	56,  // 65: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	28,  // 66: team.v1.Retried.spent:type_name -> team.v1.Spent
+	0,   // 67: team.v1.Ended.outcome:type_name -> team.v1.Outcome
+	57,  // 68: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	24,  // 69: team.v1.Ended.turn:type_name -> team.v1.Turn
+	26,  // 70: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	27,  // 71: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	46,  // 72: team.v1.Ended.error:type_name -> team.v1.Error
+	28,  // 73: team.v1.Ended.spent:type_name -> team.v1.Spent
+	58,  // 74: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	29,  // 75: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	57,  // 76: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
+	23,  // 77: team.v1.Ended.verdict:type_name -> team.v1.Verdict
+	25,  // 78: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	52,  // 79: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	28,  // 80: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	57,  // 81: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	28,  // 82: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	3,   // 83: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	57,  // 84: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	56,  // 85: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	57,  // 86: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	28,  // 87: team.v1.Answered.grant:type_name -> team.v1.Spent
+	59,  // 88: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	57,  // 89: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	4,   // 90: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	59,  // 91: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	53,  // 92: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	5,   // 93: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	57,  // 94: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	46,  // 95: team.v1.Checked.error:type_name -> team.v1.Error
+	54,  // 96: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
+	60,  // 97: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	57,  // 98: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	58,  // 99: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	57,  // 100: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	24,  // 101: team.v1.Reply.turn:type_name -> team.v1.Turn
+	27,  // 102: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	26,  // 103: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 104: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	28,  // 105: team.v1.Reply.spent:type_name -> team.v1.Spent
+	58,  // 106: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	57,  // 107: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
+	55,  // 108: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	34,  // 109: team.v1.Inbound.received:type_name -> team.v1.Received
+	33,  // 110: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	35,  // 111: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	61,  // 112: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	61,  // 113: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	28,  // 114: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 115: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	62,  // 116: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	63,  // 117: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	57,  // 118: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
+	119, // [119:119] is the sub-list for method output_type
+	119, // [119:119] is the sub-list for method input_type
+	119, // [119:119] is the sub-list for extension type_name
+	119, // [119:119] is the sub-list for extension extendee
+	0,   // [0:119] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -5294,13 +5411,14 @@ func file_team_v1_event_proto_init() {
 		(*Ended_Tool)(nil),
 		(*Ended_Transfer)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[38].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[17].OneofWrappers = []any{}
+	file_team_v1_event_proto_msgTypes[39].OneofWrappers = []any{
 		(*Reply_Message)(nil),
 		(*Reply_Turn)(nil),
 		(*Reply_Transfer)(nil),
 		(*Reply_Tool)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[40].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[41].OneofWrappers = []any{
 		(*Inbound_Received)(nil),
 		(*Inbound_Answered)(nil),
 		(*Inbound_Commanded)(nil),
@@ -5311,7 +5429,7 @@ func file_team_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   49,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

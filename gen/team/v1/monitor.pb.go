@@ -1764,7 +1764,9 @@ type TraceStep struct {
 	// Its task on another server.
 	Bound *Bound `protobuf:"bytes,27,opt,name=bound,proto3" json:"bound,omitempty"`
 	// The decider goes on while it runs.
-	Async         bool `protobuf:"varint,28,opt,name=async,proto3" json:"async,omitempty"`
+	Async bool `protobuf:"varint,28,opt,name=async,proto3" json:"async,omitempty"`
+	// Of a judgement: what was found.
+	Verdict       *Verdict `protobuf:"bytes,29,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2010,6 +2012,13 @@ func (x *TraceStep) GetAsync() bool {
 	return false
 }
 
+func (x *TraceStep) GetVerdict() *Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return nil
+}
+
 type isTraceStep_Result interface {
 	isTraceStep_Result()
 }
@@ -2177,7 +2186,11 @@ type TraceDecision struct {
 	// Ids of open steps that are not needed any more.
 	Cancel []string `protobuf:"bytes,11,rep,name=cancel,proto3" json:"cancel,omitempty"`
 	// Ids of the steps whose results the reply joins.
-	Joins         []string `protobuf:"bytes,12,rep,name=joins,proto3" json:"joins,omitempty"`
+	Joins []string `protobuf:"bytes,12,rep,name=joins,proto3" json:"joins,omitempty"`
+	// Or: the round of revision that begins, 2 at least.
+	Round int32 `protobuf:"varint,13,opt,name=round,proto3" json:"round,omitempty"`
+	// Why the reply is not what was asked for.
+	Failure       *Error `protobuf:"bytes,14,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2292,6 +2305,20 @@ func (x *TraceDecision) GetCancel() []string {
 func (x *TraceDecision) GetJoins() []string {
 	if x != nil {
 		return x.Joins
+	}
+	return nil
+}
+
+func (x *TraceDecision) GetRound() int32 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
+}
+
+func (x *TraceDecision) GetFailure() *Error {
+	if x != nil {
+		return x.Failure
 	}
 	return nil
 }
@@ -2964,7 +2991,7 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\x03seq\x18\x05 \x01(\x03R\x03seq\x12&\n" +
 	"\x04step\x18\x06 \x01(\v2\x12.team.v1.TraceStepR\x04step\x123\n" +
 	"\tquestions\x18\a \x03(\v2\x15.team.v1.OpenQuestionR\tquestions\x12#\n" +
-	"\x04cost\x18\b \x01(\v2\x0f.team.v1.RollupR\x04cost\"\xd2\t\n" +
+	"\x04cost\x18\b \x01(\v2\x0f.team.v1.RollupR\x04cost\"\xfe\t\n" +
 	"\tTraceStep\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12&\n" +
@@ -2994,7 +3021,8 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\x05notes\x18\x19 \x03(\v2\x0e.team.v1.EventR\x05notes\x12&\n" +
 	"\x0fspawned_task_id\x18\x1a \x01(\tR\rspawnedTaskId\x12$\n" +
 	"\x05bound\x18\x1b \x01(\v2\x0e.team.v1.BoundR\x05bound\x12\x14\n" +
-	"\x05async\x18\x1c \x01(\bR\x05async\"|\n" +
+	"\x05async\x18\x1c \x01(\bR\x05async\x12*\n" +
+	"\averdict\x18\x1d \x01(\v2\x10.team.v1.VerdictR\averdict\"|\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x11\n" +
@@ -3011,7 +3039,7 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\bendpoint\x18\x05 \x01(\tR\bendpoint\x12\x1a\n" +
 	"\brevision\x18\x06 \x01(\tR\brevision\x12$\n" +
 	"\x05error\x18\a \x01(\v2\x0e.team.v1.ErrorR\x05error\x12$\n" +
-	"\x05spent\x18\b \x01(\v2\x0e.team.v1.SpentR\x05spent\"\xf4\x03\n" +
+	"\x05spent\x18\b \x01(\v2\x0e.team.v1.SpentR\x05spent\"\xb4\x04\n" +
 	"\rTraceDecision\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x16\n" +
@@ -3025,7 +3053,9 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\aupdates\x18\n" +
 	" \x03(\v2#.team.v1.TraceDecision.UpdatesEntryR\aupdates\x12\x16\n" +
 	"\x06cancel\x18\v \x03(\tR\x06cancel\x12\x14\n" +
-	"\x05joins\x18\f \x03(\tR\x05joins\x1aR\n" +
+	"\x05joins\x18\f \x03(\tR\x05joins\x12\x14\n" +
+	"\x05round\x18\r \x01(\x05R\x05round\x12(\n" +
+	"\afailure\x18\x0e \x01(\v2\x0e.team.v1.ErrorR\afailure\x1aR\n" +
 	"\fUpdatesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\xf0\x02\n" +
@@ -3133,9 +3163,10 @@ var file_team_v1_monitor_proto_goTypes = []any{
 	(*Transfer)(nil),               // 43: team.v1.Transfer
 	(*Error)(nil),                  // 44: team.v1.Error
 	(*Bound)(nil),                  // 45: team.v1.Bound
-	(*structpb.Struct)(nil),        // 46: google.protobuf.Struct
-	(Asked_Kind)(0),                // 47: team.v1.Asked.Kind
-	(*structpb.Value)(nil),         // 48: google.protobuf.Value
+	(*Verdict)(nil),                // 46: team.v1.Verdict
+	(*structpb.Struct)(nil),        // 47: google.protobuf.Struct
+	(Asked_Kind)(0),                // 48: team.v1.Asked.Kind
+	(*structpb.Value)(nil),         // 49: google.protobuf.Value
 }
 var file_team_v1_monitor_proto_depIdxs = []int32{
 	7,  // 0: team.v1.WatchTeamResponse.snapshot:type_name -> team.v1.TeamSnapshot
@@ -3197,46 +3228,48 @@ var file_team_v1_monitor_proto_depIdxs = []int32{
 	23, // 56: team.v1.TraceStep.questions:type_name -> team.v1.TraceQuestion
 	31, // 57: team.v1.TraceStep.notes:type_name -> team.v1.Event
 	45, // 58: team.v1.TraceStep.bound:type_name -> team.v1.Bound
-	32, // 59: team.v1.TraceAttempt.started:type_name -> google.protobuf.Timestamp
-	32, // 60: team.v1.TraceAttempt.ended:type_name -> google.protobuf.Timestamp
-	44, // 61: team.v1.TraceAttempt.error:type_name -> team.v1.Error
-	33, // 62: team.v1.TraceAttempt.spent:type_name -> team.v1.Spent
-	32, // 63: team.v1.TraceDecision.time:type_name -> google.protobuf.Timestamp
-	46, // 64: team.v1.TraceDecision.values:type_name -> google.protobuf.Struct
-	39, // 65: team.v1.TraceDecision.ask:type_name -> lf.a2a.v1.Message
-	46, // 66: team.v1.TraceDecision.plan:type_name -> google.protobuf.Struct
-	29, // 67: team.v1.TraceDecision.updates:type_name -> team.v1.TraceDecision.UpdatesEntry
-	47, // 68: team.v1.TraceQuestion.kind:type_name -> team.v1.Asked.Kind
-	39, // 69: team.v1.TraceQuestion.message:type_name -> lf.a2a.v1.Message
-	32, // 70: team.v1.TraceQuestion.asked:type_name -> google.protobuf.Timestamp
-	32, // 71: team.v1.TraceQuestion.expires:type_name -> google.protobuf.Timestamp
-	39, // 72: team.v1.TraceQuestion.answer:type_name -> lf.a2a.v1.Message
-	32, // 73: team.v1.TraceQuestion.closed:type_name -> google.protobuf.Timestamp
-	33, // 74: team.v1.Rollup.spent:type_name -> team.v1.Spent
-	30, // 75: team.v1.Rollup.members:type_name -> team.v1.Rollup.Share
-	30, // 76: team.v1.Rollup.teams:type_name -> team.v1.Rollup.Share
-	30, // 77: team.v1.Rollup.accounts:type_name -> team.v1.Rollup.Share
-	13, // 78: team.v1.ListQuestionsResponse.questions:type_name -> team.v1.OpenQuestion
-	39, // 79: team.v1.AnswerQuestionRequest.message:type_name -> lf.a2a.v1.Message
-	38, // 80: team.v1.AnswerQuestionResponse.task:type_name -> lf.a2a.v1.Task
-	48, // 81: team.v1.TraceDecision.UpdatesEntry.value:type_name -> google.protobuf.Value
-	33, // 82: team.v1.Rollup.Share.own:type_name -> team.v1.Spent
-	33, // 83: team.v1.Rollup.Share.total:type_name -> team.v1.Spent
-	4,  // 84: team.v1.MonitorService.WatchTeam:input_type -> team.v1.WatchTeamRequest
-	14, // 85: team.v1.MonitorService.WatchTask:input_type -> team.v1.WatchTaskRequest
-	17, // 86: team.v1.MonitorService.GetTrace:input_type -> team.v1.GetTraceRequest
-	25, // 87: team.v1.MonitorService.ListQuestions:input_type -> team.v1.ListQuestionsRequest
-	27, // 88: team.v1.MonitorService.AnswerQuestion:input_type -> team.v1.AnswerQuestionRequest
-	5,  // 89: team.v1.MonitorService.WatchTeam:output_type -> team.v1.WatchTeamResponse
-	15, // 90: team.v1.MonitorService.WatchTask:output_type -> team.v1.WatchTaskResponse
-	18, // 91: team.v1.MonitorService.GetTrace:output_type -> team.v1.GetTraceResponse
-	26, // 92: team.v1.MonitorService.ListQuestions:output_type -> team.v1.ListQuestionsResponse
-	28, // 93: team.v1.MonitorService.AnswerQuestion:output_type -> team.v1.AnswerQuestionResponse
-	89, // [89:94] is the sub-list for method output_type
-	84, // [84:89] is the sub-list for method input_type
-	84, // [84:84] is the sub-list for extension type_name
-	84, // [84:84] is the sub-list for extension extendee
-	0,  // [0:84] is the sub-list for field type_name
+	46, // 59: team.v1.TraceStep.verdict:type_name -> team.v1.Verdict
+	32, // 60: team.v1.TraceAttempt.started:type_name -> google.protobuf.Timestamp
+	32, // 61: team.v1.TraceAttempt.ended:type_name -> google.protobuf.Timestamp
+	44, // 62: team.v1.TraceAttempt.error:type_name -> team.v1.Error
+	33, // 63: team.v1.TraceAttempt.spent:type_name -> team.v1.Spent
+	32, // 64: team.v1.TraceDecision.time:type_name -> google.protobuf.Timestamp
+	47, // 65: team.v1.TraceDecision.values:type_name -> google.protobuf.Struct
+	39, // 66: team.v1.TraceDecision.ask:type_name -> lf.a2a.v1.Message
+	47, // 67: team.v1.TraceDecision.plan:type_name -> google.protobuf.Struct
+	29, // 68: team.v1.TraceDecision.updates:type_name -> team.v1.TraceDecision.UpdatesEntry
+	44, // 69: team.v1.TraceDecision.failure:type_name -> team.v1.Error
+	48, // 70: team.v1.TraceQuestion.kind:type_name -> team.v1.Asked.Kind
+	39, // 71: team.v1.TraceQuestion.message:type_name -> lf.a2a.v1.Message
+	32, // 72: team.v1.TraceQuestion.asked:type_name -> google.protobuf.Timestamp
+	32, // 73: team.v1.TraceQuestion.expires:type_name -> google.protobuf.Timestamp
+	39, // 74: team.v1.TraceQuestion.answer:type_name -> lf.a2a.v1.Message
+	32, // 75: team.v1.TraceQuestion.closed:type_name -> google.protobuf.Timestamp
+	33, // 76: team.v1.Rollup.spent:type_name -> team.v1.Spent
+	30, // 77: team.v1.Rollup.members:type_name -> team.v1.Rollup.Share
+	30, // 78: team.v1.Rollup.teams:type_name -> team.v1.Rollup.Share
+	30, // 79: team.v1.Rollup.accounts:type_name -> team.v1.Rollup.Share
+	13, // 80: team.v1.ListQuestionsResponse.questions:type_name -> team.v1.OpenQuestion
+	39, // 81: team.v1.AnswerQuestionRequest.message:type_name -> lf.a2a.v1.Message
+	38, // 82: team.v1.AnswerQuestionResponse.task:type_name -> lf.a2a.v1.Task
+	49, // 83: team.v1.TraceDecision.UpdatesEntry.value:type_name -> google.protobuf.Value
+	33, // 84: team.v1.Rollup.Share.own:type_name -> team.v1.Spent
+	33, // 85: team.v1.Rollup.Share.total:type_name -> team.v1.Spent
+	4,  // 86: team.v1.MonitorService.WatchTeam:input_type -> team.v1.WatchTeamRequest
+	14, // 87: team.v1.MonitorService.WatchTask:input_type -> team.v1.WatchTaskRequest
+	17, // 88: team.v1.MonitorService.GetTrace:input_type -> team.v1.GetTraceRequest
+	25, // 89: team.v1.MonitorService.ListQuestions:input_type -> team.v1.ListQuestionsRequest
+	27, // 90: team.v1.MonitorService.AnswerQuestion:input_type -> team.v1.AnswerQuestionRequest
+	5,  // 91: team.v1.MonitorService.WatchTeam:output_type -> team.v1.WatchTeamResponse
+	15, // 92: team.v1.MonitorService.WatchTask:output_type -> team.v1.WatchTaskResponse
+	18, // 93: team.v1.MonitorService.GetTrace:output_type -> team.v1.GetTraceResponse
+	26, // 94: team.v1.MonitorService.ListQuestions:output_type -> team.v1.ListQuestionsResponse
+	28, // 95: team.v1.MonitorService.AnswerQuestion:output_type -> team.v1.AnswerQuestionResponse
+	91, // [91:96] is the sub-list for method output_type
+	86, // [86:91] is the sub-list for method input_type
+	86, // [86:86] is the sub-list for extension type_name
+	86, // [86:86] is the sub-list for extension extendee
+	0,  // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_monitor_proto_init() }

@@ -185,7 +185,7 @@ func (x TeamMember_Role) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TeamMember_Role.Descriptor instead.
 func (TeamMember_Role) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{14, 0}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{18, 0}
 }
 
 // Team is a team as it is served.
@@ -436,8 +436,9 @@ type CreateTeamRequest struct {
 	//
 	//	*CreateTeamRequest_Yaml
 	//	*CreateTeamRequest_Config
+	//	*CreateTeamRequest_Contract
 	Form isCreateTeamRequest_Form `protobuf_oneof:"form"`
-	// Id of the team of config; empty gives it one. YAML has its own.
+	// Id of the team of config or contract; empty gives it one. YAML has its own.
 	TeamId string `protobuf:"bytes,3,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
 	// Only says whether it could be made.
 	ValidateOnly  bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
@@ -500,6 +501,15 @@ func (x *CreateTeamRequest) GetConfig() *TeamConfig {
 	return nil
 }
 
+func (x *CreateTeamRequest) GetContract() *ContractTeam {
+	if x != nil {
+		if x, ok := x.Form.(*CreateTeamRequest_Contract); ok {
+			return x.Contract
+		}
+	}
+	return nil
+}
+
 func (x *CreateTeamRequest) GetTeamId() string {
 	if x != nil {
 		return x.TeamId
@@ -530,22 +540,290 @@ type CreateTeamRequest_Config struct {
 	Config *TeamConfig `protobuf:"bytes,2,opt,name=config,proto3,oneof"`
 }
 
+type CreateTeamRequest_Contract struct {
+	// Roles and how they work together, without steps (R-001-01, C-32).
+	Contract *ContractTeam `protobuf:"bytes,5,opt,name=contract,proto3,oneof"`
+}
+
 func (*CreateTeamRequest_Yaml) isCreateTeamRequest_Form() {}
 
 func (*CreateTeamRequest_Config) isCreateTeamRequest_Form() {}
+
+func (*CreateTeamRequest_Contract) isCreateTeamRequest_Form() {}
+
+// ContractTeam is a team of roles. It becomes a workflow: its roles in their order,
+// side by side, or the first one, those in the middle side by side, the last one;
+// each is given the task of the collaboration, and the results of those before it.
+type ContractTeam struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name for people; 1 to 100 characters.
+	TeamName string `protobuf:"bytes,1,opt,name=team_name,json=teamName,proto3" json:"team_name,omitempty"`
+	// research, content_creation or problem_solving.
+	TeamType string `protobuf:"bytes,2,opt,name=team_type,json=teamType,proto3" json:"team_type,omitempty"`
+	// Who works; 2 to 5, each role once.
+	AgentRoles []*ContractRole `protobuf:"bytes,3,rep,name=agent_roles,json=agentRoles,proto3" json:"agent_roles,omitempty"`
+	// How they work together.
+	WorkflowConfig *ContractWorkflow `protobuf:"bytes,4,opt,name=workflow_config,json=workflowConfig,proto3" json:"workflow_config,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ContractTeam) Reset() {
+	*x = ContractTeam{}
+	mi := &file_team_v1_team_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContractTeam) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContractTeam) ProtoMessage() {}
+
+func (x *ContractTeam) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_team_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContractTeam.ProtoReflect.Descriptor instead.
+func (*ContractTeam) Descriptor() ([]byte, []int) {
+	return file_team_v1_team_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ContractTeam) GetTeamName() string {
+	if x != nil {
+		return x.TeamName
+	}
+	return ""
+}
+
+func (x *ContractTeam) GetTeamType() string {
+	if x != nil {
+		return x.TeamType
+	}
+	return ""
+}
+
+func (x *ContractTeam) GetAgentRoles() []*ContractRole {
+	if x != nil {
+		return x.AgentRoles
+	}
+	return nil
+}
+
+func (x *ContractTeam) GetWorkflowConfig() *ContractWorkflow {
+	if x != nil {
+		return x.WorkflowConfig
+	}
+	return nil
+}
+
+// ContractRole is a role and the agent that has it.
+type ContractRole struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name; researcher, analyst, writer and editor have instructions of their own.
+	RoleName string `protobuf:"bytes,1,opt,name=role_name,json=roleName,proto3" json:"role_name,omitempty"`
+	// The agent. Required.
+	AgentConfig   *ContractAgent `protobuf:"bytes,2,opt,name=agent_config,json=agentConfig,proto3" json:"agent_config,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContractRole) Reset() {
+	*x = ContractRole{}
+	mi := &file_team_v1_team_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContractRole) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContractRole) ProtoMessage() {}
+
+func (x *ContractRole) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_team_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContractRole.ProtoReflect.Descriptor instead.
+func (*ContractRole) Descriptor() ([]byte, []int) {
+	return file_team_v1_team_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ContractRole) GetRoleName() string {
+	if x != nil {
+		return x.RoleName
+	}
+	return ""
+}
+
+func (x *ContractRole) GetAgentConfig() *ContractAgent {
+	if x != nil {
+		return x.AgentConfig
+	}
+	return nil
+}
+
+// ContractAgent is an agent with a model.
+type ContractAgent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its model: a name of the file of the server, or how its provider names it, as in
+	// gpt-4o or openai/gpt-4o. Required.
+	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	// Tools of the file of the server, by name.
+	Tools []string `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
+	// What it is to do; empty takes those of the role.
+	Instructions  string `protobuf:"bytes,3,opt,name=instructions,proto3" json:"instructions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContractAgent) Reset() {
+	*x = ContractAgent{}
+	mi := &file_team_v1_team_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContractAgent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContractAgent) ProtoMessage() {}
+
+func (x *ContractAgent) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_team_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContractAgent.ProtoReflect.Descriptor instead.
+func (*ContractAgent) Descriptor() ([]byte, []int) {
+	return file_team_v1_team_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ContractAgent) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *ContractAgent) GetTools() []string {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *ContractAgent) GetInstructions() string {
+	if x != nil {
+		return x.Instructions
+	}
+	return ""
+}
+
+// ContractWorkflow is how roles work together.
+type ContractWorkflow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// sequential, parallel or hybrid.
+	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	// The most rounds of a collaboration; 1 or more, unset is the default.
+	MaxIterations *int32 `protobuf:"varint,2,opt,name=max_iterations,json=maxIterations,proto3,oneof" json:"max_iterations,omitempty"`
+	// How long a run may take; 1 or more, unset is the default.
+	TimeoutMinutes *int32 `protobuf:"varint,3,opt,name=timeout_minutes,json=timeoutMinutes,proto3,oneof" json:"timeout_minutes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ContractWorkflow) Reset() {
+	*x = ContractWorkflow{}
+	mi := &file_team_v1_team_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContractWorkflow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContractWorkflow) ProtoMessage() {}
+
+func (x *ContractWorkflow) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_team_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContractWorkflow.ProtoReflect.Descriptor instead.
+func (*ContractWorkflow) Descriptor() ([]byte, []int) {
+	return file_team_v1_team_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ContractWorkflow) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *ContractWorkflow) GetMaxIterations() int32 {
+	if x != nil && x.MaxIterations != nil {
+		return *x.MaxIterations
+	}
+	return 0
+}
+
+func (x *ContractWorkflow) GetTimeoutMinutes() int32 {
+	if x != nil && x.TimeoutMinutes != nil {
+		return *x.TimeoutMinutes
+	}
+	return 0
+}
 
 // CreateTeamResponse is what came of it.
 type CreateTeamResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The team.
-	Team          *Team `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	Team *Team `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Its leader, where it has one, and its members (R-001-13); not with validate_only.
+	Members       []*TeamMember `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateTeamResponse) Reset() {
 	*x = CreateTeamResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[3]
+	mi := &file_team_v1_team_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -557,7 +835,7 @@ func (x *CreateTeamResponse) String() string {
 func (*CreateTeamResponse) ProtoMessage() {}
 
 func (x *CreateTeamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[3]
+	mi := &file_team_v1_team_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -570,12 +848,19 @@ func (x *CreateTeamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTeamResponse.ProtoReflect.Descriptor instead.
 func (*CreateTeamResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{3}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CreateTeamResponse) GetTeam() *Team {
 	if x != nil {
 		return x.Team
+	}
+	return nil
+}
+
+func (x *CreateTeamResponse) GetMembers() []*TeamMember {
+	if x != nil {
+		return x.Members
 	}
 	return nil
 }
@@ -591,7 +876,7 @@ type GetTeamRequest struct {
 
 func (x *GetTeamRequest) Reset() {
 	*x = GetTeamRequest{}
-	mi := &file_team_v1_team_proto_msgTypes[4]
+	mi := &file_team_v1_team_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -603,7 +888,7 @@ func (x *GetTeamRequest) String() string {
 func (*GetTeamRequest) ProtoMessage() {}
 
 func (x *GetTeamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[4]
+	mi := &file_team_v1_team_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -616,7 +901,7 @@ func (x *GetTeamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTeamRequest.ProtoReflect.Descriptor instead.
 func (*GetTeamRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{4}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetTeamRequest) GetTeamId() string {
@@ -637,7 +922,7 @@ type GetTeamResponse struct {
 
 func (x *GetTeamResponse) Reset() {
 	*x = GetTeamResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[5]
+	mi := &file_team_v1_team_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +934,7 @@ func (x *GetTeamResponse) String() string {
 func (*GetTeamResponse) ProtoMessage() {}
 
 func (x *GetTeamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[5]
+	mi := &file_team_v1_team_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +947,7 @@ func (x *GetTeamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTeamResponse.ProtoReflect.Descriptor instead.
 func (*GetTeamResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{5}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetTeamResponse) GetTeam() *Team {
@@ -685,7 +970,7 @@ type ListTeamsRequest struct {
 
 func (x *ListTeamsRequest) Reset() {
 	*x = ListTeamsRequest{}
-	mi := &file_team_v1_team_proto_msgTypes[6]
+	mi := &file_team_v1_team_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -697,7 +982,7 @@ func (x *ListTeamsRequest) String() string {
 func (*ListTeamsRequest) ProtoMessage() {}
 
 func (x *ListTeamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[6]
+	mi := &file_team_v1_team_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -710,7 +995,7 @@ func (x *ListTeamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTeamsRequest.ProtoReflect.Descriptor instead.
 func (*ListTeamsRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{6}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListTeamsRequest) GetPageSize() int32 {
@@ -740,7 +1025,7 @@ type ListTeamsResponse struct {
 
 func (x *ListTeamsResponse) Reset() {
 	*x = ListTeamsResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[7]
+	mi := &file_team_v1_team_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -752,7 +1037,7 @@ func (x *ListTeamsResponse) String() string {
 func (*ListTeamsResponse) ProtoMessage() {}
 
 func (x *ListTeamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[7]
+	mi := &file_team_v1_team_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -765,7 +1050,7 @@ func (x *ListTeamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTeamsResponse.ProtoReflect.Descriptor instead.
 func (*ListTeamsResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{7}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListTeamsResponse) GetTeams() []*Team {
@@ -804,7 +1089,7 @@ type UpdateTeamRequest struct {
 
 func (x *UpdateTeamRequest) Reset() {
 	*x = UpdateTeamRequest{}
-	mi := &file_team_v1_team_proto_msgTypes[8]
+	mi := &file_team_v1_team_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -816,7 +1101,7 @@ func (x *UpdateTeamRequest) String() string {
 func (*UpdateTeamRequest) ProtoMessage() {}
 
 func (x *UpdateTeamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[8]
+	mi := &file_team_v1_team_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -829,7 +1114,7 @@ func (x *UpdateTeamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTeamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateTeamRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{8}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UpdateTeamRequest) GetTeamId() string {
@@ -907,7 +1192,7 @@ type UpdateTeamResponse struct {
 
 func (x *UpdateTeamResponse) Reset() {
 	*x = UpdateTeamResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[9]
+	mi := &file_team_v1_team_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -919,7 +1204,7 @@ func (x *UpdateTeamResponse) String() string {
 func (*UpdateTeamResponse) ProtoMessage() {}
 
 func (x *UpdateTeamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[9]
+	mi := &file_team_v1_team_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -932,7 +1217,7 @@ func (x *UpdateTeamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTeamResponse.ProtoReflect.Descriptor instead.
 func (*UpdateTeamResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UpdateTeamResponse) GetTeam() *Team {
@@ -948,14 +1233,17 @@ type DeleteTeamRequest struct {
 	// Its id.
 	TeamId string `protobuf:"bytes,1,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
 	// Etag of what is deleted; empty deletes whatever is there.
-	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	// Its collaborations, of all callers, are stopped at once; else it is not deleted
+	// while there are some.
+	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DeleteTeamRequest) Reset() {
 	*x = DeleteTeamRequest{}
-	mi := &file_team_v1_team_proto_msgTypes[10]
+	mi := &file_team_v1_team_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1255,7 @@ func (x *DeleteTeamRequest) String() string {
 func (*DeleteTeamRequest) ProtoMessage() {}
 
 func (x *DeleteTeamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[10]
+	mi := &file_team_v1_team_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1268,7 @@ func (x *DeleteTeamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTeamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTeamRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeleteTeamRequest) GetTeamId() string {
@@ -997,6 +1285,13 @@ func (x *DeleteTeamRequest) GetEtag() string {
 	return ""
 }
 
+func (x *DeleteTeamRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
 // DeleteTeamResponse says nothing.
 type DeleteTeamResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1006,7 +1301,7 @@ type DeleteTeamResponse struct {
 
 func (x *DeleteTeamResponse) Reset() {
 	*x = DeleteTeamResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[11]
+	mi := &file_team_v1_team_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1313,7 @@ func (x *DeleteTeamResponse) String() string {
 func (*DeleteTeamResponse) ProtoMessage() {}
 
 func (x *DeleteTeamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[11]
+	mi := &file_team_v1_team_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1326,7 @@ func (x *DeleteTeamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTeamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTeamResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{15}
 }
 
 // GetTeamStatusRequest names a team.
@@ -1045,7 +1340,7 @@ type GetTeamStatusRequest struct {
 
 func (x *GetTeamStatusRequest) Reset() {
 	*x = GetTeamStatusRequest{}
-	mi := &file_team_v1_team_proto_msgTypes[12]
+	mi := &file_team_v1_team_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1352,7 @@ func (x *GetTeamStatusRequest) String() string {
 func (*GetTeamStatusRequest) ProtoMessage() {}
 
 func (x *GetTeamStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[12]
+	mi := &file_team_v1_team_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1365,7 @@ func (x *GetTeamStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTeamStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetTeamStatusRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetTeamStatusRequest) GetTeamId() string {
@@ -1088,14 +1383,18 @@ type GetTeamStatusResponse struct {
 	// Why it is not READY.
 	Detail string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
 	// Its leader, where it has one, and its members.
-	Members       []*TeamMember `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Members []*TeamMember `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`
+	// How many collaborations of it run, of all callers.
+	CollaborationsRunning int32 `protobuf:"varint,4,opt,name=collaborations_running,json=collaborationsRunning,proto3" json:"collaborations_running,omitempty"`
+	// How the caller's last one ended: completed, terminated or failed; empty: none has.
+	LastCollaboration string `protobuf:"bytes,5,opt,name=last_collaboration,json=lastCollaboration,proto3" json:"last_collaboration,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *GetTeamStatusResponse) Reset() {
 	*x = GetTeamStatusResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[13]
+	mi := &file_team_v1_team_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1406,7 @@ func (x *GetTeamStatusResponse) String() string {
 func (*GetTeamStatusResponse) ProtoMessage() {}
 
 func (x *GetTeamStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[13]
+	mi := &file_team_v1_team_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1419,7 @@ func (x *GetTeamStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTeamStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetTeamStatusResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetTeamStatusResponse) GetState() TeamState {
@@ -1144,6 +1443,20 @@ func (x *GetTeamStatusResponse) GetMembers() []*TeamMember {
 	return nil
 }
 
+func (x *GetTeamStatusResponse) GetCollaborationsRunning() int32 {
+	if x != nil {
+		return x.CollaborationsRunning
+	}
+	return 0
+}
+
+func (x *GetTeamStatusResponse) GetLastCollaboration() string {
+	if x != nil {
+		return x.LastCollaboration
+	}
+	return ""
+}
+
 // TeamMember is a member of a team, or its leader.
 type TeamMember struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1154,14 +1467,16 @@ type TeamMember struct {
 	// What it is in the team.
 	Role TeamMember_Role `protobuf:"varint,3,opt,name=role,proto3,enum=team.v1.TeamMember_Role" json:"role,omitempty"`
 	// How it is; unset where it was not asked.
-	Health        *MemberHealth `protobuf:"bytes,4,opt,name=health,proto3" json:"health,omitempty"`
+	Health *MemberHealth `protobuf:"bytes,4,opt,name=health,proto3" json:"health,omitempty"`
+	// Its role in words, where it has one.
+	RoleName      string `protobuf:"bytes,5,opt,name=role_name,json=roleName,proto3" json:"role_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TeamMember) Reset() {
 	*x = TeamMember{}
-	mi := &file_team_v1_team_proto_msgTypes[14]
+	mi := &file_team_v1_team_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +1488,7 @@ func (x *TeamMember) String() string {
 func (*TeamMember) ProtoMessage() {}
 
 func (x *TeamMember) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[14]
+	mi := &file_team_v1_team_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +1501,7 @@ func (x *TeamMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamMember.ProtoReflect.Descriptor instead.
 func (*TeamMember) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TeamMember) GetId() string {
@@ -1217,6 +1532,13 @@ func (x *TeamMember) GetHealth() *MemberHealth {
 	return nil
 }
 
+func (x *TeamMember) GetRoleName() string {
+	if x != nil {
+		return x.RoleName
+	}
+	return ""
+}
+
 var File_team_v1_team_proto protoreflect.FileDescriptor
 
 const file_team_v1_team_proto_rawDesc = "" +
@@ -1243,15 +1565,36 @@ const file_team_v1_team_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x10\n" +
 	"\x03set\x18\x02 \x01(\tR\x03set\x12\x1c\n" +
 	"\teffective\x18\x03 \x01(\tR\teffective\x12\x18\n" +
-	"\abecause\x18\x04 \x01(\tR\abecause\"\x9e\x01\n" +
+	"\abecause\x18\x04 \x01(\tR\abecause\"\xd3\x01\n" +
 	"\x11CreateTeamRequest\x12\x14\n" +
 	"\x04yaml\x18\x01 \x01(\tH\x00R\x04yaml\x12-\n" +
-	"\x06config\x18\x02 \x01(\v2\x13.team.v1.TeamConfigH\x00R\x06config\x12\x17\n" +
+	"\x06config\x18\x02 \x01(\v2\x13.team.v1.TeamConfigH\x00R\x06config\x123\n" +
+	"\bcontract\x18\x05 \x01(\v2\x15.team.v1.ContractTeamH\x00R\bcontract\x12\x17\n" +
 	"\ateam_id\x18\x03 \x01(\tR\x06teamId\x12#\n" +
 	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnlyB\x06\n" +
-	"\x04form\"7\n" +
+	"\x04form\"\xc4\x01\n" +
+	"\fContractTeam\x12\x1b\n" +
+	"\tteam_name\x18\x01 \x01(\tR\bteamName\x12\x1b\n" +
+	"\tteam_type\x18\x02 \x01(\tR\bteamType\x126\n" +
+	"\vagent_roles\x18\x03 \x03(\v2\x15.team.v1.ContractRoleR\n" +
+	"agentRoles\x12B\n" +
+	"\x0fworkflow_config\x18\x04 \x01(\v2\x19.team.v1.ContractWorkflowR\x0eworkflowConfig\"f\n" +
+	"\fContractRole\x12\x1b\n" +
+	"\trole_name\x18\x01 \x01(\tR\broleName\x129\n" +
+	"\fagent_config\x18\x02 \x01(\v2\x16.team.v1.ContractAgentR\vagentConfig\"_\n" +
+	"\rContractAgent\x12\x14\n" +
+	"\x05model\x18\x01 \x01(\tR\x05model\x12\x14\n" +
+	"\x05tools\x18\x02 \x03(\tR\x05tools\x12\"\n" +
+	"\finstructions\x18\x03 \x01(\tR\finstructions\"\xa7\x01\n" +
+	"\x10ContractWorkflow\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12*\n" +
+	"\x0emax_iterations\x18\x02 \x01(\x05H\x00R\rmaxIterations\x88\x01\x01\x12,\n" +
+	"\x0ftimeout_minutes\x18\x03 \x01(\x05H\x01R\x0etimeoutMinutes\x88\x01\x01B\x11\n" +
+	"\x0f_max_iterationsB\x12\n" +
+	"\x10_timeout_minutes\"f\n" +
 	"\x12CreateTeamResponse\x12!\n" +
-	"\x04team\x18\x01 \x01(\v2\r.team.v1.TeamR\x04team\")\n" +
+	"\x04team\x18\x01 \x01(\v2\r.team.v1.TeamR\x04team\x12-\n" +
+	"\amembers\x18\x02 \x03(\v2\x13.team.v1.TeamMemberR\amembers\")\n" +
 	"\x0eGetTeamRequest\x12\x17\n" +
 	"\ateam_id\x18\x01 \x01(\tR\x06teamId\"4\n" +
 	"\x0fGetTeamResponse\x12!\n" +
@@ -1271,23 +1614,27 @@ const file_team_v1_team_proto_rawDesc = "" +
 	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnlyB\x06\n" +
 	"\x04form\"7\n" +
 	"\x12UpdateTeamResponse\x12!\n" +
-	"\x04team\x18\x01 \x01(\v2\r.team.v1.TeamR\x04team\"@\n" +
+	"\x04team\x18\x01 \x01(\v2\r.team.v1.TeamR\x04team\"V\n" +
 	"\x11DeleteTeamRequest\x12\x17\n" +
 	"\ateam_id\x18\x01 \x01(\tR\x06teamId\x12\x12\n" +
-	"\x04etag\x18\x02 \x01(\tR\x04etag\"\x14\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag\x12\x14\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\"\x14\n" +
 	"\x12DeleteTeamResponse\"/\n" +
 	"\x14GetTeamStatusRequest\x12\x17\n" +
-	"\ateam_id\x18\x01 \x01(\tR\x06teamId\"\x88\x01\n" +
+	"\ateam_id\x18\x01 \x01(\tR\x06teamId\"\xee\x01\n" +
 	"\x15GetTeamStatusResponse\x12(\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x12.team.v1.TeamStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12-\n" +
-	"\amembers\x18\x03 \x03(\v2\x13.team.v1.TeamMemberR\amembers\"\xd2\x01\n" +
+	"\amembers\x18\x03 \x03(\v2\x13.team.v1.TeamMemberR\amembers\x125\n" +
+	"\x16collaborations_running\x18\x04 \x01(\x05R\x15collaborationsRunning\x12-\n" +
+	"\x12last_collaboration\x18\x05 \x01(\tR\x11lastCollaboration\"\xef\x01\n" +
 	"\n" +
 	"TeamMember\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12,\n" +
 	"\x04role\x18\x03 \x01(\x0e2\x18.team.v1.TeamMember.RoleR\x04role\x12-\n" +
-	"\x06health\x18\x04 \x01(\v2\x15.team.v1.MemberHealthR\x06health\"<\n" +
+	"\x06health\x18\x04 \x01(\v2\x15.team.v1.MemberHealthR\x06health\x12\x1b\n" +
+	"\trole_name\x18\x05 \x01(\tR\broleName\"<\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tROLE_LEAD\x10\x01\x12\x0f\n" +
@@ -1326,7 +1673,7 @@ func file_team_v1_team_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_team_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_team_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_team_v1_team_proto_goTypes = []any{
 	(Origin)(0),                   // 0: team.v1.Origin
 	(TeamState)(0),                // 1: team.v1.TeamState
@@ -1334,55 +1681,64 @@ var file_team_v1_team_proto_goTypes = []any{
 	(*Team)(nil),                  // 3: team.v1.Team
 	(*AdjustedLimit)(nil),         // 4: team.v1.AdjustedLimit
 	(*CreateTeamRequest)(nil),     // 5: team.v1.CreateTeamRequest
-	(*CreateTeamResponse)(nil),    // 6: team.v1.CreateTeamResponse
-	(*GetTeamRequest)(nil),        // 7: team.v1.GetTeamRequest
-	(*GetTeamResponse)(nil),       // 8: team.v1.GetTeamResponse
-	(*ListTeamsRequest)(nil),      // 9: team.v1.ListTeamsRequest
-	(*ListTeamsResponse)(nil),     // 10: team.v1.ListTeamsResponse
-	(*UpdateTeamRequest)(nil),     // 11: team.v1.UpdateTeamRequest
-	(*UpdateTeamResponse)(nil),    // 12: team.v1.UpdateTeamResponse
-	(*DeleteTeamRequest)(nil),     // 13: team.v1.DeleteTeamRequest
-	(*DeleteTeamResponse)(nil),    // 14: team.v1.DeleteTeamResponse
-	(*GetTeamStatusRequest)(nil),  // 15: team.v1.GetTeamStatusRequest
-	(*GetTeamStatusResponse)(nil), // 16: team.v1.GetTeamStatusResponse
-	(*TeamMember)(nil),            // 17: team.v1.TeamMember
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
-	(*TeamConfig)(nil),            // 19: team.v1.TeamConfig
-	(*MemberHealth)(nil),          // 20: team.v1.MemberHealth
+	(*ContractTeam)(nil),          // 6: team.v1.ContractTeam
+	(*ContractRole)(nil),          // 7: team.v1.ContractRole
+	(*ContractAgent)(nil),         // 8: team.v1.ContractAgent
+	(*ContractWorkflow)(nil),      // 9: team.v1.ContractWorkflow
+	(*CreateTeamResponse)(nil),    // 10: team.v1.CreateTeamResponse
+	(*GetTeamRequest)(nil),        // 11: team.v1.GetTeamRequest
+	(*GetTeamResponse)(nil),       // 12: team.v1.GetTeamResponse
+	(*ListTeamsRequest)(nil),      // 13: team.v1.ListTeamsRequest
+	(*ListTeamsResponse)(nil),     // 14: team.v1.ListTeamsResponse
+	(*UpdateTeamRequest)(nil),     // 15: team.v1.UpdateTeamRequest
+	(*UpdateTeamResponse)(nil),    // 16: team.v1.UpdateTeamResponse
+	(*DeleteTeamRequest)(nil),     // 17: team.v1.DeleteTeamRequest
+	(*DeleteTeamResponse)(nil),    // 18: team.v1.DeleteTeamResponse
+	(*GetTeamStatusRequest)(nil),  // 19: team.v1.GetTeamStatusRequest
+	(*GetTeamStatusResponse)(nil), // 20: team.v1.GetTeamStatusResponse
+	(*TeamMember)(nil),            // 21: team.v1.TeamMember
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*TeamConfig)(nil),            // 23: team.v1.TeamConfig
+	(*MemberHealth)(nil),          // 24: team.v1.MemberHealth
 }
 var file_team_v1_team_proto_depIdxs = []int32{
 	0,  // 0: team.v1.Team.origin:type_name -> team.v1.Origin
 	1,  // 1: team.v1.Team.state:type_name -> team.v1.TeamState
-	18, // 2: team.v1.Team.created:type_name -> google.protobuf.Timestamp
-	18, // 3: team.v1.Team.changed:type_name -> google.protobuf.Timestamp
+	22, // 2: team.v1.Team.created:type_name -> google.protobuf.Timestamp
+	22, // 3: team.v1.Team.changed:type_name -> google.protobuf.Timestamp
 	4,  // 4: team.v1.Team.adjusted:type_name -> team.v1.AdjustedLimit
-	19, // 5: team.v1.CreateTeamRequest.config:type_name -> team.v1.TeamConfig
-	3,  // 6: team.v1.CreateTeamResponse.team:type_name -> team.v1.Team
-	3,  // 7: team.v1.GetTeamResponse.team:type_name -> team.v1.Team
-	3,  // 8: team.v1.ListTeamsResponse.teams:type_name -> team.v1.Team
-	19, // 9: team.v1.UpdateTeamRequest.config:type_name -> team.v1.TeamConfig
-	3,  // 10: team.v1.UpdateTeamResponse.team:type_name -> team.v1.Team
-	1,  // 11: team.v1.GetTeamStatusResponse.state:type_name -> team.v1.TeamState
-	17, // 12: team.v1.GetTeamStatusResponse.members:type_name -> team.v1.TeamMember
-	2,  // 13: team.v1.TeamMember.role:type_name -> team.v1.TeamMember.Role
-	20, // 14: team.v1.TeamMember.health:type_name -> team.v1.MemberHealth
-	5,  // 15: team.v1.TeamService.CreateTeam:input_type -> team.v1.CreateTeamRequest
-	7,  // 16: team.v1.TeamService.GetTeam:input_type -> team.v1.GetTeamRequest
-	9,  // 17: team.v1.TeamService.ListTeams:input_type -> team.v1.ListTeamsRequest
-	11, // 18: team.v1.TeamService.UpdateTeam:input_type -> team.v1.UpdateTeamRequest
-	13, // 19: team.v1.TeamService.DeleteTeam:input_type -> team.v1.DeleteTeamRequest
-	15, // 20: team.v1.TeamService.GetTeamStatus:input_type -> team.v1.GetTeamStatusRequest
-	6,  // 21: team.v1.TeamService.CreateTeam:output_type -> team.v1.CreateTeamResponse
-	8,  // 22: team.v1.TeamService.GetTeam:output_type -> team.v1.GetTeamResponse
-	10, // 23: team.v1.TeamService.ListTeams:output_type -> team.v1.ListTeamsResponse
-	12, // 24: team.v1.TeamService.UpdateTeam:output_type -> team.v1.UpdateTeamResponse
-	14, // 25: team.v1.TeamService.DeleteTeam:output_type -> team.v1.DeleteTeamResponse
-	16, // 26: team.v1.TeamService.GetTeamStatus:output_type -> team.v1.GetTeamStatusResponse
-	21, // [21:27] is the sub-list for method output_type
-	15, // [15:21] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	23, // 5: team.v1.CreateTeamRequest.config:type_name -> team.v1.TeamConfig
+	6,  // 6: team.v1.CreateTeamRequest.contract:type_name -> team.v1.ContractTeam
+	7,  // 7: team.v1.ContractTeam.agent_roles:type_name -> team.v1.ContractRole
+	9,  // 8: team.v1.ContractTeam.workflow_config:type_name -> team.v1.ContractWorkflow
+	8,  // 9: team.v1.ContractRole.agent_config:type_name -> team.v1.ContractAgent
+	3,  // 10: team.v1.CreateTeamResponse.team:type_name -> team.v1.Team
+	21, // 11: team.v1.CreateTeamResponse.members:type_name -> team.v1.TeamMember
+	3,  // 12: team.v1.GetTeamResponse.team:type_name -> team.v1.Team
+	3,  // 13: team.v1.ListTeamsResponse.teams:type_name -> team.v1.Team
+	23, // 14: team.v1.UpdateTeamRequest.config:type_name -> team.v1.TeamConfig
+	3,  // 15: team.v1.UpdateTeamResponse.team:type_name -> team.v1.Team
+	1,  // 16: team.v1.GetTeamStatusResponse.state:type_name -> team.v1.TeamState
+	21, // 17: team.v1.GetTeamStatusResponse.members:type_name -> team.v1.TeamMember
+	2,  // 18: team.v1.TeamMember.role:type_name -> team.v1.TeamMember.Role
+	24, // 19: team.v1.TeamMember.health:type_name -> team.v1.MemberHealth
+	5,  // 20: team.v1.TeamService.CreateTeam:input_type -> team.v1.CreateTeamRequest
+	11, // 21: team.v1.TeamService.GetTeam:input_type -> team.v1.GetTeamRequest
+	13, // 22: team.v1.TeamService.ListTeams:input_type -> team.v1.ListTeamsRequest
+	15, // 23: team.v1.TeamService.UpdateTeam:input_type -> team.v1.UpdateTeamRequest
+	17, // 24: team.v1.TeamService.DeleteTeam:input_type -> team.v1.DeleteTeamRequest
+	19, // 25: team.v1.TeamService.GetTeamStatus:input_type -> team.v1.GetTeamStatusRequest
+	10, // 26: team.v1.TeamService.CreateTeam:output_type -> team.v1.CreateTeamResponse
+	12, // 27: team.v1.TeamService.GetTeam:output_type -> team.v1.GetTeamResponse
+	14, // 28: team.v1.TeamService.ListTeams:output_type -> team.v1.ListTeamsResponse
+	16, // 29: team.v1.TeamService.UpdateTeam:output_type -> team.v1.UpdateTeamResponse
+	18, // 30: team.v1.TeamService.DeleteTeam:output_type -> team.v1.DeleteTeamResponse
+	20, // 31: team.v1.TeamService.GetTeamStatus:output_type -> team.v1.GetTeamStatusResponse
+	26, // [26:32] is the sub-list for method output_type
+	20, // [20:26] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_team_proto_init() }
@@ -1395,8 +1751,10 @@ func file_team_v1_team_proto_init() {
 	file_team_v1_team_proto_msgTypes[2].OneofWrappers = []any{
 		(*CreateTeamRequest_Yaml)(nil),
 		(*CreateTeamRequest_Config)(nil),
+		(*CreateTeamRequest_Contract)(nil),
 	}
-	file_team_v1_team_proto_msgTypes[8].OneofWrappers = []any{
+	file_team_v1_team_proto_msgTypes[6].OneofWrappers = []any{}
+	file_team_v1_team_proto_msgTypes[12].OneofWrappers = []any{
 		(*UpdateTeamRequest_Yaml)(nil),
 		(*UpdateTeamRequest_Config)(nil),
 	}
@@ -1406,7 +1764,7 @@ func file_team_v1_team_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_team_proto_rawDesc), len(file_team_v1_team_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   15,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

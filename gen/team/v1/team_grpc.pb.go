@@ -56,7 +56,8 @@ type TeamServiceClient interface {
 	UpdateTeam(ctx context.Context, in *UpdateTeamRequest, opts ...grpc.CallOption) (*UpdateTeamResponse, error)
 	// DeleteTeam takes a team away, with the agents that came with it. Errors:
 	// TEAM_NOT_FOUND; VERSION_CONFLICT; INVALID_TEAM_CONFIG where another team needs
-	// it. Its tasks go on to their end.
+	// it; COLLABORATION_IN_PROGRESS where it has some and force is not set. Its other
+	// tasks go on to their end.
 	DeleteTeam(ctx context.Context, in *DeleteTeamRequest, opts ...grpc.CallOption) (*DeleteTeamResponse, error)
 	// GetTeamStatus says how a team is, member by member. Errors: TEAM_NOT_FOUND.
 	GetTeamStatus(ctx context.Context, in *GetTeamStatusRequest, opts ...grpc.CallOption) (*GetTeamStatusResponse, error)
@@ -157,7 +158,8 @@ type TeamServiceServer interface {
 	UpdateTeam(context.Context, *UpdateTeamRequest) (*UpdateTeamResponse, error)
 	// DeleteTeam takes a team away, with the agents that came with it. Errors:
 	// TEAM_NOT_FOUND; VERSION_CONFLICT; INVALID_TEAM_CONFIG where another team needs
-	// it. Its tasks go on to their end.
+	// it; COLLABORATION_IN_PROGRESS where it has some and force is not set. Its other
+	// tasks go on to their end.
 	DeleteTeam(context.Context, *DeleteTeamRequest) (*DeleteTeamResponse, error)
 	// GetTeamStatus says how a team is, member by member. Errors: TEAM_NOT_FOUND.
 	GetTeamStatus(context.Context, *GetTeamStatusRequest) (*GetTeamStatusResponse, error)

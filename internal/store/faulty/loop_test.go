@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,7 +34,10 @@ const outage = 20 * time.Second
 // acknowledged. Each run ends as it would have, and nothing runs again that was on
 // record.
 func TestS_49_EveryOperation(t *testing.T) {
-	for name, story := range map[string]func(*rig) string{"a run that asks": asks, "a run that is canceled": canceled} {
+	for name, story := range map[string]func(*rig) string{
+		"a run that asks": asks, "a run that is canceled": canceled,
+		"a run that is paused (S-44)": paused, "a run that is stopped (S-43)": stopped, "a run that is cut (S-43)": cut,
+	} {
 		for _, fault := range []struct {
 			name string
 			plan func(k int) faulty.Plan
@@ -113,6 +117,66 @@ func canceled(r *rig) string {
 	return id
 }
 
+// paused is a run that is paused, stands still, and is resumed, twice.
+func paused(r *rig) string {
+	id := r.send("m1", "", "x").GetId()
+	for range 2 {
+		r.control("pause", func(ctx context.Context) (*a2a.Fold, error) { return r.Pause(ctx, id) })
+		stood := r.counted()
+		time.Sleep(time.Hour) // in the bubble: more than the team's timeout
+		if diff := cmp.Diff(stood, r.counted()); diff != "" {
+			r.Errorf("called while it was paused (-want +got):\n%s", diff)
+		}
+		r.control("resume", func(ctx context.Context) (*a2a.Fold, error) { return r.Resume(ctx, id) })
+		r.until(id, a2av1.TaskState_TASK_STATE_INPUT_REQUIRED)
+	}
+	r.send("m2", id, "yes")
+	task := r.until(id, a2av1.TaskState_TASK_STATE_COMPLETED)
+	if got := agent.Text(&a2av1.Message{Parts: task.GetArtifacts()[0].GetParts()}); got != "c(b(a(x), yes))" {
+		r.Errorf("the answer is %q", got)
+	}
+	return id
+}
+
+// stopped is a run that is stopped where it waits.
+func stopped(r *rig) string {
+	id := r.send("m1", "", "x").GetId()
+	r.until(id, a2av1.TaskState_TASK_STATE_INPUT_REQUIRED)
+	r.control("stop", func(ctx context.Context) (*a2a.Fold, error) { return r.Stop(ctx, id, a2a.Stop{SavePartial: true}) })
+	r.until(id, a2av1.TaskState_TASK_STATE_CANCELED)
+	r.canceled = true
+	return id
+}
+
+// cut is a run that is stopped while a member works that does not end by itself.
+func cut(r *rig) string {
+	r.held = true
+	id := r.send("m1", "", "x").GetId()
+	r.until(id, a2av1.TaskState_TASK_STATE_WORKING)
+	for _, force := range []bool{false, true} {
+		r.control("stop", func(ctx context.Context) (*a2a.Fold, error) { return r.Stop(ctx, id, a2a.Stop{Force: force}) })
+	}
+	r.until(id, a2av1.TaskState_TASK_STATE_CANCELED)
+	r.canceled = true
+	return id
+}
+
+// control gives a command until it is taken.
+func (r *rig) control(what string, give func(context.Context) (*a2a.Fold, error)) {
+	r.Helper()
+	r.again(what, func(ctx context.Context) error {
+		_, err := give(ctx)
+		return err
+	})
+}
+
+// counted is how often each member was called so far.
+func (r *rig) counted() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.calls)
+}
+
 // rig is a handler and an engine over a faulty store in memory.
 type rig struct {
 	*testing.T
@@ -121,9 +185,10 @@ type rig struct {
 	ctx   context.Context
 	stop  func()
 
-	held  bool // members wait for the end of their context; set before use
-	mu    sync.Mutex
-	calls map[string]int // of members; guarded by mu
+	held     bool // members wait for the end of their context; set before use
+	canceled bool // the run has no answer
+	mu       sync.Mutex
+	calls    map[string]int // of members; guarded by mu
 }
 
 func start(t *testing.T, plan faulty.Plan) *rig {
@@ -278,7 +343,7 @@ func (r *rig) remembered() {
 	r.Helper()
 	n, err := r.store.Position(r.ctx, conversation)
 	must(r.T, err)
-	if n != 1 && (n != 3 || r.held) {
+	if n != 1 && (n != 3 || r.held || r.canceled) {
 		r.Errorf("the conversation has %d entries", n)
 	}
 }

@@ -156,6 +156,9 @@ func (b *batch) end(ctx context.Context, q querier) error {
 	if _, err := q.exec(ctx, `DELETE FROM inbox WHERE id = $1`, j.root); err != nil {
 		return err
 	}
+	if _, err := q.exec(ctx, freeSlot, j.root); err != nil {
+		return err
+	}
 	if err := j.s.snapshot(ctx, q, j.root, b.hi, task); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ var tables = []struct{ name, columns, key string }{
 	{"conversation_state", "owner, context_id, path, n, sum, body", "owner, context_id, path, n"},
 	{"push_config", "id, scope, config, owner, body, epoch, due, held, seen, part, tries, since, failing, ended, error, version", "id, scope, config"},
 	{"catalog", "id, version, created, changed, changed_by, body", "id"},
+	{"collaboration_slot", "team, slot, id", "team, slot"},
 	{"push_dead", "id, scope, config, seq, part, tries, error, at", "id, scope, config, seq, part"},
 	{"task", "id, owner, agent, context_id, state, status_at, visible, snap_seq, snap_sum, snap", "id"},
 	{"run", "id, owner, epoch, seq, bytes, inputs, due, ended, deltas, definition, push", "id"},

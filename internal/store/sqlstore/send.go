@@ -52,11 +52,18 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed boo
 		}
 		defer s.wakePush()
 	}
-	o.done = func(ctx context.Context, q querier, err error) error {
-		if err == nil {
-			root, existed, err = s.created(ctx, q, n, o)
+	if n.Collaborations > 0 {
+		o.plan = func(ctx context.Context, q querier) (err error) {
+			root, existed, err = s.collaborate(ctx, q, n, o)
+			return err
 		}
-		return err
+	} else {
+		o.done = func(ctx context.Context, q querier, err error) error {
+			if err == nil {
+				root, existed, err = s.created(ctx, q, n, o)
+			}
+			return err
+		}
 	}
 	if err := await(ctx, s.db, o); err != nil {
 		return "", false, s.unrecorded(err)
@@ -130,7 +137,7 @@ func (s *Store) created(ctx context.Context, q querier, n a2a.New, o *op) (root 
 // unrecorded makes an error of the database one of the store.
 func (s *Store) unrecorded(err error) error {
 	err = answer(err)
-	for _, known := range []error{a2a.ErrPushTask, a2a.ErrPushOwner, a2a.ErrPushLost, a2a.ErrReused, a2a.ErrTerminal, a2a.ErrNotFound, a2a.ErrStorage, a2a.ErrDataLoss, agent.ErrFenced, context.Canceled, context.DeadlineExceeded} {
+	for _, known := range []error{a2a.ErrBusy, a2a.ErrPushTask, a2a.ErrPushOwner, a2a.ErrPushLost, a2a.ErrReused, a2a.ErrTerminal, a2a.ErrNotFound, a2a.ErrStorage, a2a.ErrDataLoss, agent.ErrFenced, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, known) {
 			return err
 		}

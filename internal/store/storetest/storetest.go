@@ -27,6 +27,8 @@ type Store interface {
 	a2a.Pushes
 	catalog.Store
 	engine.Leases
+	// Collaborations are those of an agent that have not ended, of all owners.
+	Collaborations(ctx context.Context, agent string) ([]a2a.Key, error)
 }
 
 // Open returns an empty store that tells the time by clock, keeps at least
@@ -41,7 +43,7 @@ func Run(t *testing.T, open Open) {
 	}{
 		{"Request", requests}, {"Input", inputs}, {"Journal", journals}, {"End", ends}, {"Limit", limits}, {"Inbox", inboxes}, {"Lease", leases},
 		{"Read", reads}, {"Child", children}, {"Watch", watches}, {"List", lists}, {"Page", pages}, {"Fits", fits}, {"Overview", overviews},
-		{"Race", races}, {"Model", models}, {"Conversation", conversations}, {"Push", pushes}, {"Catalog", catalogs},
+		{"Race", races}, {"Model", models}, {"Conversation", conversations}, {"Push", pushes}, {"Catalog", catalogs}, {"Collaboration", collaborations},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.test(t, open) })
 	}

@@ -1,0 +1,90 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/client"
+)
+
+// Collaborate makes a call about collaborations of the server that --server names.
+func (s *Shell) Collaborate(ctx context.Context, do func(context.Context, *client.Team) error) error {
+	c, err := s.manager("collab")
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(ctx, c)
+}
+
+// StartCollaboration has a team begin to work, and prints the id.
+func (s *Shell) StartCollaboration(ctx context.Context, req *teamv1.StartCollaborationRequest) error {
+	return s.Collaborate(ctx, func(ctx context.Context, c *client.Team) error {
+		resp, err := c.Start(ctx, req)
+		if err != nil || s.JSON {
+			return s.printed(err, resp)
+		}
+		s.sayf("%s, to be done by %s", resp.GetWorkflowStatus(), resp.GetEstimatedCompletion().AsTime().Local().Format("15:04:05"))
+		_, err = fmt.Fprintln(s.Out, resp.GetCollaborationId())
+		return err
+	})
+}
+
+// ShowCollaboration makes a call that answers how one stands, and prints that.
+func (s *Shell) ShowCollaboration(ctx context.Context, id string, call func(*client.Team, context.Context, string) (*teamv1.GetCollaborationStatusResponse, error)) error {
+	return s.Collaborate(ctx, func(ctx context.Context, c *client.Team) error {
+		st, err := call(c, ctx, id)
+		if err != nil || s.JSON {
+			return s.printed(err, st)
+		}
+		p := st.GetProgress()
+		if _, err := fmt.Fprintf(s.Out, "%s  %d of %d, %s\n", st.GetStatus(), p.GetCompletedTasks(), p.GetTotalTasks(), p.GetCurrentPhase()); err != nil {
+			return err
+		}
+		return table(s, st.GetAgents(), "AGENT\tROLE\tSTATUS\tTASK", func(a *teamv1.CollaborationAgent) []string {
+			return []string{a.GetAgentId(), a.GetRole(), a.GetStatus(), strings.Join(strings.Fields(a.GetCurrentTask()), " ")}
+		})
+	})
+}
+
+// StopCollaboration ends one, and prints its result.
+func (s *Shell) StopCollaboration(ctx context.Context, req *teamv1.StopCollaborationRequest) error {
+	return s.Collaborate(ctx, func(ctx context.Context, c *client.Team) error {
+		resp, err := c.Stop(ctx, req)
+		if err != nil || s.JSON {
+			return s.printed(err, resp)
+		}
+		s.sayf("%s after %s, %d messages", resp.GetFinalStatus(), resp.GetMetrics().GetTotalDuration().AsDuration(), resp.GetMetrics().GetMessagesExchanged())
+		for _, part := range resp.GetResults().GetContributions() {
+			s.sayf("%s: %s", part.GetAgentId(), part.GetText())
+		}
+		_, err = fmt.Fprintln(s.Out, resp.GetResults().GetOutput())
+		return err
+	})
+}
+
+// ListCollaborations prints the caller's; of a team unless it is empty.
+func (s *Shell) ListCollaborations(ctx context.Context, team string) error {
+	return s.Collaborate(ctx, func(ctx context.Context, c *client.Team) error {
+		list, err := c.Collaborations(ctx, team)
+		if err != nil {
+			return err
+		}
+		return table(s, list, "ID\tTEAM\tSTATUS\tDONE\tTASK", func(st *teamv1.GetCollaborationStatusResponse) []string {
+			p := st.GetProgress()
+			return []string{st.GetCollaborationId(), st.GetTeamId(), st.GetStatus(), fmt.Sprintf("%d/%d", p.GetCompletedTasks(), p.GetTotalTasks()), st.GetBrief().GetTaskDescription()}
+		})
+	})
+}
+
+// printed prints an answer for machines, unless there was an error.
+func (s *Shell) printed(err error, m proto.Message) error {
+	if err != nil {
+		return err
+	}
+	return s.print(m)
+}

@@ -1,0 +1,30 @@
+package build
+
+import (
+	"fmt"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/team"
+)
+
+// review builds what judges the results of a team; nil is nothing.
+func (b *builder) review(r *teamv1.ReviewConfig) (*team.Review, error) {
+	if r == nil {
+		return nil, nil //nolint:nilnil // nobody judges
+	}
+	review := &team.Review{
+		Agent: r.GetJudge().GetAgent(), Expected: r.GetExpected(), Threshold: r.Threshold, MaxRounds: int(r.GetMaxRounds()), //nolint:protogetter // unset is none
+	}
+	var err error
+	if model := r.GetJudge().GetModel(); model != "" {
+		if review.Model, err = b.model(model); err != nil {
+			return nil, err
+		}
+	}
+	if check := r.GetJudge().GetCheck(); check != "" {
+		if review.Check, err = team.CompileCheck(check); err != nil {
+			return nil, fmt.Errorf("review.judge.check: %w", err)
+		}
+	}
+	return review, nil
+}

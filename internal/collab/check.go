@@ -1,0 +1,106 @@
+package collab
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// Limits of a request (C-31).
+const (
+	minTask, maxTask = 10, 1000
+	maxExpected      = 10_000 // characters
+	maxContext       = 64 << 10
+)
+
+// againAfter is how long a caller waits who comes too early.
+const againAfter = 5 * time.Second
+
+// faults gathers what is wrong with a request: all of it is answered together.
+type faults []a2a.Violation
+
+func (f *faults) add(field, format string, args ...any) {
+	*f = append(*f, a2a.Violation{Field: field, Description: fmt.Sprintf(format, args...)})
+}
+
+func (f faults) err() error {
+	if len(f) == 0 {
+		return nil
+	}
+	return a2a.Invalid(f...)
+}
+
+// check checks a request to start (R-001-19 to R-001-25). Fields have the names that
+// they have in the proto.
+func check(req *teamv1.StartCollaborationRequest) error {
+	var f faults
+	if req.GetTeamId() == "" {
+		f.add("team_id", "is required")
+	}
+	if n := utf8.RuneCountInString(req.GetTaskDescription()); n < minTask || n > maxTask {
+		f.add("task_description", "has %d characters; it must have %d to %d", n, minTask, maxTask)
+	}
+	switch n := utf8.RuneCountInString(req.GetExpectedOutput()); {
+	case strings.TrimSpace(req.GetExpectedOutput()) == "":
+		f.add("expected_output", "is required: what is to come out of it")
+	case n > maxExpected:
+		f.add("expected_output", "has %d characters; it must have at most %d", n, maxExpected)
+	}
+	if n := proto.Size(req.GetContext()); n > maxContext {
+		f.add("context", "has %d bytes; at most %d are taken", n, maxContext)
+	}
+	f.constraints(req.GetConstraints())
+	return f.err()
+}
+
+func (f *faults) constraints(c *teamv1.CollaborationConstraints) {
+	if d := c.GetMaxDuration(); d != nil && d.AsDuration() <= 0 {
+		f.add("constraints.max_duration", "must be more than 0")
+	}
+	if q := c.GetQualityThreshold(); math.IsNaN(q) || q < 0 || q > 1 {
+		f.add("constraints.quality_threshold", "must be 0 to 1")
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.GetResourceLimits())) {
+		field, n := "constraints.resource_limits."+key, c.GetResourceLimits()[key]
+		switch _, is32 := resources[key]; {
+		case !is32 && key != "max_tokens":
+			f.add(field, "is unknown; there are max_tokens, max_delegations, max_parallel")
+		case n < 1:
+			f.add(field, "is %d; it must be 1 or more", n)
+		case is32 && n > math.MaxInt32:
+			f.add(field, "is %d; it must be at most %d", n, math.MaxInt32)
+		}
+	}
+}
+
+// resources are the limits of small numbers, beside max_tokens.
+var resources = map[string]func(*teamv1.Limits, *int32){
+	"max_delegations": func(l *teamv1.Limits, n *int32) { l.MaxDelegations = n },
+	"max_parallel":    func(l *teamv1.Limits, n *int32) { l.MaxParallel = n },
+}
+
+// limits are the bounds of a request, as runs know them; nil is none.
+func limits(req *teamv1.StartCollaborationRequest) *teamv1.Limits {
+	given := req.GetConstraints().GetResourceLimits()
+	if len(given) == 0 {
+		return nil
+	}
+	l := &teamv1.Limits{}
+	for key, n := range given {
+		if set := resources[key]; set != nil {
+			set(l, proto.Int32(int32(n))) //nolint:gosec // checked
+		} else {
+			l.MaxTokens = &n
+		}
+	}
+	return l
+}

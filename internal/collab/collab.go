@@ -1,0 +1,354 @@
+// Package collab says what collaborations are: tasks of teams with a brief. How one
+// stands, what it brought and what it took is computed from its journal, the
+// definition that it is tied to, and nothing else (I5).
+package collab
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Teams knows teams and their definitions. Safe for concurrent use.
+type Teams interface {
+	// Ready returns nil where a team is served, the error for a caller where it is not:
+	// TEAM_NOT_FOUND, TEAM_NOT_READY.
+	Ready(ctx context.Context, id string) error
+	// Definition returns the definition of a team: that of a revision, for an empty one
+	// as it is served. Nil where there is none any more.
+	Definition(ctx context.Context, id, revision string) (*teamv1.TeamConfig, error)
+}
+
+// Slots are the places that collaborations take; stores keep them.
+type Slots interface {
+	// Collaborations are those of a team that have not ended, of all owners.
+	Collaborations(ctx context.Context, team string) ([]a2a.Key, error)
+}
+
+// Config of a Service. Handler is required.
+type Config struct {
+	// Handler has the tasks.
+	Handler *a2a.Handler
+	// Teams are what collaborations are of; nil: the teams that the handler serves,
+	// whose definitions are not known.
+	Teams Teams
+	// Slots says which of them run; nil: nobody knows.
+	Slots Slots
+	// Full reports whether the server has no capacity for one more; nil: it always has.
+	Full func() bool
+	// Clock tells the time of the store; unset is time.Now.
+	Clock func() time.Time
+}
+
+// Service answers the calls of the collaboration service. Every call has a caller in
+// its context, and is shown the collaborations of that caller. Errors are *a2a.Error
+// and *agent.Error. Safe for concurrent use.
+type Service struct {
+	c Config
+	h *a2a.Handler
+}
+
+// New returns a service.
+func New(c Config) *Service {
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Teams == nil {
+		c.Teams = served{c.Handler}
+	}
+	return &Service{c: c, h: c.Handler}
+}
+
+// served are the teams of a handler, without their definitions.
+type served struct{ h *a2a.Handler }
+
+func (s served) Ready(_ context.Context, id string) error {
+	a, err := s.h.Agents().Get(id)
+	if _, isTeam := a.(agent.Composite); err == nil && isTeam {
+		return nil
+	}
+	return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %q", id)
+}
+
+func (served) Definition(context.Context, string, string) (*teamv1.TeamConfig, error) {
+	return &teamv1.TeamConfig{}, nil
+}
+
+// StartCollaboration implements the service.
+func (s *Service) StartCollaboration(ctx context.Context, req *teamv1.StartCollaborationRequest) (*teamv1.StartCollaborationResponse, error) {
+	if err := check(req); err != nil {
+		return nil, err
+	}
+	if err := s.c.Teams.Ready(ctx, req.GetTeamId()); err != nil {
+		return nil, err
+	}
+	if s.c.Full != nil && s.c.Full() {
+		return nil, &agent.Error{
+			Reason: agent.ReasonInsufficientResources, Code: agent.CodeResourceExhausted, Retry: true, RetryAfter: againAfter,
+			Message: "as many runs are under way as this server drives at once; try again when one has ended",
+		}
+	}
+	def, err := s.c.Teams.Definition(ctx, req.GetTeamId(), "")
+	if err != nil {
+		return nil, err
+	}
+	bounds := req.GetConstraints()
+	if bounds == nil {
+		bounds = &teamv1.CollaborationConstraints{}
+	}
+	start := a2a.Start{
+		Agent: req.GetTeamId(), Message: agent.UserMessage(req.GetRequestId(), task(req)), Limits: limits(req), Concurrent: concurrent(def),
+		Brief: &teamv1.Brief{
+			TaskDescription: req.GetTaskDescription(), ExpectedOutput: req.GetExpectedOutput(), Context: req.GetContext(), MaxDuration: bounds.GetMaxDuration(),
+			QualityThreshold: bounds.QualityThreshold, //nolint:protogetter // set or not matters
+		},
+	}
+	if start.Message.GetMessageId() == "" {
+		start.Message.MessageId = uuid.NewString()
+	}
+	if most := bounds.GetMaxDuration(); most != nil {
+		start.Deadline = s.c.Clock().Add(most.AsDuration())
+	}
+	f, err := s.h.Start(ctx, start)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.read(ctx, f.Task().GetId())
+	if err != nil {
+		return nil, err
+	}
+	est, bound, err := s.estimate(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &teamv1.StartCollaborationResponse{
+		CollaborationId: r.root, WorkflowStatus: r.workflowStatus(), EstimatedCompletion: timestamppb.New(est), EstimateIsBound: bound,
+		InitialAssignments: r.plan.first(r.accepted),
+	}, nil
+}
+
+// task is what a team is given: the text for whoever knows no briefs.
+func task(req *teamv1.StartCollaborationRequest) string {
+	return req.GetTaskDescription() + "\n\nExpected output: " + req.GetExpectedOutput()
+}
+
+// concurrent is how many collaborations a team may have (C-18).
+func concurrent(def *teamv1.TeamConfig) int {
+	return max(int(def.GetMaxConcurrentCollaborations()), 1)
+}
+
+// GetCollaborationStatus implements the service.
+func (s *Service) GetCollaborationStatus(ctx context.Context, req *teamv1.GetCollaborationStatusRequest) (*teamv1.GetCollaborationStatusResponse, error) {
+	r, err := s.read(ctx, req.GetCollaborationId())
+	if err != nil {
+		return nil, err
+	}
+	return r.status(req.GetIncludeDetails()), nil
+}
+
+// PauseCollaboration implements the service.
+func (s *Service) PauseCollaboration(ctx context.Context, req *teamv1.PauseCollaborationRequest) (*teamv1.PauseCollaborationResponse, error) {
+	st, err := s.command(ctx, req.GetCollaborationId(), s.h.Pause)
+	return &teamv1.PauseCollaborationResponse{Collaboration: st}, err
+}
+
+// ResumeCollaboration implements the service.
+func (s *Service) ResumeCollaboration(ctx context.Context, req *teamv1.ResumeCollaborationRequest) (*teamv1.ResumeCollaborationResponse, error) {
+	st, err := s.command(ctx, req.GetCollaborationId(), s.h.Resume)
+	return &teamv1.ResumeCollaborationResponse{Collaboration: st}, err
+}
+
+// command gives one that has not ended a command.
+func (s *Service) command(ctx context.Context, id string, do func(context.Context, string) (*a2a.Fold, error)) (*teamv1.GetCollaborationStatusResponse, error) {
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if r.end != nil {
+		return nil, a2a.UnsupportedOperation("collaboration %q has ended", id)
+	}
+	if _, err := do(ctx, id); err != nil {
+		return nil, notFound(id, err)
+	}
+	if r, err = s.read(ctx, id); err != nil {
+		return nil, err
+	}
+	return r.status(false), nil
+}
+
+// StopCollaboration implements the service. It waits for the end as long as ctx does.
+func (s *Service) StopCollaboration(ctx context.Context, req *teamv1.StopCollaborationRequest) (*teamv1.StopCollaborationResponse, error) {
+	id := req.GetCollaborationId()
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if r.end == nil {
+		keep := req.SavePartial == nil || req.GetSavePartial() //nolint:protogetter // unset is true
+		if _, err := s.h.Stop(ctx, id, a2a.Stop{Force: req.GetForceStop(), SavePartial: keep, Reason: req.GetReason()}); err != nil {
+			return nil, notFound(id, err)
+		}
+		if err := s.ended(ctx, id); err != nil {
+			return nil, err
+		}
+		if r, err = s.read(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	resp := &teamv1.StopCollaborationResponse{FinalStatus: r.finalStatus(), Results: r.results(), Metrics: r.metrics()}
+	if resp.GetFinalStatus() == failed {
+		resp.Error = r.failure()
+	}
+	return resp, nil
+}
+
+// ended waits for the end of a collaboration of the caller.
+func (s *Service) ended(ctx context.Context, id string) error {
+	who, err := s.h.Caller(ctx)
+	if err != nil {
+		return err
+	}
+	for t, err := range s.h.Tell(ctx, a2a.Key{Owner: who.Owner(), ID: id}, 0) {
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonWaitTimeout,
+				"collaboration %q is being stopped and has not ended yet; ask for it again", id).With("task_id", id)
+		case err != nil:
+			return notFound(id, err)
+		case t.Event.GetScope() == "" && t.Event.GetEnded() != nil:
+			return nil
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// read folds the journal of a collaboration of the caller.
+func (s *Service) read(ctx context.Context, id string) (*run, error) {
+	who, err := s.h.Caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if id == "" {
+		return nil, a2a.Invalid(a2a.Violation{Field: "collaboration_id", Description: "is required"})
+	}
+	if _, scope := agent.SplitTask(id); scope != "" {
+		return nil, unknown(id)
+	}
+	r, err := s.fold(ctx, a2a.Key{Owner: who.Owner(), ID: id})
+	switch {
+	case err != nil:
+		return nil, notFound(id, err)
+	case r.accepted.GetCollaboration() == nil:
+		return nil, unknown(id)
+	}
+	return r, nil
+}
+
+// fold folds a journal.
+func (s *Service) fold(ctx context.Context, k a2a.Key) (*run, error) {
+	r := newRun(k.ID)
+	for more, after := true, int64(0); more; {
+		page, next, err := s.h.Page(ctx, k, after)
+		if err != nil {
+			return nil, err
+		}
+		for _, rec := range page {
+			if r.take(rec.Event); r.seq == 1 && r.accepted.GetCollaboration() == nil {
+				return r, nil
+			}
+			after = rec.Seq
+		}
+		more = next
+	}
+	team := r.accepted.GetAgent()
+	def, err := s.c.Teams.Definition(ctx, team, r.accepted.GetPins().GetRevisions()[team])
+	r.plan = planOf(team, def)
+	return r, err
+}
+
+func unknown(id string) error {
+	return agent.Errorf(agent.CodeNotFound, agent.ReasonCollaborationNotFound, "there is no collaboration %q", strings.ToValidUTF8(id[:min(len(id), 128)], "\uFFFD"))
+}
+
+// notFound is the error for a task that is not there as that for a collaboration.
+func notFound(id string, err error) error {
+	var e *a2a.Error
+	if errors.As(err, &e) && e.Reason == a2a.ReasonTaskNotFound {
+		return unknown(id)
+	}
+	return err
+}
+
+const (
+	defaultPage = 50
+	maxPage     = 100
+	// maxLooks bounds how many tasks are looked at for a page: most are no
+	// collaborations.
+	maxLooks = 1000
+)
+
+// ListCollaborations implements the service.
+func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollaborationsRequest) (*teamv1.ListCollaborationsResponse, error) {
+	who, err := s.h.Caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	size := int(req.GetPageSize())
+	if size < 0 || size > maxPage {
+		return nil, a2a.Invalid(a2a.Violation{Field: "page_size", Description: "must be 1 to 100, or left out for 50"})
+	}
+	if size == 0 {
+		size = defaultPage
+	}
+	roots, err := s.roots(ctx, who.Owner(), req.GetTeamId())
+	if err != nil {
+		return nil, err
+	}
+	if last := req.GetPageToken(); last != "" {
+		i, _ := slices.BinarySearchFunc(roots, last, func(root, last string) int { return strings.Compare(last, root) })
+		if i < len(roots) && roots[i] == last {
+			i++
+		}
+		roots = roots[i:]
+	}
+	resp := &teamv1.ListCollaborationsResponse{}
+	for i, root := range roots {
+		if len(resp.GetCollaborations()) == size || i == maxLooks {
+			resp.NextPageToken = roots[i-1]
+			break
+		}
+		r, err := s.fold(ctx, a2a.Key{Owner: who.Owner(), ID: root})
+		if err != nil || r.accepted.GetCollaboration() == nil {
+			continue // deleted meanwhile, or damaged: the others are worth more than none
+		}
+		resp.Collaborations = append(resp.Collaborations, r.status(false))
+	}
+	return resp, nil
+}
+
+// roots are the tasks of an owner, the newest first: ids begin with their time.
+func (s *Service) roots(ctx context.Context, owner, team string) ([]string, error) {
+	o := s.h.Overview()
+	if o == nil {
+		return nil, a2a.UnsupportedOperation("the store of this server does not show tasks side by side")
+	}
+	marks, err := o.Runs(ctx, owner, a2a.RunFilter{Agent: team, Ended: true})
+	if err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	roots := make([]string, len(marks))
+	for i, m := range marks {
+		roots[i] = m.Root
+	}
+	slices.SortFunc(roots, func(a, b string) int { return strings.Compare(b, a) })
+	return roots, nil
+}

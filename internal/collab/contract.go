@@ -1,0 +1,200 @@
+package collab
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// reader reads the fields of a body of the contract, and gathers what is not of the
+// kind that it has to be. What nobody knows is left out, as by all calls over REST.
+type reader struct {
+	body   *structpb.Struct
+	at     string // path of the body
+	faults *faults
+}
+
+func read(body *structpb.Struct) reader { return reader{body: body, faults: &faults{}} }
+
+func (r reader) value(name string) *structpb.Value {
+	v := r.body.GetFields()[name]
+	if _, null := v.GetKind().(*structpb.Value_NullValue); null {
+		return nil
+	}
+	return v
+}
+
+func (r reader) fault(name, format string, args ...any) { r.faults.add(r.at+name, format, args...) }
+
+func (r reader) text(name string) string {
+	v := r.value(name)
+	if _, ok := v.GetKind().(*structpb.Value_StringValue); v != nil && !ok {
+		r.fault(name, "must be text")
+	}
+	return v.GetStringValue()
+}
+
+func (r reader) flag(name string) *bool {
+	v := r.value(name)
+	if v == nil {
+		return nil
+	}
+	if _, ok := v.GetKind().(*structpb.Value_BoolValue); !ok {
+		r.fault(name, "must be true or false")
+	}
+	return proto.Bool(v.GetBoolValue())
+}
+
+func (r reader) number(name string) *float64 {
+	v := r.value(name)
+	if v == nil {
+		return nil
+	}
+	if _, ok := v.GetKind().(*structpb.Value_NumberValue); !ok {
+		r.fault(name, "must be a number")
+		return nil
+	}
+	return proto.Float64(v.GetNumberValue())
+}
+
+// whole is a whole number of 32 bits.
+func (r reader) whole(name string) *int32 {
+	n := r.number(name)
+	if n == nil {
+		return nil
+	}
+	if *n != math.Trunc(*n) || math.Abs(*n) > math.MaxInt32 {
+		r.fault(name, "must be a whole number")
+		return nil
+	}
+	return proto.Int32(int32(*n))
+}
+
+func (r reader) object(name string) reader {
+	v := r.value(name)
+	if _, ok := v.GetKind().(*structpb.Value_StructValue); v != nil && !ok {
+		r.fault(name, "must be an object")
+	}
+	return reader{body: v.GetStructValue(), at: r.at + name + ".", faults: r.faults}
+}
+
+func (r reader) list(name string) []*structpb.Value {
+	v := r.value(name)
+	if _, ok := v.GetKind().(*structpb.Value_ListValue); v != nil && !ok {
+		r.fault(name, "must be a list")
+	}
+	return v.GetListValue().GetValues()
+}
+
+// with are the faults of the fields, and of what was made of them; one for each field.
+func (r reader) with(err error) error {
+	var more *a2a.Error
+	if errors.As(err, &more) {
+		for _, v := range more.Violations {
+			if !slices.ContainsFunc(*r.faults, func(f a2a.Violation) bool { return f.Field == v.Field }) {
+				*r.faults = append(*r.faults, v)
+			}
+		}
+	}
+	return r.faults.err()
+}
+
+// ReadTeam makes the request of a body of create_team. Errors: INVALID_TEAM_CONFIG.
+func ReadTeam(body *structpb.Struct) (*teamv1.CreateTeamRequest, error) {
+	r := read(body)
+	team := &teamv1.ContractTeam{TeamName: r.text("team_name"), TeamType: r.text("team_type")}
+	for i, v := range r.list("agent_roles") {
+		at := reader{body: v.GetStructValue(), at: "agent_roles[" + strconv.Itoa(i) + "].", faults: r.faults}
+		role := &teamv1.ContractRole{RoleName: at.text("role_name")}
+		if c := at.object("agent_config"); c.body != nil {
+			role.AgentConfig = &teamv1.ContractAgent{Model: c.text("model"), Instructions: c.text("instructions")}
+			for j, tool := range c.list("tools") {
+				if _, ok := tool.GetKind().(*structpb.Value_StringValue); !ok {
+					c.fault("tools["+strconv.Itoa(j)+"]", "must be text")
+				}
+				role.AgentConfig.Tools = append(role.AgentConfig.Tools, tool.GetStringValue())
+			}
+		}
+		team.AgentRoles = append(team.AgentRoles, role)
+	}
+	w := r.object("workflow_config")
+	team.WorkflowConfig = &teamv1.ContractWorkflow{Type: w.text("type"), MaxIterations: w.whole("max_iterations"), TimeoutMinutes: w.whole("timeout_minutes")}
+	if err := r.faults.err(); err != nil {
+		var bad *a2a.Error
+		errors.As(err, &bad)
+		bad.Reason = agent.ReasonInvalidTeamConfig
+		return nil, bad
+	}
+	return &teamv1.CreateTeamRequest{Form: &teamv1.CreateTeamRequest_Contract{Contract: team}}, nil
+}
+
+// ReadStart makes the request of a body of start_collaboration.
+func ReadStart(body *structpb.Struct) (*teamv1.StartCollaborationRequest, error) {
+	r := read(body)
+	req := &teamv1.StartCollaborationRequest{
+		TeamId: r.text("team_id"), TaskDescription: r.text("task_description"), ExpectedOutput: r.text("expected_output"), Context: r.object("context").body,
+	}
+	if c := r.object("constraints"); c.body != nil {
+		req.Constraints = &teamv1.CollaborationConstraints{QualityThreshold: c.number("quality_threshold")}
+		if n := c.whole("max_duration_minutes"); n != nil && *n < 1 {
+			c.fault("max_duration_minutes", "is %d; it must be 1 or more", *n)
+		} else if n != nil {
+			req.Constraints.MaxDuration = durationpb.New(time.Duration(*n) * time.Minute)
+		}
+		limits := c.object("resource_limits")
+		for name := range limits.body.GetFields() {
+			if n := limits.number(name); n != nil && *n == math.Trunc(*n) && math.Abs(*n) < 1<<53 {
+				if req.Constraints.ResourceLimits == nil {
+					req.Constraints.ResourceLimits = map[string]int64{}
+				}
+				req.Constraints.ResourceLimits[name] = int64(*n)
+			} else if n != nil {
+				limits.fault(name, "must be a whole number")
+			}
+		}
+	}
+	if len(*r.faults) > 0 {
+		return nil, r.with(check(req))
+	}
+	return req, nil
+}
+
+// ReadStatus makes the request of a body of get_collaboration_status.
+func ReadStatus(body *structpb.Struct) (*teamv1.GetCollaborationStatusRequest, error) {
+	r := read(body)
+	req := &teamv1.GetCollaborationStatusRequest{CollaborationId: r.text("collaboration_id")}
+	if details := r.flag("include_details"); details != nil {
+		req.IncludeDetails = *details
+	}
+	return req, r.faults.err()
+}
+
+// ReadStop makes the request of a body of stop_collaboration.
+func ReadStop(body *structpb.Struct) (*teamv1.StopCollaborationRequest, error) {
+	r := read(body)
+	req := &teamv1.StopCollaborationRequest{CollaborationId: r.text("collaboration_id"), SavePartial: r.flag("save_partial")}
+	if force := r.flag("force_stop"); force != nil {
+		req.ForceStop = *force
+	}
+	return req, r.faults.err()
+}
+
+// failureText is why something failed, in the one line that the contract has for it.
+func failureText(e *teamv1.Error) *string {
+	if e == nil {
+		return nil
+	}
+	text := strings.TrimSuffix(e.GetReason()+": "+e.GetMessage(), ": ")
+	return &text
+}

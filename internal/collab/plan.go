@@ -1,0 +1,122 @@
+package collab
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// plan is what is known of a team's work before it begins: its members, and of a
+// workflow its steps.
+type plan struct {
+	team     string
+	known    bool // its definition is
+	leads    bool // it has a leader
+	members  []member
+	steps    []planned
+	timeout  time.Duration // of a run; 0 is not set
+	perTask  time.Duration // of a member's work; 0 is not set
+	workflow bool
+}
+
+type member struct {
+	id, role string
+	timeout  time.Duration
+	disabled bool
+}
+
+// planned is a step of a workflow.
+type planned struct {
+	id, member, task string
+	after            bool // another one comes before it
+	timeout          time.Duration
+}
+
+// Defaults of limits where nothing is set.
+const (
+	defaultTimeout = 300 * time.Second
+	defaultPerTask = 60 * time.Second
+)
+
+// planOf reads the definition of a team; nil is not known.
+func planOf(team string, def *teamv1.TeamConfig) plan {
+	p := plan{team: team}
+	if def == nil || len(def.GetMembers()) == 0 && def.GetWorkflow() == nil {
+		return p
+	}
+	p.known, p.leads = true, config.Leader(def) != nil
+	p.timeout, p.perTask = def.GetLimits().GetTimeout().AsDuration(), def.GetLimits().GetMemberTimeout().AsDuration()
+	for _, m := range config.Members(def) {
+		id := cmp.Or(m.ID, m.Agent)
+		p.members = append(p.members, member{id: id, role: m.Role, timeout: m.Timeout, disabled: m.Disabled})
+	}
+	if w := def.GetWorkflow(); w != nil {
+		p.workflow = true
+		p.flatten(w.GetSteps(), false)
+	}
+	return p
+}
+
+// flatten lists the steps of groups in the place of these.
+func (p *plan) flatten(steps []*teamv1.WorkflowStep, after bool) {
+	for _, s := range steps {
+		behind := after || len(s.GetAfter()) > 0
+		if len(s.GetParallel()) > 0 {
+			p.flatten(s.GetParallel(), behind)
+			continue
+		}
+		p.steps = append(p.steps, planned{id: s.GetId(), member: s.GetAgent(), task: s.GetTask(), after: behind, timeout: s.GetTimeout().AsDuration()})
+	}
+}
+
+// has reports whether a step of the plan has a name.
+func (p plan) has(name string) bool {
+	return slices.ContainsFunc(p.steps, func(s planned) bool { return s.id == name })
+}
+
+func (p plan) member(id string) member {
+	for _, m := range p.members {
+		if m.id == id {
+			return m
+		}
+	}
+	return member{id: id}
+}
+
+// first is the work that begins at once (R-001-29).
+func (p plan) first(acc *teamv1.Accepted) []*teamv1.InitialAssignment {
+	var list []*teamv1.InitialAssignment
+	for _, s := range p.steps {
+		if s.after || s.member == "" {
+			continue
+		}
+		list = append(list, &teamv1.InitialAssignment{
+			AgentId: s.member, Task: cmp.Or(strings.ReplaceAll(s.task, "{{input}}", agent.Text(acc.GetMessage())), acc.GetCollaboration().GetTaskDescription()),
+			Priority: int32(len(list) + 1), //nolint:gosec // a workflow has 256 steps at most
+		})
+	}
+	return list
+}
+
+// bound is how long a run takes at most: the sum of what its steps may take, within
+// the time of the run and of the collaboration (C-33).
+func (p plan) bound(most time.Duration) time.Duration {
+	limit := p.timeout
+	if most > 0 && (limit == 0 || most < limit) {
+		limit = most
+	}
+	limit = cmp.Or(limit, defaultTimeout)
+	if len(p.steps) == 0 {
+		return limit
+	}
+	var sum time.Duration
+	for _, s := range p.steps {
+		sum += cmp.Or(s.timeout, p.member(s.member).timeout, p.perTask, defaultPerTask)
+	}
+	return min(sum, limit)
+}

@@ -1,0 +1,120 @@
+package collab
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// results are what a collaboration brought (R-001-44): nothing where it was stopped
+// without them.
+func (r *run) results() *teamv1.CollaborationResults {
+	res := &teamv1.CollaborationResults{CompletionTime: timestamppb.New(r.at), QualityScore: r.score, QualityUnknown: r.score == nil}
+	if r.hidden() {
+		res.QualityScore, res.QualityUnknown = nil, true
+		return res
+	}
+	res.Output, res.Message, res.Contributions = agent.Text(r.reply), r.reply, r.contributions()
+	return res
+}
+
+// contributions are what each has brought, with its share of the effort (R-001-48).
+func (r *run) contributions() []*teamv1.CollaborationContribution {
+	var list []*teamv1.CollaborationContribution
+	var tokens, times []float64
+	add := func(id, role, text string, spent *teamv1.Spent, took time.Duration) {
+		list = append(list, &teamv1.CollaborationContribution{AgentId: id, Role: role, Text: text})
+		tokens = append(tokens, float64(spent.GetInputTokens()+spent.GetOutputTokens()))
+		times = append(times, took.Seconds())
+	}
+	brought, partial := r.brought(), r.partial()
+	for _, id := range r.members() {
+		if len(brought[id]) == 0 {
+			continue
+		}
+		spent, took := r.effort(func(s *step) bool { return s.given() && s.member == id })
+		add(id, r.activity(id).GetRole(), partial[id], spent, took)
+	}
+	if text := agent.Text(r.reply); r.leads() && r.finalStatus() == completed && text != "" {
+		spent, took := r.effort(func(s *step) bool { return !s.given() && s.kind != teamv1.Step_KIND_JUDGE })
+		add(r.accepted.GetAgent(), roleLead, text, spent, took)
+	}
+	for i, share := range shares(tokens, times) {
+		list[i].EffortScore = share
+	}
+	return list
+}
+
+// effort is what steps of the team cost, and how long they were worked on.
+func (r *run) effort(of func(*step) bool) (spent *teamv1.Spent, took time.Duration) {
+	for _, s := range r.steps {
+		if s.parent == nil && of(s) {
+			spent, took = agent.AddSpent(spent, s.spent()), took+r.took(s)
+		}
+	}
+	return spent, took
+}
+
+// shares are parts of 1: of the first list that has something, else they are equal.
+func shares(lists ...[]float64) []float64 {
+	for _, list := range lists {
+		var sum float64
+		for _, v := range list {
+			sum += v
+		}
+		if sum == 0 {
+			continue
+		}
+		parts := make([]float64, len(list))
+		for i, v := range list {
+			parts[i] = v / sum
+		}
+		return parts
+	}
+	parts := make([]float64, len(lists[0]))
+	for i := range parts {
+		parts[i] = 1 / float64(len(parts))
+	}
+	return parts
+}
+
+// metrics are what a collaboration took (R-001-47).
+func (r *run) metrics() *teamv1.CollaborationMetrics {
+	took := r.at.Sub(r.begun)
+	m := &teamv1.CollaborationMetrics{
+		TotalDurationMinutes: minutes(took), TotalDuration: durationpb.New(took.Truncate(time.Millisecond)), MessagesExchanged: 1,
+		IterationsCompleted: r.rounds(), Spent: r.end.GetSpent(),
+	}
+	for _, s := range r.steps {
+		if !s.given() {
+			continue
+		}
+		if s.begun() {
+			m.MessagesExchanged++
+		}
+		if s.end.GetOutcome() == teamv1.Outcome_OUTCOME_SUCCEEDED {
+			m.MessagesExchanged++
+		}
+	}
+	if r.finalStatus() == completed {
+		m.MessagesExchanged++
+	}
+	return m
+}
+
+// minutes rounds up (C-19).
+func minutes(d time.Duration) int32 {
+	return int32((d + time.Minute - 1) / time.Minute) //nolint:gosec // 4,000 years
+}
+
+// rounds is how many rounds were done: their results were judged, or are the answer.
+func (r *run) rounds() int32 {
+	if r.finalStatus() == completed {
+		return r.currentRound()
+	}
+	return max(r.judged, r.currentRound()-1)
+}

@@ -1,0 +1,148 @@
+package collab
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"pgregory.net/rapid"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// tape is a journal that is written by hand.
+type tape struct {
+	events []*teamv1.Event
+	at     time.Time
+}
+
+func (p *tape) add(scope string, ev *teamv1.Event) {
+	p.at = p.at.Add(time.Second)
+	ev.Scope, ev.Seq, ev.Time = scope, int64(len(p.events)+1), timestamppb.New(p.at)
+	p.events = append(p.events, ev)
+}
+
+func begin() *tape {
+	p := &tape{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	p.add("", &teamv1.Event{Kind: &teamv1.Event_Accepted{Accepted: &teamv1.Accepted{
+		TaskId: "t", Agent: "crew", Message: agent.UserMessage("m", "do it"), Collaboration: &teamv1.Brief{TaskDescription: "do it"},
+	}}})
+	return p
+}
+
+func (p *tape) decide(round int32, steps ...*teamv1.Step) {
+	p.add("", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Steps: steps, Round: round}}})
+}
+
+func (p *tape) start(scope string) {
+	p.add(scope, &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})
+}
+
+func (p *tape) end(scope string, o teamv1.Outcome) {
+	p.add(scope, &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Outcome: o, Result: &teamv1.Ended_Reply{Reply: agent.NewMessage("done")}}}})
+}
+
+func work(id, name string) *teamv1.Step {
+	return &teamv1.Step{Id: id, Kind: teamv1.Step_KIND_STEP, Member: name, Name: name, Input: &teamv1.Input{Message: agent.UserMessage("", "do "+name)}}
+}
+
+func crew(steps ...string) plan {
+	def := &teamv1.TeamConfig{Workflow: &teamv1.WorkflowConfig{}}
+	for _, s := range steps {
+		def.Workflow.Steps = append(def.Workflow.Steps, &teamv1.WorkflowStep{Id: s, Agent: s})
+	}
+	return planOf("crew", def)
+}
+
+// R-001-27, S-41: it is started, then planned, then executed.
+func TestR_001_27_Order(t *testing.T) {
+	p := begin()
+	p.add("", &teamv1.Event{Kind: &teamv1.Event_Claimed{Claimed: &teamv1.Claimed{Epoch: 1}}})
+	p.start("")
+	p.decide(0, work("1", "a"))
+	p.start("1")
+	r := newRun("t")
+	r.plan = crew("a")
+	var seen []string
+	for _, ev := range p.events {
+		r.take(ev)
+		if s := r.workflowStatus(); len(seen) == 0 || seen[len(seen)-1] != s {
+			seen = append(seen, s)
+		}
+	}
+	if len(seen) != 3 || seen[0] != started || seen[1] != planning || seen[2] != executing {
+		t.Errorf("S-41 %v", seen)
+	}
+}
+
+// R-001-35: whatever happens the percentage is 100 · completed / total, from 0 to 100, and
+// goes back only when there is more to do.
+func TestR_001_35_Percentages(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		names := []string{"a", "b", "c", "d"}[:rapid.IntRange(0, 4).Draw(rt, "steps")]
+		p := begin()
+		n := 0
+		for round := range int32(rapid.IntRange(1, 3).Draw(rt, "rounds")) { //nolint:gosec // three
+			if round > 0 {
+				p.decide(round + 1)
+			}
+			for _, name := range names {
+				n++
+				id := string(rune('0' + n%10))
+				if n > 9 {
+					id = "1" + id
+				}
+				p.decide(0, work(id, name))
+				o := rapid.SampledFrom([]teamv1.Outcome{
+					teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY, teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_SKIPPED, teamv1.Outcome_OUTCOME_TIMED_OUT,
+				}).Draw(rt, "outcome")
+				if o != teamv1.Outcome_OUTCOME_SKIPPED {
+					p.start(id)
+				}
+				p.end(id, o)
+			}
+		}
+		r := newRun("t")
+		r.plan = crew(names...)
+		var before *teamv1.CollaborationProgress
+		for _, ev := range p.events {
+			r.take(ev)
+			now := r.progress()
+			c, all, percent := now.GetCompletedTasks(), now.GetTotalTasks(), now.GetCompletionPercentage()
+			switch {
+			case c < 0, c > all, all == 0 && percent != 0, all > 0 && percent != 100*float64(c)/float64(all):
+				rt.Fatalf("behind %v: %v", ev, now)
+			case before != nil && percent < before.GetCompletionPercentage() && all <= before.GetTotalTasks():
+				rt.Fatalf("behind %v: %v, before %v", ev, now, before)
+			}
+			before = now
+		}
+	})
+}
+
+// C-19: minutes are rounded up.
+func TestC_19_Minutes(t *testing.T) {
+	for d, want := range map[time.Duration]int32{0: 0, 1: 1, time.Minute: 1, time.Minute + 1: 2} {
+		if got := minutes(d); got != want {
+			t.Errorf("%v are %d minutes, want %d", d, got, want)
+		}
+	}
+}
+
+// R-001-48: shares are 1 together, of what there is.
+func TestR_001_48_Shares(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.IntRange(1, 6).Draw(rt, "n")
+		list := func(name string) []float64 {
+			return rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) float64 { return float64(rapid.IntRange(0, 3).Draw(rt, "v")) }), n, n).Draw(rt, name)
+		}
+		sum := 0.0
+		for _, s := range shares(list("tokens"), list("times")) {
+			sum += s
+		}
+		if sum < 1-1e-9 || sum > 1+1e-9 {
+			rt.Errorf("together %v", sum)
+		}
+	})
+}

@@ -1,0 +1,290 @@
+package collab
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Words of a collaboration's status (C-24): projections of the state of its task.
+const (
+	executing  = "executing"
+	completed  = "completed"
+	failed     = "failed"
+	paused     = "paused"
+	terminated = "terminated"
+	started    = "started"
+	planning   = "planning"
+	reviewing  = "reviewing"
+	waiting    = "waiting"
+	working    = "working"
+	blocked    = "blocked"
+)
+
+// status is how a collaboration stands (R-001-32 to R-001-39).
+func (r *run) status(details bool) *teamv1.GetCollaborationStatusResponse {
+	resp := &teamv1.GetCollaborationStatusResponse{
+		CollaborationId: r.root, TeamId: r.accepted.GetAgent(), Status: r.word(), Progress: r.progress(), Agents: r.agents(), Error: r.failure(),
+		Round: r.currentRound(), Questions: r.task.Questions(), Stopping: r.task.Stop() != nil && r.end == nil, Brief: r.accepted.GetCollaboration(),
+		Started: timestamppb.New(r.begun),
+	}
+	if details {
+		resp.SharedContext = &structpb.Struct{Fields: r.context}
+		if !r.hidden() {
+			resp.PartialResults = r.partial()
+		}
+	}
+	return resp
+}
+
+// word is the status in one word.
+func (r *run) word() string {
+	switch r.task.State() {
+	case a2av1.TaskState_TASK_STATE_COMPLETED:
+		return completed
+	case a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_CANCELED, a2av1.TaskState_TASK_STATE_REJECTED:
+		return failed
+	case a2av1.TaskState_TASK_STATE_INPUT_REQUIRED, a2av1.TaskState_TASK_STATE_AUTH_REQUIRED:
+		return paused
+	case a2av1.TaskState_TASK_STATE_UNSPECIFIED, a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING:
+	}
+	if r.task.Paused() {
+		return paused
+	}
+	return executing
+}
+
+// finalStatus is how it ended (R-001-43); empty before.
+func (r *run) finalStatus() string {
+	switch r.task.State() {
+	case a2av1.TaskState_TASK_STATE_COMPLETED:
+		return completed
+	case a2av1.TaskState_TASK_STATE_CANCELED:
+		return terminated
+	case a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_REJECTED:
+		return failed
+	case a2av1.TaskState_TASK_STATE_UNSPECIFIED, a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING,
+		a2av1.TaskState_TASK_STATE_INPUT_REQUIRED, a2av1.TaskState_TASK_STATE_AUTH_REQUIRED:
+	}
+	return ""
+}
+
+// workflowStatus is how far a collaboration is that has just begun (R-001-27).
+func (r *run) workflowStatus() string {
+	switch {
+	case slices.ContainsFunc(r.steps, (*step).given):
+		return executing
+	case r.driven:
+		return planning
+	}
+	return started
+}
+
+// failure is why it failed; nil where it did not.
+func (r *run) failure() *teamv1.Error {
+	if r.word() != failed {
+		return nil
+	}
+	return r.end.GetError()
+}
+
+// currentRound is the round that is worked on, or was the last.
+func (r *run) currentRound() int32 { return max(r.round, 1) }
+
+// progress counts what is done of what is known (R-001-34, R-001-35).
+func (r *run) progress() *teamv1.CollaborationProgress {
+	p := &teamv1.CollaborationProgress{CurrentPhase: r.phase(), TotalTasks: int32(len(r.ahead()))} //nolint:gosec // 256 steps at most
+	for _, s := range r.own() {
+		if !s.needed() {
+			continue
+		}
+		p.TotalTasks++
+		if s.done() {
+			p.CompletedTasks++
+		}
+	}
+	if p.GetTotalTasks() > 0 {
+		p.CompletionPercentage = 100 * float64(p.GetCompletedTasks()) / float64(p.GetTotalTasks())
+	}
+	return p
+}
+
+// phase names what is being done.
+func (r *run) phase() string {
+	if r.end != nil {
+		return r.finalStatus()
+	}
+	var names []string
+	judged := false
+	for _, s := range r.steps {
+		if s.parent != nil || s.end != nil {
+			continue
+		}
+		judged = judged || s.kind == teamv1.Step_KIND_JUDGE
+		if s.given() && s.begun() && !s.asking() && !slices.Contains(names, s.label()) {
+			names = append(names, s.label())
+		}
+	}
+	switch status := r.workflowStatus(); {
+	case judged:
+		return reviewing
+	case len(names) > 0:
+		return strings.Join(names, ", ")
+	case len(r.task.Questions()) > 0:
+		return waiting
+	default:
+		return status
+	}
+}
+
+// agents are what the members do (R-001-36): the leader first.
+func (r *run) agents() []*teamv1.CollaborationAgent {
+	var list []*teamv1.CollaborationAgent
+	if r.leads() {
+		list = append(list, r.leader())
+	}
+	for _, id := range r.members() {
+		list = append(list, r.activity(id))
+	}
+	return list
+}
+
+// members are those of the team: of its definition, else those that were seen at work.
+func (r *run) members() []string {
+	var ids []string
+	add := func(id string) {
+		if id != "" && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	for _, m := range r.plan.members {
+		add(m.id)
+	}
+	if !r.plan.known {
+		for _, m := range r.observed {
+			add(m.GetId())
+		}
+	}
+	for _, s := range r.own() {
+		add(s.member)
+	}
+	return ids
+}
+
+// leads reports whether the team has a leader: one that is defined, or that had a turn.
+func (r *run) leads() bool {
+	return r.plan.leads || !r.plan.known && slices.ContainsFunc(r.steps, func(s *step) bool { return s.parent == nil && s.kind == teamv1.Step_KIND_MODEL })
+}
+
+const roleLead = "lead"
+
+func (r *run) leader() *teamv1.CollaborationAgent {
+	a := &teamv1.CollaborationAgent{AgentId: r.accepted.GetAgent(), Role: roleLead, Status: waiting}
+	for _, s := range r.steps {
+		if s.parent == nil && !s.given() && s.begun() && s.end == nil {
+			a.Status, a.CurrentTask = working, clip(r.accepted.GetCollaboration().GetTaskDescription())
+		}
+	}
+	if r.end != nil {
+		a.Status = completed
+	}
+	return a
+}
+
+// activity is what a member does.
+func (r *run) activity(id string) *teamv1.CollaborationAgent {
+	m := r.plan.member(id)
+	a := &teamv1.CollaborationAgent{AgentId: id, Role: cmp.Or(m.role, id)}
+	if r.end != nil {
+		a.Status = completed
+		return a
+	}
+	rank := map[string]int{working: 4, blocked: 3, waiting: 2}
+	set := func(status, task string) {
+		if rank[status] > rank[a.GetStatus()] {
+			a.Status, a.CurrentTask = status, clip(task)
+		}
+	}
+	for _, s := range r.own() {
+		switch {
+		case s.member != id || s.end != nil || s.dropped:
+		case s.asking():
+			set(blocked, s.task())
+		case s.begun():
+			set(working, s.task())
+		default:
+			set(waiting, s.task())
+		}
+	}
+	if a.GetStatus() != "" {
+		return a
+	}
+	for _, p := range r.ahead() {
+		if p.member == id {
+			set(blocked, p.id)
+		}
+	}
+	switch {
+	case m.disabled || r.offline(id):
+		a.Status = blocked
+	case a.GetStatus() == "" && r.plan.workflow:
+		a.Status = completed
+	case a.GetStatus() == "":
+		a.Status = waiting
+	}
+	return a
+}
+
+// task is what a step is about, for people.
+func (s *step) task() string {
+	if s.kind == teamv1.Step_KIND_STEP && s.name != "" {
+		return s.name
+	}
+	return cmp.Or(s.text, s.name)
+}
+
+// offline reports whether a member was not well when it was last looked at.
+func (r *run) offline(id string) bool {
+	return slices.ContainsFunc(r.observed, func(m *teamv1.Observed_Member) bool {
+		return m.GetId() == id && m.GetHealth() != nil && !m.GetHealth().GetHealthy()
+	})
+}
+
+// hidden reports whether results are not to be shown: it was stopped so (R-001-42).
+func (r *run) hidden() bool { return r.task.Concealed() }
+
+// partial are the results of members so far: of each step the last one.
+func (r *run) partial() map[string]string {
+	all := map[string]string{}
+	for id, list := range r.brought() {
+		var texts []string
+		for _, s := range list {
+			texts = append(texts, agent.Text(s.reply))
+		}
+		all[id] = strings.Join(texts, "\n\n")
+	}
+	return all
+}
+
+// brought are the steps that brought something, by member; of those that were done
+// again the last one.
+func (r *run) brought() map[string][]*step {
+	all := map[string][]*step{}
+	for _, s := range r.own() {
+		if s.member == "" || !s.done() || s.reply == nil {
+			continue
+		}
+		list := slices.DeleteFunc(all[s.member], func(old *step) bool {
+			return old.round < s.round || s.kind == teamv1.Step_KIND_STEP && s.name != "" && old.name == s.name
+		})
+		all[s.member] = append(list, s)
+	}
+	return all
+}

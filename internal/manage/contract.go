@@ -1,0 +1,296 @@
+package manage
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"buf.build/go/protoyaml"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Limits of a contract (R-001-02, R-001-04).
+const (
+	maxTeamName        = 100 // characters
+	minRoles, maxRoles = 2, 5
+	maxMinutes         = 60 * 24 * 365
+)
+
+// teamTypes are the types of a contract (R-001-03), and workflowTypes those of its
+// workflow (R-001-10).
+var (
+	teamTypes     = []string{"research", "content_creation", "problem_solving"}
+	workflowTypes = []string{"sequential", "parallel", "hybrid"}
+)
+
+// instructions are those of the well-known roles (R-001-06, C-12).
+var instructions = map[string]string{
+	"researcher": "You are the researcher of a team. Gather the facts that the task needs, say where each comes from, and name what you could not find out.",
+	"analyst":    "You are the analyst of a team. Work out what the facts mean for the task: compare, weigh and conclude, and give the reasons.",
+	"writer":     "You are the writer of a team. Write the text that the task asks for, complete and clear, from what the others have found.",
+	"editor":     "You are the editor of a team. Correct and tighten the text, check it against the task, and answer with the final version.",
+}
+
+// contract is a team of roles on its way to a workflow.
+type contract struct {
+	*teamv1.ContractTeam
+
+	models map[string]*teamv1.ModelConfig
+	tools  map[string]*teamv1.ToolConfig
+	faults []a2a.Violation
+}
+
+func (c *contract) fault(field, format string, args ...any) {
+	c.faults = append(c.faults, a2a.Violation{Field: field, Description: fmt.Sprintf(format, args...)})
+}
+
+// contractDocument is the document that a contract stands for (C-32).
+func (m *Manager) contractDocument(team *teamv1.ContractTeam, id string) (document, error) {
+	file := m.served.Load().file.Server
+	c := &contract{ContractTeam: team, models: file.GetModels(), tools: file.GetTools()}
+	c.check()
+	if len(c.faults) > 0 {
+		return document{}, c.err()
+	}
+	def, ids := c.definition(id)
+	data, err := protoyaml.MarshalOptions{UseProtoNames: true}.Marshal(def)
+	if err == nil && len(data) > maxDocument {
+		err = tooLarge("contract")
+	}
+	return document{id: id, data: data, ids: ids, rendered: true, named: c.field}, err
+}
+
+func (c *contract) err() error {
+	texts := make([]string, len(c.faults))
+	for i, f := range c.faults {
+		texts[i] = f.Field + " " + f.Description
+	}
+	return &a2a.Error{Reason: agent.ReasonInvalidTeamConfig, Code: agent.CodeInvalidArgument, Message: strings.Join(texts, "\n"), Violations: c.faults}
+}
+
+func (c *contract) check() {
+	if n := utf8.RuneCountInString(c.GetTeamName()); n < 1 || n > maxTeamName {
+		c.fault("team_name", "has %d characters; it must have 1 to %d", n, maxTeamName)
+	}
+	if !slices.Contains(teamTypes, c.GetTeamType()) {
+		c.fault("team_type", "%q is unknown; use %s", c.GetTeamType(), strings.Join(teamTypes, ", "))
+	}
+	if n := len(c.GetAgentRoles()); n < minRoles || n > maxRoles {
+		c.fault("agent_roles", "has %d roles; it must have %d to %d", n, minRoles, maxRoles)
+	}
+	seen := map[string]bool{}
+	for i, r := range c.GetAgentRoles() {
+		at := "agent_roles[" + strconv.Itoa(i) + "]"
+		switch name := strings.TrimSpace(r.GetRoleName()); {
+		case name == "" || utf8.RuneCountInString(name) > maxTeamName:
+			c.fault(at+".role_name", "must have 1 to %d characters", maxTeamName)
+		case seen[name]:
+			c.fault(at+".role_name", "%q is there twice; roles are unique", name)
+		default:
+			seen[name] = true
+		}
+		c.agent(r, at+".agent_config")
+	}
+	c.workflow()
+}
+
+func (c *contract) agent(r *teamv1.ContractRole, at string) {
+	a := r.GetAgentConfig()
+	if a == nil {
+		c.fault(at, "is required")
+		return
+	}
+	switch model := a.GetModel(); {
+	case model == "":
+		c.fault(at+".model", "is required")
+	case c.model(model) == "":
+		c.fault(at+".model", "%q is no model of this server; there are %s", model, strings.Join(slices.Sorted(maps.Keys(c.models)), ", "))
+	}
+	for i, name := range a.GetTools() {
+		field := at + ".tools[" + strconv.Itoa(i) + "]"
+		switch {
+		case c.tools[name] == nil:
+			c.fault(field, "%q is no tool of this server", name)
+		case slices.Contains(a.GetTools()[:i], name):
+			c.fault(field, "%q is there twice", name)
+		}
+	}
+	if strings.TrimSpace(a.GetInstructions()) == "" && instructions[wellKnown(r)] == "" {
+		c.fault(at+".instructions", "is required, since %q is no role with instructions of its own", r.GetRoleName())
+	}
+}
+
+func (c *contract) workflow() {
+	w := c.GetWorkflowConfig()
+	if !slices.Contains(workflowTypes, w.GetType()) {
+		c.fault("workflow_config.type", "%q is unknown; use %s", w.GetType(), strings.Join(workflowTypes, ", "))
+	}
+	if w != nil && w.MaxIterations != nil && w.GetMaxIterations() < 1 {
+		c.fault("workflow_config.max_iterations", "is %d; it must be 1 or more", w.GetMaxIterations())
+	}
+	if n := w.GetTimeoutMinutes(); w != nil && w.TimeoutMinutes != nil && (n < 1 || n > maxMinutes) {
+		c.fault("workflow_config.timeout_minutes", "is %d; it must be 1 to %d", n, maxMinutes)
+	}
+}
+
+func wellKnown(r *teamv1.ContractRole) string {
+	return strings.ToLower(strings.TrimSpace(r.GetRoleName()))
+}
+
+// model is the name, in the file of the server, of a model that is named so there or
+// by its provider, with or without it: gpt-4o, openai/gpt-4o, openai:gpt-4o (R-001-59).
+// Empty is none.
+func (c *contract) model(name string) string {
+	if c.models[name] != nil {
+		return name
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.models)) {
+		m := c.models[key]
+		if m.GetName() != "" && (name == m.GetName() || name == m.GetProvider()+"/"+m.GetName() || name == m.GetProvider()+":"+m.GetName()) {
+			return key
+		}
+	}
+	return ""
+}
+
+// definition is the workflow, with an agent for each role, and their ids.
+func (c *contract) definition(id string) (*teamv1.ServerConfig, []string) {
+	def, ids := &teamv1.ServerConfig{Agents: map[string]*teamv1.AgentConfig{}}, []string{id}
+	team := &teamv1.TeamConfig{
+		Name: c.GetTeamName(), Description: "A team for " + strings.ReplaceAll(c.GetTeamType(), "_", " ") + ".", Workflow: &teamv1.WorkflowConfig{},
+	}
+	if n := c.GetWorkflowConfig().GetTimeoutMinutes(); n > 0 {
+		limit := durationpb.New(time.Duration(n) * time.Minute)
+		team.Limits = &teamv1.Limits{Timeout: limit, MemberTimeout: limit}
+	}
+	roles := c.GetAgentRoles()
+	team.Review = &teamv1.ReviewConfig{ // the model of the last role judges, as of none other (C-21)
+		Judge: &teamv1.JudgeConfig{Model: c.model(roles[len(roles)-1].GetAgentConfig().GetModel())}, MaxRounds: c.GetWorkflowConfig().MaxIterations, //nolint:protogetter // unset is the default
+	}
+	members := c.memberIDs()
+	for i, r := range c.GetAgentRoles() {
+		a := r.GetAgentConfig()
+		says := a.GetInstructions()
+		if strings.TrimSpace(says) == "" {
+			says = instructions[wellKnown(r)]
+		}
+		of := agentID(id, i, members[i])
+		def.Agents[of] = &teamv1.AgentConfig{Name: r.GetRoleName(), Model: c.model(a.GetModel()), Tools: a.GetTools(), Instructions: says}
+		ids = append(ids, of)
+		team.Members = append(team.Members, &teamv1.MemberConfig{Agent: of, Id: members[i], Role: r.GetRoleName()})
+		team.Workflow.Steps = append(team.Workflow.Steps, c.step(members, i))
+	}
+	def.Teams = map[string]*teamv1.TeamConfig{id: team}
+	return def, ids
+}
+
+// step is the work of a role: the task, and the results of those before it.
+func (c *contract) step(members []string, i int) *teamv1.WorkflowStep {
+	s := &teamv1.WorkflowStep{Id: members[i], Agent: members[i], Task: "{{input}}"}
+	last := len(members) - 1
+	switch c.GetWorkflowConfig().GetType() {
+	case "sequential":
+		if i > 0 {
+			s.After = members[i-1 : i]
+		}
+	case "hybrid":
+		switch {
+		case i == last && last > 1:
+			s.After = members[1:last]
+		case i > 0:
+			s.After = members[:1]
+		}
+	}
+	for _, before := range s.GetAfter() {
+		s.Task += "\n\nResult of " + before + ":\n\n{{steps." + before + ".text}}"
+	}
+	return s
+}
+
+// memberIDs are ids for the roles, each once.
+func (c *contract) memberIDs() []string {
+	var ids []string
+	for i, r := range c.GetAgentRoles() {
+		id := slug(r.GetRoleName())
+		if id == "" || slices.Contains(ids, id) {
+			id = strings.Trim(id+"-"+strconv.Itoa(i+1), "-")
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// maxID is how long the id of an agent may be.
+const maxID = 63
+
+// slug is a name as an id: lower case letters, digits and "-".
+func slug(name string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(name) {
+		switch {
+		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_':
+			b.WriteRune(r)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+	}
+	s := strings.TrimLeft(b.String(), "_-")
+	return strings.TrimRight(s[:min(len(s), maxID-2)], "_-")
+}
+
+// agentID is an id for the agent of a role, beside those of other teams.
+func agentID(team string, i int, member string) string {
+	id := team + "-" + member
+	if len(id) <= maxID {
+		return id
+	}
+	tail := "-" + strconv.Itoa(i+1)
+	return id[:maxID-len(tail)] + tail
+}
+
+// field is the field that a place of the document was made of.
+func (c *contract) field(path []any) string {
+	if len(path) > 2 && path[0] == "agents" {
+		for i := range c.GetAgentRoles() {
+			if id, _ := path[1].(string); strings.HasSuffix(id, "-"+c.memberIDs()[i]) || strings.HasSuffix(id, "-"+strconv.Itoa(i+1)) {
+				return fmt.Sprintf("agent_roles[%d].agent_config.%v", i, path[2])
+			}
+		}
+	}
+	if len(path) > 2 && path[0] == "teams" && path[2] == "limits" {
+		return "workflow_config.timeout_minutes"
+	}
+	return "contract"
+}
+
+// failing names the roles whose agents cannot be set up (R-001-15).
+func (m *Manager) failing(team *teamv1.ContractTeam, err error) error {
+	var e *agent.Error
+	if team == nil || !errors.As(err, &e) || e.Reason != agent.ReasonInitializationFailed {
+		return err
+	}
+	file := m.served.Load().file.Server
+	c := &contract{ContractTeam: team, models: file.GetModels()}
+	failed := *e
+	failed.Details = nil
+	with := &failed
+	for _, r := range team.GetAgentRoles() {
+		switch model := c.model(r.GetAgentConfig().GetModel()); {
+		case !config.Connected(file.GetModels()[model]):
+			with = with.With(r.GetRoleName(), "model "+strconv.Quote(model)+" has no key")
+		case len(r.GetAgentConfig().GetTools()) > 0 && e.Details == nil:
+			with = with.With(r.GetRoleName(), "its tools cannot be set up")
+		}
+	}
+	return with
+}

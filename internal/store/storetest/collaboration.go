@@ -1,0 +1,123 @@
+package storetest
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// collaboration is a task of mine that is one of so many that its agent may have.
+func collaboration(id string, most int) a2a.New {
+	n := task(id)
+	n.Accepted.Collaboration, n.Collaborations = &teamv1.Brief{TaskDescription: "do it"}, most
+	return n
+}
+
+// running are the collaborations of agent "a" that have not ended.
+func (r *rig) running(want ...string) {
+	r.Helper()
+	keys, err := r.Collaborations(r.ctx(), "a")
+	if err != nil || len(keys) != len(want) {
+		r.Fatalf("Collaborations = %v, %v, want %v", keys, err, want)
+	}
+	for i, id := range want {
+		if keys[i] != key(id) {
+			r.Fatalf("Collaborations = %v, want %v", keys, want)
+		}
+	}
+}
+
+// refused is a collaboration that there is no place for.
+func (r *rig) refused(n a2a.New) {
+	r.Helper()
+	if root, existed, err := r.Create(r.ctx(), n); !errors.Is(err, a2a.ErrBusy) || existed {
+		r.Fatalf("Create = %q, %v, %v, want ErrBusy", root, existed, err)
+	}
+	if _, _, err := r.Task(r.ctx(), key(n.Accepted.GetTaskId())); !errors.Is(err, a2a.ErrNotFound) {
+		r.Fatalf("what was refused is there: %v", err)
+	}
+}
+
+func collaborations(t *testing.T, open Open) {
+	t.Run("R-001-30 there are as many as there may be", func(t *testing.T) {
+		r := newRig(t, open)
+		r.create(collaboration("one", 2), collaboration("two", 2))
+		r.refused(collaboration("three", 2))
+		r.running("one", "two")
+	})
+	t.Run("R-001-30 what was refused may come again", func(t *testing.T) {
+		r := newRig(t, open)
+		first := collaboration("one", 1)
+		r.create(first)
+		c := r.claim("one")
+		r.refused(collaboration("two", 1))
+		r.append(c, succeeded())
+		r.running()
+		r.create(collaboration("two", 1))
+		r.running("two")
+	})
+	t.Run("R-001-30 fewer may run from now on", func(t *testing.T) {
+		r := newRig(t, open)
+		r.create(collaboration("one", 2), collaboration("two", 2))
+		for _, c := range r.claims() {
+			if c.Root == "one" {
+				r.append(c, succeeded())
+			}
+		}
+		r.refused(collaboration("three", 1))
+		r.running("two")
+	})
+	t.Run("R-001-30 a message that is sent again is the same one, busy or not", func(t *testing.T) {
+		r := newRig(t, open)
+		r.create(collaboration("one", 1))
+		again := collaboration("two", 1)
+		again.MessageID = "m-one"
+		if root, existed, err := r.Create(r.ctx(), again); root != "one" || !existed || err != nil {
+			t.Fatalf("Create = %q, %v, %v, want the first", root, existed, err)
+		}
+		again.Digest = []byte("other")
+		if _, existed, err := r.Create(r.ctx(), again); existed || !errors.Is(err, a2a.ErrReused) {
+			t.Fatalf("Create = %v, %v, want ErrReused", existed, err)
+		}
+		r.running("one")
+	})
+	t.Run("C-18 tasks without a brief take no place, and other agents have their own", func(t *testing.T) {
+		r := newRig(t, open)
+		other := collaboration("other", 1)
+		other.Accepted.Agent = "b"
+		r.create(collaboration("one", 1), task("plain"), other)
+		r.running("one")
+	})
+	t.Run("R-001-30 of many at once as many begin as there may be", func(t *testing.T) {
+		r := newRig(t, open)
+		for round := range 3 {
+			var wg sync.WaitGroup
+			var won atomic.Int64
+			for i := range 20 {
+				wg.Go(func() {
+					n := collaboration(id(100*round+i), 3)
+					root, existed, err := r.Create(r.ctx(), n)
+					switch {
+					case err == nil && !existed && root == n.Accepted.GetTaskId():
+						won.Add(1)
+					case !errors.Is(err, a2a.ErrBusy):
+						t.Errorf("Create = %q, %v, %v", root, existed, err)
+					}
+				})
+			}
+			wg.Wait()
+			claims := r.claims()
+			if won.Load() != 3 || len(claims) != 3 {
+				t.Fatalf("%d began, %d are due, want 3", won.Load(), len(claims))
+			}
+			for _, c := range claims {
+				r.append(c, succeeded())
+			}
+			r.running()
+		}
+	})
+}

@@ -1,0 +1,137 @@
+package a2a
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
+
+// Start is a collaboration to begin: a task with a brief (R-001-16).
+type Start struct {
+	// Agent is the team's id.
+	Agent string
+	// Message is what the team is given; its id makes the start unique, as that of
+	// SendMessage does.
+	Message *a2av1.Message
+	// Brief is what everybody who works on it may read.
+	Brief *teamv1.Brief
+	// Limits bound this collaboration besides those of the team; nil is none.
+	Limits *teamv1.Limits
+	// Deadline is when it must have ended; zero is never.
+	Deadline time.Time
+	// Concurrent is how many collaborations of the team may run at once, 1 at least.
+	Concurrent int
+}
+
+// Stop says how a task is to be stopped.
+type Stop struct {
+	// Force cuts what runs; not set: it is waited for, and nothing more begins.
+	Force bool
+	// SavePartial keeps showing what there is. Not set: the record keeps it, and
+	// readers are shown it no more.
+	SavePartial bool
+	// Reason in words, for the record.
+	Reason string
+}
+
+// Start begins a collaboration and returns at once. Errors: as of SendMessage, and
+// COLLABORATION_IN_PROGRESS when Concurrent of the team are under way.
+func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
+	who, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var c checker
+	c.send(&a2av1.SendMessageRequest{Tenant: s.Agent, Message: s.Message})
+	if s.Message.GetTaskId() != "" {
+		c.fault("message.taskId", "is that of a task; a collaboration is a new one: leave it out")
+	}
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	in, err := h.put(ctx, who, &send{
+		tenant: s.Agent, message: s.Message, key: s.Message.GetMessageId(), concurrent: max(s.Concurrent, 1),
+		accepted: &teamv1.Accepted{
+			Collaboration: s.Brief, Limits: s.Limits, Deadline: s.deadline(h.c.Clock()), Extensions: ExtensionsOf(ctx), Trace: traceOf(ctx),
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.fold(ctx, in.key, "")
+}
+
+// deadline is when the collaboration must have ended; nil is never (R-001-12).
+func (s *Start) deadline(now time.Time) *timestamppb.Timestamp {
+	at := s.Deadline
+	if most := s.Brief.GetMaxDuration().AsDuration(); most > 0 && (at.IsZero() || now.Add(most).Before(at)) {
+		at = now.Add(most)
+	}
+	if at.IsZero() {
+		return nil
+	}
+	return timestamppb.New(at)
+}
+
+// Pause has a task begin nothing more until Resume (C-15). What runs goes on to its
+// end, also at peers, and so do tasks of their own that it has begun. It returns when
+// that is on record; a task that is paused, stops or has ended is returned as it is.
+// Errors: TASK_NOT_FOUND, UNSUPPORTED_OPERATION for a part of a task.
+func (h *Handler) Pause(ctx context.Context, id string) (*Fold, error) {
+	f, err := h.whole(ctx, id)
+	if err != nil || f.Terminal() || f.paused || f.stop != nil {
+		return f, err
+	}
+	return h.turn(ctx, f, &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_PAUSE})
+}
+
+// Resume has a task go on that was paused: the time that it stood still does not
+// count. One that is not is returned as it is. Errors: as of Pause.
+func (h *Handler) Resume(ctx context.Context, id string) (*Fold, error) {
+	f, err := h.whole(ctx, id)
+	if err != nil || f.Terminal() || !f.paused || f.stop != nil {
+		return f, err
+	}
+	return h.turn(ctx, f, &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_RESUME})
+}
+
+// turn puts a pause or its end on record, once: it is the n-th of the task.
+func (h *Handler) turn(ctx context.Context, f *Fold, c *teamv1.Commanded) (*Fold, error) {
+	n := f.switches
+	return h.command(ctx, f, "turn/"+strconv.Itoa(n), c, func(now *Fold) bool { return now.switches > n })
+}
+
+// Stop ends a task: its outcome is CANCELED, and the record says that it was stopped
+// (R-001-40 to R-001-43). It waits for the end as CancelTask does. A task that has
+// ended is returned as it is; of several stops the first says what is shown, and
+// each that is forced cuts what runs. Errors: as of Pause.
+func (h *Handler) Stop(ctx context.Context, id string, s Stop) (*Fold, error) {
+	f, err := h.whole(ctx, id)
+	if err != nil || f.Terminal() {
+		return f, err
+	}
+	key := "stop"
+	if s.Force {
+		key = "stop/force"
+	}
+	return h.command(ctx, f, key, &teamv1.Commanded{
+		Command: teamv1.Commanded_COMMAND_STOP, Force: s.Force, SavePartial: s.SavePartial, Reason: s.Reason,
+	}, (*Fold).Terminal)
+}
+
+// whole returns a task of the caller that is no part of another one.
+func (h *Handler) whole(ctx context.Context, id string) (*Fold, error) {
+	f, err := h.owned(ctx, "", id)
+	if err != nil {
+		return nil, err
+	}
+	if f.scope != "" {
+		return nil, UnsupportedOperation("%q is a part of task %q; only that can be paused, resumed or stopped", clip(id), f.root)
+	}
+	return f, nil
+}

@@ -1,0 +1,107 @@
+package a2a
+
+import (
+	"context"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// command puts a command on record while the agent runs, and has it act: what
+// keeps work from beginning before it is on record, what lets it begin behind that.
+func (d *drive) command(ctx context.Context, ev *teamv1.Event) {
+	c := ev.GetCommanded()
+	switch c.GetCommand() {
+	case teamv1.Commanded_COMMAND_PAUSE:
+		d.run.Pause()
+	case teamv1.Commanded_COMMAND_STOP:
+		d.run.Stop()
+	default:
+	}
+	if cuts(c) {
+		d.run.Fence(ev.GetScope())
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := d.claim.Journal.Append(ctx, ev); err != nil {
+		_ = d.journalError(err) // the agent's next event meets the same error
+		return
+	}
+	d.obey(ev, c)
+	switch {
+	case !cuts(c):
+	case ev.GetScope() == "":
+		d.cancel(agent.ErrCanceled)
+	default:
+		d.run.Cancel(ev.GetScope())
+	}
+}
+
+// cuts reports whether a command ends what runs at once.
+func cuts(c *teamv1.Commanded) bool {
+	return c.GetCommand() == teamv1.Commanded_COMMAND_CANCEL || c.GetCommand() == teamv1.Commanded_COMMAND_STOP && c.GetForce()
+}
+
+// obey has a command on record act on all that works for the run.
+func (d *drive) obey(ev *teamv1.Event, c *teamv1.Commanded) {
+	switch c.GetCommand() {
+	case teamv1.Commanded_COMMAND_PAUSE:
+		d.run.Pause()
+	case teamv1.Commanded_COMMAND_RESUME:
+		d.run.Resume()
+	case teamv1.Commanded_COMMAND_STOP:
+		d.run.Stop()
+		d.markStopped(ev.GetSeq())
+	case teamv1.Commanded_COMMAND_CANCEL, teamv1.Commanded_COMMAND_UNSPECIFIED:
+	}
+	if cuts(c) {
+		d.markCanceled(ev)
+	}
+}
+
+// commanded takes note of a command on record while no agent runs. It reports
+// whether it is the driver's own; a loop is told of its child's cancel, and how
+// long it was paused.
+func (d *drive) commanded(ev *teamv1.Event, c *teamv1.Commanded) (own bool) {
+	d.obey(ev, c)
+	switch {
+	case c.GetCommand() == teamv1.Commanded_COMMAND_RESUME:
+		d.resume(ev.GetTime().AsTime())
+		return c.GetWaited() == nil
+	case !cuts(c):
+		return true
+	case ev.GetScope() == "":
+		d.canceled = true
+		return true
+	}
+	d.run.Cancel(ev.GetScope())
+	d.resume(ev.GetTime().AsTime())
+	d.closing = true
+	return false
+}
+
+// markStopped keeps where the first stop stands.
+func (d *drive) markStopped(seq int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stoppedAt == 0 {
+		d.stoppedAt = seq
+	}
+}
+
+// stopAt is where the stop of the run stands; 0 is that there is none.
+func (d *drive) stopAt() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.stoppedAt
+}
+
+// cut makes a stop that has waited for what ran a cancel: nothing runs any more.
+func (d *drive) cut() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stoppedAt == 0 {
+		return
+	}
+	d.canceled = true
+	d.cancelsFrom("", d.stoppedAt)
+}

@@ -1,0 +1,215 @@
+package a2a_test
+
+import (
+	"testing"
+	"time"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
+)
+
+// pause pauses a task and checks that it says so.
+func (r *rig) pause(t testing.TB, id string) {
+	t.Helper()
+	f, err := r.Pause(ann(t), id)
+	if err != nil || !f.Paused() {
+		t.Fatalf("paused: %v, %v", f.Paused(), err)
+	}
+	if task := r.get(t, id); !a2a.RunOf(task.GetMetadata()).GetPaused() {
+		t.Fatalf("the task does not say that it is paused: %v", task)
+	}
+}
+
+func (r *rig) resume(t testing.TB, id string) {
+	t.Helper()
+	f, err := r.Resume(ann(t), id)
+	if err != nil || f.Paused() {
+		t.Fatalf("paused: %v, %v", f.Paused(), err)
+	}
+}
+
+// parked waits until a paused run waits to be resumed.
+func (r *rig) parked(t testing.TB, id string) {
+	t.Helper()
+	wake, stop := r.store.Watch(id)
+	defer stop()
+	for {
+		events := r.record(t, id)
+		if w := events[len(events)-1]; w.GetScope() == "" && w.GetWaiting().GetPaused() {
+			return
+		}
+		select {
+		case <-wake:
+		case <-time.After(time.Minute):
+			t.Fatalf("it does not park: %v", events)
+		}
+	}
+}
+
+// wantGate checks that nothing began while a run was paused, and returns how often it was.
+func (r *rig) wantGate(t testing.TB, id string) (pauses int) {
+	t.Helper()
+	paused := false
+	for _, ev := range r.record(t, id) {
+		switch c := ev.GetCommanded().GetCommand(); {
+		case c == teamv1.Commanded_COMMAND_PAUSE:
+			paused = true
+			pauses++
+		case c == teamv1.Commanded_COMMAND_RESUME:
+			paused = false
+		case paused && ev.GetStarted() != nil:
+			t.Errorf("%s %s began while the run was paused: %v", ev.GetScope(), ev.GetAgent(), ev)
+		}
+	}
+	return pauses
+}
+
+// S-44, R-001-39: of a paused task nothing begins; what runs goes on to its end.
+func TestS_44_PauseAndResume(t *testing.T) {
+	nested := func(t *testing.T) (*rig, *gate, *gate) {
+		one, two := newGate("one"), newGate("two")
+		r := start(t, one, two)
+		r.newTeam(t, "inner", through("one", "two"), "one", "two")
+		r.newTeam(t, "middle", through("inner"), "inner")
+		r.newTeam(t, "outer", through("middle"), "middle")
+		return r, one, two
+	}
+	t.Run("three levels: paused with a member at work, resumed when it has parked", func(t *testing.T) {
+		r, one, two := nested(t)
+		id := r.send(t, ann(t), atOnce(message("outer", "hi"))).GetId()
+		<-one.entered
+		r.pause(t, id)
+		one.open()
+		r.parked(t, id)
+		wantState(t, r.get(t, id+"~1.1.1"), completed)
+		if len(two.entered) > 0 {
+			t.Error("the next member was called")
+		}
+		two.open()
+		r.resume(t, id)
+		r.until(t, id, completed)
+		r.wantGate(t, id)
+	})
+	t.Run("resumed before it has parked", func(t *testing.T) {
+		r, one, two := nested(t)
+		two.open()
+		id := r.send(t, ann(t), atOnce(message("outer", "hi"))).GetId()
+		<-one.entered
+		r.pause(t, id)
+		r.resume(t, id)
+		one.open()
+		r.until(t, id, completed)
+		r.wantGate(t, id)
+	})
+	t.Run("again is nothing new", func(t *testing.T) {
+		r, one, two := nested(t)
+		two.open()
+		id := r.send(t, ann(t), atOnce(message("outer", "hi"))).GetId()
+		<-one.entered
+		r.resume(t, id)
+		r.pause(t, id)
+		r.pause(t, id)
+		one.open()
+		r.parked(t, id)
+		r.pause(t, id)
+		if n := r.wantGate(t, id); n != 1 {
+			t.Errorf("%d pauses are on record", n)
+		}
+		r.resume(t, id)
+		r.resume(t, id)
+		r.until(t, id, completed)
+		r.pause2(t, id)
+	})
+	t.Run("a cancel of a paused task", func(t *testing.T) {
+		r, one, _ := nested(t)
+		id := r.send(t, ann(t), atOnce(message("outer", "hi"))).GetId()
+		<-one.entered
+		r.pause(t, id)
+		one.open()
+		r.parked(t, id)
+		wantState(t, r.cancel(t, id), canceled)
+		wantState(t, r.get(t, id+"~1.1"), canceled)
+	})
+	t.Run("a cancel of a part of a paused task", func(t *testing.T) {
+		r, one, _ := nested(t)
+		id := r.send(t, ann(t), atOnce(message("outer", "hi"))).GetId()
+		<-one.entered
+		r.pause(t, id)
+		one.open()
+		r.parked(t, id)
+		wantState(t, r.cancel(t, id+"~1.1"), canceled)
+		wantState(t, r.get(t, id), working)
+		r.resume(t, id)
+		r.until(t, id, failed)
+		r.wantGate(t, id)
+	})
+	t.Run("branches, of which one is at work and one has not begun", func(t *testing.T) {
+		one, two := newGate("one"), newGate("two")
+		r := start(t, one, two)
+		r.newTeamOf(t, team.Config{ID: "team", Scheduler: together("one", "two"), Limits: &teamv1.Limits{MaxParallel: new(int32(1))}}, "one", "two")
+		id := r.send(t, ann(t), atOnce(message("team", "hi"))).GetId()
+		<-one.entered
+		r.pause(t, id)
+		one.open()
+		two.open()
+		r.parked(t, id)
+		wantState(t, r.get(t, id+"~2"), submitted)
+		r.resume(t, id)
+		r.until(t, id, completed)
+		r.wantGate(t, id)
+	})
+	t.Run("a task that waits for people, answered while it is paused", func(t *testing.T) {
+		next := newGate("next")
+		next.open()
+		r := start(t, script(t, "asks", ask("which?"), say("{{answer}}")), next)
+		r.newTeam(t, "inner", through("asks", "next"), "asks", "next")
+		r.newTeam(t, "team", through("inner"), "inner")
+		id := wantState(t, r.send(t, ann(t), message("team", "hi")), inputRequired).GetId()
+		r.pause(t, id)
+		wantState(t, r.get(t, id), inputRequired)
+		r.send(t, ann(t), atOnce(reply(id, "blue")))
+		r.answered(t, id)
+		r.resume(t, id)
+		if got := answer(t, r.until(t, id, completed)); got != "through: blue" {
+			t.Errorf("the answer is %q", got)
+		}
+		r.wantGate(t, id)
+	})
+	t.Run("a part of a task, or a foreign one, cannot be paused", func(t *testing.T) {
+		r, one, _ := nested(t)
+		id := r.send(t, ann(t), atOnce(message("outer", "hi"))).GetId()
+		<-one.entered
+		_, err := r.Pause(ann(t), id+"~1")
+		wantError(t, err, a2a.ReasonUnsupportedOperation)
+		_, err = r.Pause(bob(t), id)
+		wantError(t, err, a2a.ReasonTaskNotFound)
+		r.cancel(t, id)
+	})
+}
+
+// pause2 pauses a task that has ended: it stays as it is.
+func (r *rig) pause2(t testing.TB, id string) {
+	t.Helper()
+	f, err := r.Pause(ann(t), id)
+	if err != nil || f.Paused() || !f.Terminal() {
+		t.Errorf("paused: %v, ended: %v, %v", f.Paused(), f.Terminal(), err)
+	}
+}
+
+// answered waits until the answer to a question is on record.
+func (r *rig) answered(t testing.TB, id string) {
+	t.Helper()
+	for range 10_000 {
+		for _, ev := range r.record(t, id) {
+			if ev.GetAnswered() != nil {
+				return
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("no answer is on record")
+}
+
+var _ = agent.Errorf

@@ -1,0 +1,111 @@
+package a2a_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
+)
+
+// taking is a member that takes its time.
+func taking(id string, d time.Duration) *agent.Func {
+	return &agent.Func{ID: id, Call: func(ctx context.Context, m *a2av1.Message) (*a2av1.Message, error) {
+		if err := agent.Sleep(ctx, d); err != nil {
+			return nil, err
+		}
+		return agent.NewMessage(id + "(" + agent.Text(m) + ")"), nil
+	}}
+}
+
+func within(timeout time.Duration) *teamv1.Limits {
+	return &teamv1.Limits{Timeout: durationpb.New(timeout), MemberTimeout: durationpb.New(timeout)}
+}
+
+// C-15, S-44: the time that a run stands still counts for no deadline: not for its
+// caller's, its teams' or its members'.
+func TestC_15_PausedTimeDoesNotCount(t *testing.T) {
+	in := func(name string, story func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, story) })
+	}
+	in("of a run that has parked", func(t *testing.T) {
+		r := start(t, taking("first", 10*time.Second), taking("second", 30*time.Second))
+		r.newTeamOf(t, teamConfig("inner", through("first", "second"), within(50*time.Second)), "first", "second")
+		r.newTeamOf(t, teamConfig("team", through("inner"), within(55*time.Second)), "inner")
+		f := r.begin(t, a2a.Start{Agent: "team", Brief: someBrief(), Deadline: time.Now().Add(55 * time.Second)})
+		for range 2 { // the second time while nothing new could begin
+			time.Sleep(5 * time.Second)
+			r.pause(t, idOf(f))
+			r.parked(t, idOf(f))
+			time.Sleep(time.Hour)
+			r.resume(t, idOf(f))
+		}
+		if got := answer(t, r.until(t, idOf(f), completed)); got != "second(first(Write about the sea.))" {
+			t.Errorf("the answer is %q", got)
+		}
+	})
+	for name, stands := range map[string]time.Duration{"resumed while it works": 5 * time.Minute, "resumed when it has parked": time.Hour} {
+		in("of a branch that stands while another one works, "+name, func(t *testing.T) {
+			r := start(t, taking("first", 10*time.Second), taking("second", 30*time.Second), taking("long", 10*time.Minute))
+			r.newTeamOf(t, teamConfig("inner", through("first", "second"), within(50*time.Second)), "first", "second")
+			c := teamConfig("team", together("inner", "long"), within(time.Hour))
+			c.Registry, c.Members = r.agents, []team.Member{{Agent: "inner"}, {Agent: "long", Timeout: time.Hour}}
+			tm, err := team.New(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.add(t, tm)
+			id := r.send(t, ann(t), atOnce(message("team", "x"))).GetId()
+			time.Sleep(5 * time.Second)
+			r.pause(t, id)
+			time.Sleep(stands)
+			r.resume(t, id)
+			task := r.until(t, id, completed)
+			wantState(t, r.get(t, task.GetId()+"~1"), completed)
+		})
+	}
+	in("between two attempts: it parks at once, and goes on when it is resumed", func(t *testing.T) {
+		var calls atomic.Int32
+		flaky := &agent.Func{ID: "flaky", Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) {
+			if calls.Add(1) == 1 {
+				return nil, &agent.Error{Reason: agent.ReasonUnavailable, Retry: true, Fresh: true, RetryAfter: 30 * time.Second, Message: "busy"}
+			}
+			return agent.NewMessage("done"), nil
+		}}
+		r := start(t, flaky)
+		r.newTeamOf(t, teamConfig("team", through("flaky"), within(50*time.Second)), "flaky")
+		id := r.send(t, ann(t), atOnce(message("team", "x"))).GetId()
+		time.Sleep(5 * time.Second)
+		r.pause(t, id)
+		before := time.Now()
+		r.parked(t, id)
+		if took := time.Since(before); took > time.Second {
+			t.Errorf("it took %s to park", took)
+		}
+		time.Sleep(time.Hour)
+		if n := calls.Load(); n != 1 {
+			t.Errorf("%d calls while it was paused", n)
+		}
+		r.resume(t, id)
+		r.until(t, id, completed)
+		r.wantGate(t, id)
+	})
+	in("of a task that waits for people, whose question lapses as it would have", func(t *testing.T) {
+		r := start(t, script(t, "asks", ask("which?"), say("{{answer}}")))
+		r.newTeam(t, "team", through("asks"), "asks")
+		id := wantState(t, r.send(t, ann(t), message("team", "hi")), inputRequired).GetId()
+		r.pause(t, id)
+		time.Sleep(30 * 24 * time.Hour)
+		wantState(t, r.get(t, id), working)
+		r.resume(t, id)
+		r.until(t, id, failed)
+	})
+}

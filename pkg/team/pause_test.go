@@ -1,0 +1,116 @@
+package team
+
+import (
+	"fmt"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// command leaves a command for the run. The caller holds mu.
+func (w *world) command(c teamv1.Commanded_Command) {
+	n := int64(len(w.inbox) + 1)
+	w.inbox = append(w.inbox, &teamv1.Inbound{
+		N: n, Key: fmt.Sprint("command ", n), Kind: &teamv1.Inbound_Commanded{Commanded: &teamv1.Commanded{Command: c}},
+	})
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pausedAt is where the pause stands that the run is in; 0 is none. The caller holds mu.
+func (w *world) pausedAt() int64 {
+	at := int64(0)
+	for _, ev := range w.events {
+		switch ev.GetCommanded().GetCommand() {
+		case teamv1.Commanded_COMMAND_PAUSE:
+			at = ev.GetSeq()
+		case teamv1.Commanded_COMMAND_RESUME:
+			at = 0
+		}
+	}
+	return at
+}
+
+// resume resumes the run if it is paused and nobody has yet.
+func (w *world) resume() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if rows := len(w.inbox); w.pausedAt() == 0 || rows > 0 && w.inbox[rows-1].GetCommanded().GetCommand() == teamv1.Commanded_COMMAND_RESUME {
+		return false
+	}
+	w.command(teamv1.Commanded_COMMAND_RESUME)
+	return true
+}
+
+// liveOn is live of a run that is paused: once it waits, it is resumed.
+func (w *world) liveOn() (done bool) {
+	top := w.build(w.t, w)
+	r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
+	for {
+		park, err := r.Drive(w.t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w})
+		switch {
+		case err != nil:
+			if w.mu.Lock(); !w.dead {
+				w.t.Fatalf("drive: %v", err)
+			}
+			w.mu.Unlock()
+			return false
+		case park.Done:
+			return true
+		}
+		if w.answer() == 0 && !w.resume() {
+			if rows, _ := w.Inbound(w.t.Context()); len(rows) == 0 {
+				w.t.Fatalf("it waits, and there is nothing to answer and nothing to resume: %v", w.events)
+			}
+		}
+	}
+}
+
+// S-44: a run is paused behind every one of its events. It stands still until it is
+// resumed: where it waits, or at once, before it has come to that. The answer is the
+// same, also where the process dies some events later.
+func TestS_44_PauseAtEveryEvent(t *testing.T) {
+	for _, m := range []struct {
+		name  string
+		build func(*testing.T, *world) *Team
+		want  string
+	}{
+		{"all kinds of members", crashTeam, "SUCCEEDED: peer("}, {"leaders", crashLed, "SUCCEEDED: "},
+		{"leaders that go on", crashAsync, "SUCCEEDED: "}, {"a swarm", crashSwarm, "SUCCEEDED: "},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			n, baseline := baselineOf(t, m.build, m.want)
+			for variant, pauses := range map[string]func(*world){
+				"resumed where it waits": func(w *world) { w.command(teamv1.Commanded_COMMAND_PAUSE) },
+				"resumed at once": func(w *world) {
+					w.command(teamv1.Commanded_COMMAND_PAUSE)
+					w.command(teamv1.Commanded_COMMAND_RESUME)
+				},
+			} {
+				for at := 1; at < n; at++ {
+					for _, dies := range []int{-1, at % 11} {
+						w := newWorld(t)
+						w.build, w.pauseAt, w.pauses = m.build, at, pauses
+						if dies >= 0 {
+							w.budget = at + dies
+						}
+						for !w.liveOn() {
+							w.crash(at%2 == 0)
+						}
+						w.verify(baseline)
+						if t.Failed() {
+							t.Fatalf("paused at %d, %s, died %d events later", at, variant, dies)
+						}
+					}
+				}
+			}
+		})
+	}
+}

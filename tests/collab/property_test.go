@@ -1,0 +1,195 @@
+package collab
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/fakellm"
+	"github.com/agentteams/team-server/tests/rig"
+)
+
+// parts are agents that end in each way, and a team of two of them.
+const parts = `
+  good: {scripted: {steps: [{text: "good"}]}}
+  mute: {model: b, instructions: Say nothing.}
+  bad: {scripted: {steps: [{fail: 1000}]}}
+  thinker: {model: a, instructions: Think.}
+`
+
+// randomTeam is a workflow of some steps, and how many there are.
+func randomTeam(rt *rapid.T, id string) (yaml string, steps int) {
+	var list []string
+	steps = rapid.IntRange(1, 6).Draw(rt, "steps")
+	for i := range steps {
+		s := fmt.Sprintf("id: s%d, agent: %s", i, rapid.SampledFrom([]string{"good", "good", "thinker", "mute", "bad", "pair"}).Draw(rt, "agent"))
+		s += fmt.Sprintf(", task: \"%d {{input}}\"", i)
+		if i > 0 && rapid.Bool().Draw(rt, "behind") {
+			s += fmt.Sprintf(", after: [s%d]", rapid.IntRange(0, i-1).Draw(rt, "after"))
+		}
+		if rapid.IntRange(0, 4).Draw(rt, "when") == 0 {
+			s += `, when: "false"`
+		}
+		list = append(list, "{"+s+"}")
+	}
+	how := rapid.SampledFrom([]string{"FAIL", "CONTINUE_PARTIAL"}).Draw(rt, "on error")
+	return fmt.Sprintf("teams: {%s: {limits: {retry: {attempts: 1}}, workflow: {on_member_error: %s, steps: [%s]}}}", id, how, strings.Join(list, ", ")), steps
+}
+
+// recount is what a journal says, counted in the plainest way.
+type recount struct {
+	kind                    map[string]teamv1.Step_Kind // by scope
+	started, good, needless map[string]bool
+	tokens                  map[string]int64 // by member of the team
+	member                  map[string]string
+	end                     *teamv1.Ended
+	last                    time.Time
+	done, total, messages   int32
+}
+
+func count(events []*teamv1.Event, planned int) *recount {
+	c := &recount{
+		kind: map[string]teamv1.Step_Kind{}, started: map[string]bool{}, good: map[string]bool{}, needless: map[string]bool{},
+		tokens: map[string]int64{}, member: map[string]string{}, messages: 1,
+	}
+	for _, ev := range events {
+		c.last = ev.GetTime().AsTime()
+		prefix := ev.GetScope()
+		if prefix != "" {
+			prefix += "."
+		}
+		for _, s := range ev.GetDecided().GetSteps() {
+			c.kind[prefix+s.GetId()], c.member[prefix+s.GetId()] = s.GetKind(), s.GetMember()
+		}
+		if ev.GetStarted() != nil {
+			c.started[ev.GetScope()] = true
+		}
+		e := ev.GetEnded()
+		switch {
+		case e == nil:
+		case ev.GetScope() == "":
+			c.end = e
+		default:
+			c.good[ev.GetScope()] = e.GetOutcome() == teamv1.Outcome_OUTCOME_SUCCEEDED
+			c.needless[ev.GetScope()] = e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED && e.GetError().GetReason() == ""
+			if e.GetOutcome() == teamv1.Outcome_OUTCOME_EMPTY && !strings.Contains(ev.GetScope(), ".") {
+				c.done++
+			}
+			if !strings.Contains(ev.GetScope(), ".") {
+				c.tokens[c.member[ev.GetScope()]] += e.GetSpent().GetInputTokens() + e.GetSpent().GetOutputTokens()
+			}
+		}
+	}
+	c.total = int32(planned) //nolint:gosec // a few
+	for scope, kind := range c.kind {
+		if kind != teamv1.Step_KIND_STEP && kind != teamv1.Step_KIND_DELEGATE && kind != teamv1.Step_KIND_TRANSFER {
+			continue
+		}
+		top := !strings.Contains(scope, ".")
+		if c.started[scope] {
+			c.messages++
+		}
+		if c.good[scope] {
+			c.messages++
+		}
+		if top && c.good[scope] {
+			c.done++
+		}
+		if top && c.needless[scope] {
+			c.total--
+		}
+	}
+	if o := c.end.GetOutcome(); o == teamv1.Outcome_OUTCOME_SUCCEEDED || o == teamv1.Outcome_OUTCOME_EMPTY {
+		c.messages++
+	}
+	return c
+}
+
+// journal reads what is on record of a task that has ended, over the wire.
+func (h *house) journal(t testing.TB, id string) []*teamv1.Event {
+	t.Helper()
+	g := h.grpc(t)
+	stream, err := teamv1.NewMonitorServiceClient(g.Conn).WatchTask(g.Context(t.Context()), &teamv1.WatchTaskRequest{TaskId: id, After: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var events []*teamv1.Event
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return events
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, m.GetEvent().GetEvent())
+	}
+}
+
+// TestI5_Collaborations: status, progress and metrics are what the journal says, after
+// any run.
+func TestI5_Collaborations(t *testing.T) {
+	file := strings.Replace(base, "agents:\n", "agents:"+parts, 1)
+	file = strings.Replace(file, "teams:\n", "teams:\n  pair: {workflow: {steps: [{id: x, agent: good}, {id: y, agent: thinker, after: [x]}]}}\n", 1)
+	h := open(t, rig.Memory(t), file, fakellm.New(t))
+	h.says("a")
+	h.llm.Script("b", fakellm.Turn{Forever: true})
+	a := apis(t, h.Target)[1]
+	rig.Checks(t, 40)
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		id := fmt.Sprintf("random%d", n)
+		yaml, steps := randomTeam(rt, id)
+		if _, err := a.teams.CreateTeam(t.Context(), &teamv1.CreateTeamRequest{Form: &teamv1.CreateTeamRequest_Yaml{Yaml: yaml}}); err != nil {
+			rt.Fatalf("%s: %v", yaml, err)
+		}
+		task := a.start(t, request(id)).GetCollaborationId()
+		s := a.ended(t, task)
+		resp := a.finish(t, task)
+		want := count(h.journal(t, task), steps)
+		p, m := s.GetProgress(), resp.GetMetrics()
+		word := map[bool]string{true: "completed", false: "failed"}[want.end.GetError() == nil]
+		percent := 0.0
+		if want.total > 0 {
+			percent = 100 * float64(want.done) / float64(want.total)
+		}
+		took := want.last.Sub(s.GetStarted().AsTime())
+		switch {
+		case s.GetStatus() != word, resp.GetFinalStatus() != word:
+			rt.Errorf("%s: it is %s, %s, want %s", yaml, s.GetStatus(), resp.GetFinalStatus(), word)
+		case p.GetCompletedTasks() != want.done, p.GetTotalTasks() != want.total, math.Abs(p.GetCompletionPercentage()-percent) > 1e-9:
+			rt.Errorf("%s: %v, want %d of %d", yaml, p, want.done, want.total)
+		case m.GetMessagesExchanged() != want.messages:
+			rt.Errorf("%s: %d messages, want %d", yaml, m.GetMessagesExchanged(), want.messages)
+		case m.GetTotalDuration().AsDuration() != took.Truncate(time.Millisecond), m.GetTotalDurationMinutes() != 1:
+			rt.Errorf("%s: it took %v, want %v", yaml, m, took)
+		}
+		checkEfforts(rt, resp.GetResults().GetContributions(), want)
+	})
+}
+
+// checkEfforts: they are 1 together, and the shares of the tokens where there are some.
+func checkEfforts(rt *rapid.T, list []*teamv1.CollaborationContribution, want *recount) {
+	var tokens int64
+	for _, c := range list {
+		tokens += want.tokens[c.GetAgentId()]
+	}
+	sum := 0.0
+	for _, c := range list {
+		sum += c.GetEffortScore()
+		if share := float64(want.tokens[c.GetAgentId()]) / float64(tokens); tokens > 0 && math.Abs(c.GetEffortScore()-share) > 1e-9 {
+			rt.Errorf("effort of %s is %v, want %v", c.GetAgentId(), c.GetEffortScore(), share)
+		}
+	}
+	if len(list) > 0 && math.Abs(sum-1) > 1e-9 {
+		rt.Errorf("efforts are %v together", sum)
+	}
+}

@@ -1,0 +1,223 @@
+package collab
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/fakellm"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/tests/rig"
+)
+
+// stopped is what came of a stop.
+type stopped struct {
+	resp *teamv1.StopCollaborationResponse
+	err  error
+}
+
+// TestS_43_StopMatrix: at once or not, with results or not, in the middle.
+func TestS_43_StopMatrix(t *testing.T) {
+	each(t, func(t *testing.T, h *house, a api) {
+		for _, force := range []bool{true, false} {
+			for _, keep := range []bool{true, false} {
+				t.Run(fmt.Sprintf("force %t, save %t", force, keep), func(t *testing.T) {
+					h.says("a", "c")
+					gate := fakellm.NewGate()
+					t.Cleanup(gate.Open)
+					h.llm.Script("b", fakellm.Turn{Text: "said by b", Gate: gate})
+					before := len(h.llm.Requests("c"))
+					id := a.start(t, request("line")).GetCollaborationId()
+					held(t, gate)
+					a.working(t, id, "b")
+					done := make(chan stopped, 1)
+					go func() {
+						ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), wait)
+						defer cancel()
+						resp, err := a.StopCollaboration(ctx, &teamv1.StopCollaborationRequest{
+							CollaborationId: id, ForceStop: force, SavePartial: proto.Bool(keep), Reason: "enough",
+						})
+						done <- stopped{resp, err}
+					}()
+					if !force {
+						a.until(t, id, "stopping", (*teamv1.GetCollaborationStatusResponse).GetStopping)
+						select {
+						case s := <-done:
+							t.Fatalf("R-001-41 it did not wait: %v, %v", s.resp, s.err)
+						default:
+						}
+						gate.Open()
+					}
+					asked := time.Now()
+					s := <-done
+					if s.err != nil {
+						t.Fatal(s.err)
+					}
+					if took := time.Since(asked); force && took > time.Second {
+						t.Errorf("R-001-41 it took %v", took)
+					}
+					if force {
+						ctx, cancel := context.WithTimeout(t.Context(), wait)
+						defer cancel()
+						if err := h.llm.Quiet(ctx); err != nil {
+							t.Errorf("R-001-41 the member's request is still there: %v", err)
+						}
+					}
+					if n := len(h.llm.Requests("c")); n != before {
+						t.Error("R-001-41 another step has begun")
+					}
+					h.checkStopped(t, a, id, s.resp, force, keep)
+					if again := a.finish(t, id, func(r *teamv1.StopCollaborationRequest) { r.SavePartial = proto.Bool(!keep) }); !proto.Equal(again, s.resp) {
+						t.Errorf("R-001-43 once more: %v, first %v", again, s.resp)
+					}
+				})
+			}
+		}
+	})
+}
+
+// checkStopped looks at what came of a stop, and where else it is shown.
+func (h *house) checkStopped(t *testing.T, a api, id string, resp *teamv1.StopCollaborationResponse, force, keep bool) {
+	t.Helper()
+	if resp.GetFinalStatus() != "terminated" || resp.GetMetrics().GetMessagesExchanged() == 0 {
+		t.Errorf("R-001-43 %v", resp)
+	}
+	var brought []string
+	for _, c := range resp.GetResults().GetContributions() {
+		brought = append(brought, c.GetAgentId())
+	}
+	want := map[bool]map[bool]string{true: {true: "[a]", false: "[]"}, false: {true: "[a b]", false: "[]"}}[force][keep]
+	if fmt.Sprint(brought) != want {
+		t.Errorf("R-001-42 contributions of %v, want %s", brought, want)
+	}
+	s := a.status(t, id)
+	if s.GetStatus() != "failed" || (len(s.GetPartialResults()) > 0) != keep {
+		t.Errorf("R-001-42 %s, partial results %v", s.GetStatus(), s.GetPartialResults())
+	}
+	task := h.task(t, id)
+	text := ""
+	for _, art := range task.GetArtifacts() {
+		text += agent.Text(&a2av1.Message{Parts: art.GetParts()})
+	}
+	if task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_CANCELED || !keep && text != "" {
+		t.Errorf("R-001-42 the task is %v with %q", task.GetStatus(), text)
+	}
+}
+
+// TestS_43_StopAfterTheEnd: nothing changes, whatever is asked for.
+func TestS_43_StopAfterTheEnd(t *testing.T) {
+	each(t, func(t *testing.T, h *house, a api) {
+		h.says("a", "b", "c")
+		id := a.start(t, request("line")).GetCollaborationId()
+		a.ended(t, id)
+		first := a.finish(t, id)
+		for _, force := range []bool{true, false} {
+			for _, keep := range []bool{true, false} {
+				again := a.finish(t, id, func(r *teamv1.StopCollaborationRequest) { r.ForceStop, r.SavePartial = force, proto.Bool(keep) })
+				if again.GetFinalStatus() != "completed" || len(again.GetResults().GetContributions()) != 3 || !proto.Equal(first, again) {
+					t.Errorf("R-001-43 force %t, save %t: %v", force, keep, again)
+				}
+			}
+		}
+	})
+}
+
+// TestR_001_41_WaitTimeout: who does not wait for the end is told that it comes.
+func TestR_001_41_WaitTimeout(t *testing.T) {
+	h := open(t, rig.Memory(t), base, fakellm.New(t))
+	gates := h.gated(t, "a")
+	a := apis(t, h.Target)[0]
+	id := a.start(t, request("line")).GetCollaborationId()
+	held(t, gates["a"])
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := a.StopCollaboration(ctx, &teamv1.StopCollaborationRequest{CollaborationId: id}); err == nil {
+		t.Error("it has ended")
+	}
+	if s := a.status(t, id); !s.GetStopping() || s.GetStatus() != "executing" {
+		t.Errorf("%v", s)
+	}
+	gates["a"].Open()
+	a.ended(t, id)
+	if got := a.finish(t, id); got.GetFinalStatus() != "terminated" {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestS_44_PauseAndResume: nothing more begins while it is paused; then it goes on.
+func TestS_44_PauseAndResume(t *testing.T) {
+	each(t, func(t *testing.T, h *house, a api) {
+		gates := h.gated(t, "a")
+		h.says("b", "c")
+		id := a.start(t, request("line")).GetCollaborationId()
+		held(t, gates["a"])
+		for range 2 { // twice is no error
+			resp, err := a.PauseCollaboration(t.Context(), &teamv1.PauseCollaborationRequest{CollaborationId: id})
+			if err != nil || resp.GetCollaboration().GetStatus() != "paused" {
+				t.Fatalf("R-001-39 %v, %v", resp, err)
+			}
+		}
+		gates["a"].Open()
+		a.until(t, id, "what ran has ended", func(*teamv1.GetCollaborationStatusResponse) bool {
+			return h.trace(t, id).GetStep().GetSteps()[0].GetSteps()[0].GetEnded() != nil
+		})
+		if s := a.status(t, id); s.GetStatus() != "paused" || len(h.llm.Requests("b")) > 0 {
+			t.Errorf("R-001-39 C-15 %s, %d calls of b", s.GetStatus(), len(h.llm.Requests("b")))
+		}
+		if st := h.task(t, id).GetStatus().GetState(); st != a2av1.TaskState_TASK_STATE_WORKING {
+			t.Errorf("C-15 the task is %v", st)
+		}
+		resp, err := a.ResumeCollaboration(t.Context(), &teamv1.ResumeCollaborationRequest{CollaborationId: id})
+		if err != nil || resp.GetCollaboration().GetStatus() == "paused" {
+			t.Fatalf("%v, %v", resp, err)
+		}
+		if s := a.ended(t, id); s.GetStatus() != "completed" || len(h.llm.Requests("a")) != 1 {
+			t.Errorf("%v", s)
+		}
+		_, err = a.PauseCollaboration(t.Context(), &teamv1.PauseCollaborationRequest{CollaborationId: id})
+		fault(t, err, "FailedPrecondition", "UNSUPPORTED_OPERATION")
+	})
+}
+
+// TestR_001_16_DeleteTeam: a team with collaborations is deleted with force alone, which
+// stops those of all callers; its status counts them.
+func TestR_001_16_DeleteTeam(t *testing.T) {
+	each(t, func(t *testing.T, h *house, a api) {
+		yaml := "teams: {mine: {members: [{agent: a}], max_concurrent_collaborations: 3, workflow: {steps: [{id: find, agent: a}]}}}"
+		if _, err := a.teams.CreateTeam(t.Context(), &teamv1.CreateTeamRequest{Form: &teamv1.CreateTeamRequest_Yaml{Yaml: yaml}}); err != nil {
+			t.Fatal(err)
+		}
+		gate := fakellm.NewGate()
+		t.Cleanup(gate.Open)
+		h.llm.Script("a", fakellm.Turn{Text: "x"}, fakellm.Turn{Text: "x", Gate: gate, Forever: true})
+		a.ended(t, a.start(t, request("mine")).GetCollaborationId())
+		bob := apis(t, h.As("acme", "bob"))[0]
+		mine, his := a.start(t, request("mine")), bob.start(t, request("mine"))
+		held(t, gate)
+		st, err := a.teams.GetTeamStatus(t.Context(), &teamv1.GetTeamStatusRequest{TeamId: "mine"})
+		if err != nil || st.GetCollaborationsRunning() != 2 || st.GetLastCollaboration() != "completed" {
+			t.Errorf("%v, %v", st, err)
+		}
+		_, err = a.teams.DeleteTeam(t.Context(), &teamv1.DeleteTeamRequest{TeamId: "mine"})
+		if f := fault(t, err, "FailedPrecondition", "COLLABORATION_IN_PROGRESS"); f.Retry <= 0 {
+			t.Error("it does not say when to come again")
+		}
+		_, err = bob.teams.DeleteTeam(t.Context(), &teamv1.DeleteTeamRequest{TeamId: "mine", Force: true})
+		fault(t, err, "PermissionDenied", "PERMISSION_DENIED")
+		if _, err = a.teams.DeleteTeam(t.Context(), &teamv1.DeleteTeamRequest{TeamId: "mine", Force: true}); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []*teamv1.StopCollaborationResponse{a.finish(t, mine.GetCollaborationId()), bob.finish(t, his.GetCollaborationId())} {
+			if r.GetFinalStatus() != "terminated" {
+				t.Errorf("%v", r)
+			}
+		}
+		_, err = a.StartCollaboration(t.Context(), request("mine"))
+		fault(t, err, "NotFound", "TEAM_NOT_FOUND")
+	})
+}
