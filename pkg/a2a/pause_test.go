@@ -6,7 +6,6 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
-	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 )
 
@@ -177,6 +176,27 @@ func TestS_44_PauseAndResume(t *testing.T) {
 		}
 		r.wantGate(t, id)
 	})
+	t.Run("a branch that was held goes on beside one that waits for people", func(t *testing.T) {
+		g, next := newGate("gate"), newGate("next")
+		r := start(t, script(t, "asks", ask("which?"), say("{{answer}}")), g, next)
+		r.newTeam(t, "flow", through("gate", "next"), "gate", "next")
+		r.newTeam(t, "inner", together("asks", "flow"), "asks", "flow")
+		r.newTeam(t, "team", through("inner"), "inner")
+		id := r.send(t, ann(t), atOnce(message("team", "hi"))).GetId()
+		<-g.entered
+		r.until(t, id+"~1.1", inputRequired)
+		r.pause(t, id)
+		g.open()
+		r.parked(t, id)
+		wantState(t, r.get(t, id), working)
+		r.resume(t, id)
+		<-next.entered
+		next.open()
+		r.until(t, id, inputRequired)
+		r.send(t, ann(t), reply(id, "blue"))
+		r.until(t, id, completed)
+		r.wantGate(t, id)
+	})
 	t.Run("a part of a task, or a foreign one, cannot be paused", func(t *testing.T) {
 		r, one, _ := nested(t)
 		id := r.send(t, ann(t), atOnce(message("outer", "hi"))).GetId()
@@ -211,5 +231,3 @@ func (r *rig) answered(t testing.TB, id string) {
 	}
 	t.Fatal("no answer is on record")
 }
-
-var _ = agent.Errorf
