@@ -1,6 +1,7 @@
 package a2a_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -101,6 +102,39 @@ func TestS_44_PauseAndResume(t *testing.T) {
 		one.open()
 		r.until(t, id, completed)
 		r.wantGate(t, id)
+	})
+	t.Run("readers of the task and of its parts are told", func(t *testing.T) {
+		r, one, two := nested(t)
+		two.open()
+		root := r.send(t, ann(t), atOnce(message("outer", "hi"))).GetId()
+		<-one.entered
+		told := map[string]chan []bool{}
+		for _, id := range []string{root, root + "~1.1"} {
+			updates, heard := r.subscribe(t, id, 0), make(chan []bool, 1)
+			told[id] = heard
+			go func() {
+				var all []bool
+				for u := range updates {
+					if s := u.Response.GetStatusUpdate(); s != nil {
+						all = append(all, a2a.RunOf(s.GetMetadata()).GetPaused())
+					}
+				}
+				heard <- all
+			}()
+		}
+		r.pause(t, root)
+		if !a2a.RunOf(r.get(t, root+"~1.1").GetMetadata()).GetPaused() {
+			t.Error("the part does not say that it is paused")
+		}
+		one.open()
+		r.parked(t, root)
+		r.resume(t, root)
+		r.until(t, root, completed)
+		for id, heard := range told {
+			if got := <-heard; !slices.Equal(slices.Compact(got), []bool{true, false}) {
+				t.Errorf("readers of %s are told %v", id, got)
+			}
+		}
 	})
 	t.Run("again is nothing new", func(t *testing.T) {
 		r, one, two := nested(t)
