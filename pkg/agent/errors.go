@@ -49,6 +49,7 @@ const (
 	ReasonInvalidRequest        = "INVALID_REQUEST"
 	ReasonInvalidTeamConfig     = "INVALID_TEAM_CONFIG"
 	ReasonTeamNotFound          = "TEAM_NOT_FOUND"
+	ReasonWorkItemNotFound      = "WORK_ITEM_NOT_FOUND"
 	ReasonInitializationFailed  = "AGENT_INITIALIZATION_FAILED"
 	ReasonVersionConflict       = "VERSION_CONFLICT"
 	ReasonMessageIDReused       = "MESSAGE_ID_REUSED"

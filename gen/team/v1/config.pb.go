@@ -2023,6 +2023,9 @@ type TeamConfig struct {
 	OutputModes []string `protobuf:"bytes,14,rep,name=output_modes,json=outputModes,proto3" json:"output_modes,omitempty"`
 	// What its card says besides to callers who show a key: the first that is for the caller.
 	ExtendedCard []*ExtendedCard `protobuf:"bytes,15,rep,name=extended_card,json=extendedCard,proto3" json:"extended_card,omitempty"`
+	// It has a board: a list of work, and messages, that its members with a model and
+	// its leader share by tools, and others by BoardService; false.
+	Board bool `protobuf:"varint,17,opt,name=board,proto3" json:"board,omitempty"`
 	// Limits of one run: max_steps, max_parallel, max_depth, timeout, member_timeout, retry; of a
 	// coordinator also max_turns and max_delegations, of a swarm max_handoffs,
 	// node_timeout, loop_window and loop_min_unique, for which 0 is no limit.
@@ -2157,6 +2160,13 @@ func (x *TeamConfig) GetExtendedCard() []*ExtendedCard {
 		return x.ExtendedCard
 	}
 	return nil
+}
+
+func (x *TeamConfig) GetBoard() bool {
+	if x != nil {
+		return x.Board
+	}
+	return false
 }
 
 func (x *TeamConfig) GetLimits() *Limits {
@@ -4398,7 +4408,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''R\x06bearer\"\xaa\x0e\n" +
+	"this != ''R\x06bearer\"\xc0\x0e\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -4424,7 +4434,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\foutput_modes\x18\x0e \x03(\tB\xbd\x01\xbaH\xb9\x01\x92\x01\xb5\x01\"\xb2\x01\xba\x01\xae\x01\n" +
 	"\n" +
 	"media_type\x12Wthis is no media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\voutputModes\x12:\n" +
-	"\rextended_card\x18\x0f \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard\x12'\n" +
+	"\rextended_card\x18\x0f \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard\x12\x14\n" +
+	"\x05board\x18\x11 \x01(\bR\x05board\x12'\n" +
 	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xee\x05\xbaH\xea\x05\x1a\xc0\x02\n" +
 	"\tteam.mode\x12ta team is exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\x95\x01\n" +
 	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1aKhas(this.workflow) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\x8c\x02\n" +
