@@ -231,8 +231,9 @@ func tokenOf(token string) string {
 	return "0." + token
 }
 
-// AckMessages notes up to where the actor has read.
-func (b *Board) AckMessages(ctx context.Context, p Place, upTo int64) (int64, error) {
+// AckMessages notes up to where the actor has read, and returns what is noted.
+func (b *Board) AckMessages(ctx context.Context, p Place, req *teamv1.AckMessagesRequest) (int64, error) {
+	upTo := req.GetUpTo()
 	o, err := b.store.BoardOverview(ctx, p.Key)
 	if err != nil {
 		return 0, storeError(err)

@@ -63,6 +63,11 @@ func (s *Server) newGateway() (*runtime.ServeMux, error) {
 			return nil, fmt.Errorf("registering the monitor service: %w", err)
 		}
 	}
+	if s.config.Board != nil {
+		if err := teamv1.RegisterBoardServiceHandlerServer(context.Background(), mux, boards{Server: s}); err != nil {
+			return nil, fmt.Errorf("registering the board service: %w", err)
+		}
+	}
 	for _, r := range s.routes() {
 		for method := range strings.FieldsSeq(r.methods) {
 			if err := mux.HandlePath(method, r.path, r.handle); err != nil {

@@ -56,6 +56,9 @@ func (s *Server) newGRPC() *grpc.Server {
 	if s.config.Monitor != nil {
 		g.RegisterService(readable(&teamv1.MonitorService_ServiceDesc), monitoring{Server: s})
 	}
+	if s.config.Board != nil {
+		g.RegisterService(readable(&teamv1.BoardService_ServiceDesc), boards{Server: s})
+	}
 	healthpb.RegisterHealthServer(g, &health{server: s})
 	if !s.config.NoReflection {
 		reflection.Register(g)

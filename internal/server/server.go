@@ -29,6 +29,8 @@ type Config struct {
 	Teams Teams
 	// Monitor answers the calls of the monitor service; nil: it is not served.
 	Monitor Monitor
+	// Board answers the calls of the board service; nil: it is not served.
+	Board Board
 	// Keys are the API keys that callers may present. Without any, every caller
 	// is local/local, and only loopback addresses are served.
 	Keys []APIKey

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/monitor"
@@ -43,6 +44,9 @@ type APIKey = server.APIKey
 
 // TeamManager manages teams and agents while they are served.
 type TeamManager = server.Teams
+
+// Boards says which teams have a board.
+type Boards = board.Teams
 
 // PushPolicy says how receivers of push notifications are treated: pauses, tries,
 // time. The zero value is usable.
@@ -112,6 +116,9 @@ type Config struct {
 	// Teams manages teams and agents over the wire, by team.v1.TeamService and
 	// RegistryService; default: nobody can.
 	Teams TeamManager
+	// Boards says which teams have a board, for team.v1.BoardService and the monitor. The
+	// store has to keep them; those of OpenStore do. Default: there are none.
+	Boards Boards
 	// Slots is how many runs are driven at the same time; default 256.
 	Slots int
 	// Version of the program, for cards and records.
@@ -255,11 +262,20 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if err != nil {
 		return nil, err
 	}
+	watching := monitor.Config{Handler: k.handler, Clock: c.Store.Now}
+	kept, boards := c.Store.(board.Store)
+	if boards = boards && c.Boards != nil; boards {
+		watching.Boards, watching.BoardTeams = board.New(kept), c.Boards
+	}
+	m := monitor.New(watching)
 	config := server.Config{
-		Handler: k.handler, Teams: c.Teams, Monitor: monitor.New(monitor.Config{Handler: k.handler, Clock: c.Store.Now}),
+		Handler: k.handler, Teams: c.Teams, Monitor: m,
 		Keys: c.Keys, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
 		NoV03: c.NoV03, NoReflection: c.NoReflection,
 		Ready: ready(c), DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
+	}
+	if boards {
+		config.Board = board.NewService(watching.Boards, c.Boards, m)
 	}
 	if sign != nil {
 		config.JWKS = sign.JWKS()

@@ -34,9 +34,13 @@ type executor struct {
 type (
 	retryKey struct{} // the policy that its leaves are repeated under
 	modelKey struct{} // the model that members without one take (R-003-14, C-26)
+	toolsKey struct{} // the tools that the member has by its team
 )
 
-func (l *loop) handDown(ctx context.Context, by policy) context.Context {
+func (l *loop) handDown(ctx context.Context, member string, by policy) context.Context {
+	if l.cfg.MemberTools != nil || ctx.Value(toolsKey{}) != nil {
+		ctx = context.WithValue(ctx, toolsKey{}, l.memberTools(member)) // those of a team above are for its own members
+	}
 	ctx = context.WithValue(ctx, retryKey{}, by)
 	if l.cfg.Model != nil {
 		ctx = context.WithValue(ctx, modelKey{}, l.cfg.Model)
@@ -123,7 +127,7 @@ func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
 		return nil
 	}
 	ex.attempt = func(ctx context.Context, key string) result {
-		return p.delegate(p.handDown(ctx, by), w, a, emit, key)
+		return p.delegate(p.handDown(ctx, id, by), w, a, emit, key)
 	}
 	if r, ok := a.(agent.Reaper); ok {
 		ex.reap = func(ctx context.Context, key string) error { return r.Reap(ctx, p.request(w, key)) }

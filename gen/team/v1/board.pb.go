@@ -2104,10 +2104,10 @@ type ListMessagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The team.
 	TeamId string `protobuf:"bytes,1,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
-	// Only what is for this member, the team for its leader, or a principal, and of
-	// others; empty with unread is oneself.
+	// Only what is for this member, the team for its leader, or a principal, or was
+	// left by it; empty with unread is oneself.
 	Reader string `protobuf:"bytes,2,opt,name=reader,proto3" json:"reader,omitempty"`
-	// Only what the reader has not acknowledged.
+	// Only what others have left for the reader, and it has not acknowledged.
 	Unread bool `protobuf:"varint,3,opt,name=unread,proto3" json:"unread,omitempty"`
 	// 1 to 100; 0 is 50.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`

@@ -39,7 +39,7 @@ CREATE TABLE board_event (
     team      TEXT   NOT NULL,
     seq       BIGINT NOT NULL,
     op        TEXT   NOT NULL,
-    digest    BYTEA  NOT NULL,
+    digest    BYTEA,
     sender    TEXT   NOT NULL,
     recipient TEXT,
     sum       BIGINT NOT NULL,
