@@ -31,6 +31,7 @@ var never = map[string][]string{
 	"what is not the caller's is not there, so nothing is refused; of a run whose remote agent refuses our token": {"PERMISSION_DENIED"},
 	"of Process, which has no task to show; here it is a task that waits":                                         {"INPUT_REQUIRED"},
 	"of the services that manage teams":                                                                           {"TEAM_NOT_FOUND", "AGENT_INITIALIZATION_FAILED", "VERSION_CONFLICT"},
+	"of the service of boards":                                                                                    {"WORK_ITEM_NOT_FOUND"},
 	"of programs that build teams":                                                                                {"INVALID_TEAM_CONFIG"},
 	"a stream over gRPC that is not read for 30 s; the other bindings cut it (TestP10)":                           {"SLOW_READER"},
 	"who has canceled the call is not there to be told":                                                           {"CANCELED"},
