@@ -70,7 +70,7 @@ func (t tool) Call(ctx context.Context, arguments json.RawMessage, key string) (
 		Key: Key{Account: account, Team: t.by.team}, Members: t.by.members,
 		Actor: &teamv1.BoardActor{Principal: run.Owner, Agent: t.by.self, TaskId: run.Root},
 	}
-	answer, err := t.entry.call(ctx, t.by, p, arguments, key)
+	answer, err := t.call(ctx, t.by, p, arguments, key)
 	if fault := (*a2a.Error)(nil); errors.As(err, &fault) {
 		err = agent.Errorf(fault.Code, fault.Reason, "%s", fault.Message)
 	}

@@ -199,7 +199,9 @@ func TestR_003_28_R_003_29_R_003_30_Watched(t *testing.T) {
 		b.must(b.claim("b"))
 		other := h.board(t, binding, "other", "eve")
 		other.add("not-for-ann")
-		w.watch(t, m, func() bool { return len(w.seqs) == 5 && w.last.GetBoard().GetInProgress() == 1 && w.last.GetBoard().GetCompleted() == 1 })
+		w.watch(t, m, func() bool {
+			return len(w.seqs) == 5 && w.last.GetBoard().GetInProgress() == 1 && w.last.GetBoard().GetCompleted() == 1
+		})
 		if !slices.Equal(w.seqs, []int64{2, 3, 4, 5, 6}) || fmt.Sprint(w.kinds) != "[ADDED CLAIMED MESSAGE COMPLETED CLAIMED]" || w.snaps != 1 {
 			t.Errorf("told %v %v, %d snapshots", w.seqs, w.kinds, w.snaps)
 		}

@@ -113,6 +113,14 @@ const (
 
 // boards is the contract of board.Store (R-003-18 to R-003-26).
 func boards(t *testing.T, open Open) {
+	boardChanges(t, open)
+	boardViews(t, open)
+	boardLists(t, open)
+	boardMessages(t, open)
+	boardOrder(t, open)
+}
+
+func boardChanges(t *testing.T, open Open) {
 	t.Run("R-003-18 what is put is there, with its event, on its board alone", func(t *testing.T) {
 		d := newDesk(t, open)
 		if o, err := d.BoardOverview(t.Context(), desk); err != nil || o.Seq != 0 || o.Counters.GetTotal() != 0 {
@@ -179,6 +187,9 @@ func boards(t *testing.T, open Open) {
 			t.Errorf("seq %d", ev.GetSeq())
 		}
 	})
+}
+
+func boardViews(t *testing.T, open Open) {
 	t.Run("R-003-25 a view shows the board", func(t *testing.T) {
 		d := newDesk(t, open)
 		d.change(desk, work(2, complete, 3), work(1, pending, 3), work(3, blocked, 3, "w1", "w2"), work(4, blocked, 3, "w1"))
@@ -210,6 +221,9 @@ func boards(t *testing.T, open Open) {
 			return nil, errors.New("only looked")
 		})
 	})
+}
+
+func boardLists(t *testing.T, open Open) {
 	t.Run("R-003-19 lists by state, holder, priority and page, as of now", func(t *testing.T) {
 		d := newDesk(t, open)
 		mine := work(5, held, 5)
@@ -250,6 +264,9 @@ func boards(t *testing.T, open Open) {
 			t.Errorf("%v, %v", o, err)
 		}
 	})
+}
+
+func boardMessages(t *testing.T, open Open) {
 	t.Run("R-003-26 messages by reader, and what was acknowledged", func(t *testing.T) {
 		d := newDesk(t, open)
 		d.post("ann", "", "all")
@@ -279,6 +296,9 @@ func boards(t *testing.T, open Open) {
 			t.Errorf("acknowledged: %s", got)
 		}
 	})
+}
+
+func boardOrder(t *testing.T, open Open) {
 	t.Run("R-003-30 changes side by side have one order without gaps, and wake", func(t *testing.T) {
 		d := newDesk(t, open)
 		wake, stop := d.WatchAll()
