@@ -82,3 +82,14 @@ func (s boards) ListMessages(ctx context.Context, req *teamv1.ListMessagesReques
 func (s boards) AckMessages(ctx context.Context, req *teamv1.AckMessagesRequest) (*teamv1.AckMessagesResponse, error) {
 	return unary(ctx, s.Server, "AckMessages", false, req, s.config.Board.AckMessages)
 }
+
+// boardRoutes are those that the generated ones would take amiss.
+func (s *Server) boardRoutes() (routes []route) {
+	if s.config.Board == nil {
+		return nil
+	}
+	for _, verb := range []string{"claim", "update", "complete", "fail", "cancel"} {
+		routes = append(routes, route{"GET", "/team/v1/teams/{team_id}/board/items/{item_id}:" + verb, s.wrongMethod})
+	}
+	return routes
+}

@@ -97,6 +97,7 @@ func (s *Server) routes() []route {
 	}
 	routes = append(routes, s.routesV03()...)
 	routes = append(routes, s.monitorRoutes()...)
+	routes = append(routes, s.boardRoutes()...)
 	if s.config.JWKS != nil {
 		routes = append(routes, route{"GET", jwksPath, s.serveJWKS}, route{"OPTIONS", jwksPath, preflight})
 	}

@@ -49,13 +49,18 @@ type house struct {
 	stop       func()
 }
 
-// open serves the file on a store until the test ends or stop is called.
+// open serves base on a store until the test ends or stop is called.
 func open(t testing.TB, at rig.Place, llm *fakellm.Server) *house {
+	t.Helper()
+	return openFile(t, at, llm, base)
+}
+
+func openFile(t testing.TB, at rig.Place, llm *fakellm.Server, file string) *house {
 	t.Helper()
 	env := map[string]string{
 		"LLM": llm.URL, "ANN": rig.Key("acme", "ann").SHA256, "BOB": rig.Key("acme", "bob").SHA256, "EVE": rig.Key("other", "eve").SHA256,
 	}
-	def, err := config.Loader{Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}.Parse("team.yaml", []byte(base))
+	def, err := config.Loader{Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}.Parse("team.yaml", []byte(file))
 	if err != nil {
 		t.Fatal(err)
 	}
