@@ -102,6 +102,20 @@ func (l *Live) BoardOf(id string) (members []string, has, known bool) {
 	return config.MemberIDs(t), t.GetBoard(), t != nil
 }
 
+// PlanOf implements board.Teams.
+func (l *Live) PlanOf(id, revision string) (items []*teamv1.WorkItem) {
+	if revision == "" || l.Revision(id) != revision {
+		return nil
+	}
+	for _, s := range config.Plan(l.Definition().Server.GetTeams()[id]) {
+		if s.Member == "" { // people do it
+			continue
+		}
+		items = append(items, &teamv1.WorkItem{Title: s.ID, DependsOn: s.After, Assignee: &teamv1.BoardActor{Agent: s.Member}})
+	}
+	return items
+}
+
 // served is Definition; nil before there is one.
 func (l *Live) served() *config.Config {
 	if s := l.current.Load(); s != nil {

@@ -14,6 +14,10 @@ type Teams interface {
 	// BoardOf returns the ids of a team's members, and whether it has a board; known
 	// is whether there is such a team.
 	BoardOf(team string) (members []string, has, known bool)
+	// PlanOf returns the steps that a run of a revision of a team goes through, each
+	// with its name as the title, who does it, and the names of those before it; none
+	// where they are not known beforehand.
+	PlanOf(team, revision string) []*teamv1.WorkItem
 }
 
 // Steps shows the work of a caller's tasks of a team: it is on the board as the

@@ -125,25 +125,68 @@ func (m *Monitor) Steps(ctx context.Context, team string) ([]*teamv1.WorkItem, e
 	for _, mark := range marks {
 		r := newRun(mark.Root)
 		err := m.each(ctx, a2a.Key{Owner: who.Owner(), ID: mark.Root}, 0, func(ev *teamv1.Event) bool { r.take(ev); return true })
-		if isNotFound(err) || isDamaged(err) || r.top == nil {
+		switch {
+		case isNotFound(err), isDamaged(err), err == nil && r.top == nil:
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			return nil, err
 		}
-		for _, s := range r.top.steps {
-			if s.given() && len(items) < maxShown {
-				items = append(items, s.item(r, team, who.Owner(), int64(len(items)+1)))
+		for _, it := range append(r.given(team, who.Owner()), m.planned(r, team, who.Owner())...) {
+			if len(items) < maxShown {
+				it.Number = int64(len(items) + 1)
+				items = append(items, it)
 			}
 		}
 	}
 	return items, nil
 }
 
+// given is the work that a run has decided on, as items of a board.
+func (r *run) given(team, owner string) (items []*teamv1.WorkItem) {
+	for _, s := range r.top.steps {
+		if s.given() {
+			items = append(items, s.item(r, team, owner))
+		}
+	}
+	return items
+}
+
+// planned are the steps of a workflow that a run has not come to.
+func (m *Monitor) planned(r *run, team, owner string) (items []*teamv1.WorkItem) {
+	if r.over() || m.c.BoardTeams == nil {
+		return nil
+	}
+	last := map[string]*step{}
+	for _, s := range r.top.steps {
+		last[s.name] = s
+	}
+	for _, it := range m.c.BoardTeams.PlanOf(team, r.revision) {
+		if last[it.GetTitle()] != nil {
+			continue
+		}
+		it.Id, it.TeamId, it.Source, it.State = agent.ChildTask(r.root, it.GetTitle()), team, teamv1.WorkItem_SOURCE_STEP, teamv1.WorkItem_STATE_PENDING
+		it.Created = stamp(r.top.decided)
+		it.CreatedBy = &teamv1.BoardActor{Principal: owner, Agent: team, TaskId: r.root}
+		it.Assignee.Principal, it.Assignee.TaskId = owner, r.root
+		for i, name := range it.GetDependsOn() {
+			before := last[name]
+			if before == nil || before.itemState() != teamv1.WorkItem_STATE_COMPLETED {
+				it.State = teamv1.WorkItem_STATE_BLOCKED
+			}
+			if before != nil {
+				name = before.scope
+			}
+			it.DependsOn[i] = agent.ChildTask(r.root, name)
+		}
+		items = append(items, it)
+	}
+	return items
+}
+
 // item is a step as an item of a board.
-func (s *step) item(r *run, team, owner string, number int64) *teamv1.WorkItem {
+func (s *step) item(r *run, team, owner string) *teamv1.WorkItem {
 	it := &teamv1.WorkItem{
-		Id: agent.ChildTask(r.root, s.scope), TeamId: team, Title: s.name, Description: s.text, Number: number, State: s.itemState(),
+		Id: agent.ChildTask(r.root, s.scope), TeamId: team, Title: s.name, Description: s.text, State: s.itemState(),
 		CreatedBy: &teamv1.BoardActor{Principal: owner, Agent: team, TaskId: r.root},
 		Assignee:  &teamv1.BoardActor{Principal: owner, Agent: s.member, TaskId: r.root},
 		Created:   stamp(s.decided), Source: teamv1.WorkItem_SOURCE_DELEGATION,

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/fakellm"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -92,4 +95,59 @@ func TestR_003_19_WrongVerb(t *testing.T) {
 			t.Errorf("GET %s: %d %s, %v", path, answer.Status, body, err)
 		}
 	}
+}
+
+// staged is a workflow whose first step can be held.
+const staged = `version: v1
+models: {slow: {provider: openai, name: slow, base_url: "${LLM}", api_key: k}}
+agents:
+  slow: {model: slow, instructions: Take your time.}
+  parrot: {scripted: {steps: [{text: "parrot: {{input}}"}]}}
+teams:
+  desk:
+    board: true
+    workflow:
+      steps:
+        - {id: first, agent: slow}
+        - {id: both, after: [first], parallel: [{id: left, agent: parrot}, {id: right, agent: parrot}]}
+        - {id: ask, after: [first], human: {question: "Is it good?"}}
+        - {id: last, agent: parrot, after: [both, ask]}
+server:
+  default_agent: desk
+  auth: {api_keys: [{name: ann, account: acme, sha256: "${ANN}"}]}
+`
+
+// TestR_003_18_PlannedSteps: the steps of a workflow stand on the board before their
+// turn comes.
+func TestR_003_18_PlannedSteps(t *testing.T) {
+	h := openFile(t, rig.Memory(t), fakellm.New(t), staged)
+	gate := fakellm.NewGate()
+	h.llm.Script("slow", fakellm.Turn{Text: "ready", Gate: gate})
+	g, err := rig.NewGRPC(h.Target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = g.Close() }()
+	req := rig.Text("desk", "m1", "go")
+	req.Configuration = &a2av1.SendMessageConfiguration{ReturnImmediately: true}
+	resp, err := g.Send(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := h.board(t, 1, "acme", "ann")
+	stand := func() string {
+		list, err := b.ListWorkItems(t.Context(), &teamv1.ListWorkItemsRequest{TeamId: "desk"})
+		b.must(err)
+		var words []string
+		for _, it := range list.GetSteps() {
+			needs := strings.Join(it.GetDependsOn(), " ")
+			words = append(words, fmt.Sprint(it.GetTitle(), ":", strings.TrimPrefix(it.GetState().String(), "STATE_"), strings.ReplaceAll("["+needs+"]", resp.GetTask().GetId(), "")))
+		}
+		return strings.Join(words, " ")
+	}
+	const before = "first:IN_PROGRESS[] left:BLOCKED[~1] right:BLOCKED[~1] last:BLOCKED[~left ~right ~ask]"
+	until(t, before, func() bool { return stand() == before })
+	gate.Open()
+	const then = "first:COMPLETED[] left:COMPLETED[] right:COMPLETED[] last:BLOCKED[~2 ~3 ~4]"
+	until(t, then, func() bool { return stand() == then })
 }

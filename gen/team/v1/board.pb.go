@@ -237,7 +237,8 @@ func (BoardEvent_Kind) EnumDescriptor() ([]byte, []int) {
 // WorkItem is a piece of work on a board.
 type WorkItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id on the board; of a step of a task the id of that, root~scope.
+	// Its id on the board; of a step of a task the id of that, root~scope, and while
+	// its turn has not come root~name.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The team.
 	TeamId string `protobuf:"bytes,2,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
