@@ -44,7 +44,7 @@ func Mode(t *teamv1.TeamConfig) string {
 
 // PlannedStep is a step of a workflow.
 type PlannedStep struct {
-	ID, Member string // no member: people are asked
+	ID, Member string   // no member: people are asked
 	After      []string // ids of the steps right before it
 }
 
