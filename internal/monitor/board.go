@@ -30,6 +30,7 @@ type boardWatch struct {
 	now   board.Overview // as it is
 	shown board.Overview // as it is behind told; what snapshots show
 	fresh bool           // now is newer than shown
+	more  bool           // there are events behind those that were read
 }
 
 // begin looks at the board, to go on behind an event; false: what follows that is
@@ -53,20 +54,28 @@ func (b *boardWatch) skip() {
 	}
 }
 
-// news returns events that were not told, some hundred, in their order. What is not
-// kept any more is left out: a watcher is that far behind only when it was cut off.
-func (b *boardWatch) news(ctx context.Context) (events []*teamv1.BoardEvent, err error) {
+// news returns events that were not told, some hundred, in their order; lost where
+// what follows is not kept any more: the watcher begins anew.
+func (b *boardWatch) news(ctx context.Context) (events []*teamv1.BoardEvent, lost bool, err error) {
 	if b == nil {
-		return nil, nil
+		return nil, false, nil
 	}
 	if events, err = b.boards.Events(ctx, b.key, b.told); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if len(events) > 0 || b.lapsed() {
-		b.now, err = b.boards.Overview(ctx, b.key)
-		b.fresh = true
+	if b.more = false; len(events) == 0 && !b.lapsed() {
+		return nil, false, nil
 	}
-	return events, err
+	if b.now, err = b.boards.Overview(ctx, b.key); err != nil {
+		return nil, false, err
+	}
+	b.fresh = true
+	if len(events) > 0 && events[0].GetSeq() != b.told+1 {
+		b.skip()
+		return nil, true, nil
+	}
+	b.more = len(events) > 0 && events[len(events)-1].GetSeq() < b.now.Seq
+	return events, false, nil
 }
 
 // lapsed reports whether a claim has lapsed that is shown.
@@ -75,12 +84,12 @@ func (b *boardWatch) lapsed() bool {
 }
 
 // behind reports whether there is more to tell already.
-func (b *boardWatch) behind() bool { return b != nil && b.told < b.now.Seq }
+func (b *boardWatch) behind() bool { return b != nil && b.more }
 
 // refreshed shows the board as it is behind what was told, and reports whether that
 // is new.
 func (b *boardWatch) refreshed() bool {
-	if b == nil || !b.fresh || b.behind() {
+	if b == nil || !b.fresh || b.told != b.now.Seq {
 		return false
 	}
 	b.shown, b.fresh = b.now, false

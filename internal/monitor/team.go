@@ -339,16 +339,13 @@ func (w *teamWatch) tell(ctx context.Context, yield func(*teamv1.WatchTeamRespon
 				return
 			}
 		}
-		news, err := w.board.news(ctx)
+		told, err := w.tellBoard(ctx, yield)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		for _, ev := range news {
-			w.board.told, changed = ev.GetSeq(), true
-			if !yield(&teamv1.WatchTeamResponse{Cursor: w.cursor(), Kind: &teamv1.WatchTeamResponse_BoardEvent{BoardEvent: ev}}, nil) {
-				return
-			}
+		if !told {
+			return
 		}
 		if w.behind() || w.board.behind() {
 			continue
@@ -363,6 +360,21 @@ func (w *teamWatch) tell(ctx context.Context, yield func(*teamv1.WatchTeamRespon
 			return
 		}
 	}
+}
+
+// tellBoard tells what happened on the board; false: nobody listens any more.
+func (w *teamWatch) tellBoard(ctx context.Context, yield func(*teamv1.WatchTeamResponse, error) bool) (bool, error) {
+	events, lost, err := w.board.news(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, ev := range events {
+		w.board.told = ev.GetSeq()
+		if !yield(&teamv1.WatchTeamResponse{Cursor: w.cursor(), Kind: &teamv1.WatchTeamResponse_BoardEvent{BoardEvent: ev}}, nil) {
+			return false, nil
+		}
+	}
+	return !lost || w.show(yield, true), nil
 }
 
 // behind reports whether there is more to tell already.
