@@ -223,25 +223,24 @@ func TestR_003_26_Messages(t *testing.T) {
 
 // TestR_003_23_BoardSurvives: what is on a board outlives the server.
 func TestR_003_23_BoardSurvives(t *testing.T) {
-	rig.EachStore(t, func(t *testing.T, place rig.Place) {
-		if !place.Durable {
-			return
-		}
-		llm := fakellm.New(t)
-		h := open(t, place, llm)
-		b := h.board(t, 0, "acme", "ann")
-		b.add("a")
-		b.add("b", "a")
-		b.must(b.claim("a"), b.complete("a", "kept"), b.claim("b"))
-		held := b.get("b")
-		h.stop()
-		b = open(t, place, llm).board(t, 0, "acme", "ann")
-		if got := b.get("a").GetResult(); got != "kept" {
-			t.Errorf("result %q", got)
-		}
-		if diff := cmp.Diff(held, b.get("b"), protocmp.Transform()); diff != "" {
-			t.Error(diff)
-		}
-		b.must(b.complete("b", "after the restart"))
-	})
+	for name, at := range map[string]func(testing.TB) rig.Place{"sqlite": rig.SQLite, "postgres": rig.PostgreSQL} {
+		t.Run(name, func(t *testing.T) {
+			place, llm := at(t), fakellm.New(t)
+			h := open(t, place, llm)
+			b := h.board(t, 0, "acme", "ann")
+			b.add("a")
+			b.add("b", "a")
+			b.must(b.claim("a"), b.complete("a", "kept"), b.claim("b"))
+			held := b.get("b")
+			h.stop()
+			b = open(t, place, llm).board(t, 0, "acme", "ann")
+			if got := b.get("a").GetResult(); got != "kept" {
+				t.Errorf("result %q", got)
+			}
+			if diff := cmp.Diff(held, b.get("b"), protocmp.Transform()); diff != "" {
+				t.Error(diff)
+			}
+			b.must(b.complete("b", "after the restart"))
+		})
+	}
 }
