@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/manage"
@@ -38,6 +39,7 @@ type Live struct {
 	egress      *egress.Dialer
 	calls       *upstream.Guard // of all definitions: a reload makes no agent work again
 	definitions Definitions
+	boards      board.Store // nil: there are none
 	clock       func() time.Time
 	current     atomic.Pointer[scene] // stored under mu
 	restoring   chan struct{}         // held by who restores a definition
@@ -49,6 +51,7 @@ type Live struct {
 var (
 	_ a2a.Pinner  = (*Live)(nil)
 	_ manage.Live = (*Live)(nil)
+	_ board.Teams = (*Live)(nil)
 )
 
 // NewLive builds the agents of a definition.
@@ -58,6 +61,7 @@ func NewLive(def *config.Config, definitions Definitions, log *zap.Logger) (*Liv
 		return nil, err
 	}
 	l := &Live{log: log, egress: out, calls: upstream.New(upstream.Config{Log: log}), definitions: definitions, clock: time.Now, restoring: make(chan struct{}, 1)}
+	l.boards, _ = definitions.(board.Store)
 	if err := l.Swap(def); err != nil {
 		out.Close()
 		return nil, err
@@ -91,6 +95,26 @@ func (l *Live) IDs() []string { return slices.Sorted(maps.Keys(l.current.Load().
 
 // Definition returns what is served.
 func (l *Live) Definition() *config.Config { return l.current.Load().def }
+
+// BoardOf implements board.Teams.
+func (l *Live) BoardOf(id string) (members []string, has, known bool) {
+	t := l.Definition().Server.GetTeams()[id]
+	return config.MemberIDs(t), t.GetBoard(), t != nil
+}
+
+// PlanOf implements board.Teams.
+func (l *Live) PlanOf(id, revision string) (items []*teamv1.WorkItem) {
+	if revision == "" || l.Revision(id) != revision {
+		return nil
+	}
+	for _, s := range config.Plan(l.Definition().Server.GetTeams()[id]) {
+		if s.Member == "" { // people do it
+			continue
+		}
+		items = append(items, &teamv1.WorkItem{Title: s.ID, DependsOn: s.After, Assignee: &teamv1.BoardActor{Agent: s.Member}})
+	}
+	return items
+}
 
 // served is Definition; nil before there is one.
 func (l *Live) served() *config.Config {

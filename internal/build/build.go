@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/conformance"
 	"github.com/agentteams/team-server/internal/egress"
@@ -48,6 +49,8 @@ type Config struct {
 	// Current is what is served now: runs of an earlier definition begin nothing
 	// more with members that it has disabled or removed. Unset: Definition.
 	Current func() *config.Config
+	// Boards keep the boards of teams; nil: there are none.
+	Boards board.Store
 	// Log gets their warnings; nil is none.
 	Log *zap.Logger
 }
@@ -254,6 +257,10 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 		ID: id, Name: t.GetName(), Description: t.GetDescription(), InputModes: t.GetInputModes(), OutputModes: t.GetOutputModes(),
 		Members: config.Members(t), Registry: staff{b.Registry, b.Current},
 		Mode: config.Mode(t), Limits: t.GetLimits(), Memory: t.Memory == nil || t.GetMemory(), Revision: b.Revisions[id], Upstreams: b.Upstreams, Log: b.Log,
+	}
+	if t.GetBoard() && b.Boards != nil {
+		members := config.MemberIDs(t)
+		c.MemberTools = func(self string) agent.ToolSet { return board.NewTools(b.Boards, id, members, self) }
 	}
 	var err error
 	if c.Guards, err = b.guards(t.GetGuardrails()); err != nil {

@@ -42,6 +42,48 @@ func Mode(t *teamv1.TeamConfig) string {
 	return "workflow"
 }
 
+// PlannedStep is a step of a workflow.
+type PlannedStep struct {
+	ID, Member string   // no member: people are asked
+	After      []string // ids of the steps right before it
+}
+
+// Plan are the steps of a workflow, in their order. Those of a group stand in its place.
+func Plan(t *teamv1.TeamConfig) []PlannedStep {
+	var plan []PlannedStep
+	groups := map[string][]string{}
+	var add func(steps []*teamv1.WorkflowStep, of *teamv1.WorkflowStep) []string
+	add = func(steps []*teamv1.WorkflowStep, of *teamv1.WorkflowStep) (ids []string) {
+		for _, s := range steps {
+			first := of
+			if first == nil {
+				first = s
+			}
+			if len(s.GetParallel()) > 0 {
+				groups[s.GetId()] = add(s.GetParallel(), first)
+				ids = append(ids, groups[s.GetId()]...)
+				continue
+			}
+			plan = append(plan, PlannedStep{ID: s.GetId(), Member: s.GetAgent(), After: first.GetAfter()})
+			ids = append(ids, s.GetId())
+		}
+		return ids
+	}
+	add(t.GetWorkflow().GetSteps(), nil)
+	for i, s := range plan {
+		var after []string
+		for _, id := range s.After {
+			if in, group := groups[id]; group {
+				after = append(after, in...)
+			} else {
+				after = append(after, id)
+			}
+		}
+		plan[i].After = after
+	}
+	return plan
+}
+
 // Leader is the model that leads a team: a coordinator's, or the one that routes;
 // nil for teams without.
 func Leader(t *teamv1.TeamConfig) *teamv1.LeaderConfig {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -135,6 +136,15 @@ func Members(t *teamv1.TeamConfig) []team.Member {
 		}
 	})
 	return out
+}
+
+// MemberIDs are the ids of the members of a team.
+func MemberIDs(t *teamv1.TeamConfig) []string {
+	var ids []string
+	for _, m := range Members(t) {
+		ids = append(ids, cmp.Or(m.ID, m.Agent))
+	}
+	return ids
 }
 
 // workflow checks the agents that the steps name, and the steps.

@@ -26,13 +26,14 @@ const (
 	// behind it a stream begins with a snapshot.
 	lost = "-"
 
-	cursorVersion = 1
+	cursorVersion = 2
 )
 
 // cursor is where a watcher of a team has come to.
 type cursor struct {
 	upTo  time.Time        // in milliseconds
 	roots map[string]int64 // by root; what they were told, others by time
+	board int64            // seq of the last event of the board that was told
 }
 
 // sum ties a cursor to the team and the owner that it was made for.
@@ -50,6 +51,7 @@ func (c cursor) encode(owner, team string) string {
 	b := []byte{cursorVersion}
 	b = binary.BigEndian.AppendUint64(b, sum(owner, team))
 	b = binary.AppendVarint(b, c.upTo.UnixMilli())
+	b = binary.AppendUvarint(b, uint64(c.board)) //nolint:gosec // never negative
 	for root, seq := range c.roots {
 		if id, err := uuid.Parse(root); err == nil && id.String() == root {
 			b = append(append(b, 0), id[:]...)
@@ -71,8 +73,13 @@ func decode(text, owner, team string) (c cursor, ok bool) {
 	if n <= 0 {
 		return c, false
 	}
-	c = cursor{upTo: time.UnixMilli(ms), roots: map[string]int64{}}
-	for b = b[9+n:]; len(b) > 0; {
+	b = b[9+n:]
+	board, n := binary.Uvarint(b)
+	if n <= 0 || board > 1<<62 {
+		return c, false
+	}
+	c = cursor{upTo: time.UnixMilli(ms), roots: map[string]int64{}, board: int64(board)}
+	for b = b[n:]; len(b) > 0; {
 		var root string
 		if root, b, ok = readRoot(b); !ok {
 			return cursor{}, false

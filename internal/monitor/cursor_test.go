@@ -20,6 +20,7 @@ func TestR_003_30_CursorIsReadAgain(t *testing.T) {
 		c := cursor{
 			upTo:  time.UnixMilli(rapid.Int64Range(-1<<40, 1<<45).Draw(t, "up to")),
 			roots: rapid.MapOfN(root, rapid.Int64Range(0, 1<<40), 0, 20).Draw(t, "roots"),
+			board: rapid.Int64Range(0, 1<<40).Draw(t, "board"),
 		}
 		text := c.encode("acme/ann", "news")
 		again, ok := decode(text, "acme/ann", "news")
@@ -53,7 +54,7 @@ func TestR_003_30_CursorOfMuchIsLost(t *testing.T) {
 }
 
 func FuzzCursor(f *testing.F) {
-	for _, c := range []cursor{{upTo: time.UnixMilli(1)}, {upTo: time.UnixMilli(1 << 40), roots: map[string]int64{uuid.Nil.String(): 7, "r": 1}}} {
+	for _, c := range []cursor{{upTo: time.UnixMilli(1)}, {upTo: time.UnixMilli(1 << 40), roots: map[string]int64{uuid.Nil.String(): 7, "r": 1}, board: 300}} {
 		f.Add(c.encode("o", "t"))
 	}
 	f.Add(lost)

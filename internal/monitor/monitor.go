@@ -11,6 +11,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -19,6 +20,9 @@ import (
 type Config struct {
 	// Handler has the tasks.
 	Handler *a2a.Handler
+	// Boards are those of teams, and BoardTeams says which have one; unset: none has.
+	Boards     *board.Board
+	BoardTeams board.Teams
 	// Clock tells the time of the store; unset is time.Now.
 	Clock func() time.Time
 	// Poll is how often a team is looked at in case that nobody said that something

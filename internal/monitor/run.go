@@ -18,6 +18,7 @@ const maxText = 200
 // since when, and what it cost. One goroutine at a time.
 type run struct {
 	root, agent, contextID string
+	revision               string // of the agent's definition
 
 	state     a2av1.TaskState
 	top       *step
@@ -105,6 +106,7 @@ func (r *run) commanded(c teamv1.Commanded_Command) {
 }
 
 func (r *run) accept(ev *teamv1.Event, a *teamv1.Accepted) {
+	r.revision = a.GetPins().GetRevisions()[a.GetAgent()]
 	r.agent, r.contextID, r.state = a.GetAgent(), a.GetMessage().GetContextId(), a2av1.TaskState_TASK_STATE_SUBMITTED
 	r.top = &step{path: a.GetAgent(), text: clip(agent.Text(a.GetMessage())), state: teamv1.TraceStep_STATE_PENDING, decided: r.at}
 	r.steps[""] = r.top

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -53,6 +54,9 @@ func (m *Monitor) WatchTeam(ctx context.Context, req *teamv1.WatchTeamRequest) (
 		m: m, overview: overview, owner: who.Owner(), team: req.GetTeamId(),
 		runs: map[string]*watched{}, over: map[string]ending{}, past: &figures{},
 	}
+	if m.hasBoard(w.team) {
+		w.board = &boardWatch{boards: m.c.Boards, key: board.Key{Account: who.Account, Team: w.team}, clock: m.c.Clock}
+	}
 	w.wake, w.stop = overview.WatchAll()
 	all := func() { w.stop(); leave() }
 	if err := w.begin(ctx, req.GetCursor()); err != nil {
@@ -80,6 +84,7 @@ type teamWatch struct {
 	partial bool
 	upTo    time.Time // see cursor
 	resumed bool
+	board   *boardWatch // nil: it has none
 
 	shown *teamv1.TeamSnapshot // that was told last
 }
@@ -118,7 +123,12 @@ func (w *teamWatch) begin(ctx context.Context, text string) error {
 	if err != nil {
 		return a2a.StoreError("", err)
 	}
-	if w.resumed = ok && covers(marks, c); !w.resumed {
+	behind, err := w.board.begin(ctx, c.board)
+	if err != nil {
+		return err
+	}
+	if w.resumed = ok && behind && covers(marks, c); !w.resumed {
+		w.board.skip()
 		return w.load(ctx, marks, w.upTo, func(string) func(*teamv1.Event) bool { return everything })
 	}
 	old := slices.DeleteFunc(slices.Clone(marks), func(m a2a.RunMark) bool { _, listed := c.roots[m.Root]; return listed })
@@ -329,9 +339,18 @@ func (w *teamWatch) tell(ctx context.Context, yield func(*teamv1.WatchTeamRespon
 				return
 			}
 		}
-		if w.behind() {
+		told, err := w.tellBoard(ctx, yield)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		if !told {
+			return
+		}
+		if w.behind() || w.board.behind() {
 			continue
 		}
+		changed = w.board.refreshed() || changed
 		if changed = w.refresh() || changed; changed && !w.show(yield, false) {
 			return
 		}
@@ -341,6 +360,21 @@ func (w *teamWatch) tell(ctx context.Context, yield func(*teamv1.WatchTeamRespon
 			return
 		}
 	}
+}
+
+// tellBoard tells what happened on the board; false: nobody listens any more.
+func (w *teamWatch) tellBoard(ctx context.Context, yield func(*teamv1.WatchTeamResponse, error) bool) (bool, error) {
+	events, lost, err := w.board.news(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, ev := range events {
+		w.board.told = ev.GetSeq()
+		if !yield(&teamv1.WatchTeamResponse{Cursor: w.cursor(), Kind: &teamv1.WatchTeamResponse_BoardEvent{BoardEvent: ev}}, nil) {
+			return false, nil
+		}
+	}
+	return !lost || w.show(yield, true), nil
 }
 
 // behind reports whether there is more to tell already.
@@ -447,7 +481,7 @@ func (w *teamWatch) forget() {
 
 // cursor is where the watcher has come to.
 func (w *teamWatch) cursor() string {
-	c := cursor{upTo: w.upTo.Truncate(time.Millisecond), roots: map[string]int64{}}
+	c := cursor{upTo: w.upTo.Truncate(time.Millisecond), roots: map[string]int64{}, board: w.board.at()}
 	for root, r := range w.runs {
 		if r.seq < r.mark || r.told.After(c.upTo) {
 			c.roots[root] = r.seq
@@ -500,6 +534,7 @@ func (w *teamWatch) snapshot() *teamv1.TeamSnapshot {
 		MemberCount: int32(len(w.health.GetMembers())), Tasks: f.tasks.proto(), Runs: f.runs.proto(), Spent: spentOr(f.spent), //nolint:gosec // some
 		RunP50: quantile(f.took, 50), RunP95: quantile(f.took, 95), Partial: w.partial,
 	}
+	w.board.show(s)
 	for _, r := range open {
 		if len(s.GetActive()) < maxShown {
 			s.Active = append(s.Active, r.active())

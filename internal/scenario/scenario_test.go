@@ -73,6 +73,7 @@ teams:
   online: {workflow: {steps: [{id: go, agent: searcher}]}}
   thinkers: {workflow: {steps: [{id: go, agent: thinker}]}}
   luxury: {members: [{agent: writer}], coordinator: {leader: {model: slow}}}
+  office: {board: true, members: [{agent: writer}], coordinator: {leader: {model: fast}}}
 server:
   default_agent: desk
   auth: {api_keys: [{name: ann, sha256: "${NOT_SET_ANYWHERE}"}]}
@@ -93,6 +94,9 @@ server:
   house:
     - {when: turn == 1, tool_calls: [{name: delegate_to_desk, arguments: {task: "{{input}}"}}]}
     - {text: "from the house: {{results}}"}
+  office:
+    - {when: turn == 1, tool_calls: [{name: add_task, arguments: {title: "{{input}}"}}]}
+    - {text: "noted: {{results}}"}
 `,
 }
 
@@ -245,6 +249,12 @@ func same(t *testing.T, got, want []string) {
 			t.Errorf("got\n%s\nwant\n%s", got[i], want[i])
 		}
 	}
+}
+
+// TestR_003_18_Boards: teams with a board have one in tests too, an empty one each.
+func TestR_003_18_Boards(t *testing.T) {
+	const one = `  - {name: %s, team: office, send: tides, want: {reply: {contains: ['noted: ', '"id":"t1"', '"title":"tides"']}}}` + "\n"
+	same(t, play(t, head+fmt.Sprintf(one, "first")+fmt.Sprintf(one, "second")), []string{})
 }
 
 // TestUnexpectedEnds fails scenarios that say nothing of how the run ends, or

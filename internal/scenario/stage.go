@@ -29,12 +29,17 @@ func newStage(def *config.Config, log *zap.Logger) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
+	kept, err := server.OpenStore(context.Background(), "memory:", server.StoreConfig{Log: log})
+	if err != nil {
+		out.Close()
+		return nil, err
+	}
 	registry := manager.New(manager.Config{Log: log})
-	s := &stage{closes: []func() error{func() error { registry.Close(); out.Close(); return nil }}}
-	agents, err := build.Register(build.Config{Definition: def, Registry: registry, Egress: out, Log: log})
+	s := &stage{closes: []func() error{func() error { registry.Close(); out.Close(); return kept.Close() }}}
+	agents, err := build.Register(build.Config{Definition: def, Registry: registry, Egress: out, Boards: kept, Log: log})
 	if err == nil {
 		s.closes = append([]func() error{agents.Close}, s.closes...)
-		s.local, err = server.NewLocal(server.Config{Agents: registry, Version: "test", Log: log})
+		s.local, err = server.NewLocal(server.Config{Agents: registry, Store: kept, Version: "test", Log: log})
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.close())

@@ -68,6 +68,11 @@ func (s *Server) newGateway() (*runtime.ServeMux, error) {
 			return nil, fmt.Errorf("registering the collaboration service: %w", err)
 		}
 	}
+	if s.config.Board != nil {
+		if err := teamv1.RegisterBoardServiceHandlerServer(context.Background(), mux, boards{Server: s}); err != nil {
+			return nil, fmt.Errorf("registering the board service: %w", err)
+		}
+	}
 	for _, r := range s.routes() {
 		for method := range strings.FieldsSeq(r.methods) {
 			if err := mux.HandlePath(method, r.path, r.handle); err != nil {
@@ -99,6 +104,7 @@ func (s *Server) routes() []route {
 	routes = append(routes, s.monitorRoutes()...)
 	routes = append(routes, s.pageRoutes()...)
 	routes = append(routes, s.collaborationRoutes()...)
+	routes = append(routes, s.boardRoutes()...)
 	if s.config.JWKS != nil {
 		routes = append(routes, route{"GET", jwksPath, s.serveJWKS}, route{"OPTIONS", jwksPath, preflight})
 	}

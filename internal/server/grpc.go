@@ -59,6 +59,9 @@ func (s *Server) newGRPC() *grpc.Server {
 	if s.config.Collaborations != nil {
 		g.RegisterService(readable(&teamv1.CollaborationService_ServiceDesc), collaborating{Server: s})
 	}
+	if s.config.Board != nil {
+		g.RegisterService(readable(&teamv1.BoardService_ServiceDesc), boards{Server: s})
+	}
 	healthpb.RegisterHealthServer(g, &health{server: s})
 	if !s.config.NoReflection {
 		reflection.Register(g)

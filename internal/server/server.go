@@ -32,6 +32,8 @@ type Config struct {
 	// Collaborations answers the calls of the collaboration service; nil: it is not
 	// served.
 	Collaborations Collaborations
+	// Board answers the calls of the board service; nil: it is not served.
+	Board Board
 	// Keys are the API keys that callers may present. Without any, every caller
 	// is local/local, and only loopback addresses are served.
 	Keys []APIKey

@@ -51,7 +51,7 @@ type MemoryConfig struct {
 }
 
 // Memory keeps everything in the memory of this process, and loses it with it.
-// It implements a2a.Store, a2a.Overview, a2a.Conversations, a2a.Pushes, catalog.Store
+// It implements a2a.Store, a2a.Overview, a2a.Conversations, a2a.Pushes, catalog.Store, board.Store
 // and engine.Leases. Safe for concurrent use.
 type Memory struct {
 	clock       func() time.Time
@@ -64,6 +64,7 @@ type Memory struct {
 	conversations conversations
 	pushes        pushes
 	catalog       entries
+	boards        boards
 
 	// mu is taken after a run's own lock, never before.
 	mu       sync.RWMutex

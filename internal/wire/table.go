@@ -64,13 +64,13 @@ var general = []class{
 
 // reasons are those whose code a JSON-RPC code alone does not tell.
 var reasons = map[string]codes.Code{
-	agent.ReasonAgentNotFound: codes.NotFound,
-	"TEAM_NOT_FOUND":          codes.NotFound,
-	"COLLABORATION_NOT_FOUND": codes.NotFound,
-	"WORK_ITEM_NOT_FOUND":     codes.NotFound,
-	"VERSION_CONFLICT":        codes.Aborted,
-	agent.ReasonCanceled:      codes.Aborted,
-	agent.ReasonDataLoss:      codes.DataLoss,
+	agent.ReasonAgentNotFound:    codes.NotFound,
+	"TEAM_NOT_FOUND":             codes.NotFound,
+	"COLLABORATION_NOT_FOUND":    codes.NotFound,
+	agent.ReasonWorkItemNotFound: codes.NotFound,
+	"VERSION_CONFLICT":           codes.Aborted,
+	agent.ReasonCanceled:         codes.Aborted,
+	agent.ReasonDataLoss:         codes.DataLoss,
 }
 
 // implied are the reasons of errors that came without one.

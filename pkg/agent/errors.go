@@ -51,6 +51,7 @@ const (
 	ReasonTeamNotFound          = "TEAM_NOT_FOUND"
 	ReasonTeamNotReady          = "TEAM_NOT_READY"
 	ReasonCollaborationNotFound = "COLLABORATION_NOT_FOUND"
+	ReasonWorkItemNotFound      = "WORK_ITEM_NOT_FOUND"
 	ReasonInitializationFailed  = "AGENT_INITIALIZATION_FAILED"
 	ReasonVersionConflict       = "VERSION_CONFLICT"
 	ReasonMessageIDReused       = "MESSAGE_ID_REUSED"

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/collab"
 	"github.com/agentteams/team-server/internal/engine"
@@ -44,6 +45,9 @@ type APIKey = server.APIKey
 
 // TeamManager manages teams and agents while they are served.
 type TeamManager = server.Teams
+
+// Boards says which teams have a board.
+type Boards = board.Teams
 
 // PushPolicy says how receivers of push notifications are treated: pauses, tries,
 // time. The zero value is usable.
@@ -116,6 +120,9 @@ type Config struct {
 	// Definitions says what the teams of collaborations are made of; default: what is
 	// known of them is what they do.
 	Definitions collab.Teams
+	// Boards says which teams have a board, for team.v1.BoardService and the monitor. The
+	// store has to keep them; those of OpenStore do. Default: there are none.
+	Boards Boards
 	// Slots is how many runs are driven at the same time; default 256.
 	Slots int
 	// Version of the program, for cards and records.
@@ -259,14 +266,23 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if err != nil {
 		return nil, err
 	}
+	watching := monitor.Config{Handler: k.handler, Clock: c.Store.Now}
+	kept, boards := c.Store.(board.Store)
+	if boards = boards && c.Boards != nil; boards {
+		watching.Boards, watching.BoardTeams = board.New(kept), c.Boards
+	}
+	m := monitor.New(watching)
 	config := server.Config{
-		Handler: k.handler, Teams: c.Teams, Monitor: monitor.New(monitor.Config{Handler: k.handler, Clock: c.Store.Now}),
+		Handler: k.handler, Teams: c.Teams, Monitor: m,
 		Keys: c.Keys, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
 		NoV03: c.NoV03, NoReflection: c.NoReflection,
 		Ready: ready(c), DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	}
 	slots, _ := c.Store.(collab.Slots)
 	config.Collaborations = collab.New(collab.Config{Handler: k.handler, Teams: c.Definitions, Slots: slots, Full: k.engine.Full, Clock: c.Store.Now})
+	if boards {
+		config.Board = board.NewService(watching.Boards, c.Boards, m)
+	}
 	if sign != nil {
 		config.JWKS = sign.JWKS()
 	}

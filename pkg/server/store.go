@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
@@ -33,6 +34,7 @@ type StoreConfig struct {
 type OpenedStore interface {
 	Store
 	catalog.Store
+	board.Store
 	// PutDefinition keeps a content that tasks are tied to under its name.
 	PutDefinition(ctx context.Context, revision string, body []byte) error
 	// Definition returns such a content.

@@ -42,7 +42,7 @@ func (l *loop) Lend(ctx context.Context, member string) context.Context {
 			by.member = m.Retry
 		}
 	}
-	return l.handDown(ctx, by)
+	return l.handDown(ctx, member, by)
 }
 
 // pollEvery is how often a check that waits looks for the end of a task of its own.

@@ -35,9 +35,13 @@ type (
 	retryKey  struct{} // the policy that its leaves are repeated under
 	modelKey  struct{} // the model that members without one take (R-003-14, C-26)
 	roundsKey struct{} // the most rounds of a run, as limits above set it (C-07)
+	toolsKey  struct{} // the tools that the member has by its team
 )
 
-func (l *loop) handDown(ctx context.Context, by policy) context.Context {
+func (l *loop) handDown(ctx context.Context, member string, by policy) context.Context {
+	if l.cfg.MemberTools != nil || ctx.Value(toolsKey{}) != nil {
+		ctx = context.WithValue(ctx, toolsKey{}, l.memberTools(member)) // those of a team above are for its own members
+	}
 	ctx = context.WithValue(ctx, retryKey{}, by)
 	if l.cfg.Model != nil {
 		ctx = context.WithValue(ctx, modelKey{}, l.cfg.Model)
@@ -137,7 +141,7 @@ func (p *process) agentExecutor(ex *executor, w *work, m *Member, emit emitter) 
 		return nil
 	}
 	ex.attempt = func(ctx context.Context, key string) result {
-		return p.delegate(p.handDown(ctx, by), w, a, emit, key)
+		return p.delegate(p.handDown(ctx, m.ID, by), w, a, emit, key)
 	}
 	if r, ok := a.(agent.Reaper); ok {
 		ex.reap = func(ctx context.Context, key string) error { return r.Reap(ctx, p.request(w, key)) }

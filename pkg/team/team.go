@@ -99,6 +99,9 @@ type Config struct {
 	Tools []agent.Tool
 	// ToolSets hold tools besides Tools whose lists are not known beforehand.
 	ToolSets []agent.ToolSet
+	// MemberTools are the tools that somebody has by working in the team: a member with
+	// a model by its id, the leader by the team's. nil is none.
+	MemberTools func(id string) agent.ToolSet
 	// Skills of the leader itself; its Info lists them before the members'.
 	Skills []*teamv1.Skill
 	// Limits of a run; unset ones take their defaults.

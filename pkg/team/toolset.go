@@ -19,13 +19,14 @@ const noteTools = "TOOLS"
 // and the run keeps to it: prompts are made of it, also after a restart (events.md
 // 1). Calls look the tool up in what is on offer now.
 func (p *process) offer(ctx context.Context) error {
-	if len(p.cfg.ToolSets) == 0 {
+	sets := p.toolSets(ctx)
+	if len(sets) == 0 {
 		return nil
 	}
 	p.sets = map[string]agent.Tool{}
 	var specs []agent.ToolSpec
 	from := map[string]string{}
-	for _, set := range p.cfg.ToolSets {
+	for _, set := range sets {
 		tools, err := set.Tools(ctx)
 		if ctx.Err() != nil {
 			return p.cause(ctx)
@@ -51,6 +52,32 @@ func (p *process) offer(ctx context.Context) error {
 		return nil
 	}
 	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: toolNote(specs)}})
+}
+
+// toolSets are the agent's own, and those that it has by the team that it leads, or
+// else works in.
+func (p *process) toolSets(ctx context.Context) []agent.ToolSet {
+	sets := slices.Clip(p.cfg.ToolSets)
+	switch p.cfg.Scheduler.(type) {
+	case *leader, *Coordinator:
+	default:
+		return sets // there is no model that calls tools
+	}
+	if set := p.memberTools(p.cfg.ID); set != nil {
+		return append(sets, set)
+	}
+	if set, _ := ctx.Value(toolsKey{}).(agent.ToolSet); set != nil {
+		return append(sets, set)
+	}
+	return sets
+}
+
+// memberTools are the tools that somebody has by working in the team; nil is none.
+func (l *loop) memberTools(id string) agent.ToolSet {
+	if l.cfg.MemberTools == nil {
+		return nil
+	}
+	return l.cfg.MemberTools(id)
 }
 
 // reserved reports whether a tool of that name stands for a member, or is one of

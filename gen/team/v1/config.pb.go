@@ -2027,6 +2027,9 @@ type TeamConfig struct {
 	MaxConcurrentCollaborations *int32 `protobuf:"varint,18,opt,name=max_concurrent_collaborations,json=maxConcurrentCollaborations,proto3,oneof" json:"max_concurrent_collaborations,omitempty"`
 	// Every result is judged before it is the answer, and worked over where it is not good enough.
 	Review *ReviewConfig `protobuf:"bytes,16,opt,name=review,proto3" json:"review,omitempty"`
+	// It has a board: a list of work, and messages, that its members with a model and
+	// its leader share by tools, and others by BoardService; false.
+	Board bool `protobuf:"varint,17,opt,name=board,proto3" json:"board,omitempty"`
 	// Limits of one run: max_steps, max_rounds, max_parallel, max_depth, timeout, member_timeout, retry; of a
 	// coordinator also max_turns and max_delegations, of a swarm max_handoffs,
 	// node_timeout, loop_window and loop_min_unique, for which 0 is no limit.
@@ -2175,6 +2178,13 @@ func (x *TeamConfig) GetReview() *ReviewConfig {
 		return x.Review
 	}
 	return nil
+}
+
+func (x *TeamConfig) GetBoard() bool {
+	if x != nil {
+		return x.Board
+	}
+	return false
 }
 
 func (x *TeamConfig) GetLimits() *Limits {
@@ -4555,7 +4565,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''R\x06bearer\"\xbd\x10\n" +
+	"this != ''R\x06bearer\"\xd3\x10\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -4584,7 +4594,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rextended_card\x18\x0f \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard\x12\xbf\x01\n" +
 	"\x1dmax_concurrent_collaborations\x18\x12 \x01(\x05Bv\xbaHs\xba\x01p\n" +
 	"\"team.max_concurrent_collaborations\x12/max_concurrent_collaborations must be 1 to 1000\x1a\x19this >= 1 && this <= 1000H\x01R\x1bmaxConcurrentCollaborations\x88\x01\x01\x12-\n" +
-	"\x06review\x18\x10 \x01(\v2\x15.team.v1.ReviewConfigR\x06review\x12'\n" +
+	"\x06review\x18\x10 \x01(\v2\x15.team.v1.ReviewConfigR\x06review\x12\x14\n" +
+	"\x05board\x18\x11 \x01(\bR\x05board\x12'\n" +
 	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xee\x05\xbaH\xea\x05\x1a\xc0\x02\n" +
 	"\tteam.mode\x12ta team is exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\x95\x01\n" +
 	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1aKhas(this.workflow) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\x8c\x02\n" +

@@ -333,6 +333,7 @@ type WatchTeamResponse struct {
 	//	*WatchTeamResponse_Snapshot
 	//	*WatchTeamResponse_Event
 	//	*WatchTeamResponse_Update
+	//	*WatchTeamResponse_BoardEvent
 	Kind          isWatchTeamResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -409,6 +410,15 @@ func (x *WatchTeamResponse) GetUpdate() *TeamSnapshot {
 	return nil
 }
 
+func (x *WatchTeamResponse) GetBoardEvent() *BoardEvent {
+	if x != nil {
+		if x, ok := x.Kind.(*WatchTeamResponse_BoardEvent); ok {
+			return x.BoardEvent
+		}
+	}
+	return nil
+}
+
 type isWatchTeamResponse_Kind interface {
 	isWatchTeamResponse_Kind()
 }
@@ -429,11 +439,19 @@ type WatchTeamResponse_Update struct {
 	Update *TeamSnapshot `protobuf:"bytes,4,opt,name=update,proto3,oneof"`
 }
 
+type WatchTeamResponse_BoardEvent struct {
+	// Something happened on the team's board (R-003-30). They come in the order of
+	// their seq, without gaps; in which order with events of tasks is not said.
+	BoardEvent *BoardEvent `protobuf:"bytes,5,opt,name=board_event,json=boardEvent,proto3,oneof"`
+}
+
 func (*WatchTeamResponse_Snapshot) isWatchTeamResponse_Kind() {}
 
 func (*WatchTeamResponse_Event) isWatchTeamResponse_Kind() {}
 
 func (*WatchTeamResponse_Update) isWatchTeamResponse_Kind() {}
+
+func (*WatchTeamResponse_BoardEvent) isWatchTeamResponse_Kind() {}
 
 // MonitorEvent is an event of a task.
 type MonitorEvent struct {
@@ -529,7 +547,11 @@ type TeamSnapshot struct {
 	// Open questions of its tasks; at most 100.
 	Questions []*OpenQuestion `protobuf:"bytes,12,rep,name=questions,proto3" json:"questions,omitempty"`
 	// When it was taken.
-	Time          *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=time,proto3" json:"time,omitempty"`
+	Time *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=time,proto3" json:"time,omitempty"`
+	// What is on its board; unset where it has none.
+	Board *BoardCounters `protobuf:"bytes,14,opt,name=board,proto3" json:"board,omitempty"`
+	// Items of the board that somebody holds, in the order in which they were added; at most 100.
+	BoardItems    []*WorkItem `protobuf:"bytes,15,rep,name=board_items,json=boardItems,proto3" json:"board_items,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -651,6 +673,20 @@ func (x *TeamSnapshot) GetQuestions() []*OpenQuestion {
 func (x *TeamSnapshot) GetTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Time
+	}
+	return nil
+}
+
+func (x *TeamSnapshot) GetBoard() *BoardCounters {
+	if x != nil {
+		return x.Board
+	}
+	return nil
+}
+
+func (x *TeamSnapshot) GetBoardItems() []*WorkItem {
+	if x != nil {
+		return x.BoardItems
 	}
 	return nil
 }
@@ -2863,21 +2899,23 @@ var File_team_v1_monitor_proto protoreflect.FileDescriptor
 
 const file_team_v1_monitor_proto_rawDesc = "" +
 	"\n" +
-	"\x15team/v1/monitor.proto\x12\ateam.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13lf/a2a/v1/a2a.proto\x1a\x13team/v1/event.proto\x1a\x11team/v1/ext.proto\"C\n" +
+	"\x15team/v1/monitor.proto\x12\ateam.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13lf/a2a/v1/a2a.proto\x1a\x13team/v1/board.proto\x1a\x13team/v1/event.proto\x1a\x11team/v1/ext.proto\"C\n" +
 	"\x10WatchTeamRequest\x12\x17\n" +
 	"\ateam_id\x18\x01 \x01(\tR\x06teamId\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\xc8\x01\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x80\x02\n" +
 	"\x11WatchTeamResponse\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\tR\x06cursor\x123\n" +
 	"\bsnapshot\x18\x02 \x01(\v2\x15.team.v1.TeamSnapshotH\x00R\bsnapshot\x12-\n" +
 	"\x05event\x18\x03 \x01(\v2\x15.team.v1.MonitorEventH\x00R\x05event\x12/\n" +
-	"\x06update\x18\x04 \x01(\v2\x15.team.v1.TeamSnapshotH\x00R\x06updateB\x06\n" +
+	"\x06update\x18\x04 \x01(\v2\x15.team.v1.TeamSnapshotH\x00R\x06update\x126\n" +
+	"\vboard_event\x18\x05 \x01(\v2\x13.team.v1.BoardEventH\x00R\n" +
+	"boardEventB\x06\n" +
 	"\x04kind\"o\n" +
 	"\fMonitorEvent\x12 \n" +
 	"\froot_task_id\x18\x01 \x01(\tR\n" +
 	"rootTaskId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12$\n" +
-	"\x05event\x18\x03 \x01(\v2\x0e.team.v1.EventR\x05event\"\xcd\x03\n" +
+	"\x05event\x18\x03 \x01(\v2\x0e.team.v1.EventR\x05event\"\xaf\x04\n" +
 	"\fTeamSnapshot\x12\x17\n" +
 	"\ateam_id\x18\x01 \x01(\tR\x06teamId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -2892,7 +2930,10 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	" \x01(\v2\x15.team.v1.TeamCountersR\bcounters\x12+\n" +
 	"\x06active\x18\v \x03(\v2\x13.team.v1.ActiveTaskR\x06active\x123\n" +
 	"\tquestions\x18\f \x03(\v2\x15.team.v1.OpenQuestionR\tquestions\x12.\n" +
-	"\x04time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xad\x02\n" +
+	"\x04time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12,\n" +
+	"\x05board\x18\x0e \x01(\v2\x16.team.v1.BoardCountersR\x05board\x122\n" +
+	"\vboard_items\x18\x0f \x03(\v2\x11.team.v1.WorkItemR\n" +
+	"boardItems\"\xad\x02\n" +
 	"\fTeamCounters\x12!\n" +
 	"\fmember_count\x18\x01 \x01(\x05R\vmemberCount\x12)\n" +
 	"\x05tasks\x18\x02 \x01(\v2\x13.team.v1.TaskCountsR\x05tasks\x12'\n" +
@@ -3148,128 +3189,134 @@ var file_team_v1_monitor_proto_goTypes = []any{
 	(*AnswerQuestionResponse)(nil), // 28: team.v1.AnswerQuestionResponse
 	nil,                            // 29: team.v1.TraceDecision.UpdatesEntry
 	(*Rollup_Share)(nil),           // 30: team.v1.Rollup.Share
-	(*Event)(nil),                  // 31: team.v1.Event
-	(*timestamppb.Timestamp)(nil),  // 32: google.protobuf.Timestamp
-	(*Spent)(nil),                  // 33: team.v1.Spent
-	(*durationpb.Duration)(nil),    // 34: google.protobuf.Duration
-	(v1.TaskState)(0),              // 35: lf.a2a.v1.TaskState
-	(Step_Kind)(0),                 // 36: team.v1.Step.Kind
-	(*Question)(nil),               // 37: team.v1.Question
-	(*v1.Task)(nil),                // 38: lf.a2a.v1.Task
-	(*v1.Message)(nil),             // 39: lf.a2a.v1.Message
-	(Outcome)(0),                   // 40: team.v1.Outcome
-	(*Turn)(nil),                   // 41: team.v1.Turn
-	(*ToolResult)(nil),             // 42: team.v1.ToolResult
-	(*Transfer)(nil),               // 43: team.v1.Transfer
-	(*Error)(nil),                  // 44: team.v1.Error
-	(*Bound)(nil),                  // 45: team.v1.Bound
-	(*Verdict)(nil),                // 46: team.v1.Verdict
-	(*structpb.Struct)(nil),        // 47: google.protobuf.Struct
-	(Asked_Kind)(0),                // 48: team.v1.Asked.Kind
-	(*structpb.Value)(nil),         // 49: google.protobuf.Value
+	(*BoardEvent)(nil),             // 31: team.v1.BoardEvent
+	(*Event)(nil),                  // 32: team.v1.Event
+	(*timestamppb.Timestamp)(nil),  // 33: google.protobuf.Timestamp
+	(*BoardCounters)(nil),          // 34: team.v1.BoardCounters
+	(*WorkItem)(nil),               // 35: team.v1.WorkItem
+	(*Spent)(nil),                  // 36: team.v1.Spent
+	(*durationpb.Duration)(nil),    // 37: google.protobuf.Duration
+	(v1.TaskState)(0),              // 38: lf.a2a.v1.TaskState
+	(Step_Kind)(0),                 // 39: team.v1.Step.Kind
+	(*Question)(nil),               // 40: team.v1.Question
+	(*v1.Task)(nil),                // 41: lf.a2a.v1.Task
+	(*v1.Message)(nil),             // 42: lf.a2a.v1.Message
+	(Outcome)(0),                   // 43: team.v1.Outcome
+	(*Turn)(nil),                   // 44: team.v1.Turn
+	(*ToolResult)(nil),             // 45: team.v1.ToolResult
+	(*Transfer)(nil),               // 46: team.v1.Transfer
+	(*Error)(nil),                  // 47: team.v1.Error
+	(*Bound)(nil),                  // 48: team.v1.Bound
+	(*Verdict)(nil),                // 49: team.v1.Verdict
+	(*structpb.Struct)(nil),        // 50: google.protobuf.Struct
+	(Asked_Kind)(0),                // 51: team.v1.Asked.Kind
+	(*structpb.Value)(nil),         // 52: google.protobuf.Value
 }
 var file_team_v1_monitor_proto_depIdxs = []int32{
 	7,  // 0: team.v1.WatchTeamResponse.snapshot:type_name -> team.v1.TeamSnapshot
 	6,  // 1: team.v1.WatchTeamResponse.event:type_name -> team.v1.MonitorEvent
 	7,  // 2: team.v1.WatchTeamResponse.update:type_name -> team.v1.TeamSnapshot
-	31, // 3: team.v1.MonitorEvent.event:type_name -> team.v1.Event
-	10, // 4: team.v1.TeamSnapshot.members:type_name -> team.v1.MemberStatus
-	8,  // 5: team.v1.TeamSnapshot.counters:type_name -> team.v1.TeamCounters
-	11, // 6: team.v1.TeamSnapshot.active:type_name -> team.v1.ActiveTask
-	13, // 7: team.v1.TeamSnapshot.questions:type_name -> team.v1.OpenQuestion
-	32, // 8: team.v1.TeamSnapshot.time:type_name -> google.protobuf.Timestamp
-	9,  // 9: team.v1.TeamCounters.tasks:type_name -> team.v1.TaskCounts
-	9,  // 10: team.v1.TeamCounters.runs:type_name -> team.v1.TaskCounts
-	33, // 11: team.v1.TeamCounters.spent:type_name -> team.v1.Spent
-	34, // 12: team.v1.TeamCounters.run_p50:type_name -> google.protobuf.Duration
-	34, // 13: team.v1.TeamCounters.run_p95:type_name -> google.protobuf.Duration
-	0,  // 14: team.v1.MemberStatus.role:type_name -> team.v1.MemberStatus.Role
-	1,  // 15: team.v1.MemberStatus.activity:type_name -> team.v1.MemberStatus.Activity
-	2,  // 16: team.v1.MemberStatus.breaker:type_name -> team.v1.MemberStatus.Breaker
-	9,  // 17: team.v1.MemberStatus.tasks:type_name -> team.v1.TaskCounts
-	34, // 18: team.v1.MemberStatus.latency_p50:type_name -> google.protobuf.Duration
-	34, // 19: team.v1.MemberStatus.latency_p95:type_name -> google.protobuf.Duration
-	33, // 20: team.v1.MemberStatus.spent:type_name -> team.v1.Spent
-	35, // 21: team.v1.ActiveTask.state:type_name -> lf.a2a.v1.TaskState
-	32, // 22: team.v1.ActiveTask.since:type_name -> google.protobuf.Timestamp
-	12, // 23: team.v1.ActiveTask.workers:type_name -> team.v1.Worker
-	33, // 24: team.v1.ActiveTask.spent:type_name -> team.v1.Spent
-	36, // 25: team.v1.Worker.kind:type_name -> team.v1.Step.Kind
-	32, // 26: team.v1.Worker.since:type_name -> google.protobuf.Timestamp
-	3,  // 27: team.v1.Worker.state:type_name -> team.v1.TraceStep.State
-	37, // 28: team.v1.OpenQuestion.question:type_name -> team.v1.Question
-	32, // 29: team.v1.OpenQuestion.since:type_name -> google.protobuf.Timestamp
-	16, // 30: team.v1.WatchTaskResponse.snapshot:type_name -> team.v1.TaskSnapshot
-	6,  // 31: team.v1.WatchTaskResponse.event:type_name -> team.v1.MonitorEvent
-	38, // 32: team.v1.TaskSnapshot.task:type_name -> lf.a2a.v1.Task
-	19, // 33: team.v1.TaskSnapshot.trace:type_name -> team.v1.Trace
-	19, // 34: team.v1.GetTraceResponse.trace:type_name -> team.v1.Trace
-	35, // 35: team.v1.Trace.state:type_name -> lf.a2a.v1.TaskState
-	20, // 36: team.v1.Trace.step:type_name -> team.v1.TraceStep
-	13, // 37: team.v1.Trace.questions:type_name -> team.v1.OpenQuestion
-	24, // 38: team.v1.Trace.cost:type_name -> team.v1.Rollup
-	36, // 39: team.v1.TraceStep.kind:type_name -> team.v1.Step.Kind
-	39, // 40: team.v1.TraceStep.input:type_name -> lf.a2a.v1.Message
-	3,  // 41: team.v1.TraceStep.state:type_name -> team.v1.TraceStep.State
-	40, // 42: team.v1.TraceStep.outcome:type_name -> team.v1.Outcome
-	39, // 43: team.v1.TraceStep.reply:type_name -> lf.a2a.v1.Message
-	41, // 44: team.v1.TraceStep.turn:type_name -> team.v1.Turn
-	42, // 45: team.v1.TraceStep.tool:type_name -> team.v1.ToolResult
-	43, // 46: team.v1.TraceStep.transfer:type_name -> team.v1.Transfer
-	44, // 47: team.v1.TraceStep.error:type_name -> team.v1.Error
-	21, // 48: team.v1.TraceStep.attempts:type_name -> team.v1.TraceAttempt
-	32, // 49: team.v1.TraceStep.decided:type_name -> google.protobuf.Timestamp
-	32, // 50: team.v1.TraceStep.started:type_name -> google.protobuf.Timestamp
-	32, // 51: team.v1.TraceStep.ended:type_name -> google.protobuf.Timestamp
-	33, // 52: team.v1.TraceStep.spent:type_name -> team.v1.Spent
-	33, // 53: team.v1.TraceStep.own:type_name -> team.v1.Spent
-	22, // 54: team.v1.TraceStep.decisions:type_name -> team.v1.TraceDecision
-	20, // 55: team.v1.TraceStep.steps:type_name -> team.v1.TraceStep
-	23, // 56: team.v1.TraceStep.questions:type_name -> team.v1.TraceQuestion
-	31, // 57: team.v1.TraceStep.notes:type_name -> team.v1.Event
-	45, // 58: team.v1.TraceStep.bound:type_name -> team.v1.Bound
-	46, // 59: team.v1.TraceStep.verdict:type_name -> team.v1.Verdict
-	32, // 60: team.v1.TraceAttempt.started:type_name -> google.protobuf.Timestamp
-	32, // 61: team.v1.TraceAttempt.ended:type_name -> google.protobuf.Timestamp
-	44, // 62: team.v1.TraceAttempt.error:type_name -> team.v1.Error
-	33, // 63: team.v1.TraceAttempt.spent:type_name -> team.v1.Spent
-	32, // 64: team.v1.TraceDecision.time:type_name -> google.protobuf.Timestamp
-	47, // 65: team.v1.TraceDecision.values:type_name -> google.protobuf.Struct
-	39, // 66: team.v1.TraceDecision.ask:type_name -> lf.a2a.v1.Message
-	47, // 67: team.v1.TraceDecision.plan:type_name -> google.protobuf.Struct
-	29, // 68: team.v1.TraceDecision.updates:type_name -> team.v1.TraceDecision.UpdatesEntry
-	44, // 69: team.v1.TraceDecision.failure:type_name -> team.v1.Error
-	48, // 70: team.v1.TraceQuestion.kind:type_name -> team.v1.Asked.Kind
-	39, // 71: team.v1.TraceQuestion.message:type_name -> lf.a2a.v1.Message
-	32, // 72: team.v1.TraceQuestion.asked:type_name -> google.protobuf.Timestamp
-	32, // 73: team.v1.TraceQuestion.expires:type_name -> google.protobuf.Timestamp
-	39, // 74: team.v1.TraceQuestion.answer:type_name -> lf.a2a.v1.Message
-	32, // 75: team.v1.TraceQuestion.closed:type_name -> google.protobuf.Timestamp
-	33, // 76: team.v1.Rollup.spent:type_name -> team.v1.Spent
-	30, // 77: team.v1.Rollup.members:type_name -> team.v1.Rollup.Share
-	30, // 78: team.v1.Rollup.teams:type_name -> team.v1.Rollup.Share
-	30, // 79: team.v1.Rollup.accounts:type_name -> team.v1.Rollup.Share
-	13, // 80: team.v1.ListQuestionsResponse.questions:type_name -> team.v1.OpenQuestion
-	39, // 81: team.v1.AnswerQuestionRequest.message:type_name -> lf.a2a.v1.Message
-	38, // 82: team.v1.AnswerQuestionResponse.task:type_name -> lf.a2a.v1.Task
-	49, // 83: team.v1.TraceDecision.UpdatesEntry.value:type_name -> google.protobuf.Value
-	33, // 84: team.v1.Rollup.Share.own:type_name -> team.v1.Spent
-	33, // 85: team.v1.Rollup.Share.total:type_name -> team.v1.Spent
-	4,  // 86: team.v1.MonitorService.WatchTeam:input_type -> team.v1.WatchTeamRequest
-	14, // 87: team.v1.MonitorService.WatchTask:input_type -> team.v1.WatchTaskRequest
-	17, // 88: team.v1.MonitorService.GetTrace:input_type -> team.v1.GetTraceRequest
-	25, // 89: team.v1.MonitorService.ListQuestions:input_type -> team.v1.ListQuestionsRequest
-	27, // 90: team.v1.MonitorService.AnswerQuestion:input_type -> team.v1.AnswerQuestionRequest
-	5,  // 91: team.v1.MonitorService.WatchTeam:output_type -> team.v1.WatchTeamResponse
-	15, // 92: team.v1.MonitorService.WatchTask:output_type -> team.v1.WatchTaskResponse
-	18, // 93: team.v1.MonitorService.GetTrace:output_type -> team.v1.GetTraceResponse
-	26, // 94: team.v1.MonitorService.ListQuestions:output_type -> team.v1.ListQuestionsResponse
-	28, // 95: team.v1.MonitorService.AnswerQuestion:output_type -> team.v1.AnswerQuestionResponse
-	91, // [91:96] is the sub-list for method output_type
-	86, // [86:91] is the sub-list for method input_type
-	86, // [86:86] is the sub-list for extension type_name
-	86, // [86:86] is the sub-list for extension extendee
-	0,  // [0:86] is the sub-list for field type_name
+	31, // 3: team.v1.WatchTeamResponse.board_event:type_name -> team.v1.BoardEvent
+	32, // 4: team.v1.MonitorEvent.event:type_name -> team.v1.Event
+	10, // 5: team.v1.TeamSnapshot.members:type_name -> team.v1.MemberStatus
+	8,  // 6: team.v1.TeamSnapshot.counters:type_name -> team.v1.TeamCounters
+	11, // 7: team.v1.TeamSnapshot.active:type_name -> team.v1.ActiveTask
+	13, // 8: team.v1.TeamSnapshot.questions:type_name -> team.v1.OpenQuestion
+	33, // 9: team.v1.TeamSnapshot.time:type_name -> google.protobuf.Timestamp
+	34, // 10: team.v1.TeamSnapshot.board:type_name -> team.v1.BoardCounters
+	35, // 11: team.v1.TeamSnapshot.board_items:type_name -> team.v1.WorkItem
+	9,  // 12: team.v1.TeamCounters.tasks:type_name -> team.v1.TaskCounts
+	9,  // 13: team.v1.TeamCounters.runs:type_name -> team.v1.TaskCounts
+	36, // 14: team.v1.TeamCounters.spent:type_name -> team.v1.Spent
+	37, // 15: team.v1.TeamCounters.run_p50:type_name -> google.protobuf.Duration
+	37, // 16: team.v1.TeamCounters.run_p95:type_name -> google.protobuf.Duration
+	0,  // 17: team.v1.MemberStatus.role:type_name -> team.v1.MemberStatus.Role
+	1,  // 18: team.v1.MemberStatus.activity:type_name -> team.v1.MemberStatus.Activity
+	2,  // 19: team.v1.MemberStatus.breaker:type_name -> team.v1.MemberStatus.Breaker
+	9,  // 20: team.v1.MemberStatus.tasks:type_name -> team.v1.TaskCounts
+	37, // 21: team.v1.MemberStatus.latency_p50:type_name -> google.protobuf.Duration
+	37, // 22: team.v1.MemberStatus.latency_p95:type_name -> google.protobuf.Duration
+	36, // 23: team.v1.MemberStatus.spent:type_name -> team.v1.Spent
+	38, // 24: team.v1.ActiveTask.state:type_name -> lf.a2a.v1.TaskState
+	33, // 25: team.v1.ActiveTask.since:type_name -> google.protobuf.Timestamp
+	12, // 26: team.v1.ActiveTask.workers:type_name -> team.v1.Worker
+	36, // 27: team.v1.ActiveTask.spent:type_name -> team.v1.Spent
+	39, // 28: team.v1.Worker.kind:type_name -> team.v1.Step.Kind
+	33, // 29: team.v1.Worker.since:type_name -> google.protobuf.Timestamp
+	3,  // 30: team.v1.Worker.state:type_name -> team.v1.TraceStep.State
+	40, // 31: team.v1.OpenQuestion.question:type_name -> team.v1.Question
+	33, // 32: team.v1.OpenQuestion.since:type_name -> google.protobuf.Timestamp
+	16, // 33: team.v1.WatchTaskResponse.snapshot:type_name -> team.v1.TaskSnapshot
+	6,  // 34: team.v1.WatchTaskResponse.event:type_name -> team.v1.MonitorEvent
+	41, // 35: team.v1.TaskSnapshot.task:type_name -> lf.a2a.v1.Task
+	19, // 36: team.v1.TaskSnapshot.trace:type_name -> team.v1.Trace
+	19, // 37: team.v1.GetTraceResponse.trace:type_name -> team.v1.Trace
+	38, // 38: team.v1.Trace.state:type_name -> lf.a2a.v1.TaskState
+	20, // 39: team.v1.Trace.step:type_name -> team.v1.TraceStep
+	13, // 40: team.v1.Trace.questions:type_name -> team.v1.OpenQuestion
+	24, // 41: team.v1.Trace.cost:type_name -> team.v1.Rollup
+	39, // 42: team.v1.TraceStep.kind:type_name -> team.v1.Step.Kind
+	42, // 43: team.v1.TraceStep.input:type_name -> lf.a2a.v1.Message
+	3,  // 44: team.v1.TraceStep.state:type_name -> team.v1.TraceStep.State
+	43, // 45: team.v1.TraceStep.outcome:type_name -> team.v1.Outcome
+	42, // 46: team.v1.TraceStep.reply:type_name -> lf.a2a.v1.Message
+	44, // 47: team.v1.TraceStep.turn:type_name -> team.v1.Turn
+	45, // 48: team.v1.TraceStep.tool:type_name -> team.v1.ToolResult
+	46, // 49: team.v1.TraceStep.transfer:type_name -> team.v1.Transfer
+	47, // 50: team.v1.TraceStep.error:type_name -> team.v1.Error
+	21, // 51: team.v1.TraceStep.attempts:type_name -> team.v1.TraceAttempt
+	33, // 52: team.v1.TraceStep.decided:type_name -> google.protobuf.Timestamp
+	33, // 53: team.v1.TraceStep.started:type_name -> google.protobuf.Timestamp
+	33, // 54: team.v1.TraceStep.ended:type_name -> google.protobuf.Timestamp
+	36, // 55: team.v1.TraceStep.spent:type_name -> team.v1.Spent
+	36, // 56: team.v1.TraceStep.own:type_name -> team.v1.Spent
+	22, // 57: team.v1.TraceStep.decisions:type_name -> team.v1.TraceDecision
+	20, // 58: team.v1.TraceStep.steps:type_name -> team.v1.TraceStep
+	23, // 59: team.v1.TraceStep.questions:type_name -> team.v1.TraceQuestion
+	32, // 60: team.v1.TraceStep.notes:type_name -> team.v1.Event
+	48, // 61: team.v1.TraceStep.bound:type_name -> team.v1.Bound
+	49, // 62: team.v1.TraceStep.verdict:type_name -> team.v1.Verdict
+	33, // 63: team.v1.TraceAttempt.started:type_name -> google.protobuf.Timestamp
+	33, // 64: team.v1.TraceAttempt.ended:type_name -> google.protobuf.Timestamp
+	47, // 65: team.v1.TraceAttempt.error:type_name -> team.v1.Error
+	36, // 66: team.v1.TraceAttempt.spent:type_name -> team.v1.Spent
+	33, // 67: team.v1.TraceDecision.time:type_name -> google.protobuf.Timestamp
+	50, // 68: team.v1.TraceDecision.values:type_name -> google.protobuf.Struct
+	42, // 69: team.v1.TraceDecision.ask:type_name -> lf.a2a.v1.Message
+	50, // 70: team.v1.TraceDecision.plan:type_name -> google.protobuf.Struct
+	29, // 71: team.v1.TraceDecision.updates:type_name -> team.v1.TraceDecision.UpdatesEntry
+	47, // 72: team.v1.TraceDecision.failure:type_name -> team.v1.Error
+	51, // 73: team.v1.TraceQuestion.kind:type_name -> team.v1.Asked.Kind
+	42, // 74: team.v1.TraceQuestion.message:type_name -> lf.a2a.v1.Message
+	33, // 75: team.v1.TraceQuestion.asked:type_name -> google.protobuf.Timestamp
+	33, // 76: team.v1.TraceQuestion.expires:type_name -> google.protobuf.Timestamp
+	42, // 77: team.v1.TraceQuestion.answer:type_name -> lf.a2a.v1.Message
+	33, // 78: team.v1.TraceQuestion.closed:type_name -> google.protobuf.Timestamp
+	36, // 79: team.v1.Rollup.spent:type_name -> team.v1.Spent
+	30, // 80: team.v1.Rollup.members:type_name -> team.v1.Rollup.Share
+	30, // 81: team.v1.Rollup.teams:type_name -> team.v1.Rollup.Share
+	30, // 82: team.v1.Rollup.accounts:type_name -> team.v1.Rollup.Share
+	13, // 83: team.v1.ListQuestionsResponse.questions:type_name -> team.v1.OpenQuestion
+	42, // 84: team.v1.AnswerQuestionRequest.message:type_name -> lf.a2a.v1.Message
+	41, // 85: team.v1.AnswerQuestionResponse.task:type_name -> lf.a2a.v1.Task
+	52, // 86: team.v1.TraceDecision.UpdatesEntry.value:type_name -> google.protobuf.Value
+	36, // 87: team.v1.Rollup.Share.own:type_name -> team.v1.Spent
+	36, // 88: team.v1.Rollup.Share.total:type_name -> team.v1.Spent
+	4,  // 89: team.v1.MonitorService.WatchTeam:input_type -> team.v1.WatchTeamRequest
+	14, // 90: team.v1.MonitorService.WatchTask:input_type -> team.v1.WatchTaskRequest
+	17, // 91: team.v1.MonitorService.GetTrace:input_type -> team.v1.GetTraceRequest
+	25, // 92: team.v1.MonitorService.ListQuestions:input_type -> team.v1.ListQuestionsRequest
+	27, // 93: team.v1.MonitorService.AnswerQuestion:input_type -> team.v1.AnswerQuestionRequest
+	5,  // 94: team.v1.MonitorService.WatchTeam:output_type -> team.v1.WatchTeamResponse
+	15, // 95: team.v1.MonitorService.WatchTask:output_type -> team.v1.WatchTaskResponse
+	18, // 96: team.v1.MonitorService.GetTrace:output_type -> team.v1.GetTraceResponse
+	26, // 97: team.v1.MonitorService.ListQuestions:output_type -> team.v1.ListQuestionsResponse
+	28, // 98: team.v1.MonitorService.AnswerQuestion:output_type -> team.v1.AnswerQuestionResponse
+	94, // [94:99] is the sub-list for method output_type
+	89, // [89:94] is the sub-list for method input_type
+	89, // [89:89] is the sub-list for extension type_name
+	89, // [89:89] is the sub-list for extension extendee
+	0,  // [0:89] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_monitor_proto_init() }
@@ -3277,12 +3324,14 @@ func file_team_v1_monitor_proto_init() {
 	if File_team_v1_monitor_proto != nil {
 		return
 	}
+	file_team_v1_board_proto_init()
 	file_team_v1_event_proto_init()
 	file_team_v1_ext_proto_init()
 	file_team_v1_monitor_proto_msgTypes[1].OneofWrappers = []any{
 		(*WatchTeamResponse_Snapshot)(nil),
 		(*WatchTeamResponse_Event)(nil),
 		(*WatchTeamResponse_Update)(nil),
+		(*WatchTeamResponse_BoardEvent)(nil),
 	}
 	file_team_v1_monitor_proto_msgTypes[11].OneofWrappers = []any{
 		(*WatchTaskResponse_Snapshot)(nil),

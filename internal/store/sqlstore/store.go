@@ -48,7 +48,7 @@ type Config struct {
 }
 
 // Store is a store in a database. It implements a2a.Store, a2a.Overview,
-// a2a.Conversations, a2a.Pushes and engine.Leases.
+// a2a.Conversations, a2a.Pushes, catalog.Store, board.Store and engine.Leases.
 // Safe for concurrent use.
 type Store struct {
 	cfg    Config

@@ -12,6 +12,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -26,6 +27,7 @@ type Store interface {
 	a2a.Conversations
 	a2a.Pushes
 	catalog.Store
+	board.Store
 	engine.Leases
 	// Collaborations are those of an agent that have not ended, of all owners.
 	Collaborations(ctx context.Context, agent string) ([]a2a.Key, error)
@@ -44,6 +46,7 @@ func Run(t *testing.T, open Open) {
 		{"Request", requests}, {"Input", inputs}, {"Journal", journals}, {"End", ends}, {"Limit", limits}, {"Inbox", inboxes}, {"Lease", leases},
 		{"Read", reads}, {"Child", children}, {"Watch", watches}, {"List", lists}, {"Page", pages}, {"Fits", fits}, {"Overview", overviews},
 		{"Race", races}, {"Model", models}, {"Conversation", conversations}, {"Push", pushes}, {"Catalog", catalogs}, {"Collaboration", collaborations},
+		{"Board", boards},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.test(t, open) })
 	}

@@ -1,0 +1,166 @@
+package board
+
+import (
+	"context"
+	"strings"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Teams says which teams there are. Safe for concurrent use.
+type Teams interface {
+	// BoardOf returns the ids of a team's members, and whether it has a board; known
+	// is whether there is such a team.
+	BoardOf(team string) (members []string, has, known bool)
+	// PlanOf returns the steps that a run of a revision of a team goes through, each
+	// with its name as the title, who does it, and the names of those before it; none
+	// where they are not known beforehand.
+	PlanOf(team, revision string) []*teamv1.WorkItem
+}
+
+// Steps shows the work of a caller's tasks of a team: it is on the board as the
+// journals have it, and kept nowhere else.
+type Steps interface {
+	// Steps returns the newest work as items, at most 100.
+	Steps(ctx context.Context, team string) ([]*teamv1.WorkItem, error)
+}
+
+// Service answers the calls of BoardService. Every call has a caller in its context.
+// Safe for concurrent use.
+type Service struct {
+	board *Board
+	teams Teams
+	steps Steps
+}
+
+// NewService returns the service of the boards of teams.
+func NewService(b *Board, t Teams, s Steps) *Service { return &Service{board: b, teams: t, steps: s} }
+
+// place finds the board of a call, and who is at it: the caller, or the member that
+// it acts for.
+func (s *Service) place(ctx context.Context, team, member string) (Place, error) {
+	who, ok := a2a.CallerOf(ctx)
+	if !ok {
+		return Place{}, agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "who calls is not known")
+	}
+	p := Place{Key: Key{Account: who.Account, Team: team}, Actor: &teamv1.BoardActor{Principal: who.Owner(), Agent: member}}
+	members, has, known := s.teams.BoardOf(team)
+	p.Members = members
+	switch {
+	case !known:
+		return p, agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %.64q", team)
+	case !has:
+		return p, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "team %q has no board; write board: true into its definition", team)
+	case member != "" && !p.in(member):
+		return p, invalid("agent", "%.64q is not of team %q; its members are %s, and its leader is %q", member, team, strings.Join(members, ", "), team)
+	}
+	return p, nil
+}
+
+// on makes a call at its place.
+func on[Req interface {
+	GetTeamId() string
+	GetAgent() string
+}, T any](ctx context.Context, s *Service, req Req, do func(context.Context, Place, Req) (T, error)) (none T, err error) {
+	p, err := s.place(ctx, req.GetTeamId(), req.GetAgent())
+	if err != nil {
+		return none, err
+	}
+	return do(ctx, p, req)
+}
+
+// AddWorkItem implements BoardService.
+func (s *Service) AddWorkItem(ctx context.Context, req *teamv1.AddWorkItemRequest) (*teamv1.AddWorkItemResponse, error) {
+	it, err := on(ctx, s, req, s.board.AddWorkItem)
+	return &teamv1.AddWorkItemResponse{Item: it}, err
+}
+
+// GetWorkItem implements BoardService.
+func (s *Service) GetWorkItem(ctx context.Context, req *teamv1.GetWorkItemRequest) (*teamv1.GetWorkItemResponse, error) {
+	p, err := s.place(ctx, req.GetTeamId(), "")
+	if err != nil {
+		return nil, err
+	}
+	it, err := s.board.GetWorkItem(ctx, p, req.GetItemId())
+	return &teamv1.GetWorkItemResponse{Item: it}, err
+}
+
+// ListWorkItems implements BoardService.
+func (s *Service) ListWorkItems(ctx context.Context, req *teamv1.ListWorkItemsRequest) (*teamv1.ListWorkItemsResponse, error) {
+	p, err := s.place(ctx, req.GetTeamId(), "")
+	if err != nil {
+		return nil, err
+	}
+	resp := &teamv1.ListWorkItemsResponse{}
+	if resp.Items, resp.NextPageToken, err = s.board.ListWorkItems(ctx, p, req); err != nil || req.GetClaimable() || req.GetPageToken() != "" {
+		return resp, err
+	}
+	steps, err := s.steps.Steps(ctx, req.GetTeamId())
+	for _, it := range steps {
+		if (req.GetState() == 0 || it.GetState() == req.GetState()) && (req.GetAssignee() == "" || Name(it.GetAssignee()) == req.GetAssignee()) {
+			resp.Steps = append(resp.Steps, it)
+		}
+	}
+	return resp, err
+}
+
+// ClaimWorkItem implements BoardService.
+func (s *Service) ClaimWorkItem(ctx context.Context, req *teamv1.ClaimWorkItemRequest) (*teamv1.ClaimWorkItemResponse, error) {
+	it, err := on(ctx, s, req, s.board.ClaimWorkItem)
+	return &teamv1.ClaimWorkItemResponse{Item: it}, err
+}
+
+// UpdateWorkItem implements BoardService.
+func (s *Service) UpdateWorkItem(ctx context.Context, req *teamv1.UpdateWorkItemRequest) (*teamv1.UpdateWorkItemResponse, error) {
+	it, err := on(ctx, s, req, s.board.UpdateWorkItem)
+	return &teamv1.UpdateWorkItemResponse{Item: it}, err
+}
+
+// CompleteWorkItem implements BoardService.
+func (s *Service) CompleteWorkItem(ctx context.Context, req *teamv1.CompleteWorkItemRequest) (*teamv1.CompleteWorkItemResponse, error) {
+	it, err := on(ctx, s, req, s.board.CompleteWorkItem)
+	return &teamv1.CompleteWorkItemResponse{Item: it}, err
+}
+
+// FailWorkItem implements BoardService.
+func (s *Service) FailWorkItem(ctx context.Context, req *teamv1.FailWorkItemRequest) (*teamv1.FailWorkItemResponse, error) {
+	it, err := on(ctx, s, req, s.board.FailWorkItem)
+	return &teamv1.FailWorkItemResponse{Item: it}, err
+}
+
+// CancelWorkItem implements BoardService.
+func (s *Service) CancelWorkItem(ctx context.Context, req *teamv1.CancelWorkItemRequest) (*teamv1.CancelWorkItemResponse, error) {
+	it, err := on(ctx, s, req, s.board.CancelWorkItem)
+	return &teamv1.CancelWorkItemResponse{Item: it}, err
+}
+
+// PostMessage implements BoardService.
+func (s *Service) PostMessage(ctx context.Context, req *teamv1.PostMessageRequest) (*teamv1.PostMessageResponse, error) {
+	m, err := on(ctx, s, req, s.board.PostMessage)
+	return &teamv1.PostMessageResponse{Message: m}, err
+}
+
+// ListMessages implements BoardService.
+func (s *Service) ListMessages(ctx context.Context, req *teamv1.ListMessagesRequest) (*teamv1.ListMessagesResponse, error) {
+	p, err := s.place(ctx, req.GetTeamId(), "")
+	if err != nil {
+		return nil, err
+	}
+	resp := &teamv1.ListMessagesResponse{}
+	resp.Messages, resp.NextPageToken, err = s.board.ListMessages(ctx, p, req)
+	return resp, err
+}
+
+// AckMessages implements BoardService.
+func (s *Service) AckMessages(ctx context.Context, req *teamv1.AckMessagesRequest) (*teamv1.AckMessagesResponse, error) {
+	upTo, err := on(ctx, s, req, s.board.AckMessages)
+	return &teamv1.AckMessagesResponse{UpTo: upTo}, err
+}
+
+// Has reports whether a team has a board.
+func (s *Service) Has(team string) bool {
+	_, has, _ := s.teams.BoardOf(team)
+	return has
+}

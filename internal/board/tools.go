@@ -1,0 +1,252 @@
+package board
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Tools are the board of a team as tools of one who works in it: the member, or the
+// team's id for its leader. A call acts for whoever owns the task, in its account; its
+// key is the op, so that one that is repeated after a crash acts once.
+type Tools struct {
+	board   *Board
+	team    string
+	self    string
+	members []string
+}
+
+var _ agent.ToolSet = Tools{}
+
+// NewTools returns the tools of a member of a team.
+func NewTools(s Store, team string, members []string, self string) Tools {
+	return Tools{board: New(s), team: team, members: members, self: self}
+}
+
+// Name implements agent.ToolSet.
+func (Tools) Name() string { return "board" }
+
+// Tools implements agent.ToolSet.
+func (t Tools) Tools(context.Context) ([]agent.Tool, error) {
+	list := make([]agent.Tool, len(toolbox))
+	for i := range toolbox {
+		list[i] = tool{&toolbox[i], t}
+	}
+	return list, nil
+}
+
+// tool is a tool of a member.
+type tool struct {
+	*entry
+	by Tools
+}
+
+// entry is a tool, whoever has it.
+type entry struct {
+	spec agent.ToolSpec
+	call func(ctx context.Context, t Tools, p Place, arguments json.RawMessage, key string) ([]proto.Message, error)
+}
+
+// Spec implements agent.Tool.
+func (t tool) Spec() agent.ToolSpec { return t.spec }
+
+// Call implements agent.Tool.
+func (t tool) Call(ctx context.Context, arguments json.RawMessage, key string) (*teamv1.ToolResult, error) {
+	run := agent.From(ctx)
+	account, _, owned := strings.Cut(run.Owner, "/")
+	if !owned {
+		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError, "this run is nobody's, so it has no board")
+	}
+	p := Place{
+		Key: Key{Account: account, Team: t.by.team}, Members: t.by.members,
+		Actor: &teamv1.BoardActor{Principal: run.Owner, Agent: t.by.self, TaskId: run.Root},
+	}
+	answer, err := t.call(ctx, t.by, p, arguments, key)
+	if fault := (*a2a.Error)(nil); errors.As(err, &fault) {
+		err = agent.Errorf(fault.Code, fault.Reason, "%s", fault.Message)
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := textOf(answer)
+	return &teamv1.ToolResult{Text: text}, err
+}
+
+// textOf are messages as JSON, a line each.
+func textOf(messages []proto.Message) (string, error) {
+	if len(messages) == 0 {
+		return "none", nil
+	}
+	var b bytes.Buffer
+	for i, m := range messages {
+		data, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+		if err != nil {
+			return "", err
+		}
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		if err := json.Compact(&b, data); err != nil { // its blanks are random
+			return "", err
+		}
+	}
+	return b.String(), nil
+}
+
+// changes makes a tool of a call of Board that has one answer. complete adds to the
+// arguments what the model does not say.
+func changes[Req interface {
+	*R
+	proto.Message
+}, R any, T proto.Message](complete func(req Req, op string), do func(*Board) func(context.Context, Place, Req) (T, error),
+) func(context.Context, Tools, Place, json.RawMessage, string) ([]proto.Message, error) {
+	return func(ctx context.Context, t Tools, p Place, arguments json.RawMessage, key string) ([]proto.Message, error) {
+		req := Req(new(R))
+		if err := read(arguments, req); err != nil {
+			return nil, err
+		}
+		complete(req, key)
+		answer, err := do(t.board)(ctx, p, req)
+		if err != nil {
+			return nil, err
+		}
+		return []proto.Message{answer}, nil
+	}
+}
+
+// read reads the arguments of a model.
+func read(arguments json.RawMessage, req proto.Message) error {
+	if err := protojson.Unmarshal(arguments, req); err != nil {
+		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "the arguments are not what the tool takes: %s", err)
+	}
+	return nil
+}
+
+// listed is what list_tasks and read_messages show at most.
+const listed = 50
+
+func listTasks(ctx context.Context, t Tools, p Place, arguments json.RawMessage, _ string) (list []proto.Message, err error) {
+	req := &teamv1.ListWorkItemsRequest{}
+	if err := read(arguments, req); err != nil {
+		return nil, err
+	}
+	req.PageSize = listed
+	items, _, err := t.board.ListWorkItems(ctx, p, req)
+	for _, it := range items {
+		list = append(list, it)
+	}
+	return list, err
+}
+
+// readMessages shows what is unread, and acknowledges what the model says it has
+// seen: what it is shown now may be lost with this process.
+func readMessages(ctx context.Context, t Tools, p Place, arguments json.RawMessage, _ string) (list []proto.Message, err error) {
+	seen := &teamv1.AckMessagesRequest{}
+	if err := read(arguments, seen); err != nil {
+		return nil, err
+	}
+	if seen.GetUpTo() != 0 {
+		if _, err := t.board.AckMessages(ctx, p, seen); err != nil {
+			return nil, err
+		}
+	}
+	messages, _, err := t.board.ListMessages(ctx, p, &teamv1.ListMessagesRequest{Unread: true, PageSize: listed})
+	for _, m := range messages {
+		list = append(list, m)
+	}
+	return list, err
+}
+
+// object is a JSON Schema of properties.
+func object(required, properties string) json.RawMessage {
+	return json.RawMessage(`{"type":"object","properties":{` + properties + `},"required":[` + required + `],"additionalProperties":false}`)
+}
+
+const (
+	itemID  = `"item_id":{"type":"string","description":"The task's id."}`
+	idsForm = `{"type":"array","items":{"type":"string"},"description":"Ids of tasks that have to be completed before."}`
+)
+
+var toolbox = []entry{
+	{
+		agent.ToolSpec{
+			Name: "add_task", Description: "Adds a task to the team's shared list.",
+			Parameters: object(`"title"`, `"title":{"type":"string","description":"What is to be done, in a line."},"description":{"type":"string"},`+
+				`"priority":{"type":"integer","minimum":1,"maximum":5,"description":"The higher is done first; 3."},"depends_on":`+idsForm),
+		},
+		changes(func(r *teamv1.AddWorkItemRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.AddWorkItemRequest) (*teamv1.WorkItem, error) {
+			return b.AddWorkItem
+		}),
+	},
+	{
+		agent.ToolSpec{
+			Name: "list_tasks", Description: "Lists tasks of the team's shared list, the first 50.", Effect: agent.EffectSafe,
+			Parameters: object(``, `"claimable":{"type":"boolean","description":"Only those that can be claimed now, the most important first."},`+
+				`"state":{"type":"string","enum":["STATE_PENDING","STATE_BLOCKED","STATE_IN_PROGRESS","STATE_COMPLETED","STATE_FAILED","STATE_CANCELED","STATE_SKIPPED"]},`+
+				`"assignee":{"type":"string"},"page_token":{"type":"string"}`),
+		},
+		listTasks,
+	},
+	{
+		agent.ToolSpec{
+			Name: "claim_task", Description: "Takes a pending task, so that nobody else works on it. Update it within 5 minutes, or it can be claimed by others again.",
+			Parameters: object(`"item_id"`, itemID),
+		},
+		changes(func(r *teamv1.ClaimWorkItemRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.ClaimWorkItemRequest) (*teamv1.WorkItem, error) {
+			return b.ClaimWorkItem
+		}),
+	},
+	{
+		agent.ToolSpec{
+			Name: "update_task", Description: "Says how far a task is that you hold, and keeps it yours; or adds tasks that one has to wait for that nobody holds.",
+			Parameters: object(`"item_id"`, itemID+`,"progress":{"type":"integer","minimum":0,"maximum":100},"note":{"type":"string"},"add_depends_on":`+idsForm),
+		},
+		changes(func(r *teamv1.UpdateWorkItemRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.UpdateWorkItemRequest) (*teamv1.WorkItem, error) {
+			return b.UpdateWorkItem
+		}),
+	},
+	{
+		agent.ToolSpec{
+			Name: "complete_task", Description: "Ends a task that you hold, with its result.",
+			Parameters: object(`"item_id","result"`, itemID+`,"result":{"type":"string"}`),
+		},
+		changes(func(r *teamv1.CompleteWorkItemRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.CompleteWorkItemRequest) (*teamv1.WorkItem, error) {
+			return b.CompleteWorkItem
+		}),
+	},
+	{
+		agent.ToolSpec{
+			Name: "fail_task", Description: "Gives up a task that you hold, and says why. It can be claimed again, until it has failed too often.",
+			Parameters: object(`"item_id","error"`, itemID+`,"error":{"type":"string"}`),
+		},
+		changes(func(r *teamv1.FailWorkItemRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.FailWorkItemRequest) (*teamv1.WorkItem, error) {
+			return b.FailWorkItem
+		}),
+	},
+	{
+		agent.ToolSpec{
+			Name: "post_message", Description: "Leaves a message for a member of the team, or for all.",
+			Parameters: object(`"text"`, `"text":{"type":"string"},"to":{"type":"string","description":"A member's id; the team's id is its leader. Without it is for all."},`+
+				`"reply_to":{"type":"integer","description":"seq of the message that it answers."}`),
+		},
+		changes(func(r *teamv1.PostMessageRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.PostMessageRequest) (*teamv1.BoardMessage, error) {
+			return b.PostMessage
+		}),
+	},
+	{
+		agent.ToolSpec{
+			Name: "read_messages", Description: "Shows the messages for you that you have not said you have seen, the first 50.",
+			Parameters: object(``, `"up_to":{"type":"integer","description":"seq of the last message that you have dealt with."}`),
+		},
+		readMessages,
+	},
+}

@@ -1,0 +1,391 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/board"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// boardTopic stands for all boards where roots are watched. No root has such a name.
+const boardTopic = "~board"
+
+var _ board.Store = (*Store)(nil)
+
+// ChangeBoard implements board.Store. The row of the board is locked meanwhile.
+func (s *Store) ChangeBoard(ctx context.Context, k board.Key, op board.Op, f func(board.View) (*board.Change, error)) (*teamv1.BoardEvent, error) {
+	var ev *teamv1.BoardEvent
+	err := s.db.do(ctx, func(ctx context.Context, q querier) (err error) {
+		v := &boardView{ctx: ctx, q: q, key: k, at: s.Now().Truncate(time.Millisecond)}
+		if _, err := q.exec(ctx, `INSERT INTO board (account, team, seq) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING`, k.Account, k.Team); err != nil {
+			return err
+		}
+		if err := q.scan(ctx, []any{&v.seq}, `SELECT seq FROM board WHERE account = $1 AND team = $2`+s.db.lock(), k.Account, k.Team); err != nil {
+			return err
+		}
+		if ev, err = v.done(op); ev != nil || err != nil {
+			return err
+		}
+		c, err := f(v)
+		if v.err != nil {
+			return v.err
+		}
+		if err != nil {
+			return refusal{err}
+		}
+		ev = c.Event
+		return v.write(op, c)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.hub.poke(boardTopic)
+	s.db.tell(boardTopic)
+	return ev, nil
+}
+
+// boardView is a board in a transaction that has locked it.
+type boardView struct {
+	ctx context.Context //nolint:containedctx // of the transaction
+	q   querier
+	key board.Key
+	seq int64
+	at  time.Time
+	err error // of the database
+}
+
+// failed keeps an error of the database, which is no answer.
+func (v *boardView) failed(err error) error {
+	if v.err == nil {
+		v.err = err
+	}
+	return err
+}
+
+// done returns the event of an op that is on record; nil where it is not.
+func (v *boardView) done(op board.Op) (*teamv1.BoardEvent, error) {
+	var seq, sum int64
+	var digest, body []byte
+	err := v.q.scan(v.ctx, []any{&seq, &digest, &sum, &body},
+		`SELECT seq, digest, sum, body FROM board_event WHERE account = $1 AND team = $2 AND op = $3`, v.key.Account, v.key.Team, op.ID)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, nil //nolint:nilnil // it is new
+	case err != nil:
+		return nil, err
+	case !bytes.Equal(digest, op.Digest):
+		return nil, refusal{a2a.ErrReused}
+	}
+	ev := &teamv1.BoardEvent{}
+	return ev, decodeBoard(v.key, "event "+strconv.FormatInt(seq, 10), sum, body, ev)
+}
+
+// Seq implements board.View.
+func (v *boardView) Seq() int64 { return v.seq }
+
+// Now implements board.View.
+func (v *boardView) Now() time.Time { return v.at }
+
+// Item implements board.View.
+func (v *boardView) Item(id string) (*teamv1.WorkItem, error) {
+	it, err := workItem(v.ctx, v.q, v.key, id)
+	if errors.Is(err, a2a.ErrNotFound) {
+		return nil, nil //nolint:nilnil // the contract
+	}
+	return it, v.failed(err)
+}
+
+// Dependents implements board.View.
+func (v *boardView) Dependents(id string) (ids []string, err error) {
+	err = each(v.ctx, v.q, func() { ids = nil }, func(r *sql.Rows) error {
+		var other string
+		err := r.Scan(&other)
+		ids = append(ids, other)
+		return err
+	}, `SELECT id FROM work_item_need WHERE account = $1 AND team = $2 AND needs = $3 ORDER BY id`, v.key.Account, v.key.Team, id)
+	return ids, v.failed(err)
+}
+
+// Count implements board.View.
+func (v *boardView) Count() (items int, ended string, err error) {
+	err = v.q.scan(v.ctx, []any{&items}, `SELECT count(*) FROM work_item WHERE account = $1 AND team = $2`, v.key.Account, v.key.Team)
+	if err != nil {
+		return 0, "", v.failed(err)
+	}
+	err = v.q.scan(v.ctx, []any{&ended}, `SELECT id FROM work_item WHERE account = $1 AND team = $2 AND state >= $3 ORDER BY n LIMIT 1`,
+		v.key.Account, v.key.Team, int64(teamv1.WorkItem_STATE_COMPLETED))
+	if errors.Is(err, sql.ErrNoRows) {
+		return items, "", nil
+	}
+	return items, ended, v.failed(err)
+}
+
+// Message implements board.View.
+func (v *boardView) Message(seq int64) (*teamv1.BoardMessage, error) {
+	var sum int64
+	var body []byte
+	err := v.q.scan(v.ctx, []any{&sum, &body},
+		`SELECT sum, body FROM board_event WHERE account = $1 AND team = $2 AND seq = $3 AND recipient IS NOT NULL`, v.key.Account, v.key.Team, seq)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil //nolint:nilnil // the contract
+	}
+	ev := &teamv1.BoardEvent{}
+	if err == nil {
+		err = decodeBoard(v.key, "event "+strconv.FormatInt(seq, 10), sum, body, ev)
+	}
+	return ev.GetMessage(), v.failed(err)
+}
+
+// write puts a change on record.
+func (v *boardView) write(op board.Op, c *board.Change) error {
+	c.Event.Seq = v.seq + 1
+	body, err := proto.Marshal(c.Event)
+	if err != nil {
+		return err
+	}
+	var recipient *string
+	if m := c.Event.GetMessage(); m != nil {
+		recipient = &m.To
+	}
+	account, team := v.key.Account, v.key.Team
+	texts := []stmt{
+		{`UPDATE board SET seq = $3 WHERE account = $1 AND team = $2`, []any{account, team, c.Event.GetSeq()}},
+		{`INSERT INTO board_event (account, team, seq, op, digest, sender, recipient, sum, body) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+			[]any{account, team, c.Event.GetSeq(), op.ID, op.Digest, board.Name(c.Event.GetActor()), recipient, boardSum(v.key, "event "+strconv.FormatInt(c.Event.GetSeq(), 10), body), body}},
+		{`DELETE FROM board_event WHERE account = $1 AND team = $2 AND seq <= $3`, []any{account, team, c.Event.GetSeq() - board.MaxEvents}},
+	}
+	if c.Delete != "" {
+		texts = append(texts, stmt{`DELETE FROM work_item_need WHERE account = $1 AND team = $2 AND id = $3`, []any{account, team, c.Delete}},
+			stmt{`DELETE FROM work_item WHERE account = $1 AND team = $2 AND id = $3`, []any{account, team, c.Delete}})
+	}
+	for _, it := range c.Put {
+		put, err := v.put(it)
+		if err != nil {
+			return err
+		}
+		texts = append(texts, put...)
+	}
+	for _, s := range texts {
+		if _, err := v.q.exec(v.ctx, s.text, s.args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put are the statements that keep an item.
+func (v *boardView) put(it *teamv1.WorkItem) ([]stmt, error) {
+	body, err := proto.Marshal(it)
+	if err != nil {
+		return nil, err
+	}
+	var lease int64
+	if it.GetLeaseExpires() != nil {
+		lease = it.GetLeaseExpires().AsTime().UnixMilli()
+	}
+	account, team := v.key.Account, v.key.Team
+	texts := []stmt{{
+		`INSERT INTO work_item (account, team, id, n, state, priority, assignee, lease, sum, body) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+ON CONFLICT (account, team, id) DO UPDATE SET state = excluded.state, priority = excluded.priority, assignee = excluded.assignee, lease = excluded.lease,
+sum = excluded.sum, body = excluded.body`,
+		[]any{
+			account, team, it.GetId(), it.GetNumber(), int64(it.GetState()), int64(it.GetPriority()), board.Name(it.GetAssignee()), lease,
+			boardSum(v.key, "item "+it.GetId(), body), body,
+		},
+	}}
+	for _, need := range it.GetDependsOn() {
+		texts = append(texts, stmt{
+			`INSERT INTO work_item_need (account, team, needs, id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+			[]any{account, team, need, it.GetId()},
+		})
+	}
+	return texts, nil
+}
+
+// boardSum is the checksum of a record of a board, and of where it stands.
+func boardSum(k board.Key, what string, body []byte) int64 {
+	return sumOf(k.Account+"\x00"+k.Team, 0, what, body)
+}
+
+// decodeBoard reads a record of a board. a2a.ErrDataLoss.
+func decodeBoard(k board.Key, what string, sum int64, body []byte, m proto.Message) error {
+	if boardSum(k, what, body) != sum || proto.Unmarshal(body, m) != nil {
+		return fmt.Errorf("%s of the board of %s: %w", what, k.Team, a2a.ErrDataLoss)
+	}
+	return nil
+}
+
+// inProgress is the state of items that somebody holds, or held until their lease was over.
+const inProgress = int64(teamv1.WorkItem_STATE_IN_PROGRESS)
+
+// WorkItem implements board.Store.
+func (s *Store) WorkItem(ctx context.Context, k board.Key, id string) (*teamv1.WorkItem, error) {
+	return workItem(ctx, s.db.reader(), k, id)
+}
+
+func workItem(ctx context.Context, q querier, k board.Key, id string) (*teamv1.WorkItem, error) {
+	var sum int64
+	var body []byte
+	err := q.scan(ctx, []any{&sum, &body}, `SELECT sum, body FROM work_item WHERE account = $1 AND team = $2 AND id = $3`, k.Account, k.Team, id)
+	if err != nil {
+		return nil, notFound(err)
+	}
+	it := &teamv1.WorkItem{}
+	return it, decodeBoard(k, "item "+id, sum, body, it)
+}
+
+// WorkItems implements board.Store.
+func (s *Store) WorkItems(ctx context.Context, k board.Key, f board.Filter) ([]*teamv1.WorkItem, error) {
+	now := s.Now()
+	args := []any{k.Account, k.Team}
+	arg := func(v any) string {
+		args = append(args, v)
+		return "$" + strconv.Itoa(len(args))
+	}
+	lapsed := func() string { return fmt.Sprintf(`(state = %d AND lease <= %s)`, inProgress, arg(now.UnixMilli())) }
+	w, order := []string{`account = $1 AND team = $2`}, `n`
+	if f.ByPriority {
+		order = `priority DESC, n`
+	}
+	switch {
+	case f.AfterNumber != 0 && f.ByPriority:
+		p := arg(int64(f.AfterPriority))
+		w = append(w, `(priority < `+p+` OR priority = `+p+` AND n > `+arg(f.AfterNumber)+`)`)
+	case f.AfterNumber != 0:
+		w = append(w, `n > `+arg(f.AfterNumber))
+	}
+	if f.State != 0 {
+		w = append(w, fmt.Sprintf(`CASE WHEN %s THEN %d ELSE state END = %s`, lapsed(), teamv1.WorkItem_STATE_PENDING, arg(int64(f.State))))
+	}
+	if f.Assignee != "" {
+		w = append(w, `assignee = `+arg(f.Assignee)+` AND NOT `+lapsed())
+	}
+	var list []*teamv1.WorkItem
+	err := each(ctx, s.db.reader(), func() { list = nil }, func(r *sql.Rows) error {
+		var id string
+		var sum int64
+		var body []byte
+		if err := r.Scan(&id, &sum, &body); err != nil {
+			return err
+		}
+		it := &teamv1.WorkItem{}
+		list = append(list, it)
+		if err := decodeBoard(k, "item "+id, sum, body, it); err != nil {
+			return err
+		}
+		board.AsOf(it, now)
+		return nil
+	}, `SELECT id, sum, body FROM work_item WHERE `+strings.Join(w, ` AND `)+` ORDER BY `+order+` LIMIT `+arg(int64(f.Limit)), args...)
+	return list, err
+}
+
+// BoardEvents implements board.Store.
+func (s *Store) BoardEvents(ctx context.Context, k board.Key, after int64, limit int) ([]*teamv1.BoardEvent, error) {
+	return s.boardEvents(ctx, k, `seq > $3 ORDER BY seq LIMIT $4`, after, int64(limit))
+}
+
+// boardEvents returns the events of a board that a condition selects, whose
+// arguments begin with $3.
+func (s *Store) boardEvents(ctx context.Context, k board.Key, where string, args ...any) (list []*teamv1.BoardEvent, err error) {
+	err = each(ctx, s.db.reader(), func() { list = nil }, func(r *sql.Rows) error {
+		var seq, sum int64
+		var body []byte
+		if err := r.Scan(&seq, &sum, &body); err != nil {
+			return err
+		}
+		ev := &teamv1.BoardEvent{}
+		list = append(list, ev)
+		return decodeBoard(k, "event "+strconv.FormatInt(seq, 10), sum, body, ev)
+	}, `SELECT seq, sum, body FROM board_event WHERE account = $1 AND team = $2 AND `+where, append([]any{k.Account, k.Team}, args...)...)
+	return list, err
+}
+
+// BoardMessages implements board.Store.
+func (s *Store) BoardMessages(ctx context.Context, k board.Key, f board.MessageFilter) ([]*teamv1.BoardMessage, error) {
+	read, err := s.boardRead(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	after := f.After
+	if f.Unread {
+		after = max(after, read[f.Reader])
+	}
+	// what MessageFilter.Takes takes
+	const whose = `($5 = '' OR sender <> $5 AND (recipient = '' OR recipient = $5) OR sender = $5 AND $6 = 0)`
+	unread := int64(0)
+	if f.Unread {
+		unread = 1
+	}
+	events, err := s.boardEvents(ctx, k, `seq > $3 AND recipient IS NOT NULL AND `+whose+` ORDER BY seq LIMIT $4`, after, int64(f.Limit), f.Reader, unread)
+	var list []*teamv1.BoardMessage
+	for _, ev := range events {
+		m := ev.GetMessage()
+		m.AcknowledgedBy = board.Acknowledged(m, read)
+		list = append(list, m)
+	}
+	return list, err
+}
+
+// boardRead is up to where everybody has read.
+func (s *Store) boardRead(ctx context.Context, k board.Key) (map[string]int64, error) {
+	read := map[string]int64{}
+	err := each(ctx, s.db.reader(), func() { clear(read) }, func(r *sql.Rows) error {
+		var reader string
+		var seq int64
+		err := r.Scan(&reader, &seq)
+		read[reader] = seq
+		return err
+	}, `SELECT reader, seq FROM board_read WHERE account = $1 AND team = $2`, k.Account, k.Team)
+	return read, err
+}
+
+// BoardOverview implements board.Store: one statement, so that the items are those
+// of the sequence.
+func (s *Store) BoardOverview(ctx context.Context, k board.Key) (board.Overview, error) {
+	now := s.Now()
+	var seq int64
+	var items []*teamv1.WorkItem
+	err := each(ctx, s.db.reader(), func() { items = nil }, func(r *sql.Rows) error {
+		var id sql.NullString
+		var state, sum sql.NullInt64
+		var body []byte
+		if err := r.Scan(&seq, &id, &state, &sum, &body); err != nil || !id.Valid {
+			return err
+		}
+		it := &teamv1.WorkItem{State: teamv1.WorkItem_State(state.Int64)} //nolint:gosec // one of few
+		items = append(items, it)
+		if body == nil {
+			return nil
+		}
+		if err := decodeBoard(k, "item "+id.String, sum.Int64, body, it); err != nil {
+			return err
+		}
+		board.AsOf(it, now)
+		return nil
+	}, `SELECT b.seq, i.id, i.state, i.sum, CASE WHEN i.state = $3 THEN i.body END FROM board b
+LEFT JOIN work_item i ON i.account = b.account AND i.team = b.team WHERE b.account = $1 AND b.team = $2 ORDER BY i.n`, k.Account, k.Team, inProgress)
+	return board.Look(seq, items), err
+}
+
+// AckBoard implements board.Store.
+func (s *Store) AckBoard(ctx context.Context, k board.Key, reader string, upTo int64) (noted int64, err error) {
+	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.exec(ctx, `INSERT INTO board_read (account, team, reader, seq) VALUES ($1, $2, $3, $4)
+ON CONFLICT (account, team, reader) DO UPDATE SET seq = excluded.seq WHERE board_read.seq < excluded.seq`, k.Account, k.Team, reader, upTo)
+		if err != nil {
+			return err
+		}
+		return q.scan(ctx, []any{&noted}, `SELECT seq FROM board_read WHERE account = $1 AND team = $2 AND reader = $3`, k.Account, k.Team, reader)
+	})
+	return noted, err
+}
