@@ -71,6 +71,7 @@ func (j *journal) append(events []*teamv1.Event) (ended bool, err error) {
 		j.store.pushes.wakeIdle(r.root, now)
 	}
 	j.store.relist(r)
+	j.store.reask(r)
 	j.store.all.Ring()
 	return r.ended, nil
 }

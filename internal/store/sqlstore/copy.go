@@ -19,6 +19,7 @@ var tables = []struct{ name, columns, key string }{
 	{"history", "owner, context_id, path, n, task, sum, body", "owner, context_id, path, n"},
 	{"conversation_state", "owner, context_id, path, n, sum, body", "owner, context_id, path, n"},
 	{"push_config", "id, scope, config, owner, body, epoch, due, held, seen, part, tries, since, failing, ended, error, version", "id, scope, config"},
+	{"question", "id, seq, role, account", "id, seq, role"},
 	{"catalog", "id, version, created, changed, changed_by, body", "id"},
 	{"push_dead", "id, scope, config, seq, part, tries, error, at", "id, scope, config, seq, part"},
 	{"task", "id, owner, agent, context_id, state, status_at, visible, snap_seq, snap_sum, snap", "id"},
