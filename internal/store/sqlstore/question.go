@@ -32,23 +32,67 @@ func (b *batch) ask(e entry, add func(text string, args ...any)) {
 	}
 }
 
-// Questions implements a2a.Approvals. What is read is found in the journals: of the
-// question there is only its place.
+// Questions implements a2a.Approvals.
 func (s *Store) Questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a.RoleQuestion, more bool, err error) {
-	found := &where{}
-	found.and("account = ?", f.Account)
-	found.and("(id, seq) > (?, ?)", f.After, f.AfterSeq)
+	for limit := f.Limit; ; { // some may be left out
+		f.Limit = limit - len(list)
+		page, last, err := s.questions(ctx, f)
+		list = append(list, page...)
+		if more = last.id != ""; err != nil || !more || len(list) == limit {
+			return list, more, damaged(err)
+		}
+		f.After, f.AfterSeq = last.id, last.seq
+	}
+}
+
+// asker is where a question stands.
+type asker struct {
+	id  string
+	seq int64
+}
+
+// questions reads a page, and returns where the next one begins: behind last, unless
+// that is empty. What was asked is found in the journals: a row has its place alone.
+func (s *Store) questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a.RoleQuestion, last asker, err error) {
+	text, args := selectQuestions(f)
+	var read []asker
+	err = each(ctx, s.db.reader(), func() { list, read = nil, nil }, func(r *sql.Rows) error {
+		q, at, err := scanQuestion(r)
+		if err != nil && !errors.Is(err, a2a.ErrDataLoss) {
+			return err
+		}
+		read = append(read, at)
+		switch {
+		case err != nil: // a list of the others is worth more than none
+			s.cfg.Log.Error("a question is left out of a list", zap.String("task", at.id), zap.Error(err))
+		case len(read) <= f.Limit && at.seq <= s.shown(at.id):
+			list = append(list, q)
+		}
+		return nil
+	}, text, args...)
+	if len(read) > f.Limit {
+		last = read[f.Limit-1]
+	}
+	return list, last, err
+}
+
+// selectQuestions reads one more than a filter's limit.
+func selectQuestions(f a2a.QuestionFilter) (text string, args []any) {
+	w := &where{}
+	w.and("account = ?", f.Account)
+	w.and("(id, seq) > (?, ?)", f.After, f.AfterSeq)
 	if !f.EveryRole {
 		roles := make([]any, len(f.Roles))
 		for i, r := range f.Roles {
 			roles[i] = r
 		}
-		found.and("role IN (?"+strings.Repeat(", ?", len(roles)-1)+")", roles...)
+		w.and("role IN (?"+strings.Repeat(", ?", len(roles)-1)+")", roles...)
 	}
 	if f.Root != "" {
-		found.and("id = ?", f.Root)
+		w.and("id = ?", f.Root)
 	}
-	w := &where{text: "1 = 1", args: found.args}
+	found := w.text
+	w.text = ""
 	w.and("task.owner <> ?", f.Except)
 	if f.Agent != "" {
 		w.and("agent = ?", f.Agent)
@@ -56,39 +100,21 @@ func (s *Store) Questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a
 	if f.Scope != "" {
 		w.and("(scope = ? OR substr(scope, 1, ?) = ?)", f.Scope, int64(len(f.Scope)+1), f.Scope+".")
 	}
-	args := append(w.args, int64(f.Limit)+1)
-	text := `SELECT task.id, owner, agent, event.seq, scope, sum, body
-FROM (SELECT DISTINCT id, seq FROM question WHERE ` + found.text + `) AS found
+	args = append(w.args, int64(f.Limit)+1)
+	return `SELECT task.id, owner, agent, event.seq, scope, sum, body
+FROM (SELECT DISTINCT id, seq FROM question WHERE ` + found + `) AS found
 JOIN task ON task.id = found.id JOIN event ON event.id = found.id AND event.seq = found.seq
-WHERE ` + w.text + ` ORDER BY task.id, event.seq LIMIT $` + strconv.Itoa(len(args))
-	rows := 0
-	err = each(ctx, s.db.reader(), func() { list, rows = nil, 0 }, func(r *sql.Rows) error {
-		if rows++; rows > f.Limit {
-			return nil
-		}
-		q, err := s.scanQuestion(r)
-		switch {
-		case errors.Is(err, a2a.ErrDataLoss): // a list of the others is worth more than none
-			s.cfg.Log.Error("a question is left out of a list", zap.String("task", q.Task.ID), zap.Error(err))
-			return nil
-		case err != nil:
-			return err
-		}
-		if q.Asked.GetSeq() <= s.shown(q.Task.ID) {
-			list = append(list, q)
-		}
-		return nil
-	}, text, args...)
-	return list, rows > f.Limit, damaged(err)
+WHERE ` + w.text + ` ORDER BY task.id, event.seq LIMIT $` + strconv.Itoa(len(args)), args
 }
 
-func (s *Store) scanQuestion(r *sql.Rows) (q a2a.RoleQuestion, err error) {
-	var seq, sum int64
+func scanQuestion(r *sql.Rows) (q a2a.RoleQuestion, at asker, err error) {
+	var sum int64
 	var scope string
 	var body []byte
-	if err := r.Scan(&q.Task.ID, &q.Task.Owner, &q.Agent, &seq, &scope, &sum, &body); err != nil {
-		return q, err
+	if err := r.Scan(&at.id, &q.Task.Owner, &q.Agent, &at.seq, &scope, &sum, &body); err != nil {
+		return q, at, err
 	}
-	q.Asked, err = decodeEvent(q.Task.ID, seq, scope, sum, body)
-	return q, err
+	q.Task.ID = at.id
+	q.Asked, err = decodeEvent(at.id, at.seq, scope, sum, body)
+	return q, at, err
 }
