@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -247,13 +249,20 @@ func TestS_51_OnlyByRole(t *testing.T) {
 		t.Errorf("S-51: what is none of the options: %v", err)
 	}
 
+	// The id of the delegation that asks is enough, where it asks one thing.
+	req := &teamv1.AnswerQuestionRequest{TaskId: q.GetQuestion().GetDelegationId(), Answer: &teamv1.AnswerQuestionRequest_Text{Text: "no"}}
+	if _, err := l.monitor(t, "bob", 0).Answer(t.Context(), req); err != nil {
+		t.Errorf("S-51: %v", err)
+	}
+	l.until(t, id, ended)
+
 	// An owner that has the role answers by itself.
 	carls := l.as(t, "acme", "carl")
 	theirs := carls.sendNow(t, "inner", "m2", "x").GetId()
 	carls.until(t, theirs, asksAll(1))
-	req := rig.Text("", "a", "yes")
-	req.Message.TaskId = theirs
-	resp, err := carls.clients[2].Send(t.Context(), req)
+	mine := rig.Text("", "a", "yes")
+	mine.Message.TaskId = theirs
+	resp, err := carls.clients[2].Send(t.Context(), mine)
 	if err != nil || resp.GetTask().GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
 		t.Errorf("S-51: an owner with the role: %v, %v", resp, err)
 	}
@@ -347,13 +356,43 @@ func TestS_51_ApprovalsOnAnotherReplica(t *testing.T) {
 	one, two := keyed(t, place, m), keyed(t, place, m)
 	id := one.sendNow(t, "outer", "m1", "x").GetId()
 	one.until(t, id, asksAll(5))
-	for n, q := range answerable(t, two.monitor(t, "carl", 0), &teamv1.ListQuestionsRequest{}) {
-		at := []*life{two, one}[n%2]
-		if _, err := at.monitor(t, "carl", n).Answer(t.Context(), toAsk(q, "yes")); err != nil {
-			t.Fatal(err)
+	var wg sync.WaitGroup
+	var taken atomic.Int32
+	for _, q := range answerable(t, two.monitor(t, "carl", 0), &teamv1.ListQuestionsRequest{}) {
+		for n, who := range []string{"carl", "bob", "carl", "bob"} { // at once, each twice
+			m := []*life{two, one}[n/2].monitor(t, who, n/2)
+			wg.Go(func() {
+				_, err := m.Answer(t.Context(), toAsk(q, "yes"))
+				f := rig.Fault(err)
+				switch {
+				case err == nil:
+					taken.Add(1)
+				case f.Reason != a2a.ReasonTaskNotFound && f.Reason != agent.ReasonInvalidRequest: // somebody was faster
+					t.Errorf("S-51 %s: %v", who, err)
+				}
+			})
 		}
 	}
+	wg.Wait()
+	if taken.Load() < 4 {
+		t.Errorf("S-51: %d answers were taken", taken.Load())
+	}
 	one.until(t, id, asksAll(1))
+	records, err := one.store.Events(t.Context(), a2a.Key{Owner: "acme/ann", ID: id}, 0, 10_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := map[string]int{}
+	for _, rec := range records {
+		if q := rec.Event.GetAnswered().GetQuestion(); q != "" {
+			answers[q]++
+		}
+	}
+	for q, n := range answers {
+		if n != 1 || len(answers) != 4 {
+			t.Errorf("S-51: %d answers to %s of %d", n, q, len(answers))
+		}
+	}
 	left := answerable(t, two.monitor(t, "ann", 1), &teamv1.ListQuestionsRequest{})
 	if _, err := two.monitor(t, "ann", 0).Answer(t.Context(), toAsk(left[0], "me")); err != nil {
 		t.Fatal(err)
