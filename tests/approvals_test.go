@@ -83,7 +83,7 @@ func keyed(t *testing.T, place rig.Place, m *manager.Manager) *life {
 // as is the server as a caller sees it.
 func (l *life) as(t testing.TB, account, principal string) *life {
 	theirs := *l
-	theirs.Target = l.Target.As(account, principal)
+	theirs.Target = l.As(account, principal)
 	theirs.clients = rig.Clients(t, theirs.Target)
 	return &theirs
 }
@@ -94,7 +94,7 @@ func (l *life) monitor(t testing.TB, principal string, n int) rig.Monitor {
 	if principal == "dora" {
 		account = "other"
 	}
-	return rig.Monitors(t, l.Target.As(account, principal))[n%2]
+	return rig.Monitors(t, l.As(account, principal))[n%2]
 }
 
 // inWords are questions as text, sorted: who asks what, by role or as the owner.

@@ -27,12 +27,12 @@ import (
 
 // never are reasons that calls of the A2A service cannot have, each with why.
 var never = map[string][]string{
-	"a remote agent breaks the protocol: the run that called it fails, the call does not":                         {"INVALID_AGENT_RESPONSE"},
-	"of Process, which has no task to show; here it is a task that waits":                                         {"INPUT_REQUIRED"},
-	"of the services that manage teams":                                                                           {"TEAM_NOT_FOUND", "AGENT_INITIALIZATION_FAILED", "VERSION_CONFLICT"},
-	"of programs that build teams":                                                                                {"INVALID_TEAM_CONFIG"},
-	"a stream over gRPC that is not read for 30 s; the other bindings cut it (TestP10)":                           {"SLOW_READER"},
-	"who has canceled the call is not there to be told":                                                           {"CANCELED"},
+	"a remote agent breaks the protocol: the run that called it fails, the call does not": {"INVALID_AGENT_RESPONSE"},
+	"of Process, which has no task to show; here it is a task that waits":                 {"INPUT_REQUIRED"},
+	"of the services that manage teams":                                                   {"TEAM_NOT_FOUND", "AGENT_INITIALIZATION_FAILED", "VERSION_CONFLICT"},
+	"of programs that build teams":                                                        {"INVALID_TEAM_CONFIG"},
+	"a stream over gRPC that is not read for 30 s; the other bindings cut it (TestP10)":   {"SLOW_READER"},
+	"who has canceled the call is not there to be told":                                   {"CANCELED"},
 	"of a run: the call shows a task that failed or was rejected, and is no error itself": {
 		"NO_RESPONSE", "SCHEDULER_ERROR", "MAX_ITERATIONS_EXCEEDED", "MAX_ROUNDS_EXCEEDED", "BUDGET_EXCEEDED", "MAX_DELEGATIONS_EXCEEDED",
 		"MAX_HANDOFFS_EXCEEDED", "REPETITIVE_HANDOFF", "GUARDRAIL_BLOCKED", "BREAKER_OPEN", "OUTCOME_UNKNOWN", "MAX_DEPTH_EXCEEDED", "CYCLE_DETECTED",

@@ -61,6 +61,13 @@ func (r *rig) wantOpen(f a2a.QuestionFilter, want string) {
 
 // approvals are the open questions that roles may answer.
 func approvals(t *testing.T, open Open) {
+	closings(t, open)
+	findings(t, open)
+	answers(t, open)
+}
+
+// closings are what opens a question and what closes it.
+func closings(t *testing.T, open Open) {
 	t.Run("S-51 a question is found by its roles until it is closed", func(t *testing.T) {
 		r := newRig(t, open)
 		c := r.run("one")
@@ -113,6 +120,10 @@ func approvals(t *testing.T, open Open) {
 		r.append(r.claim("one"), succeeded())
 		r.wantOpen(toRole("x"), "")
 	})
+}
+
+// findings are who finds a question.
+func findings(t *testing.T, open Open) {
 	t.Run("A-05 questions of other accounts are not found", func(t *testing.T) {
 		r := newRig(t, open)
 		for _, owner := range []string{"acme/ann", "acme/bob", "acm/ann", "acme2/ann"} {
@@ -191,6 +202,10 @@ func approvals(t *testing.T, open Open) {
 		r.wantOpen(toRole("r0"), "one/q3")
 		r.wantOpen(toRole(many[a2a.MaxRoles]), "")
 	})
+}
+
+// answers are inputs of others than the owner, and what many of them do at once.
+func answers(t *testing.T, open Open) {
 	t.Run("A-15 the key of an answer is its giver's own", func(t *testing.T) {
 		r := newRig(t, open)
 		r.create(task("one"))
