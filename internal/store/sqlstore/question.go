@@ -76,11 +76,12 @@ func (s *Store) questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a
 	return list, last, err
 }
 
-// selectQuestions reads one more than a filter's limit.
+// selectQuestions reads one more than a filter's limit: first their places, then what
+// was asked there.
 func selectQuestions(f a2a.QuestionFilter) (text string, args []any) {
 	w := &where{}
 	w.and("account = ?", f.Account)
-	w.and("(id, seq) > (?, ?)", f.After, f.AfterSeq)
+	w.and("(question.id, question.seq) > (?, ?)", f.After, f.AfterSeq)
 	if !f.EveryRole {
 		roles := make([]any, len(f.Roles))
 		for i, r := range f.Roles {
@@ -88,12 +89,10 @@ func selectQuestions(f a2a.QuestionFilter) (text string, args []any) {
 		}
 		w.and("role IN (?"+strings.Repeat(", ?", len(roles)-1)+")", roles...)
 	}
+	w.and("owner <> ?", f.Except)
 	if f.Root != "" {
-		w.and("id = ?", f.Root)
+		w.and("question.id = ?", f.Root)
 	}
-	found := w.text
-	w.text = ""
-	w.and("task.owner <> ?", f.Except)
 	if f.Agent != "" {
 		w.and("agent = ?", f.Agent)
 	}
@@ -102,9 +101,12 @@ func selectQuestions(f a2a.QuestionFilter) (text string, args []any) {
 	}
 	args = append(w.args, int64(f.Limit)+1)
 	return `SELECT task.id, owner, agent, event.seq, scope, sum, body
-FROM (SELECT DISTINCT id, seq FROM question WHERE ` + found + `) AS found
-JOIN task ON task.id = found.id JOIN event ON event.id = found.id AND event.seq = found.seq
-WHERE ` + w.text + ` ORDER BY task.id, event.seq LIMIT $` + strconv.Itoa(len(args)), args
+FROM (
+    SELECT DISTINCT question.id, question.seq
+    FROM question JOIN task ON task.id = question.id JOIN event ON event.id = question.id AND event.seq = question.seq
+    WHERE ` + w.text + ` ORDER BY question.id, question.seq LIMIT $` + strconv.Itoa(len(args)) + `
+) AS found JOIN task ON task.id = found.id JOIN event ON event.id = found.id AND event.seq = found.seq
+ORDER BY task.id, event.seq`, args
 }
 
 func scanQuestion(r *sql.Rows) (q a2a.RoleQuestion, at asker, err error) {
