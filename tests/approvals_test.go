@@ -1,12 +1,14 @@
 package tests
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -46,6 +48,11 @@ teams:
       steps:
         - {id: draft, agent: echo}
         - {id: approve, after: [draft], human: {question: "Publish?", options: ["yes", "no"], roles: [approver]}}
+  hasty:
+    workflow:
+      steps:
+        - {id: draft, agent: echo}
+        - {id: approve, after: [draft], timeout: 100ms, human: {question: "Now?", roles: [approver]}}
   outer:
     workflow:
       steps:
@@ -345,6 +352,19 @@ func TestA_05_ApprovalsShowNothingElse(t *testing.T) {
 		}
 		_, err = l.monitor(t, "bob", 0).Answer(t.Context(), toAsk(ours, "yes"))
 		hidden("a task that has ended", err)
+		lapsed := l.sendNow(t, "hasty", "m2", "x").GetId()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		for _, err := range l.monitor(t, "ann", 0).WatchTask(ctx, lapsed, 0) { // until its end
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err = l.monitor(t, "bob", 0).Answer(t.Context(), &teamv1.AnswerQuestionRequest{TaskId: lapsed, Answer: &teamv1.AnswerQuestionRequest_Text{Text: "yes"}})
+		hidden("a question that has lapsed", err)
+		if list := answerable(t, l.monitor(t, "bob", 1), &teamv1.ListQuestionsRequest{}); len(list) > 0 {
+			t.Errorf("S-51: still asked is %v", list)
+		}
 	})
 }
 
