@@ -20,6 +20,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
+	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -418,4 +419,43 @@ func TestS_51_ApprovalsOnAnotherReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.until(t, id, ended)
+}
+
+// TestS_51_ApprovalsWhileOthersWork: an answer by role reaches a run that is at work,
+// also from another server.
+func TestS_51_ApprovalsWhileOthersWork(t *testing.T) {
+	place := rig.PostgreSQL(t)
+	c := newCrew("c")
+	m := c.members(t)
+	s, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{
+		{ID: "approve", Human: &team.Human{Question: "Go?", Roles: []string{"approver"}}}, {ID: "c", Member: "c"}, {ID: "d", Member: "d", After: []string{"approve"}},
+	}})
+	register(t, m, "workflow", s, err, team.Member{Agent: "c"}, team.Member{Agent: "d"})
+	one, two := keyed(t, place, m), keyed(t, place, m)
+	asks := func(n int) func(*a2av1.Task) bool {
+		return func(task *a2av1.Task) bool {
+			return task.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_WORKING && len(questions(task)) == n
+		}
+	}
+	var ids []string
+	for n, there := range []*life{one, two} {
+		id := one.sendNow(t, "team", fmt.Sprint("m", n), "x").GetId()
+		ids = append(ids, id)
+		<-c.entered["c"]
+		one.until(t, id, asks(1))
+		q := answerable(t, there.monitor(t, "bob", n), &teamv1.ListQuestionsRequest{TaskId: id})
+		if len(q) != 1 {
+			t.Fatalf("S-51: bob is asked %v", q)
+		}
+		if _, err := there.monitor(t, "bob", n).Answer(t.Context(), toAsk(q[0], "yes")); err != nil {
+			t.Fatal(err)
+		}
+		one.until(t, id, asks(0))
+	}
+	c.open("c")
+	for _, id := range ids {
+		if task := one.until(t, id, ended); task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
+			t.Errorf("S-51: %v", task)
+		}
+	}
 }
