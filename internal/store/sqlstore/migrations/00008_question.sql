@@ -1,5 +1,5 @@
 -- Open questions that roles may answer: the event that asks, once for each role. What
--- was asked before there was this table went to owners alone, so nothing is missing.
+-- was asked before there was this table is not in it: no file could ask a role.
 
 -- +goose Up
 CREATE TABLE question (
