@@ -19,6 +19,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
+	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -84,7 +85,7 @@ func newDeaf() *deaf {
 // theCast are agents that do what tasks can do.
 func theCast(t testing.TB) (*manager.Manager, *deaf) {
 	d := newDeaf()
-	return rig.Manager(t, d, refuser(), patient(),
+	m := rig.Manager(t, d, refuser(), patient(),
 		script(t, "echoes", &teamv1.ScriptedStep{Do: &teamv1.ScriptedStep_Chunks{Chunks: 3}}, &teamv1.ScriptedStep{Do: &teamv1.ScriptedStep_Echo{Echo: true}}),
 		script(t, "asks", asking("Which city?")...),
 		script(t, "asks-again", append(asking("Which city?"), asking("Which street?")...)...),
@@ -99,7 +100,12 @@ func theCast(t testing.TB) (*manager.Manager, *deaf) {
 		}},
 		act("shows", func(_ context.Context, text string) (string, error) { return text, nil }),
 		act("hides", func(_ context.Context, text string) (string, error) { return text, nil }),
-	), d
+	)
+	s, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{
+		{ID: "ask", Human: &team.Human{Question: "Go?", Roles: []string{"boss"}}}, {ID: "go", Member: "shows", After: []string{"ask"}},
+	}})
+	register(t, m, "workflow", s, err, team.Member{Agent: "shows"})
+	return m, d
 }
 
 // sick is a store whose reads, and what begins a task, can fail in ways that the
@@ -231,7 +237,7 @@ func (h *house) furnish(t *testing.T) {
 	t.Helper()
 	ann := h.clients["ann"][0]
 	for name, from := range map[string]string{
-		"completed": "echoes", "failed": "fails", "rejected": "refuses", "asking": "asks", "reading": "reads", "hooked": "asks",
+		"completed": "echoes", "failed": "fails", "rejected": "refuses", "asking": "asks", "approving": "team", "reading": "reads", "hooked": "asks",
 	} {
 		h.tasks[name] = send(t, ann, rig.Text(from, "first-"+name, "High tide"))
 	}

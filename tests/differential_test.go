@@ -27,15 +27,14 @@ import (
 
 // never are reasons that calls of the A2A service cannot have, each with why.
 var never = map[string][]string{
-	"a remote agent breaks the protocol: the run that called it fails, the call does not":                         {"INVALID_AGENT_RESPONSE"},
-	"what is not the caller's is not there, so nothing is refused; of a run whose remote agent refuses our token": {"PERMISSION_DENIED"},
-	"of Process, which has no task to show; here it is a task that waits":                                         {"INPUT_REQUIRED"},
-	"of the services that manage teams":                                                                           {"TEAM_NOT_FOUND", "AGENT_INITIALIZATION_FAILED", "VERSION_CONFLICT"},
-	"of the service that begins collaborations":                                                                   {"COLLABORATION_IN_PROGRESS", "COLLABORATION_NOT_FOUND", "TEAM_NOT_READY"},
-	"of the service of boards":                                                                                    {"WORK_ITEM_NOT_FOUND"},
-	"of programs that build teams":                                                                                {"INVALID_TEAM_CONFIG"},
-	"a stream over gRPC that is not read for 30 s; the other bindings cut it (TestP10)":                           {"SLOW_READER"},
-	"who has canceled the call is not there to be told":                                                           {"CANCELED"},
+	"a remote agent breaks the protocol: the run that called it fails, the call does not": {"INVALID_AGENT_RESPONSE"},
+	"of Process, which has no task to show; here it is a task that waits":                 {"INPUT_REQUIRED"},
+	"of the services that manage teams":                                                   {"TEAM_NOT_FOUND", "AGENT_INITIALIZATION_FAILED", "VERSION_CONFLICT"},
+	"of the service that begins collaborations":                                           {"COLLABORATION_IN_PROGRESS", "COLLABORATION_NOT_FOUND", "TEAM_NOT_READY"},
+	"of the service of boards":                                                            {"WORK_ITEM_NOT_FOUND"},
+	"of programs that build teams":                                                        {"INVALID_TEAM_CONFIG"},
+	"a stream over gRPC that is not read for 30 s; the other bindings cut it (TestP10)":   {"SLOW_READER"},
+	"who has canceled the call is not there to be told":                                   {"CANCELED"},
 	"of a run: the call shows a task that failed or was rejected, and is no error itself": {
 		"NO_RESPONSE", "SCHEDULER_ERROR", "MAX_ITERATIONS_EXCEEDED", "MAX_ROUNDS_EXCEEDED", "QUALITY_THRESHOLD_NOT_MET", "BUDGET_EXCEEDED", "MAX_DELEGATIONS_EXCEEDED",
 		"MAX_HANDOFFS_EXCEEDED", "REPETITIVE_HANDOFF", "GUARDRAIL_BLOCKED", "BREAKER_OPEN", "OUTCOME_UNKNOWN", "MAX_DEPTH_EXCEEDED", "CYCLE_DETECTED",
@@ -56,6 +55,7 @@ var exempt = []struct {
 	{"a task that has ended keeps its configurations, and a new one is told how it is", pushes, []string{"UNSUPPORTED_OPERATION"}},
 	{"it has nothing to do with push notifications", except(slices.Concat(sends, pushes)...), []string{"PUSH_NOTIFICATION_NOT_SUPPORTED"}},
 	{"it has no parts", except(sends...), []string{"CONTENT_TYPE_NOT_SUPPORTED", "MESSAGE_ID_REUSED"}},
+	{"only an answer is refused so; what is not the caller's is not there", except(sends...), []string{"PERMISSION_DENIED"}},
 	{"it shows no extended card", except("GetExtendedAgentCard"), []string{"EXTENDED_AGENT_CARD_NOT_CONFIGURED"}},
 	{"its tenant must be that of the task: else the task is not there", tasks, []string{"AGENT_NOT_FOUND"}},
 	{"it holds nothing, and its request is small", []string{"GetTask", "ListTasks", "GetExtendedAgentCard", "GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs", "DeleteTaskPushNotificationConfig"}, []string{"INSUFFICIENT_RESOURCES"}},

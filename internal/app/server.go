@@ -89,7 +89,7 @@ func start(ctx context.Context, live *Live, kept server.OpenedStore, c server.Co
 func apiKeys(s *teamv1.ServerSettings) []server.APIKey {
 	var keys []server.APIKey
 	for _, k := range s.GetAuth().GetApiKeys() {
-		keys = append(keys, server.APIKey{Name: k.GetName(), Account: k.GetAccount(), SHA256: k.GetSha256(), Manage: k.GetManage()})
+		keys = append(keys, server.APIKey{Name: k.GetName(), Account: k.GetAccount(), SHA256: k.GetSha256(), Manage: k.GetManage(), Roles: k.GetRoles()})
 	}
 	return keys
 }

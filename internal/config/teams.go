@@ -194,7 +194,7 @@ func workflowSteps(steps []*teamv1.WorkflowStep) []team.WorkflowStep {
 			step.Repeat = &team.Repeat{Until: r.GetUntil(), Max: int(r.GetMax())}
 		}
 		if h := s.GetHuman(); h != nil {
-			step.Human = &team.Human{Question: h.GetQuestion(), Options: h.GetOptions()}
+			step.Human = &team.Human{Question: h.GetQuestion(), Options: h.GetOptions(), Roles: h.GetRoles()}
 		}
 		out = append(out, step)
 	}

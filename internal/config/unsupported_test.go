@@ -16,12 +16,12 @@ teams:
     members: [{agent: a}]
     supervisor: {rules: [{id: one, when: "turn == 1", next: [a]}, {id: end, when: "true", finish: a}]}
     limits: {LIMITS}
-  w: {workflow: {steps: [{id: x, agent: a}, {id: y, agent: a, after: [x]}, {id: h, after: [y], human: {question: Sure HUMAN}}]}}
+  w: {workflow: {steps: [{id: x, agent: a}, {id: y, agent: a, after: [x]}, {id: h, after: [y], human: {question: Sure}}]}}
 server: {SERVER}
 `
 	good := map[string]string{
 		"{MODEL}": `{provider: openai, name: n, base_url: "http://127.0.0.1/v1"}`, "{AGENT}": "{model: m}",
-		"{LIMITS}": "{max_steps: 5}", "HUMAN": "", "{SERVER}": "{store: 'memory:'}",
+		"{LIMITS}": "{max_steps: 5}", "{SERVER}": "{store: 'memory:'}",
 	}
 	file := func(changed map[string]string) string {
 		text := base
@@ -40,7 +40,6 @@ server: {SERVER}
 		"{AGENT}": {
 			`{grpc: {address: "127.0.0.1:1", tls: {cert: c.pem}}}`,
 		},
-		"HUMAN":    {", roles: [boss]"},
 		"{SERVER}": {`{auth: {oidc: {issuer: "https://id.example"}}}`},
 	} {
 		for _, value := range values {

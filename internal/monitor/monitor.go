@@ -34,8 +34,8 @@ type Config struct {
 }
 
 // Monitor answers the calls of the monitor service. Every call has a caller in its
-// context and is shown that caller's tasks; who else may see them, by role, is
-// decided in whose. Safe for concurrent use.
+// context and is shown that caller's tasks, and of tasks of others what they ask
+// roles that it has, see Handler.QuestionsFor. Safe for concurrent use.
 type Monitor struct {
 	c Config
 	h *a2a.Handler

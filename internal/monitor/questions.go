@@ -24,10 +24,15 @@ const (
 	maxPage     = 100
 )
 
+// maxPageBytes is how much a page holds, as encoded: gRPC clients take 4 MiB unless
+// they are told to take more.
+const maxPageBytes = 3 << 20
+
 // ListQuestions lists the open questions of the caller's tasks, also those of
-// members of members and of remote members: task by task, as they were asked. A
-// question that is answered between two pages is left out. Errors:
-// INVALID_REQUEST, TASK_NOT_FOUND for the task that is asked for.
+// members of members and of remote members, and those of other tasks of its account
+// that it may answer by a role: task by task, as they were asked. A question that is
+// answered between two pages is left out. Errors: INVALID_REQUEST, TASK_NOT_FOUND for
+// the task that is asked for.
 func (m *Monitor) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRequest) (*teamv1.ListQuestionsResponse, error) {
 	who, err := m.whose(ctx)
 	if err != nil {
@@ -41,32 +46,72 @@ func (m *Monitor) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRe
 	if err != nil {
 		return nil, err
 	}
-	roots, scope, err := m.asking(ctx, who.Owner(), req)
+	list, more, err := m.byRole(ctx, req, after, size)
 	if err != nil {
 		return nil, err
 	}
-	resp := &teamv1.ListQuestionsResponse{}
+	own, err := m.own(ctx, who.Owner(), req, after, size+1)
+	if isNotFound(err) && (len(list) > 0 || after != place{}) { // somebody else's, who is asked by a role
+		own, err = nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, own...)
+	slices.SortFunc(list, func(a, b question) int { return a.compare(b.place) })
+	resp, room := &teamv1.ListQuestionsResponse{}, maxPageBytes
+	for _, q := range list {
+		if room -= proto.Size(q.OpenQuestion); len(resp.GetQuestions()) == size || room < 0 && len(resp.GetQuestions()) > 0 {
+			more = true
+			break
+		}
+		resp.Questions, after = append(resp.Questions, q.OpenQuestion), q.place
+	}
+	if more {
+		resp.NextPageToken = after.token(req)
+	}
+	return resp, nil
+}
+
+// byRole returns a page of what others' tasks ask roles of the caller.
+func (m *Monitor) byRole(ctx context.Context, req *teamv1.ListQuestionsRequest, after place, limit int) (list []question, more bool, err error) {
+	root, scope := agent.SplitTask(req.GetTaskId())
+	open, more, err := m.h.QuestionsFor(ctx, a2a.QuestionFilter{
+		Root: root, Scope: scope, Agent: req.GetAgentId(), After: after.root, AfterSeq: after.seq, Limit: limit,
+	})
+	for _, q := range open {
+		list = append(list, question{place{q.Task.ID, q.Asked.GetSeq()}, &teamv1.OpenQuestion{
+			TaskId: q.Task.ID, AgentId: q.Agent, Question: a2a.QuestionOf(q.Task.ID, q.Asked), Since: q.Asked.GetTime(), ByRole: true,
+		}})
+	}
+	return list, more, err
+}
+
+// own returns what the caller's own tasks ask behind a place: up to limit, or more of
+// the last task.
+func (m *Monitor) own(ctx context.Context, owner string, req *teamv1.ListQuestionsRequest, after place, limit int) (list []question, err error) {
+	roots, scope, err := m.asking(ctx, owner, req)
+	if err != nil {
+		return nil, err
+	}
 	for _, root := range roots {
 		if root < after.root {
 			continue
 		}
-		list, err := m.questionsOf(ctx, a2a.Key{Owner: who.Owner(), ID: root}, scope)
+		open, err := m.questionsOf(ctx, a2a.Key{Owner: owner, ID: root}, scope)
 		if err != nil {
 			return nil, err
 		}
-		for _, q := range list {
-			at := place{root, q.seq}
-			if !at.behind(after) {
-				continue
+		for _, q := range open {
+			if q.compare(after) > 0 {
+				list = append(list, q)
 			}
-			if len(resp.GetQuestions()) == size {
-				resp.NextPageToken = after.token(req)
-				return resp, nil
-			}
-			resp.Questions, after = append(resp.Questions, q.OpenQuestion), at
+		}
+		if len(list) >= limit {
+			break
 		}
 	}
-	return resp, nil
+	return list, nil
 }
 
 // asking returns the roots that may ask something, in order, and the scope that
@@ -100,10 +145,10 @@ func (m *Monitor) asking(ctx context.Context, owner string, req *teamv1.ListQues
 	return roots, "", nil
 }
 
-// question is an open question with its sequence.
+// question is an open question with its place.
 type question struct {
+	place
 	*teamv1.OpenQuestion
-	seq int64
 }
 
 // questionsOf returns the open questions of a root, of a scope and below. Most roots
@@ -130,7 +175,7 @@ func (m *Monitor) questionsOf(ctx context.Context, root a2a.Key, scope string) (
 	var list []question
 	for _, q := range r.questions {
 		if _, asker := agent.SplitTask(q.GetQuestion().GetDelegationId()); agent.Within(asker, scope) {
-			list = append(list, question{q, asked[q.GetQuestion().GetQuestion()]})
+			list = append(list, question{place{root.ID, asked[q.GetQuestion().GetQuestion()]}, q})
 		}
 	}
 	return list, nil
@@ -142,8 +187,8 @@ type place struct {
 	seq  int64
 }
 
-func (p place) behind(o place) bool {
-	return cmp.Or(cmp.Compare(p.root, o.root), cmp.Compare(p.seq, o.seq)) > 0
+func (p place) compare(o place) int {
+	return cmp.Or(cmp.Compare(p.root, o.root), cmp.Compare(p.seq, o.seq))
 }
 
 // token names the place where a page ends, and what was asked for.
@@ -173,10 +218,11 @@ func noToken() error {
 	return a2a.Invalid(a2a.Violation{Field: "pageToken", Description: "is not a token of this list; begin again without one"})
 }
 
-// AnswerQuestion answers an open question of one of the caller's tasks: it is
-// SendMessage with the question in its metadata, which returns at once. An answer
-// without a message id has one that is made of what it says and answers, so that
-// the same one given again is taken once. Errors: those of SendMessage.
+// AnswerQuestion answers an open question of one of the caller's tasks, or one that
+// it may answer by a role: it is SendMessage with the question in its metadata, which
+// returns at once. An answer without a message id has one that is made of what it says
+// and answers, so that the same one given again is taken once. Errors: those of
+// Handler.Answer.
 func (m *Monitor) AnswerQuestion(ctx context.Context, req *teamv1.AnswerQuestionRequest) (*teamv1.AnswerQuestionResponse, error) {
 	msg, err := answer(req)
 	if err != nil {
@@ -188,11 +234,11 @@ func (m *Monitor) AnswerQuestion(ctx context.Context, req *teamv1.AnswerQuestion
 			a2a.TeamRunURI: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"question": structpb.NewStringValue(q)}}),
 		}}
 	}
-	resp, err := m.h.SendMessage(ctx, send)
+	task, err := m.h.Answer(ctx, send)
 	if err != nil {
 		return nil, err
 	}
-	return &teamv1.AnswerQuestionResponse{Task: resp.GetTask()}, nil
+	return &teamv1.AnswerQuestionResponse{Task: task}, nil
 }
 
 // answer is the message that an answer is sent as.

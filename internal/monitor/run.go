@@ -8,6 +8,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -71,7 +72,7 @@ func (r *run) take(ev *teamv1.Event) {
 	case *teamv1.Event_Retried:
 		s.state, s.wasted = teamv1.TraceStep_STATE_RETRYING, agent.AddSpent(s.wasted, k.Retried.GetSpent())
 	case *teamv1.Event_Asked:
-		r.ask(s, ev, k.Asked)
+		r.ask(s, ev)
 	case *teamv1.Event_Answered:
 		r.close(func(q *teamv1.OpenQuestion) bool { return q.GetQuestion().GetQuestion() == k.Answered.GetQuestion() })
 		r.resume(s)
@@ -144,15 +145,12 @@ func asksFor(s a2av1.TaskState) bool {
 	return s == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED || s == a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
 }
 
-func (r *run) ask(s *step, ev *teamv1.Event, a *teamv1.Asked) {
+func (r *run) ask(s *step, ev *teamv1.Event) {
 	s.asks++
 	s.state = teamv1.TraceStep_STATE_WAITING
 	r.questions = append(r.questions, &teamv1.OpenQuestion{
 		TaskId: r.root, AgentId: r.agent, ContextId: r.contextID, Since: ev.GetTime(),
-		Question: &teamv1.Question{
-			Question: a.GetQuestion(), DelegationId: agent.ChildTask(r.root, s.scope), Path: ev.GetAgent(),
-			Kind: a.GetKind(), Message: a.GetMessage(), Roles: a.GetRoles(), Expires: a.GetExpires(),
-		},
+		Question: a2a.QuestionOf(r.root, ev),
 	})
 }
 

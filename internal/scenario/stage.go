@@ -60,7 +60,7 @@ func (s *stage) play(ctx context.Context, act func(ctx context.Context) error) e
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() { served <- s.local.Serve(serving) }()
-	err := act(a2a.WithCaller(ctx, a2a.Caller{Account: "local", Principal: "local"}))
+	err := act(a2a.WithCaller(ctx, a2a.Caller{Account: "local", Principal: "local", EveryRole: true}))
 	stop()
 	return errors.Join(err, <-served, s.close())
 }

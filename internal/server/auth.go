@@ -21,6 +21,8 @@ type APIKey struct {
 	SHA256 string
 	// Manage: who presents it may make, change and delete teams and agents.
 	Manage bool
+	// Roles: who presents it may answer what tasks of its account ask one of these.
+	Roles []string
 }
 
 // maxToken bounds what is hashed for a caller nobody knows yet, in bytes.
@@ -45,11 +47,16 @@ func newKeyring(keys []APIKey) (*keyring, error) {
 		case key.Name == "" || strings.Contains(key.Name+key.Account, "/"):
 			return nil, fmt.Errorf("key %d: name must be set, and name and account hold no \"/\"", i)
 		}
+		for _, role := range key.Roles {
+			if !a2a.IsRole(role) {
+				return nil, fmt.Errorf("key %d (%q): %q cannot be a role; use 1 to 63 of a-z, 0-9, _ and -", i, key.Name, role)
+			}
+		}
 		account := key.Account
 		if account == "" {
 			account = "default"
 		}
-		k.entries = append(k.entries, keyEntry{sum, a2a.Caller{Account: account, Principal: key.Name, Manages: key.Manage}})
+		k.entries = append(k.entries, keyEntry{sum, a2a.Caller{Account: account, Principal: key.Name, Manages: key.Manage, Roles: key.Roles}})
 	}
 	return k, nil
 }
@@ -62,7 +69,7 @@ func (k *keyring) identify(authorization []string) (a2a.Caller, error) {
 		return a2a.Caller{}, unauthenticated("more than one authorization header")
 	}
 	if !k.enabled() {
-		return a2a.Caller{Account: "local", Principal: "local", Manages: true}, nil
+		return a2a.Caller{Account: "local", Principal: "local", Manages: true, EveryRole: true}, nil
 	}
 	if len(authorization) == 0 {
 		return a2a.Caller{}, unauthenticated("send an API key: authorization: Bearer <key>")

@@ -149,11 +149,12 @@ func TestA_21_OnlyLoopbackWithoutKeys(t *testing.T) {
 
 func TestA_21_BadKeys(t *testing.T) {
 	for name, k := range map[string]server.APIKey{
-		"short":    {Name: "a", SHA256: "00"},
-		"no hex":   {Name: "a", SHA256: strings.Repeat("x", 64)},
-		"no name":  {SHA256: strings.Repeat("0", 64)},
-		"a slash":  {Name: "a/b", SHA256: strings.Repeat("0", 64)},
-		"no value": {Name: "a"},
+		"a role that is none": {Name: "ann", SHA256: key("ann", "", "x").SHA256, Roles: []string{"boss", "the boss"}},
+		"short":               {Name: "a", SHA256: "00"},
+		"no hex":              {Name: "a", SHA256: strings.Repeat("x", 64)},
+		"no name":             {SHA256: strings.Repeat("0", 64)},
+		"a slash":             {Name: "a/b", SHA256: strings.Repeat("0", 64)},
+		"no value":            {Name: "a"},
 	} {
 		if _, err := server.New(server.Config{Handler: &probe{}, Keys: []server.APIKey{k}}); err == nil {
 			t.Errorf("%s: accepted", name)

@@ -74,6 +74,7 @@ func (j *journal) append(events []*teamv1.Event) (ended bool, err error) {
 		j.store.free(r)
 	}
 	j.store.relist(r)
+	j.store.reask(r)
 	j.store.all.Ring()
 	return r.ended, nil
 }

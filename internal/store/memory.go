@@ -51,8 +51,8 @@ type MemoryConfig struct {
 }
 
 // Memory keeps everything in the memory of this process, and loses it with it.
-// It implements a2a.Store, a2a.Overview, a2a.Conversations, a2a.Pushes, catalog.Store, board.Store
-// and engine.Leases. Safe for concurrent use.
+// It implements a2a.Store, a2a.Overview, a2a.Approvals, a2a.Conversations, a2a.Pushes,
+// catalog.Store, board.Store and engine.Leases. Safe for concurrent use.
 type Memory struct {
 	clock       func() time.Time
 	maxFinished int
@@ -68,10 +68,12 @@ type Memory struct {
 
 	// mu is taken after a run's own lock, never before.
 	mu       sync.RWMutex
-	runs     map[string]*run   // by root; guarded by mu
-	owners   map[string]*owner // guarded by mu
-	finished []*run            // oldest first; guarded by mu
-	expiries []expiry          // of requests, oldest first; guarded by mu
+	runs     map[string]*run        // by root; guarded by mu
+	owners   map[string]*owner      // guarded by mu
+	asking   map[*run]struct{}      // those with questions that roles may answer; guarded by mu
+	requests map[requestKey]request // guarded by mu
+	finished []*run                 // oldest first; guarded by mu
+	expiries []expiry               // of requests, oldest first; guarded by mu
 
 	definitions map[string]*definition // by revision; guarded by mu
 
@@ -80,9 +82,8 @@ type Memory struct {
 
 // owner is what the store keeps for one owner.
 type owner struct {
-	runs     int
-	listed   index
-	requests map[requestKey]request
+	runs   int
+	listed index
 }
 
 // NewMemory returns an empty store.
@@ -100,7 +101,8 @@ func NewMemory(cfg MemoryConfig) *Memory {
 	_, _ = rand.Read(key) // never fails
 	return &Memory{
 		clock: cfg.Clock, maxFinished: cfg.MaxFinished, fold: cfg.Fold, tokens: NewSealer(key),
-		runs: map[string]*run{}, owners: map[string]*owner{}, definitions: map[string]*definition{}, busy: map[string][]a2a.Key{},
+		runs: map[string]*run{}, owners: map[string]*owner{}, asking: map[*run]struct{}{}, requests: map[requestKey]request{},
+		definitions: map[string]*definition{}, busy: map[string][]a2a.Key{},
 		pushes:        newPushes(),
 		conversations: conversations{max: entriesOf * cfg.MaxFinished, threads: map[a2a.Thread]*conversation{}},
 	}
@@ -116,8 +118,8 @@ func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool
 	r := s.newRun(n, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := requestKey{id: n.MessageID}
-	if q, known := s.request(n.Owner, key, now); known {
+	key := requestKey{owner: n.Owner, id: n.MessageID}
+	if q, known := s.request(key, now); known {
 		root, _, err = q.again("", n.Digest)
 		return root, err == nil, err
 	}
@@ -153,7 +155,7 @@ func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool
 func (s *Memory) Sent(_ context.Context, owner, messageID string) (string, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	q, known := s.request(owner, requestKey{id: messageID}, s.clock())
+	q, known := s.request(requestKey{owner: owner, id: messageID}, s.clock())
 	if !known {
 		return "", a2a.ErrNotFound
 	}
@@ -164,7 +166,7 @@ func (s *Memory) Sent(_ context.Context, owner, messageID string) (string, error
 func (s *Memory) ownerOf(name string) *owner {
 	o := s.owners[name]
 	if o == nil {
-		o = &owner{listed: index{}, requests: map[requestKey]request{}}
+		o = &owner{listed: index{}}
 		s.owners[name] = o
 	}
 	return o

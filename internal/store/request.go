@@ -2,15 +2,16 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// requestKey names what was asked for once: a message of an owner, or an input
+// requestKey names what was asked for once: a message of who sends it, or an input
 // that only one root knows.
-type requestKey struct{ root, id string }
+type requestKey struct{ owner, root, id string }
 
 // request is what became of it.
 type request struct {
@@ -22,18 +23,21 @@ type request struct {
 
 // expiry is when a request is forgotten.
 type expiry struct {
-	owner string
-	key   requestKey
-	at    time.Time
+	key requestKey
+	at  time.Time
 }
 
+// Sender is whose the key of an input for a task of owner is: an answer's is that of
+// who gives it.
+func Sender(owner string, in *teamv1.Inbound) string { return cmp.Or(in.GetAnswered().GetBy(), owner) }
+
 // putKey is the key of an input. One with a digest is a message, whose id is
-// the owner's; a command's is the root's.
+// its sender's; a command's is the root's.
 func putKey(r *run, in *teamv1.Inbound, digest []byte) requestKey {
 	if digest == nil && in.GetKey() != "" {
-		return requestKey{root: r.root, id: in.GetKey()}
+		return requestKey{owner: r.owner, root: r.root, id: in.GetKey()}
 	}
-	return requestKey{id: in.GetKey()}
+	return requestKey{owner: Sender(r.owner, in), id: in.GetKey()}
 }
 
 // again returns what became of a request that is made again; root, where set,
@@ -49,7 +53,7 @@ func (q request) again(root string, digest []byte) (string, int64, error) {
 func (s *Memory) known(r *run, key requestKey, digest []byte, now time.Time) (n int64, existed bool, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	q, known := s.request(r.owner, key, now)
+	q, known := s.request(key, now)
 	if !known {
 		return 0, false, nil
 	}
@@ -57,14 +61,10 @@ func (s *Memory) known(r *run, key requestKey, digest []byte, now time.Time) (n 
 	return n, err == nil, err
 }
 
-// request finds an owner's request within its window. The caller holds mu.
-func (s *Memory) request(name string, key requestKey, now time.Time) (request, bool) {
-	o := s.owners[name]
-	if o == nil || key.id == "" {
-		return request{}, false
-	}
-	q, ok := o.requests[key]
-	return q, ok && now.Sub(q.at) < RequestWindow
+// request finds a request within its window. The caller holds mu.
+func (s *Memory) request(key requestKey, now time.Time) (request, bool) {
+	q, ok := s.requests[key]
+	return q, ok && key.id != "" && now.Sub(q.at) < RequestWindow
 }
 
 // remember keeps a request for its window, and forgets those whose is over. The
@@ -79,19 +79,15 @@ func (s *Memory) remember(r *run, key requestKey, q request, now time.Time) {
 		return
 	}
 	q.at = now
-	s.ownerOf(r.owner).requests[key] = q
+	s.requests[key] = q
 	r.requests = append(r.requests, key)
-	s.expiries = append(s.expiries, expiry{owner: r.owner, key: key, at: now})
+	s.expiries = append(s.expiries, expiry{key: key, at: now})
 }
 
 // expire forgets a request unless it was made anew since. The caller holds mu.
 func (s *Memory) expire(e expiry) {
-	o := s.owners[e.owner]
-	if o == nil {
-		return
-	}
-	if q, ok := o.requests[e.key]; ok && q.at.Equal(e.at) {
-		delete(o.requests, e.key)
+	if q, ok := s.requests[e.key]; ok && q.at.Equal(e.at) {
+		delete(s.requests, e.key)
 	}
 }
 
@@ -119,8 +115,8 @@ func (s *Memory) drop(r *run) {
 		o.listed.remove(r.entry)
 	}
 	for _, key := range r.requests {
-		if o.requests[key].root == r.root {
-			delete(o.requests, key)
+		if s.requests[key].root == r.root {
+			delete(s.requests, key)
 		}
 	}
 	if o.runs--; o.runs == 0 {

@@ -23,6 +23,7 @@ type run struct {
 	last     time.Time       // of the last event; guarded by mu
 	fold     Fold            // of the root; guarded by mu
 	ended    bool            // the root's end is on record; guarded by mu
+	asking   Asking          // guarded by mu
 	inbox    []*teamv1.Inbound
 	inboxN   int64                      // of the last row; guarded by mu, like inbox
 	watchers map[chan struct{}]struct{} // guarded by mu
@@ -30,6 +31,8 @@ type run struct {
 	claimed  bool                       // somebody drives it; guarded by mu
 	wake     chan struct{}              // of the last claim; guarded by mu
 	pushed   bool                       // there has been a push configuration; guarded by mu
+
+	listedAsking bool // it is in Memory.asking; guarded by mu
 
 	entry    *entry       // in the owner's index; written under mu and Memory.mu
 	requests []requestKey // guarded by Memory.mu
@@ -76,6 +79,7 @@ func (r *run) record(at *timestamppb.Timestamp, ev *teamv1.Event) {
 	ev.Seq, ev.Time = int64(len(r.events))+1, at
 	r.events = append(r.events, ev)
 	r.fold.Apply(ev)
+	r.asking.Apply(ev)
 	r.ended = r.ended || RootEnd(ev)
 	if n := Consumes(ev); n > 0 {
 		r.inbox = slices.DeleteFunc(r.inbox, func(in *teamv1.Inbound) bool { return in.GetN() == n })

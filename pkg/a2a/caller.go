@@ -1,6 +1,10 @@
 package a2a
 
-import "context"
+import (
+	"context"
+	"slices"
+	"strings"
+)
 
 // Caller is who makes a call, as authentication established it.
 type Caller struct {
@@ -10,10 +14,25 @@ type Caller struct {
 	Principal string
 	// Manages: it may make, change and delete teams and agents.
 	Manages bool
+	// Roles that it has: it may answer what tasks of its account ask them.
+	Roles []string
+	// EveryRole: it has all roles that there are.
+	EveryRole bool
 }
 
 // Owner is what a caller's tasks are kept under: account/principal.
 func (c Caller) Owner() string { return c.Account + "/" + c.Principal }
+
+// AccountOf is the account of an owner.
+func AccountOf(owner string) string {
+	account, _, _ := strings.Cut(owner, "/")
+	return account
+}
+
+// Has reports whether it has one of these roles.
+func (c Caller) Has(roles []string) bool {
+	return c.EveryRole && len(roles) > 0 || slices.ContainsFunc(roles, func(r string) bool { return slices.Contains(c.Roles, r) })
+}
 
 type (
 	callerKey     struct{}

@@ -163,7 +163,7 @@ func (f *Fold) own(ev *teamv1.Event) {
 	case *teamv1.Event_Checked:
 		f.checked(k.Checked)
 	case *teamv1.Event_Asked:
-		f.ask(ev, k.Asked)
+		f.ask(ev)
 	case *teamv1.Event_Answered:
 		f.answered(ev, k.Answered)
 	case *teamv1.Event_Received:
@@ -202,7 +202,7 @@ func (f *Fold) below(ev *teamv1.Event) {
 	case *teamv1.Event_Progress:
 		f.progress(ev, k.Progress)
 	case *teamv1.Event_Asked:
-		f.ask(ev, k.Asked)
+		f.ask(ev)
 	case *teamv1.Event_Answered:
 		f.answered(ev, k.Answered)
 	case *teamv1.Event_Received:

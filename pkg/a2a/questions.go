@@ -32,11 +32,17 @@ func (f *Fold) closeQuestions(scope string) {
 }
 
 // ask adds an open question.
-func (f *Fold) ask(ev *teamv1.Event, a *teamv1.Asked) {
-	f.questions = append(f.questions, &teamv1.Question{
-		Question: a.GetQuestion(), DelegationId: agent.ChildTask(f.root, ev.GetScope()), Path: ev.GetAgent(),
+func (f *Fold) ask(ev *teamv1.Event) {
+	f.questions = append(f.questions, QuestionOf(f.root, ev))
+}
+
+// QuestionOf is the question of a root that an Asked event puts on record.
+func QuestionOf(root string, ev *teamv1.Event) *teamv1.Question {
+	a := ev.GetAsked()
+	return &teamv1.Question{
+		Question: a.GetQuestion(), DelegationId: agent.ChildTask(root, ev.GetScope()), Path: ev.GetAgent(),
 		Kind: a.GetKind(), Message: a.GetMessage(), Roles: a.GetRoles(), Expires: a.GetExpires(),
-	})
+	}
 }
 
 // answered closes a question; the question and its answer become history.

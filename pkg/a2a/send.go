@@ -43,6 +43,7 @@ type send struct {
 // does not end the task. An agent that may reply directly can answer with a
 // message. Errors: INVALID_REQUEST, AGENT_NOT_FOUND, TASK_NOT_FOUND,
 // UNSUPPORTED_OPERATION for a task that has ended, MESSAGE_ID_REUSED,
+// PERMISSION_DENIED for the answer to a question to roles that the caller has not,
 // WAIT_TIMEOUT when ctx's deadline comes first.
 func (h *Handler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
 	s, err := h.accept(ctx, req)
@@ -76,6 +77,15 @@ func (f *Fold) direct() *a2av1.Message {
 
 // accept checks a message and puts it on record.
 func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (sent, error) {
+	who, s, err := h.checked(ctx, req)
+	if err != nil {
+		return sent{}, err
+	}
+	return h.put(ctx, who, s)
+}
+
+// checked returns a message that is well formed, and who sends it.
+func (h *Handler) checked(ctx context.Context, req *a2av1.SendMessageRequest) (Caller, *send, error) {
 	var c checker
 	c.send(req)
 	push := req.GetConfiguration().GetTaskPushNotificationConfig()
@@ -83,14 +93,14 @@ func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (se
 		c.inlinePush(req, push)
 	}
 	if err := c.err(); err != nil {
-		return sent{}, err
+		return Caller{}, nil, err
 	}
 	if push != nil && h.pushes == nil {
-		return sent{}, PushNotificationNotSupported()
+		return Caller{}, nil, PushNotificationNotSupported()
 	}
 	who, err := caller(ctx)
 	if err != nil {
-		return sent{}, err
+		return who, nil, err
 	}
 	run := RunOf(req.GetMetadata())
 	if run == nil {
@@ -109,7 +119,7 @@ func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (se
 		s.question = run.GetDelegationId()
 	}
 	s.accepted.MayReplyDirectly = !req.GetConfiguration().GetReturnImmediately() && push == nil
-	return h.put(ctx, who, s)
+	return who, s, nil
 }
 
 // put begins a task with the message, or leaves it for the task it names.
@@ -274,6 +284,8 @@ func (f *Fold) inbound(who Caller, s *send) (*teamv1.Inbound, error) {
 	switch {
 	case err != nil:
 		return nil, err
+	case q != nil && len(q.GetRoles()) > 0 && !who.Has(q.GetRoles()):
+		return nil, mayNot(q)
 	case q != nil && !chosen(q, s.message):
 		return nil, Invalid(Violation{"message.parts", "is no answer to the question; send one of " + strings.Join(options(q), ", ")})
 	case q != nil:

@@ -104,7 +104,8 @@ type Store interface {
 	// within 24 h. ErrNotFound.
 	Sent(ctx context.Context, owner, messageID string) (root string, err error)
 	// Put leaves an input in the inbox of a task and makes it due. existed
-	// reports that the input's key is known. ErrNotFound, ErrTerminal, ErrReused.
+	// reports that the input's key is known; an answer's is that of who gives it,
+	// whoever owns the task. ErrNotFound, ErrTerminal, ErrReused.
 	Put(ctx context.Context, k Key, in *teamv1.Inbound, digest []byte) (n int64, existed bool, err error)
 	// Task returns the A2A task and the sequence it shows, from one read. What
 	// the task's lists hold is shared: read only.

@@ -82,9 +82,9 @@ func (x *exchange) status(s *a2av1.TaskStatus, metadata *structpb.Struct) (done 
 	case a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_REJECTED, a2av1.TaskState_TASK_STATE_CANCELED:
 		return true, x.unsuccessful(s, metadata)
 	case a2av1.TaskState_TASK_STATE_INPUT_REQUIRED:
-		return true, x.ask(teamv1.Asked_KIND_INPUT, s)
+		return true, x.ask(teamv1.Asked_KIND_INPUT, s, metadata)
 	case a2av1.TaskState_TASK_STATE_AUTH_REQUIRED:
-		return true, x.ask(teamv1.Asked_KIND_AUTH, s)
+		return true, x.ask(teamv1.Asked_KIND_AUTH, s, metadata)
 	case a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING, a2av1.TaskState_TASK_STATE_UNSPECIFIED:
 	}
 	return false, x.progress(s.GetMessage())
@@ -104,8 +104,9 @@ func (x *exchange) progress(m *a2av1.Message) error {
 	return x.emit(&teamv1.Event{Kind: &teamv1.Event_Progress{Progress: &teamv1.Progress{Message: own(m)}}})
 }
 
-// ask yields the peer's question as ours.
-func (x *exchange) ask(kind teamv1.Asked_Kind, s *a2av1.TaskStatus) error {
+// ask yields the peer's question as ours. Whom a team-server asks by role is asked
+// here by the same roles.
+func (x *exchange) ask(kind teamv1.Asked_Kind, s *a2av1.TaskStatus, metadata *structpb.Struct) error {
 	m := own(s.GetMessage())
 	if len(m.GetParts()) == 0 {
 		m = agent.NewMessage("more input is needed")
@@ -113,7 +114,11 @@ func (x *exchange) ask(kind teamv1.Asked_Kind, s *a2av1.TaskStatus) error {
 			m = agent.NewMessage("authentication is needed")
 		}
 	}
-	return x.asked(&teamv1.Asked{Question: x.question(questionID(len(x.past.asked) + 1)), Kind: kind, Message: m})
+	var roles []string
+	for _, q := range teamRunOf(metadata).GetQuestions() {
+		roles = append(roles, q.GetRoles()...)
+	}
+	return x.asked(&teamv1.Asked{Question: x.question(questionID(len(x.past.asked) + 1)), Kind: kind, Message: m, Roles: roles})
 }
 
 // complete replies with the artifacts, or where there are none with the last

@@ -3072,7 +3072,8 @@ type HumanConfig struct {
 	Question string `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
 	// Answers to choose from; unset is free text.
 	Options []string `protobuf:"bytes,2,rep,name=options,proto3" json:"options,omitempty"`
-	// Roles that may answer.
+	// Roles that may answer, callers of the task's account with a key that has one of
+	// them; unset is the task's owner.
 	Roles         []string `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4236,7 +4237,10 @@ type ApiKey struct {
 	// SHA-256 of the key, in hex. Required.
 	Sha256 string `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	// Who presents it may make, change and delete teams and agents; false.
-	Manage        bool `protobuf:"varint,4,opt,name=manage,proto3" json:"manage,omitempty"`
+	Manage bool `protobuf:"varint,4,opt,name=manage,proto3" json:"manage,omitempty"`
+	// What who presents it may answer of what tasks of its account ask: questions with
+	// one of these roles.
+	Roles         []string `protobuf:"bytes,5,rep,name=roles,proto3" json:"roles,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4297,6 +4301,13 @@ func (x *ApiKey) GetManage() bool {
 		return x.Manage
 	}
 	return false
+}
+
+func (x *ApiKey) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -4718,14 +4729,15 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"this != ''R\x05until\x12r\n" +
 	"\x03max\x18\x02 \x01(\x05B`\xbaH]\xba\x01Z\n" +
 	"\n" +
-	"repeat.max\x122repeat needs a number of rounds; add max: 1 to 100\x1a\x18this >= 1 && this <= 100R\x03max\"\x9c\x02\n" +
+	"repeat.max\x122repeat needs a number of rounds; add max: 1 to 100\x1a\x18this >= 1 && this <= 100R\x03max\"\xad\x03\n" +
 	"\vHumanConfig\x12{\n" +
 	"\bquestion\x18\x01 \x01(\tB_\xbaH\\\xba\x01Y\n" +
 	"\x0ehuman.question\x12;human needs a question; add question: what people are asked\x1a\n" +
 	"this != ''R\bquestion\x12\x18\n" +
-	"\aoptions\x18\x02 \x03(\tR\aoptions\x12v\n" +
-	"\x05roles\x18\x03 \x03(\tB`\xbaH]\xba\x01Z\n" +
-	"\vhuman.roles\x12:roles are not supported yet; the owner of the task answers\x1a\x0fsize(this) == 0R\x05roles\"\xee\a\n" +
+	"\aoptions\x18\x02 \x03(\tR\aoptions\x12\x86\x02\n" +
+	"\x05roles\x18\x03 \x03(\tB\xef\x01\xbaH\xeb\x01\xba\x01Q\n" +
+	"\vhuman.roles\x120a question goes to at most 16 roles; remove some\x1a\x10size(this) <= 16\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\"\xee\a\n" +
 	"\x11CoordinatorConfig\x12\xac\x01\n" +
 	"\x06leader\x18\x01 \x01(\v2\x15.team.v1.LeaderConfigB}\xbaHz\xba\x01w\n" +
 	"\x12coordinator.leader\x12Oa coordinator needs a leader; add leader: {model: the name of one under models}\x1a\x10this.model != ''R\x06leader\x12*\n" +
@@ -4866,7 +4878,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"AuthConfig\x12*\n" +
 	"\bapi_keys\x18\x01 \x03(\v2\x0f.team.v1.ApiKeyR\aapiKeys\x12j\n" +
 	"\x04oidc\x18\x02 \x01(\v2\x13.team.v1.OidcConfigBA\xbaH>\xba\x01;\n" +
-	"\tauth.oidc\x12'oidc is not supported yet; use api_keys\x1a\x05falseR\x04oidc\"\x9a\x04\n" +
+	"\tauth.oidc\x12'oidc is not supported yet; use api_keys\x1a\x05falseR\x04oidc\"\x9c\x06\n" +
 	"\x06ApiKey\x12\xa1\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
 	"\fapi_key.name\x12Kthis cannot be the name of a key; use 1 to 63 of a-z, A-Z, 0-9, _ . @ and -\x1a'this.matches('^[A-Za-z0-9_.@-]{1,63}$')R\x04name\x12\xae\x01\n" +
@@ -4874,7 +4886,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x0fapi_key.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a4this == '' || this.matches('^[A-Za-z0-9_.-]{1,63}$')R\aaccount\x12\xa2\x01\n" +
 	"\x06sha256\x18\x03 \x01(\tB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
 	"\x0eapi_key.sha256\x12Lsha256 must be the key's SHA-256 in 64 hex digits; printf %s KEY | sha256sum\x1a!this.matches('^[0-9a-fA-F]{64}$')R\x06sha256\x12\x16\n" +
-	"\x06manage\x18\x04 \x01(\bR\x06manage\"@\n" +
+	"\x06manage\x18\x04 \x01(\bR\x06manage\x12\xff\x01\n" +
+	"\x05roles\x18\x05 \x03(\tB\xe8\x01\xbaH\xe4\x01\xba\x01J\n" +
+	"\rapi_key.roles\x12'a key has at most 64 roles; remove some\x1a\x10size(this) <= 64\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\"@\n" +
 	"\n" +
 	"OidcConfig\x12\x16\n" +
 	"\x06issuer\x18\x01 \x01(\tR\x06issuer\x12\x1a\n" +

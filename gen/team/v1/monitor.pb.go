@@ -1255,12 +1255,15 @@ type OpenQuestion struct {
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The agent that the task was given to.
 	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// Its conversation.
+	// Its conversation; empty where the task is somebody else's.
 	ContextId string `protobuf:"bytes,3,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
 	// The question, who asks, and until when it may be answered.
 	Question *Question `protobuf:"bytes,4,opt,name=question,proto3" json:"question,omitempty"`
 	// When it was asked.
-	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	// The task is somebody else's: the caller may answer by a role, and is shown
+	// nothing but the question.
+	ByRole        bool `protobuf:"varint,6,opt,name=by_role,json=byRole,proto3" json:"by_role,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1328,6 +1331,13 @@ func (x *OpenQuestion) GetSince() *timestamppb.Timestamp {
 		return x.Since
 	}
 	return nil
+}
+
+func (x *OpenQuestion) GetByRole() bool {
+	if x != nil {
+		return x.ByRole
+	}
+	return false
 }
 
 // WatchTaskRequest names a task.
@@ -2625,7 +2635,8 @@ func (x *ListQuestionsRequest) GetPageToken() string {
 }
 
 // ListQuestionsResponse is a page of open questions: those of one task together,
-// as they were asked.
+// as they were asked; as many as are asked for and have 3 MiB together, but at
+// least one.
 type ListQuestionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The questions.
@@ -2788,7 +2799,8 @@ func (*AnswerQuestionRequest_Message) isAnswerQuestionRequest_Answer() {}
 // AnswerQuestionResponse is what became of the task.
 type AnswerQuestionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task as it is; the answer may not have reached who asked.
+	// The task as it is; the answer may not have reached who asked. Unset where it is
+	// somebody else's.
 	Task          *v1.Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3000,14 +3012,15 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x120\n" +
 	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12.\n" +
-	"\x05state\x18\a \x01(\x0e2\x18.team.v1.TraceStep.StateR\x05state\"\xc2\x01\n" +
+	"\x05state\x18\a \x01(\x0e2\x18.team.v1.TraceStep.StateR\x05state\"\xdb\x01\n" +
 	"\fOpenQuestion\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x03 \x01(\tR\tcontextId\x12-\n" +
 	"\bquestion\x18\x04 \x01(\v2\x11.team.v1.QuestionR\bquestion\x120\n" +
-	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"A\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x17\n" +
+	"\aby_role\x18\x06 \x01(\bR\x06byRole\"A\n" +
 	"\x10WatchTaskRequest\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\x03R\x05after\"\x91\x01\n" +

@@ -52,13 +52,16 @@ type MonitorServiceClient interface {
 	// done for it, and what it cost. Errors: TASK_NOT_FOUND.
 	GetTrace(ctx context.Context, in *GetTraceRequest, opts ...grpc.CallOption) (*GetTraceResponse, error)
 	// ListQuestions lists the open questions of the caller's tasks, those that
-	// members of members and remote members ask included. Errors: INVALID_REQUEST.
+	// members of members and remote members ask included, and of other tasks of its
+	// account those that it may answer by a role. Errors: INVALID_REQUEST.
 	ListQuestions(ctx context.Context, in *ListQuestionsRequest, opts ...grpc.CallOption) (*ListQuestionsResponse, error)
 	// AnswerQuestion answers an open question. It is SendMessage with the question
 	// in its metadata that returns at once, with the same errors: TASK_NOT_FOUND,
 	// INVALID_REQUEST with the open questions when it is none of them,
-	// UNSUPPORTED_OPERATION for a task that has ended. The same answer given again
-	// is taken once.
+	// UNSUPPORTED_OPERATION for a task that has ended, PERMISSION_DENIED for a question
+	// to roles of which the caller has none. Of somebody else's task a caller may answer
+	// what it is listed; all else is TASK_NOT_FOUND. The same answer given again is
+	// taken once.
 	AnswerQuestion(ctx context.Context, in *AnswerQuestionRequest, opts ...grpc.CallOption) (*AnswerQuestionResponse, error)
 }
 
@@ -161,13 +164,16 @@ type MonitorServiceServer interface {
 	// done for it, and what it cost. Errors: TASK_NOT_FOUND.
 	GetTrace(context.Context, *GetTraceRequest) (*GetTraceResponse, error)
 	// ListQuestions lists the open questions of the caller's tasks, those that
-	// members of members and remote members ask included. Errors: INVALID_REQUEST.
+	// members of members and remote members ask included, and of other tasks of its
+	// account those that it may answer by a role. Errors: INVALID_REQUEST.
 	ListQuestions(context.Context, *ListQuestionsRequest) (*ListQuestionsResponse, error)
 	// AnswerQuestion answers an open question. It is SendMessage with the question
 	// in its metadata that returns at once, with the same errors: TASK_NOT_FOUND,
 	// INVALID_REQUEST with the open questions when it is none of them,
-	// UNSUPPORTED_OPERATION for a task that has ended. The same answer given again
-	// is taken once.
+	// UNSUPPORTED_OPERATION for a task that has ended, PERMISSION_DENIED for a question
+	// to roles of which the caller has none. Of somebody else's task a caller may answer
+	// what it is listed; all else is TASK_NOT_FOUND. The same answer given again is
+	// taken once.
 	AnswerQuestion(context.Context, *AnswerQuestionRequest) (*AnswerQuestionResponse, error)
 	mustEmbedUnimplementedMonitorServiceServer()
 }

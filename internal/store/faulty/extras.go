@@ -100,6 +100,17 @@ func (s *Store) Runs(ctx context.Context, owner string, f a2a.RunFilter) ([]a2a.
 	return nil, nil
 }
 
+// Questions implements a2a.Approvals; an inner store that is none has no questions.
+func (s *Store) Questions(ctx context.Context, f a2a.QuestionFilter) ([]a2a.RoleQuestion, bool, error) {
+	if after, err := s.meet(ctx, List); err != nil || after != nil {
+		return nil, false, first(err, after)
+	}
+	if a, ok := s.Inner.(a2a.Approvals); ok {
+		return a.Questions(ctx, f)
+	}
+	return nil, false, nil
+}
+
 // WatchAll implements a2a.Overview.
 func (s *Store) WatchAll() (wake <-chan struct{}, stop func()) {
 	if o, ok := s.Inner.(a2a.Overview); ok {

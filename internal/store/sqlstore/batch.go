@@ -26,6 +26,7 @@ type batch struct {
 	before, after listing
 	tail          []entry // of an end: what came too late, and the end
 	pushed        int64   // 1: idle push configurations are woken
+	asking        bool    // there may be questions that roles may answer
 }
 
 func (b *batch) ended() bool { return b.ending != nil }
@@ -110,6 +111,7 @@ func (b *batch) statements(tail []entry) []stmt {
 			if n := store.Consumes(e.ev); n > 0 {
 				add(deleteInput, n)
 			}
+			b.ask(e, add)
 		}
 	}
 	if b.after != b.before {
@@ -158,6 +160,11 @@ func (b *batch) end(ctx context.Context, q querier) error {
 	}
 	if _, err := q.exec(ctx, freeSlot, j.root); err != nil {
 		return err
+	}
+	if b.asking {
+		if _, err := q.exec(ctx, `DELETE FROM question WHERE id = $1`, j.root); err != nil {
+			return err
+		}
 	}
 	if err := j.s.snapshot(ctx, q, j.root, b.hi, task); err != nil {
 		return err

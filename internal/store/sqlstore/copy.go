@@ -19,6 +19,7 @@ var tables = []struct{ name, columns, key string }{
 	{"history", "owner, context_id, path, n, task, sum, body", "owner, context_id, path, n"},
 	{"conversation_state", "owner, context_id, path, n, sum, body", "owner, context_id, path, n"},
 	{"push_config", "id, scope, config, owner, body, epoch, due, held, seen, part, tries, since, failing, ended, error, version", "id, scope, config"},
+	{"question", "id, seq, role, account", "id, seq, role"},
 	{"catalog", "id, version, created, changed, changed_by, body", "id"},
 	{"collaboration_slot", "team, slot, id", "team, slot"},
 	{"board_read", "account, team, reader, seq", "account, team, reader"},

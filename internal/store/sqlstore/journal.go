@@ -52,7 +52,8 @@ type journal struct {
 	ended   bool // the root's end was appended
 	closed  bool // the claim was given up
 	broken  error
-	unread  bool           // the inbox may hold something
+	unread  bool // the inbox may hold something
+	asking  store.Asking
 	named   map[int64]bool // rows of the inbox that events consume which were appended here
 	pushed  int64          // 1: there may be receivers to tell, see fence
 	ring    ring
@@ -62,9 +63,10 @@ type journal struct {
 
 // entry is an event as it will be stored.
 type entry struct {
-	ev   *teamv1.Event
-	body []byte
-	sum  int64
+	ev     *teamv1.Event
+	body   []byte
+	sum    int64
+	closes []int64 // sequences of questions that roles may answer
 }
 
 // listing is what the task row says for lists.
@@ -132,6 +134,9 @@ func (j *journal) open(ctx context.Context) error {
 // opened takes over what is on record. The caller holds mu.
 func (j *journal) opened(f *a2a.Fold, events []*teamv1.Event) {
 	j.fold, j.listed = f, listingOf(f)
+	for _, ev := range events {
+		j.asking.Apply(ev)
+	}
 	j.last = events[len(events)-1].GetTime().AsTime()
 }
 
@@ -209,6 +214,7 @@ func (j *journal) append(events []*teamv1.Event, size, room int64) error {
 		if j.fold != nil {
 			j.fold.Apply(ev)
 		}
+		e.closes = j.asking.Apply(ev)
 		j.pending = append(j.pending, e)
 	}
 	for _, ev := range events {
@@ -307,6 +313,7 @@ func (j *journal) take() *op {
 		return nil
 	}
 	b := &batch{j: j, entries: j.pending, ending: j.ending, lo: j.durable, hi: j.durable + int64(len(j.pending)), bytes: j.bytes, room: j.room, appends: j.appends, pushed: j.pushed}
+	b.asking = j.fold == nil || len(j.asking.Open()) > 0
 	if j.fold != nil {
 		b.before, b.after = j.listed, listingOf(j.fold)
 	}

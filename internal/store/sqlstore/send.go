@@ -205,7 +205,7 @@ func (s *Store) put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 	if err != nil {
 		return 0, false, err
 	}
-	p := &put{s: s, owner: k.Owner, root: root, in: proto.CloneOf(in), digest: digest, push: conf}
+	p := &put{s: s, sender: store.Sender(k.Owner, in), root: root, in: proto.CloneOf(in), digest: digest, push: conf}
 	if conf != nil {
 		_, of := agent.SplitTask(conf.Task.ID)
 		if p.sealed, err = s.sealPush(root, of, conf.Config); err != nil {
@@ -230,19 +230,19 @@ func (s *Store) put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 
 // put is an input on its way into an inbox.
 type put struct {
-	s           *Store
-	owner, root string
-	in          *teamv1.Inbound
-	digest      []byte
-	child       *a2a.Fold // of the scope it names, if any
-	push        *a2a.Push // that comes with it, if any
-	sealed      []byte    // its configuration
+	s            *Store
+	sender, root string
+	in           *teamv1.Inbound
+	digest       []byte
+	child        *a2a.Fold // of the scope it names, if any
+	push         *a2a.Push // that comes with it, if any
+	sealed       []byte    // its configuration
 
 	n       int64
 	existed bool
 }
 
-// space of the request's key: a message is its owner's, a command its root's.
+// space of the request's key: a message is its sender's, a command its root's.
 func (p *put) space() string {
 	if p.digest == nil && p.in.GetKey() != "" {
 		return p.root
@@ -259,7 +259,7 @@ func (p *put) write(ctx context.Context, q querier) error {
 		return refuseNone(err)
 	}
 	if p.in.GetKey() != "" {
-		r, err := p.s.request(ctx, q, p.owner, p.space(), p.in.GetKey())
+		r, err := p.s.request(ctx, q, p.sender, p.space(), p.in.GetKey())
 		if err == nil {
 			p.existed = true
 			if _, p.n, err = r.repeated(p.root, p.digest); err != nil {
@@ -315,7 +315,7 @@ func (p *put) insert(ctx context.Context, q querier, n int64, free bool) error {
 	}
 	now := p.s.now()
 	if p.in.GetKey() != "" {
-		taken, err := q.exec(ctx, insertRequest, p.owner, p.space(), p.in.GetKey(), p.digest, p.root, n, now, expired(now))
+		taken, err := q.exec(ctx, insertRequest, p.sender, p.space(), p.in.GetKey(), p.digest, p.root, n, now, expired(now))
 		if err != nil {
 			return err
 		}

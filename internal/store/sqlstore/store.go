@@ -47,7 +47,7 @@ type Config struct {
 	Log *zap.Logger
 }
 
-// Store is a store in a database. It implements a2a.Store, a2a.Overview,
+// Store is a store in a database. It implements a2a.Store, a2a.Overview, a2a.Approvals,
 // a2a.Conversations, a2a.Pushes, catalog.Store, board.Store and engine.Leases.
 // Safe for concurrent use.
 type Store struct {

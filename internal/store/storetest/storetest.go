@@ -24,6 +24,7 @@ import (
 type Store interface {
 	a2a.Store
 	a2a.Overview
+	a2a.Approvals
 	a2a.Conversations
 	a2a.Pushes
 	catalog.Store
@@ -44,7 +45,7 @@ func Run(t *testing.T, open Open) {
 		test func(*testing.T, Open)
 	}{
 		{"Request", requests}, {"Input", inputs}, {"Journal", journals}, {"End", ends}, {"Limit", limits}, {"Inbox", inboxes}, {"Lease", leases},
-		{"Read", reads}, {"Child", children}, {"Watch", watches}, {"List", lists}, {"Page", pages}, {"Fits", fits}, {"Overview", overviews},
+		{"Read", reads}, {"Child", children}, {"Watch", watches}, {"List", lists}, {"Page", pages}, {"Fits", fits}, {"Overview", overviews}, {"Approvals", approvals},
 		{"Race", races}, {"Model", models}, {"Conversation", conversations}, {"Push", pushes}, {"Catalog", catalogs}, {"Collaboration", collaborations},
 		{"Board", boards},
 	} {

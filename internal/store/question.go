@@ -1,0 +1,119 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Asking are the open questions of a run that roles may answer, as its events leave
+// them. The zero value has none.
+type Asking struct {
+	open []*teamv1.Event // with Asked; a new slice after each change
+}
+
+// Open are the events that asked, in order. Shared: read only.
+func (a *Asking) Open() []*teamv1.Event { return a.open }
+
+// Apply takes the run's next event. It returns the sequences of the questions that
+// it closes.
+func (a *Asking) Apply(ev *teamv1.Event) (closed []int64) {
+	var closes func(*teamv1.Event) bool
+	below := func(q *teamv1.Event) bool { return agent.Within(q.GetScope(), ev.GetScope()) }
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Asked:
+		if len(RolesOf(ev)) > 0 {
+			a.open = append(slices.Clip(a.open), ev)
+		}
+		return nil
+	case *teamv1.Event_Answered:
+		closes = func(q *teamv1.Event) bool { return q.GetAsked().GetQuestion() == k.Answered.GetQuestion() }
+	case *teamv1.Event_Expired:
+		if k.Expired.GetLimit() != agent.LimitQuestion {
+			return nil
+		}
+		closes = below
+	case *teamv1.Event_Ended:
+		closes = below
+	default:
+		return nil
+	}
+	var open []*teamv1.Event
+	for _, q := range a.open {
+		if closes(q) {
+			closed = append(closed, q.GetSeq())
+		} else {
+			open = append(open, q)
+		}
+	}
+	a.open = open
+	return closed
+}
+
+// RolesOf returns the roles that a question is found by; none of other events. What
+// is no role, which a remote agent may ask, nobody has.
+func RolesOf(ev *teamv1.Event) []string {
+	var list []string
+	for _, r := range ev.GetAsked().GetRoles() {
+		if len(list) < a2a.MaxRoles && a2a.IsRole(r) && !slices.Contains(list, r) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+var _ a2a.Approvals = (*Memory)(nil)
+
+// Questions implements a2a.Approvals.
+func (s *Memory) Questions(_ context.Context, f a2a.QuestionFilter) (list []a2a.RoleQuestion, more bool, err error) {
+	s.mu.RLock()
+	var runs []*run
+	for r := range s.asking {
+		if a2a.AccountOf(r.owner) == f.Account && r.owner != f.Except && r.root >= f.After &&
+			(f.Root == "" || f.Root == r.root) && (f.Agent == "" || f.Agent == r.agent) {
+			runs = append(runs, r)
+		}
+	}
+	s.mu.RUnlock()
+	slices.SortFunc(runs, func(a, b *run) int { return cmp.Compare(a.root, b.root) })
+	for _, r := range runs {
+		r.mu.Lock()
+		open := r.asking.Open()
+		r.mu.Unlock()
+		for _, ev := range open {
+			if r.root == f.After && ev.GetSeq() <= f.AfterSeq || !agent.Within(ev.GetScope(), f.Scope) || !asks(ev, f) {
+				continue
+			}
+			if len(list) == f.Limit {
+				return list, true, nil
+			}
+			list = append(list, a2a.RoleQuestion{Task: a2a.Key{Owner: r.owner, ID: r.root}, Agent: r.agent, Asked: ev})
+		}
+	}
+	return list, false, nil
+}
+
+// asks reports whether a filter's roles may answer what an event asks.
+func asks(ev *teamv1.Event, f a2a.QuestionFilter) bool {
+	return f.EveryRole || slices.ContainsFunc(RolesOf(ev), func(r string) bool { return slices.Contains(f.Roles, r) })
+}
+
+// reask notes whether a run has questions that roles may answer. The caller holds r.mu.
+func (s *Memory) reask(r *run) {
+	asking := len(r.asking.Open()) > 0
+	if asking == r.listedAsking {
+		return
+	}
+	r.listedAsking = asking
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if asking {
+		s.asking[r] = struct{}{}
+	} else {
+		delete(s.asking, r)
+	}
+}

@@ -1,0 +1,122 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+var _ a2a.Approvals = (*Store)(nil)
+
+const insertQuestion = `INSERT INTO question (id, seq, role, account)
+SELECT id, $4, $5, $6 FROM run WHERE id = $1 AND epoch = $2 AND seq = $3
+ON CONFLICT DO NOTHING`
+
+const deleteQuestion = `DELETE FROM question
+WHERE id = $1 AND seq = $4 AND EXISTS (SELECT 1 FROM run WHERE run.id = $1 AND epoch = $2 AND seq = $3)`
+
+// ask adds what an event makes of the questions that roles may answer.
+func (b *batch) ask(e entry, add func(text string, args ...any)) {
+	for _, role := range store.RolesOf(e.ev) {
+		add(insertQuestion, e.ev.GetSeq(), role, a2a.AccountOf(b.j.owner))
+	}
+	for _, seq := range e.closes {
+		add(deleteQuestion, seq)
+	}
+}
+
+// Questions implements a2a.Approvals.
+func (s *Store) Questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a.RoleQuestion, more bool, err error) {
+	for limit := f.Limit; ; { // some may be left out
+		f.Limit = limit - len(list)
+		page, last, err := s.questions(ctx, f)
+		list = append(list, page...)
+		if more = last.id != ""; err != nil || !more || len(list) == limit {
+			return list, more, damaged(err)
+		}
+		f.After, f.AfterSeq = last.id, last.seq
+	}
+}
+
+// asker is where a question stands.
+type asker struct {
+	id  string
+	seq int64
+}
+
+// questions reads a page, and returns where the next one begins: behind last, unless
+// that is empty. What was asked is found in the journals: a row has its place alone.
+func (s *Store) questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a.RoleQuestion, last asker, err error) {
+	text, args := selectQuestions(f)
+	var read []asker
+	err = each(ctx, s.db.reader(), func() { list, read = nil, nil }, func(r *sql.Rows) error {
+		q, at, err := scanQuestion(r)
+		if err != nil && !errors.Is(err, a2a.ErrDataLoss) {
+			return err
+		}
+		read = append(read, at)
+		switch {
+		case err != nil: // a list of the others is worth more than none
+			s.cfg.Log.Error("a question is left out of a list", zap.String("task", at.id), zap.Error(err))
+		case len(read) <= f.Limit && at.seq <= s.shown(at.id):
+			list = append(list, q)
+		}
+		return nil
+	}, text, args...)
+	if len(read) > f.Limit {
+		last = read[f.Limit-1]
+	}
+	return list, last, err
+}
+
+// selectQuestions reads one more than a filter's limit: first their places, then what
+// was asked there.
+func selectQuestions(f a2a.QuestionFilter) (text string, args []any) {
+	w := &where{}
+	w.and("account = ?", f.Account)
+	w.and("(question.id, question.seq) > (?, ?)", f.After, f.AfterSeq)
+	if !f.EveryRole {
+		roles := make([]any, len(f.Roles))
+		for i, r := range f.Roles {
+			roles[i] = r
+		}
+		w.and("role IN (?"+strings.Repeat(", ?", len(roles)-1)+")", roles...)
+	}
+	w.and("owner <> ?", f.Except)
+	if f.Root != "" {
+		w.and("question.id = ?", f.Root)
+	}
+	if f.Agent != "" {
+		w.and("agent = ?", f.Agent)
+	}
+	if f.Scope != "" {
+		w.and("(scope = ? OR substr(scope, 1, ?) = ?)", f.Scope, int64(len(f.Scope)+1), f.Scope+".")
+	}
+	args = append(w.args, int64(f.Limit)+1)
+	return `SELECT task.id, owner, agent, event.seq, scope, sum, body
+FROM (
+    SELECT DISTINCT question.id, question.seq
+    FROM question JOIN task ON task.id = question.id JOIN event ON event.id = question.id AND event.seq = question.seq
+    WHERE ` + w.text + ` ORDER BY question.id, question.seq LIMIT $` + strconv.Itoa(len(args)) + `
+) AS found JOIN task ON task.id = found.id JOIN event ON event.id = found.id AND event.seq = found.seq
+ORDER BY task.id, event.seq`, args
+}
+
+func scanQuestion(r *sql.Rows) (q a2a.RoleQuestion, at asker, err error) {
+	var sum int64
+	var scope string
+	var body []byte
+	if err := r.Scan(&at.id, &q.Task.Owner, &q.Agent, &at.seq, &scope, &sum, &body); err != nil {
+		return q, at, err
+	}
+	q.Task.ID = at.id
+	q.Asked, err = decodeEvent(at.id, at.seq, scope, sum, body)
+	return q, at, err
+}

@@ -1,0 +1,282 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// askedOf is a question of a scope to roles.
+func askedOf(scope, question string, roles ...string) *teamv1.Event {
+	ev := asked(question, time.Time{})
+	ev.Scope, ev.GetAsked().Roles = scope, roles
+	return ev
+}
+
+// answered closes a question.
+func answered(question string) *teamv1.Event {
+	return &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Answered{Answered: &teamv1.Answered{Question: question}}}
+}
+
+func lapsed(scope string) *teamv1.Event {
+	return &teamv1.Event{Scope: scope, Agent: "a", Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitQuestion}}}
+}
+
+// for the role of the account, whoever owns the tasks.
+func toRole(role string) a2a.QuestionFilter {
+	return a2a.QuestionFilter{Account: "acme", Roles: []string{role}, Limit: 100}
+}
+
+// open lists questions as root/question, and whether there are more.
+func (r *rig) open(f a2a.QuestionFilter) string {
+	r.Helper()
+	list, more, err := r.Questions(r.ctx(), f)
+	if err != nil {
+		r.Fatalf("Questions(%+v): %v", f, err)
+	}
+	var out []string
+	for _, q := range list {
+		out = append(out, q.Task.ID+"/"+q.Asked.GetAsked().GetQuestion())
+	}
+	if more {
+		out = append(out, "…")
+	}
+	return strings.Join(out, " ")
+}
+
+func (r *rig) wantOpen(f a2a.QuestionFilter, want string) {
+	r.Helper()
+	if got := r.open(f); got != want {
+		r.Fatalf("Questions(%+v) = %q, want %q", f, got, want)
+	}
+}
+
+// approvals are the open questions that roles may answer.
+func approvals(t *testing.T, open Open) {
+	closings(t, open)
+	findings(t, open)
+	answers(t, open)
+}
+
+// closings are what opens a question and what closes it.
+func closings(t *testing.T, open Open) {
+	t.Run("S-51 a question is found by its roles until it is closed", func(t *testing.T) {
+		r := newRig(t, open)
+		c := r.run("one")
+		r.append(c, started(""), askedOf("", "q1", "editor", "boss"), askedOf("", "q2"), askedOf("1", "q3", "boss"))
+		r.wantOpen(toRole("boss"), "one/q1 one/q3")
+		r.wantOpen(toRole("editor"), "one/q1")
+		r.wantOpen(toRole("other"), "")
+		both := toRole("boss")
+		both.Roles = append(both.Roles, "editor")
+		r.wantOpen(both, "one/q1 one/q3")
+		list, _, err := r.Questions(r.ctx(), toRole("editor"))
+		if err != nil || list[0].Task != key("one") || list[0].Agent != "a" || list[0].Asked.GetSeq() != 3 || list[0].Asked.GetTime() == nil {
+			t.Fatalf("Questions = %v, %v", list, err)
+		}
+		r.append(c, answered("q2"))
+		r.wantOpen(toRole("boss"), "one/q1 one/q3")
+		r.append(c, answered("q1"))
+		r.wantOpen(both, "one/q3")
+		r.append(c, succeeded())
+		r.wantOpen(both, "")
+	})
+	t.Run("S-51 what ends or lapses closes what it and those below it ask", func(t *testing.T) {
+		r := newRig(t, open)
+		c := r.run("one")
+		r.append(c, started(""), askedOf("1", "q1", "x"), askedOf("1.2", "q2", "x"), askedOf("1.2.1", "q3", "x"), askedOf("12", "q4", "x"), askedOf("", "q5", "x"))
+		r.append(c, &teamv1.Event{Scope: "1", Agent: "a", Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: "timeout"}}})
+		r.wantOpen(toRole("x"), "one/q1 one/q2 one/q3 one/q4 one/q5")
+		r.append(c, lapsed("1.2.1"))
+		r.wantOpen(toRole("x"), "one/q1 one/q2 one/q4 one/q5")
+		r.append(c, ended("1", teamv1.Outcome_OUTCOME_FAILED))
+		r.wantOpen(toRole("x"), "one/q4 one/q5")
+		r.append(c, askedOf("3", "q6", "x"), ended("3", teamv1.Outcome_OUTCOME_FAILED), askedOf("4", "q7", "x"))
+		r.wantOpen(toRole("x"), "one/q4 one/q5 one/q7")
+		r.append(c, ended("", teamv1.Outcome_OUTCOME_CANCELED))
+		r.wantOpen(toRole("x"), "")
+	})
+	t.Run("S-51 who drives the run next closes what was asked before", func(t *testing.T) {
+		r := newRig(t, open)
+		c := r.run("one")
+		r.append(c, started(""), askedOf("", "q1", "x"), askedOf("", "q2", "x"))
+		r.park(c, a2a.Park{})
+		r.wantOpen(toRole("x"), "one/q1 one/q2")
+		r.put("one", followUp("f"))
+		c = r.claim("one")
+		r.append(c, answered("q2"))
+		r.wantOpen(toRole("x"), "one/q1")
+		if err := r.Release(r.ctx(), c, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		r.append(r.claim("one"), succeeded())
+		r.wantOpen(toRole("x"), "")
+	})
+}
+
+// findings are who finds a question.
+func findings(t *testing.T, open Open) {
+	t.Run("A-05 questions of other accounts are not found", func(t *testing.T) {
+		r := newRig(t, open)
+		for _, owner := range []string{"acme/ann", "acme/bob", "acm/ann", "acme2/ann"} {
+			n := task(strings.ReplaceAll(owner, "/", "-"))
+			n.Owner, n.Accepted.Owner = owner, owner
+			r.create(n)
+		}
+		for _, c := range r.claims() {
+			r.append(c, started(""), askedOf("", "q", "x"))
+		}
+		f := toRole("x")
+		r.wantOpen(f, "acme-ann/q acme-bob/q")
+		f.Except = "acme/bob"
+		r.wantOpen(f, "acme-ann/q")
+		f.Account = "acm"
+		r.wantOpen(f, "acm-ann/q")
+		f.Account = "acme%"
+		r.wantOpen(f, "")
+	})
+	t.Run("S-51 questions are selected, and listed page by page", func(t *testing.T) {
+		r := newRig(t, open)
+		other := task("two")
+		other.Accepted.Agent = "b"
+		r.create(task("one"), other)
+		for _, c := range r.claims() {
+			r.append(c, started(""), askedOf("", "q1", "x", "y"), askedOf("1", "q2", "x"), askedOf("1.1", "q3", "y", "x"), askedOf("12", "q4", "x"))
+		}
+		for _, c := range []struct {
+			change func(*a2a.QuestionFilter)
+			want   string
+		}{
+			{func(*a2a.QuestionFilter) {}, "one/q1 one/q2 one/q3 one/q4 two/q1 two/q2 two/q3 two/q4"},
+			{func(f *a2a.QuestionFilter) { f.Agent = "b" }, "two/q1 two/q2 two/q3 two/q4"},
+			{func(f *a2a.QuestionFilter) { f.Root = "one" }, "one/q1 one/q2 one/q3 one/q4"},
+			{func(f *a2a.QuestionFilter) { f.Root, f.Scope = "one", "1" }, "one/q2 one/q3"},
+			{func(f *a2a.QuestionFilter) { f.Root, f.Agent = "one", "b" }, ""},
+			{func(f *a2a.QuestionFilter) { f.Roles, f.EveryRole, f.Limit = nil, true, 3 }, "one/q1 one/q2 one/q3 …"},
+			{func(f *a2a.QuestionFilter) { f.Roles = append(f.Roles, "y"); f.Limit = 8 }, "one/q1 one/q2 one/q3 one/q4 two/q1 two/q2 two/q3 two/q4"},
+		} {
+			f := toRole("x")
+			c.change(&f)
+			r.wantOpen(f, c.want)
+		}
+		for limit := 1; limit < 9; limit++ {
+			f, all := toRole("x"), []string{}
+			f.Limit = limit
+			for more := true; more; {
+				list, next, err := r.Questions(r.ctx(), f)
+				if err != nil || len(list) > limit {
+					t.Fatalf("%d questions, %v", len(list), err)
+				}
+				for _, q := range list {
+					all = append(all, q.Task.ID+"/"+q.Asked.GetAsked().GetQuestion())
+					f.After, f.AfterSeq = q.Task.ID, q.Asked.GetSeq()
+				}
+				more = next
+			}
+			if want := strings.Fields("one/q1 one/q2 one/q3 one/q4 two/q1 two/q2 two/q3 two/q4"); !slices.Equal(all, want) {
+				t.Errorf("pages of %d: %v", limit, all)
+			}
+		}
+	})
+	t.Run("S-51 roles that nobody can have are no way to a question", func(t *testing.T) {
+		r := newRig(t, open)
+		c := r.run("one")
+		odd := []string{"", "x\x00", "X", "a b", "é", strings.Repeat("x", 5000)}
+		many := make([]string, 3*a2a.MaxRoles)
+		for i := range many {
+			many[i] = fmt.Sprintf("r%d", i)
+		}
+		r.append(c, started(""), askedOf("", "q1", odd...), askedOf("", "q2", append(odd, "x", "x")...), askedOf("", "q3", many...))
+		for _, role := range append(odd[:1:1], odd[2:]...) {
+			r.wantOpen(toRole(role), "")
+		}
+		r.wantOpen(toRole("x"), "one/q2")
+		r.wantOpen(toRole("r0"), "one/q3")
+		r.wantOpen(toRole(many[a2a.MaxRoles]), "")
+	})
+}
+
+// answers are inputs of others than the owner, and what many of them do at once.
+func answers(t *testing.T, open Open) {
+	t.Run("A-15 the key of an answer is its giver's own", func(t *testing.T) {
+		r := newRig(t, open)
+		r.create(task("one"))
+		r.put("one", followUp("k"))
+		in := &teamv1.Inbound{Key: "k", Kind: &teamv1.Inbound_Answered{Answered: &teamv1.Answered{Question: "q", By: "acme/bob"}}}
+		n, existed, err := r.Put(r.ctx(), key("one"), in, []byte("d"))
+		if err != nil || existed {
+			t.Fatalf("Put = %d, %v, %v", n, existed, err)
+		}
+		if again, existed, err := r.Put(r.ctx(), key("one"), in, []byte("d")); again != n || !existed || err != nil {
+			t.Fatalf("Put again = %d, %v, %v, want %d", again, existed, err, n)
+		}
+		if _, _, err := r.Put(r.ctx(), key("one"), in, []byte("e")); !errors.Is(err, a2a.ErrReused) {
+			t.Fatalf("Put of other content: %v, want ErrReused", err)
+		}
+		if root, err := r.Sent(r.ctx(), "acme/bob", "k"); root != "one" || err != nil {
+			t.Fatalf("Sent = %q, %v", root, err)
+		}
+		theirs := task("two")
+		theirs.Owner, theirs.MessageID = "acme/carl", "k"
+		r.create(theirs)
+		r.clock.Move(24 * time.Hour)
+		if _, err := r.Sent(r.ctx(), "acme/bob", "k"); !errors.Is(err, a2a.ErrNotFound) {
+			t.Fatalf("Sent after the window: %v", err)
+		}
+	})
+	t.Run("S-51 questions that are asked and answered meanwhile are there or not", func(t *testing.T) {
+		r := newRig(t, open)
+		const n = 8
+		for i := range n {
+			r.create(task(id(i)))
+		}
+		claims := r.claims()
+		var wg sync.WaitGroup
+		for _, c := range claims {
+			wg.Go(func() {
+				for i := range 10 {
+					q := fmt.Sprint("q", i)
+					for _, ev := range []*teamv1.Event{askedOf("", q, "x"), answered(q)} {
+						if err := errors.Join(c.Journal.Append(r.ctx(), ev), c.Journal.Commit(r.ctx())); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+				if err := errors.Join(c.Journal.Append(r.ctx(), askedOf("", "last", "x")), c.Journal.Commit(r.ctx())); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() { wg.Wait(); close(done) }()
+		for going := true; going; {
+			select {
+			case <-done:
+				going = false
+			default:
+			}
+			list, _, err := r.Questions(r.ctx(), toRole("x"))
+			if err != nil {
+				t.Error(err)
+			}
+			seen := map[string]bool{}
+			for _, q := range list {
+				if seen[q.Task.ID] {
+					t.Errorf("two questions of %s are open at once", q.Task.ID)
+				}
+				seen[q.Task.ID] = true
+			}
+			if !going && len(seen) != n {
+				t.Errorf("%d tasks ask, want %d", len(seen), n)
+			}
+		}
+	})
+}

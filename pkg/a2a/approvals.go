@@ -1,0 +1,175 @@
+package a2a
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Approvals is what a Store can be besides: one that finds the open questions that
+// roles may answer, whoever owns their tasks. It is the only part of a store that
+// shows something to others than the owner. It has every such question from the
+// commit of its Asked to that of what closes it. Safe for concurrent use.
+type Approvals interface {
+	// Questions returns open questions in the order of their tasks' ids, and of a
+	// task as they were asked; more says that there are others behind them.
+	Questions(ctx context.Context, f QuestionFilter) (list []RoleQuestion, more bool, err error)
+}
+
+// QuestionFilter selects open questions that roles may answer.
+type QuestionFilter struct {
+	// Account whose tasks ask. Required.
+	Account string
+	// Roles: those that one of these may answer; EveryRole: all.
+	Roles     []string
+	EveryRole bool
+	// Except leaves out the tasks of an owner.
+	Except string
+	// Root, where set: only of this root, of a scope and below.
+	Root, Scope string
+	// Agent, where set: only of roots that were given to it.
+	Agent string
+	// After is the root and the sequence behind which to begin.
+	After    string
+	AfterSeq int64
+	// Limit is how many at most. Required.
+	Limit int
+}
+
+// RoleQuestion is an open question that roles may answer.
+type RoleQuestion struct {
+	// Task is the root that asks.
+	Task Key
+	// Agent that the root was given to.
+	Agent string
+	// Asked is the event that asked. Shared: read only.
+	Asked *teamv1.Event
+}
+
+// role is how roles are written, in the configuration too.
+var role = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// IsRole reports whether a text can be a role: 1 to 63 of a-z, 0-9, _ and -,
+// beginning with a letter or digit.
+func IsRole(s string) bool { return role.MatchString(s) }
+
+// MaxRoles is how many roles a question is found by; of one with more the first count.
+const MaxRoles = 16
+
+// QuestionsFor returns a page of the open questions of other tasks of the caller's
+// account that it may answer by a role. The filter's account, roles and owner are
+// set here.
+func (h *Handler) QuestionsFor(ctx context.Context, f QuestionFilter) ([]RoleQuestion, bool, error) {
+	who, err := caller(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	store, ok := h.c.Store.(Approvals)
+	if !ok || len(who.Roles) == 0 && !who.EveryRole {
+		return nil, false, nil
+	}
+	f.Account, f.Roles, f.EveryRole, f.Except = who.Account, who.Roles, who.EveryRole, who.Owner()
+	list, more, err := store.Questions(ctx, f)
+	if err != nil {
+		return nil, false, storeError("", err)
+	}
+	return list, more, nil
+}
+
+// Answer is SendMessage for the answer to a question, and returns at once. Of a task
+// of somebody else in the caller's account it takes the answer to a question that the
+// caller may answer by a role; the task is not shown then: it is nil. Errors: those of
+// SendMessage; PERMISSION_DENIED for a question of the caller's own task to roles of
+// which it has none; TASK_NOT_FOUND for all that it may not answer elsewhere.
+func (h *Handler) Answer(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.Task, error) {
+	who, s, err := h.checked(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	at, err := h.put(ctx, who, s)
+	var e *Error
+	if errors.As(err, &e) && e.Reason == ReasonTaskNotFound {
+		return nil, h.answerByRole(ctx, who, s, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := h.follow(ctx, at, true)
+	if err != nil {
+		return nil, err
+	}
+	return shown(f.task(h.details(ctx)), historyOf(req.GetConfiguration())), nil
+}
+
+// answerByRole leaves an answer for a task of somebody else. The error is none where
+// the caller may answer nothing there: whether there is such a task is not said.
+func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none error) error {
+	root, scope := agent.SplitTask(s.message.GetTaskId())
+	s.key = answerKey(s)
+	known, err := h.c.Store.Sent(ctx, who.Owner(), s.key)
+	switch {
+	case err == nil && known == root:
+		h.c.Wake(root)
+		return nil
+	case err != nil && !errors.Is(err, ErrNotFound):
+		return storeError(root, err)
+	}
+	open, _, err := h.QuestionsFor(ctx, QuestionFilter{Root: root, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(open) == 0 {
+		return none
+	}
+	f, err := h.fold(ctx, open[0].Task, scope)
+	if err != nil {
+		return err
+	}
+	f.questions = slices.DeleteFunc(f.questions, func(q *teamv1.Question) bool { return !who.Has(q.GetRoles()) })
+	if len(f.questions) == 0 {
+		return none
+	}
+	if s.message.GetContextId() != "" {
+		return Invalid(Violation{"message.contextId", "is that of somebody else's task; leave it out"})
+	}
+	if err := h.takes(ctx, f.Agent(), s); err != nil {
+		return err
+	}
+	if _, err := h.referenced(ctx, who.Owner(), s.message, true); err != nil {
+		return err
+	}
+	in, err := f.inbound(who, s)
+	if err != nil {
+		return err
+	}
+	_, _, err = h.c.Store.Put(ctx, open[0].Task, in, digestOf(f.id(), s.message))
+	h.c.Wake(root) // also after an error: it may be on record
+	if errors.Is(err, ErrTerminal) || errors.Is(err, ErrNotFound) {
+		return none
+	}
+	if err != nil {
+		return storeError(root, err)
+	}
+	return nil
+}
+
+// answerKey tells the same answer again from another one, among all that its giver
+// sends. What the giver answered is not at hand once the question is closed.
+func answerKey(s *send) string {
+	return "answer/" + hex.EncodeToString(digestOf(s.message.GetTaskId()+"\x00"+s.question, s.message))
+}
+
+// mayNot is the error for an answer to roles that its giver has not.
+func mayNot(q *teamv1.Question) error {
+	roles := strings.Join(q.GetRoles(), ", ")
+	return agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
+		"the question goes to the roles %s, and the caller has none of them; who has one answers it, by AnswerQuestion of the monitor service", clip(roles)).
+		With("roles", clip(roles)).With("question", clip(q.GetQuestion()))
+}
