@@ -82,13 +82,14 @@ func TestR_001_22_BriefReachesEverybody(t *testing.T) {
 		return agent.NewMessage("heard"), nil
 	}}
 	far, overFar := overA2A(t, "far", fakeagent.Config{Default: fakeagent.Turn{Text: "far"}}, time.Minute)
-	r := start(t, model, hears, overFar)
+	near, overNear := overService(t, "near", fakeagent.Config{Default: fakeagent.Turn{Text: "near"}}, time.Minute)
+	r := start(t, model, hears, overFar, overNear)
 	var state *team.State
 	seen := plan(func(s *team.State) (team.Decision, error) {
 		state = s
-		return through("func", "far")(s)
+		return through("func", "far", "near")(s)
 	})
-	r.newTeam(t, "inner", seen, "func", "far")
+	r.newTeam(t, "inner", seen, "func", "far", "near")
 	r.newTeam(t, "team", together("model", "inner"), "model", "inner")
 	for _, given := range []*teamv1.Brief{someBrief(), nil} {
 		m.reqs, told = nil, nil
@@ -119,6 +120,9 @@ func TestR_001_22_BriefReachesEverybody(t *testing.T) {
 		sent := fmt.Sprint(far.Requests("SendStreamingMessage"))
 		if !strings.Contains(sent, "Three paragraphs.") || !strings.Contains(sent, "tone: calm") {
 			t.Errorf("the peer is sent %s", sent)
+		}
+		if sent := fmt.Sprint(near.Requests("ProcessStream")); !strings.Contains(sent, "Three paragraphs.") {
+			t.Errorf("the Agent service is sent %s", sent)
 		}
 		if got := state.Context["tone"].GetStringValue(); got != "calm" || state.Brief == nil {
 			t.Errorf("the scheduler sees %v", state.Context)

@@ -1,12 +1,12 @@
 package a2a_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
-	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 )
 
@@ -103,6 +103,39 @@ func TestS_44_PauseAndResume(t *testing.T) {
 		r.until(t, id, completed)
 		r.wantGate(t, id)
 	})
+	t.Run("readers of the task and of its parts are told", func(t *testing.T) {
+		r, one, two := nested(t)
+		two.open()
+		root := r.send(t, ann(t), atOnce(message("outer", "hi"))).GetId()
+		<-one.entered
+		told := map[string]chan []bool{}
+		for _, id := range []string{root, root + "~1.1"} {
+			updates, heard := r.subscribe(t, id, 0), make(chan []bool, 1)
+			told[id] = heard
+			go func() {
+				var all []bool
+				for u := range updates {
+					if s := u.Response.GetStatusUpdate(); s != nil {
+						all = append(all, a2a.RunOf(s.GetMetadata()).GetPaused())
+					}
+				}
+				heard <- all
+			}()
+		}
+		r.pause(t, root)
+		if !a2a.RunOf(r.get(t, root+"~1.1").GetMetadata()).GetPaused() {
+			t.Error("the part does not say that it is paused")
+		}
+		one.open()
+		r.parked(t, root)
+		r.resume(t, root)
+		r.until(t, root, completed)
+		for id, heard := range told {
+			if got := <-heard; !slices.Equal(slices.Compact(got), []bool{true, false}) {
+				t.Errorf("readers of %s are told %v", id, got)
+			}
+		}
+	})
 	t.Run("again is nothing new", func(t *testing.T) {
 		r, one, two := nested(t)
 		two.open()
@@ -177,6 +210,27 @@ func TestS_44_PauseAndResume(t *testing.T) {
 		}
 		r.wantGate(t, id)
 	})
+	t.Run("a branch that was held goes on beside one that waits for people", func(t *testing.T) {
+		g, next := newGate("gate"), newGate("next")
+		r := start(t, script(t, "asks", ask("which?"), say("{{answer}}")), g, next)
+		r.newTeam(t, "flow", through("gate", "next"), "gate", "next")
+		r.newTeam(t, "inner", together("asks", "flow"), "asks", "flow")
+		r.newTeam(t, "team", through("inner"), "inner")
+		id := r.send(t, ann(t), atOnce(message("team", "hi"))).GetId()
+		<-g.entered
+		r.until(t, id+"~1.1", inputRequired)
+		r.pause(t, id)
+		g.open()
+		r.parked(t, id)
+		wantState(t, r.get(t, id), working)
+		r.resume(t, id)
+		<-next.entered
+		next.open()
+		r.until(t, id, inputRequired)
+		r.send(t, ann(t), reply(id, "blue"))
+		r.until(t, id, completed)
+		r.wantGate(t, id)
+	})
 	t.Run("a part of a task, or a foreign one, cannot be paused", func(t *testing.T) {
 		r, one, _ := nested(t)
 		id := r.send(t, ann(t), atOnce(message("outer", "hi"))).GetId()
@@ -211,5 +265,3 @@ func (r *rig) answered(t testing.TB, id string) {
 	}
 	t.Fatal("no answer is on record")
 }
-
-var _ = agent.Errorf

@@ -3,6 +3,7 @@ package a2a_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 func (r *rig) stop(t testing.TB, id string, s a2a.Stop) *a2a.Fold {
@@ -199,6 +201,52 @@ func TestS_43_Stop(t *testing.T) {
 				t.Error("it shows what the first one dropped")
 			}
 		}
+	})
+	t.Run("who comes late reads nothing of what it drops from those who read along", func(t *testing.T) {
+		g := newGate("gate")
+		r := start(t, echo("one"), g)
+		tm, err := team.New(team.Config{
+			ID: "team", Scheduler: through("one", "gate"), Members: []team.Member{{Agent: "one", StreamInner: true}, {Agent: "gate"}}, Registry: r.agents,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.add(t, tm)
+		id := r.send(t, ann(t), atOnce(message("team", "hi"))).GetId()
+		<-g.entered
+		ctx, leave := context.WithCancel(ann(t))
+		defer leave()
+		along, err := r.SubscribeToTask(ctx, &a2av1.SubscribeToTaskRequest{Id: id}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, done := iter.Pull2(along)
+		defer done()
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			_, _ = r.Stop(ann(t), id, a2a.Stop{})
+		}()
+		heard := ""
+		for !strings.Contains(heard, secretText) { // of what its member said
+			u, err, more := next()
+			if err != nil || !more {
+				t.Fatal(err, more)
+			}
+			heard += fmt.Sprint(u.Response)
+		}
+		r.recorded(t, id, 1, func(ev *teamv1.Event) bool { return ev.GetCommanded() != nil })
+		late, err := r.SubscribeToTask(ctx, &a2av1.SubscribeToTaskRequest{Id: id}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.open()
+		for u, err := range late {
+			if err != nil || strings.Contains(fmt.Sprint(u.Response), secretText) {
+				t.Errorf("who comes late is told %v, %v", u.Response, err)
+			}
+		}
+		<-stopped
 	})
 	t.Run("of a paused task", func(t *testing.T) {
 		r, id, g := begin(t)

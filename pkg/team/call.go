@@ -137,8 +137,7 @@ func (p *process) begin(ctx, sctx context.Context, w *work, ex *executor, emit e
 		begun()
 		return true, p.refuse(ctx, w, emit, err)
 	}
-	err = p.commitStart(ctx, w, ex, emit)
-	begun()
+	err = p.commitStart(ctx, w, ex, emit, begun)
 	switch {
 	case err == nil:
 		return false, nil
@@ -148,7 +147,9 @@ func (p *process) begin(ctx, sctx context.Context, w *work, ex *executor, emit e
 	return true, err
 }
 
-func (p *process) commitStart(ctx context.Context, w *work, ex *executor, emit emitter) error {
+// commitStart makes the start durable; begun is called also when the consumer panics.
+func (p *process) commitStart(ctx context.Context, w *work, ex *executor, emit emitter, begun func()) error {
+	defer begun()
 	if !w.open {
 		if err := p.start(w, ex, emit); err != nil {
 			return err
