@@ -50,7 +50,8 @@ func (p *process) decideAnew() error {
 	return p.put(&d)
 }
 
-// next asks the scheduler, and where the run is reviewed the gate before it. Its panic is its error: the steps that run get their ends.
+// next asks the scheduler, where results are judged through the gate. Its panic is
+// its error: the steps that run get their ends.
 func (p *process) next() (c choice, err error) {
 	defer func() {
 		if r := recover(); r != nil {

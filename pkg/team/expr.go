@@ -104,7 +104,8 @@ func (e *Expr) eval(f *facts) (bool, *structpb.Struct, error) {
 }
 
 // score is what a check makes of a result: what is true is 1, what is not, or reads
-// what is not there, is 0. It fails only for a check that takes too much work.
+// what is not there, is 0. It fails for a check that takes too much work, and for what
+// is neither a condition nor a number.
 func (e *Expr) score(ev *evidence) (float64, error) {
 	out, _, err := e.program.Eval(map[string]any{
 		"input": ev.request, "expected": ev.expected, "result": resultOf(ev.result, teamv1.Outcome_OUTCOME_SUCCEEDED),
@@ -117,19 +118,20 @@ func (e *Expr) score(ev *evidence) (float64, error) {
 	if errors.As(err, &cancelled) {
 		return 0, fmt.Errorf("the check %q takes too much work on this result; make it simpler", shorten(e.source))
 	}
+	if err != nil || out == types.False {
+		return 0, nil //nolint:nilerr // it reads what is not there
+	}
 	switch v := out.(type) {
+	case types.Bool:
+		return 1, nil
 	case types.Double:
 		return float64(v), nil
 	case types.Int:
 		return float64(v), nil
 	case types.Uint:
 		return float64(v), nil
-	case types.Bool:
-		if err == nil && bool(v) {
-			return 1, nil
-		}
 	}
-	return 0, nil
+	return 0, fmt.Errorf("the check %q is neither true or false nor a number, but of type %s", shorten(e.source), out.Type().TypeName())
 }
 
 // language is what expressions of one kind may name.

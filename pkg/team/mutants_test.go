@@ -30,6 +30,8 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a look at the answer is forgotten", "checks.go", "		f.outputs++\n", ""},
 	{"a look at a result is forgotten", "checks.go", "		k.results++\n", ""},
 	{"what was looked at is forgotten", "guard.go", "g.m, g.seq = w.checks.answer, w.checks.answered", "_ = w.checks.answer"},
+	{"steps of earlier rounds are forgotten", "review.go", "	f.earlier = append(f.earlier, f.Steps...)\n", ""},
+	{"the result of a failed run is shown once more", "state.go", "		f.kept = true\n", "		_ = f.kept\n"},
 	{"a decision is made anew", "state.go", "		f.decide(k.Decided)", "		f.decide(&teamv1.Decided{})"},
 }
 
@@ -79,7 +81,7 @@ func runMutant(t *testing.T, dir, file, from, to string) (string, error) {
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", list, "-run", "^TestCrash_(AtEveryEvent.*|Guarded|Barred|PanickingConsumer|Break|Cancel.*)$",
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", list, "-run", "^TestCrash_(AtEveryEvent.*|Guarded|Barred|Unmet|PanickingConsumer|Break|Cancel.*)$",
 		"-count=1", "-vet=off", "-timeout=20s", ".")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()

@@ -378,7 +378,7 @@ func (p *process) conclude(ctx context.Context, reply *teamv1.Reply) (*teamv1.Re
 	if err != nil || p.unmet == nil {
 		return reply, err
 	}
-	if m := reply.GetMessage(); !p.kept {
+	if m := reply.GetMessage(); !p.kept && reply.GetOutcome() != teamv1.Outcome_OUTCOME_EMPTY {
 		a := &a2av1.Artifact{ArtifactId: p.run.ID(p.Scope, "artifact", 1), Name: "result", Parts: m.GetParts(), Metadata: m.GetMetadata()}
 		if err := p.emit("", &teamv1.Event{Kind: &teamv1.Event_Artifact{Artifact: &teamv1.ArtifactUpdate{Artifact: a, LastChunk: true}}}); err != nil {
 			return nil, err

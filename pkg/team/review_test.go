@@ -187,8 +187,8 @@ func TestReview_Agent(t *testing.T) {
 		if p := fmt.Sprint(m.all()[1].Messages); !strings.Contains(p, "a long text") || !strings.Contains(p, "first") || !strings.Contains(p, "tides") {
 			t.Errorf("R-001-21 the judge reads %q", p)
 		}
-		if p := m.all()[2]; len(p.Messages) != 1 || !strings.Contains(p.Messages[0].Text, "first") || !strings.Contains(p.Messages[0].Text, "longer") {
-			t.Errorf("the second round begins with %v", p.Messages)
+		if said := heard(m.all()[2]); !strings.Contains(said[len(said)-1], "first") || !strings.Contains(said[len(said)-1], "longer") || slices.Contains(said, string(agent.RoleAssistant)+": first") {
+			t.Errorf("the second round begins with %q", said)
 		}
 	})
 	t.Run("R-001-55 and fails after its rounds", func(t *testing.T) {
@@ -430,7 +430,7 @@ func TestReview_Check(t *testing.T) {
 			}
 		})
 	}
-	for _, expr := range []string{"2.0", "-1", "0.0/0.0", "1.0/0.0", "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, a+b+c+d+e+round > 0)))))"} {
+	for _, expr := range []string{"2.0", "-1", `brief["task_description"]`, "0.0/0.0", "1.0/0.0", "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, a+b+c+d+e+round > 0)))))"} {
 		t.Run("R-001-46 no score from "+expr[:min(len(expr), 20)], func(t *testing.T) {
 			if v := judged(t, expr, nil); v.Score != nil || v.GetFault() == "" {
 				t.Errorf("%v", v)
@@ -445,10 +445,13 @@ func TestReview_Check(t *testing.T) {
 		}
 	}
 	t.Run("C-21 the check of a team without a model is that there is something", func(t *testing.T) {
-		reg := registry{"a": &agent.Func{ID: "a", Call: (&diary{}).says("a", func(string) (string, error) { return " ", nil }).Call}}
+		reg := registry{"a": &agent.Func{ID: "a", Call: (&diary{}).says("a", func(string) (string, error) { return "", nil }).Call}}
 		r := watch(t.Context(), newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("a"), Members: members("a"), Registry: reg, Review: &Review{MaxRounds: 1, Threshold: at(0.1)}}), "tides")
 		wantReason(t, r.err, agent.ReasonQuality)
 		wantVerdicts(t, r, "1: 0 There is nothing in the result.")
+		if n := slices.IndexFunc(r.events, func(ev *teamv1.Event) bool { return ev.GetArtifact() != nil }); n >= 0 {
+			t.Errorf("nothing is kept as %v", r.events[n])
+		}
 	})
 }
 

@@ -69,7 +69,8 @@ type State struct {
 	Root string
 	// Scope of the run within its root, and the path of its agent.
 	Scope, Path string
-	// Input is the message the run began with.
+	// Input is the message the run began with; in a further round of revision what
+	// that round is given, see Review.
 	Input *a2av1.Message
 	// History of the conversation, oldest first.
 	History []*a2av1.Message
