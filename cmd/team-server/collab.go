@@ -9,7 +9,6 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/app"
-	"github.com/agentteams/team-server/internal/client"
 )
 
 func collabCommand(s *app.Shell) *cobra.Command {
@@ -17,9 +16,9 @@ func collabCommand(s *app.Shell) *cobra.Command {
 		"Has a team of the server given with --server work on a described task. A collaboration\n"+
 			"is a task, under the same id, with a description, what is expected, and bounds.",
 		collabStartCommand(s),
-		showCommand(s, "status", "Says how a collaboration stands", (*client.Team).Collaboration),
-		showCommand(s, "pause", "Has nothing more of it begin; what runs goes on to its end", (*client.Team).Pause),
-		showCommand(s, "resume", "Has a paused one go on", (*client.Team).Resume),
+		showCommand("status", "Says how a collaboration stands", s.CollaborationStatus),
+		showCommand("pause", "Has nothing more of it begin; what runs goes on to its end", s.PauseCollaboration),
+		showCommand("resume", "Has a paused one go on", s.ResumeCollaboration),
 		collabStopCommand(s),
 		&cobra.Command{
 			Use: "ls [TEAM]", Short: "Lists your collaborations, the newest first", Args: usage(cobra.MaximumNArgs(1)),
@@ -49,10 +48,10 @@ func collabStartCommand(s *app.Shell) *cobra.Command {
 	return c
 }
 
-func showCommand(s *app.Shell, name, short string, call func(*client.Team, context.Context, string) (*teamv1.GetCollaborationStatusResponse, error)) *cobra.Command {
+func showCommand(name, short string, show func(context.Context, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: name + " ID", Short: short, Example: "  team-server collab " + name + " ID", Args: usage(named("ID")),
-		RunE: func(c *cobra.Command, args []string) error { return s.ShowCollaboration(c.Context(), args[0], call) },
+		RunE: func(c *cobra.Command, args []string) error { return show(c.Context(), args[0]) },
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/agentteams/team-server/internal/client"
 )
 
-// Collaborate makes a call about collaborations of the server that --server names.
-func (s *Shell) Collaborate(ctx context.Context, do func(context.Context, *client.Team) error) error {
+// collaborate makes a call about collaborations of the server that --server names.
+func (s *Shell) collaborate(ctx context.Context, do func(context.Context, *client.Team) error) error {
 	c, err := s.manager("collab")
 	if err != nil {
 		return err
@@ -23,7 +23,7 @@ func (s *Shell) Collaborate(ctx context.Context, do func(context.Context, *clien
 
 // StartCollaboration has a team begin to work, and prints the id.
 func (s *Shell) StartCollaboration(ctx context.Context, req *teamv1.StartCollaborationRequest) error {
-	return s.Collaborate(ctx, func(ctx context.Context, c *client.Team) error {
+	return s.collaborate(ctx, func(ctx context.Context, c *client.Team) error {
 		resp, err := c.Start(ctx, req)
 		if err != nil || s.JSON {
 			return s.printed(err, resp)
@@ -34,9 +34,23 @@ func (s *Shell) StartCollaboration(ctx context.Context, req *teamv1.StartCollabo
 	})
 }
 
-// ShowCollaboration makes a call that answers how one stands, and prints that.
-func (s *Shell) ShowCollaboration(ctx context.Context, id string, call func(*client.Team, context.Context, string) (*teamv1.GetCollaborationStatusResponse, error)) error {
-	return s.Collaborate(ctx, func(ctx context.Context, c *client.Team) error {
+// CollaborationStatus prints how one stands.
+func (s *Shell) CollaborationStatus(ctx context.Context, id string) error {
+	return s.show(ctx, id, (*client.Team).Collaboration)
+}
+
+// PauseCollaboration has nothing more of one begin, and prints how it stands.
+func (s *Shell) PauseCollaboration(ctx context.Context, id string) error {
+	return s.show(ctx, id, (*client.Team).Pause)
+}
+
+// ResumeCollaboration has a paused one go on, and prints how it stands.
+func (s *Shell) ResumeCollaboration(ctx context.Context, id string) error {
+	return s.show(ctx, id, (*client.Team).Resume)
+}
+
+func (s *Shell) show(ctx context.Context, id string, call func(*client.Team, context.Context, string) (*teamv1.GetCollaborationStatusResponse, error)) error {
+	return s.collaborate(ctx, func(ctx context.Context, c *client.Team) error {
 		st, err := call(c, ctx, id)
 		if err != nil || s.JSON {
 			return s.printed(err, st)
@@ -53,7 +67,7 @@ func (s *Shell) ShowCollaboration(ctx context.Context, id string, call func(*cli
 
 // StopCollaboration ends one, and prints its result.
 func (s *Shell) StopCollaboration(ctx context.Context, req *teamv1.StopCollaborationRequest) error {
-	return s.Collaborate(ctx, func(ctx context.Context, c *client.Team) error {
+	return s.collaborate(ctx, func(ctx context.Context, c *client.Team) error {
 		resp, err := c.Stop(ctx, req)
 		if err != nil || s.JSON {
 			return s.printed(err, resp)
@@ -69,7 +83,7 @@ func (s *Shell) StopCollaboration(ctx context.Context, req *teamv1.StopCollabora
 
 // ListCollaborations prints the caller's; of a team unless it is empty.
 func (s *Shell) ListCollaborations(ctx context.Context, team string) error {
-	return s.Collaborate(ctx, func(ctx context.Context, c *client.Team) error {
+	return s.collaborate(ctx, func(ctx context.Context, c *client.Team) error {
 		list, err := c.Collaborations(ctx, team)
 		if err != nil {
 			return err

@@ -83,7 +83,7 @@ func TestR_001_35_Percentages(t *testing.T) {
 		names := []string{"a", "b", "c", "d"}[:rapid.IntRange(0, 4).Draw(rt, "steps")]
 		p := begin()
 		n := 0
-		for round := range int32(rapid.IntRange(1, 3).Draw(rt, "rounds")) { //nolint:gosec // three
+		for round := range int32(rapid.IntRange(1, 3).Draw(rt, "rounds")) {
 			if round > 0 {
 				p.decide(round + 1)
 			}

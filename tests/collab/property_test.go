@@ -87,7 +87,7 @@ func count(events []*teamv1.Event, planned int) *recount {
 			}
 		}
 	}
-	c.total = int32(planned) //nolint:gosec // a few
+	c.total = int32(planned)
 	for scope, kind := range c.kind {
 		if kind != teamv1.Step_KIND_STEP && kind != teamv1.Step_KIND_DELEGATE && kind != teamv1.Step_KIND_TRANSFER {
 			continue
