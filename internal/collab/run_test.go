@@ -76,6 +76,47 @@ func TestR_001_27_Order(t *testing.T) {
 	}
 }
 
+// TestC_24_Words: what the state of a task is called.
+func TestC_24_Words(t *testing.T) {
+	ask := &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{Question: "q", Kind: teamv1.Asked_KIND_INPUT, Message: agent.NewMessage("which?")}}}
+	command := func(c teamv1.Commanded_Command) *teamv1.Event {
+		return &teamv1.Event{Kind: &teamv1.Event_Commanded{Commanded: &teamv1.Commanded{Command: c}}}
+	}
+	waits := &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: []string{"q"}}}}
+	ends := func(o teamv1.Outcome) *teamv1.Event {
+		return &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Outcome: o, Error: &teamv1.Error{Reason: "R"}}}}
+	}
+	for name, c := range map[string]struct {
+		then        []*teamv1.Event
+		word, final string
+	}{
+		"accepted":  {nil, executing, ""},
+		"paused":    {[]*teamv1.Event{command(teamv1.Commanded_COMMAND_PAUSE)}, paused, ""},
+		"resumed":   {[]*teamv1.Event{command(teamv1.Commanded_COMMAND_PAUSE), command(teamv1.Commanded_COMMAND_RESUME)}, executing, ""},
+		"asks":      {[]*teamv1.Event{ask, waits}, paused, ""},
+		"succeeded": {[]*teamv1.Event{ends(teamv1.Outcome_OUTCOME_SUCCEEDED)}, completed, completed},
+		"failed":    {[]*teamv1.Event{ends(teamv1.Outcome_OUTCOME_FAILED)}, failed, failed},
+		"late":      {[]*teamv1.Event{ends(teamv1.Outcome_OUTCOME_TIMED_OUT)}, failed, failed},
+		"blocked":   {[]*teamv1.Event{ends(teamv1.Outcome_OUTCOME_REJECTED)}, failed, failed},
+		"canceled":  {[]*teamv1.Event{ends(teamv1.Outcome_OUTCOME_CANCELED)}, failed, terminated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := begin()
+			p.start("")
+			for _, ev := range c.then {
+				p.add("", ev)
+			}
+			r := newRun("t")
+			for _, ev := range p.events {
+				r.take(ev)
+			}
+			if r.word() != c.word || r.finalStatus() != c.final {
+				t.Errorf("%q, at its end %q; want %q, %q", r.word(), r.finalStatus(), c.word, c.final)
+			}
+		})
+	}
+}
+
 // R-001-35: whatever happens the percentage is 100 · completed / total, from 0 to 100, and
 // goes back only when there is more to do.
 func TestR_001_35_Percentages(t *testing.T) {

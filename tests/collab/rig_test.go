@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) { rig.VerifyMain(m) }
 
 // wait is how long a test waits for what must come.
-const wait = 10 * time.Second
+const wait = 30 * time.Second
 
 // base is the file of the servers: models a to d, with an agent each, and teams of
 // them. ann manages, bob does not.
