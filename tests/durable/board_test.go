@@ -55,7 +55,7 @@ func TestBoard_P1_P2_KilledInMidChange(t *testing.T) {
 					}
 					r.signal(syscall.SIGKILL)
 				}
-				for range acknowledged { //nolint:revive // until all have stopped
+				for range acknowledged { // until all have stopped
 				}
 				if life < lives {
 					<-r.gone
