@@ -348,6 +348,27 @@ func TestR_003_18_FullBoard(t *testing.T) {
 	}
 }
 
+// TestR_003_25_IDOfOneThatMadeRoom: an id is not given again while an item is open that
+// waited for the one before, and would share the fate of the next.
+func TestR_003_25_IDOfOneThatMadeRoom(t *testing.T) {
+	d := newDesk(t)
+	d.add("first")
+	d.add("second", "first")
+	for i := range board.MaxItems - 2 {
+		d.add(fmt.Sprint("i", i))
+	}
+	d.must(d.claim("x", "first"), d.complete("x", "first"))
+	again := func() error {
+		_, err := d.AddWorkItem(d.ctx, as("x"), &teamv1.AddWorkItemRequest{ItemId: "first", Title: "first"})
+		return err
+	}
+	d.refused(again(), agent.ReasonInvalidRequest)
+	d.add("more")
+	d.must(d.claim("x", "i1"), d.complete("x", "i1"))
+	d.refused(again(), agent.ReasonInvalidRequest)
+	d.must(d.claim("x", "second"), d.complete("x", "second"), again())
+}
+
 func TestR_003_26_Messages(t *testing.T) {
 	d := newDesk(t)
 	say := func(who, to, text string, reply int64) *teamv1.BoardMessage {

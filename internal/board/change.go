@@ -131,17 +131,33 @@ func (d *draft) name(it *teamv1.WorkItem) error {
 		it.Id = fmt.Sprintf("t%d", d.view.Seq()+1)
 	}
 	for {
-		other, err := d.find(it.GetId())
+		taken, err := d.taken(it.GetId())
 		switch {
 		case err != nil:
 			return err
-		case other == nil:
+		case !taken:
 			return nil
 		case given:
 			return invalid("itemId", "%q is the id of another item; use a new one, or none", it.GetId())
 		}
 		it.Id += "x"
 	}
+}
+
+// taken reports whether an id is that of an item, or of one that has made room while
+// what waited for it is open: that is not to wait for another one.
+func (d *draft) taken(id string) (bool, error) {
+	if it, err := d.find(id); it != nil || err != nil {
+		return true, err
+	}
+	ids, err := d.view.Dependents(id)
+	for _, id := range ids {
+		it, err := d.find(id)
+		if err != nil || it != nil && !Ended(it.GetState()) {
+			return true, err
+		}
+	}
+	return false, err
 }
 
 // link has an item that nobody holds wait for others.
