@@ -363,7 +363,10 @@ func TestR_003_25_IDOfOneThatMadeRoom(t *testing.T) {
 		return err
 	}
 	d.refused(again(), agent.ReasonInvalidRequest)
-	d.add("more")
+	d.add("more", "first") // which makes room for it
+	_, err := d.GetWorkItem(d.ctx, as("x"), "first")
+	d.refused(err, agent.ReasonWorkItemNotFound)
+	d.must(d.claim("x", "more"), d.complete("x", "more"))
 	d.must(d.claim("x", "i1"), d.complete("x", "i1"))
 	d.refused(again(), agent.ReasonInvalidRequest)
 	d.must(d.claim("x", "second"), d.complete("x", "second"), again())

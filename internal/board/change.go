@@ -92,9 +92,6 @@ func (d *draft) change(kind teamv1.BoardEvent_Kind, it *teamv1.WorkItem) *Change
 
 // add puts an item on the board.
 func (d *draft) add(it *teamv1.WorkItem) (*Change, error) {
-	if err := d.room(); err != nil {
-		return nil, err
-	}
 	if err := d.name(it); err != nil {
 		return nil, err
 	}
@@ -104,6 +101,9 @@ func (d *draft) add(it *teamv1.WorkItem) (*Change, error) {
 	it.DependsOn = nil
 	d.touch(it)
 	if err := d.link(it, needs, "dependsOn"); err != nil {
+		return nil, err
+	}
+	if err := d.room(); err != nil { // what makes it may be what the new one waits for
 		return nil, err
 	}
 	return d.change(teamv1.BoardEvent_KIND_ADDED, it), nil
@@ -120,7 +120,6 @@ func (d *draft) room() error {
 			"the board has %d items that have not ended, as many as it may; complete or cancel some", n)
 	}
 	d.drop = ended
-	d.items[ended] = nil
 	return nil
 }
 
