@@ -155,6 +155,10 @@ func TestR_003_31_APIKey(t *testing.T) {
 	p := open(t, 1280, 900)
 	server := interoprig.Start(t, interoprig.BuildServer(t), "serve", "-c", "testdata/keys.yaml").URL
 	p.do(chromedp.Navigate(server + "/#team=zoo"))
+	p.do(chromedp.SendKeys(chromedp.CSS("#key"), "ключ")) // what no header carries is not tried
+	p.click("form button")
+	p.wait("document.querySelector('#key:invalid')")
+	value[bool](p, "document.querySelector('#key').value = '', true")
 	p.do(chromedp.SendKeys(chromedp.CSS("#key"), "wrong"))
 	p.click("form button")
 	p.shows("[role=alert]", "does not take this key")
