@@ -146,6 +146,9 @@ func Serve(ctx context.Context, def *config.Config, c Serving) (*Running, error)
 	})
 	if err == nil {
 		sayWhere(c.Log, url)
+		for _, path := range def.Unheld() {
+			c.Log.Warn(heldByNobody, zap.String("path", path))
+		}
 	}
 	return r, err
 }

@@ -23,6 +23,8 @@ type validated struct {
 	Faults config.Faults `json:"faults"`
 	// Adjusted are limits that others make smaller, with the file they are in.
 	Adjusted []adjusted `json:"adjusted,omitempty"`
+	// Unheld are steps that ask roles which no key of their file has.
+	Unheld []unheld `json:"unheld,omitempty"`
 	// Teams that the files define, with their members.
 	Teams []roster `json:"teams,omitempty"`
 }
@@ -30,6 +32,11 @@ type validated struct {
 type adjusted struct {
 	File string `json:"file"`
 	config.Adjustment
+}
+
+type unheld struct {
+	File string `json:"file"`
+	Path string `json:"path"`
 }
 
 // Validate finds everything that is wrong with files, or those in folders.
@@ -73,10 +80,15 @@ func (s *Shell) Validate(paths []string) error {
 	return nil
 }
 
-// adjusted says which limits hold in another way than they are written.
+const heldByNobody = "no key has one of these roles, so nobody can answer"
+
+// adjusted says what holds in another way than it is written.
 func (s *Shell) adjusted(def *config.Config) {
 	for _, a := range def.Adjusted() {
 		fmt.Fprintf(s.Out, "  %s is %s, but %s holds: %s\n", a.Path, a.Set, a.Effective, a.Because)
+	}
+	for _, path := range def.Unheld() {
+		fmt.Fprintf(s.Out, "  %s: %s\n", path, heldByNobody)
 	}
 }
 
@@ -84,6 +96,9 @@ func (s *Shell) adjusted(def *config.Config) {
 func (v *validated) add(file string, def *config.Config) error {
 	for _, a := range def.Adjusted() {
 		v.Adjusted = append(v.Adjusted, adjusted{file, a})
+	}
+	for _, path := range def.Unheld() {
+		v.Unheld = append(v.Unheld, unheld{file, path})
 	}
 	teams, err := rosters(def)
 	v.Teams = append(v.Teams, teams...)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // Place is a board, and who is at it.
@@ -115,11 +116,22 @@ func (b *Board) ListWorkItems(ctx context.Context, p Place, req *teamv1.ListWork
 		return nil, "", err
 	}
 	list, err := b.store.WorkItems(ctx, p.Key, f)
-	if err != nil || len(list) <= size {
+	page := Fitting(list, size, a2a.MaxPageBytes)
+	if err != nil || len(page) == len(list) {
 		return list, "", storeError(err)
 	}
-	last := list[size-1]
-	return list[:size], fmt.Sprintf("%d.%d", last.GetPriority(), last.GetNumber()), nil
+	last := page[len(page)-1]
+	return page, fmt.Sprintf("%d.%d", last.GetPriority(), last.GetNumber()), nil
+}
+
+// Fitting is the beginning of a list, so many at most that have room together, as encoded.
+func Fitting[M proto.Message](list []M, most, room int) []M {
+	for i, m := range list {
+		if room -= proto.Size(m); i == most || room < 0 {
+			return list[:i]
+		}
+	}
+	return list
 }
 
 // readToken reads the token of a page: behind which priority and number it begins.

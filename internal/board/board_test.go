@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"pgregory.net/rapid"
@@ -347,6 +348,30 @@ func TestR_003_18_FullBoard(t *testing.T) {
 	}
 }
 
+// TestR_003_25_IDOfOneThatMadeRoom: an id is not given again while an item is open that
+// waited for the one before, and would share the fate of the next.
+func TestR_003_25_IDOfOneThatMadeRoom(t *testing.T) {
+	d := newDesk(t)
+	d.add("first")
+	d.add("second", "first")
+	for i := range board.MaxItems - 2 {
+		d.add(fmt.Sprint("i", i))
+	}
+	d.must(d.claim("x", "first"), d.complete("x", "first"))
+	again := func() error {
+		_, err := d.AddWorkItem(d.ctx, as("x"), &teamv1.AddWorkItemRequest{ItemId: "first", Title: "first"})
+		return err
+	}
+	d.refused(again(), agent.ReasonInvalidRequest)
+	d.add("more", "first") // which makes room for it
+	_, err := d.GetWorkItem(d.ctx, as("x"), "first")
+	d.refused(err, agent.ReasonWorkItemNotFound)
+	d.must(d.claim("x", "more"), d.complete("x", "more"))
+	d.must(d.claim("x", "i1"), d.complete("x", "i1"))
+	d.refused(again(), agent.ReasonInvalidRequest)
+	d.must(d.claim("x", "second"), d.complete("x", "second"), again())
+}
+
 func TestR_003_26_Messages(t *testing.T) {
 	d := newDesk(t)
 	say := func(who, to, text string, reply int64) *teamv1.BoardMessage {
@@ -602,4 +627,39 @@ func TestS_47_R_003_25_Model(t *testing.T) {
 			},
 		})
 	})
+}
+
+// TestR_003_18_PagesFitClients: a page holds no more than gRPC clients take, and the
+// pages together all items.
+func TestR_003_18_PagesFitClients(t *testing.T) {
+	d := newDesk(t)
+	long := strings.Repeat("x", 16<<10)
+	for i := range 100 {
+		id := fmt.Sprint("i", i)
+		_, err := d.AddWorkItem(d.ctx, as("x"), &teamv1.AddWorkItemRequest{ItemId: id, Title: strings.Repeat("漢", 200), Description: long})
+		d.must(err, d.claim("x", id))
+		_, err = d.FailWorkItem(d.ctx, as("x"), &teamv1.FailWorkItemRequest{ItemId: id, Error: long[:4<<10]})
+		d.must(err, d.claim("x", id))
+		_, err = d.UpdateWorkItem(d.ctx, as("x"), &teamv1.UpdateWorkItemRequest{ItemId: id, Note: long[:4<<10]})
+		d.must(err)
+		_, err = d.CompleteWorkItem(d.ctx, as("x"), &teamv1.CompleteWorkItemRequest{ItemId: id, Result: long})
+		d.must(err)
+	}
+	var all []string
+	for token := ""; ; {
+		items, next, err := d.ListWorkItems(d.ctx, as("x"), &teamv1.ListWorkItemsRequest{PageSize: 100, PageToken: token})
+		d.must(err)
+		if n := proto.Size(&teamv1.ListWorkItemsResponse{Items: items}); n > 4<<20-64<<10 {
+			t.Errorf("a page has %d bytes", n)
+		}
+		for _, it := range items {
+			all = append(all, it.GetId())
+		}
+		if token = next; token == "" {
+			break
+		}
+	}
+	if len(all) != 100 || all[0] != "i0" || all[99] != "i99" {
+		t.Errorf("listed are %v", all)
+	}
 }

@@ -92,9 +92,6 @@ func (d *draft) change(kind teamv1.BoardEvent_Kind, it *teamv1.WorkItem) *Change
 
 // add puts an item on the board.
 func (d *draft) add(it *teamv1.WorkItem) (*Change, error) {
-	if err := d.room(); err != nil {
-		return nil, err
-	}
 	if err := d.name(it); err != nil {
 		return nil, err
 	}
@@ -104,6 +101,9 @@ func (d *draft) add(it *teamv1.WorkItem) (*Change, error) {
 	it.DependsOn = nil
 	d.touch(it)
 	if err := d.link(it, needs, "dependsOn"); err != nil {
+		return nil, err
+	}
+	if err := d.room(); err != nil { // what makes it may be what the new one waits for
 		return nil, err
 	}
 	return d.change(teamv1.BoardEvent_KIND_ADDED, it), nil
@@ -120,7 +120,6 @@ func (d *draft) room() error {
 			"the board has %d items that have not ended, as many as it may; complete or cancel some", n)
 	}
 	d.drop = ended
-	d.items[ended] = nil
 	return nil
 }
 
@@ -131,17 +130,33 @@ func (d *draft) name(it *teamv1.WorkItem) error {
 		it.Id = fmt.Sprintf("t%d", d.view.Seq()+1)
 	}
 	for {
-		other, err := d.find(it.GetId())
+		taken, err := d.taken(it.GetId())
 		switch {
 		case err != nil:
 			return err
-		case other == nil:
+		case !taken:
 			return nil
 		case given:
 			return invalid("itemId", "%q is the id of another item; use a new one, or none", it.GetId())
 		}
 		it.Id += "x"
 	}
+}
+
+// taken reports whether an id is that of an item, or of one that has made room while
+// what waited for it is open: that is not to wait for another one.
+func (d *draft) taken(id string) (bool, error) {
+	if it, err := d.find(id); it != nil || err != nil {
+		return true, err
+	}
+	ids, err := d.view.Dependents(id)
+	for _, id := range ids {
+		it, err := d.find(id)
+		if err != nil || it != nil && !Ended(it.GetState()) {
+			return true, err
+		}
+	}
+	return false, err
 }
 
 // link has an item that nobody holds wait for others.

@@ -104,12 +104,12 @@ func (b *boardWatch) at() int64 {
 	return b.told
 }
 
-// show puts the board into a snapshot.
-func (b *boardWatch) show(s *teamv1.TeamSnapshot) {
+// show puts the board into a snapshot that has so much room.
+func (b *boardWatch) show(s *teamv1.TeamSnapshot, room int) {
 	if b == nil {
 		return
 	}
-	s.Board, s.BoardItems = b.shown.Counters, b.shown.Held[:min(len(b.shown.Held), maxShown)]
+	s.Board, s.BoardItems = b.shown.Counters, board.Fitting(b.shown.Held, maxShown, room)
 }
 
 // maxStepRuns is of how many tasks the work is shown on a board.

@@ -24,10 +24,6 @@ const (
 	maxPage     = 100
 )
 
-// maxPageBytes is how much a page holds, as encoded: gRPC clients take 4 MiB unless
-// they are told to take more.
-const maxPageBytes = 3 << 20
-
 // ListQuestions lists the open questions of the caller's tasks, also those of
 // members of members and of remote members, and those of other tasks of its account
 // that it may answer by a role: task by task, as they were asked. A question that is
@@ -59,7 +55,7 @@ func (m *Monitor) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRe
 	}
 	list = append(list, own...)
 	slices.SortFunc(list, func(a, b question) int { return a.compare(b.place) })
-	resp, room := &teamv1.ListQuestionsResponse{}, maxPageBytes
+	resp, room := &teamv1.ListQuestionsResponse{}, a2a.MaxPageBytes
 	for _, q := range list {
 		if room -= proto.Size(q.OpenQuestion); len(resp.GetQuestions()) == size || room < 0 && len(resp.GetQuestions()) > 0 {
 			more = true

@@ -534,13 +534,17 @@ func (w *teamWatch) snapshot() *teamv1.TeamSnapshot {
 		MemberCount: int32(len(w.health.GetMembers())), Tasks: f.tasks.proto(), Runs: f.runs.proto(), Spent: spentOr(f.spent), //nolint:gosec // some
 		RunP50: quantile(f.took, 50), RunP95: quantile(f.took, 95), Partial: w.partial,
 	}
-	w.board.show(s)
+	room := a2a.MaxPageBytes
 	for _, r := range open {
 		if len(s.GetActive()) < maxShown {
 			s.Active = append(s.Active, r.active())
 		}
-		s.Questions = append(s.Questions, r.questions[:min(len(r.questions), maxShown-len(s.GetQuestions()))]...)
+		for _, q := range board.Fitting(r.questions, maxShown-len(s.GetQuestions()), room) {
+			s.Questions = append(s.Questions, q)
+			room -= proto.Size(q)
+		}
 	}
+	w.board.show(s, room)
 	return s
 }
 

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/store"
@@ -244,5 +246,25 @@ func TestR_003_28_CostOfAnAttemptThatIsRepeated(t *testing.T) {
 	tr, err := d.m.GetTrace(d.ctx, &teamv1.GetTraceRequest{TaskId: "one"})
 	if err != nil || tr.GetTrace().GetStep().GetSpent().GetInputTokens() != 7 || tr.GetTrace().GetStep().GetOwn().GetInputTokens() != 0 {
 		t.Errorf("%v, %v", tr, err)
+	}
+}
+
+// TestR_003_28_SnapshotFitsClients: however much is asked, and held on the board, a snapshot is
+// no more than gRPC clients take, and has as much of it as it can.
+func TestR_003_28_SnapshotFitsClients(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	w := &teamWatch{who: &teamv1.TeamSnapshot{}, past: &figures{}, runs: map[string]*watched{}, board: &boardWatch{}}
+	for i := range 9 {
+		r := newRun(fmt.Sprint("t", i))
+		r.top = &step{decided: time.Unix(int64(i), 0)}
+		r.questions = []*teamv1.OpenQuestion{{TaskId: r.root, Question: &teamv1.Question{Message: agent.UserMessage("q", long)}}}
+		w.runs[r.root] = &watched{run: r}
+	}
+	for range 100 {
+		w.board.shown.Held = append(w.board.shown.Held, &teamv1.WorkItem{Description: long[:16<<10]})
+	}
+	s := w.snapshot()
+	if n := proto.Size(s); n > 4<<20-64<<10 || len(s.GetQuestions()) != 2 || len(s.GetBoardItems()) < 50 || len(s.GetActive()) != 9 {
+		t.Errorf("it has %d bytes, %d questions, %d items of work and %d tasks", n, len(s.GetQuestions()), len(s.GetBoardItems()), len(s.GetActive()))
 	}
 }

@@ -34,8 +34,8 @@ func (s *Server) newHTTP() (*http.Server, error) {
 	}, nil
 }
 
-// front comes before routing and before a body is read: panics, request id,
-// identity, and the time that the caller allows.
+// front comes before routing and before a body is read: panics, request id, what pages
+// of other sites send, identity, and the time that the caller allows.
 func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	defer linger(w)
@@ -52,6 +52,10 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 			s.fail(w, r, wire.Status(errors.New("panic")))
 		}
 	}()
+	if err := s.checkHost(r); err != nil {
+		s.fail(w, r, wire.Status(err))
+		return
+	}
 	caller, err := s.keys.identify(r.Header.Values("Authorization"))
 	if err != nil && !public(r.URL.Path) && r.URL.Path != jwksPath {
 		s.fail(w, r, wire.Status(err))

@@ -35,8 +35,11 @@ type Config struct {
 	// Board answers the calls of the board service; nil: it is not served.
 	Board Board
 	// Keys are the API keys that callers may present. Without any, every caller
-	// is local/local, and only loopback addresses are served.
+	// is local/local, and only loopback addresses are served: over HTTP as localhost,
+	// a loopback address, or PublicURL, and to pages of these origins.
 	Keys []APIKey
+	// PublicURL is the URL by which others reach HTTP; empty: there is none.
+	PublicURL string
 	// StrictVersion refuses calls that name no A2A-Version.
 	StrictVersion bool
 	// RequireTeamRun refuses calls of A2A that do not activate a2a.TeamRunURI.

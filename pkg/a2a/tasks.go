@@ -129,7 +129,7 @@ func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*
 	if t := req.GetStatusTimestampAfter(); t != nil {
 		f.StatusAfter = t.AsTime()
 	}
-	room := maxPageSize
+	room := MaxPageBytes
 	f.Fits = func(t *a2av1.Task) bool {
 		room -= proto.Size(listed(t, req))
 		return room >= 0

@@ -12,6 +12,10 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
+// MaxPageBytes is how much of a list goes into one answer, as encoded: gRPC clients take
+// 4 MiB unless they are told to take more.
+const MaxPageBytes = 3 << 20
+
 // Limits of what is accepted. Each is answered with a violation that names it.
 const (
 	maxParts    = 100
@@ -20,7 +24,6 @@ const (
 	maxMetadata = 64 << 10 // bytes
 	maxKeys     = 256      // of metadata
 	maxPage     = 100
-	maxPageSize = 3 << 20 // bytes of its tasks, as encoded: gRPC clients take 4 MiB unless they are told to take more
 	defaultPage = 50
 	maxHistory  = 100
 	maxMessage  = 2 << 20 // bytes: what one event may hold

@@ -84,7 +84,8 @@ type Config struct {
 	// PublicGRPC is the host:port by which others reach gRPC, for cards.
 	PublicGRPC string
 	// Keys are the API keys that callers may present. Without any, everybody is
-	// local/local, and only loopback addresses are served.
+	// local/local, and only loopback addresses are served: over HTTP as localhost, a
+	// loopback address, or PublicURL, and to pages of these origins.
 	Keys []APIKey
 	// CardKeys sign the cards, each of them; where there are several, a key is being
 	// replaced. Default: cards are not signed. The public keys are served at
@@ -274,7 +275,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	m := monitor.New(watching)
 	config := server.Config{
 		Handler: k.handler, Teams: c.Teams, Monitor: m,
-		Keys: c.Keys, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
+		Keys: c.Keys, PublicURL: c.PublicURL, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
 		NoV03: c.NoV03, NoReflection: c.NoReflection,
 		Ready: ready(c), DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -361,5 +362,39 @@ func TestR_003_17_FileReload(t *testing.T) {
 	until(t, "it is served again", func() bool { return a.get(t, "echo").GetState() == teamv1.TeamState_TEAM_STATE_READY })
 	for id, want := range map[string]string{"echo": "parrot: x", "desk": "parrot: x", "other": "other"} {
 		h.says(t, id, "x", want)
+	}
+}
+
+// TestR_003_24_Members: of each member is on record which agent it is, whether it leads,
+// and how it is, also behind a restart.
+func TestR_003_24_Members(t *testing.T) {
+	for _, place := range []func(testing.TB) rig.Place{rig.SQLite, rig.PostgreSQL} {
+		at := place(t)
+		t.Run(at.Name, func(t *testing.T) {
+			far := open(t, rig.Memory(t), "version: v1\nagents: {baker: {scripted: {steps: [{text: bread}]}}}\nteams: {shop: {workflow: {steps: [{id: bake, agent: baker}]}}}\n", fakellm.New(t))
+			llm := fakellm.New(t)
+			h := open(t, at, base, llm)
+			apis(t, h.Target)[0].create(t, fmt.Sprintf("agents: {far: {grpc: {address: %q, agent_id: baker}}}\n"+
+				"teams: {crew: {coordinator: {leader: {model: m}}, members: [{agent: writer, id: poet, role: Poet}, {agent: far}]}}", far.GRPC))
+			check := func(want ...string) {
+				t.Helper()
+				got, err := apis(t, h.Target)[0].teams.GetTeamStatus(t.Context(), &teamv1.GetTeamStatusRequest{TeamId: "crew"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var members []string
+				for _, m := range got.GetMembers() {
+					members = append(members, fmt.Sprintf("%s %s %s %q %t", m.GetId(), m.GetAgentId(), m.GetRole(), m.GetRoleName(), m.GetHealth().GetHealthy()))
+				}
+				if !slices.Equal(members, want) {
+					t.Errorf("the members are %q, want %q", members, want)
+				}
+			}
+			check(`crew  ROLE_LEAD "" true`, `poet writer ROLE_MEMBER "Poet" true`, `far far ROLE_MEMBER "" true`)
+			h.stop()
+			far.stop()
+			h = open(t, at, base, llm)
+			check(`crew  ROLE_LEAD "" true`, `poet writer ROLE_MEMBER "Poet" true`, `far far ROLE_MEMBER "" false`)
+		})
 	}
 }

@@ -155,6 +155,10 @@ func TestR_003_31_APIKey(t *testing.T) {
 	p := open(t, 1280, 900)
 	server := interoprig.Start(t, interoprig.BuildServer(t), "serve", "-c", "testdata/keys.yaml").URL
 	p.do(chromedp.Navigate(server + "/#team=zoo"))
+	p.do(chromedp.SendKeys(chromedp.CSS("#key"), "ключ")) // what no header carries is not tried
+	p.click("form button")
+	p.wait("document.querySelector('#key:invalid')")
+	value[bool](p, "document.querySelector('#key').value = '', true")
 	p.do(chromedp.SendKeys(chromedp.CSS("#key"), "wrong"))
 	p.click("form button")
 	p.shows("[role=alert]", "does not take this key")
@@ -173,4 +177,35 @@ func TestR_003_31_APIKey(t *testing.T) {
 	p.inside(server, "sesame")
 	p.clickOn("header button", "Forget key")
 	p.do(chromedp.WaitVisible(chromedp.CSS("#key")))
+}
+
+// TestS_51_ByRole: what a task asks roles is answered by who has one, who may open nothing
+// of the task; its owner, who has none, is told so.
+func TestS_51_ByRole(t *testing.T) {
+	ann, bob := open(t, 1280, 900), open(t, 1280, 900)
+	server := interoprig.Start(t, interoprig.BuildServer(t), "serve", "-c", "testdata/approvals.yaml").URL
+	for p, key := range map[*tab]string{ann: "sesame", bob: "hush"} {
+		p.do(chromedp.Navigate(server + "/#team=press"))
+		p.do(chromedp.SendKeys(chromedp.CSS("#key"), key))
+		p.click("form button")
+		p.shows("#connection", "live")
+	}
+	ann.say("tides")
+	ann.shows("#questions-title", "A question waits for you")
+	ann.clickOn(".questions .options button", "yes")
+	ann.shows(".questions [role=alert]", "goes to the roles editor")
+
+	bob.shows("#questions-title", "A question waits for you")
+	bob.shows(".questions li", "somebody's task")
+	bob.shows(".questions label", "Publish A text about tides.")
+	bob.shot("by-role")
+	if n := value[int](bob, "document.querySelectorAll('.questions .link, #active [data-task], #recent [data-task]').length"); n != 0 {
+		t.Errorf("%d links to the task of somebody else", n)
+	}
+	bob.clickOn(".questions .options button", "yes")
+	bob.shows(".questions [role=status]", "Answered: yes")
+	ann.shows("#trace .answered", "yes")
+	ann.shows("#trace .state", "completed")
+	bob.wait("document.querySelectorAll('.questions form').length === 0")
+	bob.inside(server, "hush")
 }

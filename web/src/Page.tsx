@@ -15,6 +15,7 @@ import { TeamChooser } from "./parts/TeamChooser";
 import { TracePanel } from "./parts/TracePanel";
 import { forgetKey, keepKey, keptKey } from "./state/key";
 import { usePlace } from "./state/link";
+import { useApprovals } from "./state/useApprovals";
 import { useTeam } from "./state/useTeam";
 import { useTrace } from "./state/useTrace";
 
@@ -31,6 +32,7 @@ export function Page({ base }: { base: string }) {
   const client = useMemo(() => new Client(base, key, () => setRefused(key)), [base, key]);
   const wantsKey = refused === key;
   const state = useTeam(client, wantsKey ? "" : place.team);
+  const approvals = useApprovals(client, key !== "" && !wantsKey);
   const root = place.task.split("~")[0] ?? "";
   const followed = state.team?.active?.some((t) => t.taskId === root) ?? false; // its events come with those of the team
   const traced = useTrace(client, wantsKey ? "" : place.task, `${state.heard.get(root)} ${state.connections}`, followed);
@@ -83,7 +85,7 @@ export function Page({ base }: { base: string }) {
         {state.connection === "refused" && <Empty say={state.refusal} command="team-server agents ls" base={base} />}
         {team && (
           <>
-            <Questions client={client} questions={team.questions ?? []} open={open} />
+            <Questions client={client} questions={[...(team.questions ?? []), ...approvals]} open={open} />
             <Stats team={team} />
             <div class="columns">
               <div class="column">

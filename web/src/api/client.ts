@@ -1,5 +1,5 @@
 import { follow } from "./sse";
-import type { Choice, Task, Trace, WatchTeamResponse } from "./types";
+import type { Choice, OpenQuestion, Task, Trace, WatchTeamResponse } from "./types";
 
 /** APIError is what the server refuses a call with. */
 export class APIError extends Error {
@@ -55,6 +55,11 @@ export class Client {
   /** recent lists the newest tasks of a team. */
   async recent(team: string): Promise<Task[]> {
     return (await this.get<{ tasks?: Task[] }>(`${encodeURIComponent(team)}/tasks?pageSize=20`)).tasks ?? [];
+  }
+
+  /** approvals lists what tasks of others ask roles of the key's owner. */
+  async approvals(): Promise<OpenQuestion[]> {
+    return (await this.pages<OpenQuestion>("team/v1/monitor/questions", "questions")).filter((q) => q.byRole);
   }
 
   /** answer answers a question of a task. */

@@ -102,7 +102,8 @@ function backoff(failures: number): number {
   return Math.min(5_000, 250 * 2 ** failures) * (0.5 + Math.random() / 2);
 }
 
-function pause(ms: number, signal: AbortSignal): Promise<void> {
+/** pause waits, at most until signal is aborted. */
+export function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((done) => {
     const timer = setTimeout(done, ms);
     signal.addEventListener("abort", () => (clearTimeout(timer), done()), { once: true });

@@ -100,6 +100,7 @@ export interface OpenQuestion {
   agentId?: string;
   question: Question;
   since?: string;
+  byRole?: boolean;
 }
 
 export interface Question {

@@ -18,6 +18,8 @@ export function KeyForm({ refused, enter }: { refused: boolean; enter: (key: str
           type="password"
           autocomplete="off"
           autofocus
+          pattern="\s*[!-~]+\s*"
+          title="A key has no spaces, and of letters only those of ASCII: no header carries others."
           value={key}
           aria-describedby="key-help"
           onInput={(e) => setKey(e.currentTarget.value)}

@@ -3,7 +3,7 @@ import type { OpenQuestion } from "../api/types";
 import { brief } from "../text";
 import { QuestionForm } from "./QuestionForm";
 
-/** Questions are those of a team that wait for people. */
+/** Questions are those that wait for people: of a team, and of tasks of others by role, which are not to be opened. */
 export function Questions({ client, questions, open }: { client: Client; questions: OpenQuestion[]; open: (task: string) => void }) {
   return (
     <section aria-labelledby="questions-title" class={questions.length > 0 ? "questions" : "unseen"}>
@@ -16,12 +16,16 @@ export function Questions({ client, questions, open }: { client: Client; questio
       </h2>
       <ul>
         {questions.map((q) => (
-          <li key={q.question.question} data-question={q.question.question}>
+          <li key={`${q.taskId} ${q.question.question}`} data-question={q.question.question}>
             <p class="dim">
-              {q.question.path} asks, in task{" "}
-              <button class="link" onClick={() => open(q.taskId)}>
-                {brief(q.taskId)}
-              </button>
+              {q.question.path} asks, in {q.byRole ? "somebody's task " : "task "}
+              {q.byRole ? (
+                brief(q.taskId)
+              ) : (
+                <button class="link" onClick={() => open(q.taskId)}>
+                  {brief(q.taskId)}
+                </button>
+              )}
               {q.question.roles?.length ? `, for ${q.question.roles.join(", ")}` : ""}
             </p>
             <QuestionForm client={client} task={q.taskId} question={q.question.question} message={q.question.message} />

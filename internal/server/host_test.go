@@ -1,0 +1,94 @@
+package server_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/server"
+)
+
+// TestA_21_ForeignPages: where there are no keys, a page of another site whose name leads
+// to a loopback address, or that sends forms here, gets nowhere (T45).
+func TestA_21_ForeignPages(t *testing.T) {
+	p := &probe{
+		get:  task,
+		card: func(context.Context, string) (*a2av1.AgentCard, error) { return &a2av1.AgentCard{Name: "team"}, nil },
+	}
+	plain := server.Config{Handler: p, Monitor: struct{ server.Monitor }{}}
+	named, keyed, proxied := plain, plain, plain
+	named.PublicURL = "https://team.example/teams"
+	keyed.Keys = []server.APIKey{key("ann", "", "secret")}
+	proxied.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	alone := start(t, plain).HTTP
+	public := start(t, named).HTTP
+	keys := start(t, keyed).HTTP
+	behind := start(t, proxied).HTTP
+	const card = "/.well-known/agent-card.json"
+	for name, c := range map[string]struct {
+		at, path, host, origin string
+		want                   int
+	}{
+		"as it is listened on":                  {alone, "/tasks/t1", "", "", 200},
+		"localhost":                             {alone, "/tasks/t1", "localhost:8080", "http://localhost:8080", 200},
+		"a name below localhost":                {alone, "/tasks/t1", "Team.LocalHost.:80", "https://ui.localhost", 200},
+		"a loopback address of IPv6":            {alone, "/tasks/t1", "[::1]:8080", "http://[::1]:8080", 200},
+		"any loopback address":                  {alone, "/tasks/t1", "127.8.9.1", "http://127.0.0.1:3000", 200},
+		"a name that was bound to loopback":     {alone, "/tasks/t1", "evil.example:8080", "", 403},
+		"and its origin":                        {alone, "/tasks/t1", "evil.example:8080", "http://evil.example:8080", 403},
+		"a name that begins like localhost":     {alone, "/tasks/t1", "localhost.evil.example", "", 403},
+		"a name that begins like an address":    {alone, "/tasks/t1", "127.0.0.1.evil.example", "", 403},
+		"a name that ends like localhost":       {alone, "/tasks/t1", "notlocalhost", "", 403},
+		"another address":                       {alone, "/tasks/t1", "192.0.2.1:8080", "", 403},
+		"the page of the monitor":               {alone, "/", "evil.example", "", 403},
+		"a card":                                {alone, card, "evil.example", "", 403},
+		"an origin elsewhere":                   {alone, "/tasks/t1", "", "https://evil.example", 403},
+		"an origin that is hidden":              {alone, "/tasks/t1", "", "null", 403},
+		"an origin that is none":                {alone, "/tasks/t1", "", "://", 403},
+		"a card from an origin elsewhere":       {alone, card, "", "https://ui.example", 200},
+		"the public URL":                        {public, "/tasks/t1", "team.example", "https://team.example", 200},
+		"the public URL with a port":            {public, "/tasks/t1", "TEAM.example:443", "", 200},
+		"loopback beside a public URL":          {public, "/tasks/t1", "", "https://team.example", 200},
+		"not the public URL":                    {public, "/tasks/t1", "www.team.example", "", 403},
+		"a proxy that is trusted":               {behind, "/tasks/t1", "team.example", "https://team.example", 200},
+		"with keys it is they who let in":       {keys, "/", "team.example", "https://team.example", 200},
+		"and without one of them it is refused": {keys, "/tasks/t1", "team.example", "", 401},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp, body := hosted(t, c.at+c.path, c.host, c.origin)
+			if resp.StatusCode != c.want {
+				t.Errorf("%s, want %d: %s", resp.Status, c.want, body)
+			}
+			if c.want == 403 && (!strings.Contains(body, "PERMISSION_DENIED") || !strings.Contains(body, "server.public_url")) {
+				t.Error(body)
+			}
+		})
+	}
+}
+
+func hosted(t *testing.T, url, host, origin string) (*http.Response, string) {
+	t.Helper()
+	header := http.Header{}
+	if origin != "" {
+		header.Set("Origin", origin)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host, req.Header = host, header
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(b)
+}
