@@ -3,9 +3,11 @@ package collab
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -106,6 +108,11 @@ func (h *house) checkStopped(t *testing.T, a api, id string, resp *teamv1.StopCo
 	}
 	if task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_CANCELED || !keep && text != "" {
 		t.Errorf("R-001-42 the task is %v with %q", task.GetStatus(), text)
+	}
+	for _, part := range []string{"~1", "~2"} { // what b was given holds what a said
+		if task := h.task(t, id+part); !keep && strings.Contains(protojson.Format(task), "said by") {
+			t.Errorf("R-001-42 its part shows %v", task)
+		}
 	}
 }
 
