@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -320,4 +322,59 @@ func TestS_40_ContractMatrix(t *testing.T) {
 			t.Errorf("%d %v", status, got)
 		}
 	})
+}
+
+// TestR_001_23_Minutes: minutes of the contract are as long as they say, however many.
+func TestR_001_23_Minutes(t *testing.T) {
+	h := open(t, rig.Memory(t), base, fakellm.New(t))
+	a := apis(t, h.Target)[0]
+	for _, minutes := range []int64{1, 153_722_868, 307_445_735, math.MaxInt32} { // from the second on they are no time.Duration
+		status, got := h.contract(t, "start_collaboration", fmt.Sprintf(`{"team_id":"quick",%s,"constraints":{"max_duration_minutes":%d}}`, work, minutes))
+		id, _ := got["collaboration_id"].(string)
+		if status != http.StatusOK {
+			t.Fatalf("%d minutes: %d %v", minutes, status, got)
+		}
+		if most := a.ended(t, id).GetBrief().GetMaxDuration(); most.GetSeconds() != 60*minutes || most.GetNanos() != 0 {
+			t.Errorf("%d minutes are %v", minutes, most)
+		}
+	}
+}
+
+// TestS_40_ContractStart: each field of start_collaboration, of another kind and beyond
+// its bounds.
+func TestS_40_ContractStart(t *testing.T) {
+	h := open(t, rig.Memory(t), base, fakellm.New(t))
+	for _, c := range []struct{ name, more, field string }{
+		{"R-001-17 a number", `"team_id":7`, "team_id"},
+		{"R-001-19 none", `"task_description":null`, "task_description"},
+		{"R-001-20 a number", `"expected_output":5`, "expected_output"},
+		{"R-001-22 a list", `"context":[]`, "context"},
+		{"R-001-23 0 minutes", `"constraints":{"max_duration_minutes":0}`, "constraints.max_duration_minutes"},
+		{"R-001-23 less than none", `"constraints":{"max_duration_minutes":-1}`, "constraints.max_duration_minutes"},
+		{"R-001-23 a part of one", `"constraints":{"max_duration_minutes":1.5}`, "constraints.max_duration_minutes"},
+		{"R-001-23 too many for 32 bits", `"constraints":{"max_duration_minutes":2147483648}`, "constraints.max_duration_minutes"},
+		{"R-001-24 text", `"constraints":{"quality_threshold":"NaN"}`, "constraints.quality_threshold"},
+		{"R-001-24 too much", `"constraints":{"quality_threshold":1e300}`, "constraints.quality_threshold"},
+		{"R-001-25 a list", `"constraints":{"resource_limits":[]}`, "constraints.resource_limits"},
+		{"R-001-25 a part of a token", `"constraints":{"resource_limits":{"max_tokens":1.5}}`, "constraints.resource_limits.max_tokens"},
+		{"R-001-25 an unknown one", `"constraints":{"resource_limits":{"max_magic":1}}`, "constraints.resource_limits.max_magic"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var body map[string]any
+			for _, part := range []string{`{"team_id":"quick",` + work + `}`, `{` + c.more + `}`} {
+				if err := json.Unmarshal([]byte(part), &body); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b, err := json.Marshal(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			status, got := h.contract(t, "start_collaboration", string(b))
+			details, _ := got["details"].(map[string]any)
+			if status != http.StatusBadRequest || got["error_code"] != "INVALID_REQUEST" || len(details) != 1 || details[c.field] == nil || got["retry_after"] != nil {
+				t.Errorf("R-001-56 R-001-57 %d %v", status, got)
+			}
+		})
+	}
 }

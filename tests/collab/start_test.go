@@ -178,9 +178,17 @@ func TestR_001_16_Repeated(t *testing.T) {
 		if again := a.start(t, proto.CloneOf(req)); again.GetCollaborationId() != first.GetCollaborationId() {
 			t.Errorf("%s, then %s", first.GetCollaborationId(), again.GetCollaborationId())
 		}
-		req.TaskDescription = "Something else altogether."
-		_, err := a.StartCollaboration(t.Context(), req)
-		fault(t, err, "InvalidArgument", "MESSAGE_ID_REUSED")
+		for _, change := range []func(*teamv1.StartCollaborationRequest){
+			func(r *teamv1.StartCollaborationRequest) { r.TaskDescription = "Something else altogether." },
+			func(r *teamv1.StartCollaborationRequest) { r.Context = object(t, map[string]any{"audience": "all"}) },
+			func(r *teamv1.StartCollaborationRequest) { r.Constraints = bounded(time.Minute) },
+			func(r *teamv1.StartCollaborationRequest) {
+				r.Constraints = &teamv1.CollaborationConstraints{ResourceLimits: map[string]int64{"max_parallel": 1}}
+			},
+		} {
+			_, err := a.StartCollaboration(t.Context(), with(proto.CloneOf(req), change))
+			fault(t, err, "InvalidArgument", "MESSAGE_ID_REUSED")
+		}
 	})
 }
 
