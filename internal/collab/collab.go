@@ -240,7 +240,7 @@ func (s *Service) read(ctx context.Context, id string) (*run, error) {
 	if id == "" {
 		return nil, a2a.Invalid(a2a.Violation{Field: "collaboration_id", Description: "is required"})
 	}
-	if _, scope := agent.SplitTask(id); scope != "" {
+	if !agent.ValidID(id) { // nothing that a store has to know: a part's has a ~, others come from no server
 		return nil, unknown(id)
 	}
 	r, err := s.fold(ctx, a2a.Key{Owner: who.Owner(), ID: id})
@@ -337,6 +337,9 @@ func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollab
 
 // roots are the tasks of an owner, the newest first: ids begin with their time.
 func (s *Service) roots(ctx context.Context, owner, team string) ([]string, error) {
+	if team != "" && !agent.ValidID(team) {
+		return nil, nil
+	}
 	o := s.h.Overview()
 	if o == nil {
 		return nil, a2a.UnsupportedOperation("the store of this server does not show tasks side by side")

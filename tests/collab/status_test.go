@@ -185,6 +185,7 @@ func TestR_001_32_Unknown(t *testing.T) {
 			id   string
 		}{
 			{"unknown", a, "nothing"}, {"of somebody else", bob[0], id}, {"a plain task", a, resp.GetTask().GetId()}, {"a part of one", a, id + "~1"},
+			{"no id at all", a, "a\x00b"},
 		} {
 			t.Run("R-001-32 R-001-40 "+c.name, func(t *testing.T) {
 				_, err := c.as.GetCollaborationStatus(t.Context(), &teamv1.GetCollaborationStatusRequest{CollaborationId: c.id})
@@ -229,7 +230,7 @@ func TestR_001_32_List(t *testing.T) {
 		if diff := cmp.Diff(ids, got); diff != "" {
 			t.Error(diff)
 		}
-		for team, n := range map[string]int{"quick": 3, "line": 0} {
+		for team, n := range map[string]int{"quick": 3, "line": 0, "a\x00b": 0} {
 			if page, err := a.ListCollaborations(t.Context(), &teamv1.ListCollaborationsRequest{TeamId: team}); err != nil || len(page.GetCollaborations()) != n {
 				t.Errorf("of %s %v, %v", team, page, err)
 			}
