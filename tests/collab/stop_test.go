@@ -228,3 +228,62 @@ func TestR_001_16_DeleteTeam(t *testing.T) {
 		fault(t, err, "NotFound", "TEAM_NOT_FOUND")
 	})
 }
+
+// TestR_001_30_TwoServers: of starts at the same time, at two servers on one store, as
+// many begin as may; each server has a say in what the other one drives.
+func TestR_001_30_TwoServers(t *testing.T) {
+	at, llm := rig.PostgreSQL(t), fakellm.New(t)
+	h := open(t, at, base, llm)
+	gates := h.gated(t, "a")
+	h.says("b", "c")
+	here, there := apis(t, h.Target)[0], apis(t, open(t, at, base, llm).Target)[1]
+	answers := make(chan error, 8)
+	begun := make(chan string, cap(answers))
+	for i := range cap(answers) {
+		go func() {
+			resp, err := []api{here, there}[i%2].StartCollaboration(t.Context(), request("line"))
+			if err == nil {
+				begun <- resp.GetCollaborationId()
+			}
+			answers <- err
+		}()
+	}
+	for range cap(answers) {
+		if err := <-answers; err != nil {
+			fault(t, err, "FailedPrecondition", "COLLABORATION_IN_PROGRESS")
+		}
+	}
+	if len(begun) != 1 {
+		t.Fatalf("%d have begun", len(begun))
+	}
+	id := <-begun
+	held(t, gates["a"])
+	for _, who := range [][2]api{{here, there}, {there, here}} {
+		if _, err := who[0].PauseCollaboration(t.Context(), &teamv1.PauseCollaborationRequest{CollaborationId: id}); err != nil {
+			t.Fatal(err)
+		}
+		if s := who[1].status(t, id); s.GetStatus() != "paused" {
+			t.Errorf("R-001-39 %v", s)
+		}
+		if _, err := who[1].ResumeCollaboration(t.Context(), &teamv1.ResumeCollaborationRequest{CollaborationId: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan stopped, 2)
+	for _, a := range []api{here, there} {
+		go func() {
+			resp, err := a.StopCollaboration(t.Context(), &teamv1.StopCollaborationRequest{CollaborationId: id})
+			done <- stopped{resp, err}
+		}()
+	}
+	here.until(t, id, "stopping", (*teamv1.GetCollaborationStatusResponse).GetStopping)
+	gates["a"].Open()
+	for range cap(done) {
+		if s := <-done; s.err != nil || s.resp.GetFinalStatus() != "terminated" || len(s.resp.GetResults().GetContributions()) != 1 {
+			t.Errorf("R-001-41 %v, %v", s.resp, s.err)
+		}
+	}
+	if n := len(llm.Requests("a")) + len(llm.Requests("b")); n != 1 {
+		t.Errorf("%d calls of models", n)
+	}
+}
