@@ -378,3 +378,65 @@ func TestS_40_ContractStart(t *testing.T) {
 		})
 	}
 }
+
+// TestR_001_58_Features: what the contract wants of a team, of one collaboration; it has
+// no F5 (C-21).
+func TestR_001_58_Features(t *testing.T) {
+	h := open(t, rig.Memory(t), base, fakellm.New(t))
+	h.says("a", "b", "c")
+	h.llm.Answer("scout", func(r *fakellm.Request) fakellm.Turn {
+		if strings.Contains(string(r.Body), "You judge a result") {
+			return fakellm.Turn{Text: `{"score": 0.7, "feedback": ""}`}
+		}
+		return fakellm.Turn{Text: "the final text"}
+	})
+	role := func(name, model string) string {
+		return `{"role_name":"` + name + `","agent_config":{"model":"` + model + `","tools":[],"instructions":""}}`
+	}
+	_, made := h.contract(t, "create_team", `{"team_name":"Four","team_type":"research","agent_roles":[`+
+		strings.Join([]string{role("researcher", "a"), role("analyst", "b"), role("writer", "c"), role("editor", "scout")}, ",")+`],"workflow_config":{"type":"hybrid"}}`)
+	t.Run("R-001-58 F1 a team is formed", func(t *testing.T) {
+		if list, _ := made["agents"].([]any); made["status"] != "ready" || len(list) != 4 {
+			t.Errorf("%v", made)
+		}
+	})
+	id, _ := made["team_id"].(string)
+	_, got := h.contract(t, "start_collaboration", `{"team_id":"`+id+`",`+work+`}`)
+	id, _ = got["collaboration_id"].(string)
+	apis(t, h.Target)[0].ended(t, id)
+	_, got = h.contract(t, "stop_collaboration", `{"collaboration_id":"`+id+`"}`)
+	asked := map[string]fakellm.Request{}
+	for _, model := range []string{"a", "b", "c", "scout"} {
+		if all := h.llm.Requests(model); len(all) > 0 {
+			asked[model] = all[0]
+		} else {
+			t.Fatalf("model %s was not asked: %v", model, got)
+		}
+	}
+	t.Run("R-001-58 F2 each role does its own", func(t *testing.T) {
+		for model, name := range map[string]string{"a": "researcher", "b": "analyst", "c": "writer", "scout": "editor"} {
+			if !strings.Contains(asked[model].System, "You are the "+name) {
+				t.Errorf("%s has %q", name, asked[model].System)
+			}
+		}
+	})
+	t.Run("R-001-58 C-32 F3 F4 the first one, those in the middle with its result, the last one with theirs", func(t *testing.T) {
+		for model, want := range map[string]string{"a": "", "b": "a", "c": "a", "scout": "b c"} {
+			var heard []string
+			for _, from := range []string{"a", "b", "c"} {
+				if strings.Contains(string(asked[model].Body), "said by "+from) {
+					heard = append(heard, from)
+				}
+			}
+			if strings.Join(heard, " ") != want {
+				t.Errorf("%s heard %v, want %s", model, heard, want)
+			}
+		}
+	})
+	t.Run("R-001-58 F6 F7 the result is one, and judged", func(t *testing.T) {
+		results, _ := got["results"].(map[string]any)
+		if list, _ := results["contributions"].([]any); got["final_status"] != "completed" || results["output"] != "the final text" || results["quality_score"] != 0.7 || len(list) != 4 {
+			t.Errorf("%v", got)
+		}
+	})
+}
