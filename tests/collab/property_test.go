@@ -24,6 +24,8 @@ const parts = `
   mute: {model: b, instructions: Say nothing.}
   bad: {scripted: {steps: [{fail: 1000}]}}
   thinker: {model: a, instructions: Think.}
+  hare: {model: lead, instructions: Pass it on.}
+  fox: {model: lead, instructions: Pass it on.}
 `
 
 // randomWorkflow is a workflow of some steps, and how many there are.
@@ -62,6 +64,13 @@ func (h *house) randomCoordinator(rt *rapid.T) (yaml string) {
 		}
 		turns = append(turns, fakellm.Turn{Calls: calls})
 	}
+	h.turns(turns)
+	return fmt.Sprintf("members: [{agent: good}, {agent: thinker}, {agent: mute}, {agent: bad}, {agent: pair}], coordinator: {allow_parallel: %t, leader: {model: lead}}",
+		rapid.Bool().Draw(rt, "parallel"))
+}
+
+// turns are what the model lead says first; then it answers.
+func (h *house) turns(turns []fakellm.Turn) {
 	var asked atomic.Int32
 	h.llm.Answer("lead", func(*fakellm.Request) fakellm.Turn {
 		if n := int(asked.Add(1)); n <= len(turns) {
@@ -69,17 +78,31 @@ func (h *house) randomCoordinator(rt *rapid.T) (yaml string) {
 		}
 		return fakellm.Turn{Text: "the answer"}
 	})
-	return fmt.Sprintf("members: [{agent: good}, {agent: thinker}, {agent: mute}, {agent: bad}, {agent: pair}], coordinator: {allow_parallel: %t, leader: {model: lead}}",
-		rapid.Bool().Draw(rt, "parallel"))
+}
+
+// randomSwarm is a swarm whose members hand over to each other, and to one who answers.
+func (h *house) randomSwarm(rt *rapid.T) (yaml string) {
+	var turns []fakellm.Turn
+	for i := range rapid.IntRange(0, 5).Draw(rt, "hand-overs") {
+		to := rapid.SampledFrom([]string{"hare", "fox", "fox", "thinker", "nobody"}).Draw(rt, "to")
+		turns = append(turns, fakellm.Turn{Calls: []fakellm.Call{{
+			ID: fmt.Sprint(i), Name: "transfer_to_agent", Arguments: fmt.Sprintf(`{"agent_name":%q,"message":"go on %d"}`, to, i),
+		}}})
+	}
+	h.turns(turns)
+	return "members: [{agent: hare}, {agent: fox}, {agent: thinker}], swarm: {entry_member: hare}"
 }
 
 // randomTeam is a team of some mode, maybe with rounds, and how many steps it has in
 // each of them from the start.
 func (h *house) randomTeam(rt *rapid.T, id string) (yaml string, steps int) {
-	if rapid.Bool().Draw(rt, "workflow") {
+	switch rapid.SampledFrom([]string{"workflow", "coordinator", "swarm"}).Draw(rt, "mode") {
+	case "workflow":
 		yaml, steps = randomWorkflow(rt)
-	} else {
+	case "coordinator":
 		yaml = h.randomCoordinator(rt)
+	default:
+		yaml = h.randomSwarm(rt)
 	}
 	if rapid.Bool().Draw(rt, "review") {
 		yaml += fmt.Sprintf(", review: {judge: {check: 'round >= %d ? 0.9 : 0.2'}, threshold: 0.5, max_rounds: %d}",
