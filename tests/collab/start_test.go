@@ -56,6 +56,7 @@ func TestR_001_19_Validation(t *testing.T) {
 			{"R-001-25 0 tokens", limit("max_tokens", 0), []string{"constraints.resource_limits.max_tokens"}},
 			{"R-001-25 too many at once", limit("max_parallel", math.MaxInt32+1), []string{"constraints.resource_limits.max_parallel"}},
 			{"R-001-25 1 delegation", limit("max_delegations", 1), nil},
+			{"R-001-16 a request id that is none", func(r *req) { r.RequestId = "a b" }, []string{"request_id"}},
 			{"all at once", func(r *req) { r.TeamId, r.TaskDescription, r.ExpectedOutput = "", "", "" }, []string{"team_id", "task_description", "expected_output"}},
 		} {
 			t.Run(a.binding+" "+c.name, func(t *testing.T) {
@@ -187,7 +188,9 @@ func TestR_001_16_Repeated(t *testing.T) {
 			},
 		} {
 			_, err := a.StartCollaboration(t.Context(), with(proto.CloneOf(req), change))
-			fault(t, err, "InvalidArgument", "MESSAGE_ID_REUSED")
+			if f := fault(t, err, "InvalidArgument", "MESSAGE_ID_REUSED"); !strings.HasPrefix(f.Message, "request_id ") {
+				t.Error(f.Message)
+			}
 		}
 	})
 }
