@@ -204,7 +204,7 @@ func contractStory(t *testing.T, at rig.Place) {
 		{"invalid_team_config", "create_team", strings.NewReplacer(`"Duet"`, `""`, "content_creation", "party", "sequential", "random", "openai/scout", "gpt-none", `"tools":[]`, `"tools":["hammer"]`, `:2,`, `:0,`).Replace(duet)},
 		{"agent_initialization_failed", "create_team", strings.Replace(duet, "openai/scout", "silent", 1)},
 	} {
-		t.Run("S-46 R-001-56 R-001-57 "+c.name, func(t *testing.T) { h.golden(t, c.name, c.call, c.body) })
+		t.Run("S-46 R-001-14 R-001-56 R-001-57 "+c.name, func(t *testing.T) { h.golden(t, c.name, c.call, c.body) })
 	}
 	t.Run("R-001-15 what cannot be set up is not kept", func(t *testing.T) {
 		list, err := a.teams.ListTeams(t.Context(), &teamv1.ListTeamsRequest{})

@@ -74,7 +74,7 @@ func TestS_41_HappyPath(t *testing.T) {
 		})
 		gates["b"].Open()
 		gates["c"].Open()
-		t.Run("R-001-33 it is completed", func(t *testing.T) {
+		t.Run("R-001-33 C-24 it is completed", func(t *testing.T) {
 			want(t, a.ended(t, id), "completed", progress(3, 3, 100, "completed"), "a=completed b=completed c=completed")
 		})
 		resp := a.finish(t, id)

@@ -156,8 +156,8 @@ func TestR_001_41_WaitTimeout(t *testing.T) {
 	}
 }
 
-// TestS_44_PauseAndResume: nothing more begins while it is paused; then it goes on.
-func TestS_44_PauseAndResume(t *testing.T) {
+// TestR_001_39_S_44_PauseAndResume: nothing more begins while it is paused; then it goes on.
+func TestR_001_39_S_44_PauseAndResume(t *testing.T) {
 	each(t, func(t *testing.T, h *house, a api) {
 		gates := h.gated(t, "a")
 		h.says("b", "c")
