@@ -219,6 +219,7 @@ func expect(t *testing.T, at, want, got string) {
 	got = changing.ReplaceAllString(got, "X")
 	for line := range strings.Lines(strings.TrimSpace(want)) {
 		pattern := regexp.QuoteMeta(changing.ReplaceAllString(strings.TrimSpace(line), "X"))
+		pattern = strings.ReplaceAll(pattern, `,"`, `, ?"`) // protojson puts a space there in some builds, on purpose
 		pattern = "(?m)^ *" + strings.ReplaceAll(pattern, "…", ".*") + "$"
 		if !regexp.MustCompile(pattern).MatchString(got) {
 			t.Errorf("%s: the output has no line\n%s\nbut\n%s", at, line, got)
