@@ -120,7 +120,7 @@ func (s *Service) StartCollaboration(ctx context.Context, req *teamv1.StartColla
 	}
 	f, err := s.h.Start(ctx, start)
 	if err != nil {
-		return nil, err
+		return nil, ofRequest(err)
 	}
 	r, err := s.read(ctx, f.Task().GetId())
 	if err != nil {
@@ -134,6 +134,20 @@ func (s *Service) StartCollaboration(ctx context.Context, req *teamv1.StartColla
 		CollaborationId: r.root, WorkflowStatus: r.workflowStatus(), EstimatedCompletion: timestamppb.New(est), EstimateIsBound: bound,
 		InitialAssignments: r.plan.first(r.accepted),
 	}, nil
+}
+
+// ofRequest is an error of the message that a request was made into, in words of the
+// request.
+func ofRequest(err error) error {
+	var bad *a2a.Error
+	var reused *agent.Error
+	switch {
+	case errors.As(err, &bad) && len(bad.Violations) == 1 && bad.Violations[0].Field == "message.messageId":
+		return a2a.Invalid(a2a.Violation{Field: "request_id", Description: bad.Violations[0].Description})
+	case errors.As(err, &reused) && reused.Reason == agent.ReasonMessageIDReused:
+		return agent.Errorf(reused.Code, reused.Reason, "request_id was used before with other content; use a new id for a new collaboration")
+	}
+	return err
 }
 
 // task is what a team is given: the text for whoever knows no briefs.
@@ -240,7 +254,7 @@ func (s *Service) read(ctx context.Context, id string) (*run, error) {
 	if id == "" {
 		return nil, a2a.Invalid(a2a.Violation{Field: "collaboration_id", Description: "is required"})
 	}
-	if _, scope := agent.SplitTask(id); scope != "" {
+	if !agent.ValidID(id) { // nothing that a store has to know: a part's has a ~, others come from no server
 		return nil, unknown(id)
 	}
 	r, err := s.fold(ctx, a2a.Key{Owner: who.Owner(), ID: id})
@@ -337,6 +351,9 @@ func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollab
 
 // roots are the tasks of an owner, the newest first: ids begin with their time.
 func (s *Service) roots(ctx context.Context, owner, team string) ([]string, error) {
+	if team != "" && !agent.ValidID(team) {
+		return nil, nil
+	}
 	o := s.h.Overview()
 	if o == nil {
 		return nil, a2a.UnsupportedOperation("the store of this server does not show tasks side by side")

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -150,7 +149,7 @@ func ReadStart(body *structpb.Struct) (*teamv1.StartCollaborationRequest, error)
 		if n := c.whole("max_duration_minutes"); n != nil && *n < 1 {
 			c.fault("max_duration_minutes", "is %d; it must be 1 or more", *n)
 		} else if n != nil {
-			req.Constraints.MaxDuration = durationpb.New(time.Duration(*n) * time.Minute)
+			req.Constraints.MaxDuration = &durationpb.Duration{Seconds: 60 * int64(*n)} // a time.Duration ends after 292 years
 		}
 		limits := c.object("resource_limits")
 		for name := range limits.body.GetFields() {

@@ -281,7 +281,7 @@ func (f *Fold) turn(state a2av1.TaskState, ev *teamv1.Event, m *a2av1.Message) {
 
 // say adds a message to the history.
 func (f *Fold) say(m *a2av1.Message) {
-	if m != nil && (!f.concealed || m.GetRole() != a2av1.Role_ROLE_AGENT) {
+	if m != nil && (!f.concealed || !f.brought(m)) {
 		f.history = append(f.history, f.placed(m))
 	}
 }

@@ -53,7 +53,13 @@ func (f *Fold) conceal(yes bool) {
 	}
 	f.concealed = true
 	f.artifacts, f.status, f.answer = nil, nil, nil
-	f.history = slices.DeleteFunc(slices.Clone(f.history), func(m *a2av1.Message) bool { return m.GetRole() == a2av1.Role_ROLE_AGENT })
+	f.history = slices.DeleteFunc(slices.Clone(f.history), f.brought)
+}
+
+// brought reports whether a message comes from the run: what a part of it is given
+// does, too, and holds what others said before.
+func (f *Fold) brought(m *a2av1.Message) bool {
+	return f.scope != "" || m.GetRole() == a2av1.Role_ROLE_AGENT
 }
 
 // concealed reports whether what a run has brought forth is not shown any more, as

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -202,7 +204,7 @@ func contractStory(t *testing.T, at rig.Place) {
 		{"invalid_team_config", "create_team", strings.NewReplacer(`"Duet"`, `""`, "content_creation", "party", "sequential", "random", "openai/scout", "gpt-none", `"tools":[]`, `"tools":["hammer"]`, `:2,`, `:0,`).Replace(duet)},
 		{"agent_initialization_failed", "create_team", strings.Replace(duet, "openai/scout", "silent", 1)},
 	} {
-		t.Run("S-46 R-001-56 R-001-57 "+c.name, func(t *testing.T) { h.golden(t, c.name, c.call, c.body) })
+		t.Run("S-46 R-001-14 R-001-56 R-001-57 "+c.name, func(t *testing.T) { h.golden(t, c.name, c.call, c.body) })
 	}
 	t.Run("R-001-15 what cannot be set up is not kept", func(t *testing.T) {
 		list, err := a.teams.ListTeams(t.Context(), &teamv1.ListTeamsRequest{})
@@ -318,6 +320,123 @@ func TestS_40_ContractMatrix(t *testing.T) {
 		bob := &house{Target: h.As("acme", "bob")}
 		if status, got := bob.contract(t, "create_team", duet); status != http.StatusForbidden || got["error_code"] != "PERMISSION_DENIED" {
 			t.Errorf("%d %v", status, got)
+		}
+	})
+}
+
+// TestR_001_23_Minutes: minutes of the contract are as long as they say, however many.
+func TestR_001_23_Minutes(t *testing.T) {
+	h := open(t, rig.Memory(t), base, fakellm.New(t))
+	a := apis(t, h.Target)[0]
+	for _, minutes := range []int64{1, 153_722_868, 307_445_735, math.MaxInt32} { // from the second on they are no time.Duration
+		status, got := h.contract(t, "start_collaboration", fmt.Sprintf(`{"team_id":"quick",%s,"constraints":{"max_duration_minutes":%d}}`, work, minutes))
+		id, _ := got["collaboration_id"].(string)
+		if status != http.StatusOK {
+			t.Fatalf("%d minutes: %d %v", minutes, status, got)
+		}
+		if most := a.ended(t, id).GetBrief().GetMaxDuration(); most.GetSeconds() != 60*minutes || most.GetNanos() != 0 {
+			t.Errorf("%d minutes are %v", minutes, most)
+		}
+	}
+}
+
+// TestS_40_ContractStart: each field of start_collaboration, of another kind and beyond
+// its bounds.
+func TestS_40_ContractStart(t *testing.T) {
+	h := open(t, rig.Memory(t), base, fakellm.New(t))
+	for _, c := range []struct{ name, more, field string }{
+		{"R-001-17 a number", `"team_id":7`, "team_id"},
+		{"R-001-19 none", `"task_description":null`, "task_description"},
+		{"R-001-20 a number", `"expected_output":5`, "expected_output"},
+		{"R-001-22 a list", `"context":[]`, "context"},
+		{"R-001-23 0 minutes", `"constraints":{"max_duration_minutes":0}`, "constraints.max_duration_minutes"},
+		{"R-001-23 less than none", `"constraints":{"max_duration_minutes":-1}`, "constraints.max_duration_minutes"},
+		{"R-001-23 a part of one", `"constraints":{"max_duration_minutes":1.5}`, "constraints.max_duration_minutes"},
+		{"R-001-23 too many for 32 bits", `"constraints":{"max_duration_minutes":2147483648}`, "constraints.max_duration_minutes"},
+		{"R-001-24 text", `"constraints":{"quality_threshold":"NaN"}`, "constraints.quality_threshold"},
+		{"R-001-24 too much", `"constraints":{"quality_threshold":1e300}`, "constraints.quality_threshold"},
+		{"R-001-25 a list", `"constraints":{"resource_limits":[]}`, "constraints.resource_limits"},
+		{"R-001-25 a part of a token", `"constraints":{"resource_limits":{"max_tokens":1.5}}`, "constraints.resource_limits.max_tokens"},
+		{"R-001-25 an unknown one", `"constraints":{"resource_limits":{"max_magic":1}}`, "constraints.resource_limits.max_magic"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var body map[string]any
+			for _, part := range []string{`{"team_id":"quick",` + work + `}`, `{` + c.more + `}`} {
+				if err := json.Unmarshal([]byte(part), &body); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b, err := json.Marshal(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			status, got := h.contract(t, "start_collaboration", string(b))
+			details, _ := got["details"].(map[string]any)
+			if status != http.StatusBadRequest || got["error_code"] != "INVALID_REQUEST" || len(details) != 1 || details[c.field] == nil || got["retry_after"] != nil {
+				t.Errorf("R-001-56 R-001-57 %d %v", status, got)
+			}
+		})
+	}
+}
+
+// TestR_001_58_Features: what the contract wants of a team, of one collaboration; it has
+// no F5 (C-21).
+func TestR_001_58_Features(t *testing.T) {
+	h := open(t, rig.Memory(t), base, fakellm.New(t))
+	h.says("a", "b", "c")
+	h.llm.Answer("scout", func(r *fakellm.Request) fakellm.Turn {
+		if strings.Contains(string(r.Body), "You judge a result") {
+			return fakellm.Turn{Text: `{"score": 0.7, "feedback": ""}`}
+		}
+		return fakellm.Turn{Text: "the final text"}
+	})
+	role := func(name, model string) string {
+		return `{"role_name":"` + name + `","agent_config":{"model":"` + model + `","tools":[],"instructions":""}}`
+	}
+	_, made := h.contract(t, "create_team", `{"team_name":"Four","team_type":"research","agent_roles":[`+
+		strings.Join([]string{role("researcher", "a"), role("analyst", "b"), role("writer", "c"), role("editor", "scout")}, ",")+`],"workflow_config":{"type":"hybrid"}}`)
+	t.Run("R-001-58 F1 a team is formed", func(t *testing.T) {
+		if list, _ := made["agents"].([]any); made["status"] != "ready" || len(list) != 4 {
+			t.Errorf("%v", made)
+		}
+	})
+	id, _ := made["team_id"].(string)
+	_, got := h.contract(t, "start_collaboration", `{"team_id":"`+id+`",`+work+`}`)
+	id, _ = got["collaboration_id"].(string)
+	apis(t, h.Target)[0].ended(t, id)
+	_, got = h.contract(t, "stop_collaboration", `{"collaboration_id":"`+id+`"}`)
+	asked := map[string]fakellm.Request{}
+	for _, model := range []string{"a", "b", "c", "scout"} {
+		if all := h.llm.Requests(model); len(all) > 0 {
+			asked[model] = all[0]
+		} else {
+			t.Fatalf("model %s was not asked: %v", model, got)
+		}
+	}
+	t.Run("R-001-58 F2 each role does its own", func(t *testing.T) {
+		for model, name := range map[string]string{"a": "researcher", "b": "analyst", "c": "writer", "scout": "editor"} {
+			if !strings.Contains(asked[model].System, "You are the "+name) {
+				t.Errorf("%s has %q", name, asked[model].System)
+			}
+		}
+	})
+	t.Run("R-001-58 C-32 F3 F4 the first one, those in the middle with its result, the last one with theirs", func(t *testing.T) {
+		for model, want := range map[string]string{"a": "", "b": "a", "c": "a", "scout": "b c"} {
+			var heard []string
+			for _, from := range []string{"a", "b", "c"} {
+				if strings.Contains(string(asked[model].Body), "said by "+from) {
+					heard = append(heard, from)
+				}
+			}
+			if strings.Join(heard, " ") != want {
+				t.Errorf("%s heard %v, want %s", model, heard, want)
+			}
+		}
+	})
+	t.Run("R-001-58 F6 F7 the result is one, and judged", func(t *testing.T) {
+		results, _ := got["results"].(map[string]any)
+		if list, _ := results["contributions"].([]any); got["final_status"] != "completed" || results["output"] != "the final text" || results["quality_score"] != 0.7 || len(list) != 4 {
+			t.Errorf("%v", got)
 		}
 	})
 }

@@ -5,6 +5,8 @@ package collab
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -48,7 +50,7 @@ teams:
   line:
     members: [{agent: a, role: finder}, {agent: b, role: writer}, {agent: c}]
     limits: {member_timeout: 20s}
-    workflow: {steps: [{id: find, agent: a}, {id: write, agent: b, after: [find]}, {id: check, agent: c, after: [write]}]}
+    workflow: {steps: [{id: find, agent: a}, {id: write, agent: b, after: [find], task: "{{input}} {{steps.find.text}}"}, {id: check, agent: c, after: [write]}]}
   wide:
     members: [{agent: a}, {agent: b}, {agent: c}]
     limits: {max_parallel: 2}
@@ -97,14 +99,16 @@ func open(t testing.TB, at rig.Place, file string, llm *fakellm.Server) *house {
 type api struct {
 	binding string
 	teamv1.CollaborationServiceClient
-	teams teamv1.TeamServiceClient
+	teams   teamv1.TeamServiceClient
+	monitor teamv1.MonitorServiceClient // over gRPC: it streams
 }
 
 func apis(t testing.TB, target rig.Target) []api {
 	t.Helper()
 	var all []api
-	for _, s := range rig.Services(t, target) {
-		all = append(all, api{s.Binding(), teamv1.NewCollaborationServiceClient(s), teamv1.NewTeamServiceClient(s)})
+	services := rig.Services(t, target)
+	for _, s := range services {
+		all = append(all, api{s.Binding(), teamv1.NewCollaborationServiceClient(s), teamv1.NewTeamServiceClient(s), teamv1.NewMonitorServiceClient(services[0])})
 	}
 	return all
 }
@@ -166,19 +170,22 @@ func (a api) status(t testing.TB, id string) *teamv1.GetCollaborationStatusRespo
 	return resp
 }
 
-// until waits until a collaboration stands so.
+// until waits until a collaboration stands so: it is looked at when something has
+// happened to it.
 func (a api) until(t testing.TB, id, what string, is func(*teamv1.GetCollaborationStatusResponse) bool) *teamv1.GetCollaborationStatusResponse {
 	t.Helper()
-	for deadline := time.Now().Add(wait); ; {
-		s := a.status(t, id)
-		if is(s) {
-			return s
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	events, err := a.monitor.WatchTask(ctx, &teamv1.WatchTaskRequest{TaskId: id})
+	for err == nil {
+		if _, err = events.Recv(); err == nil || errors.Is(err, io.EOF) {
+			if s := a.status(t, id); is(s) {
+				return s
+			}
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not %s after %s: %v", what, wait, s)
-		}
-		time.Sleep(5 * time.Millisecond) // it is the server's doing: there is nothing to wait for
 	}
+	t.Fatalf("not %s: %v, %v", what, a.status(t, id), err)
+	return nil
 }
 
 // ended waits for the end of a collaboration.

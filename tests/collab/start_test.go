@@ -56,6 +56,7 @@ func TestR_001_19_Validation(t *testing.T) {
 			{"R-001-25 0 tokens", limit("max_tokens", 0), []string{"constraints.resource_limits.max_tokens"}},
 			{"R-001-25 too many at once", limit("max_parallel", math.MaxInt32+1), []string{"constraints.resource_limits.max_parallel"}},
 			{"R-001-25 1 delegation", limit("max_delegations", 1), nil},
+			{"R-001-16 a request id that is none", func(r *req) { r.RequestId = "a b" }, []string{"request_id"}},
 			{"all at once", func(r *req) { r.TeamId, r.TaskDescription, r.ExpectedOutput = "", "", "" }, []string{"team_id", "task_description", "expected_output"}},
 		} {
 			t.Run(a.binding+" "+c.name, func(t *testing.T) {
@@ -178,9 +179,19 @@ func TestR_001_16_Repeated(t *testing.T) {
 		if again := a.start(t, proto.CloneOf(req)); again.GetCollaborationId() != first.GetCollaborationId() {
 			t.Errorf("%s, then %s", first.GetCollaborationId(), again.GetCollaborationId())
 		}
-		req.TaskDescription = "Something else altogether."
-		_, err := a.StartCollaboration(t.Context(), req)
-		fault(t, err, "InvalidArgument", "MESSAGE_ID_REUSED")
+		for _, change := range []func(*teamv1.StartCollaborationRequest){
+			func(r *teamv1.StartCollaborationRequest) { r.TaskDescription = "Something else altogether." },
+			func(r *teamv1.StartCollaborationRequest) { r.Context = object(t, map[string]any{"audience": "all"}) },
+			func(r *teamv1.StartCollaborationRequest) { r.Constraints = bounded(time.Minute) },
+			func(r *teamv1.StartCollaborationRequest) {
+				r.Constraints = &teamv1.CollaborationConstraints{ResourceLimits: map[string]int64{"max_parallel": 1}}
+			},
+		} {
+			_, err := a.StartCollaboration(t.Context(), with(proto.CloneOf(req), change))
+			if f := fault(t, err, "InvalidArgument", "MESSAGE_ID_REUSED"); !strings.HasPrefix(f.Message, "request_id ") {
+				t.Error(f.Message)
+			}
+		}
 	})
 }
 

@@ -74,7 +74,7 @@ func TestS_41_HappyPath(t *testing.T) {
 		})
 		gates["b"].Open()
 		gates["c"].Open()
-		t.Run("R-001-33 it is completed", func(t *testing.T) {
+		t.Run("R-001-33 C-24 it is completed", func(t *testing.T) {
 			want(t, a.ended(t, id), "completed", progress(3, 3, 100, "completed"), "a=completed b=completed c=completed")
 		})
 		resp := a.finish(t, id)
@@ -185,6 +185,7 @@ func TestR_001_32_Unknown(t *testing.T) {
 			id   string
 		}{
 			{"unknown", a, "nothing"}, {"of somebody else", bob[0], id}, {"a plain task", a, resp.GetTask().GetId()}, {"a part of one", a, id + "~1"},
+			{"no id at all", a, "a\x00b"},
 		} {
 			t.Run("R-001-32 R-001-40 "+c.name, func(t *testing.T) {
 				_, err := c.as.GetCollaborationStatus(t.Context(), &teamv1.GetCollaborationStatusRequest{CollaborationId: c.id})
@@ -229,7 +230,7 @@ func TestR_001_32_List(t *testing.T) {
 		if diff := cmp.Diff(ids, got); diff != "" {
 			t.Error(diff)
 		}
-		for team, n := range map[string]int{"quick": 3, "line": 0} {
+		for team, n := range map[string]int{"quick": 3, "line": 0, "a\x00b": 0} {
 			if page, err := a.ListCollaborations(t.Context(), &teamv1.ListCollaborationsRequest{TeamId: team}); err != nil || len(page.GetCollaborations()) != n {
 				t.Errorf("of %s %v, %v", team, page, err)
 			}

@@ -3,9 +3,11 @@ package collab
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -107,6 +109,11 @@ func (h *house) checkStopped(t *testing.T, a api, id string, resp *teamv1.StopCo
 	if task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_CANCELED || !keep && text != "" {
 		t.Errorf("R-001-42 the task is %v with %q", task.GetStatus(), text)
 	}
+	for _, part := range []string{"~1", "~2"} { // what b was given holds what a said
+		if task := h.task(t, id+part); !keep && strings.Contains(protojson.Format(task), "said by") {
+			t.Errorf("R-001-42 its part shows %v", task)
+		}
+	}
 }
 
 // TestS_43_StopAfterTheEnd: nothing changes, whatever is asked for.
@@ -149,8 +156,8 @@ func TestR_001_41_WaitTimeout(t *testing.T) {
 	}
 }
 
-// TestS_44_PauseAndResume: nothing more begins while it is paused; then it goes on.
-func TestS_44_PauseAndResume(t *testing.T) {
+// TestR_001_39_S_44_PauseAndResume: nothing more begins while it is paused; then it goes on.
+func TestR_001_39_S_44_PauseAndResume(t *testing.T) {
 	each(t, func(t *testing.T, h *house, a api) {
 		gates := h.gated(t, "a")
 		h.says("b", "c")
@@ -220,4 +227,63 @@ func TestR_001_16_DeleteTeam(t *testing.T) {
 		_, err = a.StartCollaboration(t.Context(), request("mine"))
 		fault(t, err, "NotFound", "TEAM_NOT_FOUND")
 	})
+}
+
+// TestR_001_30_TwoServers: of starts at the same time, at two servers on one store, as
+// many begin as may; each server has a say in what the other one drives.
+func TestR_001_30_TwoServers(t *testing.T) {
+	at, llm := rig.PostgreSQL(t), fakellm.New(t)
+	h := open(t, at, base, llm)
+	gates := h.gated(t, "a")
+	h.says("b", "c")
+	here, there := apis(t, h.Target)[0], apis(t, open(t, at, base, llm).Target)[1]
+	answers := make(chan error, 8)
+	begun := make(chan string, cap(answers))
+	for i := range cap(answers) {
+		go func() {
+			resp, err := []api{here, there}[i%2].StartCollaboration(t.Context(), request("line"))
+			if err == nil {
+				begun <- resp.GetCollaborationId()
+			}
+			answers <- err
+		}()
+	}
+	for range cap(answers) {
+		if err := <-answers; err != nil {
+			fault(t, err, "FailedPrecondition", "COLLABORATION_IN_PROGRESS")
+		}
+	}
+	if len(begun) != 1 {
+		t.Fatalf("%d have begun", len(begun))
+	}
+	id := <-begun
+	held(t, gates["a"])
+	for _, who := range [][2]api{{here, there}, {there, here}} {
+		if _, err := who[0].PauseCollaboration(t.Context(), &teamv1.PauseCollaborationRequest{CollaborationId: id}); err != nil {
+			t.Fatal(err)
+		}
+		if s := who[1].status(t, id); s.GetStatus() != "paused" {
+			t.Errorf("R-001-39 %v", s)
+		}
+		if _, err := who[1].ResumeCollaboration(t.Context(), &teamv1.ResumeCollaborationRequest{CollaborationId: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan stopped, 2)
+	for _, a := range []api{here, there} {
+		go func() {
+			resp, err := a.StopCollaboration(t.Context(), &teamv1.StopCollaborationRequest{CollaborationId: id})
+			done <- stopped{resp, err}
+		}()
+	}
+	here.until(t, id, "stopping", (*teamv1.GetCollaborationStatusResponse).GetStopping)
+	gates["a"].Open()
+	for range cap(done) {
+		if s := <-done; s.err != nil || s.resp.GetFinalStatus() != "terminated" || len(s.resp.GetResults().GetContributions()) != 1 {
+			t.Errorf("R-001-41 %v, %v", s.resp, s.err)
+		}
+	}
+	if n := len(llm.Requests("a")) + len(llm.Requests("b")); n != 1 {
+		t.Errorf("%d calls of models", n)
+	}
 }
