@@ -323,7 +323,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		st.resume(ev.GetTime().AsTime())
 		f.saw(ev.GetSeq(), k.Answered.GetMessage())
 		if own {
-			f.judge(st, k.Answered.GetMessage(), ev.GetSeq())
+			f.rule(st, k.Answered.GetMessage(), ev.GetSeq())
 		}
 	case *teamv1.Event_Asked:
 		if own {
