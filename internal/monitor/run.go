@@ -26,6 +26,8 @@ type run struct {
 	steps     map[string]*step // by scope
 	questions []*teamv1.OpenQuestion
 	cancel    bool
+	stopped   bool // the first stop is on record
+	concealed bool // and it dropped what the run has brought forth (R-001-42)
 	seq       int64
 	at        time.Time // of the last event
 	changed   bool      // what is shown of it, since somebody looked
@@ -87,7 +89,7 @@ func (r *run) take(ev *teamv1.Event) {
 		}
 	case *teamv1.Event_Commanded:
 		if s == r.top {
-			r.commanded(k.Commanded.GetCommand())
+			r.commanded(k.Commanded)
 		}
 	case *teamv1.Event_Ended:
 		r.end(s, k.Ended)
@@ -96,10 +98,13 @@ func (r *run) take(ev *teamv1.Event) {
 	r.changed = true
 }
 
-func (r *run) commanded(c teamv1.Commanded_Command) {
-	switch c {
-	case teamv1.Commanded_COMMAND_CANCEL, teamv1.Commanded_COMMAND_STOP:
+func (r *run) commanded(c *teamv1.Commanded) {
+	switch c.GetCommand() {
+	case teamv1.Commanded_COMMAND_CANCEL:
 		r.cancel = true
+	case teamv1.Commanded_COMMAND_STOP:
+		r.concealed = r.concealed || !r.stopped && !c.GetSavePartial()
+		r.cancel, r.stopped = true, true
 	case teamv1.Commanded_COMMAND_RESUME:
 		r.resume(r.top)
 	default:

@@ -34,7 +34,7 @@ func (w *taskWatch) begin(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if w.after > 0 && w.after <= w.tracer.seq && whole {
+	if w.after > 0 && w.after <= w.tracer.seq && whole && !w.tracer.concealed {
 		return nil
 	}
 	w.after = w.tracer.seq
@@ -62,7 +62,7 @@ func (w *taskWatch) tell(ctx context.Context, yield func(*teamv1.WatchTaskRespon
 		if ev.Event.GetSeq() > w.tracer.seq {
 			w.tracer.take(ev.Event)
 		}
-		if e := eventOf(w.key.ID, ev.Event); e != nil && agent.Within(ev.Event.GetScope(), w.scope) &&
+		if e := w.tracer.event(ev.Event); e != nil && agent.Within(ev.Event.GetScope(), w.scope) &&
 			!yield(&teamv1.WatchTaskResponse{Seq: ev.Event.GetSeq(), Kind: &teamv1.WatchTaskResponse_Event{Event: e}}, nil) {
 			return
 		}
@@ -78,10 +78,15 @@ func (w *taskWatch) over() bool {
 	return s != nil && !s.open()
 }
 
-// eventOf is an event as watchers are told it, nil for one that is not shown.
-func eventOf(root string, ev *teamv1.Event) *teamv1.MonitorEvent {
-	if ev = a2a.Public(ev); ev == nil {
+// event is an event of the run as watchers are told it, nil for one that is not shown.
+func (r *run) event(ev *teamv1.Event) *teamv1.MonitorEvent {
+	if r.concealed {
+		ev = a2a.Bare(ev)
+	} else {
+		ev = a2a.Public(ev)
+	}
+	if ev == nil {
 		return nil
 	}
-	return &teamv1.MonitorEvent{RootTaskId: root, TaskId: agent.ChildTask(root, ev.GetScope()), Event: ev}
+	return &teamv1.MonitorEvent{RootTaskId: r.root, TaskId: agent.ChildTask(r.root, ev.GetScope()), Event: ev}
 }

@@ -334,7 +334,7 @@ func (w *teamWatch) tell(ctx context.Context, yield func(*teamv1.WatchTeamRespon
 				changed, n.of.counted = true, nil
 			}
 			w.keep(n.of)
-			e := eventOf(n.of.root, n.ev)
+			e := n.of.event(n.ev)
 			if e != nil && !yield(&teamv1.WatchTeamResponse{Cursor: w.cursor(), Kind: &teamv1.WatchTeamResponse_Event{Event: e}}, nil) {
 				return
 			}
@@ -616,7 +616,9 @@ func (r *run) active() *teamv1.ActiveTask {
 	}
 	var walk func(s *step, text string)
 	walk = func(s *step, text string) {
-		text = cmp.Or(s.text, text)
+		if !r.concealed {
+			text = cmp.Or(s.text, text)
+		}
 		leaf := true
 		for _, child := range s.steps {
 			if child.open() {

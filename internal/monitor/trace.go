@@ -202,6 +202,9 @@ func (t *tracer) trace(scope, account string) *teamv1.Trace {
 		return nil
 	}
 	t.settle(top)
+	if t.concealed {
+		conceal(t.told[""])
+	}
 	tr := &teamv1.Trace{
 		TaskId: t.id(scope), AgentId: t.agent, ContextId: t.contextID, State: taskState(t.run, top), Seq: t.seq, Step: t.told[scope],
 		Cost: t.rollup(top, account),
@@ -212,6 +215,22 @@ func (t *tracer) trace(scope, account string) *teamv1.Trace {
 		}
 	}
 	return tr
+}
+
+// conceal takes out of a trace what its run has brought forth, and what was made of
+// that: the structure stays, with outcomes, errors, times and cost.
+func conceal(s *teamv1.TraceStep) {
+	s.Result, s.Notes = nil, slices.DeleteFunc(s.GetNotes(), func(ev *teamv1.Event) bool { return a2a.Bare(ev) == nil && ev.GetReceived() == nil })
+	if v := s.GetVerdict(); v != nil {
+		s.Verdict = &teamv1.Verdict{Score: v.Score} //nolint:protogetter // set or not matters
+	}
+	for _, d := range s.GetDecisions() {
+		d.Reason, d.Values, d.Ask, d.Plan, d.Updates = "", nil, nil, nil, nil
+	}
+	for _, step := range s.GetSteps() {
+		step.Input = nil
+		conceal(step)
+	}
 }
 
 // taskState is the state of the task of a step.

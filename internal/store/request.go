@@ -31,8 +31,8 @@ type expiry struct {
 // who gives it.
 func Sender(owner string, in *teamv1.Inbound) string { return cmp.Or(in.GetAnswered().GetBy(), owner) }
 
-// putKey is the key of an input. One with a digest is a message, whose id is
-// its sender's; a command's is the root's.
+// putKey is the key of an input. One with a digest is its sender's, as the id of a
+// message is; another one's is the root's.
 func putKey(r *run, in *teamv1.Inbound, digest []byte) requestKey {
 	if digest == nil && in.GetKey() != "" {
 		return requestKey{owner: r.owner, root: r.root, id: in.GetKey()}

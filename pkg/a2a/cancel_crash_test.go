@@ -118,18 +118,20 @@ func (s *single) until(t *testing.T, n int, is func(*teamv1.Event) bool) {
 	}
 }
 
-// S-24: a task that was canceled before anybody drove it calls nobody.
-func TestS_24_CancelBeforeTheStart(t *testing.T) {
+// S-24, S-43: a task that was canceled or stopped before anybody drove it calls nobody,
+// also no agent that does not look at its context.
+func TestS_24_S_43_EndBeforeTheStart(t *testing.T) {
 	calls := 0
-	f := &agent.Func{ID: "func", Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) {
-		calls++
-		return agent.NewMessage("done"), nil
-	}}
+	f := talker{id: "leaf", talk: func(context.Context, func(*teamv1.Event) bool) { calls++ }}
 	r := start(t, f)
-	r.newTeam(t, "team", through("func"), "func")
-	for _, id := range []string{"func", "team"} {
-		s := newSingle(t, id)
-		s.cancel(t)
+	r.newTeam(t, "team", through("leaf"), "leaf")
+	for i := range 6 {
+		s := newSingle(t, []string{"leaf", "team"}[i%2])
+		if i < 2 {
+			s.cancel(t)
+		} else {
+			s.command(t, "stop", &teamv1.Commanded{Command: stopIt, Force: i < 4})
+		}
 		if park, err := (&a2a.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
 			t.Fatal(park, err)
 		}

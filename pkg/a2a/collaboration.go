@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -83,28 +84,55 @@ func (s *Start) deadline(now time.Time) *timestamppb.Timestamp {
 // that is on record; a task that is paused, stops or has ended is returned as it is.
 // Errors: TASK_NOT_FOUND, UNSUPPORTED_OPERATION for a part of a task.
 func (h *Handler) Pause(ctx context.Context, id string) (*Fold, error) {
-	f, err := h.whole(ctx, id)
-	if err != nil || f.Terminal() || f.paused || f.stop != nil {
-		return f, err
-	}
-	return h.turn(ctx, f, &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_PAUSE})
+	return h.turn(ctx, id, teamv1.Commanded_COMMAND_PAUSE)
 }
 
 // Resume has a task go on that was paused: the time that it stood still does not
 // count. One that is not is returned as it is. Errors: as of Pause.
 func (h *Handler) Resume(ctx context.Context, id string) (*Fold, error) {
-	f, err := h.whole(ctx, id)
-	if err != nil || f.Terminal() || !f.paused || f.stop != nil {
-		return f, err
-	}
-	return h.turn(ctx, f, &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_RESUME})
+	return h.turn(ctx, id, teamv1.Commanded_COMMAND_RESUME)
 }
 
-// turn puts a pause or its end on record, once: it is the n-th of the task.
-func (h *Handler) turn(ctx context.Context, f *Fold, c *teamv1.Commanded) (*Fold, error) {
-	n := f.switches
-	return h.command(ctx, f, "turn/"+strconv.Itoa(n), c, func(now *Fold) bool { return now.switches > n })
+// turn puts a pause or its end on record, once: it is the n-th of the task. One that
+// was left for the task before and is not on record yet, as nobody drives it, counts.
+func (h *Handler) turn(ctx context.Context, id string, c teamv1.Commanded_Command) (*Fold, error) {
+	f, err := h.whole(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	for !f.Terminal() && f.stop == nil {
+		known, err := h.turned(ctx, f)
+		switch {
+		case err != nil:
+			return nil, err
+		case known:
+			f.paused = !f.paused
+			f.switches++
+		case f.paused == (c == teamv1.Commanded_COMMAND_PAUSE):
+			return f, nil
+		default:
+			n := f.switches
+			return h.command(ctx, f, f.turnKey(), []byte(c.String()), &teamv1.Commanded{Command: c}, func(now *Fold) bool { return now.switches > n })
+		}
+	}
+	return f, nil
 }
+
+// turned reports whether the next turn of a task was left for it.
+func (h *Handler) turned(ctx context.Context, f *Fold) (bool, error) {
+	who, _ := CallerOf(ctx)
+	_, err := h.c.Store.Sent(ctx, who.Owner(), f.turnKey())
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, storeError(f.id(), err)
+	}
+	return true, nil
+}
+
+// turnKey is the key of the next turn, among all that the owner sends.
+func (f *Fold) turnKey() string { return "turn/" + f.root + "/" + strconv.Itoa(f.switches) }
 
 // Stop ends a task: its outcome is CANCELED, and the record says that it was stopped
 // (R-001-40 to R-001-43). It waits for the end as CancelTask does. A task that has
@@ -119,7 +147,7 @@ func (h *Handler) Stop(ctx context.Context, id string, s Stop) (*Fold, error) {
 	if s.Force {
 		key = "stop/force"
 	}
-	return h.command(ctx, f, key, &teamv1.Commanded{
+	return h.command(ctx, f, key, nil, &teamv1.Commanded{
 		Command: teamv1.Commanded_COMMAND_STOP, Force: s.Force, SavePartial: s.SavePartial, Reason: s.Reason,
 	}, (*Fold).Terminal)
 }

@@ -102,6 +102,7 @@ func (d *drive) cut() {
 	if d.stoppedAt == 0 {
 		return
 	}
+	d.run.Fence("")
 	d.canceled = true
 	d.cancelsFrom("", d.stoppedAt)
 }

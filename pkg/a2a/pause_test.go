@@ -243,6 +243,42 @@ func TestS_44_PauseAndResume(t *testing.T) {
 	})
 }
 
+// R-001-39, C-15: what is not on record yet counts all the same: a task that nobody
+// drives, as its owner has died or all slots are taken, goes on or stands still as
+// the last one said.
+func TestR_001_39_TurnsThatNobodyHasRecorded(t *testing.T) {
+	r := start(t, echo("leaf"))
+	for _, tt := range []struct {
+		name   string
+		turns  string
+		paused bool
+	}{
+		{"paused and resumed", "pr", false},
+		{"and paused again", "prp", true},
+		{"each of them twice", "pprr", false},
+		{"resumed before", "rprprr", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSingle(t, "leaf")
+			h := a2a.NewHandler(a2a.Config{Agents: r.agents, Store: s.Memory, Wake: func(string) {}, CancelWait: time.Millisecond})
+			for i, turn := range tt.turns {
+				do := h.Resume
+				if turn == 'p' {
+					do = h.Pause
+				}
+				f, err := do(ann(t), s.key.ID)
+				if err != nil || f.Paused() != (turn == 'p') {
+					t.Fatalf("turn %d: paused %v, %v", i, f.Paused(), err)
+				}
+			}
+			park, err := (&a2a.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t))
+			if err != nil || park.Done == tt.paused {
+				t.Errorf("it has ended: %v, %v", park.Done, err)
+			}
+		})
+	}
+}
+
 // pause2 pauses a task that has ended: it stays as it is.
 func (r *rig) pause2(t testing.TB, id string) {
 	t.Helper()

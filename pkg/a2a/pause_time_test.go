@@ -2,6 +2,8 @@ package a2a_test
 
 import (
 	"context"
+	"iter"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -24,6 +26,17 @@ func taking(id string, d time.Duration) *agent.Func {
 		}
 		return agent.NewMessage(id + "(" + agent.Text(m) + ")"), nil
 	}}
+}
+
+// hurried is an agent that keeps how much time it was told that it has.
+type hurried struct {
+	agent.Agent
+	left []time.Duration
+}
+
+func (a *hurried) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+	a.left = append(a.left, time.Until(req.GetDeadline().AsTime()))
+	return a.Agent.Process(ctx, req)
 }
 
 func within(timeout time.Duration) *teamv1.Limits {
@@ -97,6 +110,21 @@ func TestC_15_PausedTimeDoesNotCount(t *testing.T) {
 		r.resume(t, id)
 		r.until(t, id, completed)
 		r.wantGate(t, id)
+	})
+	in("and an agent, which may be on another server, is told of the time that is left", func(t *testing.T) {
+		a := &hurried{Agent: script(t, "asks", ask("which?"), say("{{answer}}"))}
+		r := start(t, a)
+		f := r.begin(t, a2a.Start{Agent: "asks", Brief: someBrief(), Deadline: time.Now().Add(time.Minute)})
+		r.until(t, idOf(f), inputRequired)
+		r.pause(t, idOf(f))
+		time.Sleep(time.Hour)
+		r.send(t, ann(t), atOnce(reply(idOf(f), "blue")))
+		time.Sleep(time.Hour)
+		r.resume(t, idOf(f))
+		r.until(t, idOf(f), completed)
+		if want := []time.Duration{time.Minute, time.Minute}; !slices.Equal(a.left, want) {
+			t.Errorf("it was told of %v, want %v", a.left, want)
+		}
 	})
 	in("of a task that waits for people, whose question lapses as it would have", func(t *testing.T) {
 		r := start(t, script(t, "asks", ask("which?"), say("{{answer}}")))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -352,11 +353,19 @@ func (d *drive) attend(ctx context.Context, a agent.Agent) error {
 // bounded applies the caller's deadline, which stands while the run waits for people.
 func (d *drive) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx = agent.WithBudget(agent.WithDepth(agent.With(ctx, d.run), int(d.accepted.GetDepth())), d.budget)
-	if d.accepted.GetDeadline() == nil {
+	at := d.deadline()
+	if at == nil {
 		return context.WithCancel(ctx)
 	}
-	left := d.accepted.GetDeadline().AsTime().Add(d.waited).Sub(d.run.Now())
-	return context.WithTimeoutCause(ctx, left, agent.ErrTimeout)
+	return context.WithTimeoutCause(ctx, at.AsTime().Sub(d.run.Now()), agent.ErrTimeout)
+}
+
+// deadline is the caller's, moved by how long the run has waited; nil is none.
+func (d *drive) deadline() *timestamppb.Timestamp {
+	if d.accepted.GetDeadline() == nil {
+		return nil
+	}
+	return timestamppb.New(d.accepted.GetDeadline().AsTime().Add(d.waited))
 }
 
 // drain appends every event of the agent's sequence before it asks for the next.
@@ -400,7 +409,7 @@ func (d *drive) request() *teamv1.ProcessRequest {
 	acc := d.accepted
 	return &teamv1.ProcessRequest{
 		AgentId: acc.GetAgent(), Message: acc.GetMessage(), ContextId: acc.GetMessage().GetContextId(),
-		Key: d.run.ID("", "key", 1), Depth: acc.GetDepth(), Deadline: acc.GetDeadline(), Envelope: d.left(), Recorded: d.recorded,
+		Key: d.run.ID("", "key", 1), Depth: acc.GetDepth(), Deadline: d.deadline(), Envelope: d.left(), Recorded: d.recorded,
 		History: acc.GetHistory(), Branch: acc.GetBranch(), Transfers: acc.GetTransfers(), Brief: acc.GetCollaboration(),
 	}
 }

@@ -171,7 +171,7 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 // answer of the fold's task stands in its end.
 func (f *Fold) public(ev *teamv1.Event) *teamv1.Event {
 	if f.concealed {
-		return bare(ev)
+		return Bare(ev)
 	}
 	if k, ok := ev.GetKind().(*teamv1.Event_Ended); ok && ev.GetScope() == f.scope && k.Ended.GetReplyRef() != 0 {
 		ended := proto.CloneOf(k.Ended)
@@ -181,9 +181,9 @@ func (f *Fold) public(ev *teamv1.Event) *teamv1.Event {
 	return Public(ev)
 }
 
-// bare is an event of a run of which nothing is shown any more: that something began
+// Bare is an event of a run of which nothing is shown any more: that something began
 // or ended, and what was asked and commanded; nil for what says more.
-func bare(ev *teamv1.Event) *teamv1.Event {
+func Bare(ev *teamv1.Event) *teamv1.Event {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Started:
 		return &teamv1.Event{

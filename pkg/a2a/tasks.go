@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -177,18 +178,18 @@ func (h *Handler) CancelTask(ctx context.Context, req *a2av1.CancelTaskRequest) 
 
 // cancel leaves the command for the task's owner and waits for its effect.
 func (h *Handler) cancel(ctx context.Context, f *Fold) (*Fold, error) {
-	return h.command(ctx, f, "cancel/"+f.scope, &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL}, (*Fold).Terminal)
+	return h.command(ctx, f, "cancel/"+f.scope, nil, &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL}, (*Fold).Terminal)
 }
 
 // command leaves a command for the task's owner and waits until it has had its
 // effect, for CancelWait at most: it is on record then, or in the inbox. The key
-// makes it unique for the task.
-func (h *Handler) command(ctx context.Context, f *Fold, key string, c *teamv1.Commanded, had func(*Fold) bool) (*Fold, error) {
+// makes it unique for the task, with a digest among all that the owner sends.
+func (h *Handler) command(ctx context.Context, f *Fold, key string, digest []byte, c *teamv1.Commanded, had func(*Fold) bool) (*Fold, error) {
 	who, _ := CallerOf(ctx)
 	root := Key{who.Owner(), f.root}
 	c.By = who.Owner()
 	in := &teamv1.Inbound{Scope: f.scope, Key: key, Kind: &teamv1.Inbound_Commanded{Commanded: c}}
-	if _, _, err := h.c.Store.Put(ctx, root, in, nil); err != nil && !errors.Is(err, ErrTerminal) {
+	if _, _, err := h.c.Store.Put(ctx, root, in, digest); err != nil && !errors.Is(err, ErrTerminal) {
 		return nil, storeError(f.id(), err)
 	}
 	h.c.Wake(f.root)
@@ -200,7 +201,7 @@ func (h *Handler) command(ctx context.Context, f *Fold, key string, c *teamv1.Co
 	for ev, err := range r.events(wait) {
 		if err != nil {
 			if wait.Err() != nil && ctx.Err() == nil {
-				now.commanded(&teamv1.Event{Scope: f.scope}, c)
+				now.commanded(&teamv1.Event{Scope: f.scope, Time: timestamppb.New(h.c.Clock())}, c)
 				return now, nil
 			}
 			return nil, waitError(f.id(), err)

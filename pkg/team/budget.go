@@ -278,9 +278,10 @@ func (w *work) bound(ctx context.Context) context.Context {
 }
 
 // exhausted ends the run where a limit that holds for all of it has refused a
-// step, and nothing else comes of it.
+// step, and nothing else comes of it. What it means for a result that nobody can
+// be paid to judge is the gate's to say.
 func (f *fold) exhausted(st *StepState) {
-	if !agent.Binds(st.Err, f.Path) {
+	if !agent.Binds(st.Err, f.Path) || st.Step.GetKind() == teamv1.Step_KIND_JUDGE {
 		return
 	}
 	final := ""

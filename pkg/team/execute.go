@@ -315,7 +315,7 @@ func (d *deltas) flush() error {
 // useTool calls a tool. What goes wrong is the tool's result: the model decides
 // what to make of it.
 func (p *process) useTool(ctx context.Context, w *work, emit emitter, key string) result {
-	if r := judged(w); r != nil {
+	if r := ruled(w); r != nil {
 		return *r
 	}
 	if w.unsafe && w.unknown {

@@ -46,14 +46,14 @@ func (p *process) askOutcome(w *work, emit emitter, why string) result {
 // crash then they are asked again.
 func (p *process) weigh(w *work, st *StepState) {
 	w.unsafe, w.questions, w.ruling = p.unsafe(st.Step.GetName()), st.questions, st.ruling
-	if w.ruling != nil && judged(w) == nil {
+	if w.ruling != nil && ruled(w) == nil {
 		w.open, w.unknown, w.ruling = false, false, nil
 	}
 }
 
-// judged is what a call ends with that people have judged; nil: it is to be made
+// ruled is what a call ends with that people have ruled on; nil: it is to be made
 // (again).
-func judged(w *work) *result {
+func ruled(w *work) *result {
 	said := strings.TrimSpace(agent.Text(w.ruling))
 	switch {
 	case w.ruling == nil || strings.EqualFold(said, outcomeAgain):
@@ -78,8 +78,8 @@ func toolReply(r *teamv1.ToolResult) *result {
 	return &result{reply: &teamv1.Reply{Result: &teamv1.Reply_Tool{Tool: r}, Spent: &teamv1.Spent{ToolCalls: 1}}}
 }
 
-// judge folds an answer to a step's own question.
-func (f *fold) judge(st *StepState, m *a2av1.Message, seq int64) {
+// rule folds an answer to a step's own question.
+func (f *fold) rule(st *StepState, m *a2av1.Message, seq int64) {
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_TOOL:
 		st.ruling = m

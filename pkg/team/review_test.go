@@ -369,6 +369,20 @@ func TestReview_Nested(t *testing.T) {
 	if r.err != nil || len(d.all()) != 3 {
 		t.Errorf("given %q, %v", d.all(), r.err)
 	}
+	t.Run("R-000-24 what it has judged is its answer, also where it is joined of several", func(t *testing.T) {
+		var d diary
+		reg := d.crew("a", "b", "c")
+		both, err := NewWorkflow(WorkflowConfig{Steps: []WorkflowStep{{ID: "one", Member: "a"}, {ID: "two", Member: "b"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reg["inner"] = newTeamWith(t, Config{ID: "inner", Scheduler: both, Members: members("a", "b"), Registry: reg, Review: &Review{Threshold: at(0.5)}})
+		reg["middle"] = newTeamWith(t, Config{ID: "middle", Scheduler: inOrder("inner"), Members: members("inner"), Registry: reg})
+		r := watch(t.Context(), newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("middle", "c"), Members: members("middle", "c"), Registry: reg}), "tides")
+		if r.err != nil || !strings.Contains(r.text(), "a(tides)") || !strings.Contains(r.text(), "b(tides)") {
+			t.Errorf("c was given %q, %v", r.text(), r.err)
+		}
+	})
 	t.Run("C-07 limits.max_rounds of a team binds those below it", func(t *testing.T) {
 		inner := leads(t, verdict(0.1, "x"), verdict(0.1, "x"))
 		reg["inner"] = newTeamWith(t, Config{ID: "inner", Scheduler: inOrder("a"), Members: members("a"), Registry: reg, Review: &Review{Model: inner, Threshold: at(0.5)}})
@@ -620,6 +634,14 @@ func TestReview_Spent(t *testing.T) {
 	t.Run("S-60 R-001-25 max_tokens ends a run that has none left for its judge", func(t *testing.T) {
 		r := watch(t.Context(), build(leads(t), 10), "tides")
 		wantReason(t, r.err, agent.ReasonBudgetExceeded)
+		r.complete(t)
+	})
+	t.Run("R-001-46 C-33 and where no score is asked for the result has none, and a flag", func(t *testing.T) {
+		var d diary
+		r := watch(t.Context(), modesReviewed[1].build(t, &d, &Review{Model: leads(t)}, &teamv1.Limits{MaxTokens: proto.Int64(10)}), "tides")
+		if r.err != nil || r.text() != "b(a(tides))" || len(r.reply.GetWarnings()) != 1 {
+			t.Errorf("%q, warned of %q, %v", r.text(), r.reply.GetWarnings(), r.err)
+		}
 		r.complete(t)
 	})
 }

@@ -306,6 +306,8 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 			return
 		}
 		f.saw(ev.GetSeq(), agent.MessageOf(f.Root, ev))
+	case *teamv1.Event_Decided:
+		f.saw(ev.GetSeq(), agent.MessageOf(f.Root, ev)) // what it hands in to its judge may be its answer
 	case *teamv1.Event_Waiting:
 		if own {
 			switch {
@@ -321,7 +323,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		st.resume(ev.GetTime().AsTime())
 		f.saw(ev.GetSeq(), k.Answered.GetMessage())
 		if own {
-			f.judge(st, k.Answered.GetMessage(), ev.GetSeq())
+			f.rule(st, k.Answered.GetMessage(), ev.GetSeq())
 		}
 	case *teamv1.Event_Asked:
 		if own {

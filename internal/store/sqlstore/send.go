@@ -242,7 +242,7 @@ type put struct {
 	existed bool
 }
 
-// space of the request's key: a message is its sender's, a command its root's.
+// space of the request's key: with a digest it is its sender's, else its root's.
 func (p *put) space() string {
 	if p.digest == nil && p.in.GetKey() != "" {
 		return p.root
