@@ -170,12 +170,17 @@ func (l *life) until(t testing.TB, id string, is func(*a2av1.Task) bool) *a2av1.
 	defer cancel()
 	target := l.Target
 	target.Headers = map[string]string{"a2a-extensions": a2a.TeamRunURI}
-	for _, err := range rig.NewREST(target).Subscribe(ctx, &a2av1.SubscribeToTaskRequest{Id: id}, 0) {
-		if err != nil || is(l.get(t, id)) {
-			break
+	task := l.get(t, id)
+	for !is(task) && !ended(task) && ctx.Err() == nil { // a stream ends where people are asked, also when the answer is on its way
+		for _, err := range rig.NewREST(target).Subscribe(ctx, &a2av1.SubscribeToTaskRequest{Id: id}, 0) {
+			if task = l.get(t, id); err != nil || is(task) {
+				break
+			}
+		}
+		if !is(task) {
+			task = l.get(t, id)
 		}
 	}
-	task := l.get(t, id)
 	if !is(task) {
 		t.Fatalf("the task is not as it should be: %v", task)
 	}
