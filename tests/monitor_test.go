@@ -106,7 +106,7 @@ teams:
 func TestS_21_R_003_32_Story(t *testing.T) {
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		for n, binding := range []string{"grpc", "rest"} {
-			t.Run("S-21 R-003-28 R-003-29 R-003-30 R-003-31 "+binding, func(t *testing.T) {
+			t.Run("S-21 C-29 R-003-28 R-003-29 R-003-30 R-003-31 "+binding, func(t *testing.T) {
 				s := play(t, place, story)
 				s.sent = 10 * n // on the same store
 				search, write := fakellm.NewGate(), fakellm.NewGate()
