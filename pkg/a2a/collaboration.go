@@ -100,20 +100,24 @@ func (h *Handler) turn(ctx context.Context, id string, c teamv1.Commanded_Comman
 	if err != nil {
 		return nil, err
 	}
+	left := false
 	for !f.Terminal() && f.stop == nil {
 		known, err := h.turned(ctx, f)
 		switch {
 		case err != nil:
 			return nil, err
 		case known:
-			f.paused = !f.paused
+			left, f.paused = true, !f.paused
 			f.switches++
-		case f.paused == (c == teamv1.Commanded_COMMAND_PAUSE):
+			continue
+		case f.paused != (c == teamv1.Commanded_COMMAND_PAUSE):
+		case !left:
 			return f, nil
 		default:
-			n := f.switches
-			return h.command(ctx, f, f.turnKey(), []byte(c.String()), &teamv1.Commanded{Command: c}, func(now *Fold) bool { return now.switches > n })
+			f.switches-- // the last one that was left is this one: it is waited for
 		}
+		n := f.switches
+		return h.command(ctx, f, f.turnKey(), []byte(c.String()), &teamv1.Commanded{Command: c}, func(now *Fold) bool { return now.switches > n })
 	}
 	return f, nil
 }

@@ -122,6 +122,7 @@ func paused(r *rig) string {
 	id := r.send("m1", "", "x").GetId()
 	for range 2 {
 		r.control("pause", func(ctx context.Context) (*a2a.Fold, error) { return r.Pause(ctx, id) })
+		synctest.Wait() // what began before it may be on its way to the member
 		stood := r.counted()
 		time.Sleep(time.Hour) // in the bubble: more than the team's timeout
 		if diff := cmp.Diff(stood, r.counted()); diff != "" {
