@@ -98,7 +98,7 @@ func (b *Board) GetWorkItem(ctx context.Context, p Place, id string) (*teamv1.Wo
 
 // ListWorkItems returns a page of items, and the token of the next one.
 func (b *Board) ListWorkItems(ctx context.Context, p Place, req *teamv1.ListWorkItemsRequest) ([]*teamv1.WorkItem, string, error) {
-	size, err := pageSize(req.GetPageSize())
+	size, err := a2a.PageSize("pageSize", req.GetPageSize())
 	if err != nil {
 		return nil, "", err
 	}
@@ -214,7 +214,7 @@ func (b *Board) PostMessage(ctx context.Context, p Place, req *teamv1.PostMessag
 
 // ListMessages returns a page of messages, and the token of the next one.
 func (b *Board) ListMessages(ctx context.Context, p Place, req *teamv1.ListMessagesRequest) ([]*teamv1.BoardMessage, string, error) {
-	size, err := pageSize(req.GetPageSize())
+	size, err := a2a.PageSize("pageSize", req.GetPageSize())
 	if err != nil {
 		return nil, "", err
 	}

@@ -16,9 +16,6 @@ const (
 	maxTitle = 200 // characters
 	maxBody  = 16 << 10
 	maxNote  = 4 << 10
-
-	maxPage     = 100
-	defaultPage = 50
 )
 
 var (
@@ -131,16 +128,6 @@ func checkName(field, name string) error {
 		return invalid(field, "is no name of anybody")
 	}
 	return nil
-}
-
-func pageSize(n int32) (int, error) {
-	switch {
-	case n < 0 || n > maxPage:
-		return 0, invalid("pageSize", "must be 1 to %d", maxPage)
-	case n == 0:
-		return defaultPage, nil
-	}
-	return int(n), nil
 }
 
 func isNotFound(err error) bool { return errors.Is(err, a2a.ErrNotFound) }

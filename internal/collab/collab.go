@@ -302,13 +302,9 @@ func notFound(id string, err error) error {
 	return err
 }
 
-const (
-	defaultPage = 50
-	maxPage     = 100
-	// maxLooks bounds how many tasks are looked at for a page: most are no
-	// collaborations.
-	maxLooks = 1000
-)
+// maxLooks bounds how many tasks are looked at for a page: most are no
+// collaborations.
+const maxLooks = 1000
 
 // ListCollaborations implements the service.
 func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollaborationsRequest) (*teamv1.ListCollaborationsResponse, error) {
@@ -316,12 +312,9 @@ func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollab
 	if err != nil {
 		return nil, err
 	}
-	size := int(req.GetPageSize())
-	if size < 0 || size > maxPage {
-		return nil, a2a.Invalid(a2a.Violation{Field: "page_size", Description: "must be 1 to 100, or left out for 50"})
-	}
-	if size == 0 {
-		size = defaultPage
+	size, err := a2a.PageSize("page_size", req.GetPageSize())
+	if err != nil {
+		return nil, err
 	}
 	roots, err := s.roots(ctx, who.Owner(), req.GetTeamId())
 	if err != nil {

@@ -354,25 +354,18 @@ func manager(ctx context.Context) (a2a.Caller, error) {
 	return who, nil
 }
 
-const (
-	defaultPage = 50
-	maxPage     = 100
-)
-
 // page cuts a page out of sorted ids. A token is the last id of the page before.
-func page(ids []string, size int32, token string) (list []string, next string, err error) {
-	if size < 0 || size > maxPage {
-		return nil, "", a2a.Invalid(a2a.Violation{Field: "pageSize", Description: "must be 1 to 100"})
-	}
-	if size == 0 {
-		size = defaultPage
+func page(ids []string, most int32, token string) (list []string, next string, err error) {
+	size, err := a2a.PageSize("pageSize", most)
+	if err != nil {
+		return nil, "", err
 	}
 	i, found := slices.BinarySearch(ids, token)
 	if found {
 		i++
 	}
 	list = ids[i:]
-	if len(list) > int(size) {
+	if len(list) > size {
 		list = list[:size]
 		next = list[size-1]
 	}

@@ -19,11 +19,6 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-const (
-	defaultPage = 50
-	maxPage     = 100
-)
-
 // ListQuestions lists the open questions of the caller's tasks, also those of
 // members of members and of remote members, and those of other tasks of its account
 // that it may answer by a role: task by task, as they were asked. A question that is
@@ -34,9 +29,9 @@ func (m *Monitor) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRe
 	if err != nil {
 		return nil, err
 	}
-	size := int(cmp.Or(req.GetPageSize(), defaultPage))
-	if size < 1 || size > maxPage {
-		return nil, a2a.Invalid(a2a.Violation{Field: "pageSize", Description: "is " + strconv.Itoa(size) + "; it must be 1 to 100, or left out for 50"})
+	size, err := a2a.PageSize("pageSize", req.GetPageSize())
+	if err != nil {
+		return nil, err
 	}
 	after, err := openToken(req)
 	if err != nil {

@@ -154,13 +154,7 @@ func (h *Handler) GetTaskPushNotificationConfig(ctx context.Context, req *a2av1.
 // INVALID_REQUEST, TASK_NOT_FOUND.
 func (h *Handler) ListTaskPushNotificationConfigs(ctx context.Context, req *a2av1.ListTaskPushNotificationConfigsRequest) (*a2av1.ListTaskPushNotificationConfigsResponse, error) {
 	var c checker
-	size := int(req.GetPageSize())
-	if size < 0 || size > maxPage {
-		c.fault("pageSize", "is %d; it must be 1 to %d, or left out for %d", size, maxPage, defaultPage)
-	}
-	if size == 0 {
-		size = defaultPage
-	}
+	size := c.pageSize("pageSize", req.GetPageSize())
 	after, ok := openPushToken(req.GetPageToken())
 	if !ok {
 		c.fault("pageToken", "is not a token of this list; begin again without one")

@@ -103,9 +103,8 @@ func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*
 	c.id("contextId", req.GetContextId())
 	c.historyLength("historyLength", req.HistoryLength)
 	if req.PageSize != nil {
-		size = int(req.GetPageSize())
-		if size < 1 || size > maxPage {
-			c.fault("pageSize", "is %d; it must be 1 to %d, or left out for %d", size, maxPage, defaultPage)
+		if size = c.pageSize("pageSize", req.GetPageSize()); req.GetPageSize() == 0 {
+			c.pageFault("pageSize", 0) // A2A has 1 to 100
 		}
 	}
 	if _, known := a2av1.TaskState_name[int32(req.GetStatus())]; !known {

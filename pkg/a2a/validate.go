@@ -29,6 +29,28 @@ const (
 	maxMessage  = 2 << 20 // bytes: what one event may hold
 )
 
+// PageSize is how many entries a page of a list has: size, 1 to 100, or 50 for 0. A
+// fault names the field.
+func PageSize(field string, size int32) (int, error) {
+	var c checker
+	n := c.pageSize(field, size)
+	return n, c.err()
+}
+
+func (c *checker) pageSize(field string, size int32) int {
+	switch {
+	case size == 0:
+		return defaultPage
+	case size < 0 || size > maxPage:
+		c.pageFault(field, size)
+	}
+	return int(size)
+}
+
+func (c *checker) pageFault(field string, size int32) {
+	c.fault(field, "is %d; it must be 1 to %d, or left out for %d", size, maxPage, defaultPage)
+}
+
 // idPattern is what ids of callers may look like.
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,128}$`)
 
