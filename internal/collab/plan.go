@@ -55,23 +55,13 @@ func planOf(team string, def *teamv1.TeamConfig) plan {
 		id := cmp.Or(m.ID, m.Agent)
 		p.members = append(p.members, member{id: id, role: m.Role, timeout: m.Timeout, disabled: m.Disabled})
 	}
-	if w := def.GetWorkflow(); w != nil {
+	if def.GetWorkflow() != nil {
 		p.workflow = true
-		p.flatten(w.GetSteps(), false)
+		for _, s := range config.Plan(def) {
+			p.steps = append(p.steps, planned{id: s.ID, member: s.Member, task: s.Task, after: len(s.After) > 0, timeout: s.Timeout})
+		}
 	}
 	return p
-}
-
-// flatten lists the steps of groups in the place of these.
-func (p *plan) flatten(steps []*teamv1.WorkflowStep, after bool) {
-	for _, s := range steps {
-		behind := after || len(s.GetAfter()) > 0
-		if len(s.GetParallel()) > 0 {
-			p.flatten(s.GetParallel(), behind)
-			continue
-		}
-		p.steps = append(p.steps, planned{id: s.GetId(), member: s.GetAgent(), task: s.GetTask(), after: behind, timeout: s.GetTimeout().AsDuration()})
-	}
 }
 
 // has reports whether a step of the plan has a name.

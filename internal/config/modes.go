@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -46,6 +47,8 @@ func Mode(t *teamv1.TeamConfig) string {
 type PlannedStep struct {
 	ID, Member string   // no member: people are asked
 	After      []string // ids of the steps right before it
+	Task       string   // template of what the member is given
+	Timeout    time.Duration
 }
 
 // Plan are the steps of a workflow, in their order. Those of a group stand in its place.
@@ -64,7 +67,7 @@ func Plan(t *teamv1.TeamConfig) []PlannedStep {
 				ids = append(ids, groups[s.GetId()]...)
 				continue
 			}
-			plan = append(plan, PlannedStep{ID: s.GetId(), Member: s.GetAgent(), After: first.GetAfter()})
+			plan = append(plan, PlannedStep{ID: s.GetId(), Member: s.GetAgent(), After: first.GetAfter(), Task: s.GetTask(), Timeout: s.GetTimeout().AsDuration()})
 			ids = append(ids, s.GetId())
 		}
 		return ids
