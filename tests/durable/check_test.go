@@ -378,13 +378,6 @@ func (c *checker) checkCalls(calls []entry) {
 	}
 }
 
-// collected tells the members whose calls are read from their servers when a life
-// has ended. What a process sent just before it died may be read in the next
-// life: how often they are called in all is what can be said.
-func collected(member string) bool {
-	return member == "gamma" || member == "mind" || member == "router"
-}
-
 func (c *checker) checkStep(s *step, calls []entry, atKill map[int]int) {
 	if len(calls) > 1+s.claims {
 		c.fault("%s was called %d times for step %s of task %s, which changed hands %d times meanwhile", calls[0].Member, len(calls), s.scope, s.task, s.claims)
@@ -403,7 +396,7 @@ func (c *checker) checkStep(s *step, calls []entry, atKill map[int]int) {
 		case e.Member == "gamma" && s.bound != 0 && e.Life > s.bound:
 			c.fault("%s was sent step %s of task %s again in life %d, which was bound in life %d", e.Member, s.scope, s.task, e.Life, s.bound)
 		case i == 0:
-		case e.Life == calls[i-1].Life && !collected(e.Member):
+		case e.Life == calls[i-1].Life && !e.Late: // of late ones only how many there are in all can be said
 			c.fault("%s was called twice for step %s of task %s in life %d", e.Member, s.scope, s.task, e.Life)
 			c.repeatsAStep = max(c.repeatsAStep, 2)
 		default:

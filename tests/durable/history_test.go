@@ -47,6 +47,7 @@ type entry struct {
 	Open    int64         `json:"open,omitempty"`   // the cursor that the stream began behind
 	Count   int           `json:"count,omitempty"`
 	Took    time.Duration `json:"took,omitempty"`
+	Late    bool          `json:"late,omitempty"` // a call that may be of the life before: what a process sent just before it died can come in behind its end
 
 	reader *watch // who saw it
 }

@@ -190,8 +190,8 @@ func worth(text string) time.Duration {
 }
 
 // collect moves what gamma and the model server were asked into the history, as
-// calls of the life that ends now. No server may run; what one has sent before
-// it died may still be on its way in.
+// late calls of the life that ends now. No server may run; what one has sent
+// before it died may still be on its way in.
 func (m *members) collect() {
 	ctx, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()
@@ -201,7 +201,7 @@ func (m *members) collect() {
 	all := m.gamma.Requests("")
 	for _, r := range all[m.seen:] {
 		if req, ok := r.Body.(*a2av1.SendMessageRequest); ok {
-			m.history.add(entry{Op: opCall, Member: "gamma", Key: req.GetMessage().GetMessageId(), Text: agent.Text(req.GetMessage())})
+			m.history.add(entry{Op: opCall, Late: true, Member: "gamma", Key: req.GetMessage().GetMessageId(), Text: agent.Text(req.GetMessage())})
 		}
 	}
 	m.seen = len(all)
@@ -213,7 +213,7 @@ func (m *members) collect() {
 				key = values[0]
 			}
 		}
-		m.history.add(entry{At: r.Arrived, Op: opCall, Member: r.Model, Key: key, Text: r.Last()})
+		m.history.add(entry{At: r.Arrived, Op: opCall, Late: true, Member: r.Model, Key: key, Text: r.Last()})
 	}
 	m.asked = len(asked)
 }
