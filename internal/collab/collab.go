@@ -293,6 +293,13 @@ func unknown(id string) error {
 	return agent.Errorf(agent.CodeNotFound, agent.ReasonCollaborationNotFound, "there is no collaboration %q", strings.ToValidUTF8(id[:min(len(id), 128)], "\uFFFD"))
 }
 
+// lost reports whether a task has been deleted meanwhile, or is damaged on record.
+func lost(err error) bool {
+	var e *a2a.Error
+	var of *agent.Error
+	return errors.As(err, &e) && e.Reason == a2a.ReasonTaskNotFound || errors.As(err, &of) && of.Reason == agent.ReasonDataLoss
+}
+
 // notFound is the error for a task that is not there as that for a collaboration.
 func notFound(id string, err error) error {
 	var e *a2a.Error
@@ -334,10 +341,13 @@ func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollab
 			break
 		}
 		r, err := s.fold(ctx, a2a.Key{Owner: who.Owner(), ID: root})
-		if err != nil || r.accepted.GetCollaboration() == nil {
-			continue // deleted meanwhile, or damaged: the others are worth more than none
+		switch {
+		case lost(err): // the others are worth more than none
+		case err != nil:
+			return nil, err
+		case r.accepted.GetCollaboration() != nil:
+			resp.Collaborations = append(resp.Collaborations, r.status(false))
 		}
-		resp.Collaborations = append(resp.Collaborations, r.status(false))
 	}
 	return resp, nil
 }

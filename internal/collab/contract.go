@@ -2,6 +2,7 @@ package collab
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -152,7 +153,7 @@ func ReadStart(body *structpb.Struct) (*teamv1.StartCollaborationRequest, error)
 			req.Constraints.MaxDuration = &durationpb.Duration{Seconds: 60 * int64(*n)} // a time.Duration ends after 292 years
 		}
 		limits := c.object("resource_limits")
-		for name := range limits.body.GetFields() {
+		for _, name := range slices.Sorted(maps.Keys(limits.body.GetFields())) {
 			if n := limits.number(name); n != nil && *n == math.Trunc(*n) && math.Abs(*n) < 1<<53 {
 				if req.Constraints.ResourceLimits == nil {
 					req.Constraints.ResourceLimits = map[string]int64{}

@@ -53,8 +53,11 @@ func (s *Service) lengths(ctx context.Context, r *run) ([]time.Duration, error) 
 			continue
 		}
 		page, _, err := s.h.Page(ctx, a2a.Key{Owner: owner, ID: m.Root}, 0)
-		if err != nil || len(page) == 0 {
-			continue // deleted meanwhile
+		switch {
+		case lost(err) || err == nil && len(page) == 0:
+			continue
+		case err != nil:
+			return nil, err
 		}
 		lengths = append(lengths, m.StatusAt.Sub(page[0].Event.GetTime().AsTime()))
 	}

@@ -74,7 +74,12 @@ func (s *Service) last(ctx context.Context, team string) (string, error) {
 		if !a2a.Ended(m.State) {
 			continue
 		}
-		if r, err := s.fold(ctx, a2a.Key{Owner: who.Owner(), ID: m.Root}); err == nil && r.accepted.GetCollaboration() != nil {
+		r, err := s.fold(ctx, a2a.Key{Owner: who.Owner(), ID: m.Root})
+		switch {
+		case lost(err):
+		case err != nil:
+			return "", err
+		case r.accepted.GetCollaboration() != nil:
 			return r.finalStatus(), nil
 		}
 	}
