@@ -219,13 +219,18 @@ func (p *tab) body() string {
 func (p *tab) goTo(url string) {
 	p.Helper()
 	p.do(chromedp.Navigate(url))
+	if _, hash, ok := strings.Cut(url, "#team="); ok { // a page that is open goes there when it has heard of it
+		team, _, _ := strings.Cut(hash, "&")
+		p.wait("document.querySelector('#team')?.value === %s", quoted(team))
+	}
 	p.shows("#connection", "live")
 }
 
-// click clicks on the first visible element that is there by then.
+// click clicks on the first element once that can be clicked on, wherever it is by then:
+// what comes meanwhile moves it.
 func (p *tab) click(css string) {
 	p.Helper()
-	p.do(chromedp.Click(chromedp.CSS(css), chromedp.NodeVisible))
+	p.wait("(e => e?.checkVisibility() && !e.disabled && (e.click(), true))(document.querySelector(%s))", quoted(css))
 }
 
 // clickOn clicks on the button of a text.

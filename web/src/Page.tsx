@@ -64,7 +64,7 @@ export function Page({ base }: { base: string }) {
     forgetKey();
     setKey("");
   };
-  const { team } = state;
+  const team = state.team?.teamId === place.team ? state.team : null; // not the one that was watched before
   return (
     <>
       <header>

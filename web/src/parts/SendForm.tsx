@@ -7,16 +7,18 @@ import { useCall } from "../state/useCall";
 export function SendForm({ client, team, sent }: { client: Client; team: TeamSnapshot; sent: (task: string) => void }) {
   const [text, setText] = useState("");
   const message = useRef(newID()); // sent again after a failure, it is the same task
+  const form = useRef<HTMLFormElement>(null);
   const call = useCall();
   const send = async () => {
     let task = "";
     if (!(await call.make(async () => (task = await client.send(team.teamId, message.current, text))))) return;
     setText("");
     message.current = newID();
-    if (task) sent(task);
+    if (task && form.current) sent(task); // else the page shows another team by now
   };
   return (
     <form
+      ref={form}
       class="send"
       aria-label={`Send a message to ${team.name || team.teamId}`}
       onSubmit={(e) => {
