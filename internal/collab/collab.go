@@ -71,8 +71,8 @@ func New(c Config) *Service {
 // served are the teams of a handler, without their definitions.
 type served struct{ h *a2a.Handler }
 
-func (s served) Ready(_ context.Context, id string) error {
-	a, err := s.h.Agents().Get(id)
+func (s served) Ready(ctx context.Context, id string) error {
+	a, err := s.h.Find(ctx, id)
 	if _, isTeam := a.(agent.Composite); err == nil && isTeam {
 		return nil
 	}

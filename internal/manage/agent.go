@@ -115,6 +115,9 @@ func agentNotFound(id string) error {
 
 // agent is an agent or team as it is served. fresh asks it how it is.
 func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.RegisteredAgent, error) {
+	if err := m.seek(ctx, id); err != nil {
+		return nil, err
+	}
 	def := m.c.Live.Definition()
 	if !def.Used[id] {
 		return nil, agentNotFound(id)

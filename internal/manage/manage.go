@@ -94,6 +94,9 @@ type Manager struct {
 	c Config
 
 	changing chan struct{}         // held by who changes what is served
+	looking  chan struct{}         // held by who looks for what others have made
+	looks    atomic.Int64          // how many have begun and not failed
+	looked   time.Time             // when the last one began; used by who holds looking
 	served   atomic.Pointer[state] // stored by who holds changing
 	making   sync.Map              // ids of teams that are being made
 }
@@ -109,7 +112,7 @@ func New(c Config) *Manager {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	m := &Manager{c: c, changing: make(chan struct{}, 1)}
+	m := &Manager{c: c, changing: make(chan struct{}, 1), looking: make(chan struct{}, 1)}
 	m.served.Store(&state{file: c.File})
 	return m
 }
@@ -134,11 +137,11 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// lock waits until nobody else changes what is served.
-func (m *Manager) lock(ctx context.Context) (unlock func(), err error) {
+// lock waits until nobody else holds it.
+func lock(ctx context.Context, held chan struct{}) (unlock func(), err error) {
 	select {
-	case m.changing <- struct{}{}:
-		return func() { <-m.changing }, nil
+	case held <- struct{}{}:
+		return func() { <-held }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -148,7 +151,7 @@ func (m *Manager) lock(ctx context.Context) (unlock func(), err error) {
 // entry that the file has no place for any more is left out, and said to be in ERROR.
 // On an error what was served stays.
 func (m *Manager) Refresh(ctx context.Context, file *config.Config) error {
-	unlock, err := m.lock(ctx)
+	unlock, err := lock(ctx, m.changing)
 	if err != nil {
 		return err
 	}
@@ -221,7 +224,7 @@ func (m *Manager) change(ctx context.Context, c change) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := m.lock(ctx)
+	unlock, err := lock(ctx, m.changing)
 	if err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func (m *Manager) ListTeams(ctx context.Context, req *teamv1.ListTeamsRequest) (
 	}
 	resp := &teamv1.ListTeamsResponse{NextPageToken: next}
 	for _, id := range ids {
-		t, err := m.team(ctx, id, false)
+		t, err := m.known(ctx, id, false)
 		if err != nil && agent.AsError(err).Reason == agent.ReasonTeamNotFound {
 			continue // it has been deleted meanwhile
 		}
@@ -165,11 +165,11 @@ func (m *Manager) Ready(ctx context.Context, id string) error {
 	if m.c.Live.Definition().Server.GetTeams()[id] != nil {
 		return nil
 	}
-	if err := m.Refresh(ctx, nil); err != nil { // another replica may have made it
+	if err := m.Look(ctx); err != nil { // another replica may have made it
 		return err
 	}
 	_, making := m.making.Load(id)
-	t, err := m.team(ctx, id, false)
+	t, err := m.known(ctx, id, false)
 	switch {
 	case making:
 		return notReady(id, "it is being made")
@@ -230,6 +230,14 @@ func (m *Manager) teams() []string {
 
 // team is a team as it is served. fresh asks its members how they are.
 func (m *Manager) team(ctx context.Context, id string, fresh bool) (*teamv1.Team, error) {
+	if err := m.seek(ctx, id); err != nil {
+		return nil, err
+	}
+	return m.known(ctx, id, fresh)
+}
+
+// known is team for one that is known here.
+func (m *Manager) known(ctx context.Context, id string, fresh bool) (*teamv1.Team, error) {
 	def := m.c.Live.Definition()
 	t := &teamv1.Team{Id: id, Name: id, Origin: teamv1.Origin_ORIGIN_FILE, Revision: m.c.Live.Revision(id)}
 	var broken config.Faults

@@ -121,7 +121,7 @@ func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*
 		return nil, err
 	}
 	if req.GetTenant() != "" {
-		if _, err := h.c.Agents.Get(req.GetTenant()); err != nil {
+		if _, err := h.Find(ctx, req.GetTenant()); err != nil {
 			return nil, err
 		}
 	}
