@@ -110,7 +110,7 @@ func (m *Manager) agentEntry(s *state, id string) (*entry, error) {
 }
 
 func agentNotFound(id string) error {
-	return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "there is no agent %q", id)
+	return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "there is no agent %.64q", id)
 }
 
 // agent is an agent or team as it is served. fresh asks it how it is.

@@ -60,7 +60,7 @@ func (m *Manager) contractDocument(team *teamv1.ContractTeam, id string) (docume
 	c := &contract{ContractTeam: team, models: file.GetModels(), tools: file.GetTools()}
 	c.check()
 	if len(c.faults) > 0 {
-		return document{}, c.err()
+		return document{}, invalid(c.faults)
 	}
 	def, ids := c.definition(id)
 	data, err := protoyaml.MarshalOptions{UseProtoNames: true}.Marshal(def)
@@ -70,20 +70,12 @@ func (m *Manager) contractDocument(team *teamv1.ContractTeam, id string) (docume
 	return document{id: id, data: data, ids: ids, rendered: true, named: c.field}, err
 }
 
-func (c *contract) err() error {
-	texts := make([]string, len(c.faults))
-	for i, f := range c.faults {
-		texts[i] = f.Field + " " + f.Description
-	}
-	return &a2a.Error{Reason: agent.ReasonInvalidTeamConfig, Code: agent.CodeInvalidArgument, Message: strings.Join(texts, "\n"), Violations: c.faults}
-}
-
 func (c *contract) check() {
 	if n := utf8.RuneCountInString(c.GetTeamName()); n < 1 || n > maxTeamName {
 		c.fault("team_name", "has %d characters; it must have 1 to %d", n, maxTeamName)
 	}
 	if !slices.Contains(teamTypes, c.GetTeamType()) {
-		c.fault("team_type", "%q is unknown; use %s", c.GetTeamType(), strings.Join(teamTypes, ", "))
+		c.fault("team_type", "%.64q is unknown; use %s", c.GetTeamType(), strings.Join(teamTypes, ", "))
 	}
 	if n := len(c.GetAgentRoles()); n < minRoles || n > maxRoles {
 		c.fault("agent_roles", "has %d roles; it must have %d to %d", n, minRoles, maxRoles)
@@ -114,26 +106,26 @@ func (c *contract) agent(r *teamv1.ContractRole, at string) {
 	case model == "":
 		c.fault(at+".model", "is required")
 	case c.model(model) == "":
-		c.fault(at+".model", "%q is no model of this server; there are %s", model, strings.Join(slices.Sorted(maps.Keys(c.models)), ", "))
+		c.fault(at+".model", "%.64q is no model of this server; there are %s", model, strings.Join(slices.Sorted(maps.Keys(c.models)), ", "))
 	}
 	for i, name := range a.GetTools() {
 		field := at + ".tools[" + strconv.Itoa(i) + "]"
 		switch {
 		case c.tools[name] == nil:
-			c.fault(field, "%q is no tool of this server", name)
+			c.fault(field, "%.64q is no tool of this server", name)
 		case slices.Contains(a.GetTools()[:i], name):
 			c.fault(field, "%q is there twice", name)
 		}
 	}
 	if strings.TrimSpace(a.GetInstructions()) == "" && instructions[wellKnown(r)] == "" {
-		c.fault(at+".instructions", "is required, since %q is no role with instructions of its own", r.GetRoleName())
+		c.fault(at+".instructions", "is required, since %.64q is no role with instructions of its own", r.GetRoleName())
 	}
 }
 
 func (c *contract) workflow() {
 	w := c.GetWorkflowConfig()
 	if !slices.Contains(workflowTypes, w.GetType()) {
-		c.fault("workflow_config.type", "%q is unknown; use %s", w.GetType(), strings.Join(workflowTypes, ", "))
+		c.fault("workflow_config.type", "%.64q is unknown; use %s", w.GetType(), strings.Join(workflowTypes, ", "))
 	}
 	if w != nil && w.MaxIterations != nil && w.GetMaxIterations() < 1 {
 		c.fault("workflow_config.max_iterations", "is %d; it must be 1 or more", w.GetMaxIterations())
@@ -194,7 +186,7 @@ func (c *contract) definition(id string) (*teamv1.ServerConfig, []string) {
 	return def, ids
 }
 
-// step is the work of a role: the task, and the results of those before it.
+// step is the work of a role: the task, and the results of those just before it.
 func (c *contract) step(members []string, i int) *teamv1.WorkflowStep {
 	s := &teamv1.WorkflowStep{Id: members[i], Agent: members[i], Task: "{{input}}"}
 	last := len(members) - 1

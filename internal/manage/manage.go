@@ -289,20 +289,24 @@ func (m *Manager) try(ctx context.Context, c change) error {
 	return nil
 }
 
-// invalid is the error for a document with faults.
-func invalid(faults config.Faults, field func(config.Fault) string) error {
-	e := &a2a.Error{Reason: agent.ReasonInvalidTeamConfig, Code: agent.CodeInvalidArgument}
-	var texts []string
+// invalid is the error for a definition with faults.
+func invalid(faults []a2a.Violation) error {
+	e := a2a.Invalid(faults...)
+	e.Reason = agent.ReasonInvalidTeamConfig
+	return e
+}
+
+// violations are the faults of a document, at the fields that they are of.
+func violations(faults config.Faults, field func(config.Fault) string) []a2a.Violation {
+	var list []a2a.Violation
 	for _, f := range faults {
 		v := a2a.Violation{Field: field(f), Description: f.Message}
 		if f.Hint != "" {
 			v.Description += "; " + f.Hint
 		}
-		e.Violations = append(e.Violations, v)
-		texts = append(texts, v.Field+" "+v.Description)
+		list = append(list, v)
 	}
-	e.Message = strings.Join(texts, "\n")
-	return e
+	return list
 }
 
 // ready finds out whether the agents that a change brings are there (R-001-15).

@@ -3,6 +3,7 @@ package manage
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -62,7 +63,7 @@ func (m *Manager) UpdateTeam(ctx context.Context, req *teamv1.UpdateTeamRequest)
 		return nil, err
 	}
 	if d.id != req.GetTeamId() {
-		return nil, refused("yaml", "is of team "+strconv.Quote(d.id)+", not of "+strconv.Quote(req.GetTeamId()))
+		return nil, refused("yaml", fmt.Sprintf("is of team %.64q, not of %.64q", d.id, req.GetTeamId()))
 	}
 	if err := m.change(ctx, m.replace(d, who, req.GetEtag(), req.GetValidateOnly(), m.teamEntry)); err != nil {
 		return nil, err
@@ -213,7 +214,7 @@ func fixed(format string, args ...any) error {
 }
 
 func teamNotFound(id string) error {
-	return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %q", id)
+	return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %.64q", id)
 }
 
 // teams are the ids of all teams, also of those that are not served; sorted.
