@@ -23,6 +23,7 @@ import (
 const (
 	maxTeamName        = 100 // characters
 	minRoles, maxRoles = 2, 5
+	maxRounds          = 100 // a round takes a step at least, of which a run has as many
 	maxMinutes         = 60 * 24 * 365
 )
 
@@ -71,8 +72,11 @@ func (m *Manager) contractDocument(team *teamv1.ContractTeam, id string) (docume
 }
 
 func (c *contract) check() {
-	if n := utf8.RuneCountInString(c.GetTeamName()); n < 1 || n > maxTeamName {
+	switch n := utf8.RuneCountInString(c.GetTeamName()); {
+	case n < 1 || n > maxTeamName:
 		c.fault("team_name", "has %d characters; it must have 1 to %d", n, maxTeamName)
+	case strings.TrimSpace(c.GetTeamName()) == "":
+		c.fault("team_name", "is blank; it must say something")
 	}
 	if !slices.Contains(teamTypes, c.GetTeamType()) {
 		c.fault("team_type", "%.64q is unknown; use %s", c.GetTeamType(), strings.Join(teamTypes, ", "))
@@ -80,16 +84,16 @@ func (c *contract) check() {
 	if n := len(c.GetAgentRoles()); n < minRoles || n > maxRoles {
 		c.fault("agent_roles", "has %d roles; it must have %d to %d", n, minRoles, maxRoles)
 	}
-	seen := map[string]bool{}
+	seen := map[string]bool{} // by how they are spelled in small letters, as ids and well-known roles are
 	for i, r := range c.GetAgentRoles() {
 		at := "agent_roles[" + strconv.Itoa(i) + "]"
 		switch name := strings.TrimSpace(r.GetRoleName()); {
 		case name == "" || utf8.RuneCountInString(name) > maxTeamName:
 			c.fault(at+".role_name", "must have 1 to %d characters", maxTeamName)
-		case seen[name]:
-			c.fault(at+".role_name", "%q is there twice; roles are unique", name)
+		case seen[strings.ToLower(name)]:
+			c.fault(at+".role_name", "%q is there twice; roles are unique, be they in capital or small letters", name)
 		default:
-			seen[name] = true
+			seen[strings.ToLower(name)] = true
 		}
 		c.agent(r, at+".agent_config")
 	}
@@ -127,8 +131,8 @@ func (c *contract) workflow() {
 	if !slices.Contains(workflowTypes, w.GetType()) {
 		c.fault("workflow_config.type", "%.64q is unknown; use %s", w.GetType(), strings.Join(workflowTypes, ", "))
 	}
-	if w != nil && w.MaxIterations != nil && w.GetMaxIterations() < 1 {
-		c.fault("workflow_config.max_iterations", "is %d; it must be 1 or more", w.GetMaxIterations())
+	if n := w.GetMaxIterations(); w != nil && w.MaxIterations != nil && (n < 1 || n > maxRounds) {
+		c.fault("workflow_config.max_iterations", "is %d; it must be 1 to %d", n, maxRounds)
 	}
 	if n := w.GetTimeoutMinutes(); w != nil && w.TimeoutMinutes != nil && (n < 1 || n > maxMinutes) {
 		c.fault("workflow_config.timeout_minutes", "is %d; it must be 1 to %d", n, maxMinutes)

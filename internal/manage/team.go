@@ -265,6 +265,7 @@ func (m *Manager) known(ctx context.Context, id string, fresh bool) (*teamv1.Tea
 	for _, l := range def.AdjustedOf(id) {
 		t.Adjusted = append(t.Adjusted, &teamv1.AdjustedLimit{Path: l.Path, Set: l.Set, Effective: l.Effective, Because: l.Because})
 	}
+	t.Unheld = def.UnheldOf(id)
 	t.State = teamv1.TeamState_TEAM_STATE_READY
 	if h := m.health(ctx, id, fresh); !h.GetHealthy() {
 		t.State, t.Detail = teamv1.TeamState_TEAM_STATE_DEGRADED, h.GetDetail()

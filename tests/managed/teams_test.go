@@ -598,3 +598,16 @@ func TestR_001_13_Thousand(t *testing.T) {
 		t.Errorf("%d teams are served after a restart", n)
 	}
 }
+
+// TestS_51_RolesOfNobody: of a team that is made by a call it is said as well which of
+// its steps ask people whom no key makes.
+func TestS_51_RolesOfNobody(t *testing.T) {
+	h := open(t, rig.Memory(t), base, fakellm.New(t))
+	for _, a := range apis(t, h.Target) {
+		made := a.create(t, "teams: {asks_"+a.binding+": {workflow: {steps: [{id: say, agent: parrot}, {id: sign, after: [say], human: {question: \"Sign?\", roles: [legal]}}]}}}")
+		want := []string{"teams.asks_" + a.binding + ".workflow.steps[1].human.roles"}
+		if now := a.get(t, made.GetId()); !slices.Equal(made.GetUnheld(), want) || !slices.Equal(now.GetUnheld(), want) {
+			t.Errorf("%v, then %v; want %v", made.GetUnheld(), now.GetUnheld(), want)
+		}
+	}
+}
