@@ -270,7 +270,7 @@ func (c *contract) field(path []any) string {
 }
 
 // failing names the roles whose agents cannot be set up (R-001-15).
-func (m *Manager) failing(team *teamv1.ContractTeam, err error) error {
+func (m *Manager) failing(team *teamv1.ContractTeam, id string, err error) error {
 	var e *agent.Error
 	if team == nil || !errors.As(err, &e) || e.Reason != agent.ReasonInitializationFailed {
 		return err
@@ -280,12 +280,12 @@ func (m *Manager) failing(team *teamv1.ContractTeam, err error) error {
 	failed := *e
 	failed.Details = nil
 	with := &failed
-	for _, r := range team.GetAgentRoles() {
-		switch model := c.model(r.GetAgentConfig().GetModel()); {
-		case !config.Connected(file.GetModels()[model]):
+	members := c.memberIDs()
+	for i, r := range team.GetAgentRoles() {
+		if model := c.model(r.GetAgentConfig().GetModel()); !config.Connected(file.GetModels()[model]) {
 			with = with.With(r.GetRoleName(), "model "+strconv.Quote(model)+" has no key")
-		case len(r.GetAgentConfig().GetTools()) > 0 && e.Details == nil:
-			with = with.With(r.GetRoleName(), "its tools cannot be set up")
+		} else if why := e.Details[agentID(id, i, members[i])]; why != "" {
+			with = with.With(r.GetRoleName(), why)
 		}
 	}
 	return with

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,6 +68,7 @@ type Prepared interface {
 // NotBuilt is the error for an addition that cannot be built.
 type NotBuilt struct {
 	Addition string
+	Agents   map[string]string // those that are to blame, as far as that is known, and for what
 	Err      error
 }
 
@@ -368,10 +371,19 @@ func (m *Manager) there(ctx context.Context, def *config.Config, ids []string) e
 // notSetUp is the error where something cannot be built whose definition is right.
 func (m *Manager) notSetUp(err error) error {
 	m.c.Log.Warn("agents cannot be set up", zap.Error(err))
-	return &agent.Error{
-		Reason: agent.ReasonInitializationFailed, Code: agent.CodeFailedPrecondition,
-		Message: "the agents or their tools cannot be set up; the log of the server says why", Err: err,
+	failed := agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInitializationFailed, "these agents cannot be set up").Because(err)
+	var not *NotBuilt
+	if errors.As(err, &not) {
+		for _, id := range slices.Sorted(maps.Keys(not.Agents)) {
+			failed = failed.With(id, not.Agents[id])
+			failed.Message += fmt.Sprintf("; %q: %s", id, not.Agents[id])
+		}
 	}
+	if failed.Details == nil {
+		failed.Message = "the agents or their tools cannot be set up"
+	}
+	failed.Message += "; the log of the server says why"
+	return failed
 }
 
 func storeError(err error) error {

@@ -32,7 +32,7 @@ func (m *Manager) CreateTeam(ctx context.Context, req *teamv1.CreateTeamRequest)
 	err = m.change(ctx, m.add(d, who, req.GetValidateOnly()))
 	m.making.Delete(d.id)
 	if err != nil {
-		return nil, m.failing(req.GetContract(), err)
+		return nil, m.failing(req.GetContract(), d.id, err)
 	}
 	if req.GetValidateOnly() {
 		return &teamv1.CreateTeamResponse{Team: draft(d)}, nil
