@@ -3,6 +3,7 @@ package managed
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -29,7 +30,7 @@ func TestR_003_17_AtOnce(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, c := range rig.Clients(t, houseB.Target) {
+	for _, c := range slices.Concat(rig.Clients(t, houseB.Target), rig.ClientsV03(t, houseB.Target)) {
 		first(c.Binding()+" send", func(ctx context.Context, id string) error {
 			_, err := c.Send(ctx, rig.Text(id, uuid.NewString(), "x"))
 			return err
@@ -38,6 +39,8 @@ func TestR_003_17_AtOnce(t *testing.T) {
 			_, err := rig.Collect(c.Stream(ctx, rig.Text(id, uuid.NewString(), "x")))
 			return err
 		})
+	}
+	for _, c := range rig.Clients(t, houseB.Target) {
 		first(c.Binding()+" list", func(ctx context.Context, id string) error {
 			_, err := c.List(ctx, &a2av1.ListTasksRequest{Tenant: id})
 			return err
