@@ -253,8 +253,18 @@ func TestS_51_OnlyByRole(t *testing.T) {
 		denied("AnswerQuestion", err)
 	}
 	l.until(t, id, asksAll(1))
-	if _, err := l.monitor(t, "bob", 1).Answer(t.Context(), toAsk(q, "perhaps")); rig.Fault(err).Reason != agent.ReasonInvalidRequest {
-		t.Errorf("S-51: what is none of the options: %v", err)
+	for n := range 2 { // faults are of the fields that the request has
+		unknown, odd, message := toAsk(q, "yes"), toAsk(q, "yes"), toAsk(q, "")
+		unknown.Question, odd.TaskId = "q9", "no id"
+		message.Answer = &teamv1.AnswerQuestionRequest_Message{Message: &a2av1.Message{Parts: agent.TextParts("perhaps")}}
+		for field, req := range map[string]*teamv1.AnswerQuestionRequest{
+			"text": toAsk(q, "perhaps"), "question": unknown, "taskId": odd, "message.parts": message,
+		} {
+			_, err := l.monitor(t, "bob", n).Answer(t.Context(), req)
+			if f := rig.Fault(err); f.Reason != agent.ReasonInvalidRequest || !slices.Equal(f.Fields, []string{field}) || !strings.HasPrefix(f.Message, field+" ") {
+				t.Errorf("S-51: %s: %v %v", field, f.Fields, f)
+			}
+		}
 	}
 
 	// The id of the delegation that asks is enough, where it asks one thing.

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/app"
@@ -30,7 +33,9 @@ func collabCommand(s *app.Shell) *cobra.Command {
 
 func collabStartCommand(s *app.Shell) *cobra.Command {
 	req := &teamv1.StartCollaborationRequest{}
+	bounds := &teamv1.CollaborationConstraints{}
 	var most time.Duration
+	var quality float64
 	c := &cobra.Command{
 		Use: "start TEAM TASK --expect TEXT", Short: "Has a team begin to work; prints the id",
 		Example: "  team-server collab start newsroom \"Write about the tides.\" --expect \"Three sentences.\"",
@@ -38,14 +43,43 @@ func collabStartCommand(s *app.Shell) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			req.TeamId, req.TaskDescription = args[0], args[1]
 			if c.Flags().Changed("max-duration") {
-				req.Constraints = &teamv1.CollaborationConstraints{MaxDuration: durationpb.New(most)}
+				bounds.MaxDuration = durationpb.New(most)
 			}
+			if c.Flags().Changed("quality") {
+				bounds.QualityThreshold = &quality
+			}
+			req.Constraints = bounds
 			return s.StartCollaboration(c.Context(), req)
 		},
 	}
 	c.Flags().StringVar(&req.ExpectedOutput, "expect", "", "what is to come out of it")
+	c.Flags().Var(object{&req.Context}, "context", "what everybody who works on it knows from the start, a JSON object")
 	c.Flags().DurationVar(&most, "max-duration", 0, "how long it may take; default as long as the team may")
+	c.Flags().Float64Var(&quality, "quality", 0, "the least score of its result, 0 to 1; default any")
+	c.Flags().StringToInt64Var(&bounds.ResourceLimits, "limit", nil, "max_tokens=N, max_delegations=N or max_parallel=N; repeatable")
+	c.Flags().Var(id{&req.RequestId}, "request-id", "id of the start: the same once more is the same collaboration")
 	return c
+}
+
+// object is a flag for a JSON object.
+type object struct{ of **structpb.Struct }
+
+func (o object) Type() string { return "object" }
+
+func (o object) String() string {
+	if o.of == nil || *o.of == nil {
+		return ""
+	}
+	return protojson.Format(*o.of)
+}
+
+func (o object) Set(text string) error {
+	s := &structpb.Struct{}
+	if err := protojson.Unmarshal([]byte(text), s); err != nil {
+		return errors.New("must be a JSON object")
+	}
+	*o.of = s
+	return nil
 }
 
 func showCommand(name, short string, show func(context.Context, string) error) *cobra.Command {

@@ -51,7 +51,6 @@ type Live struct {
 var (
 	_ a2a.Pinner  = (*Live)(nil)
 	_ manage.Live = (*Live)(nil)
-	_ board.Teams = (*Live)(nil)
 )
 
 // NewLive builds the agents of a definition.
@@ -95,12 +94,6 @@ func (l *Live) IDs() []string { return slices.Sorted(maps.Keys(l.current.Load().
 
 // Definition returns what is served.
 func (l *Live) Definition() *config.Config { return l.current.Load().def }
-
-// BoardOf implements board.Teams.
-func (l *Live) BoardOf(id string) (members []string, has, known bool) {
-	t := l.Definition().Server.GetTeams()[id]
-	return config.MemberIDs(t), t.GetBoard(), t != nil
-}
 
 // PlanOf implements board.Teams.
 func (l *Live) PlanOf(id, revision string) (items []*teamv1.WorkItem) {

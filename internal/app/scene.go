@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 
@@ -78,10 +79,23 @@ func (a *assembly) all(file *config.Config) error {
 		case errors.As(err, &not): // it, or one that it works with
 			return err
 		case err != nil:
-			return &manage.NotBuilt{Addition: name, Err: err}
+			return &manage.NotBuilt{Addition: name, Agents: faulty(err), Err: err}
 		}
 	}
 	return nil
+}
+
+// faulty are the agents that are known to be to blame, and for what.
+func faulty(err error) map[string]string {
+	agents := map[string]string{}
+	var faults build.ToolFaults
+	errors.As(err, &faults)
+	for _, f := range faults {
+		for _, id := range f.IDs {
+			agents[id] = strings.TrimPrefix(agents[id]+"; "+f.Why, "; ")
+		}
+	}
+	return agents
 }
 
 // own has a revision serve its agents that nobody else serves.

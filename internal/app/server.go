@@ -52,7 +52,7 @@ func (r *Running) Stop() error {
 // start serves until ctx ends. The store is closed last. On an error nothing is
 // left open.
 func start(ctx context.Context, live *Live, kept server.OpenedStore, c server.Config) (*Running, error) {
-	c.Agents, c.DefaultAgent, c.Version, c.Store, c.ExtendedCards, c.Boards = live, live.Default(), Version(), kept, live.ExtendedCards, live
+	c.DefaultAgent, c.Version, c.Store, c.ExtendedCards = live.Default(), Version(), kept, live.ExtendedCards
 	keys, err := live.Definition().SigningKeys()
 	if err != nil {
 		return nil, errors.Join(err, c.Listeners.HTTP.Close(), c.Listeners.GRPC.Close(), live.Close(), kept.Close())
@@ -63,6 +63,7 @@ func start(ctx context.Context, live *Live, kept server.OpenedStore, c server.Co
 	if err := teams.Refresh(ctx, nil); err != nil {
 		return nil, errors.Join(err, c.Listeners.HTTP.Close(), c.Listeners.GRPC.Close(), live.Close(), kept.Close())
 	}
+	c.Agents, c.Boards = agents{live, teams}, agents{live, teams}
 	c.Teams, c.Definitions = teams, definitions{teams, live}
 	s, err := server.New(c)
 	if err != nil {

@@ -106,6 +106,9 @@ func (s *Shell) ApplyTeams(ctx context.Context, path string, dry bool) error {
 		if err != nil {
 			return err
 		}
+		for _, path := range t.GetUnheld() {
+			s.sayf("%s: %s", path, heldByNobody)
+		}
 	}
 	return nil
 }

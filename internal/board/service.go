@@ -11,9 +11,9 @@ import (
 
 // Teams says which teams there are. Safe for concurrent use.
 type Teams interface {
-	// BoardOf returns the ids of a team's members, and whether it has a board; known
-	// is whether there is such a team.
-	BoardOf(team string) (members []string, has, known bool)
+	// BoardOf returns the ids of a team's members, and whether it has a board.
+	// TEAM_NOT_FOUND.
+	BoardOf(ctx context.Context, team string) (members []string, has bool, err error)
 	// PlanOf returns the steps that a run of a revision of a team goes through, each
 	// with its name as the title, who does it, and the names of those before it; none
 	// where they are not known beforehand.
@@ -46,11 +46,11 @@ func (s *Service) place(ctx context.Context, team, member string) (Place, error)
 		return Place{}, agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "who calls is not known")
 	}
 	p := Place{Key: Key{Account: who.Account, Team: team}, Actor: &teamv1.BoardActor{Principal: who.Owner(), Agent: member}}
-	members, has, known := s.teams.BoardOf(team)
+	members, has, err := s.teams.BoardOf(ctx, team)
 	p.Members = members
 	switch {
-	case !known:
-		return p, agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %.64q", team)
+	case err != nil:
+		return p, err
 	case !has:
 		return p, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "team %q has no board; write board: true into its definition", team)
 	case member != "" && !p.in(member):
@@ -157,10 +157,4 @@ func (s *Service) ListMessages(ctx context.Context, req *teamv1.ListMessagesRequ
 func (s *Service) AckMessages(ctx context.Context, req *teamv1.AckMessagesRequest) (*teamv1.AckMessagesResponse, error) {
 	upTo, err := on(ctx, s, req, s.board.AckMessages)
 	return &teamv1.AckMessagesResponse{UpTo: upTo}, err
-}
-
-// Has reports whether a team has a board.
-func (s *Service) Has(team string) bool {
-	_, has, _ := s.teams.BoardOf(team)
-	return has
 }

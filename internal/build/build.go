@@ -146,7 +146,7 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 				return nil, err
 			}
 		}
-		tools, err := b.toolSets(fmt.Sprintf("agent %q", id), a.GetTools())
+		tools, err := b.toolSets(id, fmt.Sprintf("agent %q", id), a.GetTools())
 		if err != nil {
 			return nil, err
 		}
@@ -298,7 +298,7 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 		if c.Model, err = b.model(config.Leader(t).GetModel()); err != nil {
 			return nil, err
 		}
-		if c.ToolSets, err = b.toolSets(fmt.Sprintf("the leader of team %q", id), config.Leader(t).GetTools()); err != nil {
+		if c.ToolSets, err = b.toolSets(id, fmt.Sprintf("the leader of team %q", id), config.Leader(t).GetTools()); err != nil {
 			return nil, err
 		}
 		c.Skills = config.Leader(t).GetSkills()

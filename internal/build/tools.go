@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -15,12 +15,32 @@ import (
 	"github.com/agentteams/team-server/pkg/mcp"
 )
 
+// ToolFaults are why tools keep agents from being built.
+type ToolFaults []ToolFault
+
+// ToolFault is one of them.
+type ToolFault struct {
+	IDs []string // of those with a model that have the tool
+	Why string   // in words for everybody
+	Err error    // what is known of it
+}
+
+// Error says what is known.
+func (f ToolFaults) Error() string {
+	texts := make([]string, len(f))
+	for i, fault := range f {
+		texts[i] = fault.Err.Error()
+	}
+	return strings.Join(texts, "\n")
+}
+
 // startTools starts the MCP servers that something served uses, at the same time.
+// ToolFaults.
 func (b *builder) startTools() error {
-	var mu sync.Mutex // guards errs and b.agents
-	var errs []error
+	var mu sync.Mutex // guards faults and b.agents
+	var faults ToolFaults
 	var wg sync.WaitGroup
-	for _, name := range b.usedTools() {
+	for name, ids := range b.usedTools() {
 		wg.Go(func() {
 			if s := b.borrowed(name); s != nil {
 				mu.Lock()
@@ -32,7 +52,7 @@ func (b *builder) startTools() error {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				errs = append(errs, err)
+				faults = append(faults, ToolFault{ids, fmt.Sprintf("tool %q does not start", name), err})
 				return
 			}
 			b.agents.tools[name] = s
@@ -40,7 +60,11 @@ func (b *builder) startTools() error {
 		})
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	if len(faults) == 0 {
+		return nil
+	}
+	slices.SortFunc(faults, func(a, b ToolFault) int { return strings.Compare(a.Why, b.Why) })
+	return faults
 }
 
 // borrowed is a tool that other agents have; nil is none.
@@ -53,21 +77,18 @@ func (b *builder) borrowed(name string) *mcp.Server {
 	return nil
 }
 
-// usedTools are the tools that agents and leaders have that are built, sorted.
-func (b *builder) usedTools() []string {
-	used := map[string]bool{}
-	for id, a := range b.server.GetAgents() {
-		for _, name := range a.GetTools() {
-			used[name] = used[name] || b.IDs[id]
+// usedTools are the tools that agents and leaders have that are built, and who has them.
+func (b *builder) usedTools() map[string][]string {
+	used := map[string][]string{}
+	for id, is := range b.IDs {
+		if !is {
+			continue
+		}
+		for _, name := range slices.Concat(b.server.GetAgents()[id].GetTools(), config.Leader(b.server.GetTeams()[id]).GetTools()) {
+			used[name] = append(used[name], id)
 		}
 	}
-	for id, t := range b.server.GetTeams() {
-		for _, name := range config.Leader(t).GetTools() {
-			used[name] = used[name] || b.IDs[id]
-		}
-	}
-	maps.DeleteFunc(used, func(_ string, used bool) bool { return !used })
-	return slices.Sorted(maps.Keys(used))
+	return used
 }
 
 // effects in the words of the file.
@@ -92,9 +113,9 @@ func (b *builder) mcp(name string, m *teamv1.McpTool) mcp.Config {
 	return c
 }
 
-// toolSets are the tools of an agent. Two that a model cannot tell apart are an
-// error.
-func (b *builder) toolSets(subject string, names []string) ([]agent.ToolSet, error) {
+// toolSets are the tools of an agent, or of the leader of a team. Two that a model
+// cannot tell apart are ToolFaults.
+func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet, error) {
 	var sets []agent.ToolSet
 	from := map[string]string{}
 	for _, name := range names {
@@ -102,7 +123,8 @@ func (b *builder) toolSets(subject string, names []string) ([]agent.ToolSet, err
 		for _, t := range s.Known() {
 			tool := t.Spec().Name
 			if other, taken := from[tool]; taken {
-				return nil, fmt.Errorf("%s: tools %q and %q both have %q; name in allow what each of them offers", subject, other, name, tool)
+				why := fmt.Sprintf("tools %q and %q both have %q; name in allow what each of them offers", other, name, tool)
+				return nil, ToolFaults{{[]string{id}, why, errors.New(subject + ": " + why)}}
 			}
 			from[tool] = name
 		}

@@ -46,8 +46,11 @@ func check(req *teamv1.StartCollaborationRequest) error {
 	if req.GetTeamId() == "" {
 		f.add("team_id", "is required")
 	}
-	if n := utf8.RuneCountInString(req.GetTaskDescription()); n < minTask || n > maxTask {
+	switch n := utf8.RuneCountInString(req.GetTaskDescription()); {
+	case n < minTask || n > maxTask:
 		f.add("task_description", "has %d characters; it must have %d to %d", n, minTask, maxTask)
+	case strings.TrimSpace(req.GetTaskDescription()) == "":
+		f.add("task_description", "is blank; it must say what is to be done")
 	}
 	switch n := utf8.RuneCountInString(req.GetExpectedOutput()); {
 	case strings.TrimSpace(req.GetExpectedOutput()) == "":

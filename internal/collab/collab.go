@@ -71,12 +71,12 @@ func New(c Config) *Service {
 // served are the teams of a handler, without their definitions.
 type served struct{ h *a2a.Handler }
 
-func (s served) Ready(_ context.Context, id string) error {
-	a, err := s.h.Agents().Get(id)
+func (s served) Ready(ctx context.Context, id string) error {
+	a, err := s.h.Find(ctx, id)
 	if _, isTeam := a.(agent.Composite); err == nil && isTeam {
 		return nil
 	}
-	return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %q", id)
+	return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %.64q", id)
 }
 
 func (served) Definition(context.Context, string, string) (*teamv1.TeamConfig, error) {
@@ -290,7 +290,7 @@ func (s *Service) fold(ctx context.Context, k a2a.Key) (*run, error) {
 }
 
 func unknown(id string) error {
-	return agent.Errorf(agent.CodeNotFound, agent.ReasonCollaborationNotFound, "there is no collaboration %q", strings.ToValidUTF8(id[:min(len(id), 128)], "\uFFFD"))
+	return agent.Errorf(agent.CodeNotFound, agent.ReasonCollaborationNotFound, "there is no collaboration %.64q", id)
 }
 
 // lost reports whether a task has been deleted meanwhile, or is damaged on record.

@@ -110,11 +110,14 @@ func (m *Manager) agentEntry(s *state, id string) (*entry, error) {
 }
 
 func agentNotFound(id string) error {
-	return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "there is no agent %q", id)
+	return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "there is no agent %.64q", id)
 }
 
 // agent is an agent or team as it is served. fresh asks it how it is.
 func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.RegisteredAgent, error) {
+	if err := m.seek(ctx, id); err != nil {
+		return nil, err
+	}
 	def := m.c.Live.Definition()
 	if !def.Used[id] {
 		return nil, agentNotFound(id)

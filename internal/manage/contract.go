@@ -23,6 +23,7 @@ import (
 const (
 	maxTeamName        = 100 // characters
 	minRoles, maxRoles = 2, 5
+	maxRounds          = 100 // a round takes a step at least, of which a run has as many
 	maxMinutes         = 60 * 24 * 365
 )
 
@@ -60,7 +61,7 @@ func (m *Manager) contractDocument(team *teamv1.ContractTeam, id string) (docume
 	c := &contract{ContractTeam: team, models: file.GetModels(), tools: file.GetTools()}
 	c.check()
 	if len(c.faults) > 0 {
-		return document{}, c.err()
+		return document{}, invalid(c.faults)
 	}
 	def, ids := c.definition(id)
 	data, err := protoyaml.MarshalOptions{UseProtoNames: true}.Marshal(def)
@@ -70,34 +71,29 @@ func (m *Manager) contractDocument(team *teamv1.ContractTeam, id string) (docume
 	return document{id: id, data: data, ids: ids, rendered: true, named: c.field}, err
 }
 
-func (c *contract) err() error {
-	texts := make([]string, len(c.faults))
-	for i, f := range c.faults {
-		texts[i] = f.Field + " " + f.Description
-	}
-	return &a2a.Error{Reason: agent.ReasonInvalidTeamConfig, Code: agent.CodeInvalidArgument, Message: strings.Join(texts, "\n"), Violations: c.faults}
-}
-
 func (c *contract) check() {
-	if n := utf8.RuneCountInString(c.GetTeamName()); n < 1 || n > maxTeamName {
+	switch n := utf8.RuneCountInString(c.GetTeamName()); {
+	case n < 1 || n > maxTeamName:
 		c.fault("team_name", "has %d characters; it must have 1 to %d", n, maxTeamName)
+	case strings.TrimSpace(c.GetTeamName()) == "":
+		c.fault("team_name", "is blank; it must say something")
 	}
 	if !slices.Contains(teamTypes, c.GetTeamType()) {
-		c.fault("team_type", "%q is unknown; use %s", c.GetTeamType(), strings.Join(teamTypes, ", "))
+		c.fault("team_type", "%.64q is unknown; use %s", c.GetTeamType(), strings.Join(teamTypes, ", "))
 	}
 	if n := len(c.GetAgentRoles()); n < minRoles || n > maxRoles {
 		c.fault("agent_roles", "has %d roles; it must have %d to %d", n, minRoles, maxRoles)
 	}
-	seen := map[string]bool{}
+	seen := map[string]bool{} // by how they are spelled in small letters, as ids and well-known roles are
 	for i, r := range c.GetAgentRoles() {
 		at := "agent_roles[" + strconv.Itoa(i) + "]"
 		switch name := strings.TrimSpace(r.GetRoleName()); {
 		case name == "" || utf8.RuneCountInString(name) > maxTeamName:
 			c.fault(at+".role_name", "must have 1 to %d characters", maxTeamName)
-		case seen[name]:
-			c.fault(at+".role_name", "%q is there twice; roles are unique", name)
+		case seen[strings.ToLower(name)]:
+			c.fault(at+".role_name", "%q is there twice; roles are unique, be they in capital or small letters", name)
 		default:
-			seen[name] = true
+			seen[strings.ToLower(name)] = true
 		}
 		c.agent(r, at+".agent_config")
 	}
@@ -114,29 +110,29 @@ func (c *contract) agent(r *teamv1.ContractRole, at string) {
 	case model == "":
 		c.fault(at+".model", "is required")
 	case c.model(model) == "":
-		c.fault(at+".model", "%q is no model of this server; there are %s", model, strings.Join(slices.Sorted(maps.Keys(c.models)), ", "))
+		c.fault(at+".model", "%.64q is no model of this server; there are %s", model, strings.Join(slices.Sorted(maps.Keys(c.models)), ", "))
 	}
 	for i, name := range a.GetTools() {
 		field := at + ".tools[" + strconv.Itoa(i) + "]"
 		switch {
 		case c.tools[name] == nil:
-			c.fault(field, "%q is no tool of this server", name)
+			c.fault(field, "%.64q is no tool of this server", name)
 		case slices.Contains(a.GetTools()[:i], name):
 			c.fault(field, "%q is there twice", name)
 		}
 	}
 	if strings.TrimSpace(a.GetInstructions()) == "" && instructions[wellKnown(r)] == "" {
-		c.fault(at+".instructions", "is required, since %q is no role with instructions of its own", r.GetRoleName())
+		c.fault(at+".instructions", "is required, since %.64q is no role with instructions of its own", r.GetRoleName())
 	}
 }
 
 func (c *contract) workflow() {
 	w := c.GetWorkflowConfig()
 	if !slices.Contains(workflowTypes, w.GetType()) {
-		c.fault("workflow_config.type", "%q is unknown; use %s", w.GetType(), strings.Join(workflowTypes, ", "))
+		c.fault("workflow_config.type", "%.64q is unknown; use %s", w.GetType(), strings.Join(workflowTypes, ", "))
 	}
-	if w != nil && w.MaxIterations != nil && w.GetMaxIterations() < 1 {
-		c.fault("workflow_config.max_iterations", "is %d; it must be 1 or more", w.GetMaxIterations())
+	if n := w.GetMaxIterations(); w != nil && w.MaxIterations != nil && (n < 1 || n > maxRounds) {
+		c.fault("workflow_config.max_iterations", "is %d; it must be 1 to %d", n, maxRounds)
 	}
 	if n := w.GetTimeoutMinutes(); w != nil && w.TimeoutMinutes != nil && (n < 1 || n > maxMinutes) {
 		c.fault("workflow_config.timeout_minutes", "is %d; it must be 1 to %d", n, maxMinutes)
@@ -194,7 +190,7 @@ func (c *contract) definition(id string) (*teamv1.ServerConfig, []string) {
 	return def, ids
 }
 
-// step is the work of a role: the task, and the results of those before it.
+// step is the work of a role: the task, and the results of those just before it.
 func (c *contract) step(members []string, i int) *teamv1.WorkflowStep {
 	s := &teamv1.WorkflowStep{Id: members[i], Agent: members[i], Task: "{{input}}"}
 	last := len(members) - 1
@@ -274,7 +270,7 @@ func (c *contract) field(path []any) string {
 }
 
 // failing names the roles whose agents cannot be set up (R-001-15).
-func (m *Manager) failing(team *teamv1.ContractTeam, err error) error {
+func (m *Manager) failing(team *teamv1.ContractTeam, id string, err error) error {
 	var e *agent.Error
 	if team == nil || !errors.As(err, &e) || e.Reason != agent.ReasonInitializationFailed {
 		return err
@@ -284,12 +280,12 @@ func (m *Manager) failing(team *teamv1.ContractTeam, err error) error {
 	failed := *e
 	failed.Details = nil
 	with := &failed
-	for _, r := range team.GetAgentRoles() {
-		switch model := c.model(r.GetAgentConfig().GetModel()); {
-		case !config.Connected(file.GetModels()[model]):
+	members := c.memberIDs()
+	for i, r := range team.GetAgentRoles() {
+		if model := c.model(r.GetAgentConfig().GetModel()); !config.Connected(file.GetModels()[model]) {
 			with = with.With(r.GetRoleName(), "model "+strconv.Quote(model)+" has no key")
-		case len(r.GetAgentConfig().GetTools()) > 0 && e.Details == nil:
-			with = with.With(r.GetRoleName(), "its tools cannot be set up")
+		} else if why := e.Details[agentID(id, i, members[i])]; why != "" {
+			with = with.With(r.GetRoleName(), why)
 		}
 	}
 	return with

@@ -12,7 +12,6 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/pkg/a2a"
-	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // document is what is kept of a team or an agent.
@@ -48,7 +47,7 @@ func written(yaml string) (document, error) {
 	o, err := config.Addition{Name: "yaml", Data: []byte(yaml)}.Outline()
 	var faults config.Faults
 	if errors.As(err, &faults) {
-		return document{}, invalid(faults, place)
+		return document{}, invalid(violations(faults, place))
 	}
 	if len(o.Teams) != 1 {
 		return document{}, refused("yaml", fmt.Sprintf("must define one team, with the agents that come with it; it defines %d teams and %d agents", len(o.Teams), len(o.Agents)))
@@ -130,8 +129,5 @@ func tooLarge(field string) error {
 
 // refused is the error for a definition as a whole.
 func refused(field, why string) error {
-	return &a2a.Error{
-		Reason: agent.ReasonInvalidTeamConfig, Code: agent.CodeInvalidArgument, Message: field + " " + why,
-		Violations: []a2a.Violation{{Field: field, Description: why}},
-	}
+	return invalid([]a2a.Violation{{Field: field, Description: why}})
 }

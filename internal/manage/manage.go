@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,6 +68,7 @@ type Prepared interface {
 // NotBuilt is the error for an addition that cannot be built.
 type NotBuilt struct {
 	Addition string
+	Agents   map[string]string // those that are to blame, as far as that is known, and for what
 	Err      error
 }
 
@@ -94,6 +97,9 @@ type Manager struct {
 	c Config
 
 	changing chan struct{}         // held by who changes what is served
+	looking  chan struct{}         // held by who looks for what others have made
+	looks    atomic.Int64          // how many have begun and not failed
+	looked   time.Time             // when the last one began; used by who holds looking
 	served   atomic.Pointer[state] // stored by who holds changing
 	making   sync.Map              // ids of teams that are being made
 }
@@ -109,7 +115,7 @@ func New(c Config) *Manager {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	m := &Manager{c: c, changing: make(chan struct{}, 1)}
+	m := &Manager{c: c, changing: make(chan struct{}, 1), looking: make(chan struct{}, 1)}
 	m.served.Store(&state{file: c.File})
 	return m
 }
@@ -134,11 +140,11 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// lock waits until nobody else changes what is served.
-func (m *Manager) lock(ctx context.Context) (unlock func(), err error) {
+// lock waits until nobody else holds it.
+func lock(ctx context.Context, held chan struct{}) (unlock func(), err error) {
 	select {
-	case m.changing <- struct{}{}:
-		return func() { <-m.changing }, nil
+	case held <- struct{}{}:
+		return func() { <-held }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -148,7 +154,7 @@ func (m *Manager) lock(ctx context.Context) (unlock func(), err error) {
 // entry that the file has no place for any more is left out, and said to be in ERROR.
 // On an error what was served stays.
 func (m *Manager) Refresh(ctx context.Context, file *config.Config) error {
-	unlock, err := m.lock(ctx)
+	unlock, err := lock(ctx, m.changing)
 	if err != nil {
 		return err
 	}
@@ -221,7 +227,7 @@ func (m *Manager) change(ctx context.Context, c change) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := m.lock(ctx)
+	unlock, err := lock(ctx, m.changing)
 	if err != nil {
 		return err
 	}
@@ -286,20 +292,24 @@ func (m *Manager) try(ctx context.Context, c change) error {
 	return nil
 }
 
-// invalid is the error for a document with faults.
-func invalid(faults config.Faults, field func(config.Fault) string) error {
-	e := &a2a.Error{Reason: agent.ReasonInvalidTeamConfig, Code: agent.CodeInvalidArgument}
-	var texts []string
+// invalid is the error for a definition with faults.
+func invalid(faults []a2a.Violation) error {
+	e := a2a.Invalid(faults...)
+	e.Reason = agent.ReasonInvalidTeamConfig
+	return e
+}
+
+// violations are the faults of a document, at the fields that they are of.
+func violations(faults config.Faults, field func(config.Fault) string) []a2a.Violation {
+	var list []a2a.Violation
 	for _, f := range faults {
 		v := a2a.Violation{Field: field(f), Description: f.Message}
 		if f.Hint != "" {
 			v.Description += "; " + f.Hint
 		}
-		e.Violations = append(e.Violations, v)
-		texts = append(texts, v.Field+" "+v.Description)
+		list = append(list, v)
 	}
-	e.Message = strings.Join(texts, "\n")
-	return e
+	return list
 }
 
 // ready finds out whether the agents that a change brings are there (R-001-15).
@@ -361,10 +371,19 @@ func (m *Manager) there(ctx context.Context, def *config.Config, ids []string) e
 // notSetUp is the error where something cannot be built whose definition is right.
 func (m *Manager) notSetUp(err error) error {
 	m.c.Log.Warn("agents cannot be set up", zap.Error(err))
-	return &agent.Error{
-		Reason: agent.ReasonInitializationFailed, Code: agent.CodeFailedPrecondition,
-		Message: "the agents or their tools cannot be set up; the log of the server says why", Err: err,
+	failed := agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInitializationFailed, "these agents cannot be set up").Because(err)
+	var not *NotBuilt
+	if errors.As(err, &not) {
+		for _, id := range slices.Sorted(maps.Keys(not.Agents)) {
+			failed = failed.With(id, not.Agents[id])
+			failed.Message += fmt.Sprintf("; %q: %s", id, not.Agents[id])
+		}
 	}
+	if failed.Details == nil {
+		failed.Message = "the agents or their tools cannot be set up"
+	}
+	failed.Message += "; the log of the server says why"
+	return failed
 }
 
 func storeError(err error) error {

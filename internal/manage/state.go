@@ -211,7 +211,7 @@ func (s *state) fits(next *state, c catalog.Change, field func(*entry, config.Fa
 		switch e := next.entries[p.ID]; {
 		case e.def != nil:
 		case slices.ContainsFunc(e.faults, func(f config.Fault) bool { return f.File == e.ID }):
-			return invalid(e.faults, func(f config.Fault) string { return field(e, f) })
+			return invalid(violations(e.faults, func(f config.Fault) string { return field(e, f) }))
 		default:
 			return lacking(e)
 		}

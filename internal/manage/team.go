@@ -3,6 +3,7 @@ package manage
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -31,7 +32,7 @@ func (m *Manager) CreateTeam(ctx context.Context, req *teamv1.CreateTeamRequest)
 	err = m.change(ctx, m.add(d, who, req.GetValidateOnly()))
 	m.making.Delete(d.id)
 	if err != nil {
-		return nil, m.failing(req.GetContract(), err)
+		return nil, m.failing(req.GetContract(), d.id, err)
 	}
 	if req.GetValidateOnly() {
 		return &teamv1.CreateTeamResponse{Team: draft(d)}, nil
@@ -62,7 +63,7 @@ func (m *Manager) UpdateTeam(ctx context.Context, req *teamv1.UpdateTeamRequest)
 		return nil, err
 	}
 	if d.id != req.GetTeamId() {
-		return nil, refused("yaml", "is of team "+strconv.Quote(d.id)+", not of "+strconv.Quote(req.GetTeamId()))
+		return nil, refused("yaml", fmt.Sprintf("is of team %.64q, not of %.64q", d.id, req.GetTeamId()))
 	}
 	if err := m.change(ctx, m.replace(d, who, req.GetEtag(), req.GetValidateOnly(), m.teamEntry)); err != nil {
 		return nil, err
@@ -106,7 +107,7 @@ func (m *Manager) ListTeams(ctx context.Context, req *teamv1.ListTeamsRequest) (
 	}
 	resp := &teamv1.ListTeamsResponse{NextPageToken: next}
 	for _, id := range ids {
-		t, err := m.team(ctx, id, false)
+		t, err := m.known(ctx, id, false)
 		if err != nil && agent.AsError(err).Reason == agent.ReasonTeamNotFound {
 			continue // it has been deleted meanwhile
 		}
@@ -165,11 +166,11 @@ func (m *Manager) Ready(ctx context.Context, id string) error {
 	if m.c.Live.Definition().Server.GetTeams()[id] != nil {
 		return nil
 	}
-	if err := m.Refresh(ctx, nil); err != nil { // another replica may have made it
+	if err := m.Look(ctx); err != nil { // another replica may have made it
 		return err
 	}
 	_, making := m.making.Load(id)
-	t, err := m.team(ctx, id, false)
+	t, err := m.known(ctx, id, false)
 	switch {
 	case making:
 		return notReady(id, "it is being made")
@@ -213,7 +214,7 @@ func fixed(format string, args ...any) error {
 }
 
 func teamNotFound(id string) error {
-	return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %q", id)
+	return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %.64q", id)
 }
 
 // teams are the ids of all teams, also of those that are not served; sorted.
@@ -230,6 +231,14 @@ func (m *Manager) teams() []string {
 
 // team is a team as it is served. fresh asks its members how they are.
 func (m *Manager) team(ctx context.Context, id string, fresh bool) (*teamv1.Team, error) {
+	if err := m.seek(ctx, id); err != nil {
+		return nil, err
+	}
+	return m.known(ctx, id, fresh)
+}
+
+// known is team for one that is known here.
+func (m *Manager) known(ctx context.Context, id string, fresh bool) (*teamv1.Team, error) {
 	def := m.c.Live.Definition()
 	t := &teamv1.Team{Id: id, Name: id, Origin: teamv1.Origin_ORIGIN_FILE, Revision: m.c.Live.Revision(id)}
 	var broken config.Faults
@@ -256,6 +265,7 @@ func (m *Manager) team(ctx context.Context, id string, fresh bool) (*teamv1.Team
 	for _, l := range def.AdjustedOf(id) {
 		t.Adjusted = append(t.Adjusted, &teamv1.AdjustedLimit{Path: l.Path, Set: l.Set, Effective: l.Effective, Because: l.Because})
 	}
+	t.Unheld = def.UnheldOf(id)
 	t.State = teamv1.TeamState_TEAM_STATE_READY
 	if h := m.health(ctx, id, fresh); !h.GetHealthy() {
 		t.State, t.Detail = teamv1.TeamState_TEAM_STATE_DEGRADED, h.GetDetail()

@@ -11,12 +11,12 @@ import (
 )
 
 // hasBoard reports whether a team has a board.
-func (m *Monitor) hasBoard(team string) bool {
+func (m *Monitor) hasBoard(ctx context.Context, team string) bool {
 	if m.c.Boards == nil || m.c.BoardTeams == nil {
 		return false
 	}
-	_, has, _ := m.c.BoardTeams.BoardOf(team)
-	return has
+	_, has, err := m.c.BoardTeams.BoardOf(ctx, team)
+	return err == nil && has // an agent that is no team has none
 }
 
 // boardWatch is how far a watcher of a team was told of its board. nil is a team

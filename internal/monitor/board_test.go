@@ -15,8 +15,10 @@ import (
 // everyBoard: every team has a board.
 type everyBoard struct{}
 
-func (everyBoard) BoardOf(string) (members []string, has, known bool) { return nil, true, true }
-func (everyBoard) PlanOf(string, string) []*teamv1.WorkItem           { return nil }
+func (everyBoard) BoardOf(context.Context, string) (members []string, has bool, err error) {
+	return nil, true, nil
+}
+func (everyBoard) PlanOf(string, string) []*teamv1.WorkItem { return nil }
 
 // post leaves messages on the board of "a".
 func (d *desk) post(b *board.Board, n int) {

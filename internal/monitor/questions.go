@@ -227,9 +227,32 @@ func (m *Monitor) AnswerQuestion(ctx context.Context, req *teamv1.AnswerQuestion
 	}
 	task, err := m.h.Answer(ctx, send)
 	if err != nil {
-		return nil, err
+		return nil, ofAnswer(req, err)
 	}
 	return &teamv1.AnswerQuestionResponse{Task: task}, nil
+}
+
+// ofAnswer is an error of the message that an answer was sent as, at the fields of
+// the answer.
+func ofAnswer(req *teamv1.AnswerQuestionRequest, err error) error {
+	var e *a2a.Error
+	if !errors.As(err, &e) || len(e.Violations) == 0 {
+		return err
+	}
+	faults := slices.Clone(e.Violations)
+	for i, f := range faults {
+		switch {
+		case strings.HasPrefix(f.Field, "metadata"):
+			faults[i].Field = "question"
+		case f.Field == "message.taskId":
+			faults[i].Field = "taskId"
+		case req.GetMessage() == nil:
+			faults[i].Field = "text"
+		}
+	}
+	named := a2a.Invalid(faults...)
+	named.Reason, named.Code, named.Details = e.Reason, e.Code, e.Details
+	return named
 }
 
 // answer is the message that an answer is sent as.

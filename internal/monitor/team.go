@@ -43,7 +43,7 @@ func (m *Monitor) WatchTeam(ctx context.Context, req *teamv1.WatchTeamRequest) (
 	if err != nil {
 		return nil, err
 	}
-	if _, err := m.h.Agents().Get(req.GetTeamId()); err != nil {
+	if _, err := m.h.Find(ctx, req.GetTeamId()); err != nil {
 		return nil, err
 	}
 	leave, err := m.h.SitAtTeam(who.Owner(), req.GetTeamId())
@@ -54,7 +54,7 @@ func (m *Monitor) WatchTeam(ctx context.Context, req *teamv1.WatchTeamRequest) (
 		m: m, overview: overview, owner: who.Owner(), team: req.GetTeamId(),
 		runs: map[string]*watched{}, over: map[string]ending{}, past: &figures{},
 	}
-	if m.hasBoard(w.team) {
+	if m.hasBoard(ctx, w.team) {
 		w.board = &boardWatch{boards: m.c.Boards, key: board.Key{Account: who.Account, Team: w.team}, clock: m.c.Clock}
 	}
 	w.wake, w.stop = overview.WatchAll()

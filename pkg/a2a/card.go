@@ -19,7 +19,7 @@ const ProtocolVersion = "1.0"
 // Card returns the public card of an agent, of the default one for an empty
 // tenant. Errors: AGENT_NOT_FOUND, also when there is no default.
 func (h *Handler) Card(ctx context.Context, tenant string) (*a2av1.AgentCard, error) {
-	id, a, err := h.resolve(tenant)
+	id, a, err := h.resolve(ctx, tenant)
 	if err != nil {
 		if tenant == "" {
 			return nil, agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound,

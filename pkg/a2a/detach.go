@@ -104,7 +104,7 @@ func (d *drive) successor(id, agentID string, parts []*a2av1.Part) *teamv1.Accep
 // is the same task.
 func (d *drive) beginTask(ctx context.Context, acc *teamv1.Accepted) error {
 	h := d.Handler
-	a, err := h.c.Agents.Get(acc.GetAgent())
+	a, err := h.Find(ctx, acc.GetAgent())
 	if err != nil {
 		return err
 	}

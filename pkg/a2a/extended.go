@@ -42,7 +42,7 @@ func (h *Handler) GetExtendedAgentCard(ctx context.Context, req *a2av1.GetExtend
 	if err != nil {
 		return nil, err
 	}
-	id, a, err := h.resolve(req.GetTenant())
+	id, a, err := h.resolve(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
 	}

@@ -222,7 +222,7 @@ func (t *tail) updates(ctx context.Context) iter.Seq2[Update, error] {
 		for {
 			e, err := t.next(ctx)
 			if err != nil {
-				yield(Update{}, waitError(agent.ChildTask(t.line.root, t.line.scope), err))
+				yield(Update{}, waitError(agent.ChildTask(t.line.root, t.line.scope), goesOn, err))
 				return
 			}
 			if e == nil || !t.tell(e, yield) {

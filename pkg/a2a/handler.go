@@ -40,9 +40,19 @@ type Pinner interface {
 	Pinned(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error)
 }
 
+// Finder is what Agents can be besides: agents that are added while they are served,
+// also in another process, of which this one may not have heard yet. Safe for
+// concurrent use.
+type Finder interface {
+	// Find is Get for the id of a call: it looks for one that Get does not know.
+	// Errors: as of Get, else why it could not look.
+	Find(ctx context.Context, id string) (agent.Agent, error)
+}
+
 // Config of a Handler. Agents and Store are required.
 type Config struct {
-	// Agents that are served; a Pinner is asked for the pins of each new task.
+	// Agents that are served; a Pinner is asked for the pins of each new task,
+	// a Finder for the agents of calls.
 	Agents Agents
 	Store  Store
 	// Wake tells the engine that a run is due.
@@ -127,7 +137,7 @@ func caller(ctx context.Context) (Caller, error) {
 }
 
 // resolve returns the agent that a tenant names; an empty one the default agent.
-func (h *Handler) resolve(tenant string) (string, agent.Agent, error) {
+func (h *Handler) resolve(ctx context.Context, tenant string) (string, agent.Agent, error) {
 	id := tenant
 	if id == "" {
 		id = h.c.DefaultAgent
@@ -138,11 +148,19 @@ func (h *Handler) resolve(tenant string) (string, agent.Agent, error) {
 		}
 		id = ids[0]
 	}
-	a, err := h.c.Agents.Get(id)
+	a, err := h.Find(ctx, id)
 	if err != nil {
 		return "", nil, err
 	}
 	return id, a, nil
+}
+
+// Find returns an agent by the id of a call. Errors: see Finder.
+func (h *Handler) Find(ctx context.Context, id string) (agent.Agent, error) {
+	if f, ok := h.c.Agents.(Finder); ok {
+		return f.Find(ctx, id)
+	}
+	return h.c.Agents.Get(id)
 }
 
 // storeError is a store's error for the caller.

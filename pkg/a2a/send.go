@@ -138,7 +138,7 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	if s.message.GetTaskId() != "" {
 		return h.followUp(ctx, who, s)
 	}
-	id, a, err := h.resolve(s.tenant)
+	id, a, err := h.resolve(ctx, s.tenant)
 	if err != nil {
 		return sent{}, err
 	}

@@ -15,7 +15,7 @@ import (
 
 // Info describes an agent. Errors: AGENT_NOT_FOUND.
 func (h *Handler) Info(ctx context.Context, req *teamv1.InfoRequest) (*teamv1.InfoResponse, error) {
-	id, a, err := h.resolve(req.GetAgentId())
+	id, a, err := h.resolve(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (h *Handler) Info(ctx context.Context, req *teamv1.InfoRequest) (*teamv1.In
 
 // HealthCheck says how an agent is. Errors: AGENT_NOT_FOUND.
 func (h *Handler) HealthCheck(ctx context.Context, req *teamv1.HealthCheckRequest) (*teamv1.HealthCheckResponse, error) {
-	_, a, err := h.resolve(req.GetAgentId())
+	_, a, err := h.resolve(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}

@@ -141,7 +141,7 @@ func (h *Handler) follow(ctx context.Context, s sent, atOnce bool) (*Fold, error
 	defer r.stop()
 	for ev, err := range r.events(ctx) {
 		if err != nil {
-			return nil, waitError(s.key.ID, err)
+			return nil, waitError(s.key.ID, goesOn, err)
 		}
 		if p.take(ev) {
 			return p.fold, nil
@@ -150,11 +150,14 @@ func (h *Handler) follow(ctx context.Context, s sent, atOnce bool) (*Fold, error
 	return p.fold, nil
 }
 
-// waitError is the error of a wait that was given up; the task goes on.
-func waitError(id string, err error) error {
+// goesOn is what becomes of a task that is not waited for any more.
+const goesOn = "goes on"
+
+// waitError is the error of a wait that was given up; becomes says what becomes of the task.
+func waitError(id, becomes string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonWaitTimeout,
-			"task %q goes on; get it or subscribe to it", id).With("task_id", id)
+			"task %q %s; get it or subscribe to it", id, becomes).With("task_id", id)
 	}
 	return err
 }

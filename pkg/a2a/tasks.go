@@ -121,7 +121,7 @@ func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*
 		return nil, err
 	}
 	if req.GetTenant() != "" {
-		if _, err := h.c.Agents.Get(req.GetTenant()); err != nil {
+		if _, err := h.Find(ctx, req.GetTenant()); err != nil {
 			return nil, err
 		}
 	}
@@ -203,7 +203,7 @@ func (h *Handler) command(ctx context.Context, f *Fold, key string, digest []byt
 				now.commanded(&teamv1.Event{Scope: f.scope, Time: timestamppb.New(h.c.Clock())}, c)
 				return now, nil
 			}
-			return nil, waitError(f.id(), err)
+			return nil, waitError(f.id(), becomes(c), err)
 		}
 		now.Apply(ev.Event)
 		if now.Terminal() || had(now) {
@@ -211,4 +211,16 @@ func (h *Handler) command(ctx context.Context, f *Fold, key string, digest []byt
 		}
 	}
 	return now, nil
+}
+
+// becomes is what becomes of a task that was given a command.
+func becomes(c *teamv1.Commanded) string {
+	switch c.GetCommand() {
+	case teamv1.Commanded_COMMAND_CANCEL:
+		return "is being canceled"
+	case teamv1.Commanded_COMMAND_STOP:
+		return "is being stopped"
+	default:
+		return goesOn
+	}
 }

@@ -34,7 +34,7 @@ func single(a agent.Agent) (*alone, error) {
 // Get returns the agent, or AGENT_NOT_FOUND.
 func (a *alone) Get(id string) (agent.Agent, error) {
 	if id != a.id {
-		return nil, agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "there is no agent %q; there is %q", id, a.id)
+		return nil, agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "there is no agent %.64q; there is %q", id, a.id)
 	}
 	return a.agent, nil
 }

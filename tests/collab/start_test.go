@@ -43,6 +43,7 @@ func TestR_001_19_Validation(t *testing.T) {
 			{"R-001-19 10 characters", func(r *req) { r.TaskDescription = strings.Repeat("ü", 10) }, nil},
 			{"R-001-19 9 characters", func(r *req) { r.TaskDescription = strings.Repeat("ü", 9) }, []string{"task_description"}},
 			{"R-001-19 1000 characters", func(r *req) { r.TaskDescription = strings.Repeat("ü", 1000) }, nil},
+			{"R-001-19 blanks", func(r *req) { r.TaskDescription = strings.Repeat(" ", 10) }, []string{"task_description"}},
 			{"R-001-19 C-31 1001 characters", func(r *req) { r.TaskDescription = strings.Repeat("ü", 1001) }, []string{"task_description"}},
 			{"R-001-20 no expected output", func(r *req) { r.ExpectedOutput = " " }, []string{"expected_output"}},
 			{"R-001-23 no time", lasts(0), []string{"constraints.max_duration"}},

@@ -287,3 +287,43 @@ func TestR_001_30_TwoServers(t *testing.T) {
 		t.Errorf("%d calls of models", n)
 	}
 }
+
+// TestR_001_41_WaitGivenUp: who does not wait for the end of a stop is told that it is
+// being stopped.
+func TestR_001_41_WaitGivenUp(t *testing.T) {
+	h := open(t, rig.Memory(t), base, fakellm.New(t))
+	gate := fakellm.NewGate()
+	t.Cleanup(gate.Open)
+	h.llm.Script("a", fakellm.Turn{Text: "said by a", Gate: gate})
+	id := apis(t, h.Target)[0].start(t, request("line")).GetCollaborationId()
+	held(t, gate)
+	h.Patience = 100 * time.Millisecond
+	a := apis(t, h.Target)[1] // over gRPC the caller's own clock may be first
+	_, err := a.StopCollaboration(t.Context(), &teamv1.StopCollaborationRequest{CollaborationId: id})
+	if f := fault(t, err, "DeadlineExceeded", "WAIT_TIMEOUT"); !strings.Contains(f.Message, "is being stopped") {
+		t.Error(f.Message)
+	}
+}
+
+// TestR_001_49_LongIDs: what a caller sent makes no error long.
+func TestR_001_49_LongIDs(t *testing.T) {
+	h := open(t, rig.Memory(t), base, fakellm.New(t))
+	long := strings.Repeat("x", 5000)
+	for _, a := range apis(t, h.Target) {
+		_, started := a.StartCollaboration(t.Context(), request(long))
+		_, got := a.teams.GetTeam(t.Context(), &teamv1.GetTeamRequest{TeamId: long})
+		_, deleted := a.teams.DeleteTeam(t.Context(), &teamv1.DeleteTeamRequest{TeamId: long})
+		_, updated := a.teams.UpdateTeam(t.Context(), &teamv1.UpdateTeamRequest{TeamId: long, Form: &teamv1.UpdateTeamRequest_Yaml{Yaml: "teams: {mine: {members: [{agent: echo}], workflow: {steps: [{id: say, agent: echo}]}}}"}})
+		_, made := a.teams.CreateTeam(t.Context(), &teamv1.CreateTeamRequest{Form: &teamv1.CreateTeamRequest_Contract{Contract: &teamv1.ContractTeam{
+			TeamName: "x", TeamType: long, WorkflowConfig: &teamv1.ContractWorkflow{Type: long},
+			AgentRoles: []*teamv1.ContractRole{{RoleName: "writer", AgentConfig: &teamv1.ContractAgent{Model: long, Tools: []string{long}}}, {RoleName: long}},
+		}}})
+		_, status := a.GetCollaborationStatus(t.Context(), &teamv1.GetCollaborationStatusRequest{CollaborationId: long})
+		_, agent := teamv1.NewRegistryServiceClient(rig.Services(t, h.Target)[0]).GetAgent(t.Context(), &teamv1.GetAgentRequest{AgentId: long})
+		for call, err := range map[string]error{"start": started, "get": got, "delete": deleted, "update": updated, "create": made, "status": status, "agent": agent} {
+			if f := rig.Fault(err); f == nil || len(f.Message) > 1000 {
+				t.Errorf("%s %s: %v", a.binding, call, err)
+			}
+		}
+	}
+}

@@ -3,6 +3,7 @@ package managed
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -449,6 +451,38 @@ func TestR_001_15_NoTool(t *testing.T) {
 	}
 }
 
+// TestR_001_15_WhoseTool: of those with tools the one is named whose tool does not
+// start, or that has two which cannot be told apart; by its role, of a contract.
+func TestR_001_15_WhoseTool(t *testing.T) {
+	tools := mcp.NewServer(&mcp.Implementation{Name: "sea", Version: "1"}, nil)
+	mcp.AddTool(tools, &mcp.Tool{Name: "height"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{}, nil, nil
+	})
+	sea := newServer(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return tools }, nil).ServeHTTP)
+	h := open(t, rig.Memory(t), strings.Replace(base, "agents:\n",
+		fmt.Sprintf("tools: {saw: {mcp: {command: [\"/no/such/program\"]}}, sea: {mcp: {url: %[1]q}}, twin: {mcp: {url: %[1]q}}}\nagents:\n", sea), 1), fakellm.New(t))
+	role := func(name string, tools ...string) *teamv1.ContractRole {
+		return &teamv1.ContractRole{RoleName: name, AgentConfig: &teamv1.ContractAgent{Model: "m", Instructions: "x", Tools: tools}}
+	}
+	for _, a := range apis(t, h.Target) {
+		_, err := a.teams.CreateTeam(t.Context(), yamlOf("agents:\n  w: {model: m, instructions: x, tools: [sea, saw]}\n  v: {model: m, instructions: x, tools: [sea]}\nteams:\n  t: {members: [{agent: v}, {agent: w}], "+rules("w")+"}"))
+		if f := fault(t, err, "FailedPrecondition", "AGENT_INITIALIZATION_FAILED"); !maps.Equal(f.Details, map[string]string{"w": `tool "saw" does not start`}) || !strings.Contains(f.Message, `"w": tool "saw" does not start`) {
+			t.Errorf("%v: %s", f.Details, f.Message)
+		}
+		_, err = a.teams.CreateTeam(t.Context(), &teamv1.CreateTeamRequest{Form: &teamv1.CreateTeamRequest_Contract{Contract: &teamv1.ContractTeam{
+			TeamName: "x", TeamType: "research", WorkflowConfig: &teamv1.ContractWorkflow{Type: "parallel"},
+			AgentRoles: []*teamv1.ContractRole{role("one", "sea"), role("The other", "saw"), role("third")},
+		}}})
+		if f := fault(t, err, "FailedPrecondition", "AGENT_INITIALIZATION_FAILED"); !maps.Equal(f.Details, map[string]string{"The other": `tool "saw" does not start`}) {
+			t.Error(f.Details)
+		}
+		_, err = a.teams.CreateTeam(t.Context(), yamlOf("agents:\n  w: {model: m, instructions: x, tools: [sea, twin]}\n  v: {model: m, instructions: x, tools: [sea]}\nteams:\n  t: {members: [{agent: v}, {agent: w}], "+rules("w")+"}"))
+		if f := fault(t, err, "FailedPrecondition", "AGENT_INITIALIZATION_FAILED"); len(f.Details) != 1 || !strings.Contains(f.Details["w"], `both have "height"`) {
+			t.Error(f.Details)
+		}
+	}
+}
+
 // TestR_001_51_BackSoon: where all of them say that they are back soon, so does the error.
 func TestR_001_51_BackSoon(t *testing.T) {
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
@@ -596,5 +630,18 @@ func TestR_001_13_Thousand(t *testing.T) {
 	t.Logf("a start with 1000 teams took %s", time.Since(start))
 	if n := len(h.running.Live.Teams()); n != 1001 {
 		t.Errorf("%d teams are served after a restart", n)
+	}
+}
+
+// TestS_51_RolesOfNobody: of a team that is made by a call it is said as well which of
+// its steps ask people whom no key makes.
+func TestS_51_RolesOfNobody(t *testing.T) {
+	h := open(t, rig.Memory(t), base, fakellm.New(t))
+	for _, a := range apis(t, h.Target) {
+		made := a.create(t, "teams: {asks_"+a.binding+": {workflow: {steps: [{id: say, agent: parrot}, {id: sign, after: [say], human: {question: \"Sign?\", roles: [legal]}}]}}}")
+		want := []string{"teams.asks_" + a.binding + ".workflow.steps[1].human.roles"}
+		if now := a.get(t, made.GetId()); !slices.Equal(made.GetUnheld(), want) || !slices.Equal(now.GetUnheld(), want) {
+			t.Errorf("%v, then %v; want %v", made.GetUnheld(), now.GetUnheld(), want)
+		}
 	}
 }

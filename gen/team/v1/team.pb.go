@@ -221,7 +221,10 @@ type Team struct {
 	ChangedBy string `protobuf:"bytes,13,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
 	// Limits that hold in another way than the definition says, because of a second
 	// one (R-002-5.1).
-	Adjusted      []*AdjustedLimit `protobuf:"bytes,14,rep,name=adjusted,proto3" json:"adjusted,omitempty"`
+	Adjusted []*AdjustedLimit `protobuf:"bytes,14,rep,name=adjusted,proto3" json:"adjusted,omitempty"`
+	// Paths of the roles of steps that ask people of whom no key of the server has one:
+	// nobody can answer.
+	Unheld        []string `protobuf:"bytes,15,rep,name=unheld,proto3" json:"unheld,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -350,6 +353,13 @@ func (x *Team) GetChangedBy() string {
 func (x *Team) GetAdjusted() []*AdjustedLimit {
 	if x != nil {
 		return x.Adjusted
+	}
+	return nil
+}
+
+func (x *Team) GetUnheld() []string {
+	if x != nil {
+		return x.Unheld
 	}
 	return nil
 }
@@ -751,7 +761,7 @@ type ContractWorkflow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// sequential, parallel or hybrid.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	// The most rounds of a collaboration; 1 or more, unset is the default.
+	// The most rounds of a collaboration; 1 to 100, unset is the default.
 	MaxIterations *int32 `protobuf:"varint,2,opt,name=max_iterations,json=maxIterations,proto3,oneof" json:"max_iterations,omitempty"`
 	// How long a run may take; 1 or more, unset is the default.
 	TimeoutMinutes *int32 `protobuf:"varint,3,opt,name=timeout_minutes,json=timeoutMinutes,proto3,oneof" json:"timeout_minutes,omitempty"`
@@ -1543,7 +1553,7 @@ var File_team_v1_team_proto protoreflect.FileDescriptor
 
 const file_team_v1_team_proto_rawDesc = "" +
 	"\n" +
-	"\x12team/v1/team.proto\x12\ateam.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14team/v1/config.proto\x1a\x12team/v1/info.proto\"\xce\x03\n" +
+	"\x12team/v1/team.proto\x12\ateam.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14team/v1/config.proto\x1a\x12team/v1/info.proto\"\xe6\x03\n" +
 	"\x04Team\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -1560,7 +1570,8 @@ const file_team_v1_team_proto_rawDesc = "" +
 	"\achanged\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\achanged\x12\x1d\n" +
 	"\n" +
 	"changed_by\x18\r \x01(\tR\tchangedBy\x122\n" +
-	"\badjusted\x18\x0e \x03(\v2\x16.team.v1.AdjustedLimitR\badjusted\"m\n" +
+	"\badjusted\x18\x0e \x03(\v2\x16.team.v1.AdjustedLimitR\badjusted\x12\x16\n" +
+	"\x06unheld\x18\x0f \x03(\tR\x06unheld\"m\n" +
 	"\rAdjustedLimit\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x10\n" +
 	"\x03set\x18\x02 \x01(\tR\x03set\x12\x1c\n" +
