@@ -68,7 +68,7 @@ func (m *Manager) contractDocument(team *teamv1.ContractTeam, id string) (docume
 	if err == nil && len(data) > maxDocument {
 		err = tooLarge("contract")
 	}
-	return document{id: id, data: data, ids: ids, rendered: true, named: c.field}, err
+	return document{id: id, data: data, ids: ids, rendered: true, named: func(path []any) string { return c.field(ids[1:], path) }}, err
 }
 
 func (c *contract) check() {
@@ -254,13 +254,12 @@ func agentID(team string, i int, member string) string {
 	return id[:maxID-len(tail)] + tail
 }
 
-// field is the field that a place of the document was made of.
-func (c *contract) field(path []any) string {
+// field is the field that a place of the document was made of; agents are the ids of
+// those of the roles.
+func (c *contract) field(agents []string, path []any) string {
 	if len(path) > 2 && path[0] == "agents" {
-		for i := range c.GetAgentRoles() {
-			if id, _ := path[1].(string); strings.HasSuffix(id, "-"+c.memberIDs()[i]) || strings.HasSuffix(id, "-"+strconv.Itoa(i+1)) {
-				return fmt.Sprintf("agent_roles[%d].agent_config.%v", i, path[2])
-			}
+		if i := slices.Index(agents, fmt.Sprint(path[1])); i >= 0 {
+			return fmt.Sprintf("agent_roles[%d].agent_config.%v", i, path[2])
 		}
 	}
 	if len(path) > 2 && path[0] == "teams" && path[2] == "limits" {
