@@ -39,7 +39,7 @@ type Run struct {
 	cancels   map[string]context.CancelCauseFunc // by scope of a running step; guarded by mu
 	canceled  map[string]bool                    // scopes whose cancel was asked for; guarded by mu
 	fenced    map[string]bool                    // scopes in which nothing may begin; guarded by mu
-	gate      gate                               // guarded by mu
+	pause     pause                              // guarded by mu
 }
 
 // Limits that an Expired event names.

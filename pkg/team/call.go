@@ -139,6 +139,8 @@ func (p *process) begin(ctx, sctx context.Context, w *work, ex *executor, emit e
 	}
 	err = p.commitStart(ctx, w, ex, emit, begun)
 	switch {
+	case err == nil && p.run.HeldBack(): // the pause did not wait for it
+		return true, p.hold(w, emit)
 	case err == nil:
 		return false, nil
 	case ctx.Err() != nil, errors.Is(err, agent.ErrCanceled):
