@@ -1,11 +1,16 @@
 package team
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -113,4 +118,41 @@ func TestS_44_PauseAtEveryEvent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// C-15, R-002-8.2: a pause that is over at once does not shorten the time between two
+// attempts, which a provider may have asked for.
+func TestC_15_PauseKeepsBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls []time.Time
+		flaky := &agent.Func{ID: "flaky", Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) {
+			if calls = append(calls, time.Now()); len(calls) == 1 {
+				return nil, &agent.Error{Reason: agent.ReasonUnavailable, Retry: true, Fresh: true, RetryAfter: 30 * time.Second, Message: "busy"}
+			}
+			return agent.NewMessage("done"), nil
+		}}
+		top := newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("flaky"), Members: members("flaky"), Registry: registry{"flaky": flaky}})
+		run, over := &agent.Run{Root: crashRoot, Seed: 1}, make(chan error)
+		go func() {
+			req := briefed(nil)
+			for { // again while it has stopped for a pause
+				for ev, err := range top.Process(agent.With(t.Context(), run), req) {
+					if err != nil || ev.GetReply() != nil {
+						over <- err
+						return
+					}
+					ev.Seq, ev.Time = int64(len(req.GetRecorded())+1), timestamppb.Now()
+					req.Recorded = append(req.Recorded, ev)
+				}
+			}
+		}()
+		for range 5 {
+			time.Sleep(5 * time.Second)
+			run.Pause()
+			run.Resume()
+		}
+		if err := <-over; err != nil || len(calls) != 2 || calls[1].Sub(calls[0]) < 30*time.Second {
+			t.Errorf("%v: called at %v", err, calls)
+		}
+	})
 }
