@@ -244,6 +244,18 @@ func (r *Run) Canceled(scope string) bool {
 	return false
 }
 
+// CancelsIn reports whether Cancel was called for scope, or one above or below it.
+func (r *Run) CancelsIn(scope string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for canceled := range r.canceled {
+		if Within(scope, canceled) || Within(canceled, scope) {
+			return true
+		}
+	}
+	return false
+}
+
 // Scope returns the scope of step id in parent.
 func Scope(parent, id string) string {
 	if parent == "" {

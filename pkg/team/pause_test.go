@@ -156,3 +156,24 @@ func TestC_15_PauseKeepsBackoff(t *testing.T) {
 		}
 	})
 }
+
+// C-15: a loop looks in each of its turns for what it has to close of a paused run. The
+// record of what stands is looked at only where there is a cancel.
+func TestC_15_WhatIsClosedWhilePaused(t *testing.T) {
+	st := &StepState{scope: "1", recorded: []*teamv1.Event{
+		{Scope: "1", Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Steps: []*teamv1.Step{{Id: "1"}, {Id: "2"}}}}},
+		{Scope: "1.1", Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{}}},
+	}}
+	for canceled, want := range map[string]bool{"1": true, "1.1": false, "1.2": true, "1.3": false, "2": false, "12": false} {
+		run := &agent.Run{}
+		run.Cancel(canceled)
+		if got := st.closes(run); got != want {
+			t.Errorf("%s is canceled: it has something to close: %v, want %v", canceled, got, want)
+		}
+	}
+	run := &agent.Run{}
+	run.Cancel("2")
+	if n := testing.AllocsPerRun(100, func() { st.closes(run) }); n > 0 {
+		t.Errorf("%v allocations, although nothing of it was canceled", n)
+	}
+}
