@@ -67,9 +67,9 @@ func TestR_001_42_WhatAStopDrops(t *testing.T) {
 			t.Errorf("save_partial=%v: the team shows %v", save, w.last)
 		}
 		for _, over := range []bool{false, true} {
-			d, w := newDesk(t), (*reader)(nil)
+			d := newDesk(t)
 			d.begin("other")
-			w = d.watch("")
+			w := d.watch("")
 			w.read(d, 0)
 			w.stop()
 			if over { // and more is on record than is read at once

@@ -2,6 +2,7 @@ package a2a_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -53,7 +54,7 @@ func TestC_15_PauseIsBounded(t *testing.T) {
 		calls *atomic.Int32
 	}
 	// A member is about to begin its second attempt while a middleware hangs.
-	hanging := func(t *testing.T) rigged {
+	hanging := func(t *testing.T, nested bool) rigged {
 		s := rigged{guard: newStuck(), other: newGate("other"), calls: &atomic.Int32{}}
 		flaky := &agent.Func{ID: "flaky", Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) {
 			if s.calls.Add(1) == 1 {
@@ -62,9 +63,14 @@ func TestC_15_PauseIsBounded(t *testing.T) {
 			return agent.NewMessage("done"), nil
 		}}
 		s.rig = start(t, flaky, s.other)
+		members := []string{"flaky", "other"}
+		if nested {
+			s.newTeam(t, "inner", through("flaky"), "flaky")
+			members[0] = "inner"
+		}
 		s.newTeamOf(t, team.Config{
-			ID: "team", Scheduler: together("flaky", "other"), Guards: agent.Guards{Input: []agent.Guard{{Middleware: s.guard}}},
-		}, "flaky", "other")
+			ID: "team", Scheduler: together(members...), Guards: agent.Guards{Input: []agent.Guard{{Middleware: s.guard}}},
+		}, members...)
 		s.id = s.send(t, ann(t), atOnce(message("team", "hi"))).GetId()
 		synctest.Wait()
 		s.send(t, ann(t), atOnce(reply(s.id, "and more")))
@@ -75,7 +81,11 @@ func TestC_15_PauseIsBounded(t *testing.T) {
 		return s
 	}
 	in := func(name string, story func(t *testing.T, s rigged)) {
-		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { story(t, hanging(t)) }) })
+		for _, nested := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, nested %v", name, nested), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { story(t, hanging(t, nested)) })
+			})
+		}
 	}
 	in("it is on record within seconds, and nothing begins before it is resumed", func(t *testing.T, s rigged) {
 		before := time.Now()
