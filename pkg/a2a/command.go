@@ -15,13 +15,19 @@ const beginning = 2 * time.Second
 // keeps work from beginning before it is on record, what lets it begin behind that.
 func (d *drive) command(ctx context.Context, ev *teamv1.Event) {
 	c := ev.GetCommanded()
-	switch cut := cuts(c); {
-	case cut:
+	var begun <-chan struct{}
+	switch c.GetCommand() {
+	case teamv1.Commanded_COMMAND_PAUSE:
+		begun = d.run.Pause()
+	case teamv1.Commanded_COMMAND_STOP:
+		begun = d.run.Stop()
+	default:
+	}
+	switch {
+	case cuts(c):
 		d.run.Fence(ev.GetScope())
-	case c.GetCommand() == teamv1.Commanded_COMMAND_PAUSE:
-		d.settle(ctx, d.run.Pause())
-	case c.GetCommand() == teamv1.Commanded_COMMAND_STOP:
-		d.settle(ctx, d.run.Stop())
+	case begun != nil:
+		d.settle(ctx, begun)
 	}
 	ctx = context.WithoutCancel(ctx)
 	if err := d.claim.Journal.Append(ctx, ev); err != nil {

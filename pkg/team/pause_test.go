@@ -88,6 +88,7 @@ func TestS_44_PauseAtEveryEvent(t *testing.T) {
 	}{
 		{"all kinds of members", crashTeam, "SUCCEEDED: peer("}, {"leaders", crashLed, "SUCCEEDED: "},
 		{"leaders that go on", crashAsync, "SUCCEEDED: "}, {"a swarm", crashSwarm, "SUCCEEDED: "},
+		{"results that are worked over", crashReviewed, "SUCCEEDED: tides, ## c"},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			defer goleak.VerifyNone(t)
