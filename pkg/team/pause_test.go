@@ -3,6 +3,7 @@ package team
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,5 +177,72 @@ func TestC_15_WhatIsClosedWhilePaused(t *testing.T) {
 	run.Cancel("2")
 	if n := testing.AllocsPerRun(100, func() { st.closes(run) }); n > 0 {
 		t.Errorf("%v allocations, although nothing of it was canceled", n)
+	}
+}
+
+// S-24, S-43, S-44: a cancel or a stop comes together with a pause, behind every event
+// of a run, and the process dies some events later. It acts all the same: the run
+// ends CANCELED, each step that began with its own end.
+func TestS_24_CancelBesidesAPause(t *testing.T) {
+	const pause, cancel, stop = teamv1.Commanded_COMMAND_PAUSE, teamv1.Commanded_COMMAND_CANCEL, teamv1.Commanded_COMMAND_STOP
+	for _, m := range []struct {
+		name  string
+		build func(*testing.T, *world) *Team
+		want  string
+	}{
+		{"all kinds of members", crashTeam, "SUCCEEDED: peer("}, {"leaders that go on", crashAsync, "SUCCEEDED: "},
+		{"results that are worked over", crashReviewed, "SUCCEEDED: tides, ## c"},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			n, _ := baselineOf(t, m.build, m.want)
+			for _, commands := range [][]teamv1.Commanded_Command{{pause, cancel}, {cancel, pause}, {pause, stop}, {stop, pause}} {
+				for at := 1; at < n; at++ {
+					w := newWorld(t)
+					w.build, w.pauseAt = m.build, at
+					w.pauses = func(w *world) {
+						for _, c := range commands {
+							w.command(c)
+						}
+					}
+					if at%2 == 0 {
+						w.budget = at + at%7
+					}
+					for !w.liveOn() {
+						w.crash(at%4 == 0)
+					}
+					w.wantCanceled(cancel, stop)
+					if t.Failed() {
+						t.Fatalf("%v at %d", commands, at)
+					}
+				}
+			}
+		})
+	}
+}
+
+// wantCanceled checks that a run that one of the commands reached was canceled by it.
+func (w *world) wantCanceled(by ...teamv1.Commanded_Command) {
+	w.t.Helper()
+	w.mu.Lock() // what was left behind may not have ended
+	defer w.mu.Unlock()
+	open, reached := map[string]int{}, false
+	for _, ev := range w.events {
+		c := ev.GetCommanded()
+		reached = reached || c != nil && slices.Contains(by, c.GetCommand())
+		if ev.GetStarted() != nil {
+			open[ev.GetScope()] = 1
+		}
+		if ev.GetEnded() != nil {
+			open[ev.GetScope()]--
+		}
+	}
+	for scope, n := range open {
+		if n > 0 {
+			w.t.Errorf("I1: step %q has begun, and has no end: %v", scope, w.events)
+		}
+	}
+	if o := w.events[len(w.events)-1].GetEnded().GetOutcome(); reached != (o == teamv1.Outcome_OUTCOME_CANCELED) { // else it came behind the end
+		w.t.Errorf("it has ended %s, and the command is on record: %v: %v", o, reached, w.events)
 	}
 }
