@@ -1,6 +1,7 @@
 package collab
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -89,7 +90,7 @@ func (r *run) take(ev *teamv1.Event) {
 	case *teamv1.Event_Ended:
 		if ev.GetScope() == "" {
 			r.end = k.Ended
-			if m := r.said(k.Ended); m != nil {
+			if m := cmp.Or(r.said(k.Ended), r.task.Kept()); m != nil {
 				r.reply = m
 			}
 		}

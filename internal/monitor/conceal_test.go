@@ -15,8 +15,8 @@ import (
 const secret = "what a member said"
 
 // stopped is a run whose first member has answered, whose second one works on that,
-// and which was stopped then.
-func (d *desk) stopped(id string, save bool) {
+// and which was stopped some notes later.
+func (d *desk) stopped(id string, save bool, notes int) {
 	said := agent.NewMessage(secret)
 	step := func(id string, in *a2av1.Message) *teamv1.Event {
 		return &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Reason: agent.Text(in), Steps: []*teamv1.Step{
@@ -30,6 +30,9 @@ func (d *desk) stopped(id string, save bool) {
 	d.put(id, "1", &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: ended}})
 	d.put(id, "", step("2", said))
 	d.put(id, "2", &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})
+	for range notes {
+		d.note(id)
+	}
 	d.put(id, "", &teamv1.Event{Kind: &teamv1.Event_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_STOP, SavePartial: save}}})
 }
 
@@ -50,7 +53,7 @@ func (d *desk) shows(messages ...proto.Message) bool {
 func TestR_001_42_WhatAStopDrops(t *testing.T) {
 	for _, save := range []bool{false, true} {
 		d := newDesk(t)
-		d.stopped("one", save)
+		d.stopped("one", save, 0)
 		tr, err := d.m.GetTrace(d.ctx, &teamv1.GetTraceRequest{TaskId: "one"})
 		if err != nil {
 			t.Fatal(err)
@@ -63,12 +66,44 @@ func TestR_001_42_WhatAStopDrops(t *testing.T) {
 		if w.read(d, 0); d.shows(w.last) != save {
 			t.Errorf("save_partial=%v: the team shows %v", save, w.last)
 		}
+		for _, over := range []bool{false, true} {
+			d := newDesk(t)
+			d.begin("other")
+			w := d.watch("")
+			w.read(d, 0)
+			w.stop()
+			if over { // and more is on record than is read at once
+				d.stopped("one", save, 300)
+				d.put("one", "", &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_CANCELED}}})
+			} else {
+				d.stopped("one", save, 0)
+			}
+			if told := d.toldOf(w.cursor); d.shows(told...) != save {
+				t.Errorf("save_partial=%v: behind a cursor from before it a watcher of the team is told %v", save, told)
+			}
+		}
 		for after := range int64(5) {
 			d := newDesk(t)
-			d.stopped("one", save)
+			d.stopped("one", save, 0)
 			if told := d.toldBehind(after); d.shows(told...) != save {
 				t.Errorf("save_partial=%v: behind %d a watcher is told %v", save, after, told)
 			}
+		}
+	}
+}
+
+// toldOf is what a watcher of the team is told behind a cursor until all is told.
+func (d *desk) toldOf(cursor string) (told []proto.Message) {
+	d.Helper()
+	r := d.watch(cursor)
+	defer r.stop()
+	for {
+		m, err, ok := r.next()
+		if err != nil || !ok {
+			d.Fatal(err)
+		}
+		if told = append(told, proto.CloneOf(m)); m.GetEvent() == nil {
+			return told
 		}
 	}
 }

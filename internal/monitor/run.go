@@ -103,12 +103,17 @@ func (r *run) commanded(c *teamv1.Commanded) {
 	case teamv1.Commanded_COMMAND_CANCEL:
 		r.cancel = true
 	case teamv1.Commanded_COMMAND_STOP:
-		r.concealed = r.concealed || !r.stopped && !c.GetSavePartial()
+		r.foresee(c)
 		r.cancel, r.stopped = true, true
 	case teamv1.Commanded_COMMAND_RESUME:
 		r.resume(r.top)
 	default:
 	}
+}
+
+// foresee takes note of a stop, which may not have been folded yet.
+func (r *run) foresee(stop *teamv1.Commanded) {
+	r.concealed = r.concealed || !r.stopped && stop != nil && !stop.GetSavePartial()
 }
 
 func (r *run) accept(ev *teamv1.Event, a *teamv1.Accepted) {

@@ -59,6 +59,7 @@ func (w *taskWatch) tell(ctx context.Context, yield func(*teamv1.WatchTaskRespon
 			yield(nil, err)
 			return
 		}
+		w.tracer.foresee(ev.Stop)
 		if ev.Event.GetSeq() > w.tracer.seq {
 			w.tracer.take(ev.Event)
 		}

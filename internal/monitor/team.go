@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -98,9 +99,10 @@ type ending struct {
 // watched is a task with the sequence up to which it was told.
 type watched struct {
 	*run
-	mark    int64 // how far it is known to have come
-	told    time.Time
-	counted *figures // of run as it is; nil: to be counted
+	mark     int64 // how far it is known to have come
+	canceled bool  // it is known to have ended so
+	told     time.Time
+	counted  *figures // of run as it is; nil: to be counted
 }
 
 // figures are those of the task as it is.
@@ -199,7 +201,7 @@ func (w *teamWatch) load(ctx context.Context, marks []a2a.RunMark, before time.T
 			w.past.add(f)
 			continue
 		}
-		r, silent := &watched{run: newRun(mark.Root), mark: mark.Seq}, told(mark.Root)
+		r, silent := &watched{run: newRun(mark.Root), mark: mark.Seq, canceled: isCanceled(mark)}, told(mark.Root)
 		err := w.m.each(ctx, key, 0, func(ev *teamv1.Event) bool {
 			if silent(ev) {
 				r.take(ev)
@@ -428,7 +430,7 @@ func (w *teamWatch) news(ctx context.Context) ([]news, error) {
 		if r.seq >= r.mark || len(list) >= maxBatch {
 			continue
 		}
-		page, _, err := w.m.h.Page(ctx, a2a.Key{Owner: w.owner, ID: root}, r.seq)
+		page, err := w.page(ctx, r)
 		switch {
 		case isNotFound(err):
 			delete(w.runs, root)
@@ -454,6 +456,20 @@ func (w *teamWatch) news(ctx context.Context) ([]news, error) {
 	return list, nil
 }
 
+// page reads what was not told of a task. One that was stopped may hide it.
+func (w *teamWatch) page(ctx context.Context, r *watched) ([]a2a.Record, error) {
+	key := a2a.Key{Owner: w.owner, ID: r.root}
+	page, more, err := w.m.h.Page(ctx, key, r.seq)
+	if err != nil {
+		return nil, err
+	}
+	r.foresee(a2a.StopIn(page))
+	if more && r.canceled && !r.concealed && !r.stopped {
+		r.concealed, err = w.m.h.Concealed(ctx, key)
+	}
+	return page, err
+}
+
 // follow notes how far a task has come, unless it is over and told.
 func (w *teamWatch) follow(mark a2a.RunMark) {
 	if _, over := w.over[mark.Root]; over {
@@ -468,7 +484,10 @@ func (w *teamWatch) follow(mark a2a.RunMark) {
 		w.runs[mark.Root] = r
 	}
 	r.mark = max(r.mark, mark.Seq)
+	r.canceled = isCanceled(mark)
 }
+
+func isCanceled(m a2a.RunMark) bool { return m.State == a2av1.TaskState_TASK_STATE_CANCELED }
 
 // forget drops what no look asks for any more.
 func (w *teamWatch) forget() {

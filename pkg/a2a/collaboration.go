@@ -81,8 +81,9 @@ func (s *Start) deadline(now time.Time) *timestamppb.Timestamp {
 
 // Pause has a task begin nothing more until Resume (C-15). What runs goes on to its
 // end, also at peers, and so do tasks of their own that it has begun. It returns when
-// that is on record; a task that is paused, stops or has ended is returned as it is.
-// Errors: TASK_NOT_FOUND, UNSUPPORTED_OPERATION for a part of a task.
+// that is on record, for which it waits some seconds at most for what is about to begin,
+// and no cancel waits for it; a task that is paused, stops or has ended is returned as it
+// is. Errors: TASK_NOT_FOUND, UNSUPPORTED_OPERATION for a part of a task.
 func (h *Handler) Pause(ctx context.Context, id string) (*Fold, error) {
 	return h.turn(ctx, id, teamv1.Commanded_COMMAND_PAUSE)
 }

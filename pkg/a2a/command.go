@@ -2,24 +2,32 @@ package a2a
 
 import (
 	"context"
+	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
+// beginning is how long a pause waits for what is about to begin.
+const beginning = 2 * time.Second
+
 // command puts a command on record while the agent runs, and has it act: what
 // keeps work from beginning before it is on record, what lets it begin behind that.
 func (d *drive) command(ctx context.Context, ev *teamv1.Event) {
 	c := ev.GetCommanded()
+	var begun <-chan struct{}
 	switch c.GetCommand() {
 	case teamv1.Commanded_COMMAND_PAUSE:
-		d.run.Pause()
+		begun = d.run.Pause()
 	case teamv1.Commanded_COMMAND_STOP:
-		d.run.Stop()
+		begun = d.run.Stop()
 	default:
 	}
-	if cuts(c) {
+	switch {
+	case cuts(c):
 		d.run.Fence(ev.GetScope())
+	case begun != nil:
+		d.settle(ctx, begun)
 	}
 	ctx = context.WithoutCancel(ctx)
 	if err := d.claim.Journal.Append(ctx, ev); err != nil {
@@ -33,6 +41,30 @@ func (d *drive) command(ctx context.Context, ev *teamv1.Event) {
 		d.cancel(agent.ErrCanceled)
 	default:
 		d.run.Cancel(ev.GetScope())
+	}
+}
+
+// settle waits until what was about to begin before a pause has begun, as what looks
+// at messages may take its time: not long, and a cut that comes meanwhile acts at once.
+func (d *drive) settle(ctx context.Context, begun <-chan struct{}) {
+	late := time.NewTimer(beginning)
+	defer late.Stop()
+	for {
+		select {
+		case <-begun:
+			return
+		default:
+		}
+		d.handCuts(ctx)
+		select {
+		case <-begun:
+		case <-d.claim.Journal.Wake():
+		case <-ctx.Done(): // nothing runs any more
+			return
+		case <-late.C:
+			d.run.HoldBack()
+			return
+		}
 	}
 }
 

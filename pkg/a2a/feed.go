@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
 // errBehind: what a reader wants next is not in the feed any more.
@@ -90,6 +92,16 @@ func (f *feed) add(rec Record, seen int64) int {
 	}
 	f.ring.add(e, f.h.feeds.share(), seen)
 	return e.size
+}
+
+// foresee takes note of a stop that was read and is folded in a moment. The caller
+// holds mu.
+func (f *feed) foresee(stop *teamv1.Commanded) {
+	if stop == nil || stop.GetSavePartial() || f.told.fold.stop != nil || f.told.fold.concealed {
+		return
+	}
+	f.told.fold.conceal(true)
+	f.ring, f.task = ring{base: f.told.seq}, nil
 }
 
 // place is where a reader has come to.
@@ -236,6 +248,7 @@ func (f *feed) read(ctx context.Context) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.foresee(StopIn(page))
 	size, most, n := 0, f.h.feeds.share()/2, 0
 	for n < min(len(page), feedPage) && size < most {
 		size += f.add(page[n], after) // who waits has seen so much, and is told the whole page

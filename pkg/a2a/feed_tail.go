@@ -173,7 +173,7 @@ func (t *tail) follow(ctx context.Context) error {
 func (t *tail) take(ctx context.Context, upTo int64, rest bool) error {
 	f := t.h.newFeed(t.line.feedKey)
 	if !t.fresh {
-		concealed, err := t.h.concealed(ctx, f.journal())
+		concealed, err := t.h.Concealed(ctx, f.journal())
 		if err != nil {
 			f.stop()
 			return err

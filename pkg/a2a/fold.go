@@ -47,6 +47,8 @@ type Fold struct {
 	concealed   bool              // nothing of what there is is shown
 	streamed    string            // the artifact that the scope's own text went into
 	joins       []string          // ids of the steps whose results the answer joins
+	handedIn    *a2av1.Message    // the last result that was given to a judge; nil: readers are shown it already, or must not be
+	kept        *a2av1.Message    // of these, what is shown in place of an answer
 	members     []*work           // the delegations below the scope, as they were decided
 	pieces      []piece           // what the last event has put into artifacts
 }
@@ -127,21 +129,29 @@ func (f *Fold) decided(scope string, ev *teamv1.Event, d *teamv1.Decided) {
 	for _, s := range d.GetSteps() {
 		child := agent.Scope(scope, s.GetId())
 		f.works[child] = f.workOf(scope, ev, s)
+		if scope == f.scope && s.GetKind() == teamv1.Step_KIND_JUDGE && !s.GetWithheld() {
+			f.handedIn = f.inputOf(s)
+		}
 		if child != f.scope {
 			continue
 		}
 		f.visible = true
 		f.seq = ev.GetSeq()
-		m := s.GetInput().GetMessage()
-		if m == nil {
-			m = f.texts[s.GetInput().GetRef()]
-		}
+		m := f.inputOf(s)
 		if m == nil {
 			m = f.accepted.GetMessage()
 		}
 		f.say(m)
 		f.turn(a2av1.TaskState_TASK_STATE_SUBMITTED, ev, nil)
 	}
+}
+
+// inputOf is what a step is given; nil: what its scope was.
+func (f *Fold) inputOf(s *teamv1.Step) *a2av1.Message {
+	if m := s.GetInput().GetMessage(); m != nil {
+		return m
+	}
+	return f.texts[s.GetInput().GetRef()]
 }
 
 // update keeps changes of the run's context until the steps they come with have
@@ -179,6 +189,7 @@ func (f *Fold) own(ev *teamv1.Event) {
 	case *teamv1.Event_Progress:
 		f.progress(ev, k.Progress)
 	case *teamv1.Event_Artifact:
+		f.handedIn = nil
 		f.put(piece{artifact: k.Artifact.GetArtifact(), add: k.Artifact.GetAppend(), last: k.Artifact.GetLastChunk()})
 	case *teamv1.Event_Delta:
 		f.stream(k.Delta)

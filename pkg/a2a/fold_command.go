@@ -62,9 +62,10 @@ func (f *Fold) brought(m *a2av1.Message) bool {
 	return f.scope != "" || m.GetRole() == a2av1.Role_ROLE_AGENT
 }
 
-// concealed reports whether what a run has brought forth is not shown any more, as
-// whoever reads it from its beginning has to know from the beginning.
-func (h *Handler) concealed(ctx context.Context, root Key) (bool, error) {
+// Concealed reports whether what a run has brought forth is not shown any more, as
+// whoever reads it from its beginning has to know from the beginning. Errors:
+// TASK_NOT_FOUND.
+func (h *Handler) Concealed(ctx context.Context, root Key) (bool, error) {
 	t, _, err := h.c.Store.Task(ctx, root)
 	if errors.Is(err, ErrNotFound) { // it is none yet, or the error comes where it is read
 		return false, nil

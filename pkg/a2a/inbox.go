@@ -107,8 +107,12 @@ func (d *drive) watch(ctx context.Context) {
 			d.Log.Warn("inbox cannot be read", zap.String("task", d.claim.Root), zap.Error(err))
 			again = time.After(readAgain)
 		}
+		handed := false
 		for _, in := range rows {
-			d.hand(ctx, in)
+			handed = d.hand(ctx, in) || handed
+		}
+		if handed { // more may have come that was not waited for
+			continue
 		}
 		select {
 		case <-d.claim.Journal.Wake():
@@ -120,19 +124,32 @@ func (d *drive) watch(ctx context.Context) {
 }
 
 // hand gives one input to whoever can take it now: a command acts at once, the
-// rest goes to the live loop it is for, or stays until the sequence ends.
-func (d *drive) hand(ctx context.Context, in *teamv1.Inbound) {
+// rest goes to the live loop it is for, or stays until the sequence ends. It reports
+// whether somebody has taken it.
+func (d *drive) hand(ctx context.Context, in *teamv1.Inbound) bool {
 	if d.wasSeen(in.GetN()) {
-		return
+		return false
 	}
 	if in.GetCommanded() == nil {
-		if d.run.Deliver(in) {
+		taken := d.run.Deliver(in)
+		if taken {
 			d.markSeen(in.GetN())
 		}
-		return
+		return taken
 	}
 	d.markSeen(in.GetN())
 	d.command(ctx, d.inboundEvent(in, nil))
+	return true
+}
+
+// handCuts hands over what ends work at once, also before what came earlier.
+func (d *drive) handCuts(ctx context.Context) {
+	rows, _ := d.claim.Journal.Inbound(ctx) // else watch meets the same error
+	for _, in := range rows {
+		if c := in.GetCommanded(); c != nil && cuts(c) {
+			d.hand(ctx, in)
+		}
+	}
 }
 
 func (d *drive) wasSeen(n int64) bool {

@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"slices"
+	"strings"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -23,9 +24,10 @@ func (f *Fold) end(ev *teamv1.Event, e *teamv1.Ended) {
 	}
 	switch {
 	case f.hasResult():
-		f.put(piece{artifact: f.result(), last: true})
+		f.put(piece{artifact: f.result(f.answer), last: true})
 		f.joined()
 	case e.GetOutcome() == teamv1.Outcome_OUTCOME_FAILED, e.GetOutcome() == teamv1.Outcome_OUTCOME_TIMED_OUT, f.stop != nil:
+		f.keep()
 		f.partial()
 	}
 	f.turn(terminalState(e.GetOutcome()), ev, f.endMessage(e))
@@ -45,15 +47,34 @@ func (f *Fold) hasResult() bool {
 	return len(f.answer.GetParts()) > 0 && f.ended.GetOutcome() != teamv1.Outcome_OUTCOME_EMPTY
 }
 
-// result is the answer as an artifact. It replaces text that was streamed.
-func (f *Fold) result() *a2av1.Artifact {
+// keep shows the result of the last round of a run that has failed, or was stopped,
+// in a later one or before it was judged (R-001-54).
+func (f *Fold) keep() {
+	if f.concealed || !slices.ContainsFunc(f.handedIn.GetParts(), filled) {
+		return
+	}
+	f.kept = f.handedIn
+	f.put(piece{artifact: f.result(f.kept), last: true})
+}
+
+// Kept is that result; nil: there is none, or it is not shown. Shared: read only.
+func (f *Fold) Kept() *a2av1.Message { return f.kept }
+
+// filled reports whether a part has content.
+func filled(p *a2av1.Part) bool {
+	text, is := p.GetContent().(*a2av1.Part_Text)
+	return !is || strings.TrimSpace(text.Text) != ""
+}
+
+// result is a message as the artifact of the answer. It replaces text that was streamed.
+func (f *Fold) result(m *a2av1.Message) *a2av1.Artifact {
 	id := f.streamed
 	if id == "" {
 		id = (&agent.Run{Root: f.root}).ID(f.scope, "artifact", 1)
 	}
 	return &a2av1.Artifact{
 		ArtifactId: id, Name: "result",
-		Parts: f.answer.GetParts(), Metadata: f.answer.GetMetadata(), Extensions: f.answer.GetExtensions(),
+		Parts: m.GetParts(), Metadata: m.GetMetadata(), Extensions: m.GetExtensions(),
 	}
 }
 

@@ -141,7 +141,7 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 	root, scope := agent.SplitTask(s.key.ID)
 	p := &progress{fold: NewFold(root, scope), inbound: s.inbound}
 	if s.existed {
-		concealed, err := h.concealed(ctx, Key{s.key.Owner, root})
+		concealed, err := h.Concealed(ctx, Key{s.key.Owner, root})
 		if err != nil {
 			return nil, err
 		}
@@ -154,6 +154,9 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 			if err != nil {
 				yield(nil, err)
 				return
+			}
+			if s := ev.stop; s != nil && p.fold.stop == nil {
+				p.fold.conceal(!s.GetSavePartial())
 			}
 			over := p.take(ev)
 			public := p.fold.public(ev.Event)

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -317,6 +318,8 @@ func TestR_001_42_ProcessStreamOfAStoppedRun(t *testing.T) {
 		r := start(t, echo("one"), g)
 		r.newTeam(t, "team", through("one", "gate"), "one", "gate")
 		req := &teamv1.ProcessStreamRequest{Request: &teamv1.ProcessRequest{AgentId: "team", Message: agent.UserMessage("m", "hi")}}
+		told := make(chan struct{})
+		tell := sync.OnceFunc(func() { close(told) })
 		read := func() (ends int, all string) {
 			events, err := r.ProcessStream(ann(t), req)
 			if err != nil {
@@ -333,21 +336,22 @@ func TestR_001_42_ProcessStreamOfAStoppedRun(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				all += string(b)
+				if all += string(b); strings.Contains(all, secretText) {
+					tell()
+				}
 			}
 			return ends, all
 		}
-		done := make(chan string, 1)
+		done := make(chan struct{})
 		go func() {
-			_, all := read()
-			done <- all
+			read()
+			close(done)
 		}()
 		<-g.entered
+		<-told // who reads along is told what comes before the stop
 		id := r.list(t, &a2av1.ListTasksRequest{}).GetTasks()[0].GetId()
 		r.stop(t, id, a2a.Stop{Force: true, SavePartial: save})
-		if !strings.Contains(<-done, secretText) {
-			t.Error("who read along was not told what came before the stop")
-		}
+		<-done
 		ends, all := read()
 		if ends != 3 || strings.Contains(all, secretText) != save {
 			t.Errorf("save_partial=%v: %d ends, %s", save, ends, all)

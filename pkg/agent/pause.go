@@ -1,61 +1,77 @@
 package agent
 
-// gate keeps steps from beginning while the run is paused. All of it is guarded
+// pause keeps steps from beginning while the run is paused. All of it is guarded
 // by run.mu.
-type gate struct {
+type pause struct {
 	paused   bool
 	stopped  bool
+	heldBack bool          // who was about to begin does not any more
 	resumed  int           // how often the run has been resumed
 	starting int           // steps that are about to begin
 	started  chan struct{} // closed when none is any more; nil when nobody waits for that
-	shut     chan struct{} // closed while the gate is shut; nil when nobody looks
+	shut     chan struct{} // closed while nothing may begin; nil when nobody looks
 }
 
 // Pause keeps every step of the run, at any depth, from beginning until Resume:
-// the calls of members, models and tools, and their repetitions (C-15). What is
-// about to begin does so before Pause returns, so that its start is on record
-// before what the caller records next. Again, it changes nothing.
-func (r *Run) Pause() { r.close(func(g *gate) { g.paused = true }) }
+// the calls of members, models and tools, and their repetitions (C-15). It does not
+// wait. What is about to begin still does: the channel is closed once it has, so that
+// its start is on record before what the caller records then. A caller that cannot
+// wait so long calls HoldBack. Again, it changes nothing.
+func (r *Run) Pause() (begun <-chan struct{}) { return r.close(func(p *pause) { p.paused = true }) }
 
 // Stop is a Pause that no Resume ends.
-func (r *Run) Stop() { r.close(func(g *gate) { g.stopped = true }) }
+func (r *Run) Stop() (begun <-chan struct{}) { return r.close(func(p *pause) { p.stopped = true }) }
 
-func (r *Run) close(change func(*gate)) {
+func (r *Run) close(change func(*pause)) <-chan struct{} {
 	r.mu.Lock()
-	change(&r.gate)
-	if r.gate.shut == nil {
-		r.gate.shut = make(chan struct{})
+	defer r.mu.Unlock()
+	p := &r.pause
+	change(p)
+	if p.shut == nil {
+		p.shut = make(chan struct{})
 	}
 	select {
-	case <-r.gate.shut:
+	case <-p.shut:
 	default:
-		close(r.gate.shut)
+		close(p.shut)
 	}
 	r.pokeAll() // who waits for others to end may have nothing that runs
-	var started chan struct{}
-	if r.gate.starting > 0 {
-		if r.gate.started == nil {
-			r.gate.started = make(chan struct{})
-		}
-		started = r.gate.started
+	if p.starting == 0 {
+		return p.shut
 	}
-	r.mu.Unlock()
-	if started != nil {
-		<-started
+	if p.started == nil {
+		p.started = make(chan struct{})
 	}
+	return p.started
+}
+
+// HoldBack keeps also what was about to begin when the run was paused from having its
+// effect before Resume: its start may be on record behind the pause then.
+func (r *Run) HoldBack() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pause.heldBack = r.pause.paused || r.pause.stopped
+}
+
+// HeldBack is asked by who has called Enter right before a step has its effect, after
+// its start is durable: true, and it must not have it before the run is resumed.
+func (r *Run) HeldBack() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pause.heldBack
 }
 
 // Resume ends a Pause and wakes every live loop. Again, it changes nothing.
 func (r *Run) Resume() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.gate.paused {
+	if !r.pause.paused {
 		return
 	}
-	r.gate.paused = false
-	r.gate.resumed++
-	if !r.gate.stopped {
-		r.gate.shut = nil
+	r.pause.paused = false
+	r.pause.resumed++
+	if !r.pause.stopped {
+		r.pause.shut, r.pause.heldBack = nil, false
 	}
 	r.pokeAll()
 }
@@ -64,14 +80,14 @@ func (r *Run) Resume() {
 func (r *Run) Paused() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.gate.paused || r.gate.stopped
+	return r.pause.paused || r.pause.stopped
 }
 
 // Resumed is how often the run has been resumed.
 func (r *Run) Resumed() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.gate.resumed
+	return r.pause.resumed
 }
 
 // PausedSince reports whether the run is paused, or has been at any time since
@@ -79,25 +95,24 @@ func (r *Run) Resumed() int {
 func (r *Run) PausedSince(n int) bool { return r.Paused() || r.Resumed() != n }
 
 // Enter is asked before a step's start is put on record. False: the run is paused,
-// and the step must not begin. Else it may, until it calls begun, which must not
-// wait for anybody who waits for Pause.
+// and the step must not begin. Else it may, until it calls begun; see HeldBack.
 func (r *Run) Enter() (begun func(), ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.gate.paused || r.gate.stopped {
+	if r.pause.paused || r.pause.stopped {
 		return nil, false
 	}
-	r.gate.starting++
+	r.pause.starting++
 	return r.leave, true
 }
 
 func (r *Run) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.gate.starting--
-	if r.gate.starting == 0 && r.gate.started != nil {
-		close(r.gate.started)
-		r.gate.started = nil
+	r.pause.starting--
+	if r.pause.starting == 0 && r.pause.started != nil {
+		close(r.pause.started)
+		r.pause.started = nil
 	}
 }
 
@@ -105,10 +120,10 @@ func (r *Run) leave() {
 func (r *Run) Shutting() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.gate.shut == nil {
-		r.gate.shut = make(chan struct{})
+	if r.pause.shut == nil {
+		r.pause.shut = make(chan struct{})
 	}
-	return r.gate.shut
+	return r.pause.shut
 }
 
 // pokeAll wakes every live loop; the caller holds mu.

@@ -39,7 +39,7 @@ type Run struct {
 	cancels   map[string]context.CancelCauseFunc // by scope of a running step; guarded by mu
 	canceled  map[string]bool                    // scopes whose cancel was asked for; guarded by mu
 	fenced    map[string]bool                    // scopes in which nothing may begin; guarded by mu
-	gate      gate                               // guarded by mu
+	pause     pause                              // guarded by mu
 }
 
 // Limits that an Expired event names.
@@ -238,6 +238,18 @@ func (r *Run) Canceled(scope string) bool {
 	defer r.mu.Unlock()
 	for ; scope != ""; scope = Parent(scope) {
 		if r.canceled[scope] {
+			return true
+		}
+	}
+	return false
+}
+
+// CancelsIn reports whether Cancel was called for scope, or one above or below it.
+func (r *Run) CancelsIn(scope string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for canceled := range r.canceled {
+		if Within(scope, canceled) || Within(canceled, scope) {
 			return true
 		}
 	}

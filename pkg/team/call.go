@@ -85,8 +85,11 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	}
 	defer p.leave(w)
 	for {
-		if err := p.rest(sctx, w); err != nil {
+		switch held, err := p.rest(sctx, w); {
+		case err != nil:
 			return p.fail(ctx, w, emit, p.withdraw(sctx, w, ex, err))
+		case held:
+			return p.hold(w, emit)
 		}
 		if err := p.reserve(sctx, w, ex); err != nil {
 			return p.refuse(ctx, w, emit, p.withdraw(sctx, w, ex, err))
@@ -139,6 +142,8 @@ func (p *process) begin(ctx, sctx context.Context, w *work, ex *executor, emit e
 	}
 	err = p.commitStart(ctx, w, ex, emit, begun)
 	switch {
+	case err == nil && p.run.HeldBack(): // the pause did not wait for it
+		return true, p.hold(w, emit)
 	case err == nil:
 		return false, nil
 	case ctx.Err() != nil, errors.Is(err, agent.ErrCanceled):
@@ -192,20 +197,22 @@ func (p *process) endOfAttempt(ctx context.Context, w *work, ex *executor, err e
 	return p.withdraw(ctx, w, ex, cause)
 }
 
-// rest waits until the next attempt may begin, or the run is paused.
-func (p *process) rest(ctx context.Context, w *work) error {
+// rest waits until the next attempt may begin. held: the run was paused before that,
+// and may have been resumed.
+func (p *process) rest(ctx context.Context, w *work) (held bool, err error) {
 	left := w.notBefore.Sub(p.run.Now())
 	if w.notBefore.IsZero() || left <= 0 || ctx.Err() != nil {
-		return context.Cause(ctx)
+		return false, context.Cause(ctx)
 	}
 	timer := time.NewTimer(left)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-p.run.Shutting():
+		held = true
 	case <-ctx.Done():
 	}
-	return context.Cause(ctx)
+	return held, context.Cause(ctx)
 }
 
 // stepContext is the context a step works in: its time, and its cancel by id.

@@ -90,9 +90,13 @@ func (p *process) withdraw(ctx context.Context, w *work, ex *executor, cause err
 func opens(ev *teamv1.Event) bool { return ev.GetBound() != nil || ev.GetStarted() != nil }
 
 // closes reports whether there is something open of a step, or below it, that was
-// canceled: it is closed, also of a paused run.
-func (st *StepState) closes(canceled func(scope string) bool) bool {
-	if canceled(st.scope) {
+// canceled: it is closed, also of a paused run. A loop asks in each turn, of all that
+// stands: the record is not looked at where nothing was canceled.
+func (st *StepState) closes(run *agent.Run) bool {
+	switch {
+	case !run.CancelsIn(st.scope):
+		return false
+	case run.Canceled(st.scope):
 		return true
 	}
 	open := map[string]bool{}
@@ -105,7 +109,7 @@ func (st *StepState) closes(canceled func(scope string) bool) bool {
 		}
 	}
 	for scope := range open {
-		if canceled(scope) {
+		if run.Canceled(scope) {
 			return true
 		}
 	}

@@ -94,7 +94,7 @@ func (p *process) record(d *choice) *teamv1.Decided {
 			Id: p.nextID(i), Kind: s.GetKind(), Member: s.GetMember(), Async: s.GetAsync(),
 			CallId: s.GetCallId(), Name: s.GetName(), Ask: s.GetAsk(), Timeout: s.GetTimeout(), Refusal: s.GetRefusal(),
 			Detached: s.GetDetached(),
-			Retry:    s.GetRetry(), Inner: p.inner(s.GetMember()), Withheld: memberKind(s.GetKind()) && p.withholds(),
+			Retry:    s.GetRetry(), Inner: p.inner(s.GetMember()), Withheld: p.withholds() && (memberKind(s.GetKind()) || s.GetKind() == teamv1.Step_KIND_JUDGE),
 		}
 		switch {
 		case s.GetInput().GetMessage() != nil:

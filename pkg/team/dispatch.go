@@ -36,7 +36,7 @@ func (p *process) dispatch(ctx context.Context, paused bool) (progressed bool, e
 		if _, busy := p.running[st.index]; busy {
 			continue
 		}
-		if paused && ctx.Err() == nil && !st.closes(p.run.Canceled) {
+		if paused && ctx.Err() == nil && !st.closes(p.run) {
 			continue
 		}
 		settled, err := p.settleAlone(ctx, st)

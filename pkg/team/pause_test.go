@@ -1,11 +1,17 @@
 package team
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -83,6 +89,7 @@ func TestS_44_PauseAtEveryEvent(t *testing.T) {
 	}{
 		{"all kinds of members", crashTeam, "SUCCEEDED: peer("}, {"leaders", crashLed, "SUCCEEDED: "},
 		{"leaders that go on", crashAsync, "SUCCEEDED: "}, {"a swarm", crashSwarm, "SUCCEEDED: "},
+		{"results that are worked over", crashReviewed, "SUCCEEDED: tides, ## c"},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			defer goleak.VerifyNone(t)
@@ -112,5 +119,130 @@ func TestS_44_PauseAtEveryEvent(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// C-15, R-002-8.2: a pause that is over at once does not shorten the time between two
+// attempts, which a provider may have asked for.
+func TestC_15_PauseKeepsBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls []time.Time
+		flaky := &agent.Func{ID: "flaky", Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) {
+			if calls = append(calls, time.Now()); len(calls) == 1 {
+				return nil, &agent.Error{Reason: agent.ReasonUnavailable, Retry: true, Fresh: true, RetryAfter: 30 * time.Second, Message: "busy"}
+			}
+			return agent.NewMessage("done"), nil
+		}}
+		top := newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("flaky"), Members: members("flaky"), Registry: registry{"flaky": flaky}})
+		run, over := &agent.Run{Root: crashRoot, Seed: 1}, make(chan error)
+		go func() {
+			req := briefed(nil)
+			for { // again while it has stopped for a pause
+				for ev, err := range top.Process(agent.With(t.Context(), run), req) {
+					if err != nil || ev.GetReply() != nil {
+						over <- err
+						return
+					}
+					ev.Seq, ev.Time = int64(len(req.GetRecorded())+1), timestamppb.Now()
+					req.Recorded = append(req.Recorded, ev)
+				}
+			}
+		}()
+		for range 5 {
+			time.Sleep(5 * time.Second)
+			run.Pause()
+			run.Resume()
+		}
+		if err := <-over; err != nil || len(calls) != 2 || calls[1].Sub(calls[0]) < 30*time.Second {
+			t.Errorf("%v: called at %v", err, calls)
+		}
+	})
+}
+
+// C-15: a loop looks in each of its turns for what it has to close of a paused run. The
+// record of what stands is looked at only where there is a cancel.
+func TestC_15_WhatIsClosedWhilePaused(t *testing.T) {
+	st := &StepState{scope: "1", recorded: []*teamv1.Event{
+		{Scope: "1", Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Steps: []*teamv1.Step{{Id: "1"}, {Id: "2"}}}}},
+		{Scope: "1.1", Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{}}},
+	}}
+	for canceled, want := range map[string]bool{"1": true, "1.1": false, "1.2": true, "1.3": false, "2": false, "12": false} {
+		run := &agent.Run{}
+		run.Cancel(canceled)
+		if got := st.closes(run); got != want {
+			t.Errorf("%s is canceled: it has something to close: %v, want %v", canceled, got, want)
+		}
+	}
+	run := &agent.Run{}
+	run.Cancel("2")
+	if n := testing.AllocsPerRun(100, func() { st.closes(run) }); n > 0 {
+		t.Errorf("%v allocations, although nothing of it was canceled", n)
+	}
+}
+
+// S-24, S-43, S-44: a cancel or a stop comes together with a pause, behind every event
+// of a run, and the process dies some events later. It acts all the same: the run
+// ends CANCELED, each step that began with its own end.
+func TestS_24_CancelBesidesAPause(t *testing.T) {
+	const pause, cancel, stop = teamv1.Commanded_COMMAND_PAUSE, teamv1.Commanded_COMMAND_CANCEL, teamv1.Commanded_COMMAND_STOP
+	for _, m := range []struct {
+		name  string
+		build func(*testing.T, *world) *Team
+		want  string
+	}{
+		{"all kinds of members", crashTeam, "SUCCEEDED: peer("}, {"leaders that go on", crashAsync, "SUCCEEDED: "},
+		{"results that are worked over", crashReviewed, "SUCCEEDED: tides, ## c"},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			n, _ := baselineOf(t, m.build, m.want)
+			for _, commands := range [][]teamv1.Commanded_Command{{pause, cancel}, {cancel, pause}, {pause, stop}, {stop, pause}} {
+				for at := 1; at < n; at++ {
+					w := newWorld(t)
+					w.build, w.pauseAt = m.build, at
+					w.pauses = func(w *world) {
+						for _, c := range commands {
+							w.command(c)
+						}
+					}
+					if at%2 == 0 {
+						w.budget = at + at%7
+					}
+					for !w.liveOn() {
+						w.crash(at%4 == 0)
+					}
+					w.wantCanceled(cancel, stop)
+					if t.Failed() {
+						t.Fatalf("%v at %d", commands, at)
+					}
+				}
+			}
+		})
+	}
+}
+
+// wantCanceled checks that a run that one of the commands reached was canceled by it.
+func (w *world) wantCanceled(by ...teamv1.Commanded_Command) {
+	w.t.Helper()
+	w.mu.Lock() // what was left behind may not have ended
+	defer w.mu.Unlock()
+	open, reached := map[string]int{}, false
+	for _, ev := range w.events {
+		c := ev.GetCommanded()
+		reached = reached || c != nil && slices.Contains(by, c.GetCommand())
+		if ev.GetStarted() != nil {
+			open[ev.GetScope()] = 1
+		}
+		if ev.GetEnded() != nil {
+			open[ev.GetScope()]--
+		}
+	}
+	for scope, n := range open {
+		if n > 0 {
+			w.t.Errorf("I1: step %q has begun, and has no end: %v", scope, w.events)
+		}
+	}
+	if o := w.events[len(w.events)-1].GetEnded().GetOutcome(); reached != (o == teamv1.Outcome_OUTCOME_CANCELED) { // else it came behind the end
+		w.t.Errorf("it has ended %s, and the command is on record: %v: %v", o, reached, w.events)
 	}
 }

@@ -196,6 +196,26 @@ func contractStory(t *testing.T, at rig.Place) {
 			t.Errorf("%v", resp)
 		}
 	})
+	t.Run("R-001-54 what fails in a later round keeps the result of the one before", func(t *testing.T) {
+		h.llm.Answer("b", func(r *fakellm.Request) fakellm.Turn {
+			switch body := string(r.Body); {
+			case strings.Contains(body, "You judge a result"):
+				return fakellm.Turn{Text: `{"score": 0.2, "feedback": "more of it"}`}
+			case strings.Contains(body, "The last result"):
+				return fakellm.Turn{Status: http.StatusBadRequest}
+			}
+			return fakellm.Turn{Text: "A text."}
+		})
+		_, resp := h.contract(t, "start_collaboration", startOf(`,"constraints":{"quality_threshold":0.9}`))
+		id, _ = resp["collaboration_id"].(string)
+		a.ended(t, id)
+		_, status := h.contract(t, "get_collaboration_status", `{"collaboration_id":"`+id+`"}`)
+		_, resp = h.contract(t, "stop_collaboration", `{"collaboration_id":"`+id+`"}`)
+		results, _ := resp["results"].(map[string]any)
+		if resp["final_status"] != "failed" || results["output"] != "A text." || results["quality_score"] != 0.2 || strings.Contains(fmt.Sprint(status), agent.ReasonQuality) {
+			t.Errorf("%v, %v", status, resp)
+		}
+	})
 	for _, c := range []struct{ name, call, body string }{
 		{"team_not_found", "start_collaboration", `{"team_id":"nobody",` + work + `}`},
 		{"collaboration_not_found", "get_collaboration_status", `{"collaboration_id":"nothing"}`},

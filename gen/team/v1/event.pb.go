@@ -1697,7 +1697,8 @@ type Step struct {
 	// What readers of the deciding scope are shown while the member works. Set by the loop.
 	Inner Step_Inner `protobuf:"varint,13,opt,name=inner,proto3,enum=team.v1.Step_Inner" json:"inner,omitempty"`
 	// Readers of the deciding scope, and above, are shown nothing that the member
-	// says: the scope's guardrails have looked at its answer alone. Set by the loop.
+	// says, or of what is judged: the scope's guardrails look at its answer alone. Set
+	// by the loop.
 	Withheld      bool `protobuf:"varint,14,opt,name=withheld,proto3" json:"withheld,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

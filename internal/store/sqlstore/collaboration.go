@@ -52,15 +52,20 @@ func refuse(err error) error {
 
 const freeSlot = `DELETE FROM collaboration_slot WHERE id = $1`
 
+// takeSlot counts once more: of several that go for the same place one gets it, and the
+// others have waited until it is on record.
+const takeSlot = `INSERT INTO collaboration_slot (team, slot, id) SELECT $1, $2, $3
+WHERE (SELECT count(*) FROM collaboration_slot WHERE team = $1) < $4 ON CONFLICT DO NOTHING`
+
 // take takes the lowest free place of a team; a2a.ErrBusy where there are as many
-// taken as there may be. Of several at once for the same place one gets it.
+// taken as there may be, also of places that there were more of before.
 func take(ctx context.Context, q querier, team, root string, most int) error {
 	var taken int
 	if err := q.scan(ctx, []any{&taken}, `SELECT count(*) FROM collaboration_slot WHERE team = $1`, team); err != nil {
 		return err
 	}
 	for slot := 1; slot <= most && taken < most; slot++ {
-		rows, err := q.exec(ctx, `INSERT INTO collaboration_slot (team, slot, id) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, team, int64(slot), root)
+		rows, err := q.exec(ctx, takeSlot, team, int64(slot), root, int64(most))
 		if rows > 0 || err != nil {
 			return err
 		}

@@ -116,6 +116,63 @@ func TestPostgres_A_16_AnInputFromElsewhereWakesTheOwner(t *testing.T) {
 	})
 }
 
+// R-001-30: two replicas begin a collaboration at the same time where fewer may run than
+// did: there are never more than may run now.
+func TestPostgres_R_001_30_FewerPlacesThanBefore(t *testing.T) {
+	at := pgtest.URL(t)
+	s := open(t, at, sqlstore.Config{})
+	collaboration := func(id string, most int) a2a.New {
+		n := task(id)
+		n.Collaborations = most
+		return n
+	}
+	for _, id := range []string{"one", "two"} {
+		if _, _, err := s.Create(t.Context(), collaboration(id, 3)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claims, _, err := s.Claim(t.Context(), "a", 10)
+	if err != nil || len(claims) != 2 {
+		t.Fatalf("Claim = %v, %v", claims, err)
+	}
+	if _, _, err := s.Create(t.Context(), collaboration("three", 3)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range claims {
+		record(t, c, end())
+	}
+	db, err := sql.Open("pgx", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	other, err := db.BeginTx(t.Context(), nil) // another replica, before it commits
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.ExecContext(t.Context(), `INSERT INTO collaboration_slot (team, slot, id) VALUES ('a', 1, 'elsewhere')`); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := s.Create(context.Background(), collaboration("four", 2))
+		done <- err
+	}()
+	until(t, "it waits for the other replica", func() bool {
+		var waiting int
+		if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted`).Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+		return waiting > 0
+	})
+	if err := other.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; !errors.Is(err, a2a.ErrBusy) {
+		t.Errorf("Create = %v, want ErrBusy", err)
+	}
+}
+
 // The listening connection is cut: polling finds what was not told.
 func TestPostgres_P5_NothingIsLostWithoutNotifications(t *testing.T) {
 	a, b := pair(t, sqlstore.Config{})
