@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
@@ -287,6 +288,40 @@ func TestReasons(t *testing.T) {
 	}
 	if want, got := slices.Sorted(maps.Keys(known)), slices.Sorted(maps.Keys(told)); len(want) == 0 || !slices.Equal(want, got) {
 		t.Errorf("reasons of the code:\n%v\nof the document:\n%v", want, got)
+	}
+}
+
+// TestServices finds every service of ours in protocol.md.
+func TestServices(t *testing.T) {
+	doc := read(t, "docs/protocol.md")
+	found := 0
+	protoregistry.GlobalFiles.RangeFilesByPackage("team.v1", func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Services().Len() {
+			found++
+			if name := f.Services().Get(i).FullName(); !strings.Contains(doc, "`"+string(name)+"`") {
+				t.Errorf("%s is not named", name)
+			}
+		}
+		return true
+	})
+	if found < 6 {
+		t.Errorf("%d services, want 6", found)
+	}
+}
+
+// TestExitCodes finds every exit code of the program in errors.md, and no others.
+func TestExitCodes(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "docs/errors.md"), "## Exit codes")
+	codes := func(pattern, text string) []string {
+		var all []string
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+			all = append(all, m[1])
+		}
+		return all
+	}
+	want := codes(`\tExit[A-Z]\w+ += (\d)`, read(t, "internal/app/shell.go"))
+	if got := codes(`(?m)^\| (\d) \|`, table); len(want) == 0 || !slices.Equal(want, got) {
+		t.Errorf("exit codes of the program: %v, of the document: %v", want, got)
 	}
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,7 +26,7 @@ func collabCommand(s *app.Shell) *cobra.Command {
 		showCommand("resume", "Has a paused one go on", s.ResumeCollaboration),
 		collabStopCommand(s),
 		&cobra.Command{
-			Use: "ls [TEAM]", Short: "Lists your collaborations, the newest first", Args: usage(cobra.MaximumNArgs(1)),
+			Use: "ls [TEAM]", Short: "Lists your collaborations, the newest first", Args: usage(atMostOne("TEAM")),
 			RunE: func(c *cobra.Command, args []string) error {
 				return s.ListCollaborations(c.Context(), append(args, "")[0])
 			},
@@ -41,6 +43,9 @@ func collabStartCommand(s *app.Shell) *cobra.Command {
 		Example: "  team-server collab start newsroom \"Write about the tides.\" --expect \"Three sentences.\"",
 		Args:    usage(named("TEAM", "TASK")),
 		RunE: func(c *cobra.Command, args []string) error {
+			if req.GetExpectedOutput() == "" {
+				return app.UsageError{Err: fmt.Errorf("collab start needs --expect TEXT, for example: %s", strings.TrimSpace(c.Example))}
+			}
 			req.TeamId, req.TaskDescription = args[0], args[1]
 			if c.Flags().Changed("max-duration") {
 				bounds.MaxDuration = durationpb.New(most)

@@ -28,7 +28,7 @@ func devCommand(s *app.Shell) *cobra.Command {
 			"unless --db or --store names a place that lasts. Variables may stand in .env.\n" +
 			"In place of a default port that is taken it takes the next free one; an address\n" +
 			"that is named must be free.",
-		Args: usage(cobra.MaximumNArgs(1)),
+		Args: usage(atMostOne("FILE or FOLDER")),
 		RunE: func(c *cobra.Command, args []string) error {
 			path := ""
 			if len(args) > 0 {
@@ -54,7 +54,7 @@ func serveCommand(s *app.Shell) *cobra.Command {
 			"(server.auth), and to take another port than the one named. Tasks are kept where\n" +
 			"--store or server.store says; several servers on one postgres:// store share the\n" +
 			"work. A password is better in TEAM_STORE or in the file, by ${NAME}, than in a flag.",
-		Args: usage(cobra.NoArgs),
+		Args: usage(byFlag("-c")),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if file == "" {
 				return app.UsageError{Err: errors.New("serve needs a file: team-server serve -c team.yaml")}
@@ -83,7 +83,7 @@ func migrateCommand(s *app.Shell) *cobra.Command {
 			"the servers that use it first; then start them with the other store: what has not\n" +
 			"ended goes on there.",
 		Example: "  team-server migrate --from sqlite:team.db --to postgres://ann@db.example/team",
-		Args:    usage(cobra.NoArgs),
+		Args:    usage(nothing),
 		RunE:    func(c *cobra.Command, _ []string) error { return s.Migrate(c.Context(), from, to) },
 	}
 	c.Flags().StringVar(&from, "from", "", "the store to copy: sqlite:FILE or postgres://USER@HOST/DATABASE")
@@ -114,7 +114,13 @@ func runCommand(s *app.Shell) *cobra.Command {
 		Example: "  team-server run newsroom \"Write about tides\"\n" +
 			"  team-server run --file examples/workflow release \"Version 2\" --answer yes",
 		Args: usage(named("TEAM", "TEXT")),
-		RunE: func(c *cobra.Command, args []string) error { return s.Run(c.Context(), args[0], args[1], f) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if f.File != "" && s.Server != "" {
+				return app.UsageError{Err: errors.New("--file starts a server in process, --server names one that runs; " +
+					"give one of the two (the variable TEAM_SERVER counts as --server)")}
+			}
+			return s.Run(c.Context(), args[0], args[1], f)
+		},
 	}
 	c.Flags().StringVarP(&f.File, "file", "f", "", "configuration of the server in process")
 	c.Flags().Var(id{&f.Context}, "context", "id of the conversation to go on with")
@@ -147,7 +153,7 @@ func versionCommand(s *app.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Prints the version",
-		Args:  usage(cobra.NoArgs),
+		Args:  usage(nothing),
 		RunE:  func(*cobra.Command, []string) error { return s.Version() },
 	}
 }

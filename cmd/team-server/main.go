@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -21,5 +22,13 @@ func run(args []string) int {
 	s := &app.Shell{In: os.Stdin, Out: os.Stdout, Talk: os.Stderr}
 	root := newRoot(s)
 	root.SetArgs(args)
-	return s.Exit(root.ExecuteContext(ctx))
+	return s.Exit(interrupted(ctx, root.ExecuteContext(ctx)))
+}
+
+// interrupted says in a word of an error that it is the end of ctx alone.
+func interrupted(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) {
+		return errors.New("interrupted")
+	}
+	return err
 }

@@ -20,7 +20,7 @@ func newRoot(s *app.Shell) *cobra.Command {
 		Use:           "team-server",
 		Short:         "Serves teams of agents over A2A, and talks to such servers",
 		SilenceErrors: true, SilenceUsage: true,
-		Args: usage(cobra.NoArgs),
+		Args: usage(nothing),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			if err := fromEnv(c); err != nil {
@@ -43,14 +43,43 @@ func newRoot(s *app.Shell) *cobra.Command {
 // usage makes wrong arguments a usage error.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		err := check(c, args)
-		switch {
-		case err == nil:
-			return nil
-		case !c.HasParent() && len(args) > 0:
-			err = fmt.Errorf("unknown command %q", args[0])
+		if err := check(c, args); err != nil {
+			return app.UsageError{Err: err}
 		}
-		return app.UsageError{Err: err}
+		return nil
+	}
+}
+
+// nothing wants no arguments. What has commands takes them for the name of one.
+func nothing(c *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case !c.HasParent():
+		return fmt.Errorf("unknown command %q", args[0])
+	case c.HasSubCommands():
+		return fmt.Errorf("%s %s: expected one of %s", nameOf(c), args[0], commandsOf(c))
+	}
+	return fmt.Errorf("%s takes no arguments, not %q", nameOf(c), args[0])
+}
+
+// byFlag wants no arguments of what takes its file by a flag.
+func byFlag(flag string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return fmt.Errorf("%s takes its file by a flag: %s %s %s", nameOf(c), c.CommandPath(), flag, args[0])
+	}
+}
+
+// atMostOne wants one argument or none; what is its name.
+func atMostOne(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) < 2 {
+			return nil
+		}
+		return fmt.Errorf("%s takes one %s, not also %q", nameOf(c), what, args[1])
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 // group is a command that has commands only.
 func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
-		Use: use, Short: short, Long: long, Args: usage(cobra.NoArgs),
+		Use: use, Short: short, Long: long, Args: usage(nothing),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(commands...)
@@ -28,7 +28,7 @@ func teamsCommand(s *app.Shell) *cobra.Command {
 			RunE: func(c *cobra.Command, args []string) error { return s.GetTeam(c.Context(), args[0]) },
 		},
 		&cobra.Command{
-			Use: "ls", Short: "Lists the teams", Args: usage(cobra.NoArgs),
+			Use: "ls", Short: "Lists the teams", Args: usage(nothing),
 			RunE: func(c *cobra.Command, _ []string) error { return s.ListTeams(c.Context()) },
 		},
 		&cobra.Command{
@@ -50,7 +50,7 @@ func teamsApplyCommand(s *app.Shell) *cobra.Command {
 			"works with. With --dry-run nothing is done but to find out whether it could be.\n" +
 			"Exit code 3 when there are faults.",
 		Example: "  team-server teams apply -f desk.yaml --server http://127.0.0.1:8080",
-		Args:    usage(cobra.NoArgs),
+		Args:    usage(byFlag("-f")),
 		RunE:    func(c *cobra.Command, _ []string) error { return s.ApplyTeams(c.Context(), file, dry) },
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "the file, or a folder with a team.yaml")
@@ -64,7 +64,7 @@ func teamsDiffCommand(s *app.Shell) *cobra.Command {
 		Use:   "diff -f FILE",
 		Short: "Shows what apply would change",
 		Long:  "Shows how the teams of a file differ from those of the server. Exit code 1 when\nthey do.",
-		Args:  usage(cobra.NoArgs),
+		Args:  usage(byFlag("-f")),
 		RunE:  func(c *cobra.Command, _ []string) error { return s.DiffTeams(c.Context(), file) },
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "the file, or a folder with a team.yaml")
@@ -75,7 +75,7 @@ func agentsCommand(s *app.Shell) *cobra.Command {
 	var skill, kind string
 	ls := &cobra.Command{
 		Use: "ls", Short: "Lists the agents and teams",
-		Long: "Lists the agents and teams of the server given with --server.", Args: usage(cobra.NoArgs),
+		Long: "Lists the agents and teams of the server given with --server.", Args: usage(nothing),
 		RunE: func(c *cobra.Command, _ []string) error { return s.ListAgents(c.Context(), skill, kind) },
 	}
 	ls.Flags().StringVar(&skill, "skill", "", "only those with this skill")
@@ -84,7 +84,7 @@ func agentsCommand(s *app.Shell) *cobra.Command {
 		Use: "check", Short: "Asks each agent how it is",
 		Long: "Has the server ask each agent how it is. Those of other servers are called, and\n" +
 			"their cards read. Exit code 1 when one is down.",
-		Args: usage(cobra.NoArgs),
+		Args: usage(nothing),
 		RunE: func(c *cobra.Command, _ []string) error { return s.CheckAgents(c.Context()) },
 	}
 	return group("agents", "Lists and checks the agents of a running server", "Shows the agents and teams of the server given with --server.", ls, check)

@@ -133,11 +133,13 @@ func cutScheme(target string, schemes ...string) (string, bool) {
 // where the card is.
 func (cfg Config) choose(card *a2av1.AgentCard, target string) (*a2av1.AgentInterface, error) {
 	var offered []string
+	var hint string
 	var old *a2av1.AgentInterface
 	for _, i := range card.GetSupportedInterfaces() {
 		binding, version := i.GetProtocolBinding(), i.GetProtocolVersion()
 		if cfg.withholds(i, target) {
 			offered = append(offered, binding+" "+version+" at "+i.GetUrl()+" (must not see the token or headers)")
+			hint = "; token and headers go to the host that is named: call the agent by the one on its card, if you trust that"
 			continue
 		}
 		offered = append(offered, binding+" "+version)
@@ -156,7 +158,7 @@ func (cfg Config) choose(card *a2av1.AgentCard, target string) (*a2av1.AgentInte
 	if len(offered) > 0 {
 		offers = "only " + strings.Join(offered, ", ")
 	}
-	return nil, fmt.Errorf("card read, but it offers %s; wanted %s", offers, cfg.wanted())
+	return nil, fmt.Errorf("card read, but it offers %s; wanted %s%s", offers, cfg.wanted(), hint)
 }
 
 // wanted is what a card has to offer.

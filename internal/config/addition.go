@@ -61,6 +61,12 @@ func (d *document) locate(line int) (file string, own int) {
 	return d.file, line
 }
 
+// line is the line of a node in its own file.
+func (d *document) line(n *yaml.Node) int {
+	_, line := d.locate(n.Line)
+	return line
+}
+
 // stands is where a node stands, in words. Who wrote an addition does not see the file.
 func (d *document) stands(n *yaml.Node) string {
 	file, line := d.locate(n.Line)

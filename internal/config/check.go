@@ -98,7 +98,8 @@ func (k *checker) model(name, subject string, path ...any) {
 		return
 	}
 	n, _ := k.at(path...)
-	k.fault(n, fmt.Sprintf("%s uses model %q, which is not defined", subject, name), suggest(name, sorted(k.Server.GetModels())))
+	k.fault(n, fmt.Sprintf("%s uses model %q, which is not defined", subject, name),
+		cmp.Or(suggest(name, sorted(k.Server.GetModels())), "there is none; define it under models"))
 }
 
 func (k *checker) agent(id string, a *teamv1.AgentConfig) {

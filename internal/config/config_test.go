@@ -96,6 +96,21 @@ teams:
     supervisor: {rules: [{id: only, when: "turn == 1", next: [writer]}, {id: done, when: "true", finish: writer}]}
 `
 
+func TestFaultsSayWhatToDo(t *testing.T) {
+	for _, tt := range []struct{ name, text, want string }{
+		{"a word of other YAML", strings.Replace(desk, "echo: true", "echo: yes", 1), "write true or false, without quotes"},
+		{"a model where there is none", strings.Replace(desk, "scripted: {steps: [{echo: true}]}", "model: fast", 1), "there is none; define it under models"},
+		{"a tool where there is none", strings.Replace(desk, "scripted: {steps: [{echo: true}]}", "model: m, tools: [web]", 1) +
+			"models: {m: {provider: openai, name: n, base_url: 'http://x'}}\n", "there is none; define it under tools"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if fs := faultsOf(t, tt.text); len(fs) != 1 || fs[0].Hint != tt.want {
+				t.Errorf("faults %v, want the hint %q", fs, tt.want)
+			}
+		})
+	}
+}
+
 func TestFaults(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"a good file", desk, ""},

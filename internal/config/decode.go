@@ -112,7 +112,7 @@ func reword(cause string) (message, hint string) {
 	case badNumber.MatchString(cause):
 		return "expected a number", "write it without quotes or units"
 	case badBool.MatchString(cause):
-		return "expected true or false", "write it without quotes"
+		return "expected true or false", "write true or false, without quotes"
 	case strings.Contains(cause, "duration"):
 		return "expected a duration", "write a number with its unit, for example 500ms, 90s or 5m"
 	}

@@ -63,7 +63,7 @@ func (d *document) entries(n *yaml.Node, keep func(key, value *yaml.Node) bool) 
 			d.fault(key, "merge keys (<<) are not supported", "repeat the keys, or give the shared part a name of its own")
 			d.damage(n)
 		case first != nil:
-			d.fault(key, "key "+quote(key.Value)+" is here twice", "the first one is in line "+itoa(first.Line)+"; remove one of them")
+			d.fault(key, "key "+quote(key.Value)+" is here twice", "the first one is in line "+itoa(d.line(first))+"; remove one of them")
 		default:
 			seen[key.Value] = key
 			if keep(key, value) {

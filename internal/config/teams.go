@@ -58,7 +58,7 @@ func (k *checker) members(id string, t *teamv1.TeamConfig) {
 			k.fault(n, fmt.Sprintf("team %q has member %q twice", id, memberID(m)),
 				fmt.Sprintf("the first one is in line %d; give one of them an id of its own", first))
 		}
-		seen[memberID(m)] = n.Line
+		seen[memberID(m)] = k.line(n)
 		k.retry(m.GetRetry(), append(path, "retry")...)
 		k.misplaced(t, m, path)
 	}

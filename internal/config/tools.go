@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -14,7 +15,8 @@ func (k *checker) toolNames(names []string, subject string, path ...any) {
 		switch {
 		case k.hurt("tools"):
 		case k.Server.GetTools()[name] == nil:
-			k.fault(n, fmt.Sprintf("%s uses tool %q, which is not defined", subject, name), suggest(name, sorted(k.Server.GetTools())))
+			k.fault(n, fmt.Sprintf("%s uses tool %q, which is not defined", subject, name),
+				cmp.Or(suggest(name, sorted(k.Server.GetTools())), "there is none; define it under tools"))
 		case slices.Contains(names[:i], name):
 			k.fault(n, fmt.Sprintf("%s has tool %q twice", subject, name), "remove one of them")
 		}

@@ -30,7 +30,7 @@ type document struct {
 func (m *Manager) teamDocument(yaml string, c *teamv1.TeamConfig, id string, given bool) (document, error) {
 	switch {
 	case !given:
-		return document{}, a2a.Invalid(a2a.Violation{Field: "yaml", Description: "or config is required"})
+		return document{}, a2a.Invalid(a2a.Violation{Field: "yaml", Description: "is required, or config, or contract"})
 	case c == nil:
 		return written(yaml)
 	case id == "":

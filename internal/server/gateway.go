@@ -145,7 +145,7 @@ func (s *Server) routingError(_ context.Context, mux *runtime.ServeMux, _ runtim
 		st = notHere(r)
 	default:
 		st = wire.NotServed("nothing is served here; there are %s, /message:send, /message:stream, /tasks, "+
-			"each also below /{tenant}, /rpc and /team/v1/agents/{agent_id}", cardPath)
+			"/rpc, each also below /{tenant}, and what is below /team/v1; /docs shows all of it", cardPath)
 	}
 	s.failWith(w, r, st, httpStatus)
 }

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -107,18 +108,20 @@ func TestA_22_OwnWordsForFaults(t *testing.T) {
 		"{\"tenant\":\"\xff\"}":       "the request is not UTF-8, at byte 12",
 		`[]`:                          "the request must be an object",
 		`{"tenant":"a","tenant":1}`:   "tenant must be a string",
-		`{"tenant":"a","tenant":"b"}`: "the request cannot be read, at line 1, column 15",
-		`{"message":{"messageId":"a","message_id":"b"}}`:            "message.messageId is there twice",
-		`{"message":{"parts":[{"text":"a"},{"url":"b","raw":""}]}}`: "message.parts[1] has more than one of text, raw, url, data",
-		`{"message":{"parts":[{"text":"a","data":null}]}}`:          "message.parts[0] has more than one of text, raw, url, data",
-		`{"message":{"parts":[null]}}`:                              "message.parts[0] must be an object",
-		`{"message":{"parts":[{"raw":7}]}}`:                         "message.parts[0].raw must be bytes in base64",
-		`{"message":{"parts":[{"raw":"!"}]}}`:                       "message.parts[0].raw must be bytes in base64",
-		`{"message":{"metadata":[]}}`:                               "message.metadata must be an object",
-		`{"message":{"role":true}}`:                                 "message.role must be one of ROLE_USER, ROLE_AGENT",
-		`{"message":{"extensions":"x"}}`:                            "message.extensions must be a list",
-		`{"configuration":{"historyLength":{}}}`:                    "configuration.historyLength must be a number",
-		`{"configuration":{"returnImmediately":"yes"}}`:             "configuration.returnImmediately must be true or false",
+		`{"tenant":"a","tenant":"b"}`: `the request has "tenant" twice, at line 1, column 15`,
+		`{"metadata":{"a":1,"a":2}}`:  `the request has "a" twice, at line 1, column 20`,
+		`{"` + strings.Repeat("k", 200) + `":1,"tenant":"a","tenant":"b"}`: `the request has "tenant" twice, at line 1, column 220`,
+		`{"message":{"messageId":"a","message_id":"b"}}`:                   "message.messageId is there twice",
+		`{"message":{"parts":[{"text":"a"},{"url":"b","raw":""}]}}`:        "message.parts[1] has more than one of text, raw, url, data",
+		`{"message":{"parts":[{"text":"a","data":null}]}}`:                 "message.parts[0] has more than one of text, raw, url, data",
+		`{"message":{"parts":[null]}}`:                                     "message.parts[0] must be an object",
+		`{"message":{"parts":[{"raw":7}]}}`:                                "message.parts[0].raw must be bytes in base64",
+		`{"message":{"parts":[{"raw":"!"}]}}`:                              "message.parts[0].raw must be bytes in base64",
+		`{"message":{"metadata":[]}}`:                                      "message.metadata must be an object",
+		`{"message":{"role":true}}`:                                        "message.role must be one of ROLE_USER, ROLE_AGENT",
+		`{"message":{"extensions":"x"}}`:                                   "message.extensions must be a list",
+		`{"configuration":{"historyLength":{}}}`:                           "configuration.historyLength must be a number",
+		`{"configuration":{"returnImmediately":"yes"}}`:                    "configuration.returnImmediately must be true or false",
 	} {
 		err := Unmarshal([]byte(in), &a2av1.SendMessageRequest{})
 		var e *a2a.Error
@@ -139,6 +142,22 @@ func TestA_22_OwnWordsForFaults(t *testing.T) {
 		var e *a2a.Error
 		if !errors.As(err, &e) || e.Message != want {
 			t.Errorf("%s: %v, want %s", in, err, want)
+		}
+	}
+}
+
+// TestA_22_DurationsInOurWords names the field of a time that is none, and how one is written.
+func TestA_22_DurationsInOurWords(t *testing.T) {
+	for _, in := range []string{`"10"`, `"5m"`, `""`, `"99999999999999s"`, `5`, `{}`, `"1.2.3s"`} {
+		err := Unmarshal([]byte(`{"constraints":{"maxDuration":`+in+`}}`), &teamv1.StartCollaborationRequest{})
+		var e *a2a.Error
+		if want := "constraints.maxDuration must be seconds such as 600s"; !errors.As(err, &e) || e.Message != want {
+			t.Errorf("%s: %v, want %s", in, err, want)
+		}
+	}
+	for _, in := range []string{`"600s"`, `"0.5s"`, `"-1s"`, `null`} {
+		if err := Unmarshal([]byte(`{"constraints":{"maxDuration":`+in+`}}`), &teamv1.StartCollaborationRequest{}); err != nil {
+			t.Errorf("%s: %v", in, err)
 		}
 	}
 }

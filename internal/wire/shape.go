@@ -11,7 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // misshapen finds the first value, by name, that is not of the kind that the
@@ -86,6 +88,8 @@ func wellKnown(v any, d protoreflect.MessageDescriptor) *fault {
 		return &fault{problem: "must be a list"}
 	case d.Name() == "Timestamp" && !isTime(text):
 		return &fault{problem: "must be a time such as 2006-01-02T15:04:05Z"}
+	case d.Name() == "Duration" && !isDuration(text):
+		return &fault{problem: "must be seconds such as 600s"}
 	}
 	return nil
 }
@@ -166,6 +170,10 @@ func isBase64(s string) bool {
 func isTime(s string) bool {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	return err == nil && t.UTC().Year() >= 1
+}
+
+func isDuration(s string) bool {
+	return protojson.Unmarshal([]byte(strconv.Quote(s)), &durationpb.Duration{}) == nil
 }
 
 func isNumber(k protoreflect.Kind) bool {

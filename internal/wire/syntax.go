@@ -39,13 +39,20 @@ func endsEarly(b []byte) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
 }
 
-var position = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
+var (
+	position = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
+	twice    = regexp.MustCompile(`duplicate (?:field|map key) ("[^"]{1,100}")`)
+)
 
 // place is where a decoding error is, as the end of a sentence: its own words
 // are those of the library.
 func place(err error) string {
-	if m := position.FindStringSubmatch(err.Error()); m != nil {
-		return fmt.Sprintf("cannot be read, at line %s, column %s", m[1], m[2])
+	problem := "cannot be read"
+	if m := twice.FindStringSubmatch(err.Error()); m != nil {
+		problem = "has " + m[1] + " twice"
 	}
-	return "cannot be read"
+	if m := position.FindStringSubmatch(err.Error()); m != nil {
+		problem += fmt.Sprintf(", at line %s, column %s", m[1], m[2])
+	}
+	return problem
 }

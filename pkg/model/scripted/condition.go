@@ -72,8 +72,17 @@ func explain(e *common.Error) problem {
 	if m := undeclared.FindStringSubmatch(p.message); m != nil {
 		p.message = fmt.Sprintf("no such variable or function %q", m[1])
 		p.hint = meant(m[1], "input", "inputs", "turn", "tools", "results", "result")
+		return p
 	}
+	p.message, p.hint = plain(p.message), "check names, types, brackets and quotes; equal is =="
 	return p
+}
+
+// plain takes the parser's words out of a syntax error.
+func plain(message string) string {
+	message, _, _ = strings.Cut(message, " expecting ")
+	message = strings.TrimPrefix(message, "Syntax error: ")
+	return strings.ReplaceAll(message, "mismatched input '<EOF>'", "it ends where a value belongs")
 }
 
 var errCost = errors.New("the condition costs too much to evaluate")
