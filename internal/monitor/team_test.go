@@ -255,8 +255,9 @@ func TestR_003_28_SnapshotFitsClients(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	w := &teamWatch{who: &teamv1.TeamSnapshot{}, past: &figures{}, runs: map[string]*watched{}, board: &boardWatch{}}
 	for i := range 9 {
-		r := newRun(fmt.Sprint("t", i))
+		r := newRun(fmt.Sprint("t", i), "")
 		r.top = &step{decided: time.Unix(int64(i), 0)}
+		r.parts = []*step{r.top}
 		r.questions = []*teamv1.OpenQuestion{{TaskId: r.root, Question: &teamv1.Question{Message: agent.UserMessage("q", long)}}}
 		w.runs[r.root] = &watched{run: r}
 	}
