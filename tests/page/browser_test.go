@@ -284,6 +284,12 @@ func (p *tab) tabTo(css string) {
 	p.Fatalf("Tab does not get to %s", css)
 }
 
+// focused waits until an element has the focus.
+func (p *tab) focused(css, when string) {
+	p.Helper()
+	p.wait("document.activeElement.matches(%s) || /* %s */ false", quoted(css), when)
+}
+
 // dark has the tab look as it does for who likes it dark.
 func (p *tab) dark() {
 	p.Helper()

@@ -241,6 +241,7 @@ func TestR_003_28_Keyboard(t *testing.T) {
 	p.tabTo(".questions .options button")
 	p.shot("keyboard")
 	p.do(chromedp.KeyEvent(kb.Enter))
+	p.focused("#trace summary", "behind the only question")
 	p.tabTo("#recent button.row")
 	p.do(chromedp.KeyEvent(kb.Enter))
 	p.shows("#trace .answered", "yes")
@@ -254,12 +255,51 @@ func TestR_003_28_Keyboard(t *testing.T) {
 	p.tabTo("#active li > button:not(.row)")
 	p.do(chromedp.KeyEvent(" "), chromedp.KeyEvent(" "))
 	p.shows("#recent li", "canceled")
+	p.focused("#trace summary", "behind the only task")
+	p.shows("#trace .line .state", "canceled")
+	p.wait("document.querySelectorAll('#trace .line button').length === 1") // Close
+	p.tabTo("#trace .line button")
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.focused("#recent button.row", "behind a trace that was closed")
 	for _, landmark := range []string{"header", "main", "[role=status]", "section[aria-labelledby]"} {
 		p.do(chromedp.WaitReady(chromedp.CSS(landmark)))
 	}
 	if n := value[int](p, "[...document.querySelectorAll('button, input, select, textarea')].filter(e => !(e.textContent.trim() || e.labels?.length || e.ariaLabel)).length"); n != 0 {
 		t.Errorf("%d controls have no name", n)
 	}
+	p.healthy(server)
+}
+
+// TestR_003_28_Focus: what has the focus goes away, and hands it on to what is next to it:
+// it is never lost, neither while the server is asked nor after.
+func TestR_003_28_Focus(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=guide")
+	for _, text := range []string{"one", "two", "three"} {
+		send(t, server, "guide", text)
+		p.shows("#active .text", text)
+	}
+	p.wait("document.querySelectorAll('.questions form').length === 3")
+	questions := value[[]string](p, "[...document.querySelectorAll('.questions li')].map(e => e.dataset.question)")
+	at := func(i int) string { return "[data-question='" + questions[i] + "'] input" }
+	p.tabTo(".questions input")
+	p.do(chromedp.KeyEvent("Lisbon"), chromedp.KeyEvent(kb.Enter))
+	p.focused(at(1), "behind the first question")
+	value[bool](p, "(document.querySelector("+quoted(at(2))+").focus(), true)")
+	p.do(chromedp.KeyEvent("Porto"), chromedp.KeyEvent(kb.Enter))
+	p.focused(at(1), "behind the last question")
+
+	left := send(t, server, "guide", "four")
+	p.shows("#active .text", "four")
+	p.wait("document.querySelectorAll('#active li').length === 2")
+	value[bool](p, "(document.querySelector('#active li:not([data-task=\""+left+"\"]) button:not(.row)').focus(), true)")
+	p.do(chromedp.KeyEvent(" "), chromedp.KeyEvent(" "))
+	p.focused("#active [data-task='"+left+"'] button.row", "behind a task that was canceled")
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.tabTo("#trace form.question input")
+	p.do(chromedp.KeyEvent("Faro"), chromedp.KeyEvent(kb.Enter))
+	p.shows("#trace .answered", "Faro")
+	p.focused("#trace summary", "behind a question in the trace")
 	p.healthy(server)
 }
 

@@ -78,6 +78,11 @@ export function brief(id: string): string {
   return root.slice(-8) + (scope ? `~${scope}` : "");
 }
 
+/** within reports whether an id of a task is that of another one, or of something below it. */
+export function within(id: string, top: string): boolean {
+  return id === top || id.startsWith(top.includes("~") ? `${top}.` : `${top}~`);
+}
+
 /** plain is the word of an enum's value: STATE_RUNNING is "running". */
 export function plain(value: string | undefined, prefix: string): string {
   return (value ?? "").replace(prefix, "").toLowerCase().replaceAll("_", " ");

@@ -1,6 +1,7 @@
 import type { Client } from "../api/client";
 import type { Traced } from "../state/useTrace";
 import { useNow } from "../state/useNow";
+import { find } from "../state/useSuccessor";
 import { between, brief, spent } from "../text";
 import { CancelButton } from "./CancelButton";
 import { Empty } from "./Empty";
@@ -36,7 +37,16 @@ export function TracePanel({ client, task, traced, said, close }: Props) {
             )}
           </>
         )}
-        {task && <button onClick={close}>Close</button>}
+        {task && (
+          <button
+            onClick={() => {
+              (find(".tasks .chosen button.row") ?? find("#message"))?.focus(); // the button goes away
+              close();
+            }}
+          >
+            Close
+          </button>
+        )}
       </div>
       {error && (
         <p role="alert" class="alarm">
