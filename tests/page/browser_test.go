@@ -222,6 +222,15 @@ func (p *tab) goTo(url string) {
 	p.shows("#connection", "live")
 }
 
+// again opens the same address anew. A reload would do the same, but a wait behind it may
+// look at the document before.
+func (p *tab) again() {
+	p.Helper()
+	link := value[string](p, "location.href")
+	p.do(chromedp.Navigate("about:blank"))
+	p.goTo(link)
+}
+
 // click clicks on the first visible element that is there by then.
 func (p *tab) click(css string) {
 	p.Helper()

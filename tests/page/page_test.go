@@ -94,9 +94,7 @@ func TestR_003_29_R_003_30_RunningNestedTask(t *testing.T) {
 	value[bool](p, "document.querySelector('#agent').dispatchEvent(new Event('change', {bubbles: true}))")
 	p.wait("[...document.querySelectorAll('#events strong')].every(e => e.textContent === 'company/archive/archivist')")
 	t.Run("a link opens the same", func(t *testing.T) {
-		link := value[string](p, "location.href")
-		p.do(chromedp.Navigate("about:blank"))
-		p.goTo(link)
+		p.again()
 		check(t)
 		p.clickOn("#trace button", "Close")
 		p.shows("#trace", "Open a task to see who worked on it, and why.")

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/chromedp"
-
 	"github.com/agentteams/team-server/tests/interoprig"
 )
 
@@ -72,8 +70,7 @@ teams: {choir: {name: Choir, workflow: {steps: [{id: sing, agent: bard}]}}}
 	last := more[len(more)-2000:] // as much as is shown
 	said(last)
 	p.shot("streaming")
-	p.do(chromedp.Reload())
-	p.shows("#connection", "live")
+	p.again()
 	p.shows("#trace .line .state", "working")
 	says <- more
 	said(last)
