@@ -182,7 +182,14 @@ func (p *tab) wait(expression string, args ...any) {
 	expression = fmt.Sprintf(expression, args...)
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
-	if _, err := chromedp.Run(ctx, chromedp.Poll[chromedp.Void]("Boolean("+expression+")", chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(0))); err != nil {
+	for {
+		_, err := chromedp.Run(ctx, chromedp.Poll[chromedp.Void]("Boolean("+expression+")", chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(0)))
+		switch {
+		case err == nil:
+			return
+		case ctx.Err() == nil && strings.Contains(err.Error(), "Cannot find context"): // another document has come
+			continue
+		}
 		p.Fatalf("waiting for %s: %v\n%s", expression, err, p.body())
 	}
 }
@@ -222,8 +229,7 @@ func (p *tab) goTo(url string) {
 	p.shows("#connection", "live")
 }
 
-// again opens the same address anew. A reload would do the same, but a wait behind it may
-// look at the document before.
+// again opens the same address anew: behind a reload one might look at the document before.
 func (p *tab) again() {
 	p.Helper()
 	link := value[string](p, "location.href")

@@ -116,6 +116,33 @@ func TestR_003_29_R_003_30_RunningNestedTask(t *testing.T) {
 	p.healthy(server)
 }
 
+// TestR_003_28_WorkAsAMember: a team's page shows what it does for another team, with a
+// link to the task that this belongs to; canceled there, only that ends.
+func TestR_003_28_WorkAsAMember(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=archive")
+	root := send(t, server, "company", "Write about tides")
+	part := "#active [data-task='" + root + "~2']"
+	p.shows(part+" .worker", "company/archive/archivist")
+	p.shows("[data-stat=active] strong", "1")
+	p.shows("#events strong", "company/archive")
+	p.click(part + " button.row")
+	p.shows("#trace [data-step='"+root+"~2.1'][data-state=STATE_RUNNING] summary", "archivist")
+	p.shot("member")
+	p.shows(part+" .origin", "for company")
+	p.click(part + " .origin a")
+	p.shows("title", "Company – Team Monitor")
+	p.shows("#trace [data-step='"+root+"'] .decision", "rule story")
+	p.goTo(server + "/#team=archive")
+	p.clickOn(part+" > button", "Cancel")
+	p.clickOn(part+" > button", "Really cancel?")
+	p.shows(".panel .empty", "Nobody works at the moment.")
+	if n := value[int](p, "document.querySelectorAll('#events li').length"); n == 0 {
+		t.Error("the end is not told")
+	}
+	p.healthy(server)
+}
+
 // TestS_21_LiveUpdate: what another client sends is seen without a touch of the page.
 func TestS_21_LiveUpdate(t *testing.T) {
 	p, server := open(t, 1280, 900), serve(t)
@@ -323,6 +350,9 @@ func TestR_003_28_Narrow(t *testing.T) {
 	p.say("Write about tides")
 	p.shows("#trace [data-state=STATE_RUNNING] summary", "archivist")
 	wide("with a nested task")
+	if got := value[float64](p, `document.querySelector("#trace [data-step$='~2.1']").getBoundingClientRect().width`); got < 240 {
+		t.Errorf("a step of a member of a member has %v pixels", got)
+	}
 	p.shot("narrow-running")
 	p.do(chromedp.ScrollIntoView(chromedp.CSS("#trace")))
 	p.shot("narrow-trace")

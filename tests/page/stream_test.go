@@ -67,7 +67,7 @@ teams: {choir: {name: Choir, workflow: {steps: [{id: sing, agent: bard}]}}}
 	said("The <b>sea</b> ")
 	more := strings.Repeat("It rises and it falls. ", 200) // 4 KiB go on record at once
 	says <- more
-	last := more[len(more)-2000:] // as much as is shown
+	last := "…" + more[len(more)-1000:] // as much as is shown
 	said(last)
 	p.shot("streaming")
 	p.again()

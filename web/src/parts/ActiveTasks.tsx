@@ -4,7 +4,7 @@ import type { ActiveTask, TeamSnapshot, Worker } from "../api/types";
 import { format } from "../state/link";
 import { useNow } from "../state/useNow";
 import { find, neighbor, useSuccessor } from "../state/useSuccessor";
-import { between, brief, clip, spent, stepName } from "../text";
+import { between, brief, clip, facts, spent, stepName } from "../text";
 import { CancelButton } from "./CancelButton";
 import { Empty } from "./Empty";
 import { TaskState } from "./TaskState";
@@ -46,9 +46,7 @@ function Active(props: { client: Client; team: string; task: ActiveTask; chosen:
       <button class="row" aria-current={chosen} onClick={() => open(t.taskId)}>
         <span class="line">
           <TaskState state={t.waiting ? "STATE_WAITING" : (t.state ?? "")} />
-          <span class="dim">
-            {between(t.since, undefined, now)} {spent(t.spent)}
-          </span>
+          <span class="dim">{facts(between(t.since, undefined, now), spent(t.spent))}</span>
           <code>{brief(t.taskId)}</code>
         </span>
         <span class="text">{t.text || "no text"}</span>
