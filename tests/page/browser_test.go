@@ -222,10 +222,12 @@ func (p *tab) body() string {
 	return fmt.Sprint(text, errors.Join(err), p.trouble)
 }
 
-// goTo opens an address and waits until the page is live.
+// goTo opens an address and waits until the page is live, and shows the team that the
+// address names: another team of the same page comes without another document.
 func (p *tab) goTo(url string) {
 	p.Helper()
 	p.do(chromedp.Navigate(url))
+	p.wait("(team => !team || document.querySelector('.send')?.dataset.team === team)(new URLSearchParams(location.hash.slice(1)).get('team'))")
 	p.shows("#connection", "live")
 }
 

@@ -18,6 +18,7 @@ export function SendForm({ client, team, sent }: { client: Client; team: TeamSna
   return (
     <form
       class="send"
+      data-team={team.teamId}
       aria-label={`Send a message to ${team.name || team.teamId}`}
       onSubmit={(e) => {
         e.preventDefault();
