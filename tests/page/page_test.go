@@ -216,6 +216,7 @@ func TestS_51_Questions(t *testing.T) {
 		p.T = t
 		p.goTo(server + "/#team=guide")
 		p.say("A walk")
+		p.shows("#questions-title", "A question waits for you") // what comes above moves what is below
 		p.do(chromedp.SendKeys(chromedp.CSS("#trace form.question input"), "Lisbon"))
 		p.click("#trace form.question button")
 		p.shows("#trace .io", "A walk in Lisbon")
