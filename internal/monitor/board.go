@@ -158,10 +158,11 @@ func (m *Monitor) Steps(ctx context.Context, team string) ([]*teamv1.WorkItem, e
 	return items, nil
 }
 
-// given is the work that a part of a run has decided on, as items of a board.
+// given is the work that a part of a run has given to members, and what it asks people,
+// as items of a board.
 func (r *run) given(p *step, owner string) (items []*teamv1.WorkItem) {
 	for _, s := range p.steps {
-		if s.given() {
+		if s.given() || s.kind == teamv1.Step_KIND_HUMAN {
 			items = append(items, s.item(r, owner))
 		}
 	}
@@ -184,7 +185,9 @@ func (m *Monitor) planned(r *run, p *step, owner string) (items []*teamv1.WorkIt
 		it.Id, it.TeamId, it.Source, it.State = agent.ChildTask(r.root, agent.Scope(p.scope, it.GetTitle())), r.of, teamv1.WorkItem_SOURCE_STEP, teamv1.WorkItem_STATE_PENDING
 		it.Created = stamp(p.decided)
 		it.CreatedBy = &teamv1.BoardActor{Principal: owner, Agent: r.of, TaskId: r.root}
-		it.Assignee.Principal, it.Assignee.TaskId = owner, r.root
+		if who := it.GetAssignee(); who != nil {
+			who.Principal, who.TaskId = owner, r.root
+		}
 		for i, name := range it.GetDependsOn() {
 			before := last[name]
 			if before == nil || before.itemState() != teamv1.WorkItem_STATE_COMPLETED {
@@ -206,11 +209,13 @@ func (s *step) item(r *run, owner string) *teamv1.WorkItem {
 	it := &teamv1.WorkItem{
 		Id: agent.ChildTask(r.root, s.scope), TeamId: r.of, Title: s.name, Description: s.text, State: s.itemState(),
 		CreatedBy: &teamv1.BoardActor{Principal: owner, Agent: r.of, TaskId: r.root},
-		Assignee:  &teamv1.BoardActor{Principal: owner, Agent: s.member, TaskId: r.root},
 		Created:   stamp(s.decided), Source: teamv1.WorkItem_SOURCE_DELEGATION,
 	}
-	if s.kind == teamv1.Step_KIND_STEP {
+	if s.kind == teamv1.Step_KIND_STEP || s.kind == teamv1.Step_KIND_HUMAN {
 		it.Source = teamv1.WorkItem_SOURCE_STEP
+	}
+	if s.given() { // else people are asked
+		it.Assignee = &teamv1.BoardActor{Principal: owner, Agent: s.member, TaskId: r.root}
 	}
 	if it.GetTitle() == "" {
 		it.Title = s.text
