@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -207,7 +208,7 @@ func (m *Monitor) planned(r *run, p *step, owner string) (items []*teamv1.WorkIt
 // item is a step as an item of a board.
 func (s *step) item(r *run, owner string) *teamv1.WorkItem {
 	it := &teamv1.WorkItem{
-		Id: agent.ChildTask(r.root, s.scope), TeamId: r.of, Title: s.name, Description: s.text, State: s.itemState(),
+		Id: agent.ChildTask(r.root, s.scope), TeamId: r.of, Title: s.name, State: s.itemState(),
 		CreatedBy: &teamv1.BoardActor{Principal: owner, Agent: r.of, TaskId: r.root},
 		Created:   stamp(s.decided), Source: teamv1.WorkItem_SOURCE_DELEGATION,
 	}
@@ -217,9 +218,10 @@ func (s *step) item(r *run, owner string) *teamv1.WorkItem {
 	if s.given() { // else people are asked
 		it.Assignee = &teamv1.BoardActor{Principal: owner, Agent: s.member, TaskId: r.root}
 	}
-	if it.GetTitle() == "" {
-		it.Title = s.text
+	if !r.concealed {
+		it.Description = s.text
 	}
+	it.Title = cmp.Or(it.GetTitle(), it.GetDescription(), s.member)
 	if it.GetState() == teamv1.WorkItem_STATE_COMPLETED {
 		it.Progress = 100
 	}

@@ -320,7 +320,7 @@ func (s *step) open() bool { return s.state != teamv1.TraceStep_STATE_ENDED }
 // spent is what a step cost with everything below it: what its end says, and
 // before that what is on record of it so far.
 func (s *step) spent() *teamv1.Spent {
-	if !s.open() && (s.at != nil || len(s.steps) == 0) {
+	if !s.open() && s.at != nil {
 		return s.at
 	}
 	sum := s.wasted

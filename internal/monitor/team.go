@@ -215,13 +215,27 @@ func (w *teamWatch) load(ctx context.Context, marks []a2a.RunMark, before time.T
 			continue
 		}
 		r, silent := &watched{run: newRun(mark.Root, w.team), mark: mark.Seq}, told(mark.Root)
+		var hidden []*teamv1.Event // of the beginning, which is told with the event that reveals the task
+		seen := a2a.NewFold(mark.Root, "")
 		err := w.m.each(ctx, key, 0, func(ev *teamv1.Event) bool {
-			if silent(ev) {
-				r.take(ev)
-				return true
+			if !seen.Visible() {
+				hidden = append(hidden, ev)
+				if seen.Apply(ev); !seen.Visible() {
+					return true
+				}
 			}
-			r.mark = max(r.mark, ev.GetSeq())
-			return false
+			if !silent(ev) {
+				r.mark = max(r.mark, ev.GetSeq())
+				return false
+			}
+			for _, before := range hidden {
+				r.take(before)
+			}
+			if hidden == nil {
+				r.take(ev)
+			}
+			hidden = nil
+			return true
 		})
 		switch {
 		case isNotFound(err): // deleted meanwhile
@@ -290,11 +304,7 @@ func (w *teamWatch) introduce(ctx context.Context) {
 	w.who = &teamv1.TeamSnapshot{TeamId: w.team, Name: w.team}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	if p, ok := w.m.h.Agents().(a2a.Pinner); ok {
-		if pins, err := p.Pins(ctx, w.team); err == nil {
-			w.who.Revision = pins.GetRevisions()[w.team]
-		}
-	}
+	w.who.Revision = w.revision(ctx)
 	a, err := w.m.h.Agents().Get(w.team)
 	if err != nil {
 		return
@@ -309,6 +319,21 @@ func (w *teamWatch) introduce(ctx context.Context) {
 	}
 }
 
+// revision is that of the team's definition; empty where it has none, or it cannot be had.
+func (w *teamWatch) revision(ctx context.Context) string {
+	p, ok := w.m.h.Agents().(a2a.Pinner)
+	if !ok {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	pins, err := p.Pins(ctx, w.team)
+	if err != nil {
+		return ""
+	}
+	return pins.GetRevisions()[w.team]
+}
+
 // asked is the team's health as it is known, without waiting; nil where nobody
 // keeps it.
 func (w *teamWatch) asked() *teamv1.Health {
@@ -320,8 +345,13 @@ func (w *teamWatch) asked() *teamv1.Health {
 	return nil
 }
 
-// refresh looks at the health again, and reports whether it has changed.
-func (w *teamWatch) refresh() bool {
+// refresh looks at the definition and the health again, and reports whether they have
+// changed.
+func (w *teamWatch) refresh(ctx context.Context) bool {
+	if now := w.revision(ctx); now != "" && now != w.who.GetRevision() {
+		w.introduce(ctx)
+		return true
+	}
 	h := w.asked()
 	if h == nil || len(h.GetMembers()) == 0 && len(w.health.GetMembers()) > 0 && h.GetHealthy() || proto.Equal(h, w.health) {
 		return false
@@ -366,7 +396,7 @@ func (w *teamWatch) tell(ctx context.Context, yield func(*teamv1.WatchTeamRespon
 			continue
 		}
 		changed = w.board.refreshed() || changed
-		if changed = w.refresh() || changed; changed && !w.show(yield, false) {
+		if changed = w.refresh(ctx) || changed; changed && !w.show(yield, false) {
 			return
 		}
 		changed = false

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,7 +47,13 @@ func newDesk(t *testing.T) *desk {
 // begin makes a run of agent "a" and claims it.
 func (d *desk) begin(id string) {
 	d.Helper()
-	_, _, err := d.store.Create(d.ctx, a2a.New{Owner: "acme/ann", Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Message: agent.UserMessage(id, "do it")}})
+	d.beginAs(&teamv1.Accepted{TaskId: id, Agent: "a", Message: agent.UserMessage(id, "do it")})
+}
+
+func (d *desk) beginAs(accepted *teamv1.Accepted) {
+	d.Helper()
+	id := accepted.GetTaskId()
+	_, _, err := d.store.Create(d.ctx, a2a.New{Owner: "acme/ann", Accepted: accepted})
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -267,5 +274,58 @@ func TestR_003_28_SnapshotFitsClients(t *testing.T) {
 	s := w.snapshot()
 	if n := proto.Size(s); n > 4<<20-64<<10 || len(s.GetQuestions()) != 2 || len(s.GetBoardItems()) < 50 || len(s.GetActive()) != 9 {
 		t.Errorf("it has %d bytes, %d questions, %d items of work and %d tasks", n, len(s.GetQuestions()), len(s.GetBoardItems()), len(s.GetActive()))
+	}
+}
+
+// TestR_003_30_TaskThatIsSeenLate: what might have been answered without a task, and is
+// one after all, is told from its beginning, also to who left long after that.
+func TestR_003_30_TaskThatIsSeenLate(t *testing.T) {
+	d := newDesk(t)
+	accepted := &teamv1.Accepted{TaskId: "late", Agent: "a", Message: agent.UserMessage("late", "do it"), MayReplyDirectly: true}
+	d.beginAs(accepted)
+	d.begin("seen")
+	d.clock.Move(2 * margin)
+	r := d.watch("")
+	if r.read(d, 0); r.last.GetCounters().GetRuns().GetTotal() != 1 {
+		t.Fatalf("shown are %v", r.last.GetCounters())
+	}
+	d.note("late")
+	d.resumes(r.cursor, "late 1", "late 2", "late 3")
+	r.read(d, 3)
+	d.resumes(r.cursor)
+}
+
+// changing are agents of which "a" has another revision each time.
+type changing struct {
+	nobody
+	revision atomic.Int64
+}
+
+func (c *changing) Pins(context.Context, string) (*teamv1.Pins, error) {
+	return &teamv1.Pins{Revisions: map[string]string{"a": fmt.Sprint("r", c.revision.Load())}}, nil
+}
+
+func (c *changing) Pinned(context.Context, string, *teamv1.Pins) (agent.Agent, func(), error) {
+	a, err := c.Get("a")
+	return a, func() {}, err
+}
+
+// TestR_003_28_RevisionThatChanges: a watcher is told of another definition of the team,
+// though nothing happens in it.
+func TestR_003_28_RevisionThatChanges(t *testing.T) {
+	d := newDesk(t)
+	c := &changing{}
+	d.m = New(Config{Handler: a2a.NewHandler(a2a.Config{Agents: c, Store: d.store, Clock: d.clock.Now}), Clock: d.clock.Now, Poll: 10 * time.Millisecond})
+	r := d.watch("")
+	if r.read(d, 0); r.last.GetRevision() != "r0" {
+		t.Fatalf("begins with %v", r.last)
+	}
+	c.revision.Store(1)
+	for r.last.GetRevision() != "r1" {
+		m, err, ok := r.next()
+		if err != nil || !ok || m.GetUpdate() == nil {
+			t.Fatalf("told %v, %v", m, err)
+		}
+		r.last = m.GetUpdate()
 	}
 }
