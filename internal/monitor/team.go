@@ -93,8 +93,9 @@ type teamWatch struct {
 
 // ending is how far a task came that is over, and when that was.
 type ending struct {
-	seq int64
-	at  time.Time
+	seq  int64
+	at   time.Time
+	none bool // the team did nothing in it
 }
 
 // watched is a task with the sequence up to which it was told.
@@ -266,7 +267,7 @@ func isDamaged(err error) bool {
 // leave does without a task that cannot be read.
 func (w *teamWatch) leave(mark a2a.RunMark) {
 	delete(w.runs, mark.Root)
-	w.over[mark.Root] = ending{mark.Seq, w.m.c.Clock()}
+	w.over[mark.Root] = ending{mark.Seq, w.m.c.Clock(), false}
 	w.partial = true
 }
 
@@ -277,7 +278,7 @@ func (w *teamWatch) keep(r *watched) {
 		return
 	}
 	delete(w.runs, r.root)
-	w.over[r.root] = ending{r.seq, r.top.ended}
+	w.over[r.root] = ending{r.seq, r.top.ended, len(r.parts) == 0}
 	f := r.figures()
 	w.past.add(f)
 	w.m.remember(a2a.Key{Owner: w.owner, ID: r.root}, w.team, f)
@@ -531,16 +532,17 @@ func (w *teamWatch) forget() {
 	}
 }
 
-// cursor is where the watcher has come to.
+// cursor is where the watcher has come to. Of a task of which nothing was told it does
+// not matter how far it was read.
 func (w *teamWatch) cursor() string {
 	c := cursor{upTo: w.upTo.Truncate(time.Millisecond), roots: map[string]int64{}, board: w.board.at()}
 	for root, r := range w.runs {
-		if r.seq < r.mark || r.told.After(c.upTo) {
+		if r.seq < r.mark || len(r.parts) > 0 && r.told.After(c.upTo) {
 			c.roots[root] = r.seq
 		}
 	}
 	for root, e := range w.over {
-		if e.at.After(c.upTo) {
+		if !e.none && e.at.After(c.upTo) {
 			c.roots[root] = e.seq
 		}
 	}

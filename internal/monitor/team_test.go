@@ -329,3 +329,45 @@ func TestR_003_28_RevisionThatChanges(t *testing.T) {
 		r.last = m.GetUpdate()
 	}
 }
+
+// boss is an agent that has "a" as a member.
+type boss struct{ agent.Func }
+
+func (*boss) Members() []string { return []string{"a"} }
+
+type bossy struct{ nobody }
+
+func (bossy) Get(id string) (agent.Agent, error) {
+	if id == "boss" {
+		return &boss{agent.Func{ID: id}}, nil
+	}
+	return nobody{}.Get(id)
+}
+func (bossy) IDs() []string { return []string{"a", "boss"} }
+
+// TestR_003_30_CursorBesideOthers: tasks in which a member might work, and did not, take
+// no room in the cursors of who watches it; when it does in the end, that is told.
+func TestR_003_30_CursorBesideOthers(t *testing.T) {
+	d := newDesk(t)
+	d.m = New(Config{Handler: a2a.NewHandler(a2a.Config{Agents: bossy{}, Store: d.store, Clock: d.clock.Now}), Clock: d.clock.Now, Poll: 10 * time.Millisecond})
+	r := d.watch("")
+	r.read(d, 0)
+	for i := range maxListed + 10 {
+		id := fmt.Sprint("boss", i)
+		d.beginAs(&teamv1.Accepted{TaskId: id, Agent: "boss", Message: agent.UserMessage(id, "do it")})
+		if i%2 == 0 {
+			d.end(id)
+		}
+	}
+	d.begin("own")
+	r.read(d, 2)
+	if r.cursor == lost {
+		t.Fatal("the cursor is lost")
+	}
+	d.resumes(r.cursor)
+	d.put("boss1", "", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Steps: []*teamv1.Step{{Id: "1", Kind: teamv1.Step_KIND_DELEGATE, Member: "a"}}}}})
+	d.put("boss1", "1", &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})
+	d.resumes(r.cursor, "boss1 4")
+	r.read(d, 3)
+	d.resumes(r.cursor)
+}
