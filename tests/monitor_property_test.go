@@ -50,7 +50,8 @@ type grower struct {
 	t  *testing.T
 	rt *rapid.T
 	m  *manager.Manager
-	n  *int // agents so far
+	n  *int      // agents so far
+	of *[]string // ids of those that it made
 }
 
 func (g grower) id(kind string) string {
@@ -66,6 +67,7 @@ func (g grower) register(id string, a agent.Agent, err error) string {
 	if err != nil {
 		g.t.Fatal(err)
 	}
+	*g.of = append(*g.of, id)
 	return id
 }
 
@@ -101,11 +103,19 @@ func (g grower) tree(depth int) string {
 	c := team.WorkflowConfig{}
 	var members []team.Member
 	for i := range rapid.IntRange(1, 3).Draw(g.rt, "steps") {
-		step := team.WorkflowStep{ID: fmt.Sprint("s", i), Member: g.tree(depth - 1)}
+		m := team.Member{Agent: g.tree(depth - 1)}
+		m.ID = m.Agent
+		if rapid.Bool().Draw(g.rt, "called otherwise") {
+			m.ID = fmt.Sprint("m", i)
+		}
+		step := team.WorkflowStep{ID: fmt.Sprint("s", i), Member: m.ID}
 		if i > 0 && rapid.Bool().Draw(g.rt, "behind") {
 			step.After = []string{fmt.Sprint("s", i-1)}
 		}
-		c.Steps, members = append(c.Steps, step), append(members, team.Member{Agent: step.Member})
+		c.Steps, members = append(c.Steps, step), append(members, m)
+		if rapid.IntRange(0, 3).Draw(g.rt, "again") == 0 {
+			c.Steps = append(c.Steps, team.WorkflowStep{ID: fmt.Sprint("again", i), Member: m.ID})
+		}
 	}
 	s, err := team.NewWorkflow(c)
 	if err != nil {
@@ -121,7 +131,9 @@ func (g grower) tree(depth int) string {
 
 // TestI5_R_003_28_Figures: what the monitor counts is what a helper counts that knows
 // nothing but the events on record, whatever the teams and whatever became of their
-// tasks; a watcher that was there all the time sees the same as one that comes.
+// tasks: of the team that they were sent to, and of any that works in it as a member, at
+// whatever depth and under whatever name. A watcher that was there all the time sees the
+// same as one that comes.
 func TestI5_R_003_28_Figures(t *testing.T) {
 	onStages(t, func(t *testing.T, place rig.Place) {
 		store, _ := place.Open(t)
@@ -129,14 +141,20 @@ func TestI5_R_003_28_Figures(t *testing.T) {
 		target := rig.Serve(t, server.Config{Agents: m, Store: store})
 		clients, monitors := rig.Clients(t, target), rig.Monitors(t, target)
 		rapid.Check(t, func(rt *rapid.T) {
-			name := grower{t: t, rt: rt, m: m, n: &n}.tree(3)
-			w := watchTeam(t, monitors[n%2], name, "")
-			defer w.stop()
-			w.read(t)
+			var made []string
+			name := grower{t: t, rt: rt, m: m, n: &n, of: &made}.tree(3)
+			watched := []string{name, rapid.SampledFrom(made).Draw(rt, "member")}
+			var here []*teamWatch
+			for i, watch := range watched {
+				w := watchTeam(t, monitors[(n+i)%2], watch, "")
+				defer w.stop()
+				w.read(t)
+				here = append(here, w)
+			}
 			var ids []string
 			for range rapid.IntRange(1, 3).Draw(rt, "runs") {
 				n++
-				req := rig.Text(name, fmt.Sprint("m", n), "x")
+				req := rig.Text(rapid.SampledFrom([]string{name, name, watched[1]}).Draw(rt, "to"), fmt.Sprint("m", n), "x")
 				later := rapid.IntRange(0, 3).Draw(rt, "canceled") == 0
 				if later {
 					atOnce(req)
@@ -155,17 +173,24 @@ func TestI5_R_003_28_Figures(t *testing.T) {
 			for _, id := range ids {
 				quiet(rt, clients[0], id)
 			}
-			f := recounted(rt, store, name)
-			is := func(s *teamv1.TeamSnapshot) string {
-				return cmp.Diff(f, figuresOf(s), protocmp.Transform(), cmp.AllowUnexported(figures{}))
+			for i, watch := range watched {
+				f := recounted(rt, store, name, watch)
+				is := func(s *teamv1.TeamSnapshot) string {
+					return cmp.Diff(f, figuresOf(s), protocmp.Transform(), cmp.AllowUnexported(figures{}))
+				}
+				fresh := watchTeam(t, monitors[(n+1)%2], watch, "")
+				defer fresh.stop()
+				fresh.read(t)
+				if diff := is(fresh.last); diff != "" {
+					for _, id := range ids {
+						for _, ev := range onRecord(rt, store, id) {
+							fmt.Println(id[:8], ev.GetSeq(), ev.GetScope(), ev.GetAgent(), fmt.Sprintf("%.150s", fmt.Sprint(ev)))
+						}
+					}
+					rt.Fatalf("I5: the figures of %s are not what the events say (-events +monitor):\n%s", watch, diff)
+				}
+				here[i].until(t, func(s *teamv1.TeamSnapshot) bool { return is(s) == "" })
 			}
-			fresh := watchTeam(t, monitors[(n+1)%2], name, "")
-			defer fresh.stop()
-			fresh.read(t)
-			if diff := is(fresh.last); diff != "" {
-				rt.Fatalf("I5: the figures of %s are not what the events say (-events +monitor):\n%s", name, diff)
-			}
-			w.until(t, func(s *teamv1.TeamSnapshot) bool { return is(s) == "" })
 			for _, id := range ids {
 				tr, err := monitors[n%2].Trace(t.Context(), id)
 				if err != nil {
@@ -257,64 +282,46 @@ func onRecord(rt *rapid.T, store a2a.Store, id string) []*teamv1.Event {
 	return all
 }
 
-// recounted counts a team's tasks that are quiet, from their events alone.
-func recounted(rt *rapid.T, store a2a.Store, name string) figures {
-	page, err := store.List(context.Background(), rig.LocalOwner, a2a.Filter{Agent: name, PageSize: 100})
-	if err != nil || page.NextToken != "" {
-		rt.Fatal(page.NextToken, err)
+// partsOf are the scopes in which an agent works for a root: all of it where the task
+// was sent to the agent, else what it was given as a member and began.
+func partsOf(all []*teamv1.Event, name string) (parts []string) {
+	if all[0].GetAccepted().GetAgent() == name {
+		return []string{""}
 	}
+	type place struct{ scope, member string }
+	called, begun := map[place]string{}, map[string]bool{}
+	for _, ev := range all {
+		for _, m := range ev.GetObserved().GetMembers() {
+			called[place{ev.GetScope(), m.GetId()}] = m.GetInfo().GetId()
+		}
+		begun[ev.GetScope()] = begun[ev.GetScope()] || ev.GetStarted() != nil
+	}
+	for _, ev := range all {
+		for _, s := range ev.GetDecided().GetSteps() {
+			if scope := agent.Scope(ev.GetScope(), s.GetId()); called[place{ev.GetScope(), s.GetMember()}] == name && begun[scope] {
+				parts = append(parts, scope)
+			}
+		}
+	}
+	return parts
+}
+
+// recounted counts what a team does in tasks that are quiet, sent to it or to the one
+// that it is a member of, from their events alone.
+func recounted(rt *rapid.T, store a2a.Store, root, name string) figures {
 	f := figures{
 		Tasks: &teamv1.TaskCounts{}, Runs: &teamv1.TaskCounts{}, Spent: &teamv1.Spent{}, Members: map[string]member5{}, Questions: []string{}, Active: []string{},
 	}
 	var took []time.Duration
-	for _, task := range page.Tasks {
-		all := onRecord(rt, store, task.GetId())
-		ends := endsOf(all)
-		end := ends[""]
-		count(f.Runs, end != nil, true, end.GetEnded().GetOutcome())
-		f.Spent = agent.AddSpent(f.Spent, spentOn(all, ""))
-		if end != nil {
-			took = append(took, end.GetTime().AsTime().Sub(all[0].GetTime().AsTime()))
-		} else {
-			f.Active = append(f.Active, task.GetId())
+	for _, to := range slices.Compact([]string{root, name}) {
+		page, err := store.List(context.Background(), rig.LocalOwner, a2a.Filter{Agent: to, PageSize: 100})
+		if err != nil || page.NextToken != "" {
+			rt.Fatal(page.NextToken, err)
 		}
-		open := map[string]bool{}
-		for _, ev := range all {
-			if a := ev.GetAsked(); a != nil {
-				open[a.GetQuestion()] = !slices.ContainsFunc(all, func(later *teamv1.Event) bool {
-					return later.GetAnswered().GetQuestion() == a.GetQuestion() ||
-						later.GetEnded() != nil && agent.Within(ev.GetScope(), later.GetScope())
-				})
-			}
-			for _, s := range ev.GetDecided().GetSteps() {
-				scope := agent.Scope(ev.GetScope(), s.GetId())
-				if s.GetMember() == "" {
-					continue
-				}
-				outcome, over := teamv1.Outcome_OUTCOME_CANCELED, ends[scope] != nil
-				for up := scope; up != "" && !over; {
-					up = agent.Parent(up)
-					over = ends[up] != nil
-				}
-				if e := ends[scope]; e != nil {
-					outcome = e.GetEnded().GetOutcome()
-				}
-				begun := slices.ContainsFunc(all, func(e *teamv1.Event) bool { return e.GetScope() == scope && e.GetStarted() != nil })
-				count(f.Tasks, over, begun, outcome)
-				if ev.GetScope() == "" {
-					m := f.Members[s.GetMember()]
-					if m.Tasks == nil {
-						m = member5{&teamv1.TaskCounts{}, &teamv1.Spent{}}
-					}
-					count(m.Tasks, over, begun, outcome)
-					m.Spent = agent.AddSpent(m.Spent, spentOn(all, scope))
-					f.Members[s.GetMember()] = m
-				}
-			}
-		}
-		for q, is := range open {
-			if is {
-				f.Questions = append(f.Questions, q)
+		for _, task := range page.Tasks {
+			all := onRecord(rt, store, task.GetId())
+			for _, part := range partsOf(all, name) {
+				took = append(took, f.count(all, task.GetId(), part)...)
 			}
 		}
 	}
@@ -325,6 +332,68 @@ func recounted(rt *rapid.T, store a2a.Store, name string) figures {
 	slices.Sort(f.Questions)
 	slices.Sort(f.Active)
 	return f
+}
+
+// count counts one part of a root, and returns how long it took if it has ended.
+func (f *figures) count(all []*teamv1.Event, root, part string) (took []time.Duration) {
+	ends := endsOf(all)
+	state := func(scope string) (over bool, outcome teamv1.Outcome, at time.Time) {
+		if e := ends[scope]; e != nil {
+			return true, e.GetEnded().GetOutcome(), e.GetTime().AsTime()
+		}
+		for up := scope; up != ""; {
+			up = agent.Parent(up)
+			if e := ends[up]; e != nil {
+				return true, teamv1.Outcome_OUTCOME_CANCELED, e.GetTime().AsTime()
+			}
+		}
+		return false, 0, time.Time{}
+	}
+	began := all[0].GetTime().AsTime()
+	for _, ev := range all {
+		for _, s := range ev.GetDecided().GetSteps() {
+			if agent.Scope(ev.GetScope(), s.GetId()) == part {
+				began = ev.GetTime().AsTime()
+			}
+		}
+	}
+	over, outcome, at := state(part)
+	count(f.Runs, over, true, outcome)
+	f.Spent = agent.AddSpent(f.Spent, spentOn(all, part))
+	if over {
+		took = append(took, at.Sub(began))
+	} else {
+		f.Active = append(f.Active, agent.ChildTask(root, part))
+	}
+	for _, ev := range all {
+		if !agent.Within(ev.GetScope(), part) {
+			continue
+		}
+		if a := ev.GetAsked(); a != nil && !slices.ContainsFunc(all, func(later *teamv1.Event) bool {
+			return later.GetAnswered().GetQuestion() == a.GetQuestion() || later.GetEnded() != nil && agent.Within(ev.GetScope(), later.GetScope())
+		}) {
+			f.Questions = append(f.Questions, a.GetQuestion())
+		}
+		for _, s := range ev.GetDecided().GetSteps() {
+			scope := agent.Scope(ev.GetScope(), s.GetId())
+			if s.GetMember() == "" {
+				continue
+			}
+			over, outcome, _ := state(scope)
+			begun := slices.ContainsFunc(all, func(e *teamv1.Event) bool { return e.GetScope() == scope && e.GetStarted() != nil })
+			count(f.Tasks, over, begun, outcome)
+			if ev.GetScope() == part {
+				m := f.Members[s.GetMember()]
+				if m.Tasks == nil {
+					m = member5{&teamv1.TaskCounts{}, &teamv1.Spent{}}
+				}
+				count(m.Tasks, over, begun, outcome)
+				m.Spent = agent.AddSpent(m.Spent, spentOn(all, scope))
+				f.Members[s.GetMember()] = m
+			}
+		}
+	}
+	return took
 }
 
 func endsOf(all []*teamv1.Event) map[string]*teamv1.Event {

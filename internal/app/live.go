@@ -101,10 +101,11 @@ func (l *Live) PlanOf(id, revision string) (items []*teamv1.WorkItem) {
 		return nil
 	}
 	for _, s := range config.Plan(l.Definition().Server.GetTeams()[id]) {
-		if s.Member == "" { // people do it
-			continue
+		it := &teamv1.WorkItem{Title: s.ID, DependsOn: s.After}
+		if s.Member != "" { // else people do it
+			it.Assignee = &teamv1.BoardActor{Agent: s.Member}
 		}
-		items = append(items, &teamv1.WorkItem{Title: s.ID, DependsOn: s.After, Assignee: &teamv1.BoardActor{Agent: s.Member}})
+		items = append(items, it)
 	}
 	return items
 }

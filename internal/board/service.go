@@ -15,8 +15,8 @@ type Teams interface {
 	// TEAM_NOT_FOUND.
 	BoardOf(ctx context.Context, team string) (members []string, has bool, err error)
 	// PlanOf returns the steps that a run of a revision of a team goes through, each
-	// with its name as the title, who does it, and the names of those before it; none
-	// where they are not known beforehand.
+	// with its name as the title, who does it (unset: people), and the names of those
+	// before it; none where they are not known beforehand.
 	PlanOf(team, revision string) []*teamv1.WorkItem
 }
 

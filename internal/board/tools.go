@@ -140,9 +140,12 @@ func listTasks(ctx context.Context, t Tools, p Place, arguments json.RawMessage,
 		return nil, err
 	}
 	req.PageSize = listed
-	items, _, err := t.board.ListWorkItems(ctx, p, req)
+	items, next, err := t.board.ListWorkItems(ctx, p, req)
 	for _, it := range items {
 		list = append(list, it)
+	}
+	if next != "" {
+		list = append(list, &teamv1.ListWorkItemsResponse{NextPageToken: next})
 	}
 	return list, err
 }
@@ -189,10 +192,10 @@ var toolbox = []entry{
 	},
 	{
 		agent.ToolSpec{
-			Name: "list_tasks", Description: "Lists tasks of the team's shared list, the first 50.", Effect: agent.EffectSafe,
+			Name: "list_tasks", Description: "Lists tasks of the team's shared list, 50 at a time. Where there are more it ends with next_page_token.", Effect: agent.EffectSafe,
 			Parameters: object(``, `"claimable":{"type":"boolean","description":"Only those that can be claimed now, the most important first."},`+
 				`"state":{"type":"string","enum":["STATE_PENDING","STATE_BLOCKED","STATE_IN_PROGRESS","STATE_COMPLETED","STATE_FAILED","STATE_CANCELED","STATE_SKIPPED"]},`+
-				`"assignee":{"type":"string"},"page_token":{"type":"string"}`),
+				`"assignee":{"type":"string"},"page_token":{"type":"string","description":"The next_page_token of the page before."}`),
 		},
 		listTasks,
 	},

@@ -161,3 +161,19 @@ func TestR_003_26_ToolsReadWithoutLoss(t *testing.T) {
 		t.Errorf("%s", leader.told[2])
 	}
 }
+
+// TestR_003_18_ToolsListOn: a model is told how it sees what does not fit on a page.
+func TestR_003_18_ToolsListOn(t *testing.T) {
+	d := newDesk(t)
+	for range 51 {
+		_, err := d.AddWorkItem(d.ctx, as("x"), &teamv1.AddWorkItemRequest{Title: "x"})
+		d.must(err)
+	}
+	c := &clerk{calls: []*teamv1.ToolCall{call("list_tasks", `{}`), call("list_tasks", `{"page_token":"3.50"}`)}}
+	process(t, office(t, d, c), nil, -1)
+	for i, want := range []int{50, 1} {
+		if got := strings.Count(c.told[i], `"title"`); got != want || strings.HasSuffix(c.told[i], "\n"+`{"next_page_token":"3.50"}`) != (i == 0) {
+			t.Errorf("page %d has %d tasks: %s", i, got, c.told[i])
+		}
+	}
+}

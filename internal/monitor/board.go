@@ -1,7 +1,9 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -116,7 +118,7 @@ func (b *boardWatch) show(s *teamv1.TeamSnapshot, room int) {
 const maxStepRuns = 20
 
 // Steps implements board.Steps: what members were given in the caller's own tasks of
-// a team, as their journals have it.
+// a team, and in what it did as a member of another one, as the journals have it.
 func (m *Monitor) Steps(ctx context.Context, team string) ([]*teamv1.WorkItem, error) {
 	who, err := m.whose(ctx)
 	if err != nil {
@@ -126,13 +128,18 @@ func (m *Monitor) Steps(ctx context.Context, team string) ([]*teamv1.WorkItem, e
 	if err != nil {
 		return nil, err
 	}
-	marks, err := overview.Runs(ctx, who.Owner(), a2a.RunFilter{Agent: team, Ended: true, Limit: maxStepRuns})
-	if err != nil {
-		return nil, a2a.StoreError("", err)
+	var marks []a2a.RunMark
+	for _, id := range m.holders(team, 0) {
+		more, err := overview.Runs(ctx, who.Owner(), a2a.RunFilter{Agent: id, Ended: true, Limit: maxStepRuns})
+		if err != nil {
+			return nil, a2a.StoreError("", err)
+		}
+		marks = append(marks, more...)
 	}
+	slices.SortStableFunc(marks, func(a, b a2a.RunMark) int { return b.StatusAt.Compare(a.StatusAt) })
 	var items []*teamv1.WorkItem
 	for _, mark := range marks {
-		r := newRun(mark.Root)
+		r := newRun(mark.Root, team)
 		err := m.each(ctx, a2a.Key{Owner: who.Owner(), ID: mark.Root}, 0, func(ev *teamv1.Event) bool { r.take(ev); return true })
 		switch {
 		case isNotFound(err), isDamaged(err), err == nil && r.top == nil:
@@ -140,52 +147,58 @@ func (m *Monitor) Steps(ctx context.Context, team string) ([]*teamv1.WorkItem, e
 		case err != nil:
 			return nil, err
 		}
-		for _, it := range append(r.given(team, who.Owner()), m.planned(r, team, who.Owner())...) {
-			if len(items) < maxShown {
-				it.Number = int64(len(items) + 1)
-				items = append(items, it)
+		for _, p := range r.parts {
+			for _, it := range append(r.given(p, who.Owner()), m.planned(r, p, who.Owner())...) {
+				if len(items) < maxShown {
+					it.Number = int64(len(items) + 1)
+					items = append(items, it)
+				}
 			}
 		}
 	}
 	return items, nil
 }
 
-// given is the work that a run has decided on, as items of a board.
-func (r *run) given(team, owner string) (items []*teamv1.WorkItem) {
-	for _, s := range r.top.steps {
-		if s.given() {
-			items = append(items, s.item(r, team, owner))
+// given is the work that a part of a run has given to members, and what it asks people,
+// as items of a board.
+func (r *run) given(p *step, owner string) (items []*teamv1.WorkItem) {
+	for _, s := range p.steps {
+		if s.given() || s.kind == teamv1.Step_KIND_HUMAN {
+			items = append(items, s.item(r, owner))
 		}
 	}
 	return items
 }
 
-// planned are the steps of a workflow that a run has not come to.
-func (m *Monitor) planned(r *run, team, owner string) (items []*teamv1.WorkItem) {
-	if r.over() || m.c.BoardTeams == nil {
+// planned are the steps of a workflow that a part of a run has not come to.
+func (m *Monitor) planned(r *run, p *step, owner string) (items []*teamv1.WorkItem) {
+	if !p.open() || m.c.BoardTeams == nil {
 		return nil
 	}
 	last := map[string]*step{}
-	for _, s := range r.top.steps {
+	for _, s := range p.steps {
 		last[s.name] = s
 	}
-	for _, it := range m.c.BoardTeams.PlanOf(team, r.revision) {
+	for _, it := range m.c.BoardTeams.PlanOf(r.of, r.revisions[r.of]) {
 		if last[it.GetTitle()] != nil {
 			continue
 		}
-		it.Id, it.TeamId, it.Source, it.State = agent.ChildTask(r.root, it.GetTitle()), team, teamv1.WorkItem_SOURCE_STEP, teamv1.WorkItem_STATE_PENDING
-		it.Created = stamp(r.top.decided)
-		it.CreatedBy = &teamv1.BoardActor{Principal: owner, Agent: team, TaskId: r.root}
-		it.Assignee.Principal, it.Assignee.TaskId = owner, r.root
+		it.Id, it.TeamId, it.Source, it.State = agent.ChildTask(r.root, agent.Scope(p.scope, it.GetTitle())), r.of, teamv1.WorkItem_SOURCE_STEP, teamv1.WorkItem_STATE_PENDING
+		it.Created = stamp(p.decided)
+		it.CreatedBy = &teamv1.BoardActor{Principal: owner, Agent: r.of, TaskId: r.root}
+		if who := it.GetAssignee(); who != nil {
+			who.Principal, who.TaskId = owner, r.root
+		}
 		for i, name := range it.GetDependsOn() {
 			before := last[name]
 			if before == nil || before.itemState() != teamv1.WorkItem_STATE_COMPLETED {
 				it.State = teamv1.WorkItem_STATE_BLOCKED
 			}
+			at := agent.Scope(p.scope, name)
 			if before != nil {
-				name = before.scope
+				at = before.scope
 			}
-			it.DependsOn[i] = agent.ChildTask(r.root, name)
+			it.DependsOn[i] = agent.ChildTask(r.root, at)
 		}
 		items = append(items, it)
 	}
@@ -193,19 +206,22 @@ func (m *Monitor) planned(r *run, team, owner string) (items []*teamv1.WorkItem)
 }
 
 // item is a step as an item of a board.
-func (s *step) item(r *run, team, owner string) *teamv1.WorkItem {
+func (s *step) item(r *run, owner string) *teamv1.WorkItem {
 	it := &teamv1.WorkItem{
-		Id: agent.ChildTask(r.root, s.scope), TeamId: team, Title: s.name, Description: s.text, State: s.itemState(),
-		CreatedBy: &teamv1.BoardActor{Principal: owner, Agent: team, TaskId: r.root},
-		Assignee:  &teamv1.BoardActor{Principal: owner, Agent: s.member, TaskId: r.root},
+		Id: agent.ChildTask(r.root, s.scope), TeamId: r.of, Title: s.name, State: s.itemState(),
+		CreatedBy: &teamv1.BoardActor{Principal: owner, Agent: r.of, TaskId: r.root},
 		Created:   stamp(s.decided), Source: teamv1.WorkItem_SOURCE_DELEGATION,
 	}
-	if s.kind == teamv1.Step_KIND_STEP {
+	if s.kind == teamv1.Step_KIND_STEP || s.kind == teamv1.Step_KIND_HUMAN {
 		it.Source = teamv1.WorkItem_SOURCE_STEP
 	}
-	if it.GetTitle() == "" {
-		it.Title = s.text
+	if s.given() { // else people are asked
+		it.Assignee = &teamv1.BoardActor{Principal: owner, Agent: s.member, TaskId: r.root}
 	}
+	if !r.concealed {
+		it.Description = s.text
+	}
+	it.Title = cmp.Or(it.GetTitle(), it.GetDescription(), s.member)
 	if it.GetState() == teamv1.WorkItem_STATE_COMPLETED {
 		it.Progress = 100
 	}

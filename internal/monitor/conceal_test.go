@@ -82,6 +82,13 @@ func TestR_001_42_WhatAStopDrops(t *testing.T) {
 				t.Errorf("save_partial=%v: behind a cursor from before it a watcher of the team is told %v", save, told)
 			}
 		}
+		items, err := d.m.Steps(d.ctx, "a")
+		if err != nil || len(items) != 2 {
+			t.Fatal(items, err)
+		}
+		if d.shows(items[0], items[1]) != save || items[1].GetTitle() == "" {
+			t.Errorf("save_partial=%v: the board shows %v", save, items)
+		}
 		for after := range int64(5) {
 			d := newDesk(t)
 			d.stopped("one", save, 0)

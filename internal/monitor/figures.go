@@ -89,29 +89,34 @@ func (c *counts) countRun(s a2av1.TaskState) {
 	}
 }
 
-// figures counts a run.
+// figures counts the parts of a run.
 func (r *run) figures() *figures {
 	f := &figures{members: map[string]*part{}}
-	if r.top == nil {
-		return f
-	}
-	f.runs.countRun(r.state)
-	f.spent = r.top.spent()
-	if r.over() {
-		f.took = []time.Duration{r.top.ended.Sub(r.top.decided)}
-	}
-	for _, s := range r.steps {
-		if s.given() {
-			f.tasks.count(s)
+	for _, p := range r.parts {
+		f.runs.countRun(taskState(r, p))
+		f.spent = agent.AddSpent(f.spent, p.spent())
+		if !p.open() {
+			f.took = append(f.took, p.ended.Sub(p.decided))
 		}
-	}
-	for _, s := range r.top.steps {
-		f.count(s)
+		f.below(p)
+		for _, s := range p.steps {
+			f.count(s)
+		}
 	}
 	return f
 }
 
-// count counts a step that the root has decided.
+// below counts the work that was given below a step.
+func (f *figures) below(top *step) {
+	for _, s := range top.steps {
+		if s.given() {
+			f.tasks.count(s)
+		}
+		f.below(s)
+	}
+}
+
+// count counts a step that the team has decided.
 func (f *figures) count(s *step) {
 	p := &f.lead
 	if s.given() {

@@ -40,8 +40,16 @@ type Monitor struct {
 	c Config
 	h *a2a.Handler
 
-	mu   sync.Mutex
-	past map[a2a.Key]*figures // of runs that have ended and stay as they are; guarded by mu
+	mu    sync.Mutex
+	past  map[pastKey]*figures // of runs that have ended and stay as they are; guarded by mu
+	above map[string][]string  // who has an agent as a member; guarded by mu
+	asked time.Time            // when above was found out; guarded by mu
+}
+
+// pastKey is what a team did in a root.
+type pastKey struct {
+	root a2a.Key
+	team string
 }
 
 // maxPast bounds the figures that are kept; they can be computed again.
@@ -58,7 +66,7 @@ func New(c Config) *Monitor {
 	if c.Runs == 0 {
 		c.Runs = 5000
 	}
-	return &Monitor{c: c, h: c.Handler, past: map[a2a.Key]*figures{}}
+	return &Monitor{c: c, h: c.Handler, past: map[pastKey]*figures{}}
 }
 
 // whose returns the owner whose tasks the caller sees: its own.

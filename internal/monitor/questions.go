@@ -152,7 +152,7 @@ func (m *Monitor) questionsOf(ctx context.Context, root a2a.Key, scope string) (
 	if err != nil || len(a2a.RunOf(task.GetMetadata()).GetQuestions()) == 0 {
 		return nil, err
 	}
-	r, asked := newRun(root.ID), map[string]int64{}
+	r, asked := newRun(root.ID, ""), map[string]int64{}
 	err = m.each(ctx, root, 0, func(ev *teamv1.Event) bool {
 		r.take(ev)
 		if q := ev.GetAsked().GetQuestion(); q != "" {

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -19,13 +20,15 @@ const maxText = 200
 // since when, and what it cost. One goroutine at a time.
 type run struct {
 	root, agent, contextID string
-	revision               string // of the agent's definition
+	of                     string            // the agent whose parts of it are looked at; empty: all of it
+	revisions              map[string]string // of definitions, by agent
+	ids                    map[called]string // of the agents that members are, as their teams have observed them
 
 	state     a2av1.TaskState
 	top       *step
+	parts     []*step          // top, or what its agent began as a member of others; none is within another
 	steps     map[string]*step // by scope
 	questions []*teamv1.OpenQuestion
-	cancel    bool
 	stopped   bool // the first stop is on record
 	concealed bool // and it dropped what the run has brought forth (R-001-42)
 	seq       int64
@@ -33,10 +36,15 @@ type run struct {
 	changed   bool      // what is shown of it, since somebody looked
 }
 
+// called is what a team calls a member.
+type called struct{ scope, member string }
+
 // step is one piece of work. The root's is the task itself.
 type step struct {
 	scope, path, member, name, text string
 	kind                            teamv1.Step_Kind
+	detached                        bool // it is done in a task of its own
+	cancel                          bool // that is under way
 
 	parent *step
 	steps  []*step
@@ -51,7 +59,9 @@ type step struct {
 	wasted  *teamv1.Spent // on attempts that failed, until its end has them
 }
 
-func newRun(root string) *run { return &run{root: root, steps: map[string]*step{}} }
+func newRun(root, of string) *run {
+	return &run{root: root, of: of, steps: map[string]*step{}, ids: map[called]string{}}
+}
 
 // take folds the next event.
 func (r *run) take(ev *teamv1.Event) {
@@ -71,6 +81,8 @@ func (r *run) take(ev *teamv1.Event) {
 		r.decide(s, ev, k.Decided)
 	case *teamv1.Event_Started:
 		r.start(s)
+	case *teamv1.Event_Observed:
+		r.observe(s, k.Observed)
 	case *teamv1.Event_Retried:
 		s.state, s.wasted = teamv1.TraceStep_STATE_RETRYING, agent.AddSpent(s.wasted, k.Retried.GetSpent())
 	case *teamv1.Event_Asked:
@@ -88,9 +100,7 @@ func (r *run) take(ev *teamv1.Event) {
 			r.wait(s)
 		}
 	case *teamv1.Event_Commanded:
-		if s == r.top {
-			r.commanded(k.Commanded)
-		}
+		r.commanded(s, k.Commanded)
 	case *teamv1.Event_Ended:
 		r.end(s, k.Ended)
 	default:
@@ -98,16 +108,16 @@ func (r *run) take(ev *teamv1.Event) {
 	r.changed = true
 }
 
-func (r *run) commanded(c *teamv1.Commanded) {
-	switch c.GetCommand() {
-	case teamv1.Commanded_COMMAND_CANCEL:
-		r.cancel = true
-	case teamv1.Commanded_COMMAND_STOP:
+func (r *run) commanded(s *step, c *teamv1.Commanded) {
+	switch cmd := c.GetCommand(); {
+	case cmd == teamv1.Commanded_COMMAND_CANCEL:
+		s.cancel = true
+	case s != r.top:
+	case cmd == teamv1.Commanded_COMMAND_STOP:
 		r.foresee(c)
-		r.cancel, r.stopped = true, true
-	case teamv1.Commanded_COMMAND_RESUME:
-		r.resume(r.top)
-	default:
+		s.cancel, r.stopped = true, true
+	case cmd == teamv1.Commanded_COMMAND_RESUME:
+		r.resume(s)
 	}
 }
 
@@ -116,12 +126,48 @@ func (r *run) foresee(stop *teamv1.Commanded) {
 	r.concealed = r.concealed || !r.stopped && stop != nil && !stop.GetSavePartial()
 }
 
+// canceling reports whether a step, or what it works for, is being canceled.
+func (s *step) canceling() bool {
+	return s.cancel || s.parent != nil && s.parent.canceling()
+}
+
 func (r *run) accept(ev *teamv1.Event, a *teamv1.Accepted) {
-	r.revision = a.GetPins().GetRevisions()[a.GetAgent()]
+	r.revisions = a.GetPins().GetRevisions()
 	r.agent, r.contextID, r.state = a.GetAgent(), a.GetMessage().GetContextId(), a2av1.TaskState_TASK_STATE_SUBMITTED
 	r.top = &step{path: a.GetAgent(), text: clip(agent.Text(a.GetMessage())), state: teamv1.TraceStep_STATE_PENDING, decided: r.at}
 	r.steps[""] = r.top
+	if r.of == "" || r.of == r.agent {
+		r.parts = []*step{r.top}
+	}
 	r.changed = true
+}
+
+// observe notes who the members of a team are.
+func (r *run) observe(s *step, o *teamv1.Observed) {
+	for _, m := range o.GetMembers() {
+		if id := m.GetInfo().GetId(); id != "" {
+			r.ids[called{s.scope, m.GetId()}] = id
+		}
+	}
+}
+
+// by is the agent that works on a step: the id of the member is that, unless its team
+// calls it otherwise.
+func (r *run) by(s *step) string {
+	if s.parent == nil {
+		return r.agent
+	}
+	return cmp.Or(r.ids[called{s.parent.scope, s.member}], s.member)
+}
+
+// partOf is the part that a scope belongs to; nil: it belongs to none.
+func (r *run) partOf(scope string) *step {
+	for _, p := range r.parts {
+		if agent.Within(scope, p.scope) {
+			return p
+		}
+	}
+	return nil
 }
 
 func (r *run) decide(s *step, ev *teamv1.Event, d *teamv1.Decided) {
@@ -129,6 +175,7 @@ func (r *run) decide(s *step, ev *teamv1.Event, d *teamv1.Decided) {
 		child := &step{
 			scope: agent.Scope(s.scope, st.GetId()), path: ev.GetAgent(), kind: st.GetKind(), member: st.GetMember(), name: st.GetName(),
 			text: clip(agent.Text(st.GetInput().GetMessage())), parent: s, state: teamv1.TraceStep_STATE_PENDING, decided: r.at,
+			detached: st.GetDetached(),
 		}
 		if st.GetMember() != "" {
 			child.path += "/" + st.GetMember()
@@ -144,6 +191,9 @@ func (r *run) decide(s *step, ev *teamv1.Event, d *teamv1.Decided) {
 func (r *run) start(s *step) {
 	if s.started.IsZero() {
 		s.started = r.at
+		if s.given() && !s.detached && r.by(s) == r.of && r.partOf(s.scope) == nil {
+			r.parts = append(r.parts, s)
+		}
 	}
 	s.state = teamv1.TraceStep_STATE_RUNNING
 	if s == r.top && !asksFor(r.state) {
@@ -275,7 +325,7 @@ func (s *step) open() bool { return s.state != teamv1.TraceStep_STATE_ENDED }
 // spent is what a step cost with everything below it: what its end says, and
 // before that what is on record of it so far.
 func (s *step) spent() *teamv1.Spent {
-	if !s.open() && (s.at != nil || len(s.steps) == 0) {
+	if !s.open() && s.at != nil {
 		return s.at
 	}
 	sum := s.wasted

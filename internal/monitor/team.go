@@ -30,7 +30,8 @@ const (
 )
 
 // WatchTeam shows a team, then what happens in the caller's tasks of it, and how it
-// is when that has changed, until ctx ends. Behind a cursor of an earlier answer it
+// is when that has changed, until ctx ends. Its tasks are those that were sent to it, and
+// what it began as a member of another team in tasks of that one. Behind a cursor of an earlier answer it
 // goes on without gap or repeat, whichever replica gave it; one that is unknown or
 // too old begins with a snapshot. Errors: AGENT_NOT_FOUND, INSUFFICIENT_RESOURCES
 // when too many streams are open, UNSUPPORTED_OPERATION. The sequence is read once,
@@ -53,7 +54,7 @@ func (m *Monitor) WatchTeam(ctx context.Context, req *teamv1.WatchTeamRequest) (
 	}
 	w := &teamWatch{
 		m: m, overview: overview, owner: who.Owner(), team: req.GetTeamId(),
-		runs: map[string]*watched{}, over: map[string]ending{}, past: &figures{},
+		runs: map[string]*watched{}, over: map[string]ending{}, past: &figures{}, floor: map[string]time.Time{},
 	}
 	if m.hasBoard(ctx, w.team) {
 		w.board = &boardWatch{boards: m.c.Boards, key: board.Key{Account: who.Account, Team: w.team}, clock: m.c.Clock}
@@ -73,15 +74,16 @@ type teamWatch struct {
 	m           *Monitor
 	overview    a2a.Overview
 	owner, team string
+	holders     []string // whose tasks it works in; one that was stays
 	wake        <-chan struct{}
 	stop        func()
 
 	who     *teamv1.TeamSnapshot // name, mode and so on; lists and figures are left out
 	health  *teamv1.Health
-	runs    map[string]*watched // that are not over, or not told to their end
-	over    map[string]ending   // others that have ended of late
-	floor   time.Time           // what had ended by then, when it began, is not counted
-	past    *figures            // of those that are over
+	runs    map[string]*watched  // that are not over, or not told to their end
+	over    map[string]ending    // others that have ended of late
+	floor   map[string]time.Time // what had ended of a holder by then, when it began, is not counted
+	past    *figures             // of those that are over
 	partial bool
 	upTo    time.Time // see cursor
 	resumed bool
@@ -92,8 +94,9 @@ type teamWatch struct {
 
 // ending is how far a task came that is over, and when that was.
 type ending struct {
-	seq int64
-	at  time.Time
+	seq  int64
+	at   time.Time
+	none bool // the team did nothing in it
 }
 
 // watched is a task with the sequence up to which it was told.
@@ -121,6 +124,7 @@ func (w *teamWatch) begin(ctx context.Context, text string) error {
 	now := w.m.c.Clock()
 	ok = ok && now.Sub(c.upTo) < lifetime
 	w.upTo = now.Add(-margin)
+	w.holders = w.m.holders(w.team, 0)
 	marks, err := w.marks(ctx)
 	if err != nil {
 		return a2a.StoreError("", err)
@@ -141,9 +145,21 @@ func (w *teamWatch) begin(ctx context.Context, text string) error {
 	return w.load(ctx, listed, time.Time{}, c.told)
 }
 
-// marks are those of the tasks that have not ended, and of the newest that have.
-func (w *teamWatch) marks(ctx context.Context) ([]a2a.RunMark, error) {
-	marks, err := w.overview.Runs(ctx, w.owner, a2a.RunFilter{Agent: w.team})
+// marks are those of the tasks that have not ended, and of the newest that have, of
+// each holder.
+func (w *teamWatch) marks(ctx context.Context) (marks []a2a.RunMark, err error) {
+	for _, id := range w.holders {
+		more, err := w.marksOf(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		marks = append(marks, more...)
+	}
+	return marks, nil
+}
+
+func (w *teamWatch) marksOf(ctx context.Context, holder string) ([]a2a.RunMark, error) {
+	marks, err := w.overview.Runs(ctx, w.owner, a2a.RunFilter{Agent: holder})
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +167,7 @@ func (w *teamWatch) marks(ctx context.Context) ([]a2a.RunMark, error) {
 	for i, m := range marks {
 		open[m.Root] = i
 	}
-	ended, err := w.overview.Runs(ctx, w.owner, a2a.RunFilter{Agent: w.team, Ended: true, Limit: w.m.c.Runs + len(marks) + 1})
+	ended, err := w.overview.Runs(ctx, w.owner, a2a.RunFilter{Agent: holder, Ended: true, Limit: w.m.c.Runs + len(marks) + 1})
 	for _, m := range ended {
 		i, known := open[m.Root]
 		switch {
@@ -159,7 +175,7 @@ func (w *teamWatch) marks(ctx context.Context) ([]a2a.RunMark, error) {
 			marks[i] = m
 		case !a2a.Ended(m.State): // it is new
 		case len(marks) == w.m.c.Runs+len(open):
-			w.partial, w.floor = true, m.StatusAt
+			w.partial, w.floor[holder] = true, m.StatusAt
 			return marks, err
 		default:
 			marks = append(marks, m)
@@ -197,18 +213,32 @@ func (c cursor) told(root string) func(*teamv1.Event) bool {
 func (w *teamWatch) load(ctx context.Context, marks []a2a.RunMark, before time.Time, told func(root string) func(*teamv1.Event) bool) error {
 	for _, mark := range marks {
 		key := a2a.Key{Owner: w.owner, ID: mark.Root}
-		if f := w.m.known(key); f != nil && mark.StatusAt.Before(before) {
+		if f := w.m.known(key, w.team); f != nil && mark.StatusAt.Before(before) {
 			w.past.add(f)
 			continue
 		}
-		r, silent := &watched{run: newRun(mark.Root), mark: mark.Seq, canceled: isCanceled(mark)}, told(mark.Root)
+		r, silent := &watched{run: newRun(mark.Root, w.team), mark: mark.Seq, canceled: isCanceled(mark)}, told(mark.Root)
+		var hidden []*teamv1.Event // of the beginning, which is told with the event that reveals the task
+		seen := a2a.NewFold(mark.Root, "")
 		err := w.m.each(ctx, key, 0, func(ev *teamv1.Event) bool {
-			if silent(ev) {
-				r.take(ev)
-				return true
+			if !seen.Visible() {
+				hidden = append(hidden, ev)
+				if seen.Apply(ev); !seen.Visible() {
+					return true
+				}
 			}
-			r.mark = max(r.mark, ev.GetSeq())
-			return false
+			if !silent(ev) {
+				r.mark = max(r.mark, ev.GetSeq())
+				return false
+			}
+			for _, before := range hidden {
+				r.take(before)
+			}
+			if hidden == nil {
+				r.take(ev)
+			}
+			hidden = nil
+			return true
 		})
 		switch {
 		case isNotFound(err): // deleted meanwhile
@@ -239,7 +269,7 @@ func isDamaged(err error) bool {
 // leave does without a task that cannot be read.
 func (w *teamWatch) leave(mark a2a.RunMark) {
 	delete(w.runs, mark.Root)
-	w.over[mark.Root] = ending{mark.Seq, w.m.c.Clock()}
+	w.over[mark.Root] = ending{mark.Seq, w.m.c.Clock(), false}
 	w.partial = true
 }
 
@@ -250,26 +280,26 @@ func (w *teamWatch) keep(r *watched) {
 		return
 	}
 	delete(w.runs, r.root)
-	w.over[r.root] = ending{r.seq, r.top.ended}
+	w.over[r.root] = ending{r.seq, r.top.ended, len(r.parts) == 0}
 	f := r.figures()
 	w.past.add(f)
-	w.m.remember(a2a.Key{Owner: w.owner, ID: r.root}, f)
+	w.m.remember(a2a.Key{Owner: w.owner, ID: r.root}, w.team, f)
 }
 
-// known returns the figures of a run that has ended; nil where they are not kept.
-func (m *Monitor) known(k a2a.Key) *figures {
+// known returns the figures of a team in a run that has ended; nil where they are not kept.
+func (m *Monitor) known(k a2a.Key, team string) *figures {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.past[k]
+	return m.past[pastKey{k, team}]
 }
 
-func (m *Monitor) remember(k a2a.Key, f *figures) {
+func (m *Monitor) remember(k a2a.Key, team string, f *figures) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.past) >= maxPast {
 		clear(m.past)
 	}
-	m.past[k] = f
+	m.past[pastKey{k, team}] = f
 }
 
 // introduce asks the team who it is. One that does not say it in time has no name.
@@ -277,11 +307,7 @@ func (w *teamWatch) introduce(ctx context.Context) {
 	w.who = &teamv1.TeamSnapshot{TeamId: w.team, Name: w.team}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	if p, ok := w.m.h.Agents().(a2a.Pinner); ok {
-		if pins, err := p.Pins(ctx, w.team); err == nil {
-			w.who.Revision = pins.GetRevisions()[w.team]
-		}
-	}
+	w.who.Revision = w.revision(ctx)
 	a, err := w.m.h.Agents().Get(w.team)
 	if err != nil {
 		return
@@ -296,6 +322,21 @@ func (w *teamWatch) introduce(ctx context.Context) {
 	}
 }
 
+// revision is that of the team's definition; empty where it has none, or it cannot be had.
+func (w *teamWatch) revision(ctx context.Context) string {
+	p, ok := w.m.h.Agents().(a2a.Pinner)
+	if !ok {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	pins, err := p.Pins(ctx, w.team)
+	if err != nil {
+		return ""
+	}
+	return pins.GetRevisions()[w.team]
+}
+
 // asked is the team's health as it is known, without waiting; nil where nobody
 // keeps it.
 func (w *teamWatch) asked() *teamv1.Health {
@@ -307,8 +348,13 @@ func (w *teamWatch) asked() *teamv1.Health {
 	return nil
 }
 
-// refresh looks at the health again, and reports whether it has changed.
-func (w *teamWatch) refresh() bool {
+// refresh looks at the definition and the health again, and reports whether they have
+// changed.
+func (w *teamWatch) refresh(ctx context.Context) bool {
+	if now := w.revision(ctx); now != "" && now != w.who.GetRevision() {
+		w.introduce(ctx)
+		return true
+	}
 	h := w.asked()
 	if h == nil || len(h.GetMembers()) == 0 && len(w.health.GetMembers()) > 0 && h.GetHealthy() || proto.Equal(h, w.health) {
 		return false
@@ -337,7 +383,7 @@ func (w *teamWatch) tell(ctx context.Context, yield func(*teamv1.WatchTeamRespon
 			}
 			w.keep(n.of)
 			e := n.of.event(n.ev)
-			if e != nil && !yield(&teamv1.WatchTeamResponse{Cursor: w.cursor(), Kind: &teamv1.WatchTeamResponse_Event{Event: e}}, nil) {
+			if e != nil && n.of.partOf(n.ev.GetScope()) != nil && !yield(&teamv1.WatchTeamResponse{Cursor: w.cursor(), Kind: &teamv1.WatchTeamResponse_Event{Event: e}}, nil) {
 				return
 			}
 		}
@@ -353,7 +399,7 @@ func (w *teamWatch) tell(ctx context.Context, yield func(*teamv1.WatchTeamRespon
 			continue
 		}
 		changed = w.board.refreshed() || changed
-		if changed = w.refresh() || changed; changed && !w.show(yield, false) {
+		if changed = w.refresh(ctx) || changed; changed && !w.show(yield, false) {
 			return
 		}
 		changed = false
@@ -418,12 +464,19 @@ type news struct {
 // news reads what was not told, about a batch of it, in the order of its time.
 func (w *teamWatch) news(ctx context.Context) ([]news, error) {
 	since := w.m.c.Clock().Add(-margin)
-	marks, err := w.overview.Runs(ctx, w.owner, a2a.RunFilter{Agent: w.team, Ended: true, Since: w.upTo})
-	if err != nil {
-		return nil, a2a.StoreError("", err)
+	for _, id := range w.m.holders(w.team, w.m.c.Poll) {
+		if !slices.Contains(w.holders, id) { // it has become a member
+			w.holders = append(w.holders, id)
+		}
 	}
-	for _, mark := range marks {
-		w.follow(mark)
+	for _, id := range w.holders {
+		marks, err := w.overview.Runs(ctx, w.owner, a2a.RunFilter{Agent: id, Ended: true, Since: w.upTo})
+		if err != nil {
+			return nil, a2a.StoreError("", err)
+		}
+		for _, mark := range marks {
+			w.follow(mark)
+		}
 	}
 	var list []news
 	for root, r := range w.runs {
@@ -477,10 +530,10 @@ func (w *teamWatch) follow(mark a2a.RunMark) {
 	}
 	r := w.runs[mark.Root]
 	if r == nil {
-		if a2a.Ended(mark.State) && !mark.StatusAt.After(w.floor) {
+		if a2a.Ended(mark.State) && !mark.StatusAt.After(w.floor[mark.Agent]) {
 			return
 		}
-		r = &watched{run: newRun(mark.Root)}
+		r = &watched{run: newRun(mark.Root, w.team)}
 		w.runs[mark.Root] = r
 	}
 	r.mark = max(r.mark, mark.Seq)
@@ -498,16 +551,17 @@ func (w *teamWatch) forget() {
 	}
 }
 
-// cursor is where the watcher has come to.
+// cursor is where the watcher has come to. Of a task of which nothing was told it does
+// not matter how far it was read.
 func (w *teamWatch) cursor() string {
 	c := cursor{upTo: w.upTo.Truncate(time.Millisecond), roots: map[string]int64{}, board: w.board.at()}
 	for root, r := range w.runs {
-		if r.seq < r.mark || r.told.After(c.upTo) {
+		if r.seq < r.mark || len(r.parts) > 0 && r.told.After(c.upTo) {
 			c.roots[root] = r.seq
 		}
 	}
 	for root, e := range w.over {
-		if e.at.After(c.upTo) {
+		if !e.none && e.at.After(c.upTo) {
 			c.roots[root] = e.seq
 		}
 	}
@@ -533,18 +587,17 @@ func (w *teamWatch) show(yield func(*teamv1.WatchTeamResponse, error) bool, firs
 // snapshot is how the team is.
 func (w *teamWatch) snapshot() *teamv1.TeamSnapshot {
 	f := w.past.copy()
-	var open []*watched
+	var open []work
 	for _, r := range w.runs {
-		if r.top == nil {
-			continue // nothing of it was told
-		}
 		f.add(r.figures())
-		if !r.over() {
-			open = append(open, r)
+		for _, p := range r.parts {
+			if p.open() {
+				open = append(open, work{r.run, p})
+			}
 		}
 	}
-	slices.SortFunc(open, func(a, b *watched) int {
-		return cmp.Or(b.top.decided.Compare(a.top.decided), cmp.Compare(b.root, a.root))
+	slices.SortFunc(open, func(a, b work) int {
+		return cmp.Or(b.decided.Compare(a.decided), cmp.Compare(b.root, a.root), cmp.Compare(b.scope, a.scope))
 	})
 	s := proto.CloneOf(w.who)
 	s.Healthy, s.Usable, s.Detail = w.health.GetHealthy(), w.health.GetUsable(), w.health.GetDetail()
@@ -554,11 +607,11 @@ func (w *teamWatch) snapshot() *teamv1.TeamSnapshot {
 		RunP50: quantile(f.took, 50), RunP95: quantile(f.took, 95), Partial: w.partial,
 	}
 	room := a2a.MaxPageBytes
-	for _, r := range open {
+	for _, p := range open {
 		if len(s.GetActive()) < maxShown {
-			s.Active = append(s.Active, r.active())
+			s.Active = append(s.Active, p.active())
 		}
-		for _, q := range board.Fitting(r.questions, maxShown-len(s.GetQuestions()), room) {
+		for _, q := range board.Fitting(p.questions(), maxShown-len(s.GetQuestions()), room) {
 			s.Questions = append(s.Questions, q)
 			room -= proto.Size(q)
 		}
@@ -604,16 +657,16 @@ func (w *teamWatch) lead(f *figures) *teamv1.MemberStatus {
 		LatencyP50: quantile(f.lead.took, 50), LatencyP95: quantile(f.lead.took, 95), Spent: spentOr(f.lead.spent),
 	}
 	for _, r := range w.runs {
-		if r.leads() {
+		if slices.ContainsFunc(r.parts, (*step).leads) {
 			m.Activity = teamv1.MemberStatus_ACTIVITY_WORKING
 		}
 	}
 	return m
 }
 
-// leads reports whether the root's own agent is at work: a turn or a tool of it.
-func (r *run) leads() bool {
-	return r.top != nil && slices.ContainsFunc(r.top.steps, func(s *step) bool { return s.open() && !s.given() })
+// leads reports whether the agent of a step is itself at work: a turn or a tool of it.
+func (s *step) leads() bool {
+	return slices.ContainsFunc(s.steps, func(s *step) bool { return s.open() && !s.given() })
 }
 
 // breaker reads the state of a member's circuit breaker from its health.
@@ -627,22 +680,50 @@ func breaker(h *teamv1.MemberHealth) teamv1.MemberStatus_Breaker {
 	return teamv1.MemberStatus_BREAKER_CLOSED
 }
 
-// active is a task that has not ended, with who works on it.
-func (r *run) active() *teamv1.ActiveTask {
-	t := &teamv1.ActiveTask{
-		TaskId: r.root, ContextId: r.contextID, State: r.state, Text: r.top.text, Since: stamp(r.top.decided),
-		Waiting: asksFor(r.state), CancelRequested: r.cancel, Spent: spentOr(r.top.spent()),
-	}
-	var walk func(s *step, text string)
-	walk = func(s *step, text string) {
-		if !r.concealed {
-			text = cmp.Or(s.text, text)
+// work is a part of a run: a task of the team that is watched.
+type work struct {
+	*run
+	*step
+}
+
+// questions are those that it waits for, or that something below it does.
+func (p work) questions() (list []*teamv1.OpenQuestion) {
+	for _, q := range p.run.questions {
+		if _, asker := agent.SplitTask(q.GetQuestion().GetDelegationId()); agent.Within(asker, p.scope) {
+			list = append(list, q)
 		}
+	}
+	return list
+}
+
+// words are those that a step was given, or else what it works for: of a run that is
+// concealed those of the task.
+func (r *run) words(s *step) string {
+	for ; s != r.top; s = s.parent {
+		if s.text != "" && !r.concealed {
+			break
+		}
+	}
+	return s.text
+}
+
+// active is a task that has not ended, with who works on it.
+func (p work) active() *teamv1.ActiveTask {
+	r, state := p.run, taskState(p.run, p.step)
+	t := &teamv1.ActiveTask{
+		TaskId: agent.ChildTask(r.root, p.scope), ContextId: r.contextID, State: state, Text: r.words(p.step), Since: stamp(p.decided),
+		Waiting: asksFor(state), CancelRequested: p.canceling(), Spent: spentOr(p.spent()),
+	}
+	if p.step != r.top {
+		t.RootTaskId, t.RootAgentId = r.root, r.agent
+	}
+	var walk func(s *step)
+	walk = func(s *step) {
 		leaf := true
 		for _, child := range s.steps {
 			if child.open() {
 				leaf = false
-				walk(child, text)
+				walk(child)
 			}
 		}
 		if leaf && s != r.top && len(t.GetWorkers()) < maxShown {
@@ -651,10 +732,10 @@ func (r *run) active() *teamv1.ActiveTask {
 				since = s.decided
 			}
 			t.Workers = append(t.Workers, &teamv1.Worker{
-				TaskId: agent.ChildTask(r.root, s.scope), Path: s.path, Kind: s.kind, Name: s.name, Text: text, Since: stamp(since), State: s.state,
+				TaskId: agent.ChildTask(r.root, s.scope), Path: s.path, Kind: s.kind, Name: s.name, Text: r.words(s), Since: stamp(since), State: s.state,
 			})
 		}
 	}
-	walk(r.top, "")
+	walk(p.step)
 	return t
 }

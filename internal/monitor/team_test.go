@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,7 +47,13 @@ func newDesk(t *testing.T) *desk {
 // begin makes a run of agent "a" and claims it.
 func (d *desk) begin(id string) {
 	d.Helper()
-	_, _, err := d.store.Create(d.ctx, a2a.New{Owner: "acme/ann", Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Message: agent.UserMessage(id, "do it")}})
+	d.beginAs(&teamv1.Accepted{TaskId: id, Agent: "a", Message: agent.UserMessage(id, "do it")})
+}
+
+func (d *desk) beginAs(accepted *teamv1.Accepted) {
+	d.Helper()
+	id := accepted.GetTaskId()
+	_, _, err := d.store.Create(d.ctx, a2a.New{Owner: "acme/ann", Accepted: accepted})
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -255,8 +262,9 @@ func TestR_003_28_SnapshotFitsClients(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	w := &teamWatch{who: &teamv1.TeamSnapshot{}, past: &figures{}, runs: map[string]*watched{}, board: &boardWatch{}}
 	for i := range 9 {
-		r := newRun(fmt.Sprint("t", i))
+		r := newRun(fmt.Sprint("t", i), "")
 		r.top = &step{decided: time.Unix(int64(i), 0)}
+		r.parts = []*step{r.top}
 		r.questions = []*teamv1.OpenQuestion{{TaskId: r.root, Question: &teamv1.Question{Message: agent.UserMessage("q", long)}}}
 		w.runs[r.root] = &watched{run: r}
 	}
@@ -267,4 +275,99 @@ func TestR_003_28_SnapshotFitsClients(t *testing.T) {
 	if n := proto.Size(s); n > 4<<20-64<<10 || len(s.GetQuestions()) != 2 || len(s.GetBoardItems()) < 50 || len(s.GetActive()) != 9 {
 		t.Errorf("it has %d bytes, %d questions, %d items of work and %d tasks", n, len(s.GetQuestions()), len(s.GetBoardItems()), len(s.GetActive()))
 	}
+}
+
+// TestR_003_30_TaskThatIsSeenLate: what might have been answered without a task, and is
+// one after all, is told from its beginning, also to who left long after that.
+func TestR_003_30_TaskThatIsSeenLate(t *testing.T) {
+	d := newDesk(t)
+	accepted := &teamv1.Accepted{TaskId: "late", Agent: "a", Message: agent.UserMessage("late", "do it"), MayReplyDirectly: true}
+	d.beginAs(accepted)
+	d.begin("seen")
+	d.clock.Move(2 * margin)
+	r := d.watch("")
+	if r.read(d, 0); r.last.GetCounters().GetRuns().GetTotal() != 1 {
+		t.Fatalf("shown are %v", r.last.GetCounters())
+	}
+	d.note("late")
+	d.resumes(r.cursor, "late 1", "late 2", "late 3")
+	r.read(d, 3)
+	d.resumes(r.cursor)
+}
+
+// changing are agents of which "a" has another revision each time.
+type changing struct {
+	nobody
+	revision atomic.Int64
+}
+
+func (c *changing) Pins(context.Context, string) (*teamv1.Pins, error) {
+	return &teamv1.Pins{Revisions: map[string]string{"a": fmt.Sprint("r", c.revision.Load())}}, nil
+}
+
+func (c *changing) Pinned(context.Context, string, *teamv1.Pins) (agent.Agent, func(), error) {
+	a, err := c.Get("a")
+	return a, func() {}, err
+}
+
+// TestR_003_28_RevisionThatChanges: a watcher is told of another definition of the team,
+// though nothing happens in it.
+func TestR_003_28_RevisionThatChanges(t *testing.T) {
+	d := newDesk(t)
+	c := &changing{}
+	d.m = New(Config{Handler: a2a.NewHandler(a2a.Config{Agents: c, Store: d.store, Clock: d.clock.Now}), Clock: d.clock.Now, Poll: 10 * time.Millisecond})
+	r := d.watch("")
+	if r.read(d, 0); r.last.GetRevision() != "r0" {
+		t.Fatalf("begins with %v", r.last)
+	}
+	c.revision.Store(1)
+	for r.last.GetRevision() != "r1" {
+		m, err, ok := r.next()
+		if err != nil || !ok || m.GetUpdate() == nil {
+			t.Fatalf("told %v, %v", m, err)
+		}
+		r.last = m.GetUpdate()
+	}
+}
+
+// boss is an agent that has "a" as a member.
+type boss struct{ agent.Func }
+
+func (*boss) Members() []string { return []string{"a"} }
+
+type bossy struct{ nobody }
+
+func (bossy) Get(id string) (agent.Agent, error) {
+	if id == "boss" {
+		return &boss{agent.Func{ID: id}}, nil
+	}
+	return nobody{}.Get(id)
+}
+func (bossy) IDs() []string { return []string{"a", "boss"} }
+
+// TestR_003_30_CursorBesideOthers: tasks in which a member might work, and did not, take
+// no room in the cursors of who watches it; when it does in the end, that is told.
+func TestR_003_30_CursorBesideOthers(t *testing.T) {
+	d := newDesk(t)
+	d.m = New(Config{Handler: a2a.NewHandler(a2a.Config{Agents: bossy{}, Store: d.store, Clock: d.clock.Now}), Clock: d.clock.Now, Poll: 10 * time.Millisecond})
+	r := d.watch("")
+	r.read(d, 0)
+	for i := range maxListed + 10 {
+		id := fmt.Sprint("boss", i)
+		d.beginAs(&teamv1.Accepted{TaskId: id, Agent: "boss", Message: agent.UserMessage(id, "do it")})
+		if i%2 == 0 {
+			d.end(id)
+		}
+	}
+	d.begin("own")
+	r.read(d, 2)
+	if r.cursor == lost {
+		t.Fatal("the cursor is lost")
+	}
+	d.resumes(r.cursor)
+	d.put("boss1", "", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Steps: []*teamv1.Step{{Id: "1", Kind: teamv1.Step_KIND_DELEGATE, Member: "a"}}}}})
+	d.put("boss1", "1", &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})
+	d.resumes(r.cursor, "boss1 4")
+	r.read(d, 3)
+	d.resumes(r.cursor)
 }

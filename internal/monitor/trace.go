@@ -29,7 +29,7 @@ type asked struct {
 
 func newTracer(root string) *tracer {
 	return &tracer{
-		run: newRun(root), told: map[string]*teamv1.TraceStep{}, input: map[string]*a2av1.Message{}, texts: map[int64]*a2av1.Message{},
+		run: newRun(root, ""), told: map[string]*teamv1.TraceStep{}, input: map[string]*a2av1.Message{}, texts: map[int64]*a2av1.Message{},
 		teams: map[string]bool{"": true}, open: map[string]asked{},
 	}
 }

@@ -36,6 +36,13 @@ agents:
 teams:
   desk: {board: true, members: [{agent: writer}, {agent: parrot}], coordinator: {leader: {model: m, instructions: Lead.}}}
   flow: {board: true, workflow: {steps: [{id: one, agent: parrot}, {id: two, agent: parrot, after: [one]}]}}
+  press:
+    board: true
+    workflow:
+      steps:
+        - {id: draft, agent: parrot}
+        - {id: approve, after: [draft], human: {question: "Print {{steps.draft.text}}?", options: ["yes", "no"]}}
+        - {id: print, after: [approve], agent: flow}
   plain: {members: [{agent: writer}], coordinator: {leader: {model: m, instructions: Lead.}}}
 server:
   default_agent: desk

@@ -145,9 +145,9 @@ func TestR_003_18_PlannedSteps(t *testing.T) {
 		}
 		return strings.Join(words, " ")
 	}
-	const before = "first:IN_PROGRESS[] left:BLOCKED[~1] right:BLOCKED[~1] last:BLOCKED[~left ~right ~ask]"
+	const before = "first:IN_PROGRESS[] left:BLOCKED[~1] right:BLOCKED[~1] ask:BLOCKED[~1] last:BLOCKED[~left ~right ~ask]"
 	until(t, before, func() bool { return stand() == before })
 	gate.Open()
-	const then = "first:COMPLETED[] left:COMPLETED[] right:COMPLETED[] last:BLOCKED[~2 ~3 ~4]"
+	const then = "first:COMPLETED[] left:COMPLETED[] right:COMPLETED[] ask:IN_PROGRESS[] last:BLOCKED[~2 ~3 ~4]"
 	until(t, then, func() bool { return stand() == then })
 }

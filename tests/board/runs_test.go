@@ -144,6 +144,54 @@ func TestR_003_18_StepsOfTasks(t *testing.T) {
 	})
 }
 
+// steps are those on the board of a team, in words, without the task that all are in.
+func (b at) steps(team, task string) (words []string) {
+	b.Helper()
+	list, err := b.ListWorkItems(b.Context(), &teamv1.ListWorkItemsRequest{TeamId: team})
+	b.must(err)
+	for _, it := range list.GetSteps() {
+		scope, _ := strings.CutPrefix(it.GetId(), task+"~")
+		state := strings.TrimPrefix(it.GetState().String(), "STATE_")
+		words = append(words, strings.Join([]string{scope, it.GetTitle(), it.GetAssignee().GetAgent(), state}, " "))
+	}
+	return words
+}
+
+// TestR_003_18_StepsOfPeople: what a workflow asks people stands on the board as its other
+// steps do, before it is asked, while it is, and after; and what a team does as a member
+// of another one stands on its own board, too.
+func TestR_003_18_StepsOfPeople(t *testing.T) {
+	each(t, func(t *testing.T, h *house, binding int) {
+		b, c := h.board(t, binding, "acme", "ann"), rig.Clients(t, h.Target)[binding]
+		resp, err := c.Send(t.Context(), rig.Text("press", "m1", "tides"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		task := resp.GetTask().GetId()
+		if diff := cmp.Diff([]string{"1 draft parrot COMPLETED", "2 approve  IN_PROGRESS", "print print flow BLOCKED"}, b.steps("press", task)); diff != "" {
+			t.Errorf("while people are asked:\n%s", diff)
+		}
+		if got := b.steps("flow", task); got != nil {
+			t.Errorf("before it has begun: %v", got)
+		}
+		list, err := b.ListWorkItems(t.Context(), &teamv1.ListWorkItemsRequest{TeamId: "press", State: teamv1.WorkItem_STATE_IN_PROGRESS})
+		if b.must(err); len(list.GetSteps()) != 1 || list.GetSteps()[0].GetDescription() != "Print parrot: tides?" || list.GetSteps()[0].GetAssignee() != nil {
+			t.Errorf("what people are asked is %v", list.GetSteps())
+		}
+		yes := rig.Text("press", "m2", "yes")
+		yes.Message.TaskId = task
+		if _, err := c.Send(t.Context(), yes); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"1 draft parrot COMPLETED", "2 approve  COMPLETED", "3 print flow COMPLETED"}, b.steps("press", task)); diff != "" {
+			t.Errorf("behind the answer:\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"3.1 one parrot COMPLETED", "3.2 two parrot COMPLETED"}, b.steps("flow", task)); diff != "" {
+			t.Errorf("of the member:\n%s", diff)
+		}
+	})
+}
+
 // watcher reads what a watcher of a team is told of its board.
 type watcher struct {
 	cursor string

@@ -182,7 +182,14 @@ func (p *tab) wait(expression string, args ...any) {
 	expression = fmt.Sprintf(expression, args...)
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
-	if _, err := chromedp.Run(ctx, chromedp.Poll[chromedp.Void]("Boolean("+expression+")", chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(0))); err != nil {
+	for {
+		_, err := chromedp.Run(ctx, chromedp.Poll[chromedp.Void]("Boolean("+expression+")", chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(0)))
+		switch {
+		case err == nil:
+			return
+		case ctx.Err() == nil && strings.Contains(err.Error(), "Cannot find context"): // another document has come
+			continue
+		}
 		p.Fatalf("waiting for %s: %v\n%s", expression, err, p.body())
 	}
 }
@@ -215,15 +222,21 @@ func (p *tab) body() string {
 	return fmt.Sprint(text, errors.Join(err), p.trouble)
 }
 
-// goTo opens an address and waits until the page is live.
+// goTo opens an address and waits until the page is live, and shows the team that the
+// address names: another team of the same page comes without another document.
 func (p *tab) goTo(url string) {
 	p.Helper()
 	p.do(chromedp.Navigate(url))
-	if _, hash, ok := strings.Cut(url, "#team="); ok { // a page that is open goes there when it has heard of it
-		team, _, _ := strings.Cut(hash, "&")
-		p.wait("document.querySelector('#team')?.value === %s", quoted(team))
-	}
+	p.wait("(team => !team || document.querySelector('.send')?.dataset.team === team)(new URLSearchParams(location.hash.slice(1)).get('team'))")
 	p.shows("#connection", "live")
+}
+
+// again opens the same address anew: behind a reload one might look at the document before.
+func (p *tab) again() {
+	p.Helper()
+	link := value[string](p, "location.href")
+	p.do(chromedp.Navigate("about:blank"))
+	p.goTo(link)
 }
 
 // click clicks on the first element once that can be clicked on, wherever it is by then:
@@ -287,6 +300,12 @@ func (p *tab) tabTo(css string) {
 		}
 	}
 	p.Fatalf("Tab does not get to %s", css)
+}
+
+// focused waits until an element has the focus.
+func (p *tab) focused(css, when string) {
+	p.Helper()
+	p.wait("document.activeElement.matches(%s) || /* %s */ false", quoted(css), when)
 }
 
 // dark has the tab look as it does for who likes it dark.

@@ -94,9 +94,7 @@ func TestR_003_29_R_003_30_RunningNestedTask(t *testing.T) {
 	value[bool](p, "document.querySelector('#agent').dispatchEvent(new Event('change', {bubbles: true}))")
 	p.wait("[...document.querySelectorAll('#events strong')].every(e => e.textContent === 'company/archive/archivist')")
 	t.Run("a link opens the same", func(t *testing.T) {
-		link := value[string](p, "location.href")
-		p.do(chromedp.Navigate("about:blank"))
-		p.goTo(link)
+		p.again()
 		check(t)
 		p.clickOn("#trace button", "Close")
 		p.shows("#trace", "Open a task to see who worked on it, and why.")
@@ -115,6 +113,33 @@ func TestR_003_29_R_003_30_RunningNestedTask(t *testing.T) {
 		p.shows("#trace [data-step='"+task+"~2.1'] summary", "canceled")
 	})
 	p.T = t
+	p.healthy(server)
+}
+
+// TestR_003_28_WorkAsAMember: a team's page shows what it does for another team, with a
+// link to the task that this belongs to; canceled there, only that ends.
+func TestR_003_28_WorkAsAMember(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=archive")
+	root := send(t, server, "company", "Write about tides")
+	part := "#active [data-task='" + root + "~2']"
+	p.shows(part+" .worker", "company/archive/archivist")
+	p.shows("[data-stat=active] strong", "1")
+	p.shows("#events strong", "company/archive")
+	p.click(part + " button.row")
+	p.shows("#trace [data-step='"+root+"~2.1'][data-state=STATE_RUNNING] summary", "archivist")
+	p.shot("member")
+	p.shows(part+" .origin", "for company")
+	p.click(part + " .origin a")
+	p.shows("title", "Company – Team Monitor")
+	p.shows("#trace [data-step='"+root+"'] .decision", "rule story")
+	p.goTo(server + "/#team=archive")
+	p.clickOn(part+" > button", "Cancel")
+	p.clickOn(part+" > button", "Really cancel?")
+	p.shows(".panel .empty", "Nobody works at the moment.")
+	if n := value[int](p, "document.querySelectorAll('#events li').length"); n == 0 {
+		t.Error("the end is not told")
+	}
 	p.healthy(server)
 }
 
@@ -191,6 +216,7 @@ func TestS_51_Questions(t *testing.T) {
 		p.T = t
 		p.goTo(server + "/#team=guide")
 		p.say("A walk")
+		p.shows("#questions-title", "A question waits for you") // what comes above moves what is below
 		p.do(chromedp.SendKeys(chromedp.CSS("#trace form.question input"), "Lisbon"))
 		p.click("#trace form.question button")
 		p.shows("#trace .io", "A walk in Lisbon")
@@ -241,6 +267,7 @@ func TestR_003_28_Keyboard(t *testing.T) {
 	p.tabTo(".questions .options button")
 	p.shot("keyboard")
 	p.do(chromedp.KeyEvent(kb.Enter))
+	p.focused("#trace summary", "behind the only question")
 	p.tabTo("#recent button.row")
 	p.do(chromedp.KeyEvent(kb.Enter))
 	p.shows("#trace .answered", "yes")
@@ -254,12 +281,51 @@ func TestR_003_28_Keyboard(t *testing.T) {
 	p.tabTo("#active li > button:not(.row)")
 	p.do(chromedp.KeyEvent(" "), chromedp.KeyEvent(" "))
 	p.shows("#recent li", "canceled")
+	p.focused("#trace summary", "behind the only task")
+	p.shows("#trace .line .state", "canceled")
+	p.wait("document.querySelectorAll('#trace .line button').length === 1") // Close
+	p.tabTo("#trace .line button")
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.focused("#recent button.row", "behind a trace that was closed")
 	for _, landmark := range []string{"header", "main", "[role=status]", "section[aria-labelledby]"} {
 		p.do(chromedp.WaitReady(chromedp.CSS(landmark)))
 	}
 	if n := value[int](p, "[...document.querySelectorAll('button, input, select, textarea')].filter(e => !(e.textContent.trim() || e.labels?.length || e.ariaLabel)).length"); n != 0 {
 		t.Errorf("%d controls have no name", n)
 	}
+	p.healthy(server)
+}
+
+// TestR_003_28_Focus: what has the focus goes away, and hands it on to what is next to it:
+// it is never lost, neither while the server is asked nor after.
+func TestR_003_28_Focus(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=guide")
+	for _, text := range []string{"one", "two", "three"} {
+		send(t, server, "guide", text)
+		p.shows("#active .text", text)
+	}
+	p.wait("document.querySelectorAll('.questions form').length === 3")
+	questions := value[[]string](p, "[...document.querySelectorAll('.questions li')].map(e => e.dataset.question)")
+	at := func(i int) string { return "[data-question='" + questions[i] + "'] input" }
+	p.tabTo(".questions input")
+	p.do(chromedp.KeyEvent("Lisbon"), chromedp.KeyEvent(kb.Enter))
+	p.focused(at(1), "behind the first question")
+	value[bool](p, "(document.querySelector("+quoted(at(2))+").focus(), true)")
+	p.do(chromedp.KeyEvent("Porto"), chromedp.KeyEvent(kb.Enter))
+	p.focused(at(1), "behind the last question")
+
+	left := send(t, server, "guide", "four")
+	p.shows("#active .text", "four")
+	p.wait("document.querySelectorAll('#active li').length === 2")
+	value[bool](p, "(document.querySelector('#active li:not([data-task=\""+left+"\"]) button:not(.row)').focus(), true)")
+	p.do(chromedp.KeyEvent(" "), chromedp.KeyEvent(" "))
+	p.focused("#active [data-task='"+left+"'] button.row", "behind a task that was canceled")
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.tabTo("#trace form.question input")
+	p.do(chromedp.KeyEvent("Faro"), chromedp.KeyEvent(kb.Enter))
+	p.shows("#trace .answered", "Faro")
+	p.focused("#trace summary", "behind a question in the trace")
 	p.healthy(server)
 }
 
@@ -285,6 +351,9 @@ func TestR_003_28_Narrow(t *testing.T) {
 	p.say("Write about tides")
 	p.shows("#trace [data-state=STATE_RUNNING] summary", "archivist")
 	wide("with a nested task")
+	if got := value[float64](p, `document.querySelector("#trace [data-step$='~2.1']").getBoundingClientRect().width`); got < 240 {
+		t.Errorf("a step of a member of a member has %v pixels", got)
+	}
 	p.shot("narrow-running")
 	p.do(chromedp.ScrollIntoView(chromedp.CSS("#trace")))
 	p.shot("narrow-trace")

@@ -169,8 +169,7 @@ func TestR_003_31_APIKey(t *testing.T) {
 	p.say("hello")
 	p.shows("#trace .io", "hello")
 	p.shows("[data-stat=done] strong", "1")
-	p.do(chromedp.Reload())
-	p.shows("#connection", "live")
+	p.again()
 	if kept := value[string](p, "JSON.stringify([Object.values(sessionStorage), Object.values(localStorage), document.cookie])"); kept != `[["sesame"],[],""]` {
 		t.Errorf("kept is %s", kept)
 	}

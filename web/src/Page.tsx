@@ -18,6 +18,7 @@ import { usePlace } from "./state/link";
 import { useApprovals } from "./state/useApprovals";
 import { useTeam } from "./state/useTeam";
 import { useTrace } from "./state/useTrace";
+import { within } from "./text";
 
 /**
  * Page is the Team Monitor. It holds what its parts share; each part shows one thing.
@@ -34,7 +35,7 @@ export function Page({ base }: { base: string }) {
   const state = useTeam(client, wantsKey ? "" : place.team);
   const approvals = useApprovals(client, key !== "" && !wantsKey);
   const root = place.task.split("~")[0] ?? "";
-  const followed = state.team?.active?.some((t) => t.taskId === root) ?? false; // its events come with those of the team
+  const followed = state.team?.active?.some((t) => within(place.task, t.taskId)) ?? false; // its events come with those of the team
   const traced = useTrace(client, wantsKey ? "" : place.task, `${state.heard.get(root)} ${state.connections}`, followed);
 
   const list = () => void client.choices().then(setChoices, () => setChoices((known) => known ?? []));

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { brief, money, seconds, short, span, tell } from "./text";
+import { brief, clock, money, seconds, short, span, tell, within } from "./text";
 
 test("figures are short", () => {
   expect([short(0), short(9_999), short(12_345), short(123_456), short(2_500_000)]).toEqual(["0", "9,999", "12.3k", "123k", "2.5M"]);
@@ -24,4 +24,25 @@ test("events are put into words, also those that are not known", () => {
     text: "failed UNAVAILABLE: gone",
   });
   expect(tell({ seq: "1", time: "", ...{ paused: {} } })).toEqual({ level: "detail", text: "paused" });
+});
+
+test("a time of another day says which", () => {
+  const now = new Date(2026, 2, 1, 9, 30);
+  const at = (...d: [number, number, number, number, number]) => clock(new Date(...d).toISOString(), now);
+  expect([at(2026, 2, 1, 0, 5), at(2026, 1, 28, 23, 59), at(2025, 11, 31, 23, 59), clock(undefined)]).toEqual([
+    "00:05:00",
+    "28 Feb 23:59:00",
+    "31 Dec 2025 23:59:00",
+    "",
+  ]);
+});
+
+test("what is within a task is known by its id", () => {
+  expect(["t", "t~1", "t~1.2", "t~12", "u"].map((id) => [within(id, "t"), within(id, "t~1")])).toEqual([
+    [true, false],
+    [true, true],
+    [true, true],
+    [true, false],
+    [false, false],
+  ]);
 });

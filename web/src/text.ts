@@ -45,7 +45,7 @@ export function money(s: Spent | undefined): string {
 /** spent is tokens and money in a few words; "" is nothing. */
 export function spent(s: Spent | undefined): string {
   const t = tokens(s);
-  return [t ? `${short(t)} tok` : "", money(s)].filter(Boolean).join(" ");
+  return facts(t ? `${short(t)} tok` : "", money(s));
 }
 
 /** seconds reads a duration as JSON has it: "1.5s". */
@@ -67,15 +67,29 @@ export function between(from: string | undefined, to: string | undefined, now: n
   return from ? span((to ? Date.parse(to) : now) - Date.parse(from)) : "";
 }
 
-/** clock is the time of day. */
-export function clock(time: string | undefined): string {
-  return time ? new Date(time).toLocaleTimeString("en-GB") : "";
+/** clock is the time of day, with the day where that is not today. */
+export function clock(time: string | undefined, now = new Date()): string {
+  if (!time) return "";
+  const at = new Date(time);
+  if (at.toDateString() === now.toDateString()) return at.toLocaleTimeString("en-GB");
+  const year = at.getFullYear() === now.getFullYear() ? {} : ({ year: "numeric" } as const);
+  return `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short", ...year })} ${at.toLocaleTimeString("en-GB")}`;
+}
+
+/** facts puts some short facts on one line; those that are empty are left out. */
+export function facts(...list: (string | undefined)[]): string {
+  return list.filter(Boolean).join(" ·\u00a0"); // a line does not end with the dot
 }
 
 /** brief is an id that is short enough to read: the end of it, which differs most. */
 export function brief(id: string): string {
   const [root = "", scope] = id.split("~");
   return root.slice(-8) + (scope ? `~${scope}` : "");
+}
+
+/** within reports whether an id of a task is that of another one, or of something below it. */
+export function within(id: string, top: string): boolean {
+  return id === top || id.startsWith(top.includes("~") ? `${top}.` : `${top}~`);
 }
 
 /** plain is the word of an enum's value: STATE_RUNNING is "running". */

@@ -456,7 +456,8 @@ func (*WatchTeamResponse_BoardEvent) isWatchTeamResponse_Kind() {}
 // MonitorEvent is an event of a task.
 type MonitorEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task that the team or agent was given: the root.
+	// The task that it belongs to: the root, sent to the team that is watched, or to one
+	// that the team works for.
 	RootTaskId string `protobuf:"bytes,1,opt,name=root_task_id,json=rootTaskId,proto3" json:"root_task_id,omitempty"`
 	// The child task or step that it belongs to: the root's id, "~" and the event's
 	// scope; the root's id where that is empty.
@@ -692,14 +693,15 @@ func (x *TeamSnapshot) GetBoardItems() []*WorkItem {
 }
 
 // TeamCounters are figures of the tasks of a team that are on record: those that
-// were sent to it, and the work that was given to members in them.
+// were sent to it or that it was given as a member of another team, and the work that
+// was given to members in them.
 type TeamCounters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its members, without a leader.
 	MemberCount int32 `protobuf:"varint,1,opt,name=member_count,json=memberCount,proto3" json:"member_count,omitempty"`
 	// Work given to members, at every level below the team: delegations, hand-offs, steps.
 	Tasks *TaskCounts `protobuf:"bytes,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	// Tasks that were sent to the team.
+	// Tasks that were sent to the team, and work that it began as a member of another one.
 	Runs *TaskCounts `protobuf:"bytes,3,opt,name=runs,proto3" json:"runs,omitempty"`
 	// What all of it cost.
 	Spent *Spent `protobuf:"bytes,4,opt,name=spent,proto3" json:"spent,omitempty"`
@@ -1033,7 +1035,7 @@ func (x *MemberStatus) GetSpent() *Spent {
 // ActiveTask is a task of a team that has not ended.
 type ActiveTask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id.
+	// Its id; of work for another team that of the delegation, root~scope.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// Its conversation.
 	ContextId string `protobuf:"bytes,2,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
@@ -1050,7 +1052,11 @@ type ActiveTask struct {
 	// A cancel is under way.
 	CancelRequested bool `protobuf:"varint,8,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
 	// What it cost so far.
-	Spent         *Spent `protobuf:"bytes,9,opt,name=spent,proto3" json:"spent,omitempty"`
+	Spent *Spent `protobuf:"bytes,9,opt,name=spent,proto3" json:"spent,omitempty"`
+	// The task that it is part of; empty: it is one of its own, sent to the team.
+	RootTaskId string `protobuf:"bytes,10,opt,name=root_task_id,json=rootTaskId,proto3" json:"root_task_id,omitempty"`
+	// The team that root_task_id was sent to.
+	RootAgentId   string `protobuf:"bytes,11,opt,name=root_agent_id,json=rootAgentId,proto3" json:"root_agent_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1146,6 +1152,20 @@ func (x *ActiveTask) GetSpent() *Spent {
 		return x.Spent
 	}
 	return nil
+}
+
+func (x *ActiveTask) GetRootTaskId() string {
+	if x != nil {
+		return x.RootTaskId
+	}
+	return ""
+}
+
+func (x *ActiveTask) GetRootAgentId() string {
+	if x != nil {
+		return x.RootAgentId
+	}
+	return ""
 }
 
 // Worker is a piece of work under way: a delegation, a turn of a model, a call of a tool.
@@ -2992,7 +3012,7 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\x13BREAKER_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eBREAKER_CLOSED\x10\x01\x12\x10\n" +
 	"\fBREAKER_OPEN\x10\x02\x12\x15\n" +
-	"\x11BREAKER_HALF_OPEN\x10\x03\"\xcc\x02\n" +
+	"\x11BREAKER_HALF_OPEN\x10\x03\"\x92\x03\n" +
 	"\n" +
 	"ActiveTask\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1d\n" +
@@ -3004,7 +3024,11 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\aworkers\x18\x06 \x03(\v2\x0f.team.v1.WorkerR\aworkers\x12\x18\n" +
 	"\awaiting\x18\a \x01(\bR\awaiting\x12)\n" +
 	"\x10cancel_requested\x18\b \x01(\bR\x0fcancelRequested\x12$\n" +
-	"\x05spent\x18\t \x01(\v2\x0e.team.v1.SpentR\x05spent\"\xe7\x01\n" +
+	"\x05spent\x18\t \x01(\v2\x0e.team.v1.SpentR\x05spent\x12 \n" +
+	"\froot_task_id\x18\n" +
+	" \x01(\tR\n" +
+	"rootTaskId\x12\"\n" +
+	"\rroot_agent_id\x18\v \x01(\tR\vrootAgentId\"\xe7\x01\n" +
 	"\x06Worker\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12&\n" +

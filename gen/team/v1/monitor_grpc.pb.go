@@ -38,7 +38,8 @@ const (
 // for concurrent use.
 type MonitorServiceClient interface {
 	// WatchTeam shows a team: first a snapshot, then what happens in its tasks, and
-	// how the team is whenever that has changed. It ends with the call. Errors:
+	// how the team is whenever that has changed. What it does as a member of another team
+	// is shown too: each piece of work that it began counts as one of its tasks. It ends with the call. Errors:
 	// AGENT_NOT_FOUND, INSUFFICIENT_RESOURCES when too many streams are open. Over
 	// REST the answer is a stream of server-sent events whose ids are cursors;
 	// Last-Event-ID is one.
@@ -150,7 +151,8 @@ func (c *monitorServiceClient) AnswerQuestion(ctx context.Context, in *AnswerQue
 // for concurrent use.
 type MonitorServiceServer interface {
 	// WatchTeam shows a team: first a snapshot, then what happens in its tasks, and
-	// how the team is whenever that has changed. It ends with the call. Errors:
+	// how the team is whenever that has changed. What it does as a member of another team
+	// is shown too: each piece of work that it began counts as one of its tasks. It ends with the call. Errors:
 	// AGENT_NOT_FOUND, INSUFFICIENT_RESOURCES when too many streams are open. Over
 	// REST the answer is a stream of server-sent events whose ids are cursors;
 	// Last-Event-ID is one.

@@ -83,6 +83,9 @@ export interface ActiveTask {
   waiting?: boolean;
   cancelRequested?: boolean;
   spent?: Spent;
+  /** Where it is work for another team: the task that it is part of, and who that was sent to. */
+  rootTaskId?: string;
+  rootAgentId?: string;
 }
 
 export interface Worker {

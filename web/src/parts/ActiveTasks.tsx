@@ -1,7 +1,10 @@
+import { useRef } from "preact/hooks";
 import type { Client } from "../api/client";
 import type { ActiveTask, TeamSnapshot, Worker } from "../api/types";
+import { format } from "../state/link";
 import { useNow } from "../state/useNow";
-import { between, brief, clip, spent, stepName } from "../text";
+import { find, neighbor, useSuccessor } from "../state/useSuccessor";
+import { between, brief, clip, facts, spent, stepName } from "../text";
 import { CancelButton } from "./CancelButton";
 import { Empty } from "./Empty";
 import { TaskState } from "./TaskState";
@@ -26,23 +29,36 @@ export function ActiveTasks({ client, team, chosen, open, base }: Props) {
       )}
       <ul class="tasks" id="active">
         {tasks.map((t) => (
-          <li key={t.taskId} data-task={t.taskId} class={t.taskId === chosen ? "chosen" : ""}>
-            <button class="row" aria-current={t.taskId === chosen} onClick={() => open(t.taskId)}>
-              <span class="line">
-                <TaskState state={t.waiting ? "STATE_WAITING" : (t.state ?? "")} />
-                <span class="dim">
-                  {between(t.since, undefined, now)} {spent(t.spent)}
-                </span>
-                <code>{brief(t.taskId)}</code>
-              </span>
-              <span class="text">{t.text || "no text"}</span>
-              <Workers task={t} now={now} />
-            </button>
-            <CancelButton client={client} team={team.teamId} task={t.taskId} requested={t.cancelRequested ?? false} />
-          </li>
+          <Active key={t.taskId} client={client} team={team.teamId} task={t} chosen={t.taskId === chosen} open={open} now={now} />
         ))}
       </ul>
     </section>
+  );
+}
+
+/** Active is a task that has not ended: one that was sent to the team, or what it does for another one. */
+function Active(props: { client: Client; team: string; task: ActiveTask; chosen: boolean; open: (task: string) => void; now: number }) {
+  const { client, team, task: t, chosen, open, now } = props;
+  const item = useRef<HTMLLIElement>(null);
+  useSuccessor(item, (from) => neighbor(from, "button.row") ?? find("#trace summary"));
+  return (
+    <li ref={item} data-task={t.taskId} class={chosen ? "chosen" : ""}>
+      <button class="row" aria-current={chosen} onClick={() => open(t.taskId)}>
+        <span class="line">
+          <TaskState state={t.waiting ? "STATE_WAITING" : (t.state ?? "")} />
+          <span class="dim">{facts(between(t.since, undefined, now), spent(t.spent))}</span>
+          <code>{brief(t.taskId)}</code>
+        </span>
+        <span class="text">{t.text || "no text"}</span>
+        <Workers task={t} now={now} />
+      </button>
+      <CancelButton client={client} team={t.rootAgentId ?? team} task={t.taskId} requested={t.cancelRequested ?? false} />
+      {t.rootTaskId && (
+        <p class="origin">
+          for <a href={format({ team: t.rootAgentId ?? team, task: t.rootTaskId })}>{`${t.rootAgentId} ${brief(t.rootTaskId)}`}</a>
+        </p>
+      )}
+    </li>
   );
 }
 

@@ -1,15 +1,20 @@
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
+import { useSuccessor } from "../state/useSuccessor";
 
-/** ConfirmButton does what cannot be undone when it is pressed a second time. */
+/** ConfirmButton does what cannot be undone when it is pressed a second time. It keeps the focus while it is done. */
 export function ConfirmButton({ label, confirm, busy, act }: { label: string; confirm: string; busy: boolean; act: () => void }) {
   const [asked, setAsked] = useState(false);
+  const button = useRef<HTMLButtonElement>(null);
+  useSuccessor(button, (from) => [...(from.parentElement?.querySelectorAll("button") ?? [])].find((other) => other !== from));
   return (
     <button
+      ref={button}
       class={asked ? "danger" : ""}
-      disabled={busy}
+      aria-disabled={busy}
       onBlur={() => setAsked(false)}
       onKeyDown={(e) => e.key === "Escape" && setAsked(false)}
       onClick={() => {
+        if (busy) return;
         if (asked) act();
         setAsked(!asked);
       }}

@@ -1,5 +1,5 @@
 import type { MemberStatus } from "../api/types";
-import { count, plain, seconds, spent } from "../text";
+import { count, facts, plain, seconds, spent } from "../text";
 
 /** Members are how the members of a team are, and what they have done for it. */
 export function Members({ members }: { members: MemberStatus[] }) {
@@ -12,7 +12,7 @@ export function Members({ members }: { members: MemberStatus[] }) {
           <li key={`${m.role} ${m.id}`} data-member={m.id}>
             <strong>{m.id}</strong> {m.role === "ROLE_LEAD" && <span class="badge">leads</span>}{" "}
             <span class={`activity ${plain(m.activity, "ACTIVITY_")}`}>{plain(m.activity, "ACTIVITY_")}</span> <Trouble member={m} />
-            <span class="dim">{[done(m), `p95 ${seconds(m.latencyP95)}`, spent(m.spent)].filter(Boolean).join(" · ")}</span>
+            <span class="dim">{facts(done(m), m.latencyP95 && `p95 ${seconds(m.latencyP95)}`, spent(m.spent))}</span>
           </li>
         ))}
       </ul>

@@ -1,7 +1,8 @@
-import { useId, useState } from "preact/hooks";
+import { useId, useRef, useState } from "preact/hooks";
 import type { Client } from "../api/client";
 import type { Message } from "../api/types";
 import { useCall } from "../state/useCall";
+import { find, neighbor, useSuccessor } from "../state/useSuccessor";
 import { asked } from "../text";
 
 interface Props {
@@ -11,19 +12,23 @@ interface Props {
   message: Message | undefined;
 }
 
-/** QuestionForm is a question, and takes the answer: one of its options, or words. */
+/** QuestionForm is a question, and takes the answer: one of its options, or words. It keeps the focus while it asks the server. */
 export function QuestionForm({ client, task, question, message }: Props) {
   const [text, setText] = useState("");
   const [given, setGiven] = useState("");
   const call = useCall();
   const id = useId();
+  const form = useRef<HTMLFormElement>(null);
+  useSuccessor(form, (from) => from.closest("details")?.querySelector("summary") ?? neighbor(from.closest("li"), "button.option, input") ?? find("#trace summary"));
   const choices = options(message);
   const give = async (answer: string) => {
+    if (given) return;
     if (await call.make(() => client.answer(task, question, answer))) setGiven(answer);
   };
   const idle = !call.busy && !given;
   return (
     <form
+      ref={form}
       class="question"
       onSubmit={(e) => {
         e.preventDefault();
@@ -34,15 +39,15 @@ export function QuestionForm({ client, task, question, message }: Props) {
       {choices.length > 0 ? (
         <div class="options" id={id} role="group" aria-label="answers">
           {choices.map((c) => (
-            <button type="button" key={c} disabled={!idle} onClick={() => void give(c)}>
+            <button type="button" class="option" key={c} aria-disabled={!idle} onClick={() => void give(c)}>
               {c}
             </button>
           ))}
         </div>
       ) : (
         <div class="options">
-          <input id={id} value={text} disabled={!idle} onInput={(e) => setText(e.currentTarget.value)} placeholder="Your answer" />
-          <button class="primary" disabled={!idle || !text.trim()}>
+          <input id={id} value={text} readOnly={!idle} onInput={(e) => setText(e.currentTarget.value)} placeholder="Your answer" />
+          <button class="primary" disabled={!text.trim()} aria-disabled={!idle}>
             Answer
           </button>
         </div>

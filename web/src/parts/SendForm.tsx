@@ -20,6 +20,7 @@ export function SendForm({ client, team, sent }: { client: Client; team: TeamSna
     <form
       ref={form}
       class="send"
+      data-team={team.teamId}
       aria-label={`Send a message to ${team.name || team.teamId}`}
       onSubmit={(e) => {
         e.preventDefault();

@@ -29,7 +29,7 @@ export function Stats({ team }: { team: TeamSnapshot }) {
         {counted("active", "active")}
         {counted("pending", "pending")}
         {counted("failed", "failed")}
-        <Cell name="p95" value={seconds(c.runP95)} more={`half ${seconds(c.runP50)}`} />
+        <Cell name="p95" value={seconds(c.runP95)} more={`p50 ${seconds(c.runP50)}`} />
         <Cell name="tokens" value={short(tokens(c.spent))} more={money(c.spent) || "no cost"} />
       </dl>
     </section>

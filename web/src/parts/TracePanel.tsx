@@ -1,7 +1,8 @@
 import type { Client } from "../api/client";
 import type { Traced } from "../state/useTrace";
 import { useNow } from "../state/useNow";
-import { between, brief, spent } from "../text";
+import { find } from "../state/useSuccessor";
+import { between, brief, facts, spent } from "../text";
 import { CancelButton } from "./CancelButton";
 import { Empty } from "./Empty";
 import { TaskState } from "./TaskState";
@@ -28,15 +29,22 @@ export function TracePanel({ client, task, traced, said, close }: Props) {
         {step && (
           <>
             <TaskState state={trace.state ?? ""} />
-            <span class="dim">
-              {between(step.decided, step.ended, now)} {spent(step.spent)}
-            </span>
+            <span class="dim">{facts(between(step.decided, step.ended, now), spent(step.spent))}</span>
             {running && !task.includes("~") && (
               <CancelButton key={task} client={client} team={trace.agentId ?? ""} task={task} requested={false} />
             )}
           </>
         )}
-        {task && <button onClick={close}>Close</button>}
+        {task && (
+          <button
+            onClick={() => {
+              (find(".tasks .chosen button.row") ?? find("#message"))?.focus(); // the button goes away
+              close();
+            }}
+          >
+            Close
+          </button>
+        )}
       </div>
       {error && (
         <p role="alert" class="alarm">

@@ -1,7 +1,8 @@
 import type { Client } from "../api/client";
 import type { TraceStep as Step } from "../api/types";
 import { format } from "../state/link";
-import { asked, between, brief, clip, failure, kindName, plain, spent, stepName, tell, words } from "../text";
+import { maxSaid } from "../state/store";
+import { asked, between, brief, clip, facts, failure, kindName, plain, spent, stepName, tell, words } from "../text";
 import { Decision } from "./Decision";
 import { QuestionForm } from "./QuestionForm";
 import { TaskState } from "./TaskState";
@@ -25,7 +26,7 @@ export function TraceStep(props: Props) {
         <summary>
           <TaskState state={step.outcome ?? step.state ?? ""} /> <strong>{step.kind ? stepName(step) : step.path}</strong>{" "}
           <span class="dim">
-            {step.member ? kindName(step.kind) : ""} {between(step.started ?? step.decided, step.ended, now)} {spent(step.spent)}
+            {facts(step.member ? kindName(step.kind) : "", between(step.started ?? step.decided, step.ended, now), spent(step.spent))}
           </span>
         </summary>
         <Given step={step} />
@@ -34,9 +35,14 @@ export function TraceStep(props: Props) {
         <Notes step={step} />
         <Result step={step} />
       </details>
-      {step.state === "STATE_RUNNING" && said.has(step.id) && <p class="said">{said.get(step.id)}</p>}
+      {step.state === "STATE_RUNNING" && said.has(step.id) && <p class="said">{ending(said.get(step.id) ?? "")}</p>}
     </li>
   );
+}
+
+/** ending is streamed text, of which no more than the end is kept. */
+function ending(text: string): string {
+  return text.length < maxSaid ? text : `…${text}`;
 }
 
 /** Given is what a step was given, and how often it was tried. */

@@ -29,8 +29,8 @@ export type Action =
 
 /** Bounds of what is kept. */
 export const maxRows = 500;
+export const maxSaid = 1_000; // characters of a step
 const maxTasks = 200;
-const maxSaid = 2_000; // characters of a step
 
 export const initial: State = {
   connection: "connecting",
