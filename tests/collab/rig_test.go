@@ -10,20 +10,17 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/app"
-	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/fakellm"
 	"github.com/agentteams/team-server/tests/rig"
+	"github.com/agentteams/team-server/tests/rig/whole"
 )
 
 func TestMain(m *testing.M) { rig.VerifyMain(m) }
@@ -76,23 +73,8 @@ type house struct {
 // open serves a file on a store until the test ends or stop is called.
 func open(t testing.TB, at rig.Place, file string, llm *fakellm.Server) *house {
 	t.Helper()
-	env := map[string]string{"LLM": llm.URL, "ANN": rig.Key("acme", "ann").SHA256, "BOB": rig.Key("acme", "bob").SHA256}
-	def, err := config.Loader{Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}.Parse("team.yaml", []byte(file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := app.Serve(context.Background(), def, app.Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Store: at.URL, Lease: rig.Lease, Log: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &house{Target: rig.Target{GRPC: r.GRPC, HTTP: "http://" + r.HTTP}.As("acme", "ann"), llm: llm}
-	h.stop = sync.OnceFunc(func() {
-		if err := r.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(h.stop)
-	return h
+	s := whole.Open(t, at, file, llm)
+	return &house{s.Target, llm, s.Stop}
 }
 
 // api is the services over one binding.

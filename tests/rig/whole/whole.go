@@ -1,0 +1,48 @@
+// Package whole serves the file of a server, with all that a server has, to tests.
+package whole
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/agentteams/team-server/internal/app"
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/fakellm"
+	"github.com/agentteams/team-server/tests/rig"
+)
+
+// Server is a running one.
+type Server struct {
+	rig.Target // as acme/ann
+	Running    *app.Running
+	// Stop ends the server, at the latest when the test ends.
+	Stop func()
+}
+
+// Open serves a file on a store. Its variables are LLM, the URL of the model server,
+// and ANN, BOB and EVE, the sums of the keys of acme/ann, acme/bob and other/eve.
+func Open(t testing.TB, at rig.Place, file string, llm *fakellm.Server) *Server {
+	t.Helper()
+	env := map[string]string{
+		"LLM": llm.URL, "ANN": rig.Key("acme", "ann").SHA256, "BOB": rig.Key("acme", "bob").SHA256, "EVE": rig.Key("other", "eve").SHA256,
+	}
+	def, err := config.Loader{Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}.Parse("team.yaml", []byte(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := app.Serve(context.Background(), def, app.Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Store: at.URL, Lease: rig.Lease, Log: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Target: rig.Target{GRPC: r.GRPC, HTTP: "http://" + r.HTTP}.As("acme", "ann"), Running: r}
+	s.Stop = sync.OnceFunc(func() {
+		if err := r.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(s.Stop)
+	return s
+}
