@@ -178,7 +178,7 @@ func AsError(err error) *Error {
 	case errors.Is(err, ErrCanceled), errors.Is(err, context.Canceled):
 		return &Error{Reason: ReasonCanceled, Code: CodeAborted, Message: "canceled", Err: err}
 	case errors.Is(err, ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		return &Error{Reason: ReasonTimeout, Code: CodeDeadlineExceeded, Message: "the time that was given ran out; give it more, or ask for less", Err: err}
+		return &Error{Reason: ReasonTimeout, Code: CodeDeadlineExceeded, Message: "time ran out", Err: err}
 	case errors.Is(err, ErrShutdown):
 		return &Error{Reason: ReasonShuttingDown, Code: CodeUnavailable, Message: "the server is shutting down; try again", Retry: true, Err: err}
 	}
