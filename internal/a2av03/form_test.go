@@ -108,7 +108,7 @@ func TestA_25_WhatIsRefused(t *testing.T) {
 		{a2av03.RPC, `{"message":{"role":"user"},"configuration":{"pushNotificationConfig":{"url":"x","authentication":{}}}}`,
 			"configuration.pushNotificationConfig.authentication.schemes must name a scheme"},
 		{a2av03.RPC, `{"message":{"role":"user"},"metadata":[]}`, "metadata must be an object"},
-		{a2av03.RPC, `{"message":{"role":"user"},"message":{}}`, "cannot be read"},
+		{a2av03.RPC, `{"message":{"role":"user"},"message":{}}`, `has "message" twice`},
 		{a2av03.RPC, `[]`, "must be an object"},
 		{a2av03.RPC, `{"message":`, "is not JSON"},
 	} {
