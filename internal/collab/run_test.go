@@ -223,3 +223,25 @@ func TestR_001_42_StatusOfAStop(t *testing.T) {
 		}
 	}
 }
+
+// R-001-36, R-001-27: once a collaboration has failed nothing more comes for anybody, so
+// all are completed, also who failed or never began; and it stays as far as it came.
+func TestR_001_36_AfterAFailure(t *testing.T) {
+	p := begin()
+	p.decide(0, work("1", "a"))
+	p.start("1")
+	p.end("1", teamv1.Outcome_OUTCOME_FAILED)
+	p.end("", teamv1.Outcome_OUTCOME_FAILED)
+	r := newRun("t")
+	r.plan = crew("a", "b")
+	for _, ev := range p.events {
+		r.take(ev)
+	}
+	s := r.status(false)
+	if s.GetStatus() != failed || len(s.GetAgents()) != 2 || s.GetAgents()[0].GetStatus() != completed || s.GetAgents()[1].GetStatus() != completed {
+		t.Errorf("%v", s)
+	}
+	if w := r.workflowStatus(); w != executing {
+		t.Errorf("R-001-27 %s", w)
+	}
+}
