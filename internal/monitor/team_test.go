@@ -335,7 +335,7 @@ type boss struct{ agent.Func }
 
 func (*boss) Members() []string { return []string{"a"} }
 
-type bossy struct{ nobody }
+type bossy struct{}
 
 func (bossy) Get(id string) (agent.Agent, error) {
 	if id == "boss" {
