@@ -579,6 +579,64 @@ func TestS_51_Approvals(t *testing.T) {
 	})
 }
 
+// TestS_51_AnswerToNothing: what answers no question is refused, and told nobody; an
+// answer that was taken may come again.
+func TestS_51_AnswerToNothing(t *testing.T) {
+	onStages(t, func(t *testing.T, place rig.Place) {
+		entered, leave := make(chan struct{}), make(chan struct{})
+		works := &agent.Func{ID: "works", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
+			entered <- struct{}{}
+			select {
+			case <-leave:
+				return agent.NewMessage("done"), nil
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}}
+		m := rig.Manager(t, script(t, "asks", asking("which?")...), works)
+		chain(t, m, "team", "asks", "works")
+		l := live(t, place, m)
+		monitors := rig.Monitors(t, l.Target)
+		say := func(id, question string) *teamv1.AnswerQuestionRequest {
+			return &teamv1.AnswerQuestionRequest{TaskId: id, Question: question, Answer: &teamv1.AnswerQuestionRequest_Text{Text: "that"}}
+		}
+		for i, monitor := range monitors {
+			id := l.sendNow(t, "team", fmt.Sprint("m", i), "x").GetId()
+			l.until(t, id, func(task *a2av1.Task) bool { return len(questions(task)) == 1 })
+			taken := say(id, answerable(t, monitor, &teamv1.ListQuestionsRequest{TaskId: id})[0].GetQuestion().GetQuestion())
+			if _, err := monitor.Answer(t.Context(), taken); err != nil {
+				t.Fatal(err)
+			}
+			<-entered
+			own := say(id, "")
+			own.Answer = &teamv1.AnswerQuestionRequest_Message{Message: &a2av1.Message{MessageId: "own", Parts: agent.TextParts("that")}}
+			for _, req := range []*teamv1.AnswerQuestionRequest{say(id, ""), say(id, "q9"), say(id+"~1", ""), own} {
+				_, err := monitor.Answer(t.Context(), req)
+				if f := rig.Fault(err); f == nil || f.Reason != a2a.ReasonUnsupportedOperation || f.Code != "FailedPrecondition" || req.GetTaskId() == id && !strings.Contains(f.Message, "asks nothing") {
+					t.Errorf("%s: %v: %v", monitor.Binding(), req, err)
+				}
+			}
+			if _, err := monitor.Answer(t.Context(), taken); err != nil {
+				t.Errorf("%s: once more: %v", monitor.Binding(), err)
+			}
+			leave <- struct{}{}
+			task := l.until(t, id, ended)
+			if _, err := monitor.Answer(t.Context(), taken); err != nil {
+				t.Errorf("%s: after the end: %v", monitor.Binding(), err)
+			}
+			said := 0
+			for _, msg := range task.GetHistory() {
+				if agent.Text(msg) == "that" {
+					said++
+				}
+			}
+			if task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED || said != 1 {
+				t.Errorf("%s: %d answers in %v", monitor.Binding(), said, task)
+			}
+		}
+	})
+}
+
 // TestA_05_MonitorOfOthers: nobody is shown the tasks of somebody else.
 func TestA_05_MonitorOfOthers(t *testing.T) {
 	onStages(t, func(t *testing.T, place rig.Place) {

@@ -1,9 +1,12 @@
 package collab
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
@@ -186,4 +189,59 @@ func TestR_001_48_Shares(t *testing.T) {
 			rt.Errorf("together %v", sum)
 		}
 	})
+}
+
+// R-001-42, R-001-36, R-001-37: how a collaboration stands that is being stopped without
+// its results says nothing of what members said: neither what they were given of it, nor
+// what all know by now, nor what is asked.
+func TestR_001_42_StatusOfAStop(t *testing.T) {
+	for _, keep := range []bool{true, false} {
+		const secret = "what a member said"
+		p := begin()
+		p.events[0].GetAccepted().Collaboration.Context = &structpb.Struct{Fields: map[string]*structpb.Value{"audience": structpb.NewStringValue("children")}}
+		told := func(id, name string) *teamv1.Step {
+			return &teamv1.Step{Id: id, Kind: teamv1.Step_KIND_DELEGATE, Member: name, Input: &teamv1.Input{Message: agent.UserMessage("", secret)}}
+		}
+		p.add("", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{
+			Steps: []*teamv1.Step{told("1", "a")}, Updates: map[string]*structpb.Value{"found": structpb.NewStringValue(secret)},
+		}}})
+		p.decide(0, told("2", "b"))
+		p.start("1")
+		p.start("2")
+		p.add("2", &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{Question: "q", Message: agent.NewMessage(secret)}}})
+		p.add("", &teamv1.Event{Kind: &teamv1.Event_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_STOP, SavePartial: keep}}})
+		r := newRun("t")
+		for _, ev := range p.events {
+			r.take(ev)
+		}
+		s := r.status(true)
+		if shows := strings.Contains(protojson.Format(s), secret); shows != keep || len(s.GetQuestions()) != 1 || len(s.GetAgents()) != 2 {
+			t.Errorf("save_partial=%t: %v", keep, s)
+		}
+		if s.GetSharedContext().GetFields()["audience"].GetStringValue() != "children" {
+			t.Errorf("R-001-22 the brief's context is gone: %v", s.GetSharedContext())
+		}
+	}
+}
+
+// R-001-36, R-001-27: once a collaboration has failed nothing more comes for anybody, so
+// all are completed, also who failed or never began; and it stays as far as it came.
+func TestR_001_36_AfterAFailure(t *testing.T) {
+	p := begin()
+	p.decide(0, work("1", "a"))
+	p.start("1")
+	p.end("1", teamv1.Outcome_OUTCOME_FAILED)
+	p.end("", teamv1.Outcome_OUTCOME_FAILED)
+	r := newRun("t")
+	r.plan = crew("a", "b")
+	for _, ev := range p.events {
+		r.take(ev)
+	}
+	s := r.status(false)
+	if s.GetStatus() != failed || len(s.GetAgents()) != 2 || s.GetAgents()[0].GetStatus() != completed || s.GetAgents()[1].GetStatus() != completed {
+		t.Errorf("%v", s)
+	}
+	if w := r.workflowStatus(); w != executing {
+		t.Errorf("R-001-27 %s", w)
+	}
 }

@@ -37,7 +37,9 @@ func (r *run) status(details bool) *teamv1.GetCollaborationStatusResponse {
 	}
 	if details {
 		resp.SharedContext = &structpb.Struct{Fields: r.context}
-		if !r.hidden() {
+		if r.hidden() { // what was added since holds what members said
+			resp.SharedContext = &structpb.Struct{Fields: r.accepted.GetCollaboration().GetContext().GetFields()}
+		} else {
 			resp.PartialResults = r.partial()
 		}
 	}
@@ -92,7 +94,7 @@ func (r *run) failure() *teamv1.Error {
 	if r.word() != failed {
 		return nil
 	}
-	return r.end.GetError()
+	return r.task.Ended().GetError()
 }
 
 // currentRound is the round that is worked on, or was the last.
@@ -216,11 +218,11 @@ func (r *run) activity(id string) *teamv1.CollaborationAgent {
 		switch {
 		case s.member != id || s.end != nil || s.dropped:
 		case s.asking():
-			set(blocked, s.task())
+			set(blocked, r.about(s))
 		case s.begun():
-			set(working, s.task())
+			set(working, r.about(s))
 		default:
-			set(waiting, s.task())
+			set(waiting, r.about(s))
 		}
 	}
 	if a.GetStatus() != "" {
@@ -242,9 +244,9 @@ func (r *run) activity(id string) *teamv1.CollaborationAgent {
 	return a
 }
 
-// task is what a step is about, for people.
-func (s *step) task() string {
-	if s.kind == teamv1.Step_KIND_STEP && s.name != "" {
+// about is what a step is about, for people: what it is given may hold results.
+func (r *run) about(s *step) string {
+	if r.hidden() || s.kind == teamv1.Step_KIND_STEP && s.name != "" {
 		return s.name
 	}
 	return cmp.Or(s.text, s.name)

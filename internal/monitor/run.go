@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -123,7 +124,18 @@ func (r *run) commanded(s *step, c *teamv1.Commanded) {
 
 // foresee takes note of a stop, which may not have been folded yet.
 func (r *run) foresee(stop *teamv1.Commanded) {
-	r.concealed = r.concealed || !r.stopped && stop != nil && !stop.GetSavePartial()
+	if !r.stopped && stop != nil && !stop.GetSavePartial() {
+		r.conceal()
+	}
+}
+
+// conceal shows nothing any more of what the run has brought forth.
+func (r *run) conceal() {
+	r.concealed = true
+	for i, q := range r.questions { // who was told of them keeps what it was told
+		r.questions[i] = proto.CloneOf(q)
+		r.questions[i].Question = a2a.BareQuestion(q.GetQuestion())
+	}
 }
 
 // canceling reports whether a step, or what it works for, is being canceled.
@@ -208,6 +220,9 @@ func asksFor(s a2av1.TaskState) bool {
 func (r *run) ask(s *step, ev *teamv1.Event) {
 	s.asks++
 	s.state = teamv1.TraceStep_STATE_WAITING
+	if r.concealed {
+		ev = a2a.Bare(ev)
+	}
 	r.questions = append(r.questions, &teamv1.OpenQuestion{
 		TaskId: r.root, AgentId: r.agent, ContextId: r.contextID, Since: ev.GetTime(),
 		Question: a2a.QuestionOf(r.root, ev),

@@ -518,9 +518,15 @@ func (w *teamWatch) page(ctx context.Context, r *watched) ([]a2a.Record, error) 
 	}
 	r.foresee(a2a.StopIn(page))
 	if more && r.canceled && !r.concealed && !r.stopped {
-		r.concealed, err = w.m.h.Concealed(ctx, key)
+		concealed, err := w.m.h.Concealed(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		if concealed {
+			r.conceal()
+		}
 	}
-	return page, err
+	return page, nil
 }
 
 // follow notes how far a task has come, unless it is over and told.

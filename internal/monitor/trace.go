@@ -217,22 +217,6 @@ func (t *tracer) trace(scope, account string) *teamv1.Trace {
 	return tr
 }
 
-// conceal takes out of a trace what its run has brought forth, and what was made of
-// that: the structure stays, with outcomes, errors, times and cost.
-func conceal(s *teamv1.TraceStep) {
-	s.Result, s.Notes = nil, slices.DeleteFunc(s.GetNotes(), func(ev *teamv1.Event) bool { return a2a.Bare(ev) == nil && ev.GetReceived() == nil })
-	if v := s.GetVerdict(); v != nil {
-		s.Verdict = &teamv1.Verdict{Score: v.Score} //nolint:protogetter // set or not matters
-	}
-	for _, d := range s.GetDecisions() {
-		d.Reason, d.Values, d.Ask, d.Plan, d.Updates = "", nil, nil, nil, nil
-	}
-	for _, step := range s.GetSteps() {
-		step.Input = nil
-		conceal(step)
-	}
-}
-
 // taskState is the state of the task of a step.
 func taskState(r *run, s *step) a2av1.TaskState {
 	if s == r.top {

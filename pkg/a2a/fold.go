@@ -60,6 +60,7 @@ func NewFold(root, scope string) *Fold {
 
 // Apply folds one event. The event is kept, not changed.
 func (f *Fold) Apply(ev *teamv1.Event) {
+	ev = f.seen(ev)
 	f.pieces = f.pieces[:0]
 	if m := agent.MessageOf(f.root, ev); m != nil {
 		f.texts[ev.GetSeq()] = m

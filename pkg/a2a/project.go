@@ -34,6 +34,7 @@ func (f *Fold) known() known {
 // changes, artifacts, questions, failures, warnings; with details also every decision, and
 // the start and end of every step, for readers that activated the extension.
 func (f *Fold) Project(ev *teamv1.Event, details bool) []*a2av1.StreamResponse {
+	ev = f.seen(ev)
 	before, running := f.known(), f.ended == nil
 	f.Apply(ev)
 	if running && f.ended != nil {

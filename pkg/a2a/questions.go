@@ -79,5 +79,8 @@ func (f *Fold) questionText() *a2av1.Message {
 	for _, q := range f.questions {
 		m.Parts = append(m.Parts, q.GetMessage().GetParts()...)
 	}
+	if len(m.GetParts()) == 0 { // they are concealed
+		return nil
+	}
 	return m
 }

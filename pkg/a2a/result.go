@@ -86,7 +86,11 @@ func (f *Fold) endMessage(e *teamv1.Ended) *a2av1.Message {
 	if e.GetError() == nil {
 		return e.GetStatus()
 	}
-	m := agent.NewMessage(e.GetError().GetReason() + ": " + e.GetError().GetMessage())
+	text := e.GetError().GetReason()
+	if e.GetError().GetMessage() != "" {
+		text += ": " + e.GetError().GetMessage()
+	}
+	m := agent.NewMessage(text)
 	m.MessageId = (&agent.Run{Root: f.root}).ID(f.scope, "error", 1)
 	return m
 }

@@ -32,6 +32,7 @@ type send struct {
 	metadata *structpb.Struct
 	key      string // makes it unique for its owner
 	question string // of the task, that is answered
+	answer   bool   // it answers a question, or is refused
 	accepted *teamv1.Accepted
 	push     *a2av1.TaskPushNotificationConfig // nil: nobody is told
 	// concurrent is how many collaborations of the agent may run at once; 0: it is none.
@@ -282,6 +283,8 @@ func (f *Fold) inbound(who Caller, s *send) (*teamv1.Inbound, error) {
 	in := &teamv1.Inbound{Scope: f.scope, Key: s.key}
 	q, err := f.question(s.question)
 	switch {
+	case s.answer && len(f.questions) == 0:
+		return nil, UnsupportedOperation("task %q asks nothing; what its agent shall know besides is a message", f.id())
 	case err != nil:
 		return nil, err
 	case q != nil && len(q.GetRoles()) > 0 && !who.Has(q.GetRoles()):

@@ -184,28 +184,6 @@ func (f *Fold) public(ev *teamv1.Event) *teamv1.Event {
 	return Public(ev)
 }
 
-// Bare is an event of a run of which nothing is shown any more: that something began
-// or ended, and what was asked and commanded; nil for what says more.
-func Bare(ev *teamv1.Event) *teamv1.Event {
-	switch k := ev.GetKind().(type) {
-	case *teamv1.Event_Started:
-		return &teamv1.Event{
-			Seq: ev.GetSeq(), Time: ev.GetTime(), Scope: ev.GetScope(), Agent: ev.GetAgent(),
-			Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: k.Started.GetAttempt()}},
-		}
-	case *teamv1.Event_Ended:
-		return &teamv1.Event{
-			Seq: ev.GetSeq(), Time: ev.GetTime(), Scope: ev.GetScope(), Agent: ev.GetAgent(),
-			Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{
-				Outcome: k.Ended.GetOutcome(), Error: k.Ended.GetError(), Spent: k.Ended.GetSpent(), Receipt: k.Ended.GetReceipt(),
-			}},
-		}
-	case *teamv1.Event_Accepted, *teamv1.Event_Commanded, *teamv1.Event_Asked, *teamv1.Event_Answered, *teamv1.Event_Waiting:
-		return Public(ev)
-	}
-	return nil
-}
-
 // Public is an event as callers may see it, nil for one that is not shown: without
 // owner, pins, seed, trace, conversation, and what a model's provider wants back.
 func Public(ev *teamv1.Event) *teamv1.Event {

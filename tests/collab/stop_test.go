@@ -116,6 +116,96 @@ func (h *house) checkStopped(t *testing.T, a api, id string, resp *teamv1.StopCo
 	}
 }
 
+// TestR_001_42_QuestionsOfAStop: what people were asked with the words of a member is
+// shown nowhere any more, while what runs goes on and after the end.
+func TestR_001_42_QuestionsOfAStop(t *testing.T) {
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		h := open(t, at, strings.Replace(base, "  quick:\n", `  press:
+    members: [{agent: a}, {agent: b}, {agent: c}]
+    workflow:
+      steps:
+        - {id: find, agent: a}
+        - {id: ask, after: [find], human: {question: "Publish {{steps.find.text}}?"}}
+        - {id: write, agent: b, after: [find], task: "Write of {{steps.find.text}}"}
+        - {id: check, agent: c, after: [ask, write]}
+  quick:
+`, 1), fakellm.New(t))
+		h.says("a", "c")
+		gate := h.gated(t, "b")["b"]
+		a := apis(t, h.Target)[0]
+		id := a.start(t, request("press")).GetCollaborationId()
+		held(t, gate)
+		a.until(t, id, "asking", func(s *teamv1.GetCollaborationStatusResponse) bool { return len(s.GetQuestions()) == 1 })
+		if !strings.Contains(h.shown(t, id), "said by a") {
+			t.Fatal("it is shown nowhere before the stop")
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := a.StopCollaboration(context.WithoutCancel(t.Context()), &teamv1.StopCollaborationRequest{CollaborationId: id, SavePartial: proto.Bool(false)})
+			done <- err
+		}()
+		a.until(t, id, "stopping", (*teamv1.GetCollaborationStatusResponse).GetStopping)
+		if all := h.shown(t, id); strings.Contains(all, "said by") {
+			t.Error("while it is being stopped:", all)
+		}
+		gate.Open()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if all := h.shown(t, id); strings.Contains(all, "said by") {
+			t.Error("after the end:", all)
+		}
+		for _, m := range rig.Monitors(t, h.Target) { // streams that end with the task
+			for u, err := range m.WatchTask(t.Context(), id, 1) {
+				if err != nil || strings.Contains(protojson.Format(u), "said by") {
+					t.Errorf("%s watch: %v, %v", m.Binding(), u, err)
+				}
+			}
+		}
+		for _, c := range rig.Clients(t, h.Target) {
+			for u, err := range c.Subscribe(t.Context(), &a2av1.SubscribeToTaskRequest{Id: id}, 1) {
+				if err != nil || strings.Contains(protojson.Format(u), "said by") {
+					t.Errorf("%s stream: %v, %v", c.Binding(), u, err)
+				}
+			}
+		}
+	})
+}
+
+// shown is what is shown of a collaboration as it is, over each binding.
+func (h *house) shown(t testing.TB, id string) string {
+	t.Helper()
+	var all strings.Builder
+	add := func(m proto.Message, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString(protojson.Format(m) + "\n")
+	}
+	for _, a := range apis(t, h.Target) {
+		add(a.status(t, id), nil)
+		add(a.ListCollaborations(t.Context(), &teamv1.ListCollaborationsRequest{}))
+	}
+	for _, m := range rig.Monitors(t, h.Target) {
+		add(m.Trace(t.Context(), id))
+		add(m.Questions(t.Context(), &teamv1.ListQuestionsRequest{}))
+		for u, err := range m.WatchTask(t.Context(), id, 0) { // the snapshot
+			add(u, err)
+			break
+		}
+		for u, err := range m.WatchTeam(t.Context(), "press", "") {
+			add(u, err)
+			break
+		}
+	}
+	for _, c := range rig.Clients(t, h.Target) {
+		add(c.Get(t.Context(), &a2av1.GetTaskRequest{Id: id}))
+		add(c.List(t.Context(), &a2av1.ListTasksRequest{IncludeArtifacts: proto.Bool(true)}))
+	}
+	return all.String()
+}
+
 // TestS_43_StopAfterTheEnd: nothing changes, whatever is asked for.
 func TestS_43_StopAfterTheEnd(t *testing.T) {
 	each(t, func(t *testing.T, h *house, a api) {
