@@ -18,7 +18,7 @@ import (
 )
 
 // reader reads the fields of a body of the contract, and gathers what is not of the
-// kind that it has to be. What nobody knows is left out, as by all calls over REST.
+// kind that it has to be. Unknown keys are left out.
 type reader struct {
 	body   *structpb.Struct
 	at     string // path of the body

@@ -245,7 +245,10 @@ func (m marshaler) Unmarshal(b []byte, v any) error {
 	if !ok {
 		return fmt.Errorf("decoding into %T", v)
 	}
-	return wire.Unmarshal(b, message)
+	if err := wire.Unmarshal(b, message); err != nil {
+		return err
+	}
+	return knownKeys(b, message)
 }
 
 func (m marshaler) NewDecoder(r io.Reader) runtime.Decoder {
