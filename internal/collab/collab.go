@@ -328,6 +328,9 @@ func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollab
 		return nil, err
 	}
 	if last := req.GetPageToken(); last != "" {
+		if uuid.Validate(last) != nil { // no task of ours
+			return nil, a2a.StoreError("", a2a.ErrPageToken)
+		}
 		i, _ := slices.BinarySearchFunc(roots, last, func(root, last string) int { return strings.Compare(last, root) })
 		if i < len(roots) && roots[i] == last {
 			i++

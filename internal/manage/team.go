@@ -364,11 +364,15 @@ func manager(ctx context.Context) (a2a.Caller, error) {
 	return who, nil
 }
 
-// page cuts a page out of sorted ids. A token is the last id of the page before.
+// page cuts a page out of sorted ids. A token is the last id of the page before; what
+// it names may have been deleted meanwhile.
 func page(ids []string, most int32, token string) (list []string, next string, err error) {
 	size, err := a2a.PageSize("pageSize", most)
 	if err != nil {
 		return nil, "", err
+	}
+	if token != "" && !agent.ValidID(token) {
+		return nil, "", a2a.StoreError("", a2a.ErrPageToken)
 	}
 	i, found := slices.BinarySearch(ids, token)
 	if found {

@@ -37,8 +37,8 @@ func knownKeys(b []byte, m proto.Message) error {
 		if fd.Message() == nil || !definitions[fd.Message().FullName()] {
 			continue
 		}
-		if object == nil && json.Unmarshal(b, &object) != nil {
-			return nil // it is known to be right
+		if object == nil {
+			_ = json.Unmarshal(b, &object) // it has been read before
 		}
 		for _, name := range slices.Compact([]string{fd.JSONName(), fd.TextName()}) {
 			u.in(object[name], fd.JSONName(), fd.Message())

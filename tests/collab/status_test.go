@@ -240,6 +240,12 @@ func TestR_001_32_List(t *testing.T) {
 		}
 		_, err := a.ListCollaborations(t.Context(), &teamv1.ListCollaborationsRequest{PageSize: 101})
 		fault(t, err, "InvalidArgument", "INVALID_REQUEST", "page_size")
+		_, err = a.ListCollaborations(t.Context(), &teamv1.ListCollaborationsRequest{PageToken: "garbage"})
+		fault(t, err, "InvalidArgument", "INVALID_REQUEST", "pageToken")
+		const gone = "ffffffff-ffff-7fff-bfff-ffffffffffff" // newer than all
+		if page, err := a.ListCollaborations(t.Context(), &teamv1.ListCollaborationsRequest{PageToken: gone}); err != nil || len(page.GetCollaborations()) != 3 {
+			t.Errorf("behind one that is not there any more: %v, %v", page, err)
+		}
 	})
 }
 

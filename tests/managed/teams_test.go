@@ -231,6 +231,14 @@ func TestS_40_Refused(t *testing.T) {
 			{"delete of a team of the file", drop("desk", ""), bad, config, nil, "change it there"},
 			{"delete of an agent", drop("mine_one", ""), bad, config, nil, `came with "mine"`},
 			{"delete with another etag", drop("mine", "x"), "Aborted", "VERSION_CONFLICT", nil, ""},
+			{"S-40 a token that is none", func() error {
+				_, err := a.teams.ListTeams(t.Context(), &teamv1.ListTeamsRequest{PageToken: "{}"})
+				return err
+			}, bad, "INVALID_REQUEST", []string{"pageToken"}, "is not a token of this list; begin again without one"},
+			{"S-40 a token of agents that is none", func() error {
+				_, err := a.agents.ListAgents(t.Context(), &teamv1.ListAgentsRequest{PageToken: "No id"})
+				return err
+			}, bad, "INVALID_REQUEST", []string{"pageToken"}, "is not a token of this list; begin again without one"},
 			{"an agent without an id", agents("", &teamv1.AgentConfig{}), bad, "INVALID_REQUEST", []string{"agentId"}, ""},
 			{"an agent without a definition", agents("a", nil), bad, "INVALID_REQUEST", []string{"config"}, ""},
 			{"an agent of no kind", agents("a", &teamv1.AgentConfig{Name: "x"}), bad, config, []string{"config", "config.name"}, ""},
@@ -254,6 +262,9 @@ func TestS_40_Refused(t *testing.T) {
 			t.Errorf("%d teams, mine is %v: %v", len(list.GetTeams()), a.get(t, "mine"), err)
 		}
 		h.says(t, "mine", "y", "x")
+		if list, err = a.teams.ListTeams(t.Context(), &teamv1.ListTeamsRequest{PageToken: "gone"}); err != nil || len(list.GetTeams()) != 1 {
+			t.Errorf("R-003-22 behind one that has been deleted: %v, %v", list, err)
+		}
 	})
 }
 
