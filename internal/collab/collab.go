@@ -143,9 +143,9 @@ func ofRequest(err error) error {
 	var reused *agent.Error
 	switch {
 	case errors.As(err, &bad) && len(bad.Violations) == 1 && bad.Violations[0].Field == "message.messageId":
-		return a2a.Invalid(a2a.Violation{Field: "request_id", Description: bad.Violations[0].Description})
+		return a2a.Invalid(a2a.Violation{Field: "requestId", Description: bad.Violations[0].Description})
 	case errors.As(err, &reused) && reused.Reason == agent.ReasonMessageIDReused:
-		return agent.Errorf(reused.Code, reused.Reason, "request_id was used before with other content; use a new id for a new collaboration")
+		return agent.Errorf(reused.Code, reused.Reason, "requestId was used before with other content; use a new id for a new collaboration")
 	}
 	return err
 }
@@ -251,8 +251,8 @@ func (s *Service) read(ctx context.Context, id string) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if id == "" {
-		return nil, a2a.Invalid(a2a.Violation{Field: "collaboration_id", Description: "is required"})
+	if err := checkID(id); err != nil {
+		return nil, err
 	}
 	if !agent.ValidID(id) { // nothing that a store has to know: a part's has a ~, others come from no server
 		return nil, unknown(id)
@@ -319,7 +319,7 @@ func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollab
 	if err != nil {
 		return nil, err
 	}
-	size, err := a2a.PageSize("page_size", req.GetPageSize())
+	size, err := a2a.PageSize("pageSize", req.GetPageSize())
 	if err != nil {
 		return nil, err
 	}

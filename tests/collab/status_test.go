@@ -239,7 +239,7 @@ func TestR_001_32_List(t *testing.T) {
 			t.Errorf("bob's: %v, %v", page, err)
 		}
 		_, err := a.ListCollaborations(t.Context(), &teamv1.ListCollaborationsRequest{PageSize: 101})
-		fault(t, err, "InvalidArgument", "INVALID_REQUEST", "page_size")
+		fault(t, err, "InvalidArgument", "INVALID_REQUEST", "pageSize")
 		_, err = a.ListCollaborations(t.Context(), &teamv1.ListCollaborationsRequest{PageToken: "garbage"})
 		fault(t, err, "InvalidArgument", "INVALID_REQUEST", "pageToken")
 		const gone = "ffffffff-ffff-7fff-bfff-ffffffffffff" // newer than all
