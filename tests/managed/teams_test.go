@@ -195,6 +195,13 @@ func TestS_40_Refused(t *testing.T) {
 				return err
 			}
 		}
+		flow := &teamv1.TeamConfig{Members: []*teamv1.MemberConfig{{Agent: "parrot"}}, Workflow: &teamv1.WorkflowConfig{Steps: []*teamv1.WorkflowStep{{Id: "one", Agent: "parrot"}}}}
+		named := func(id string, c *teamv1.TeamConfig) func() error {
+			return func() error {
+				_, err := a.teams.CreateTeam(t.Context(), &teamv1.CreateTeamRequest{TeamId: id, Form: &teamv1.CreateTeamRequest_Config{Config: c}})
+				return err
+			}
+		}
 		const bad, config = "InvalidArgument", "INVALID_TEAM_CONFIG"
 		for _, c := range []struct {
 			name         string
@@ -243,7 +250,20 @@ func TestS_40_Refused(t *testing.T) {
 			{"an agent without a definition", agents("a", nil), bad, "INVALID_REQUEST", []string{"config"}, ""},
 			{"an agent of no kind", agents("a", &teamv1.AgentConfig{Name: "x"}), bad, config, []string{"config", "config.name"}, ""},
 			{"an agent of an unknown model", agents("a", &teamv1.AgentConfig{Model: "gpt", Instructions: "x"}), bad, config, []string{"config.model"}, ""},
-			{"an agent with a reserved id", agents("rpc", &teamv1.AgentConfig{Model: "m", Instructions: "x"}), bad, config, []string{"config"}, "reserved"},
+			{"an agent with a reserved id", agents("rpc", &teamv1.AgentConfig{Model: "m", Instructions: "x"}), bad, config, []string{"agentId"}, "reserved"},
+			{"an agent with an id that is taken", agents("mine", &teamv1.AgentConfig{Model: "m", Instructions: "x"}), bad, config, []string{"agentId"}, "is there already"},
+			{"R-001-13 a reserved id", named("rpc", flow), bad, config, []string{"teamId"}, "reserved"},
+			{"R-001-13 an id that can be none, of what is no team", named("A\nb", &teamv1.TeamConfig{}), bad, config, []string{"config", "config", "teamId"}, "cannot be the id of a team"},
+			{"R-001-13 an id of the file, as a message", named("desk", flow), bad, config, []string{"teamId"}, "is there already"},
+			{"R-001-13 an id that is taken, as a message", named("mine_one", flow), bad, config, []string{"teamId"}, "is there already"},
+			{"R-001-13 an id of a contract", func() error {
+				_, err := a.teams.CreateTeam(t.Context(), &teamv1.CreateTeamRequest{TeamId: "A b", Form: &teamv1.CreateTeamRequest_Contract{Contract: &teamv1.ContractTeam{
+					TeamType: "research", WorkflowConfig: &teamv1.ContractWorkflow{Type: "parallel"}, AgentRoles: []*teamv1.ContractRole{
+						{RoleName: "writer", AgentConfig: &teamv1.ContractAgent{Model: "m"}}, {RoleName: "editor", AgentConfig: &teamv1.ContractAgent{Model: "m"}},
+					},
+				}}})
+				return err
+			}, bad, config, []string{"teamId", "team_name"}, `"A b" cannot be the id of a team`},
 			{"an agent with a secret", agents("a", &teamv1.AgentConfig{A2A: &teamv1.A2AAgent{Card: "http://127.0.0.1:1", Auth: &teamv1.AgentAuth{Bearer: "s"}}}), bad, config, []string{"config.a2a.auth"}, "secret"},
 		} {
 			t.Run(c.name, func(t *testing.T) {
