@@ -591,6 +591,15 @@ func TestR_001_01_YAMLBody(t *testing.T) {
 	do(http.MethodPost, "/team/v1/teams", "a: \xff", yaml, http.StatusBadRequest)
 	do(http.MethodPost, "/team/v1/registry/agents", "a: b", yaml, http.StatusUnsupportedMediaType)
 	do(http.MethodPost, "/message:send", "a: b", yaml, http.StatusUnsupportedMediaType)
+	for path, takes := range map[string]bool{"/team/v1/teams": true, "/message:send": false} {
+		answer, err := h.Do(t.Context(), http.MethodPost, path, []byte("a: b"), map[string]string{"Content-Type": "text/plain"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := answer.Read(&teamv1.CreateTeamResponse{}); answer.Status != http.StatusUnsupportedMediaType || strings.Contains(err.Error(), "application/yaml") != takes {
+			t.Errorf("%s: %d, %v", path, answer.Status, err)
+		}
+	}
 	h.says(t, "mine", "x", "b")
 }
 
