@@ -98,21 +98,20 @@ func (b *Board) GetWorkItem(ctx context.Context, p Place, id string) (*teamv1.Wo
 
 // ListWorkItems returns a page of items, and the token of the next one.
 func (b *Board) ListWorkItems(ctx context.Context, p Place, req *teamv1.ListWorkItemsRequest) ([]*teamv1.WorkItem, string, error) {
+	var bad faults
 	size, err := a2a.PageSize("pageSize", req.GetPageSize())
-	if err != nil {
-		return nil, "", err
-	}
-	if err := checkName("assignee", req.GetAssignee()); err != nil {
-		return nil, "", err
-	}
+	bad.take(err)
+	bad.name("assignee", req.GetAssignee())
 	f := Filter{State: req.GetState(), Assignee: req.GetAssignee(), Limit: size + 1, ByPriority: req.GetClaimable()}
 	if req.GetClaimable() {
 		if f.State != 0 && f.State != teamv1.WorkItem_STATE_PENDING {
-			return nil, "", invalid("state", "has to be STATE_PENDING, or unset, with claimable")
+			bad.add("state", "has to be STATE_PENDING, or unset, with claimable")
 		}
 		f.State = teamv1.WorkItem_STATE_PENDING
 	}
-	if f.AfterPriority, f.AfterNumber, err = readToken(req.GetPageToken()); err != nil {
+	f.AfterPriority, f.AfterNumber, err = readToken(req.GetPageToken())
+	bad.take(err)
+	if err := bad.err(); err != nil {
 		return nil, "", err
 	}
 	list, err := b.store.WorkItems(ctx, p.Key, f)
@@ -152,14 +151,16 @@ func readToken(token string) (priority int32, number int64, err error) {
 
 // ClaimWorkItem takes an item.
 func (b *Board) ClaimWorkItem(ctx context.Context, p Place, req *teamv1.ClaimWorkItemRequest) (*teamv1.WorkItem, error) {
+	var bad faults
 	lease := defaultLease
 	if req.GetLease() != nil {
 		lease = req.GetLease().AsDuration()
 	}
 	if !req.GetLease().IsValid() && req.GetLease() != nil || lease < minLease || lease > maxLease {
-		return nil, invalid("lease", "must be %s to %s", minLease, maxLease)
+		bad.add("lease", "must be %s to %s", minLease, maxLease)
 	}
-	if err := checkCall(req.GetItemId(), req.GetOp()); err != nil {
+	bad.texts(req.GetOp())
+	if err := bad.onItem(req.GetItemId()); err != nil {
 		return nil, err
 	}
 	return item(b.do(ctx, p, req.GetOp(), req, func(d *draft) (*Change, error) { return d.claim(req.GetItemId(), req.GetVersion(), lease) }))
@@ -214,18 +215,17 @@ func (b *Board) PostMessage(ctx context.Context, p Place, req *teamv1.PostMessag
 
 // ListMessages returns a page of messages, and the token of the next one.
 func (b *Board) ListMessages(ctx context.Context, p Place, req *teamv1.ListMessagesRequest) ([]*teamv1.BoardMessage, string, error) {
+	var bad faults
 	size, err := a2a.PageSize("pageSize", req.GetPageSize())
-	if err != nil {
-		return nil, "", err
-	}
+	bad.take(err)
 	f := MessageFilter{Reader: req.GetReader(), Unread: req.GetUnread(), Limit: size + 1}
 	if f.Unread && f.Reader == "" {
 		f.Reader = Name(p.Actor)
 	}
-	if err := checkName("reader", f.Reader); err != nil {
-		return nil, "", err
-	}
-	if _, f.After, err = readToken(tokenOf(req.GetPageToken())); err != nil {
+	bad.name("reader", f.Reader)
+	_, f.After, err = readToken(tokenOf(req.GetPageToken()))
+	bad.take(err)
+	if err := bad.err(); err != nil {
 		return nil, "", err
 	}
 	list, err := b.store.BoardMessages(ctx, p.Key, f)

@@ -325,6 +325,34 @@ func TestR_003_18_Limits(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
+	_, halfUpdate := d.UpdateWorkItem(d.ctx, as("x"), &teamv1.UpdateWorkItemRequest{ItemId: "a", Progress: &progress, Note: long, AddDependsOn: []string{"a/b"}, Op: "a b"})
+	_, badClaim := d.ClaimWorkItem(d.ctx, as("x"), &teamv1.ClaimWorkItemRequest{ItemId: "a", Lease: durationpb.New(0), Op: "a b"})
+	_, badPost := d.PostMessage(d.ctx, as("x"), &teamv1.PostMessageRequest{To: "nobody", ReplyTo: -1, Op: "a b"})
+	_, _, badItems := d.ListWorkItems(d.ctx, as("x"), &teamv1.ListWorkItemsRequest{
+		PageSize: 101, PageToken: "x", Assignee: long, Claimable: true, State: teamv1.WorkItem_STATE_COMPLETED,
+	})
+	_, _, badMessages := d.ListMessages(d.ctx, as("x"), &teamv1.ListMessagesRequest{PageSize: -1, PageToken: "x", Reader: long})
+	for want, err := range map[string]error{
+		"title itemId priority maxRetries dependsOn[0] dependsOn[2] description op": add(func(r *teamv1.AddWorkItemRequest) {
+			r.Title, r.ItemId, r.Priority, r.MaxRetries, r.DependsOn, r.Description, r.Op = "", "a/b", -1, -1, []string{"-", "a", ""}, long, "a b"
+		}),
+		"progress addDependsOn addDependsOn[0] note op": halfUpdate,
+		"lease op":                          badClaim,
+		"text replyTo to op":                badPost,
+		"pageSize assignee state pageToken": badItems,
+		"pageSize reader pageToken":         badMessages,
+	} {
+		var e *a2a.Error
+		var got []string
+		if errors.As(err, &e) {
+			for _, v := range e.Violations {
+				got = append(got, v.Field)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("faults of %v, want %s: %v", got, want, err)
+		}
+	}
 	d.must(add(func(r *teamv1.AddWorkItemRequest) {
 		r.Title, r.Description, r.Priority, r.MaxRetries = strings.Repeat("é", 200), long[1:], 5, 10
 	}), say("acme/bob", long[1:], 0))

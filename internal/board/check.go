@@ -25,109 +25,133 @@ var (
 
 func validID(id string) bool { return idPattern.MatchString(id) }
 
+// faults gathers what is wrong with a request: all of it is answered together.
+type faults []a2a.Violation
+
+func (f *faults) add(field, format string, args ...any) {
+	*f = append(*f, a2a.Violation{Field: field, Description: fmt.Sprintf(format, args...)})
+}
+
+// take adds those that another check has found.
+func (f *faults) take(err error) {
+	var e *a2a.Error
+	if errors.As(err, &e) {
+		*f = append(*f, e.Violations...)
+	}
+}
+
+func (f *faults) err() error {
+	if len(*f) == 0 {
+		return nil
+	}
+	return a2a.Invalid(*f...)
+}
+
+// onItem is err for a call on an item.
+func (f *faults) onItem(id string) error {
+	if len(*f) == 0 && !validID(id) {
+		return notFound(id)
+	}
+	return f.err()
+}
+
 // text is a field of a request with what it may hold.
 type text struct {
 	field, value string
 	most         int
 }
 
-func (t text) check() error {
-	if len(t.value) > t.most {
-		return invalid(t.field, "has %d bytes, the most are %d", len(t.value), t.most)
+func (f *faults) texts(op string, texts ...text) {
+	for _, t := range texts {
+		if len(t.value) > t.most {
+			f.add(t.field, "has %d bytes, the most are %d", len(t.value), t.most)
+		}
 	}
-	return nil
+	if !opPattern.MatchString(op) {
+		f.add("op", "must be at most 128 printable characters of ASCII without a space")
+	}
 }
 
 // checkCall checks what all calls on an item have.
 func checkCall(id, op string, texts ...text) error {
-	if !validID(id) {
-		return notFound(id)
-	}
-	return checkTexts(op, texts...)
-}
-
-func checkTexts(op string, texts ...text) error {
-	for _, t := range texts {
-		if err := t.check(); err != nil {
-			return err
-		}
-	}
-	if !opPattern.MatchString(op) {
-		return invalid("op", "must be at most 128 printable characters of ASCII without a space")
-	}
-	return nil
+	var f faults
+	f.texts(op, texts...)
+	return f.onItem(id)
 }
 
 func checkAdd(req *teamv1.AddWorkItemRequest) error {
+	var f faults
 	switch n := utf8.RuneCountInString(req.GetTitle()); {
 	case strings.TrimSpace(req.GetTitle()) == "":
-		return invalid("title", "is required")
+		f.add("title", "is required")
 	case n > maxTitle:
-		return invalid("title", "has %d characters, the most are %d; put the rest into description", n, maxTitle)
-	case req.GetItemId() != "" && !validID(req.GetItemId()):
-		return invalid("itemId", "must be at most 63 letters, digits, _ and -, and begin with no -")
-	case req.GetPriority() < 0 || req.GetPriority() > 5:
-		return invalid("priority", "is %d, and must be 1 to 5", req.GetPriority())
-	case req.GetMaxRetries() < 0 || req.GetMaxRetries() > 10:
-		return invalid("maxRetries", "is %d, and must be 1 to 10", req.GetMaxRetries())
+		f.add("title", "has %d characters, the most are %d; put the rest into description", n, maxTitle)
 	}
-	if err := checkNeeds("dependsOn", req.GetDependsOn()); err != nil {
-		return err
+	if req.GetItemId() != "" && !validID(req.GetItemId()) {
+		f.add("itemId", "must be at most 63 letters, digits, _ and -, and begin with no -")
 	}
-	return checkTexts(req.GetOp(), text{"description", req.GetDescription(), maxBody})
+	if req.GetPriority() < 0 || req.GetPriority() > 5 {
+		f.add("priority", "is %d, and must be 1 to 5", req.GetPriority())
+	}
+	if req.GetMaxRetries() < 0 || req.GetMaxRetries() > 10 {
+		f.add("maxRetries", "is %d, and must be 1 to 10", req.GetMaxRetries())
+	}
+	f.needs("dependsOn", req.GetDependsOn())
+	f.texts(req.GetOp(), text{"description", req.GetDescription(), maxBody})
+	return f.err()
 }
 
-func checkNeeds(field string, ids []string) error {
+func (f *faults) needs(field string, ids []string) {
 	if len(ids) > maxNeeds {
-		return invalid(field, "names %d items, the most are %d", len(ids), maxNeeds)
+		f.add(field, "names %d items, the most are %d", len(ids), maxNeeds)
+		return
 	}
 	for i, id := range ids {
 		if !validID(id) {
-			return invalid(fmt.Sprintf("%s[%d]", field, i), "%.64q is no item of this board", id)
+			f.add(fmt.Sprintf("%s[%d]", field, i), "%.64q is no item of this board", id)
 		}
 	}
-	return nil
 }
 
 func checkUpdate(req *teamv1.UpdateWorkItemRequest) error {
-	needs := len(req.GetAddDependsOn()) > 0
-	switch {
-	case req.Progress != nil && (req.GetProgress() < 0 || req.GetProgress() > 100):
-		return invalid("progress", "is %d, and must be 0 to 100", req.GetProgress())
-	case needs && (req.Progress != nil || req.GetNote() != ""):
-		return invalid("addDependsOn", "comes alone: an item that waits for more is held by nobody, who could say how far it is")
+	var f faults
+	if req.Progress != nil && (req.GetProgress() < 0 || req.GetProgress() > 100) {
+		f.add("progress", "is %d, and must be 0 to 100", req.GetProgress())
 	}
-	if err := checkNeeds("addDependsOn", req.GetAddDependsOn()); err != nil {
-		return err
+	if len(req.GetAddDependsOn()) > 0 && (req.Progress != nil || req.GetNote() != "") {
+		f.add("addDependsOn", "comes alone: an item that waits for more is held by nobody, who could say how far it is")
 	}
-	return checkCall(req.GetItemId(), req.GetOp(), text{"note", req.GetNote(), maxNote})
+	f.needs("addDependsOn", req.GetAddDependsOn())
+	f.texts(req.GetOp(), text{"note", req.GetNote(), maxNote})
+	return f.onItem(req.GetItemId())
 }
 
 func checkMessage(p Place, req *teamv1.PostMessageRequest) error {
+	var f faults
+	if strings.TrimSpace(req.GetText()) == "" {
+		f.add("text", "is required")
+	}
+	if req.GetReplyTo() < 0 {
+		f.add("replyTo", "is %d, and must be the seq of a message", req.GetReplyTo())
+	}
 	account, name, principal := strings.Cut(req.GetTo(), "/")
 	switch {
-	case strings.TrimSpace(req.GetText()) == "":
-		return invalid("text", "is required")
-	case req.GetReplyTo() < 0:
-		return invalid("replyTo", "is %d, and must be the seq of a message", req.GetReplyTo())
 	case req.GetTo() == "" || p.in(req.GetTo()):
 	case principal && account == p.Account && name != "":
-		if err := checkName("to", req.GetTo()); err != nil {
-			return err
-		}
+		f.name("to", req.GetTo())
 	default:
-		return invalid("to", "%.64q is nobody here; those of the team are %s, others are %s/NAME, and without it is for all",
+		f.add("to", "%.64q is nobody here; those of the team are %s, others are %s/NAME, and without it is for all",
 			req.GetTo(), strings.Join(append([]string{p.Team}, p.Members...), ", "), p.Account)
 	}
-	return checkTexts(req.GetOp(), text{"text", req.GetText(), maxBody})
+	f.texts(req.GetOp(), text{"text", req.GetText(), maxBody})
+	return f.err()
 }
 
-// checkName checks the name of somebody who is looked for.
-func checkName(field, name string) error {
+// name checks the name of somebody who is looked for.
+func (f *faults) name(field, name string) {
 	if len(name) > 256 || strings.ContainsRune(name, 0) {
-		return invalid(field, "is no name of anybody")
+		f.add(field, "is no name of anybody")
 	}
-	return nil
 }
 
 func isNotFound(err error) bool { return errors.Is(err, a2a.ErrNotFound) }

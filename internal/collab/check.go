@@ -39,24 +39,24 @@ func (f faults) err() error {
 	return a2a.Invalid(f...)
 }
 
-// check checks a request to start (R-001-19 to R-001-25). Fields have the names that
-// they have in the proto.
+// check checks a request to start (R-001-19 to R-001-25). Fields have their names in
+// JSON; the contract has others.
 func check(req *teamv1.StartCollaborationRequest) error {
 	var f faults
 	if req.GetTeamId() == "" {
-		f.add("team_id", "is required")
+		f.add("teamId", "is required")
 	}
 	switch n := utf8.RuneCountInString(req.GetTaskDescription()); {
 	case n < minTask || n > maxTask:
-		f.add("task_description", "has %d characters; it must have %d to %d", n, minTask, maxTask)
+		f.add("taskDescription", "has %d characters; it must have %d to %d", n, minTask, maxTask)
 	case strings.TrimSpace(req.GetTaskDescription()) == "":
-		f.add("task_description", "is blank; it must say what is to be done")
+		f.add("taskDescription", "is blank; it must say what is to be done")
 	}
 	switch n := utf8.RuneCountInString(req.GetExpectedOutput()); {
 	case strings.TrimSpace(req.GetExpectedOutput()) == "":
-		f.add("expected_output", "is required: what is to come out of it")
+		f.add("expectedOutput", "is required: what is to come out of it")
 	case n > maxExpected:
-		f.add("expected_output", "has %d characters; it must have at most %d", n, maxExpected)
+		f.add("expectedOutput", "has %d characters; it must have at most %d", n, maxExpected)
 	}
 	if n := proto.Size(req.GetContext()); n > maxContext {
 		f.add("context", "has %d bytes; at most %d are taken", n, maxContext)
@@ -65,15 +65,23 @@ func check(req *teamv1.StartCollaborationRequest) error {
 	return f.err()
 }
 
+// checkID checks the id of a collaboration.
+func checkID(id string) error {
+	if id == "" {
+		return a2a.Invalid(a2a.Violation{Field: "collaborationId", Description: "is required"})
+	}
+	return nil
+}
+
 func (f *faults) constraints(c *teamv1.CollaborationConstraints) {
 	if d := c.GetMaxDuration(); d != nil && d.AsDuration() <= 0 {
-		f.add("constraints.max_duration", "must be more than 0")
+		f.add("constraints.maxDuration", "must be more than 0")
 	}
 	if q := c.GetQualityThreshold(); math.IsNaN(q) || q < 0 || q > 1 {
-		f.add("constraints.quality_threshold", "must be 0 to 1")
+		f.add("constraints.qualityThreshold", "must be 0 to 1")
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.GetResourceLimits())) {
-		field, n := "constraints.resource_limits."+key, c.GetResourceLimits()[key]
+		field, n := resourceLimits+key, c.GetResourceLimits()[key]
 		switch _, is32 := resources[key]; {
 		case !is32 && key != "max_tokens":
 			f.add(field, "is unknown; there are max_tokens, max_delegations, max_parallel")
@@ -84,6 +92,9 @@ func (f *faults) constraints(c *teamv1.CollaborationConstraints) {
 		}
 	}
 }
+
+// resourceLimits is where limits are in a request.
+const resourceLimits = "constraints.resourceLimits."
 
 // resources are the limits of small numbers, beside max_tokens.
 var resources = map[string]func(*teamv1.Limits, *int32){

@@ -6,6 +6,7 @@ package collab
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -120,7 +121,7 @@ func (s *Service) StartCollaboration(ctx context.Context, req *teamv1.StartColla
 	}
 	f, err := s.h.Start(ctx, start)
 	if err != nil {
-		return nil, ofRequest(err)
+		return nil, ofRequest(err, req.GetTeamId(), start.Concurrent)
 	}
 	r, err := s.read(ctx, f.Task().GetId())
 	if err != nil {
@@ -138,16 +139,29 @@ func (s *Service) StartCollaboration(ctx context.Context, req *teamv1.StartColla
 
 // ofRequest is an error of the message that a request was made into, in words of the
 // request.
-func ofRequest(err error) error {
+func ofRequest(err error, team string, most int) error {
 	var bad *a2a.Error
-	var reused *agent.Error
+	var of *agent.Error
 	switch {
 	case errors.As(err, &bad) && len(bad.Violations) == 1 && bad.Violations[0].Field == "message.messageId":
-		return a2a.Invalid(a2a.Violation{Field: "request_id", Description: bad.Violations[0].Description})
-	case errors.As(err, &reused) && reused.Reason == agent.ReasonMessageIDReused:
-		return agent.Errorf(reused.Code, reused.Reason, "request_id was used before with other content; use a new id for a new collaboration")
+		return a2a.Invalid(a2a.Violation{Field: "requestId", Description: bad.Violations[0].Description})
+	case errors.As(err, &of) && of.Reason == agent.ReasonCollaborationInProgress:
+		busy := *of
+		busy.Message = underWay(team, most) + ", as many as its max_concurrent_collaborations allows; wait for the end of one, or stop one"
+		return &busy
+	case errors.As(err, &of) && of.Reason == agent.ReasonMessageIDReused:
+		return agent.Errorf(of.Code, of.Reason, "requestId was used before with other content; use a new id for a new collaboration")
 	}
 	return err
+}
+
+// underWay says how many collaborations a team has, of all callers.
+func underWay(team string, n int) string {
+	s := "s"
+	if n == 1 {
+		s = ""
+	}
+	return fmt.Sprintf("team %q has %d collaboration%s under way", team, n, s)
 }
 
 // task is what a team is given: the text for whoever knows no briefs.
@@ -251,8 +265,8 @@ func (s *Service) read(ctx context.Context, id string) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if id == "" {
-		return nil, a2a.Invalid(a2a.Violation{Field: "collaboration_id", Description: "is required"})
+	if err := checkID(id); err != nil {
+		return nil, err
 	}
 	if !agent.ValidID(id) { // nothing that a store has to know: a part's has a ~, others come from no server
 		return nil, unknown(id)
@@ -319,7 +333,7 @@ func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollab
 	if err != nil {
 		return nil, err
 	}
-	size, err := a2a.PageSize("page_size", req.GetPageSize())
+	size, err := a2a.PageSize("pageSize", req.GetPageSize())
 	if err != nil {
 		return nil, err
 	}
@@ -328,6 +342,9 @@ func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollab
 		return nil, err
 	}
 	if last := req.GetPageToken(); last != "" {
+		if uuid.Validate(last) != nil { // no task of ours
+			return nil, a2a.StoreError("", a2a.ErrPageToken)
+		}
 		i, _ := slices.BinarySearchFunc(roots, last, func(root, last string) int { return strings.Compare(last, root) })
 		if i < len(roots) && roots[i] == last {
 			i++

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ import (
 )
 
 // reader reads the fields of a body of the contract, and gathers what is not of the
-// kind that it has to be. What nobody knows is left out, as by all calls over REST.
+// kind that it has to be. Unknown keys are left out.
 type reader struct {
 	body   *structpb.Struct
 	at     string // path of the body
@@ -97,11 +98,13 @@ func (r reader) list(name string) []*structpb.Value {
 	return v.GetListValue().GetValues()
 }
 
-// with are the faults of the fields, and of what was made of them; one for each field.
+// with are the faults of the fields, and of what was made of them; one for each field,
+// which has its name in the contract.
 func (r reader) with(err error) error {
 	var more *a2a.Error
 	if errors.As(err, &more) {
 		for _, v := range more.Violations {
+			v.Field = contractName(v.Field)
 			if !slices.ContainsFunc(*r.faults, func(f a2a.Violation) bool { return f.Field == v.Field }) {
 				*r.faults = append(*r.faults, v)
 			}
@@ -109,6 +112,17 @@ func (r reader) with(err error) error {
 	}
 	return r.faults.err()
 }
+
+// contractName is a field of a request by its name in the contract. Those of limits are
+// whatever a caller has sent.
+func contractName(field string) string {
+	if limit, ok := strings.CutPrefix(field, resourceLimits); ok {
+		return "constraints.resource_limits." + limit
+	}
+	return capital.ReplaceAllStringFunc(field, func(c string) string { return "_" + strings.ToLower(c) })
+}
+
+var capital = regexp.MustCompile(`[A-Z]`)
 
 // ReadTeam makes the request of a body of create_team. Errors: INVALID_TEAM_CONFIG.
 func ReadTeam(body *structpb.Struct) (*teamv1.CreateTeamRequest, error) {
@@ -164,10 +178,7 @@ func ReadStart(body *structpb.Struct) (*teamv1.StartCollaborationRequest, error)
 			}
 		}
 	}
-	if len(*r.faults) > 0 {
-		return nil, r.with(check(req))
-	}
-	return req, nil
+	return req, r.with(check(req))
 }
 
 // ReadStatus makes the request of a body of get_collaboration_status.
@@ -177,7 +188,7 @@ func ReadStatus(body *structpb.Struct) (*teamv1.GetCollaborationStatusRequest, e
 	if details := r.flag("include_details"); details != nil {
 		req.IncludeDetails = *details
 	}
-	return req, r.faults.err()
+	return req, r.with(checkID(req.GetCollaborationId()))
 }
 
 // ReadStop makes the request of a body of stop_collaboration.
@@ -187,7 +198,7 @@ func ReadStop(body *structpb.Struct) (*teamv1.StopCollaborationRequest, error) {
 	if force := r.flag("force_stop"); force != nil {
 		req.ForceStop = *force
 	}
-	return req, r.faults.err()
+	return req, r.with(checkID(req.GetCollaborationId()))
 }
 
 // failureText is why something failed, in the one line that the contract has for it.

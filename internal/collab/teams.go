@@ -31,7 +31,7 @@ func (s *Service) Release(ctx context.Context, team string, force bool) error {
 	if !force {
 		return &agent.Error{
 			Reason: agent.ReasonCollaborationInProgress, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: againAfter,
-			Message: "collaborations of the team are under way; wait for their end, stop them, or delete it with force",
+			Message: underWay(team, len(keys)) + "; wait for their end, stop them, or delete it with force",
 		}
 	}
 	for _, k := range keys {

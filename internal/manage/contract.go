@@ -59,6 +59,9 @@ func (c *contract) fault(field, format string, args ...any) {
 func (m *Manager) contractDocument(team *teamv1.ContractTeam, id string) (document, error) {
 	file := m.served.Load().file.Server
 	c := &contract{ContractTeam: team, models: file.GetModels(), tools: file.GetTools()}
+	if !agent.ValidID(id) {
+		c.fault("teamId", "%.64q cannot be the id of a team; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit, and no word of a path of the server", id)
+	}
 	c.check()
 	if len(c.faults) > 0 {
 		return document{}, invalid(c.faults)
@@ -68,7 +71,7 @@ func (m *Manager) contractDocument(team *teamv1.ContractTeam, id string) (docume
 	if err == nil && len(data) > maxDocument {
 		err = tooLarge("contract")
 	}
-	return document{id: id, data: data, ids: ids, rendered: true, named: func(path []any) string { return c.field(ids[1:], path) }}, err
+	return document{id: id, data: data, ids: ids, rendered: true, idField: "teamId", named: func(path []any) string { return c.field(ids[1:], path) }}, err
 }
 
 func (c *contract) check() {

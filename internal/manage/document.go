@@ -21,6 +21,8 @@ type document struct {
 	ids  []string // of all that it defines
 	// rendered: it was given as a message, not as text.
 	rendered bool
+	// idField is the field that its id was in; empty where the text has it.
+	idField string
 	// named says which field of a contract a place of the document was made of; nil:
 	// it was made of none.
 	named func(path []any) string
@@ -36,7 +38,7 @@ func (m *Manager) teamDocument(yaml string, c *teamv1.TeamConfig, id string, giv
 	case id == "":
 		id = m.c.NewID()
 	}
-	return rendered(id, &teamv1.ServerConfig{Teams: map[string]*teamv1.TeamConfig{id: c}})
+	return rendered("teamId", id, &teamv1.ServerConfig{Teams: map[string]*teamv1.TeamConfig{id: c}})
 }
 
 // written is a document that somebody wrote. It holds one team.
@@ -63,16 +65,16 @@ func agentDocument(id string, c *teamv1.AgentConfig) (document, error) {
 	if c == nil {
 		return document{}, a2a.Invalid(a2a.Violation{Field: "config", Description: "is required"})
 	}
-	return rendered(id, &teamv1.ServerConfig{Agents: map[string]*teamv1.AgentConfig{id: c}})
+	return rendered("agentId", id, &teamv1.ServerConfig{Agents: map[string]*teamv1.AgentConfig{id: c}})
 }
 
 // rendered is a document of one definition.
-func rendered(id string, c *teamv1.ServerConfig) (document, error) {
+func rendered(idField, id string, c *teamv1.ServerConfig) (document, error) {
 	data, err := protoyaml.MarshalOptions{UseProtoNames: true}.Marshal(c)
 	if err == nil && len(data) > maxDocument {
 		err = tooLarge("config")
 	}
-	return document{id: id, data: data, ids: []string{id}, rendered: true}, err
+	return document{id: id, data: data, ids: []string{id}, rendered: true, idField: idField}, err
 }
 
 // field names the place of a fault of this document, for who gave it.
@@ -84,6 +86,9 @@ func (d document) field(e *entry, f config.Fault) string {
 		return place(f)
 	}
 	at := e.outline.Path(f.Line, f.Col)
+	if len(at) == 2 && strings.HasPrefix(f.Message, fmt.Sprintf("\"%v\" ", at[1])) { // so do those of ids begin
+		return d.idField
+	}
 	if d.named != nil {
 		return d.named(at)
 	}

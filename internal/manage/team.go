@@ -294,7 +294,7 @@ func (m *Manager) add(d document, who a2a.Caller, dry bool) change {
 	return change{dry: dry, field: d.field, decide: func(s *state) (catalog.Change, error) {
 		for _, id := range d.ids {
 			if _, taken := s.owners[id]; taken || s.entries[id] != nil {
-				return catalog.Change{}, refused(d.form(), strconv.Quote(id)+" is there already; choose another id, or update what is there")
+				return catalog.Change{}, refused(cmp.Or(d.idField, d.form()), strconv.Quote(id)+" is there already; choose another id, or update what is there")
 			}
 		}
 		return m.put(d, who, m.c.Clock()), nil
@@ -364,11 +364,15 @@ func manager(ctx context.Context) (a2a.Caller, error) {
 	return who, nil
 }
 
-// page cuts a page out of sorted ids. A token is the last id of the page before.
+// page cuts a page out of sorted ids. A token is the last id of the page before; what
+// it names may have been deleted meanwhile.
 func page(ids []string, most int32, token string) (list []string, next string, err error) {
 	size, err := a2a.PageSize("pageSize", most)
 	if err != nil {
 		return nil, "", err
+	}
+	if token != "" && !agent.ValidID(token) {
+		return nil, "", a2a.StoreError("", a2a.ErrPageToken)
 	}
 	i, found := slices.BinarySearch(ids, token)
 	if found {

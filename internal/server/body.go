@@ -55,9 +55,15 @@ func (s *Server) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-type mediaError struct{ sent string }
+type mediaError struct {
+	sent string
+	yaml bool // may be sent, too
+}
 
 func (e *mediaError) Error() string {
+	if e.yaml {
+		return fmt.Sprintf("content type %q is not taken; send %s, %s or %s", e.sent, typeYAML, wire.TypeA2A, wire.TypeJSON)
+	}
 	return fmt.Sprintf("content type %q is not taken; send %s or %s", e.sent, wire.TypeA2A, wire.TypeJSON)
 }
 
@@ -76,7 +82,7 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 	isYAML := media == typeYAML && takesYAML(r)
 	if err != nil || media != wire.TypeA2A && media != wire.TypeJSON && !isYAML || encoding != "" {
-		return nil, &mediaError{sent: strings.TrimSpace(sent + " " + encoding)}
+		return nil, &mediaError{sent: strings.TrimSpace(sent + " " + encoding), yaml: takesYAML(r)}
 	}
 	b, err := readSlowly(http.NewResponseController(w), r.Body, r.ContentLength)
 	if err != nil || !isYAML {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -106,7 +107,7 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 	if c.in.caller == nil && !c.in.open {
 		return nil, unauthenticated("who calls is not known")
 	}
-	if err := c.server.version(c.in.version); err != nil && !c.in.v03 && !c.in.open {
+	if err := c.server.version(c.in); err != nil && !c.in.v03 && !c.in.open {
 		return nil, err
 	}
 	if c.server.config.RequireTeamRun && isA2A(c.method) && !slices.Contains(c.in.extensions, a2a.TeamRunURI) {
@@ -180,15 +181,14 @@ var versionPattern = regexp.MustCompile(`^1\.0(\.[0-9]+)?$`)
 
 // version accepts 1.0; its patch says nothing. A call without one is taken for
 // 1.0 unless the server is strict: the protocol would call it 0.3.
-func (s *Server) version(values []string) error {
+func (s *Server) version(in *inbound) error {
 	switch {
-	case len(values) == 0:
-		if !s.config.StrictVersion {
-			return nil
-		}
-		return a2a.VersionNotSupported("")
-	case len(values) > 1 || !versionPattern.MatchString(values[0]):
-		return a2a.VersionNotSupported(strings.Join(values, ", "))
+	case len(in.version) == 0 && !s.config.StrictVersion, len(in.version) == 1 && versionPattern.MatchString(in.version[0]):
+		return nil
 	}
-	return nil
+	e := a2a.VersionNotSupported(strings.Join(in.version, ", "))
+	if in.binding != bindingGRPC && !s.config.NoV03 {
+		e.Message += ", or " + a2av03.Version
+	}
+	return e
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/collab"
 	"github.com/agentteams/team-server/internal/wire"
 )
@@ -27,9 +28,20 @@ func (s *Server) contractRoutes() []route {
 		{"POST", contractBase + "stop_collaboration", contract(s, collab.ReadStop, c.StopCollaboration, collab.RenderStop)},
 	}
 	if s.config.Teams != nil {
-		routes = append(routes, route{"POST", contractBase + "create_team", contract(s, collab.ReadTeam, s.teams().CreateTeam, collab.RenderTeam)})
+		routes = append(routes, route{"POST", contractBase + "create_team", contract(s, readTeam, s.teams().CreateTeam, collab.RenderTeam)})
 	}
 	return routes
+}
+
+// readTeam makes the request of a body of create_team. It defines a team: in the bodies
+// of the other calls unknown keys are left out.
+func readTeam(body *structpb.Struct) (*teamv1.CreateTeamRequest, error) {
+	u := &unknown{fields: protoNames}
+	u.in(body.AsMap(), "", (&teamv1.ContractTeam{}).ProtoReflect().Descriptor())
+	if err := u.err(); err != nil {
+		return nil, err
+	}
+	return collab.ReadTeam(body)
 }
 
 // contract serves a call: read makes its request of a body, render the body of its

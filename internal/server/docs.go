@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/agentteams/team-server/api"
+	"github.com/agentteams/team-server/internal/wire"
 )
 
 // docsFiles are the page of the REST surface and what it needs: it loads nothing
@@ -63,7 +64,7 @@ func (s *Server) serveDocs(w http.ResponseWriter, r *http.Request, params map[st
 	}
 	b, err := docsFiles.ReadFile("docs/" + name)
 	if err != nil {
-		s.failWith(w, r, notHere(r), http.StatusNotFound)
+		s.failWith(w, r, wire.NotServed("there is no file of this name"), http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Security-Policy", docsPolicy)

@@ -128,7 +128,7 @@ func (s *Server) routes() []route {
 // for a part of an id.
 func (s *Server) wrongMethod(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	w.Header().Set("Allow", http.MethodPost)
-	s.failWith(w, r, notHere(r), http.StatusMethodNotAllowed)
+	s.failWith(w, r, notHere(r, http.MethodPost), http.StatusMethodNotAllowed)
 }
 
 // routingError answers what no route takes.
@@ -141,8 +141,9 @@ func (s *Server) routingError(_ context.Context, mux *runtime.ServeMux, _ runtim
 	case http.StatusBadRequest:
 		st = wire.Status(wire.Invalid("", "has a malformed path"))
 	case http.StatusMethodNotAllowed:
-		w.Header().Set("Allow", allowed(mux, w, r))
-		st = notHere(r)
+		allow := allowed(mux, w, r)
+		w.Header().Set("Allow", allow)
+		st = notHere(r, allow)
 	default:
 		st = wire.NotServed("nothing is served here; there are %s, /message:send, /message:stream, /tasks, "+
 			"/rpc, each also below /{tenant}, and what is below /team/v1; /docs shows all of it", cardPath)
@@ -245,7 +246,10 @@ func (m marshaler) Unmarshal(b []byte, v any) error {
 	if !ok {
 		return fmt.Errorf("decoding into %T", v)
 	}
-	return wire.Unmarshal(b, message)
+	if err := wire.Unmarshal(b, message); err != nil {
+		return err
+	}
+	return knownKeys(b, message)
 }
 
 func (m marshaler) NewDecoder(r io.Reader) runtime.Decoder {

@@ -17,9 +17,9 @@ func asGet(r *http.Request) bool {
 	return r.Method == http.MethodHead && !strings.HasSuffix(r.URL.Path, ":subscribe") && !strings.HasSuffix(r.URL.Path, ":watch")
 }
 
-// notHere is the status for a method that a path does not have.
-func notHere(r *http.Request) *status.Status {
-	return wire.NotServed("%s is not possible here", r.Method)
+// notHere is the status for a method that a path does not have; it has those of allow.
+func notHere(r *http.Request, allow string) *status.Status {
+	return wire.NotServed("%s is not possible here; use %s", r.Method, allow)
 }
 
 // probe asks the routes whether they have a request, instead of running it.

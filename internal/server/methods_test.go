@@ -41,7 +41,14 @@ func TestA_01_AllowedMethods(t *testing.T) {
 		{"PUT", "/team/v1/collaborations/c:pause", "POST"},
 		{"GET", "/team/v1/contract/start_collaboration", "POST"},
 	} {
-		resp, _ := request(t, c.method, target.HTTP+c.path, "", nil)
+		resp, body := request(t, c.method, target.HTTP+c.path, "", nil)
+		text, ok := field(body, "error", "message").(string)
+		if !ok { // of the contract
+			text, _ = field(body, "error_message").(string)
+		}
+		if c.method != "HEAD" && text != c.method+" is not possible here; use "+c.want {
+			t.Errorf("%s %s: %q", c.method, c.path, text)
+		}
 		if got := resp.Header.Get("Allow"); resp.StatusCode != http.StatusMethodNotAllowed || got != c.want {
 			t.Errorf("%s %s: %d, allowed is %q, want %q", c.method, c.path, resp.StatusCode, got, c.want)
 		}

@@ -108,6 +108,21 @@ func TestA_01_MonitorPaths(t *testing.T) {
 	if b, _ := resp.Body(); resp.Status != 404 || !strings.Contains(string(b), "t1~2 yes") {
 		t.Errorf("%d %s", resp.Status, b)
 	}
+	if status, _, body = get("/tasks/t1:watch?after=-1", nil); status != 400 || !strings.Contains(body, `"field":"after"`) {
+		t.Errorf("%d %q", status, body)
+	}
+	g, err := rig.NewGRPC(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Close() })
+	stream, err := teamv1.NewMonitorServiceClient(g.Conn).WatchTask(t.Context(), &teamv1.WatchTaskRequest{TaskId: "t1", After: -1})
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if f := rig.Fault(err); f == nil || f.Reason != "INVALID_REQUEST" || strings.Join(f.Fields, " ") != "after" {
+		t.Errorf("a negative sequence over gRPC: %v", err)
+	}
 	for _, m := range rig.Monitors(t, target) {
 		for resp, err := range m.WatchTeam(t.Context(), "news", "back") {
 			if err != nil || resp.GetCursor() != "here" || w.team.GetCursor() != "back" {

@@ -9,6 +9,7 @@ import (
 	"path"
 	"time"
 
+	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/web"
 )
 
@@ -41,7 +42,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request, params map[st
 	}
 	b, err := fs.ReadFile(web.Files(), name)
 	if err != nil {
-		s.failWith(w, r, notHere(r), http.StatusNotFound)
+		s.failWith(w, r, wire.NotServed("there is no file of this name"), http.StatusNotFound)
 		return
 	}
 	sum := sha256.Sum256(b)

@@ -83,6 +83,7 @@ func TestA_25_WhoSpeaksWhat_A_03(t *testing.T) {
 		{"a method of 1.0 to a strict server", strict.HTTP, "/rpc", get10, "", 200, "", `VERSION_NOT_SUPPORTED`},
 		{"a method of 1.0 in a call of 0.3", target.HTTP, "/rpc", get10, "0.3", 200, "", `"code":-32601`},
 		{"another version", target.HTTP, "/rpc", get10, "0.5", 200, "", `VERSION_NOT_SUPPORTED`},
+		{"another version is told of both", target.HTTP, "/tasks/t1", "", "0.5", 400, "", `use 1.0, or 0.3`},
 		{"below /v1", target.HTTP, "/v1/tasks/t1", "", "", 200, "0.3", `"TASK_STATE_WORKING"`},
 		{"below /v1 of an agent", target.HTTP, "/a/v1/tasks/t1", "", "0.3", 200, "0.3", `"TASK_STATE_WORKING"`},
 		{"below /v1 in a call of 1.0", target.HTTP, "/v1/tasks/t1", "", "1.0", 404, "", `leave that out`},
@@ -129,6 +130,9 @@ func TestA_25_TurnedOff(t *testing.T) {
 		if resp.StatusCode != c.status || !strings.Contains(body, c.want) || !strings.Contains(body, "server.protocol.v0_3") {
 			t.Errorf("%s: %d %s", c.name, resp.StatusCode, body)
 		}
+	}
+	if _, body := exchange(t, "GET", target.HTTP+"/tasks/t1", "", map[string]string{"A2A-Version": "9.9"}); !strings.Contains(body, `is not supported; use 1.0"`) {
+		t.Errorf("0.3 is not there, and offered: %s", body)
 	}
 	if _, body := exchange(t, "GET", target.HTTP+"/.well-known/agent-card.json", "", nil); strings.Contains(body, "preferredTransport") {
 		t.Errorf("the card offers 0.3: %s", body)

@@ -116,6 +116,10 @@ func TestManager(t *testing.T) {
 		if s := err.Error(); !strings.Contains(s, `"writter"`) || !strings.Contains(s, `did you mean "writer"?`) {
 			t.Errorf("text %q", s)
 		}
+		_, err = m.Get("nobody")
+		if s := err.Error(); !strings.Contains(s, "GET /team/v1/registry/agents") || !strings.Contains(s, "team-server agents ls") {
+			t.Errorf("it does not say where the list is: %q", s)
+		}
 		_, err = m.Get(strings.Repeat("\xff", 500))
 		if s := agent.AsError(err).Message; len(s) > 400 || !strings.Contains(s, "not found") {
 			t.Errorf("text %q", s)

@@ -12,7 +12,7 @@ const maxSuggest = 1000
 
 // notFound names the id and, where it costs little, the id that may be meant.
 func (m *Manager) notFound(id string) error {
-	hint := "see the list of agents for the ids there are"
+	hint := "see the list of agents: GET /team/v1/registry/agents, or team-server agents ls"
 	if near := m.nearest(id); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}

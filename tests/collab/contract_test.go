@@ -404,6 +404,27 @@ func TestS_40_ContractStart(t *testing.T) {
 	}
 }
 
+// TestS_40_ContractNames: fields have the names of the contract, also where the service
+// of the same call has others.
+func TestS_40_ContractNames(t *testing.T) {
+	h := open(t, rig.Memory(t), base, fakellm.New(t))
+	for call, want := range map[string][]string{
+		"start_collaboration":      {"team_id", "task_description", "expected_output", "constraints.resource_limits.maxMagic"},
+		"get_collaboration_status": {"collaboration_id"},
+		"stop_collaboration":       {"collaboration_id"},
+	} {
+		status, got := h.contract(t, call, `{"constraints":{"resource_limits":{"maxMagic":1}}}`)
+		details, _ := got["details"].(map[string]any)
+		for _, field := range want {
+			if text, _ := got["error_message"].(string); status != http.StatusBadRequest || len(details) != len(want) || details[field] == nil || !strings.Contains(text, field+" is") && !strings.Contains(text, field+" has") {
+				t.Errorf("R-001-56 %s: %d %v", call, status, got)
+			}
+		}
+	}
+	_, err := apis(t, h.Target)[0].GetCollaborationStatus(t.Context(), &teamv1.GetCollaborationStatusRequest{}) // over REST there is no such path
+	fault(t, err, "InvalidArgument", "INVALID_REQUEST", "collaborationId")
+}
+
 // TestR_001_58_Features: what the contract wants of a team, of one collaboration; it has
 // no F5 (C-21).
 func TestR_001_58_Features(t *testing.T) {

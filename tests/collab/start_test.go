@@ -41,24 +41,24 @@ func TestR_001_19_Validation(t *testing.T) {
 			fields []string // none: it is taken
 		}{
 			{"R-001-19 10 characters", func(r *req) { r.TaskDescription = strings.Repeat("ü", 10) }, nil},
-			{"R-001-19 9 characters", func(r *req) { r.TaskDescription = strings.Repeat("ü", 9) }, []string{"task_description"}},
+			{"R-001-19 9 characters", func(r *req) { r.TaskDescription = strings.Repeat("ü", 9) }, []string{"taskDescription"}},
 			{"R-001-19 1000 characters", func(r *req) { r.TaskDescription = strings.Repeat("ü", 1000) }, nil},
-			{"R-001-19 blanks", func(r *req) { r.TaskDescription = strings.Repeat(" ", 10) }, []string{"task_description"}},
-			{"R-001-19 C-31 1001 characters", func(r *req) { r.TaskDescription = strings.Repeat("ü", 1001) }, []string{"task_description"}},
-			{"R-001-20 no expected output", func(r *req) { r.ExpectedOutput = " " }, []string{"expected_output"}},
-			{"R-001-23 no time", lasts(0), []string{"constraints.max_duration"}},
-			{"R-001-23 less than no time", lasts(-time.Minute), []string{"constraints.max_duration"}},
+			{"R-001-19 blanks", func(r *req) { r.TaskDescription = strings.Repeat(" ", 10) }, []string{"taskDescription"}},
+			{"R-001-19 C-31 1001 characters", func(r *req) { r.TaskDescription = strings.Repeat("ü", 1001) }, []string{"taskDescription"}},
+			{"R-001-20 no expected output", func(r *req) { r.ExpectedOutput = " " }, []string{"expectedOutput"}},
+			{"R-001-23 no time", lasts(0), []string{"constraints.maxDuration"}},
+			{"R-001-23 less than no time", lasts(-time.Minute), []string{"constraints.maxDuration"}},
 			{"R-001-23 some time", lasts(time.Minute), nil},
-			{"R-001-24 below 0", quality(-0.1), []string{"constraints.quality_threshold"}},
+			{"R-001-24 below 0", quality(-0.1), []string{"constraints.qualityThreshold"}},
 			{"R-001-24 0", quality(0), nil},
 			{"R-001-24 1", quality(1), nil},
-			{"R-001-24 above 1", quality(1.1), []string{"constraints.quality_threshold"}},
-			{"R-001-25 unknown limit", limit("max_magic", 1), []string{"constraints.resource_limits.max_magic"}},
-			{"R-001-25 0 tokens", limit("max_tokens", 0), []string{"constraints.resource_limits.max_tokens"}},
-			{"R-001-25 too many at once", limit("max_parallel", math.MaxInt32+1), []string{"constraints.resource_limits.max_parallel"}},
+			{"R-001-24 above 1", quality(1.1), []string{"constraints.qualityThreshold"}},
+			{"R-001-25 unknown limit", limit("max_magic", 1), []string{"constraints.resourceLimits.max_magic"}},
+			{"R-001-25 0 tokens", limit("max_tokens", 0), []string{"constraints.resourceLimits.max_tokens"}},
+			{"R-001-25 too many at once", limit("max_parallel", math.MaxInt32+1), []string{"constraints.resourceLimits.max_parallel"}},
 			{"R-001-25 1 delegation", limit("max_delegations", 1), nil},
-			{"R-001-16 a request id that is none", func(r *req) { r.RequestId = "a b" }, []string{"request_id"}},
-			{"all at once", func(r *req) { r.TeamId, r.TaskDescription, r.ExpectedOutput = "", "", "" }, []string{"team_id", "task_description", "expected_output"}},
+			{"R-001-16 a request id that is none", func(r *req) { r.RequestId = "a b" }, []string{"requestId"}},
+			{"all at once", func(r *req) { r.TeamId, r.TaskDescription, r.ExpectedOutput = "", "", "" }, []string{"teamId", "taskDescription", "expectedOutput"}},
 		} {
 			t.Run(a.binding+" "+c.name, func(t *testing.T) {
 				resp, err := a.StartCollaboration(t.Context(), with(request("quick"), c.change))
@@ -127,6 +127,8 @@ func TestR_001_26_Start(t *testing.T) {
 			_, err := a.StartCollaboration(t.Context(), request("line"))
 			if f := fault(t, err, "FailedPrecondition", "COLLABORATION_IN_PROGRESS"); f.Retry <= 0 {
 				t.Error("it does not say when to come again")
+			} else if want := `team "line" has 1 collaboration under way, as many as its max_concurrent_collaborations allows`; !strings.Contains(f.Message, want) {
+				t.Errorf("it says %q, want %q", f.Message, want)
 			}
 			send := rig.Text("line", "plain", "hello")
 			send.Configuration = &a2av1.SendMessageConfiguration{ReturnImmediately: true}
@@ -189,7 +191,7 @@ func TestR_001_16_Repeated(t *testing.T) {
 			},
 		} {
 			_, err := a.StartCollaboration(t.Context(), with(proto.CloneOf(req), change))
-			if f := fault(t, err, "InvalidArgument", "MESSAGE_ID_REUSED"); !strings.HasPrefix(f.Message, "request_id ") {
+			if f := fault(t, err, "InvalidArgument", "MESSAGE_ID_REUSED"); !strings.HasPrefix(f.Message, "requestId ") {
 				t.Error(f.Message)
 			}
 		}

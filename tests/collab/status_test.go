@@ -239,7 +239,13 @@ func TestR_001_32_List(t *testing.T) {
 			t.Errorf("bob's: %v, %v", page, err)
 		}
 		_, err := a.ListCollaborations(t.Context(), &teamv1.ListCollaborationsRequest{PageSize: 101})
-		fault(t, err, "InvalidArgument", "INVALID_REQUEST", "page_size")
+		fault(t, err, "InvalidArgument", "INVALID_REQUEST", "pageSize")
+		_, err = a.ListCollaborations(t.Context(), &teamv1.ListCollaborationsRequest{PageToken: "garbage"})
+		fault(t, err, "InvalidArgument", "INVALID_REQUEST", "pageToken")
+		const gone = "ffffffff-ffff-7fff-bfff-ffffffffffff" // newer than all
+		if page, err := a.ListCollaborations(t.Context(), &teamv1.ListCollaborationsRequest{PageToken: gone}); err != nil || len(page.GetCollaborations()) != 3 {
+			t.Errorf("behind one that is not there any more: %v, %v", page, err)
+		}
 	})
 }
 

@@ -195,6 +195,13 @@ func TestS_40_Refused(t *testing.T) {
 				return err
 			}
 		}
+		flow := &teamv1.TeamConfig{Members: []*teamv1.MemberConfig{{Agent: "parrot"}}, Workflow: &teamv1.WorkflowConfig{Steps: []*teamv1.WorkflowStep{{Id: "one", Agent: "parrot"}}}}
+		named := func(id string, c *teamv1.TeamConfig) func() error {
+			return func() error {
+				_, err := a.teams.CreateTeam(t.Context(), &teamv1.CreateTeamRequest{TeamId: id, Form: &teamv1.CreateTeamRequest_Config{Config: c}})
+				return err
+			}
+		}
 		const bad, config = "InvalidArgument", "INVALID_TEAM_CONFIG"
 		for _, c := range []struct {
 			name         string
@@ -231,11 +238,32 @@ func TestS_40_Refused(t *testing.T) {
 			{"delete of a team of the file", drop("desk", ""), bad, config, nil, "change it there"},
 			{"delete of an agent", drop("mine_one", ""), bad, config, nil, `came with "mine"`},
 			{"delete with another etag", drop("mine", "x"), "Aborted", "VERSION_CONFLICT", nil, ""},
+			{"S-40 a token that is none", func() error {
+				_, err := a.teams.ListTeams(t.Context(), &teamv1.ListTeamsRequest{PageToken: "{}"})
+				return err
+			}, bad, "INVALID_REQUEST", []string{"pageToken"}, "is not a token of this list; begin again without one"},
+			{"S-40 a token of agents that is none", func() error {
+				_, err := a.agents.ListAgents(t.Context(), &teamv1.ListAgentsRequest{PageToken: "No id"})
+				return err
+			}, bad, "INVALID_REQUEST", []string{"pageToken"}, "is not a token of this list; begin again without one"},
 			{"an agent without an id", agents("", &teamv1.AgentConfig{}), bad, "INVALID_REQUEST", []string{"agentId"}, ""},
 			{"an agent without a definition", agents("a", nil), bad, "INVALID_REQUEST", []string{"config"}, ""},
 			{"an agent of no kind", agents("a", &teamv1.AgentConfig{Name: "x"}), bad, config, []string{"config", "config.name"}, ""},
 			{"an agent of an unknown model", agents("a", &teamv1.AgentConfig{Model: "gpt", Instructions: "x"}), bad, config, []string{"config.model"}, ""},
-			{"an agent with a reserved id", agents("rpc", &teamv1.AgentConfig{Model: "m", Instructions: "x"}), bad, config, []string{"config"}, "reserved"},
+			{"an agent with a reserved id", agents("rpc", &teamv1.AgentConfig{Model: "m", Instructions: "x"}), bad, config, []string{"agentId"}, "reserved"},
+			{"an agent with an id that is taken", agents("mine", &teamv1.AgentConfig{Model: "m", Instructions: "x"}), bad, config, []string{"agentId"}, "is there already"},
+			{"R-001-13 a reserved id", named("rpc", flow), bad, config, []string{"teamId"}, "reserved"},
+			{"R-001-13 an id that can be none, of what is no team", named("A\nb", &teamv1.TeamConfig{}), bad, config, []string{"config", "config", "teamId"}, "cannot be the id of a team"},
+			{"R-001-13 an id of the file, as a message", named("desk", flow), bad, config, []string{"teamId"}, "is there already"},
+			{"R-001-13 an id that is taken, as a message", named("mine_one", flow), bad, config, []string{"teamId"}, "is there already"},
+			{"R-001-13 an id of a contract", func() error {
+				_, err := a.teams.CreateTeam(t.Context(), &teamv1.CreateTeamRequest{TeamId: "A b", Form: &teamv1.CreateTeamRequest_Contract{Contract: &teamv1.ContractTeam{
+					TeamType: "research", WorkflowConfig: &teamv1.ContractWorkflow{Type: "parallel"}, AgentRoles: []*teamv1.ContractRole{
+						{RoleName: "writer", AgentConfig: &teamv1.ContractAgent{Model: "m"}}, {RoleName: "editor", AgentConfig: &teamv1.ContractAgent{Model: "m"}},
+					},
+				}}})
+				return err
+			}, bad, config, []string{"teamId", "team_name"}, `"A b" cannot be the id of a team`},
 			{"an agent with a secret", agents("a", &teamv1.AgentConfig{A2A: &teamv1.A2AAgent{Card: "http://127.0.0.1:1", Auth: &teamv1.AgentAuth{Bearer: "s"}}}), bad, config, []string{"config.a2a.auth"}, "secret"},
 		} {
 			t.Run(c.name, func(t *testing.T) {
@@ -254,6 +282,9 @@ func TestS_40_Refused(t *testing.T) {
 			t.Errorf("%d teams, mine is %v: %v", len(list.GetTeams()), a.get(t, "mine"), err)
 		}
 		h.says(t, "mine", "y", "x")
+		if list, err = a.teams.ListTeams(t.Context(), &teamv1.ListTeamsRequest{PageToken: "gone"}); err != nil || len(list.GetTeams()) != 1 {
+			t.Errorf("R-003-22 behind one that has been deleted: %v, %v", list, err)
+		}
 	})
 }
 
@@ -560,6 +591,15 @@ func TestR_001_01_YAMLBody(t *testing.T) {
 	do(http.MethodPost, "/team/v1/teams", "a: \xff", yaml, http.StatusBadRequest)
 	do(http.MethodPost, "/team/v1/registry/agents", "a: b", yaml, http.StatusUnsupportedMediaType)
 	do(http.MethodPost, "/message:send", "a: b", yaml, http.StatusUnsupportedMediaType)
+	for path, takes := range map[string]bool{"/team/v1/teams": true, "/message:send": false} {
+		answer, err := h.Do(t.Context(), http.MethodPost, path, []byte("a: b"), map[string]string{"Content-Type": "text/plain"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := answer.Read(&teamv1.CreateTeamResponse{}); answer.Status != http.StatusUnsupportedMediaType || strings.Contains(err.Error(), "application/yaml") != takes {
+			t.Errorf("%s: %d, %v", path, answer.Status, err)
+		}
+	}
 	h.says(t, "mine", "x", "b")
 }
 
