@@ -42,11 +42,7 @@ func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 	if err != nil {
 		return err
 	}
-	env, err := ReadDotEnv(".env")
-	if err != nil {
-		return err
-	}
-	d := &Dev{Path: path, Env: env, HTTP: f.HTTP, GRPC: f.GRPC, Store: url, Log: s.log(zapcore.InfoLevel), Say: s.sayf}
+	d := &Dev{Path: path, DotEnv: ".env", HTTP: f.HTTP, GRPC: f.GRPC, Store: url, Log: s.log(zapcore.InfoLevel), Say: s.sayf}
 	running, err := d.Start(ctx)
 	if err != nil {
 		return err
