@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
+	"strings"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap/zapcore"
@@ -75,6 +77,9 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 	}
 	for answers := f.Answers; ; answers = answers[1:] {
 		if err := s.tell(ctx, c, req, t); err != nil {
+			if s.Server != "" && t.TaskID != "" && !t.Waiting && t.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
+				s.rest(t.TaskID, t.Seq, strings.TrimSuffix(base, "/")+"/"+url.PathEscape(team), &Calling{})
+			}
 			return err
 		}
 		if !t.Waiting || len(answers) == 0 {
