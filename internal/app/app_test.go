@@ -391,38 +391,3 @@ func TestDotEnv(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 }
-
-func TestWatch(t *testing.T) {
-	dir := t.TempDir()
-	ctx, cancel := context.WithCancel(t.Context())
-	changed, ended := make(chan struct{}, 8), make(chan error, 1)
-	go func() {
-		ended <- Watch(ctx, Folders(filepath.Join(dir, "a"), filepath.Join(dir, "b")), func() { changed <- struct{}{} })
-	}()
-	// Written until it is noticed: the watch begins some time after the start.
-	path := filepath.Join(dir, "team.yaml")
-	tick := time.NewTicker(2 * settle)
-	defer tick.Stop()
-	for noticed := false; !noticed; {
-		if err := os.WriteFile(path+".new", []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(path+".new", path); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-changed:
-			noticed = true
-		case <-tick.C:
-		case err := <-ended:
-			t.Fatal(err)
-		}
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if err := Watch(t.Context(), []string{filepath.Join(dir, "none")}, func() {}); err == nil {
-		t.Error("watches a folder that does not exist")
-	}
-}

@@ -314,11 +314,16 @@ func (s *Shell) follow(responses iter.Seq2[*a2av1.StreamResponse, error], target
 func (s *Shell) goesOn(p *streamed, target string, f *Calling) bool {
 	switch p.last.GetState() {
 	case a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING:
-		s.sayf("task %s goes on; to see the rest: %s", line(p.id), line(f.again(target, p.id, p.seq)))
+		s.rest(p.id, p.seq, target, f)
 		return true
 	default: // there is no task, or nothing follows
 		return false
 	}
+}
+
+// rest says how the rest of a task is seen, behind a cursor if it is not 0.
+func (s *Shell) rest(id string, after int64, target string, f *Calling) {
+	s.sayf("task %s goes on; to see the rest: %s", line(id), line(f.again(target, id, after)))
 }
 
 // quiet is a shell that says nothing.

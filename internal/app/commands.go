@@ -42,11 +42,10 @@ func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 	if err != nil {
 		return err
 	}
-	env, err := ReadDotEnv(".env")
-	if err != nil {
+	if err := checkAddresses(ctx, f.HTTP, f.GRPC); err != nil {
 		return err
 	}
-	d := &Dev{Path: path, Env: env, HTTP: f.HTTP, GRPC: f.GRPC, Store: url, Log: s.log(zapcore.InfoLevel), Say: s.sayf}
+	d := &Dev{Path: path, DotEnv: ".env", HTTP: f.HTTP, GRPC: f.GRPC, Store: url, Log: s.log(zapcore.InfoLevel), Say: s.sayf}
 	running, err := d.Start(ctx)
 	if err != nil {
 		return err
@@ -63,6 +62,9 @@ func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 // Serve serves a file until ctx ends.
 func (s *Shell) Serve(ctx context.Context, file string, c Serving) error {
 	if err := checkStore("store", c.Store); err != nil {
+		return err
+	}
+	if err := checkAddresses(ctx, c.HTTP, c.GRPC); err != nil {
 		return err
 	}
 	def, err := config.Loader{}.Load(file)

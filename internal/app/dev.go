@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -26,8 +25,8 @@ import (
 type Dev struct {
 	// Path of the file or folder; empty is the demo.
 	Path string
-	// Env are the variables.
-	Env Env
+	// DotEnv is a .env file with variables, which is reloaded too; empty is none.
+	DotEnv string
 	// HTTP and GRPC are the addresses; empty takes those of the file, and
 	// without these the default ones or, where they are taken, others near them.
 	HTTP, GRPC string
@@ -37,6 +36,9 @@ type Dev struct {
 	Log *zap.Logger
 	// Say tells the user something, in a line.
 	Say func(format string, args ...any)
+
+	read   *readings // by the last load
+	faults string    // that keep the file from being reloaded, as they were told; empty is none
 }
 
 // Demo is the definition that is served without a file.
@@ -48,7 +50,16 @@ func (d *Dev) load() (*config.Config, error) {
 	if d.Path == "" {
 		return Demo()
 	}
-	return config.Loader{Env: d.Env.Lookup}.Load(d.Path)
+	d.read = &readings{}
+	env := Env{}
+	if d.DotEnv != "" {
+		d.read.keep(d.DotEnv)
+		var err error
+		if env, err = ReadDotEnv(d.DotEnv); err != nil {
+			return nil, err
+		}
+	}
+	return config.Loader{Env: env.Lookup, Files: d.read}.Load(d.Path)
 }
 
 // Start starts the server; it runs until ctx ends.
@@ -104,7 +115,11 @@ func (d *Dev) Run(ctx context.Context, r *Running) error {
 	if d.Path != "" {
 		wg.Go(func() {
 			file := r.file
-			if err := Watch(ctx, d.folders(file), func() { file = d.reload(ctx, r, file) }); err != nil {
+			load := func() *readings {
+				file = d.reload(ctx, r, file)
+				return d.read
+			}
+			if err := watch(ctx, d.read, load, d.Say); err != nil {
 				d.Say("changes are not noticed: %v", err)
 			}
 		})
@@ -115,40 +130,39 @@ func (d *Dev) Run(ctx context.Context, r *Running) error {
 	return err
 }
 
-// folders are those of the file and of the scripts and schemas it names.
-func (d *Dev) folders(def *config.Config) []string {
-	files := []string{def.File}
-	for _, m := range def.Server.GetModels() {
-		if m.GetFile() != "" {
-			files = append(files, def.Path(m.GetFile()))
-		}
-	}
-	for name := range maps.Keys(def.Schemas) {
-		files = append(files, def.Path(name))
-	}
-	return Folders(files...)
-}
-
 // reload takes the file as it is now, unless there are faults in it, and returns
 // what is served of it.
 func (d *Dev) reload(ctx context.Context, r *Running, before *config.Config) *config.Config {
 	def, err := d.load()
-	if err != nil {
-		d.Say("not reloaded; the agents stay as they were:\n%v", err)
+	switch {
+	case err != nil:
+		d.refuse("not reloaded; the agents stay as they were:\n" + err.Error())
 		return before
-	}
-	if def.Same(before) {
+	case def.Same(before):
+		if d.faults != "" {
+			d.faults = ""
+			d.Say("the faults are gone; the agents stay as they were")
+		}
 		return before
 	}
 	if err := r.Teams.Refresh(ctx, def); err != nil {
-		d.Say("not reloaded; the agents stay as they were: %v", err)
+		d.refuse("not reloaded; the agents stay as they were: " + err.Error())
 		return before
 	}
+	d.faults = ""
 	d.Say("reloaded %s: %s", def.File, strings.Join(r.Live.IDs(), ", "))
 	if !proto.Equal(before.Server.GetServer(), def.Server.GetServer()) {
 		d.Say("changes under server: take effect at the next start")
 	}
 	return def
+}
+
+// refuse tells why the file is not reloaded, unless that was the last that was told.
+func (d *Dev) refuse(faults string) {
+	if faults != d.faults {
+		d.faults = faults
+		d.Say("%s", faults)
+	}
 }
 
 // Banner is what a newcomer wants to know.

@@ -17,6 +17,27 @@ const (
 	DefaultGRPC = server.DefaultGRPC
 )
 
+// checkAddresses makes flags that name no address usage errors; empty is none given.
+func checkAddresses(ctx context.Context, http, grpc string) error {
+	for _, f := range []struct{ flag, address, example string }{{"http", http, DefaultHTTP}, {"grpc", grpc, DefaultGRPC}} {
+		if f.address != "" && !isAddress(ctx, f.address) {
+			return usagef("--%s %s: expected HOST:PORT with a port up to 65535, for example %s", f.flag, f.address, f.example)
+		}
+	}
+	return nil
+}
+
+// isAddress reports whether a text is HOST:PORT, as it is listened on: the host may
+// be missing, and the port the name of a service.
+func isAddress(ctx context.Context, text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil || port == "" {
+		return false
+	}
+	_, err = net.DefaultResolver.LookupPort(ctx, "tcp", port)
+	return err == nil
+}
+
 // Listen listens on an address. The error says what to do where the port is taken.
 func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)

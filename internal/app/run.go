@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap/zapcore"
@@ -73,8 +76,12 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 	req := &teamv1.ProcessRequest{
 		AgentId: team, ContextId: f.Context, TaskId: f.Task, Message: agent.UserMessage(uuid.NewString(), text),
 	}
-	for answers := f.Answers; ; answers = answers[1:] {
+	answers := f.Answers
+	for ; ; answers = answers[1:] {
 		if err := s.tell(ctx, c, req, t); err != nil {
+			if s.Server != "" && t.TaskID != "" && !t.Waiting && t.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
+				s.rest(t.TaskID, t.Seq, strings.TrimSuffix(base, "/")+"/"+url.PathEscape(team), &Calling{})
+			}
 			return err
 		}
 		if !t.Waiting || len(answers) == 0 {
@@ -87,7 +94,15 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 			req.Question = t.Questions[0].GetQuestion()
 		}
 	}
-	return s.outcome(t)
+	err = s.outcome(t)
+	if len(answers) > 0 {
+		left := ""
+		for _, a := range answers {
+			left += " --answer " + strconv.Quote(a)
+		}
+		s.sayf("not asked for:%s", left)
+	}
+	return err
 }
 
 // tell tells the events of a call. A stream that breaks off is an error.

@@ -24,7 +24,9 @@ type validated struct {
 	// Adjusted are limits that others make smaller, with the file they are in.
 	Adjusted []adjusted `json:"adjusted,omitempty"`
 	// Unheld are steps that ask roles which no key of their file has.
-	Unheld []unheld `json:"unheld,omitempty"`
+	Unheld []keyed `json:"unheld,omitempty"`
+	// Unstaffed are members of teams none of which is enabled.
+	Unstaffed []keyed `json:"unstaffed,omitempty"`
 	// Teams that the files define, with their members.
 	Teams []roster `json:"teams,omitempty"`
 }
@@ -34,7 +36,8 @@ type adjusted struct {
 	config.Adjustment
 }
 
-type unheld struct {
+// keyed is a key of a file, by its path.
+type keyed struct {
 	File string `json:"file"`
 	Path string `json:"path"`
 }
@@ -80,7 +83,11 @@ func (s *Shell) Validate(paths []string) error {
 	return nil
 }
 
-const heldByNobody = "no key has one of these roles, so nobody can answer"
+// What validate says of a place that is no fault.
+const (
+	heldByNobody = "no key has one of these roles, so nobody can answer"
+	noneEnabled  = "none is enabled, so the team refuses all work"
+)
 
 // adjusted says what holds in another way than it is written.
 func (s *Shell) adjusted(def *config.Config) {
@@ -90,6 +97,9 @@ func (s *Shell) adjusted(def *config.Config) {
 	for _, path := range def.Unheld() {
 		fmt.Fprintf(s.Out, "  %s: %s\n", path, heldByNobody)
 	}
+	for _, path := range def.Unstaffed() {
+		fmt.Fprintf(s.Out, "  %s: %s\n", path, noneEnabled)
+	}
 }
 
 // add takes over what a good file has.
@@ -98,7 +108,10 @@ func (v *validated) add(file string, def *config.Config) error {
 		v.Adjusted = append(v.Adjusted, adjusted{file, a})
 	}
 	for _, path := range def.Unheld() {
-		v.Unheld = append(v.Unheld, unheld{file, path})
+		v.Unheld = append(v.Unheld, keyed{file, path})
+	}
+	for _, path := range def.Unstaffed() {
+		v.Unstaffed = append(v.Unstaffed, keyed{file, path})
 	}
 	teams, err := rosters(def)
 	v.Teams = append(v.Teams, teams...)

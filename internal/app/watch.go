@@ -2,65 +2,69 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"path/filepath"
+	"maps"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 )
 
-// settle is how long a folder must be quiet before its files are read anew:
-// editors rename, and mounted configuration swaps links.
-const settle = 200 * time.Millisecond
+// settle is how long files must stay as they are before they are read anew: they are
+// written in pieces, and mounted configuration swaps links.
+const settle = 100 * time.Millisecond
 
-// Watch calls changed whenever something in one of the folders has changed and
-// come to rest, until ctx ends. Folders are watched, not files, since a file is
-// often replaced by another one of its name.
-func Watch(ctx context.Context, folders []string, changed func()) error {
+// watch calls load whenever what was read has another content and that has come to
+// rest, until ctx ends; load returns what it read itself. Folders are watched, not
+// files, since a file is often replaced by another one of its name; what else happens
+// in them neither calls load nor keeps it from being called. say tells which folders
+// cannot be watched.
+func watch(ctx context.Context, read *readings, load func() *readings, say func(format string, args ...any)) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watching files: %w", err)
 	}
 	defer w.Close() //nolint:errcheck // nothing is lost
-	for _, folder := range folders {
-		if err := w.Add(folder); err != nil {
-			return fmt.Errorf("watching %s: %w", folder, err)
+	unwatched := map[string]bool{}
+	timer := time.NewTimer(0) // what changed since it was read is seen too
+	defer timer.Stop()
+	armed := true
+	arm := func() {
+		if !armed { // not anew: other files may change all the time
+			timer.Reset(settle)
+			armed = true
 		}
 	}
-	timer := time.NewTimer(0)
-	<-timer.C
-	defer timer.Stop()
+	var last map[string]string
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case ev, ok := <-w.Events:
-			if !ok {
-				return nil
+		case <-w.Events:
+			arm()
+		case err := <-w.Errors:
+			if !errors.Is(err, fsnotify.ErrEventOverflow) {
+				return fmt.Errorf("watching files: %w", err)
 			}
-			if ev.Op != fsnotify.Chmod {
-				timer.Reset(settle)
-			}
-		case err, ok := <-w.Errors:
-			if !ok {
-				return nil
-			}
-			return fmt.Errorf("watching files: %w", err)
+			arm()
 		case <-timer.C:
-			changed()
+			armed = false
+			for folder := range read.folders() {
+				if err := w.Add(folder); err != nil && !unwatched[folder] {
+					unwatched[folder] = true
+					say("changes in %s are not noticed: %v", folder, err)
+				}
+			}
+			switch now := read.now(); {
+			case maps.Equal(now, read.then()):
+				last = nil
+			case !maps.Equal(now, last):
+				last = now
+				arm()
+			default:
+				read, last = load(), nil
+				arm() // there may be other folders, and changes meanwhile
+			}
 		}
 	}
-}
-
-// Folders returns the folders of files, each once.
-func Folders(files ...string) []string {
-	var out []string
-	seen := map[string]bool{}
-	for _, f := range files {
-		if dir := filepath.Dir(f); !seen[dir] {
-			seen[dir] = true
-			out = append(out, dir)
-		}
-	}
-	return out
 }

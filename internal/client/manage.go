@@ -111,8 +111,8 @@ func (t *Team) call(ctx context.Context, method, path string, in, out proto.Mess
 	if err != nil {
 		return err
 	}
-	if resp.StatusCode != http.StatusOK {
-		return refused(wire.ParseRESTError(resp.StatusCode, data))
+	if err := t.refused(resp.StatusCode, data); err != nil {
+		return err
 	}
 	return decode(data, out)
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
@@ -186,5 +187,47 @@ func wrongProtocol(t *testing.T, err error, want string) {
 	t.Helper()
 	if !errors.Is(err, ErrUnreachable) || !strings.HasSuffix(err.Error(), ": "+want) {
 		t.Errorf("error is %v, want %s", err, want)
+	}
+}
+
+// TestWhatIsNoTeamServer: who asks another web server for teams is told that it is
+// one, unless it may be a proxy of a team-server.
+func TestWhatIsNoTeamServer(t *testing.T) {
+	const page, plain = "<html>hi</html>", `{"detail":"Not Found"}`
+	for _, tt := range []struct {
+		status int
+		body   string
+		want   string // else all of it
+	}{
+		{http.StatusNotFound, page, ""},
+		{http.StatusNotFound, plain, ""},
+		{http.StatusMethodNotAllowed, "", ""},
+		{http.StatusNotImplemented, page, ""},
+		{http.StatusOK, page, ""},
+		{http.StatusOK, "[]", ""},
+		{http.StatusBadGateway, page, "UNAVAILABLE: Bad Gateway"},
+		{http.StatusUnauthorized, page, "UNAUTHENTICATED: Unauthorized"},
+		{http.StatusNotFound, `{"error":{"code":404,"status":"NOT_FOUND","message":"there is no team \"x\"","details":[` +
+			`{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"TEAM_NOT_FOUND","domain":"team-server"}]}}`, `TEAM_NOT_FOUND: there is no team "x"`},
+	} {
+		base := foreign(t, tt.status, "text/html", tt.body, nil)
+		c, err := NewTeam(strings.Replace(base, "http://", "http://ann:hush@", 1), Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		want := cmp.Or(tt.want, "what answers at "+strings.Replace(base, "http://", "http://ann:xxxxx@", 1)+" does not look like a team-server; "+
+			"use the address after http= of a server's ready line, for example http://127.0.0.1:8080")
+		if _, err := c.ListTeams(t.Context()); text(err) != want {
+			t.Errorf("list, %d %s: %v", tt.status, tt.body, err)
+		}
+		if _, err := c.Collaboration(t.Context(), "x"); text(err) != want {
+			t.Errorf("collaboration, %d %s: %v", tt.status, tt.body, err)
+		}
+		for _, err := range c.Process(t.Context(), &teamv1.ProcessRequest{AgentId: "x"}, 0) {
+			if text(err) != want {
+				t.Errorf("process, %d %s: %v", tt.status, tt.body, err)
+			}
+		}
 	}
 }

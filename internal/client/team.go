@@ -1,11 +1,15 @@
 package client
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
 	"strings"
+
+	"google.golang.org/grpc/status"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/wire"
@@ -14,8 +18,9 @@ import (
 // Team calls a team-server by its own Agent service, over REST. Safe for
 // concurrent use.
 type Team struct {
-	web  *web
-	base string
+	web   *web
+	base  string
+	shown string // base without a password
 }
 
 // NewTeam returns a client of the team-server at a base address, such as
@@ -25,7 +30,27 @@ func NewTeam(base string, cfg Config) (*Team, error) {
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, noAddress(base, "http://HOST:PORT")
 	}
-	return &Team{web: newWeb(cfg), base: strings.TrimSuffix(base, "/")}, nil
+	return &Team{web: newWeb(cfg), base: strings.TrimSuffix(base, "/"), shown: strings.TrimSuffix(u.Redacted(), "/")}, nil
+}
+
+// refused is the error that an answer stands for; nil is a good answer. One that no
+// team-server gives is from something else at its address, unless a proxy gives it.
+func (t *Team) refused(httpStatus int, body []byte) error {
+	st := byStatus(wire.ParseRESTError)(httpStatus, body)
+	switch httpStatus {
+	case http.StatusOK:
+		if bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
+			return nil
+		}
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		if wire.InfoOf(st).GetReason() != "" {
+			return refused(st)
+		}
+	default:
+		return refused(st)
+	}
+	return fmt.Errorf("what answers at %s does not look like a team-server; "+
+		"use the address after http= of a server's ready line, for example http://127.0.0.1:8080", t.shown)
 }
 
 // Process gives an agent a message and yields the events of its run, those
@@ -43,9 +68,16 @@ func (t *Team) Process(ctx context.Context, run *teamv1.ProcessRequest, after in
 			yield(nil, err)
 			return
 		}
-		for ev, err := range t.web.events(req, body, byStatus(wire.ParseRESTError)) {
+		var none error // why what came is no stream
+		judge := func(httpStatus int, body []byte) *status.Status {
+			none = t.refused(httpStatus, body)
+			return nil
+		}
+		for ev, err := range t.web.events(req, body, judge) {
 			out := &teamv1.ProcessStreamResponse{}
 			switch {
+			case none != nil:
+				err = none
 			case err != nil:
 			case ev.Kind == "error":
 				err = refused(wire.ParseRESTError(http.StatusInternalServerError, ev.Data))

@@ -115,7 +115,7 @@ func TestFaults(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"a good file", desk, ""},
 		{"more than one fault, by line", desk + "server: {http: nowhere, default_agent: dsk}\nextra: 1\n",
-			`team.yaml:8:16 http must be HOST:PORT; team.yaml:8:40 default_agent is "dsk", which is not defined; team.yaml:9:1 unknown key "extra"`},
+			`team.yaml:8:16 http must be HOST:PORT with a port up to 65535; team.yaml:8:40 default_agent is "dsk", which is not defined; team.yaml:9:1 unknown key "extra"`},
 		{"a typo at the top hides what follows", strings.Replace(desk, "agents:", "agnets:", 1), `team.yaml:2:1 unknown key "agnets"`},
 		{"a typo in a team hides what follows", strings.Replace(desk, "members:", "membres:", 1), `team.yaml:6:5 unknown key "membres"`},
 		{"a wrong type hides its rule", desk + "server: {http: [a]}\n", `team.yaml:8:16 expected a single value, got a list`},
@@ -297,7 +297,7 @@ agents:
 	}
 }
 
-func TestPublicAddresses(t *testing.T) {
+func TestAddresses(t *testing.T) {
 	for _, tt := range []struct {
 		key  string
 		good []string
@@ -307,6 +307,8 @@ func TestPublicAddresses(t *testing.T) {
 			[]string{"team.example", "https://team.example/", "ftp://team.example", "https://", "https://team.example?a=b", "https://a:b@team.example", "https://team.example#x"}},
 		{"public_grpc", []string{"team.example:443", "10.0.0.1:50051", "[::1]:50051"},
 			[]string{"team.example", ":50051", "https://team.example:443", "team.example:0", "team.example:99999", "team.example:x"}},
+		{"http", []string{":8080", "127.0.0.1:0", "[::1]:65535", "node_1:8080"}, []string{":", "8080", ":65536", ":99999", "127.0.0.1:x", "::1:8080"}},
+		{"grpc", []string{":50051"}, []string{":65536", "127.0.0.1"}},
 	} {
 		for _, value := range tt.good {
 			if fs := faultsOf(t, desk+"server: {"+tt.key+`: "`+value+"\"}\n"); len(fs) != 0 {

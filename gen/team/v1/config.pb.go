@@ -4798,12 +4798,12 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xe0\x0f\n" +
-	"\x0eServerSettings\x12\x8e\x01\n" +
-	"\x04http\x18\x01 \x01(\tBz\xbaHw\xba\x01t\n" +
-	"\vserver.http\x122http must be HOST:PORT; for example 127.0.0.1:8080\x1a1this == '' || this.matches('^[^/ ]*:[0-9]{1,5}$')R\x04http\x12\x8f\x01\n" +
-	"\x04grpc\x18\x02 \x01(\tB{\xbaHx\xba\x01u\n" +
-	"\vserver.grpc\x123grpc must be HOST:PORT; for example 127.0.0.1:50051\x1a1this == '' || this.matches('^[^/ ]*:[0-9]{1,5}$')R\x04grpc\x12#\n" +
+	"\x0f_strict_members\"\xb6\x11\n" +
+	"\x0eServerSettings\x12\xf9\x01\n" +
+	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
+	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\xfa\x01\n" +
+	"\x04grpc\x18\x02 \x01(\tB\xe5\x01\xbaH\xe1\x01\xba\x01\xdd\x01\n" +
+	"\vserver.grpc\x12Kgrpc must be HOST:PORT with a port up to 65535; for example 127.0.0.1:50051\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04grpc\x12#\n" +
 	"\rdefault_agent\x18\x03 \x01(\tR\fdefaultAgent\x12\xda\x01\n" +
 	"\x05store\x18\x04 \x01(\tB\xc3\x01\xbaH\xbf\x01\xba\x01\xbb\x01\n" +
 	"\fserver.store\x12Hunknown store; use memory:, sqlite:FILE or postgres://USER@HOST/DATABASE\x1aathis in ['', 'memory:'] || this.matches('^sqlite:.+$') || this.matches('^postgres(ql)?://[^ ]+$')R\x05store\x12'\n" +

@@ -1,0 +1,30 @@
+package config
+
+import (
+	"slices"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/team"
+)
+
+// Unstaffed are the teams that refuse all work since none of their members is enabled,
+// by the paths of these (C-11). A leader answers alone, and so do people.
+func (c *Config) Unstaffed() []string {
+	var all []string
+	for _, id := range sorted(c.Server.GetTeams()) {
+		t := c.Server.GetTeams()[id]
+		if needsMembers(t) && !slices.ContainsFunc(Members(t), func(m team.Member) bool { return !m.Disabled }) {
+			all = append(all, "teams."+id+".members")
+		}
+	}
+	return all
+}
+
+func needsMembers(t *teamv1.TeamConfig) bool {
+	if t.GetWorkflow() == nil {
+		return t.GetCoordinator() == nil && t.GetRoute() == nil
+	}
+	var needs bool
+	walk(t.GetWorkflow().GetSteps(), nil, func(s *teamv1.WorkflowStep, _ []any) { needs = needs || s.GetAgent() != "" })
+	return needs
+}
