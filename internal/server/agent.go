@@ -30,11 +30,11 @@ func (s *Server) ProcessStream(req *teamv1.ProcessStreamRequest, to grpc.ServerS
 
 func (s *Server) processStream(ctx context.Context, req *teamv1.ProcessStreamRequest, begin func(), send func(*teamv1.ProcessStreamResponse) error) error {
 	open := func(ctx context.Context, req *teamv1.ProcessStreamRequest) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
-		after, err := inboundOf(ctx).after()
+		after, err := inboundOf(ctx).behind(req.GetAfter())
 		if err != nil {
 			return nil, err
 		}
-		req.After = max(req.GetAfter(), after)
+		req.After = after
 		return s.h.ProcessStream(ctx, req)
 	}
 	return stream(ctx, s, "ProcessStream", req, open, begin, send)

@@ -83,6 +83,15 @@ func (in *inbound) after() (int64, error) {
 	return number("Last-Event-ID", in.cursor)
 }
 
+// behind is where a stream goes on: behind what its request says, or Last-Event-ID.
+func (in *inbound) behind(seq int64) (int64, error) {
+	if seq < 0 {
+		return 0, wire.Invalid("after", "is "+strconv.FormatInt(seq, 10)+"; it must be 0 or more")
+	}
+	last, err := in.after()
+	return max(seq, last), err
+}
+
 // levels is how many levels of nesting lie above the call.
 func (in *inbound) levels() (int, error) {
 	n, err := number("team-path", in.depth)

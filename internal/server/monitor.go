@@ -69,11 +69,11 @@ func (s monitoring) WatchTask(req *teamv1.WatchTaskRequest, to grpc.ServerStream
 
 func (s monitoring) watchTask(ctx context.Context, req *teamv1.WatchTaskRequest, begin func(), send func(*teamv1.WatchTaskResponse) error) error {
 	open := func(ctx context.Context, req *teamv1.WatchTaskRequest) (iter.Seq2[*teamv1.WatchTaskResponse, error], error) {
-		after, err := inboundOf(ctx).after()
+		after, err := inboundOf(ctx).behind(req.GetAfter())
 		if err != nil {
 			return nil, err
 		}
-		req.After = max(req.GetAfter(), after)
+		req.After = after
 		return s.config.Monitor.WatchTask(ctx, req)
 	}
 	return stream(ctx, s.Server, "WatchTask", req, open, begin, send)

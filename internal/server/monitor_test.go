@@ -108,6 +108,14 @@ func TestA_01_MonitorPaths(t *testing.T) {
 	if b, _ := resp.Body(); resp.Status != 404 || !strings.Contains(string(b), "t1~2 yes") {
 		t.Errorf("%d %s", resp.Status, b)
 	}
+	if status, _, body = get("/tasks/t1:watch?after=-1", nil); status != 400 || !strings.Contains(body, `"field":"after"`) {
+		t.Errorf("%d %q", status, body)
+	}
+	for resp, err := range rig.Monitors(t, target)[0].WatchTask(t.Context(), "t1", -1) { // over gRPC
+		if f := rig.Fault(err); f == nil || f.Reason != "INVALID_REQUEST" || strings.Join(f.Fields, " ") != "after" {
+			t.Errorf("behind -1: %v, %v", resp, err)
+		}
+	}
 	for _, m := range rig.Monitors(t, target) {
 		for resp, err := range m.WatchTeam(t.Context(), "news", "back") {
 			if err != nil || resp.GetCursor() != "here" || w.team.GetCursor() != "back" {
