@@ -187,8 +187,8 @@ func (s *Server) version(in *inbound) error {
 		return nil
 	}
 	e := a2a.VersionNotSupported(strings.Join(in.version, ", "))
-	if in.binding != bindingGRPC && !s.config.NoV03 {
-		e.Message += ", or " + a2av03.Version
+	if !s.config.NoV03 { // all bindings answer alike
+		e.Message += ", or " + a2av03.Version + " over REST and JSON-RPC"
 	}
 	return e
 }
