@@ -308,16 +308,11 @@ func unknown(id string) error {
 }
 
 // lost reports whether a task has been deleted meanwhile, or is damaged on record.
-func lost(err error) bool {
-	var e *a2a.Error
-	var of *agent.Error
-	return errors.As(err, &e) && e.Reason == a2a.ReasonTaskNotFound || errors.As(err, &of) && of.Reason == agent.ReasonDataLoss
-}
+func lost(err error) bool { return a2a.IsNotFound(err) || a2a.IsDamaged(err) }
 
 // notFound is the error for a task that is not there as that for a collaboration.
 func notFound(id string, err error) error {
-	var e *a2a.Error
-	if errors.As(err, &e) && e.Reason == a2a.ReasonTaskNotFound {
+	if a2a.IsNotFound(err) {
 		return unknown(id)
 	}
 	return err

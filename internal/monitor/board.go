@@ -142,7 +142,7 @@ func (m *Monitor) Steps(ctx context.Context, team string) ([]*teamv1.WorkItem, e
 		r := newRun(mark.Root, team)
 		err := m.each(ctx, a2a.Key{Owner: who.Owner(), ID: mark.Root}, 0, func(ev *teamv1.Event) bool { r.take(ev); return true })
 		switch {
-		case isNotFound(err), isDamaged(err), err == nil && r.top == nil:
+		case a2a.IsNotFound(err), a2a.IsDamaged(err), err == nil && r.top == nil:
 			continue
 		case err != nil:
 			return nil, err

@@ -42,7 +42,7 @@ func (m *Monitor) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRe
 		return nil, err
 	}
 	own, err := m.own(ctx, who.Owner(), req, after, size+1)
-	if isNotFound(err) && (len(list) > 0 || after != place{}) { // somebody else's, who is asked by a role
+	if a2a.IsNotFound(err) && (len(list) > 0 || after != place{}) { // somebody else's, who is asked by a role
 		own, err = nil, nil
 	}
 	if err != nil {
@@ -77,7 +77,7 @@ func (m *Monitor) byRole(ctx context.Context, req *teamv1.ListQuestionsRequest, 
 	for _, q := range open {
 		if _, looked := concealed[q.Task]; !looked {
 			hidden, err := m.h.Concealed(ctx, q.Task)
-			if err != nil && !isDamaged(err) {
+			if err != nil && !a2a.IsDamaged(err) {
 				return nil, false, err
 			}
 			concealed[q.Task] = hidden || err != nil // nobody knows of a damaged one
@@ -161,7 +161,7 @@ type question struct {
 // have none, which their task says without their journal.
 func (m *Monitor) questionsOf(ctx context.Context, root a2a.Key, scope string) ([]question, error) {
 	task, err := m.h.GetTask(ctx, &a2av1.GetTaskRequest{Id: root.ID, HistoryLength: proto.Int32(0)})
-	if isNotFound(err) || isDamaged(err) { // deleted meanwhile; or the others are worth more than none
+	if a2a.IsNotFound(err) || a2a.IsDamaged(err) { // deleted meanwhile; or the others are worth more than none
 		return nil, nil
 	}
 	if err != nil || len(a2a.RunOf(task.GetMetadata()).GetQuestions()) == 0 {

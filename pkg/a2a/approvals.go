@@ -95,8 +95,7 @@ func (h *Handler) Answer(ctx context.Context, req *a2av1.SendMessageRequest) (*a
 	}
 	s.answer = true
 	at, err := h.put(ctx, who, s)
-	var e *Error
-	if errors.As(err, &e) && e.Reason == ReasonTaskNotFound {
+	if IsNotFound(err) {
 		return nil, h.answerByRole(ctx, who, s, err)
 	}
 	if err != nil {

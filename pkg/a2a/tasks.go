@@ -70,8 +70,7 @@ func (h *Handler) owned(ctx context.Context, tenant, id string) (*Fold, error) {
 
 // notFoundAs names the id the caller asked for, not its root.
 func notFoundAs(err error, id string) error {
-	var e *Error
-	if errors.As(err, &e) && e.Reason == ReasonTaskNotFound {
+	if IsNotFound(err) {
 		return TaskNotFound(id)
 	}
 	return err

@@ -2,9 +2,11 @@ package a2a
 
 import (
 	"context"
+	"errors"
 	"iter"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // What monitors share with the streams of A2A: whose a task is, what of a journal
@@ -68,6 +70,19 @@ func (h *Handler) Overview() Overview {
 
 // StoreError is an error of a store as a caller sees it.
 func StoreError(id string, err error) error { return storeError(id, err) }
+
+// IsNotFound reports whether an error says that there is no such task.
+func IsNotFound(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Reason == ReasonTaskNotFound
+}
+
+// IsDamaged reports whether an error says that what is on record of a task cannot be
+// read.
+func IsDamaged(err error) bool {
+	var e *agent.Error
+	return errors.As(err, &e) && e.Reason == agent.ReasonDataLoss
+}
 
 // SitAtTask counts a stream of a task and of its owner. leave must be called.
 // INSUFFICIENT_RESOURCES when there are as many as there may be.

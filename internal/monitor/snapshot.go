@@ -1,0 +1,186 @@
+package monitor
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/board"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// show tells how the team is, unless that was told already.
+func (w *teamWatch) show(yield func(*teamv1.WatchTeamResponse, error) bool, first bool) bool {
+	s := w.snapshot()
+	if !first && w.shown != nil && proto.Equal(s, w.shown) {
+		return true
+	}
+	w.shown = s
+	s = proto.CloneOf(s)
+	s.Time = stamp(w.m.c.Clock())
+	resp := &teamv1.WatchTeamResponse{Cursor: w.cursor(), Kind: &teamv1.WatchTeamResponse_Update{Update: s}}
+	if first {
+		resp.Kind = &teamv1.WatchTeamResponse_Snapshot{Snapshot: s}
+	}
+	return yield(resp, nil)
+}
+
+// snapshot is how the team is.
+func (w *teamWatch) snapshot() *teamv1.TeamSnapshot {
+	f := w.past.copy()
+	var open []work
+	for _, r := range w.runs {
+		f.add(r.figures())
+		for _, p := range r.parts {
+			if p.open() {
+				open = append(open, work{r.run, p})
+			}
+		}
+	}
+	slices.SortFunc(open, func(a, b work) int {
+		return cmp.Or(b.decided.Compare(a.decided), cmp.Compare(b.root, a.root), cmp.Compare(b.scope, a.scope))
+	})
+	s := proto.CloneOf(w.who)
+	s.Healthy, s.Usable, s.Detail = w.health.GetHealthy(), w.health.GetUsable(), w.health.GetDetail()
+	s.Members = w.members(f)
+	s.Counters = &teamv1.TeamCounters{
+		MemberCount: int32(len(w.health.GetMembers())), Tasks: f.tasks.proto(), Runs: f.runs.proto(), Spent: spentOr(f.spent), //nolint:gosec // some
+		RunP50: quantile(f.took, 50), RunP95: quantile(f.took, 95), Partial: w.partial,
+	}
+	room := a2a.MaxPageBytes
+	for _, p := range open {
+		if len(s.GetActive()) < maxShown {
+			s.Active = append(s.Active, p.active())
+		}
+		for _, q := range board.Fitting(p.questions(), maxShown-len(s.GetQuestions()), room) {
+			s.Questions = append(s.Questions, q)
+			room -= proto.Size(q)
+		}
+	}
+	w.board.show(s, room)
+	return s
+}
+
+// members says how each member is, the leader first.
+func (w *teamWatch) members(f *figures) []*teamv1.MemberStatus {
+	var list []*teamv1.MemberStatus
+	if w.who.GetMode() == "coordinator" {
+		list = append(list, w.lead(f))
+	}
+	for _, h := range w.health.GetMembers() {
+		p := f.members[h.GetId()]
+		if p == nil {
+			p = &part{}
+		}
+		m := &teamv1.MemberStatus{
+			Id: h.GetId(), Role: teamv1.MemberStatus_ROLE_MEMBER, Healthy: h.GetHealthy(), Detail: h.GetDetail(), Disabled: h.GetDisabled(),
+			Breaker: breaker(h), Tasks: p.tasks.proto(), LatencyP50: quantile(p.took, 50), LatencyP95: quantile(p.took, 95), Spent: spentOr(p.spent),
+		}
+		switch {
+		case p.tasks.active > p.tasks.waiting:
+			m.Activity = teamv1.MemberStatus_ACTIVITY_WORKING
+		case p.tasks.active > 0:
+			m.Activity = teamv1.MemberStatus_ACTIVITY_WAITING
+		case h.GetDisabled() || !h.GetHealthy():
+			m.Activity = teamv1.MemberStatus_ACTIVITY_OFFLINE
+		default:
+			m.Activity = teamv1.MemberStatus_ACTIVITY_IDLE
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// lead is the row of the team's leader.
+func (w *teamWatch) lead(f *figures) *teamv1.MemberStatus {
+	m := &teamv1.MemberStatus{
+		Id: w.team, Role: teamv1.MemberStatus_ROLE_LEAD, Activity: teamv1.MemberStatus_ACTIVITY_IDLE, Healthy: true,
+		LatencyP50: quantile(f.lead.took, 50), LatencyP95: quantile(f.lead.took, 95), Spent: spentOr(f.lead.spent),
+	}
+	for _, r := range w.runs {
+		if slices.ContainsFunc(r.parts, (*step).leads) {
+			m.Activity = teamv1.MemberStatus_ACTIVITY_WORKING
+		}
+	}
+	return m
+}
+
+// leads reports whether the agent of a step is itself at work: a turn or a tool of it.
+func (s *step) leads() bool {
+	return slices.ContainsFunc(s.steps, func(s *step) bool { return s.open() && !s.given() })
+}
+
+// breaker reads the state of a member's circuit breaker from its health.
+func breaker(h *teamv1.MemberHealth) teamv1.MemberStatus_Breaker {
+	switch {
+	case strings.HasSuffix(h.GetDetail(), "circuit breaker half open"):
+		return teamv1.MemberStatus_BREAKER_HALF_OPEN
+	case strings.HasSuffix(h.GetDetail(), "circuit breaker open"):
+		return teamv1.MemberStatus_BREAKER_OPEN
+	}
+	return teamv1.MemberStatus_BREAKER_CLOSED
+}
+
+// work is a part of a run: a task of the team that is watched.
+type work struct {
+	*run
+	*step
+}
+
+// questions are those that it waits for, or that something below it does.
+func (p work) questions() (list []*teamv1.OpenQuestion) {
+	for _, q := range p.run.questions {
+		if _, asker := agent.SplitTask(q.GetQuestion().GetDelegationId()); agent.Within(asker, p.scope) {
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
+// words are those that a step was given, or else what it works for: of a run that is
+// concealed those of the task.
+func (r *run) words(s *step) string {
+	for ; s != r.top; s = s.parent {
+		if s.text != "" && !r.concealed {
+			break
+		}
+	}
+	return s.text
+}
+
+// active is a task that has not ended, with who works on it.
+func (p work) active() *teamv1.ActiveTask {
+	r, state := p.run, taskState(p.run, p.step)
+	t := &teamv1.ActiveTask{
+		TaskId: agent.ChildTask(r.root, p.scope), ContextId: r.contextID, State: state, Text: r.words(p.step), Since: stamp(p.decided),
+		Waiting: asksFor(state), CancelRequested: p.canceling(), Spent: spentOr(p.spent()),
+	}
+	if p.step != r.top {
+		t.RootTaskId, t.RootAgentId = r.root, r.agent
+	}
+	var walk func(s *step)
+	walk = func(s *step) {
+		leaf := true
+		for _, child := range s.steps {
+			if child.open() {
+				leaf = false
+				walk(child)
+			}
+		}
+		if leaf && s != r.top && len(t.GetWorkers()) < maxShown {
+			since := s.started
+			if since.IsZero() {
+				since = s.decided
+			}
+			t.Workers = append(t.Workers, &teamv1.Worker{
+				TaskId: agent.ChildTask(r.root, s.scope), Path: s.path, Kind: s.kind, Name: s.name, Text: r.words(s), Since: stamp(since), State: s.state,
+			})
+		}
+	}
+	walk(p.step)
+	return t
+}
