@@ -201,8 +201,7 @@ func (w *Swarm) member(id string) *Member {
 func (w *Swarm) handOver(s *State, from *StepState, t *teamv1.Transfer) (Decision, error) {
 	if reason, again := strings.CutPrefix(from.Step.GetName(), rejectedTransfer); again {
 		return Decision{}, agent.Errorf(agent.CodeInternal, reason,
-			"team %q: member %q handed over to %q after a hand-over of it was refused (%s); it had to answer: say so in its instructions",
-			s.Team.ID, from.Step.GetMember(), shorten(t.GetTo()), refusal(from))
+			"team %q: member %q handed over to %q after a hand-over of it was refused; it had to answer: say so in its instructions", s.Team.ID, from.Step.GetMember(), shorten(t.GetTo()))
 	}
 	if w.member(t.GetTo()) == nil && slices.ContainsFunc(s.Transfers, func(o *teamv1.TransferTarget) bool { return o.GetId() == t.GetTo() }) {
 		return Decision{Transfer: t, Reason: from.Step.GetMember() + " hands over to " + t.GetTo()}, nil
@@ -307,7 +306,7 @@ func handoffs(steps []*StepState) []string {
 
 // reject gives the member the reason: its next reply has to be an answer (R-004-27).
 func (w *Swarm) reject(from *StepState, why *agent.Error) Decision {
-	text := wasRefused + why.Message + answerYourself
+	text := fmt.Sprintf("%s was refused: %s. Answer the request yourself.", transferTool, why.Message)
 	return Decision{
 		Steps: []*teamv1.Step{{
 			Kind: teamv1.Step_KIND_DELEGATE, Member: from.Step.GetMember(), Name: rejectedTransfer + why.Reason,
@@ -315,17 +314,6 @@ func (w *Swarm) reject(from *StepState, why *agent.Error) Decision {
 		}},
 		Reason: "hand-off refused: " + why.Message, Rule: why.Reason,
 	}
-}
-
-// What a member is told is why, between these two.
-const (
-	wasRefused     = transferTool + " was refused: "
-	answerYourself = ". Answer the request yourself."
-)
-
-// refusal is why a member was refused a hand-off, of the step in which it was told.
-func refusal(st *StepState) string {
-	return strings.TrimSuffix(strings.TrimPrefix(agent.Text(st.Step.GetInput().GetMessage()), wasRefused), answerYourself)
 }
 
 // rejectedTransfer begins the label of a step whose member was refused a hand-off;
