@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"time"
 
@@ -50,7 +51,11 @@ func watch(ctx context.Context, read *readings, load func() *readings, say func(
 		case <-timer.C:
 			armed = false
 			for folder := range read.folders() {
-				if err := w.Add(folder); err != nil && !unwatched[folder] {
+				switch err := w.Add(folder); {
+				case err == nil || unwatched[folder]:
+				case errors.Is(err, fs.ErrNotExist): // it is gone meanwhile
+					arm()
+				default:
 					unwatched[folder] = true
 					say("changes in %s are not noticed: %v", folder, err)
 				}

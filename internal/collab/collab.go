@@ -74,7 +74,10 @@ type served struct{ h *a2a.Handler }
 
 func (s served) Ready(ctx context.Context, id string) error {
 	a, err := s.h.Find(ctx, id)
-	if _, isTeam := a.(agent.Composite); err == nil && isTeam {
+	if err != nil && agent.AsError(err).Reason != agent.ReasonAgentNotFound {
+		return err
+	}
+	if _, isTeam := a.(agent.Composite); isTeam {
 		return nil
 	}
 	return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %.64q", id)

@@ -139,6 +139,9 @@ func (m *Monitor) Steps(ctx context.Context, team string) ([]*teamv1.WorkItem, e
 	slices.SortStableFunc(marks, func(a, b a2a.RunMark) int { return b.StatusAt.Compare(a.StatusAt) })
 	var items []*teamv1.WorkItem
 	for _, mark := range marks {
+		if len(items) == maxShown {
+			break
+		}
 		r := newRun(mark.Root, team)
 		err := m.each(ctx, a2a.Key{Owner: who.Owner(), ID: mark.Root}, 0, func(ev *teamv1.Event) bool { r.take(ev); return true })
 		switch {

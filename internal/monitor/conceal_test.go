@@ -66,20 +66,19 @@ func TestR_001_42_WhatAStopDrops(t *testing.T) {
 		if w.read(d, 0); d.shows(w.last) != save {
 			t.Errorf("save_partial=%v: the team shows %v", save, w.last)
 		}
-		for _, over := range []bool{false, true} {
+		for n := range 4 {
+			over, notes := n%2 == 1, n/2*300 // more than is read at once
 			d := newDesk(t)
 			d.begin("other")
 			w := d.watch("")
 			w.read(d, 0)
 			w.stop()
-			if over { // and more is on record than is read at once
-				d.stopped("one", save, 300)
+			d.stopped("one", save, notes)
+			if over {
 				d.put("one", "", &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_CANCELED}}})
-			} else {
-				d.stopped("one", save, 0)
 			}
 			if told := d.toldOf(w.cursor); d.shows(told...) != save {
-				t.Errorf("save_partial=%v: behind a cursor from before it a watcher of the team is told %v", save, told)
+				t.Errorf("save_partial=%v, over=%v, %d notes: behind a cursor from before it a watcher of the team is told %v", save, over, notes, told)
 			}
 		}
 		items, err := d.m.Steps(d.ctx, "a")

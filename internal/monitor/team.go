@@ -101,6 +101,7 @@ type watched struct {
 	*run
 	mark     int64 // how far it is known to have come
 	canceled bool  // it is known to have ended so
+	asked    int   // see asks
 	told     time.Time
 	counted  *figures // of run as it is; nil: to be counted
 }
@@ -503,7 +504,7 @@ func (w *teamWatch) page(ctx context.Context, r *watched) ([]a2a.Record, error) 
 		return nil, err
 	}
 	r.foresee(a2a.StopIn(page))
-	if more && r.canceled && !r.concealed && !r.stopped {
+	if more && !r.concealed && !r.stopped && r.asks() {
 		concealed, err := w.m.h.Concealed(ctx, key)
 		if err != nil {
 			return nil, err
@@ -513,6 +514,18 @@ func (w *teamWatch) page(ctx context.Context, r *watched) ([]a2a.Record, error) 
 		}
 	}
 	return page, nil
+}
+
+// asks reports whether it is time to find out whether a stop that was not read yet hides
+// what comes: that is looked for once, and once more when the task is known to be canceled.
+func (r *watched) asks() bool {
+	most := 1
+	if r.canceled {
+		most = 2
+	}
+	first := r.asked < most
+	r.asked = most
+	return first
 }
 
 // follow notes how far a task has come, unless it is over and told.

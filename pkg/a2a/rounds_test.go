@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -73,9 +74,11 @@ func TestR_001_54_ResultOfTheRoundBefore(t *testing.T) {
 		want(t, task, agent.ReasonTeamError, "result : a draft")
 	})
 	t.Run("the time is up", func(t *testing.T) {
-		a, _ := hangs()
-		r := reviewed(t, a, team.Config{Limits: &teamv1.Limits{Timeout: durationpb.New(200 * time.Millisecond)}})
-		want(t, wantState(t, r.send(t, ann(t), message("team", "hi")), failed), agent.ReasonTimeout, "result : a draft")
+		synctest.Test(t, func(t *testing.T) {
+			a, _ := hangs()
+			r := reviewed(t, a, team.Config{Limits: &teamv1.Limits{Timeout: durationpb.New(time.Minute)}})
+			want(t, wantState(t, r.send(t, ann(t), message("team", "hi")), failed), agent.ReasonTimeout, "result : a draft")
+		})
 	})
 	t.Run("it is nested: the task of the part keeps it", func(t *testing.T) {
 		r := reviewed(t, breaks, team.Config{})

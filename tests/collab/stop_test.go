@@ -387,8 +387,8 @@ func TestR_001_41_WaitGivenUp(t *testing.T) {
 	h.llm.Script("a", fakellm.Turn{Text: "said by a", Gate: gate})
 	id := apis(t, h.Target)[0].start(t, request("line")).GetCollaborationId()
 	held(t, gate)
-	h.Patience = 100 * time.Millisecond
-	a := apis(t, h.Target)[1] // over gRPC the caller's own clock may be first
+	h.Patience = 2 * time.Second // from the call, of which the wait has the rest
+	a := apis(t, h.Target)[1]    // over gRPC the caller's own clock may be first
 	_, err := a.StopCollaboration(t.Context(), &teamv1.StopCollaborationRequest{CollaborationId: id})
 	if f := fault(t, err, "DeadlineExceeded", "WAIT_TIMEOUT"); !strings.Contains(f.Message, "is being stopped") {
 		t.Error(f.Message)

@@ -160,7 +160,7 @@ func TestPostgres_R_001_30_FewerPlacesThanBefore(t *testing.T) {
 	}()
 	until(t, "it waits for the other replica", func() bool {
 		var waiting int
-		if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted`).Scan(&waiting); err != nil {
+		if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%collaboration_slot%'`).Scan(&waiting); err != nil {
 			t.Fatal(err)
 		}
 		return waiting > 0
