@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -56,6 +57,10 @@ type Config struct {
 type Service struct {
 	c Config
 	h *a2a.Handler
+
+	// starting is held for reading by who starts a collaboration, and for writing by who
+	// takes a team away that has none.
+	starting sync.RWMutex
 }
 
 // New returns a service.
@@ -92,19 +97,51 @@ func (s *Service) StartCollaboration(ctx context.Context, req *teamv1.StartColla
 	if err := check(req); err != nil {
 		return nil, err
 	}
-	if err := s.c.Teams.Ready(ctx, req.GetTeamId()); err != nil {
+	id, err := s.begin(ctx, req)
+	if err != nil {
 		return nil, err
 	}
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	est, bound, err := s.estimate(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &teamv1.StartCollaborationResponse{
+		CollaborationId: r.root, WorkflowStatus: r.workflowStatus(), EstimatedCompletion: timestamppb.New(est), EstimateIsBound: bound,
+		InitialAssignments: r.plan.first(r.accepted),
+	}, nil
+}
+
+// begin puts a collaboration on record, and returns its id. The team is there until then.
+func (s *Service) begin(ctx context.Context, req *teamv1.StartCollaborationRequest) (string, error) {
+	s.starting.RLock()
+	defer s.starting.RUnlock()
+	if err := s.c.Teams.Ready(ctx, req.GetTeamId()); err != nil {
+		return "", err
+	}
 	if s.c.Full != nil && s.c.Full() {
-		return nil, &agent.Error{
+		return "", &agent.Error{
 			Reason: agent.ReasonInsufficientResources, Code: agent.CodeResourceExhausted, Retry: true, RetryAfter: againAfter,
 			Message: "as many runs are under way as this server drives at once; try again when one has ended",
 		}
 	}
 	def, err := s.c.Teams.Definition(ctx, req.GetTeamId(), "")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
+	start := s.start(req, def)
+	f, err := s.h.Start(ctx, start)
+	if err != nil {
+		return "", ofRequest(err, req.GetTeamId(), start.Concurrent)
+	}
+	return f.Task().GetId(), nil
+}
+
+// start is what a request wants of a team.
+func (s *Service) start(req *teamv1.StartCollaborationRequest, def *teamv1.TeamConfig) a2a.Start {
 	bounds := req.GetConstraints()
 	if bounds == nil {
 		bounds = &teamv1.CollaborationConstraints{}
@@ -122,22 +159,7 @@ func (s *Service) StartCollaboration(ctx context.Context, req *teamv1.StartColla
 	if most := bounds.GetMaxDuration(); most != nil {
 		start.Deadline = s.c.Clock().Add(most.AsDuration())
 	}
-	f, err := s.h.Start(ctx, start)
-	if err != nil {
-		return nil, ofRequest(err, req.GetTeamId(), start.Concurrent)
-	}
-	r, err := s.read(ctx, f.Task().GetId())
-	if err != nil {
-		return nil, err
-	}
-	est, bound, err := s.estimate(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return &teamv1.StartCollaborationResponse{
-		CollaborationId: r.root, WorkflowStatus: r.workflowStatus(), EstimatedCompletion: timestamppb.New(est), EstimateIsBound: bound,
-		InitialAssignments: r.plan.first(r.accepted),
-	}, nil
+	return start
 }
 
 // ofRequest is an error of the message that a request was made into, in words of the

@@ -75,8 +75,12 @@ func (r reader) whole(name string) *int32 {
 	if n == nil {
 		return nil
 	}
-	if *n != math.Trunc(*n) || math.Abs(*n) > math.MaxInt32 {
+	switch {
+	case *n != math.Trunc(*n):
 		r.fault(name, "must be a whole number")
+		return nil
+	case math.Abs(*n) > math.MaxInt32:
+		r.fault(name, "must be at most %d", math.MaxInt32)
 		return nil
 	}
 	return proto.Int32(int32(*n))

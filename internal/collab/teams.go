@@ -21,31 +21,51 @@ func (s *Service) Running(ctx context.Context, team string) ([]a2a.Key, error) {
 	return keys, nil
 }
 
-// Release returns nil where a team may be deleted: it has no collaborations, or force
-// says that they are to be stopped, which is done. COLLABORATION_IN_PROGRESS.
-func (s *Service) Release(ctx context.Context, team string, force bool) error {
-	keys, err := s.Running(ctx, team)
-	if err != nil || len(keys) == 0 {
+// tries is how often others may start a collaboration while those of a team are stopped.
+const tries = 10
+
+// Delete takes a team away by remove, once it has no collaborations; force stops those
+// that it has. None is started on this server meanwhile; one that another replica starts
+// before it has heard of it goes on to its end. COLLABORATION_IN_PROGRESS.
+func (s *Service) Delete(ctx context.Context, team string, force bool, remove func(context.Context) error) error {
+	for n := 0; ; n++ {
+		running, err := s.deleteIdle(ctx, team, remove)
+		switch {
+		case err != nil || len(running) == 0:
+			return err
+		case !force || n == tries:
+			return &agent.Error{
+				Reason: agent.ReasonCollaborationInProgress, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: againAfter,
+				Message: underWay(team, len(running)) + "; wait until it has none, or delete it with force, which stops them",
+			}
+		}
+		for _, k := range running {
+			if err := s.cut(ctx, k); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// deleteIdle takes a team away, or returns its collaborations.
+func (s *Service) deleteIdle(ctx context.Context, team string, remove func(context.Context) error) ([]a2a.Key, error) {
+	s.starting.Lock()
+	defer s.starting.Unlock()
+	running, err := s.Running(ctx, team)
+	if err != nil || len(running) > 0 {
+		return running, err
+	}
+	return nil, remove(ctx)
+}
+
+// cut stops a collaboration of anybody.
+func (s *Service) cut(ctx context.Context, k a2a.Key) error {
+	account, principal, _ := strings.Cut(k.Owner, "/")
+	ctx = a2a.WithCaller(ctx, a2a.Caller{Account: account, Principal: principal})
+	if _, err := s.h.Stop(ctx, k.ID, a2a.Stop{Force: true, SavePartial: true, Reason: "the team is deleted"}); err != nil {
 		return err
 	}
-	if !force {
-		return &agent.Error{
-			Reason: agent.ReasonCollaborationInProgress, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: againAfter,
-			Message: underWay(team, len(keys)) + "; wait for their end, stop them, or delete it with force",
-		}
-	}
-	for _, k := range keys {
-		account, principal, _ := strings.Cut(k.Owner, "/")
-		as := a2a.WithCaller(ctx, a2a.Caller{Account: account, Principal: principal})
-		_, err := s.h.Stop(as, k.ID, a2a.Stop{Force: true, SavePartial: true, Reason: "the team is deleted"})
-		if err == nil {
-			err = s.ended(as, k.ID)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.ended(ctx, k.ID)
 }
 
 // Describe adds to the status of a team what its collaborations do.

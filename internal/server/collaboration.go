@@ -15,8 +15,9 @@ type Collaborations interface {
 	PauseCollaboration(context.Context, *teamv1.PauseCollaborationRequest) (*teamv1.PauseCollaborationResponse, error)
 	ResumeCollaboration(context.Context, *teamv1.ResumeCollaborationRequest) (*teamv1.ResumeCollaborationResponse, error)
 	StopCollaboration(context.Context, *teamv1.StopCollaborationRequest) (*teamv1.StopCollaborationResponse, error)
-	// Release ends what keeps a team from being deleted.
-	Release(ctx context.Context, team string, force bool) error
+	// Delete takes a team away by remove, once no collaborations of it are under way;
+	// force stops them.
+	Delete(ctx context.Context, team string, force bool, remove func(context.Context) error) error
 	// Describe adds to the status of a team what its collaborations do.
 	Describe(ctx context.Context, team string, to *teamv1.GetTeamStatusResponse) error
 }
@@ -68,10 +69,11 @@ func (t teamsWith) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest
 	if err := t.Deletable(ctx, req); err != nil {
 		return nil, err
 	}
-	if err := t.c.Release(ctx, req.GetTeamId(), req.GetForce()); err != nil {
-		return nil, err
-	}
-	return t.Teams.DeleteTeam(ctx, req)
+	err := t.c.Delete(ctx, req.GetTeamId(), req.GetForce(), func(ctx context.Context) error {
+		_, err := t.Teams.DeleteTeam(ctx, req)
+		return err
+	})
+	return &teamv1.DeleteTeamResponse{}, err
 }
 
 // GetTeamStatus says how a team is.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -316,6 +317,44 @@ func TestR_001_16_DeleteTeam(t *testing.T) {
 		}
 		_, err = a.StartCollaboration(t.Context(), request("mine"))
 		fault(t, err, "NotFound", "TEAM_NOT_FOUND")
+	})
+}
+
+// TestR_001_16_DeleteBesidesAStart: a team is deleted or a collaboration of it started,
+// and with force what was started is stopped.
+func TestR_001_16_DeleteBesidesAStart(t *testing.T) {
+	each(t, func(t *testing.T, h *house, a api) {
+		gate := fakellm.NewGate()
+		t.Cleanup(gate.Open)
+		h.llm.Script("a", fakellm.Turn{Text: "x", Gate: gate, Forever: true})
+		for n := range 20 {
+			team, force := fmt.Sprintf("team%d", n), n%2 == 0
+			yaml := "teams: {" + team + ": {members: [{agent: a}], workflow: {steps: [{id: find, agent: a}]}}}"
+			if _, err := a.teams.CreateTeam(t.Context(), &teamv1.CreateTeamRequest{Form: &teamv1.CreateTeamRequest_Yaml{Yaml: yaml}}); err != nil {
+				t.Fatal(err)
+			}
+			var started *teamv1.StartCollaborationResponse
+			var startErr, deleteErr error
+			var both sync.WaitGroup
+			both.Go(func() { started, startErr = a.StartCollaboration(t.Context(), request(team)) })
+			both.Go(func() {
+				_, deleteErr = a.teams.DeleteTeam(t.Context(), &teamv1.DeleteTeamRequest{TeamId: team, Force: force})
+			})
+			both.Wait()
+			switch {
+			case startErr != nil:
+				fault(t, startErr, "NotFound", "TEAM_NOT_FOUND")
+			case force:
+				if st := a.status(t, started.GetCollaborationId()); st.GetStatus() != "failed" {
+					t.Errorf("it goes on after its team was deleted with force: %v", st)
+				}
+			default:
+				fault(t, deleteErr, "FailedPrecondition", "COLLABORATION_IN_PROGRESS")
+			}
+			if (startErr != nil || force) && deleteErr != nil {
+				t.Errorf("the team is not deleted: %v", deleteErr)
+			}
+		}
 	})
 }
 
