@@ -5,6 +5,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // lookGap is the least time between two looks: ids that are not there cost the store a
@@ -23,7 +24,7 @@ func (m *Manager) Look(ctx context.Context) error {
 	if m.looks.Load() > called {
 		return nil // somebody has begun to look since then, and was lucky
 	}
-	if err := rest(ctx, lookGap-time.Since(m.looked)); err != nil {
+	if err := agent.Sleep(ctx, lookGap-time.Since(m.looked)); err != nil {
 		return err
 	}
 	m.looks.Add(1)
@@ -42,20 +43,6 @@ func (m *Manager) catchUp(ctx context.Context) error {
 		return storeError(err)
 	}
 	return m.Refresh(ctx, nil)
-}
-
-func rest(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // seek looks for an id that is not known here: another replica may have made it.
