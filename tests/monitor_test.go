@@ -32,6 +32,25 @@ type teamWatch struct {
 	snaps  int // snapshots that were read
 }
 
+// behindEach watches a team behind cursors, each with how many events w was told before
+// it: what w was told since is told again, by turns over each binding. It returns how the
+// team is then.
+func behindEach(t *testing.T, monitors []rig.Monitor, w *teamWatch, cuts map[string]int) (lasts []*teamv1.TeamSnapshot) {
+	t.Helper()
+	for cursor, at := range cuts {
+		again := watchTeam(t, monitors[len(lasts)%len(monitors)], "team", cursor)
+		for len(again.events) < len(w.events)-at || again.last == nil {
+			again.read(t)
+		}
+		if diff := cmp.Diff(sorted(w.told()[at:]), sorted(again.told())); diff != "" || again.snaps > 0 {
+			t.Fatalf("behind %d of %d events, with %d snapshots:\n%s", at, len(w.events), again.snaps, diff)
+		}
+		again.stop()
+		lasts = append(lasts, again.last)
+	}
+	return lasts
+}
+
 func watchTeam(t testing.TB, m rig.Monitor, team, cursor string) *teamWatch {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -261,20 +280,10 @@ func TestR_003_30_Cursor(t *testing.T) {
 			cuts[w.cursor] = len(w.events)
 		}
 		t.Run("R-003-30 behind each cursor, while work goes on", func(t *testing.T) {
-			n := 0
-			for cursor, at := range cuts {
-				n++
-				again := watchTeam(t, monitors[n%2], "team", cursor)
-				for len(again.events) < len(w.events)-at || again.last == nil {
-					again.read(t)
-				}
-				if diff := cmp.Diff(sorted(w.told()[at:]), sorted(again.told())); diff != "" || again.snaps > 0 {
-					t.Fatalf("behind %d of %d events, with %d snapshots:\n%s", at, len(w.events), again.snaps, diff)
-				}
-				if diff := cmp.Diff(w.last, again.last, protocmp.Transform(), protocmp.IgnoreFields(&teamv1.TeamSnapshot{}, "time")); diff != "" {
+			for _, last := range behindEach(t, monitors, w, cuts) {
+				if diff := cmp.Diff(w.last, last, protocmp.Transform(), protocmp.IgnoreFields(&teamv1.TeamSnapshot{}, "time")); diff != "" {
 					t.Fatalf("the team, watched from the beginning and behind a cursor:\n%s", diff)
 				}
-				again.stop()
 			}
 		})
 		behind, at := w.cursor, len(w.events)
