@@ -105,13 +105,13 @@ func (b *Board) ListWorkItems(ctx context.Context, p Place, req *teamv1.ListWork
 	f := Filter{State: req.GetState(), Assignee: req.GetAssignee(), Limit: size + 1, ByPriority: req.GetClaimable()}
 	if req.GetClaimable() {
 		if f.State != 0 && f.State != teamv1.WorkItem_STATE_PENDING {
-			bad.add("state", "has to be STATE_PENDING, or unset, with claimable")
+			bad.Add("state", "has to be STATE_PENDING, or unset, with claimable")
 		}
 		f.State = teamv1.WorkItem_STATE_PENDING
 	}
 	f.AfterPriority, f.AfterNumber, err = readToken(req.GetPageToken())
 	bad.take(err)
-	if err := bad.err(); err != nil {
+	if err := bad.Err(); err != nil {
 		return nil, "", err
 	}
 	list, err := b.store.WorkItems(ctx, p.Key, f)
@@ -157,7 +157,7 @@ func (b *Board) ClaimWorkItem(ctx context.Context, p Place, req *teamv1.ClaimWor
 		lease = req.GetLease().AsDuration()
 	}
 	if !req.GetLease().IsValid() && req.GetLease() != nil || lease < minLease || lease > maxLease {
-		bad.add("lease", "must be %s to %s", minLease, maxLease)
+		bad.Add("lease", "must be %s to %s", minLease, maxLease)
 	}
 	bad.texts(req.GetOp())
 	if err := bad.onItem(req.GetItemId()); err != nil {
@@ -225,7 +225,7 @@ func (b *Board) ListMessages(ctx context.Context, p Place, req *teamv1.ListMessa
 	bad.name("reader", f.Reader)
 	_, f.After, err = readToken(tokenOf(req.GetPageToken()))
 	bad.take(err)
-	if err := bad.err(); err != nil {
+	if err := bad.Err(); err != nil {
 		return nil, "", err
 	}
 	list, err := b.store.BoardMessages(ctx, p.Key, f)

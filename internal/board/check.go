@@ -25,34 +25,23 @@ var (
 
 func validID(id string) bool { return idPattern.MatchString(id) }
 
-// faults gathers what is wrong with a request: all of it is answered together.
-type faults []a2a.Violation
-
-func (f *faults) add(field, format string, args ...any) {
-	*f = append(*f, a2a.Violation{Field: field, Description: fmt.Sprintf(format, args...)})
-}
+// faults are those of a request.
+type faults struct{ a2a.Faults }
 
 // take adds those that another check has found.
 func (f *faults) take(err error) {
 	var e *a2a.Error
 	if errors.As(err, &e) {
-		*f = append(*f, e.Violations...)
+		f.Faults = append(f.Faults, e.Violations...)
 	}
 }
 
-func (f *faults) err() error {
-	if len(*f) == 0 {
-		return nil
-	}
-	return a2a.Invalid(*f...)
-}
-
-// onItem is err for a call on an item.
+// onItem is Err for a call on an item.
 func (f *faults) onItem(id string) error {
-	if len(*f) == 0 && !validID(id) {
+	if len(f.Faults) == 0 && !validID(id) {
 		return notFound(id)
 	}
-	return f.err()
+	return f.Err()
 }
 
 // text is a field of a request with what it may hold.
@@ -64,11 +53,11 @@ type text struct {
 func (f *faults) texts(op string, texts ...text) {
 	for _, t := range texts {
 		if len(t.value) > t.most {
-			f.add(t.field, "has %d bytes, the most are %d", len(t.value), t.most)
+			f.Add(t.field, "has %d bytes, the most are %d", len(t.value), t.most)
 		}
 	}
 	if !opPattern.MatchString(op) {
-		f.add("op", "must be at most 128 printable characters of ASCII without a space")
+		f.Add("op", "must be at most 128 printable characters of ASCII without a space")
 	}
 }
 
@@ -83,32 +72,32 @@ func checkAdd(req *teamv1.AddWorkItemRequest) error {
 	var f faults
 	switch n := utf8.RuneCountInString(req.GetTitle()); {
 	case strings.TrimSpace(req.GetTitle()) == "":
-		f.add("title", "is required")
+		f.Add("title", "is required")
 	case n > maxTitle:
-		f.add("title", "has %d characters, the most are %d; put the rest into description", n, maxTitle)
+		f.Add("title", "has %d characters, the most are %d; put the rest into description", n, maxTitle)
 	}
 	if req.GetItemId() != "" && !validID(req.GetItemId()) {
-		f.add("itemId", "must be at most 63 letters, digits, _ and -, and begin with no -")
+		f.Add("itemId", "must be at most 63 letters, digits, _ and -, and begin with no -")
 	}
 	if req.GetPriority() < 0 || req.GetPriority() > 5 {
-		f.add("priority", "is %d, and must be 1 to 5", req.GetPriority())
+		f.Add("priority", "is %d, and must be 1 to 5", req.GetPriority())
 	}
 	if req.GetMaxRetries() < 0 || req.GetMaxRetries() > 10 {
-		f.add("maxRetries", "is %d, and must be 1 to 10", req.GetMaxRetries())
+		f.Add("maxRetries", "is %d, and must be 1 to 10", req.GetMaxRetries())
 	}
 	f.needs("dependsOn", req.GetDependsOn())
 	f.texts(req.GetOp(), text{"description", req.GetDescription(), maxBody})
-	return f.err()
+	return f.Err()
 }
 
 func (f *faults) needs(field string, ids []string) {
 	if len(ids) > maxNeeds {
-		f.add(field, "names %d items, the most are %d", len(ids), maxNeeds)
+		f.Add(field, "names %d items, the most are %d", len(ids), maxNeeds)
 		return
 	}
 	for i, id := range ids {
 		if !validID(id) {
-			f.add(fmt.Sprintf("%s[%d]", field, i), "%.64q is no item of this board", id)
+			f.Add(fmt.Sprintf("%s[%d]", field, i), "%.64q is no item of this board", id)
 		}
 	}
 }
@@ -116,10 +105,10 @@ func (f *faults) needs(field string, ids []string) {
 func checkUpdate(req *teamv1.UpdateWorkItemRequest) error {
 	var f faults
 	if req.Progress != nil && (req.GetProgress() < 0 || req.GetProgress() > 100) {
-		f.add("progress", "is %d, and must be 0 to 100", req.GetProgress())
+		f.Add("progress", "is %d, and must be 0 to 100", req.GetProgress())
 	}
 	if len(req.GetAddDependsOn()) > 0 && (req.Progress != nil || req.GetNote() != "") {
-		f.add("addDependsOn", "comes alone: an item that waits for more is held by nobody, who could say how far it is")
+		f.Add("addDependsOn", "comes alone: an item that waits for more is held by nobody, who could say how far it is")
 	}
 	f.needs("addDependsOn", req.GetAddDependsOn())
 	f.texts(req.GetOp(), text{"note", req.GetNote(), maxNote})
@@ -129,10 +118,10 @@ func checkUpdate(req *teamv1.UpdateWorkItemRequest) error {
 func checkMessage(p Place, req *teamv1.PostMessageRequest) error {
 	var f faults
 	if strings.TrimSpace(req.GetText()) == "" {
-		f.add("text", "is required")
+		f.Add("text", "is required")
 	}
 	if req.GetReplyTo() < 0 {
-		f.add("replyTo", "is %d, and must be the seq of a message", req.GetReplyTo())
+		f.Add("replyTo", "is %d, and must be the seq of a message", req.GetReplyTo())
 	}
 	account, name, principal := strings.Cut(req.GetTo(), "/")
 	switch {
@@ -140,17 +129,17 @@ func checkMessage(p Place, req *teamv1.PostMessageRequest) error {
 	case principal && account == p.Account && name != "":
 		f.name("to", req.GetTo())
 	default:
-		f.add("to", "%.64q is nobody here; those of the team are %s, others are %s/NAME, and without it is for all",
+		f.Add("to", "%.64q is nobody here; those of the team are %s, others are %s/NAME, and without it is for all",
 			req.GetTo(), strings.Join(append([]string{p.Team}, p.Members...), ", "), p.Account)
 	}
 	f.texts(req.GetOp(), text{"text", req.GetText(), maxBody})
-	return f.err()
+	return f.Err()
 }
 
 // name checks the name of somebody who is looked for.
 func (f *faults) name(field, name string) {
 	if len(name) > 256 || strings.ContainsRune(name, 0) {
-		f.add(field, "is no name of anybody")
+		f.Add(field, "is no name of anybody")
 	}
 }
 

@@ -1,7 +1,6 @@
 package collab
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -25,44 +24,33 @@ const (
 // againAfter is how long a caller waits who comes too early.
 const againAfter = 5 * time.Second
 
-// faults gathers what is wrong with a request: all of it is answered together.
-type faults []a2a.Violation
-
-func (f *faults) add(field, format string, args ...any) {
-	*f = append(*f, a2a.Violation{Field: field, Description: fmt.Sprintf(format, args...)})
-}
-
-func (f faults) err() error {
-	if len(f) == 0 {
-		return nil
-	}
-	return a2a.Invalid(f...)
-}
+// faults are those of a request.
+type faults struct{ a2a.Faults }
 
 // check checks a request to start (R-001-19 to R-001-25). Fields have their names in
 // JSON; the contract has others.
 func check(req *teamv1.StartCollaborationRequest) error {
 	var f faults
 	if req.GetTeamId() == "" {
-		f.add("teamId", "is required")
+		f.Add("teamId", "is required")
 	}
 	switch n := utf8.RuneCountInString(req.GetTaskDescription()); {
 	case n < minTask || n > maxTask:
-		f.add("taskDescription", "has %d characters; it must have %d to %d", n, minTask, maxTask)
+		f.Add("taskDescription", "has %d characters; it must have %d to %d", n, minTask, maxTask)
 	case strings.TrimSpace(req.GetTaskDescription()) == "":
-		f.add("taskDescription", "is blank; it must say what is to be done")
+		f.Add("taskDescription", "is blank; it must say what is to be done")
 	}
 	switch n := utf8.RuneCountInString(req.GetExpectedOutput()); {
 	case strings.TrimSpace(req.GetExpectedOutput()) == "":
-		f.add("expectedOutput", "is required: what is to come out of it")
+		f.Add("expectedOutput", "is required: what is to come out of it")
 	case n > maxExpected:
-		f.add("expectedOutput", "has %d characters; it must have at most %d", n, maxExpected)
+		f.Add("expectedOutput", "has %d characters; it must have at most %d", n, maxExpected)
 	}
 	if n := proto.Size(req.GetContext()); n > maxContext {
-		f.add("context", "has %d bytes; at most %d are taken", n, maxContext)
+		f.Add("context", "has %d bytes; at most %d are taken", n, maxContext)
 	}
 	f.constraints(req.GetConstraints())
-	return f.err()
+	return f.Err()
 }
 
 // checkID checks the id of a collaboration.
@@ -75,20 +63,20 @@ func checkID(id string) error {
 
 func (f *faults) constraints(c *teamv1.CollaborationConstraints) {
 	if d := c.GetMaxDuration(); d != nil && d.AsDuration() <= 0 {
-		f.add("constraints.maxDuration", "must be more than 0")
+		f.Add("constraints.maxDuration", "must be more than 0")
 	}
 	if q := c.GetQualityThreshold(); math.IsNaN(q) || q < 0 || q > 1 {
-		f.add("constraints.qualityThreshold", "must be 0 to 1")
+		f.Add("constraints.qualityThreshold", "must be 0 to 1")
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.GetResourceLimits())) {
 		field, n := resourceLimits+key, c.GetResourceLimits()[key]
 		switch _, is32 := resources[key]; {
 		case !is32 && key != "max_tokens":
-			f.add(field, "is unknown; there are max_tokens, max_delegations, max_parallel")
+			f.Add(field, "is unknown; there are max_tokens, max_delegations, max_parallel")
 		case n < 1:
-			f.add(field, "is %d; it must be 1 or more", n)
+			f.Add(field, "is %d; it must be 1 or more", n)
 		case is32 && n > math.MaxInt32:
-			f.add(field, "is %d; it must be at most %d", n, math.MaxInt32)
+			f.Add(field, "is %d; it must be at most %d", n, math.MaxInt32)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (r reader) value(name string) *structpb.Value {
 	return v
 }
 
-func (r reader) fault(name, format string, args ...any) { r.faults.add(r.at+name, format, args...) }
+func (r reader) fault(name, format string, args ...any) { r.faults.Add(r.at+name, format, args...) }
 
 func (r reader) text(name string) string {
 	v := r.value(name)
@@ -109,12 +109,12 @@ func (r reader) with(err error) error {
 	if errors.As(err, &more) {
 		for _, v := range more.Violations {
 			v.Field = contractName(v.Field)
-			if !slices.ContainsFunc(*r.faults, func(f a2a.Violation) bool { return f.Field == v.Field }) {
-				*r.faults = append(*r.faults, v)
+			if !slices.ContainsFunc(r.faults.Faults, func(f a2a.Violation) bool { return f.Field == v.Field }) {
+				r.faults.Faults = append(r.faults.Faults, v)
 			}
 		}
 	}
-	return r.faults.err()
+	return r.faults.Err()
 }
 
 // contractName is a field of a request by its name in the contract. Those of limits are
@@ -148,7 +148,7 @@ func ReadTeam(body *structpb.Struct) (*teamv1.CreateTeamRequest, error) {
 	}
 	w := r.object("workflow_config")
 	team.WorkflowConfig = &teamv1.ContractWorkflow{Type: w.text("type"), MaxIterations: w.whole("max_iterations"), TimeoutMinutes: w.whole("timeout_minutes")}
-	if err := r.faults.err(); err != nil {
+	if err := r.faults.Err(); err != nil {
 		var bad *a2a.Error
 		errors.As(err, &bad)
 		bad.Reason = agent.ReasonInvalidTeamConfig

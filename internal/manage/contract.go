@@ -48,11 +48,7 @@ type contract struct {
 
 	models map[string]*teamv1.ModelConfig
 	tools  map[string]*teamv1.ToolConfig
-	faults []a2a.Violation
-}
-
-func (c *contract) fault(field, format string, args ...any) {
-	c.faults = append(c.faults, a2a.Violation{Field: field, Description: fmt.Sprintf(format, args...)})
+	faults a2a.Faults
 }
 
 // contractDocument is the document that a contract stands for (C-32).
@@ -60,7 +56,7 @@ func (m *Manager) contractDocument(team *teamv1.ContractTeam, id string) (docume
 	file := m.served.Load().file.Server
 	c := &contract{ContractTeam: team, models: file.GetModels(), tools: file.GetTools()}
 	if !agent.ValidID(id) {
-		c.fault("teamId", "%.64q cannot be the id of a team; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit, and no word of a path of the server", id)
+		c.faults.Add("teamId", "%.64q cannot be the id of a team; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit, and no word of a path of the server", id)
 	}
 	c.check()
 	if len(c.faults) > 0 {
@@ -77,24 +73,24 @@ func (m *Manager) contractDocument(team *teamv1.ContractTeam, id string) (docume
 func (c *contract) check() {
 	switch n := utf8.RuneCountInString(c.GetTeamName()); {
 	case n < 1 || n > maxTeamName:
-		c.fault("team_name", "has %d characters; it must have 1 to %d", n, maxTeamName)
+		c.faults.Add("team_name", "has %d characters; it must have 1 to %d", n, maxTeamName)
 	case strings.TrimSpace(c.GetTeamName()) == "":
-		c.fault("team_name", "is blank; it must say something")
+		c.faults.Add("team_name", "is blank; it must say something")
 	}
 	if !slices.Contains(teamTypes, c.GetTeamType()) {
-		c.fault("team_type", "%.64q is unknown; use %s", c.GetTeamType(), strings.Join(teamTypes, ", "))
+		c.faults.Add("team_type", "%.64q is unknown; use %s", c.GetTeamType(), strings.Join(teamTypes, ", "))
 	}
 	if n := len(c.GetAgentRoles()); n < minRoles || n > maxRoles {
-		c.fault("agent_roles", "has %d roles; it must have %d to %d", n, minRoles, maxRoles)
+		c.faults.Add("agent_roles", "has %d roles; it must have %d to %d", n, minRoles, maxRoles)
 	}
 	seen := map[string]bool{} // by how they are spelled in small letters, as ids and well-known roles are
 	for i, r := range c.GetAgentRoles() {
 		at := "agent_roles[" + strconv.Itoa(i) + "]"
 		switch name := strings.TrimSpace(r.GetRoleName()); {
 		case name == "" || utf8.RuneCountInString(name) > maxTeamName:
-			c.fault(at+".role_name", "must have 1 to %d characters", maxTeamName)
+			c.faults.Add(at+".role_name", "must have 1 to %d characters", maxTeamName)
 		case seen[strings.ToLower(name)]:
-			c.fault(at+".role_name", "%q is there twice; roles are unique, be they in capital or small letters", name)
+			c.faults.Add(at+".role_name", "%q is there twice; roles are unique, be they in capital or small letters", name)
 		default:
 			seen[strings.ToLower(name)] = true
 		}
@@ -106,39 +102,39 @@ func (c *contract) check() {
 func (c *contract) agent(r *teamv1.ContractRole, at string) {
 	a := r.GetAgentConfig()
 	if a == nil {
-		c.fault(at, "is required")
+		c.faults.Add(at, "is required")
 		return
 	}
 	switch model := a.GetModel(); {
 	case model == "":
-		c.fault(at+".model", "is required")
+		c.faults.Add(at+".model", "is required")
 	case c.model(model) == "":
-		c.fault(at+".model", "%.64q is no model of this server; there are %s", model, strings.Join(slices.Sorted(maps.Keys(c.models)), ", "))
+		c.faults.Add(at+".model", "%.64q is no model of this server; there are %s", model, strings.Join(slices.Sorted(maps.Keys(c.models)), ", "))
 	}
 	for i, name := range a.GetTools() {
 		field := at + ".tools[" + strconv.Itoa(i) + "]"
 		switch {
 		case c.tools[name] == nil:
-			c.fault(field, "%.64q is no tool of this server", name)
+			c.faults.Add(field, "%.64q is no tool of this server", name)
 		case slices.Contains(a.GetTools()[:i], name):
-			c.fault(field, "%q is there twice", name)
+			c.faults.Add(field, "%q is there twice", name)
 		}
 	}
 	if strings.TrimSpace(a.GetInstructions()) == "" && instructions[wellKnown(r)] == "" {
-		c.fault(at+".instructions", "is required, since %.64q is no role with instructions of its own", r.GetRoleName())
+		c.faults.Add(at+".instructions", "is required, since %.64q is no role with instructions of its own", r.GetRoleName())
 	}
 }
 
 func (c *contract) workflow() {
 	w := c.GetWorkflowConfig()
 	if !slices.Contains(workflowTypes, w.GetType()) {
-		c.fault("workflow_config.type", "%.64q is unknown; use %s", w.GetType(), strings.Join(workflowTypes, ", "))
+		c.faults.Add("workflow_config.type", "%.64q is unknown; use %s", w.GetType(), strings.Join(workflowTypes, ", "))
 	}
 	if n := w.GetMaxIterations(); w != nil && w.MaxIterations != nil && (n < 1 || n > maxRounds) {
-		c.fault("workflow_config.max_iterations", "is %d; it must be 1 to %d", n, maxRounds)
+		c.faults.Add("workflow_config.max_iterations", "is %d; it must be 1 to %d", n, maxRounds)
 	}
 	if n := w.GetTimeoutMinutes(); w != nil && w.TimeoutMinutes != nil && (n < 1 || n > maxMinutes) {
-		c.fault("workflow_config.timeout_minutes", "is %d; it must be 1 to %d", n, maxMinutes)
+		c.faults.Add("workflow_config.timeout_minutes", "is %d; it must be 1 to %d", n, maxMinutes)
 	}
 }
 

@@ -27,12 +27,12 @@ const (
 )
 
 // WatchTeam shows a team, then what happens in the caller's tasks of it, and how it
-// is when that has changed, until ctx ends. Its tasks are those that were sent to it, and
-// what it began as a member of another team in tasks of that one. Behind a cursor of an earlier answer it
-// goes on without gap or repeat, whichever replica gave it; one that is unknown or
-// too old begins with a snapshot. Errors: AGENT_NOT_FOUND, INSUFFICIENT_RESOURCES
-// when too many streams are open, UNSUPPORTED_OPERATION. The sequence is read once,
-// before ctx ends.
+// is when that has changed, until ctx ends. Its tasks are those that were sent to it,
+// and what it began as a member of another team in tasks of that one. Behind a cursor
+// of an earlier answer it goes on without gap or repeat, whichever replica gave it;
+// one that is unknown or too old begins with a snapshot. Errors: AGENT_NOT_FOUND,
+// INSUFFICIENT_RESOURCES when too many streams are open, UNSUPPORTED_OPERATION. The
+// sequence is read once, before ctx ends.
 func (m *Monitor) WatchTeam(ctx context.Context, req *teamv1.WatchTeamRequest) (iter.Seq2[*teamv1.WatchTeamResponse, error], error) {
 	who, err := m.whose(ctx)
 	if err != nil {

@@ -86,8 +86,9 @@ func (h *Handler) QuestionsFor(ctx context.Context, f QuestionFilter) ([]RoleQue
 // Answer is SendMessage for the answer to a question, and returns at once. Of a task
 // of somebody else in the caller's account it takes the answer to a question that the
 // caller may answer by a role; the task is not shown then: it is nil. Errors: those of
-// SendMessage; UNSUPPORTED_OPERATION for a task that asks nothing; PERMISSION_DENIED for a question of the caller's own task to roles of
-// which it has none; TASK_NOT_FOUND for all that it may not answer elsewhere.
+// SendMessage; UNSUPPORTED_OPERATION for a task that asks nothing; PERMISSION_DENIED for
+// a question of the caller's own task to roles of which it has none; TASK_NOT_FOUND for
+// all that it may not answer elsewhere.
 func (h *Handler) Answer(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.Task, error) {
 	who, s, err := h.checked(ctx, req)
 	if err != nil {

@@ -50,9 +50,9 @@ func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
 	var c checker
 	c.send(&a2av1.SendMessageRequest{Tenant: s.Agent, Message: s.Message})
 	if s.Message.GetTaskId() != "" {
-		c.fault("message.taskId", "is that of a task; a collaboration is a new one: leave it out")
+		c.Add("message.taskId", "is that of a task; a collaboration is a new one: leave it out")
 	}
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return nil, err
 	}
 	in, err := h.put(ctx, who, &send{

@@ -34,6 +34,16 @@ func (f *Fold) conceal(yes bool) {
 	}
 }
 
+// foresee takes note of a stop that was read, and is folded in a moment. It reports
+// whether that has concealed the task.
+func (f *Fold) foresee(stop *teamv1.Commanded) bool {
+	if stop == nil || stop.GetSavePartial() || f.stop != nil || f.concealed {
+		return false
+	}
+	f.conceal(true)
+	return true
+}
+
 // seen is an event as the fold takes it: of a task that is concealed without the words
 // that it would keep.
 func (f *Fold) seen(ev *teamv1.Event) *teamv1.Event {

@@ -125,6 +125,22 @@ func ExtensionSupportRequired(uri string) *Error {
 	}
 }
 
+// Faults gathers what is wrong with a request: all of it is answered together.
+type Faults []Violation
+
+// Add adds what is wrong with a field.
+func (f *Faults) Add(field, format string, args ...any) {
+	*f = append(*f, Violation{field, fmt.Sprintf(format, args...)})
+}
+
+// Err is INVALID_REQUEST with all of them; nil where there are none.
+func (f Faults) Err() error {
+	if len(f) == 0 {
+		return nil
+	}
+	return Invalid(f...)
+}
+
 // Invalid is the error for a request with faults: all of them, in order.
 func Invalid(faults ...Violation) *Error {
 	texts := make([]string, len(faults))

@@ -97,11 +97,9 @@ func (f *feed) add(rec Record, seen int64) int {
 // foresee takes note of a stop that was read and is folded in a moment. The caller
 // holds mu.
 func (f *feed) foresee(stop *teamv1.Commanded) {
-	if stop == nil || stop.GetSavePartial() || f.told.fold.stop != nil || f.told.fold.concealed {
-		return
+	if f.told.fold.foresee(stop) {
+		f.ring, f.task = ring{base: f.told.seq}, nil
 	}
-	f.told.fold.conceal(true)
-	f.ring, f.task = ring{base: f.told.seq}, nil
 }
 
 // place is where a reader has come to.

@@ -35,7 +35,7 @@ func (h *Handler) CreateTaskPushNotificationConfig(ctx context.Context, req *a2a
 	var c checker
 	c.needID("taskId", req.GetTaskId())
 	c.push("", req)
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return nil, err
 	}
 	f, err := h.owned(ctx, req.GetTenant(), req.GetTaskId())
@@ -85,9 +85,9 @@ func unmask(conf, old *a2av1.TaskPushNotificationConfig, field string) error {
 		switch {
 		case *at != Masked:
 		case was == "":
-			c.fault(field+name, "is %s, which stands for a secret that is set, and none is; send the secret, or leave it out", Masked)
+			c.Add(field+name, "is %s, which stands for a secret that is set, and none is; send the secret, or leave it out", Masked)
 		case !same:
-			c.fault(field+name, "is %s, which stands for a secret of another scheme, host or port; send the secret, or leave it out", Masked)
+			c.Add(field+name, "is %s, which stands for a secret of another scheme, host or port; send the secret, or leave it out", Masked)
 		default:
 			*at = was
 		}
@@ -96,7 +96,7 @@ func unmask(conf, old *a2av1.TaskPushNotificationConfig, field string) error {
 	if a := conf.GetAuthentication(); a != nil {
 		restore(&a.Credentials, old.GetAuthentication().GetCredentials(), "authentication.credentials")
 	}
-	return c.err()
+	return c.Err()
 }
 
 // masked is a configuration as it is shown.
@@ -119,7 +119,7 @@ func (h *Handler) pushTask(ctx context.Context, c *checker, tenant, task string)
 	}
 	c.needID("taskId", task)
 	c.id("tenant", tenant)
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return Key{}, err
 	}
 	if _, err := h.owned(ctx, tenant, task); err != nil {
@@ -157,7 +157,7 @@ func (h *Handler) ListTaskPushNotificationConfigs(ctx context.Context, req *a2av
 	size := c.pageSize("pageSize", req.GetPageSize())
 	after, ok := openPushToken(req.GetPageToken())
 	if !ok {
-		c.fault("pageToken", "is not a token of this list; begin again without one")
+		c.Add("pageToken", "is not a token of this list; begin again without one")
 	}
 	k, err := h.pushTask(ctx, &c, req.GetTenant(), req.GetTaskId())
 	if err != nil {

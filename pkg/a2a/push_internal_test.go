@@ -36,7 +36,7 @@ func FuzzPushConfig(f *testing.F) {
 		c.push("", &a2av1.TaskPushNotificationConfig{
 			Url: url, Token: token, Authentication: &a2av1.AuthenticationInfo{Scheme: scheme, Credentials: credentials},
 		})
-		if err := c.err(); err != nil {
+		if err := c.Err(); err != nil {
 			for _, s := range []string{url, token, scheme, credentials} {
 				if strings.Contains(s, "canary") && strings.Contains(err.Error(), "canary") {
 					t.Fatalf("the error shows what was sent: %v", err)

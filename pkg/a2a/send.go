@@ -93,7 +93,7 @@ func (h *Handler) checked(ctx context.Context, req *a2av1.SendMessageRequest) (C
 	if push != nil && h.pushes != nil {
 		c.inlinePush(req, push)
 	}
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return Caller{}, nil, err
 	}
 	if push != nil && h.pushes == nil {

@@ -89,17 +89,17 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 	c.id("key", req.GetKey())
 	c.id("taskId", req.GetTaskId())
 	if len(req.GetRecorded()) > 0 || req.GetScope() != "" {
-		c.fault("recorded", "and scope are set by the server alone; leave both out")
+		c.Add("recorded", "and scope are set by the server alone; leave both out")
 	}
 	c.unsupported("state", len(req.GetState()))
 	c.shown(req)
 	if id := req.GetMessage().GetContextId(); id != "" && req.GetContextId() != "" && id != req.GetContextId() {
-		c.fault("contextId", "is not the context of the message; leave one of them out")
+		c.Add("contextId", "is not the context of the message; leave one of them out")
 	}
 	if id := req.GetMessage().GetTaskId(); id != "" && req.GetTaskId() != "" && id != req.GetTaskId() {
-		c.fault("taskId", "is not the task of the message; leave one of them out")
+		c.Add("taskId", "is not the task of the message; leave one of them out")
 	}
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return sent{}, err
 	}
 	who, err := caller(ctx)
@@ -155,9 +155,7 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 				yield(nil, err)
 				return
 			}
-			if s := ev.stop; s != nil && p.fold.stop == nil {
-				p.fold.conceal(!s.GetSavePartial())
-			}
+			p.fold.foresee(ev.stop)
 			over := p.take(ev)
 			public := p.fold.public(ev.Event)
 			if public != nil && ev.GetSeq() > req.GetAfter() && !yield(&teamv1.ProcessStreamResponse{Event: public, TaskId: s.key.ID}, nil) {

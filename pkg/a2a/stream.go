@@ -215,7 +215,7 @@ func (h *Handler) details(ctx context.Context) bool {
 func (h *Handler) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTaskRequest, after int64) (iter.Seq2[Update, error], error) {
 	var c checker
 	c.task(req.GetTenant(), req.GetId())
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return nil, err
 	}
 	who, err := caller(ctx)

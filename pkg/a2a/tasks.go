@@ -19,7 +19,7 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 	var c checker
 	c.historyLength("historyLength", req.HistoryLength)
 	c.task(req.GetTenant(), req.GetId())
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return nil, err
 	}
 	who, err := caller(ctx)
@@ -50,7 +50,7 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 func (h *Handler) owned(ctx context.Context, tenant, id string) (*Fold, error) {
 	var c checker
 	c.task(tenant, id)
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return nil, err
 	}
 	who, err := caller(ctx)
@@ -107,12 +107,12 @@ func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*
 		}
 	}
 	if _, known := a2av1.TaskState_name[int32(req.GetStatus())]; !known {
-		c.fault("status", "%d is unknown", req.GetStatus())
+		c.Add("status", "%d is unknown", req.GetStatus())
 	}
 	if req.GetStatusTimestampAfter() != nil && !req.GetStatusTimestampAfter().IsValid() {
-		c.fault("statusTimestampAfter", "is not a time between the years 1 and 9999")
+		c.Add("statusTimestampAfter", "is not a time between the years 1 and 9999")
 	}
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		return nil, err
 	}
 	who, err := caller(ctx)

@@ -1,7 +1,6 @@
 package a2a
 
 import (
-	"fmt"
 	"regexp"
 	"strconv"
 
@@ -34,7 +33,7 @@ const (
 func PageSize(field string, size int32) (int, error) {
 	var c checker
 	n := c.pageSize(field, size)
-	return n, c.err()
+	return n, c.Err()
 }
 
 func (c *checker) pageSize(field string, size int32) int {
@@ -48,37 +47,26 @@ func (c *checker) pageSize(field string, size int32) int {
 }
 
 func (c *checker) pageFault(field string, size int32) {
-	c.fault(field, "is %d; it must be 1 to %d, or left out for %d", size, maxPage, defaultPage)
+	c.Add(field, "is %d; it must be 1 to %d, or left out for %d", size, maxPage, defaultPage)
 }
 
 // idPattern is what ids of callers may look like.
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,128}$`)
 
 // checker gathers violations, so that a caller sees all of them at once.
-type checker struct{ violations []Violation }
-
-func (c *checker) fault(field, format string, args ...any) {
-	c.violations = append(c.violations, Violation{field, fmt.Sprintf(format, args...)})
-}
-
-func (c *checker) err() error {
-	if len(c.violations) == 0 {
-		return nil
-	}
-	return Invalid(c.violations...)
-}
+type checker struct{ Faults }
 
 // id checks an id that may be empty.
 func (c *checker) id(field, id string) {
 	if id != "" && !idPattern.MatchString(id) {
-		c.fault(field, "must have 1 to 128 of the characters A-Z a-z 0-9 . _ ~ -")
+		c.Add(field, "must have 1 to 128 of the characters A-Z a-z 0-9 . _ ~ -")
 	}
 }
 
 // needID checks an id that must be there.
 func (c *checker) needID(field, id string) {
 	if id == "" {
-		c.fault(field, "is required")
+		c.Add(field, "is required")
 		return
 	}
 	c.id(field, id)
@@ -93,7 +81,7 @@ func (c *checker) task(tenant, id string) {
 // count checks how many values there are.
 func (c *checker) count(field string, values []string) {
 	if len(values) > maxList {
-		c.fault(field, "has %d entries; at most %d are taken", len(values), maxList)
+		c.Add(field, "has %d entries; at most %d are taken", len(values), maxList)
 	}
 }
 
@@ -102,7 +90,7 @@ func (c *checker) list(field string, values []string) {
 	c.count(field, values)
 	for i, v := range values {
 		if len(v) > maxEntry {
-			c.fault(field+"["+strconv.Itoa(i)+"]", "has %d bytes; at most %d are taken", len(v), maxEntry)
+			c.Add(field+"["+strconv.Itoa(i)+"]", "has %d bytes; at most %d are taken", len(v), maxEntry)
 		}
 	}
 }
@@ -116,10 +104,10 @@ const (
 // shown checks what a call shows of what was said before, and to whom it may hand over.
 func (c *checker) shown(req *teamv1.ProcessRequest) {
 	if n := len(req.GetHistory()); n > maxShown {
-		c.fault("history", "has %d messages; at most %d are taken", n, maxShown)
+		c.Add("history", "has %d messages; at most %d are taken", n, maxShown)
 	}
 	if n := len(req.GetTransfers()); n > maxTransfers {
-		c.fault("transfers", "has %d entries; at most %d are taken", n, maxTransfers)
+		c.Add("transfers", "has %d entries; at most %d are taken", n, maxTransfers)
 		return
 	}
 	for i, t := range req.GetTransfers() {
@@ -130,20 +118,20 @@ func (c *checker) shown(req *teamv1.ProcessRequest) {
 // unsupported refuses what cannot be heeded, where there is some of it.
 func (c *checker) unsupported(field string, n int) {
 	if n > 0 {
-		c.fault(field, "is not supported yet; leave it out")
+		c.Add(field, "is not supported yet; leave it out")
 	}
 }
 
 func (c *checker) historyLength(field string, n *int32) {
 	if n != nil && *n < 0 {
-		c.fault(field, "is %d; it must be 0 or more, or left out", *n)
+		c.Add(field, "is %d; it must be 0 or more, or left out", *n)
 	}
 }
 
 // message checks the message of a send.
 func (c *checker) message(m *a2av1.Message) {
 	if m == nil {
-		c.fault("message", "is required")
+		c.Add("message", "is required")
 		return
 	}
 	c.needID("message.messageId", m.GetMessageId())
@@ -152,11 +140,11 @@ func (c *checker) message(m *a2av1.Message) {
 	switch m.GetRole() {
 	case a2av1.Role_ROLE_USER:
 	case a2av1.Role_ROLE_UNSPECIFIED:
-		c.fault("message.role", "is required; a client sends ROLE_USER")
+		c.Add("message.role", "is required; a client sends ROLE_USER")
 	case a2av1.Role_ROLE_AGENT:
-		c.fault("message.role", "is ROLE_AGENT; a client sends ROLE_USER")
+		c.Add("message.role", "is ROLE_AGENT; a client sends ROLE_USER")
 	default:
-		c.fault("message.role", "%d is unknown; a client sends ROLE_USER", m.GetRole())
+		c.Add("message.role", "%d is unknown; a client sends ROLE_USER", m.GetRole())
 	}
 	c.parts(m.GetParts())
 	c.metadata("message.metadata", m.GetMetadata())
@@ -177,16 +165,16 @@ func (c *checker) references(m *a2av1.Message) {
 func (c *checker) parts(parts []*a2av1.Part) {
 	switch {
 	case len(parts) == 0:
-		c.fault("message.parts", "is required; send at least one part, such as {\"text\": \"…\"}")
+		c.Add("message.parts", "is required; send at least one part, such as {\"text\": \"…\"}")
 	case len(parts) > maxParts:
-		c.fault("message.parts", "has %d entries; at most %d are taken", len(parts), maxParts)
+		c.Add("message.parts", "has %d entries; at most %d are taken", len(parts), maxParts)
 	}
 	empty := true
 	for i, p := range parts {
 		c.metadata("message.parts["+strconv.Itoa(i)+"].metadata", p.GetMetadata())
 		switch k := p.GetContent().(type) {
 		case nil:
-			c.fault("message.parts["+strconv.Itoa(i)+"]", "has no content; set one of text, raw, url, data")
+			c.Add("message.parts["+strconv.Itoa(i)+"]", "has no content; set one of text, raw, url, data")
 			empty = false
 		case *a2av1.Part_Text:
 			empty = empty && k.Text == ""
@@ -199,7 +187,7 @@ func (c *checker) parts(parts []*a2av1.Part) {
 		}
 	}
 	if len(parts) > 0 && empty {
-		c.fault("message.parts", "are all empty; send some text, data or a file")
+		c.Add("message.parts", "are all empty; send some text, data or a file")
 	}
 }
 
@@ -207,13 +195,13 @@ func (c *checker) parts(parts []*a2av1.Part) {
 // can be understood.
 func (c *checker) metadata(field string, s *structpb.Struct) {
 	if len(s.GetFields()) > maxKeys {
-		c.fault(field, "has %d keys; at most %d are taken", len(s.GetFields()), maxKeys)
+		c.Add(field, "has %d keys; at most %d are taken", len(s.GetFields()), maxKeys)
 	}
 	if n := proto.Size(s); n > maxMetadata {
-		c.fault(field, "has %d bytes; at most %d are taken", n, maxMetadata)
+		c.Add(field, "has %d bytes; at most %d are taken", n, maxMetadata)
 	}
 	if _, ours := s.GetFields()[TeamRunURI]; ours && RunOf(s) == nil {
-		c.fault(field+`["`+TeamRunURI+`"]`, "is no TeamRun of this extension")
+		c.Add(field+`["`+TeamRunURI+`"]`, "is no TeamRun of this extension")
 	}
 }
 
