@@ -33,6 +33,7 @@ type Fold struct {
 	seq       int64          // of the last event of the scope
 
 	questions   []*teamv1.Question
+	answers     map[string]*teamv1.Answered // by question
 	delegations []*teamv1.Delegation // below the scope, as they were decided
 	failed      []*teamv1.Delegation // those that did not succeed
 	warnings    []string             // what went wrong and did not stop the run
