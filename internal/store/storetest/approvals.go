@@ -65,6 +65,7 @@ func approvals(t *testing.T, open Open) {
 	closings(t, open)
 	findings(t, open)
 	answers(t, open)
+	oneAnswer(t, open)
 }
 
 // closings are what opens a question and what closes it.
@@ -233,6 +234,57 @@ func answers(t *testing.T, open Open) {
 			t.Fatalf("Sent after the window: %v", err)
 		}
 	})
+	t.Run("S-51 questions that are asked and answered meanwhile are there or not", func(t *testing.T) {
+		r := newRig(t, open)
+		const n = 8
+		for i := range n {
+			r.create(task(id(i)))
+		}
+		claims := r.claims()
+		var wg sync.WaitGroup
+		for _, c := range claims {
+			wg.Go(func() {
+				for i := range 10 {
+					q := fmt.Sprint("q", i)
+					for _, ev := range []*teamv1.Event{askedOf("", q, "x"), answered(q)} {
+						if err := errors.Join(c.Journal.Append(r.ctx(), ev), c.Journal.Commit(r.ctx())); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+				if err := errors.Join(c.Journal.Append(r.ctx(), askedOf("", "last", "x")), c.Journal.Commit(r.ctx())); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() { wg.Wait(); close(done) }()
+		for going := true; going; {
+			select {
+			case <-done:
+				going = false
+			default:
+			}
+			list, _, err := r.Questions(r.ctx(), toRole("x"))
+			if err != nil {
+				t.Error(err)
+			}
+			seen := map[string]bool{}
+			for _, q := range list {
+				if seen[q.Task.ID] {
+					t.Errorf("two questions of %s are open at once", q.Task.ID)
+				}
+				seen[q.Task.ID] = true
+			}
+			if !going && len(seen) != n {
+				t.Errorf("%d tasks ask, want %d", len(seen), n)
+			}
+		}
+	})
+}
+
+// oneAnswer has a question answered more than once.
+func oneAnswer(t *testing.T, open Open) {
 	give := func(id, question, by, text string) *teamv1.Inbound {
 		return &teamv1.Inbound{Key: id, Kind: &teamv1.Inbound_Answered{Answered: &teamv1.Answered{
 			Question: question, By: by, Message: agent.UserMessage(id, text),
@@ -285,53 +337,6 @@ func answers(t *testing.T, open Open) {
 			wg.Wait()
 			if taken.Load() != 1 {
 				t.Fatalf("%d answers to %s were taken, want 1", taken.Load(), q)
-			}
-		}
-	})
-	t.Run("S-51 questions that are asked and answered meanwhile are there or not", func(t *testing.T) {
-		r := newRig(t, open)
-		const n = 8
-		for i := range n {
-			r.create(task(id(i)))
-		}
-		claims := r.claims()
-		var wg sync.WaitGroup
-		for _, c := range claims {
-			wg.Go(func() {
-				for i := range 10 {
-					q := fmt.Sprint("q", i)
-					for _, ev := range []*teamv1.Event{askedOf("", q, "x"), answered(q)} {
-						if err := errors.Join(c.Journal.Append(r.ctx(), ev), c.Journal.Commit(r.ctx())); err != nil {
-							t.Error(err)
-						}
-					}
-				}
-				if err := errors.Join(c.Journal.Append(r.ctx(), askedOf("", "last", "x")), c.Journal.Commit(r.ctx())); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		done := make(chan struct{})
-		go func() { wg.Wait(); close(done) }()
-		for going := true; going; {
-			select {
-			case <-done:
-				going = false
-			default:
-			}
-			list, _, err := r.Questions(r.ctx(), toRole("x"))
-			if err != nil {
-				t.Error(err)
-			}
-			seen := map[string]bool{}
-			for _, q := range list {
-				if seen[q.Task.ID] {
-					t.Errorf("two questions of %s are open at once", q.Task.ID)
-				}
-				seen[q.Task.ID] = true
-			}
-			if !going && len(seen) != n {
-				t.Errorf("%d tasks ask, want %d", len(seen), n)
 			}
 		}
 	})
