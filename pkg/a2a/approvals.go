@@ -114,7 +114,7 @@ func (h *Handler) Answer(ctx context.Context, req *a2av1.SendMessageRequest) (*a
 func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none error) error {
 	root, scope := agent.SplitTask(s.message.GetTaskId())
 	s.key = answerKey(s)
-	known, err := h.c.Store.Sent(ctx, who.Owner(), s.key)
+	known, err := h.c.Store.Sent(ctx, who.Owner(), "", s.key)
 	switch {
 	case err == nil && known == root:
 		h.c.Wake(root)
