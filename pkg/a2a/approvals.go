@@ -162,6 +162,9 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 	if errors.Is(err, ErrTerminal) || errors.Is(err, ErrNotFound) {
 		return none
 	}
+	if errors.Is(err, ErrAnswered) { // what others said is shown to the task's owner alone
+		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonQuestionAnswered, "the question has an answer already; nothing was recorded")
+	}
 	if err != nil {
 		return storeError(root, err)
 	}
@@ -181,4 +184,15 @@ func mayNot(q *teamv1.Question) error {
 	return agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
 		"the question goes to the roles %s, and the caller has none of them; who has one answers it, by AnswerQuestion of the monitor service", clip(roles)).
 		With("roles", clip(roles)).With("question", clip(q.GetQuestion()))
+}
+
+// maxQuoted is how many bytes of an answer an error repeats.
+const maxQuoted = 256
+
+// questionAnswered is the error for a second answer, to a caller who may read the task.
+func questionAnswered(first *teamv1.Answered) error {
+	text := clipTo(agent.Text(first.GetMessage()), maxQuoted)
+	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonQuestionAnswered,
+		"the question was answered by %s first: %q; this answer was not recorded, read the task for what followed", clip(first.GetBy()), text).
+		With("question", clip(first.GetQuestion())).With("answered_by", clip(first.GetBy())).With("answer", text)
 }

@@ -166,7 +166,10 @@ func (h *Handler) Find(ctx context.Context, id string) (agent.Agent, error) {
 
 // storeError is a store's error for the caller.
 func storeError(id string, err error) error {
+	var answered *AnsweredError
 	switch {
+	case errors.As(err, &answered):
+		return questionAnswered(answered.First)
 	case errors.Is(err, ErrNotFound):
 		return TaskNotFound(id)
 	case errors.Is(err, ErrReused):

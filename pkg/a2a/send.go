@@ -44,6 +44,7 @@ type send struct {
 // does not end the task. An agent that may reply directly can answer with a
 // message. Errors: INVALID_REQUEST, AGENT_NOT_FOUND, TASK_NOT_FOUND,
 // UNSUPPORTED_OPERATION for a task that has ended, MESSAGE_ID_REUSED,
+// QUESTION_ANSWERED for a second answer to a question,
 // PERMISSION_DENIED for the answer to a question to roles that the caller has not,
 // WAIT_TIMEOUT when ctx's deadline comes first.
 func (h *Handler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
@@ -241,8 +242,13 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	}
 	known, err := h.c.Store.Sent(ctx, who.Owner(), s.key)
 	again := err == nil && known == root // the answer is what it was then
-	if f.Terminal() && !again {
-		return sent{}, storeError(id, ErrTerminal)
+	if !again {
+		if first := f.answers[s.question]; first != nil {
+			return sent{}, questionAnswered(first)
+		}
+		if f.Terminal() {
+			return sent{}, storeError(id, ErrTerminal)
+		}
 	}
 	in, err := f.inbound(who, s)
 	if again {
