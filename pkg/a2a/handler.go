@@ -145,7 +145,8 @@ func (h *Handler) resolve(ctx context.Context, tenant string) (string, agent.Age
 	if id == "" {
 		id = h.c.DefaultAgent
 	}
-	if ids := h.c.Agents.IDs(); id == "" {
+	if id == "" {
+		ids := h.c.Agents.IDs()
 		if len(ids) != 1 {
 			return "", nil, Invalid(Violation{"tenant", "must name an agent or team, since there is no default; known are " + strings.Join(ids, ", ")})
 		}
