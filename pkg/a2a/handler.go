@@ -97,6 +97,9 @@ type Interfaces struct {
 	HTTP string
 	// GRPC is host:port.
 	GRPC string
+	// Shown are the bindings that cards name, the preferred one first; empty: those of
+	// Bindings.
+	Shown []string
 }
 
 // Handler answers the calls of A2A and of the Agent service, for all bindings.
@@ -146,7 +149,8 @@ func (h *Handler) resolve(ctx context.Context, tenant string) (string, agent.Age
 	if id == "" {
 		id = h.c.DefaultAgent
 	}
-	if ids := h.c.Agents.IDs(); id == "" {
+	if id == "" {
+		ids := h.c.Agents.IDs()
 		if len(ids) != 1 {
 			return "", nil, Invalid(Violation{"tenant", "must name an agent or team, since there is no default; known are " + strings.Join(ids, ", ")})
 		}

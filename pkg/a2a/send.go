@@ -163,9 +163,12 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 		return sent{}, err
 	}
 	acc.MayReplyDirectly = acc.MayReplyDirectly && info.GetMayReplyDirectly()
-	digest := digestOf(id, s.message)
+	digest, err := digestOf(id, s.message)
 	if s.concurrent > 0 {
-		digest = digestOf(id, s.message, acc.GetCollaboration(), acc.GetLimits())
+		digest, err = digestOf(id, s.message, acc.GetCollaboration(), acc.GetLimits())
+	}
+	if err != nil {
+		return sent{}, err
 	}
 	acc.Message = proto.CloneOf(s.message)
 	fresh := acc.Message.GetContextId() == ""
@@ -204,18 +207,19 @@ func infoOf(ctx context.Context, a agent.Agent) *teamv1.AgentInfo {
 	return info
 }
 
-// digestOf tells a repetition from another message: the binding does not count.
-func digestOf(id string, content ...proto.Message) []byte {
+// digestOf returns what tells a repetition from another message to the same id: the
+// binding does not count. INVALID_REQUEST for a message that cannot be encoded.
+func digestOf(id string, content ...proto.Message) ([]byte, error) {
 	all := []byte(id + "\x00")
 	for _, m := range content {
 		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 		if err != nil {
-			b = nil
+			return nil, Invalid(Violation{"message", "cannot be encoded; every text in it must be UTF-8"})
 		}
 		all = append(all, b...)
 	}
 	sum := sha256.Sum256(all)
-	return sum[:]
+	return sum[:], nil
 }
 
 // followUp leaves a message for a task: the answer to a question, or something
