@@ -90,7 +90,7 @@ func TestC_02_RecordsOfThePreviousVersion(t *testing.T) {
 		s, done = at.Open(t)
 		snap, err := s.(catalog.Store).Catalog(t.Context())
 		if err != nil || len(snap.Entries) != 1 || !bytes.HasPrefix(snap.Entries[0].Data, []byte("format: 2\n---\n")) {
-			t.Errorf("the record is %q: %v", snap.Entries, err)
+			t.Errorf("the record is %v: %v", snap.Entries, err)
 		}
 		done()
 		h = open(t, at, file, fakellm.New(t))
