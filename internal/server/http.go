@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -78,7 +79,7 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		w.Header().Set("Connection", "close") // a body is not waited for
 		routed.Body, routed.ContentLength = http.NoBody, 0
 	}
-	routed.URL = placeV03(unescapedOnce(r.URL), in)
+	routed.URL = placeV03(unescapedOnce(tenantOnce(r.URL)), in)
 	if name := twice(r.URL.Query()); name != "" {
 		s.fail(w, r, wire.Status(wire.Invalid(name, "is there twice")))
 		return
@@ -87,6 +88,21 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		routed.Method = http.MethodGet
 	}
 	next.ServeHTTP(w, routed)
+}
+
+// twoSegments is a path below an agent whose first two segments may both be the tenant.
+var twoSegments = regexp.MustCompile(`^(/[^/]+)(/[^/]+)(?:/message:|/tasks(?:/|$)|/extendedAgentCard$|/\.well-known/|/v1/)`)
+
+// tenantOnce returns an address that names the tenant once, where it names it twice: the
+// caller has added the tenant to the URL of an interface that ends in it.
+func tenantOnce(u *url.URL) *url.URL {
+	m := twoSegments.FindStringSubmatch(u.Path)
+	if m == nil || m[1] != m[2] {
+		return u
+	}
+	to := *u
+	to.Path, to.RawPath = strings.TrimPrefix(u.Path, m[1]), strings.TrimPrefix(u.RawPath, m[1])
+	return &to
 }
 
 // unescapedOnce is an address whose path the routes unescape: without its raw form

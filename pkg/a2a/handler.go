@@ -93,6 +93,9 @@ type Interfaces struct {
 	HTTP string
 	// GRPC is host:port.
 	GRPC string
+	// Shown are the bindings that cards name, the preferred one first; empty: those of
+	// Bindings.
+	Shown []string
 }
 
 // Handler answers the calls of A2A and of the Agent service, for all bindings.
