@@ -182,6 +182,10 @@ func (m *Manager) Ready(ctx context.Context, id string) error {
 	return nil
 }
 
+// Entry returns the entry of the catalog that a team is defined by; empty: it is defined
+// in the file of the server, or nowhere.
+func (m *Manager) Entry(id string) string { return m.served.Load().owners[id] }
+
 func notReady(id, why string) error {
 	return &agent.Error{
 		Reason: agent.ReasonTeamNotReady, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: startAgain,
