@@ -126,6 +126,9 @@ func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool
 	if _, taken := s.runs[root]; taken {
 		return "", false, fmt.Errorf("create task %s: the id is taken", root)
 	}
+	if n.Entry != "" && !s.catalog.has(n.Entry) {
+		return "", false, a2a.ErrDeleted
+	}
 	if n.Collaborations > 0 && len(s.busy[r.agent]) >= n.Collaborations {
 		return "", false, a2a.ErrBusy
 	}
@@ -209,6 +212,9 @@ func (s *Memory) put(k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) 
 	key := putKey(r, in, digest)
 	if n, existed, err = s.known(r, key, digest, now); existed || err != nil {
 		return n, existed, err
+	}
+	if err := r.unanswered(in); err != nil {
+		return 0, false, err
 	}
 	if err := s.open(r, scope); err != nil {
 		return 0, false, err
