@@ -187,6 +187,8 @@ func storeError(id string, err error) error {
 	case errors.Is(err, ErrBusy):
 		return &agent.Error{Reason: agent.ReasonCollaborationInProgress, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: busyAgain, Err: err,
 			Message: "as many collaborations of the team are under way as may be at once; wait for the end of one, or stop one"}
+	case errors.Is(err, ErrDeleted):
+		return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "the agent has been deleted").Because(err)
 	case errors.Is(err, ErrPushTask):
 		return tooManyPushes(MaxPushTask, "the task")
 	case errors.Is(err, ErrPushOwner):

@@ -37,6 +37,7 @@ type send struct {
 	push     *a2av1.TaskPushNotificationConfig // nil: nobody is told
 	// concurrent is how many collaborations of the agent may run at once; 0: it is none.
 	concurrent int
+	entry      string // of the catalog, that the agent is defined by; empty: none
 }
 
 // SendMessage gives an agent a message. It waits until the task has ended or
@@ -181,7 +182,7 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 		return sent{}, err
 	}
 	root, existed, err := h.c.Store.Create(ctx, New{
-		Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx), Collaborations: s.concurrent,
+		Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx), Collaborations: s.concurrent, Entry: s.entry,
 	})
 	h.c.Wake(root) // also after an error, and of a task that was there: it may be on record with nobody told
 	if err != nil {
