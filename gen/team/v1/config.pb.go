@@ -540,7 +540,9 @@ func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
 // ServerConfig is the root of the file. Agents and teams share one id space.
 type ServerConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Version of the format: v1. Required.
+	// Version of the format: v2. In a file of v1, which is read in the same way,
+	// validate names the steps of workflows that began earlier in the previous version.
+	// Required.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	// Models by name.
 	Models map[string]*ModelConfig `protobuf:"bytes,2,rep,name=models,proto3" json:"models,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -2737,7 +2739,9 @@ func (x *RouterConfig) GetInstructions() string {
 // WorkflowConfig runs steps in an order that is known beforehand.
 type WorkflowConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The steps. A step without after begins at once.
+	// The steps, in the order in which they run. One without after begins when
+	// everything above it has ended: it follows the steps above it that no other step
+	// above it follows, except what waits for it. The first begins with the run.
 	Steps []*WorkflowStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
 	// What a failed step means; FAIL.
 	OnMemberError OnMemberError_Value `protobuf:"varint,2,opt,name=on_member_error,json=onMemberError,proto3,enum=team.v1.OnMemberError_Value" json:"on_member_error,omitempty"`
@@ -2826,7 +2830,7 @@ func (*OnMemberError) Descriptor() ([]byte, []int) {
 	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
 }
 
-// WorkflowStep is work of an agent, a question to people, or steps side by side.
+// WorkflowStep is work of an agent, a question to people, or a group of steps.
 type WorkflowStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id. Required, except for parallel.
@@ -2834,11 +2838,12 @@ type WorkflowStep struct {
 	// The agent, team or member that works.
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
 	// What it is given; {{input}}, {{steps.ID.text}} and {{context.KEY}} stand
-	// for what they name. Unset: the results of the steps before it.
+	// for what they name. Unset: the results of the steps that it follows.
 	Task string `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
-	// Steps that come before it.
+	// Steps that it follows, by id; of a group: that its steps follow. Unset: those
+	// that the order of the list says, and in a group those that the group follows.
 	After []string `protobuf:"bytes,4,rep,name=after,proto3" json:"after,omitempty"`
-	// Which of them must have ended.
+	// Which of the steps that it follows must have ended.
 	Join Join_Value `protobuf:"varint,5,opt,name=join,proto3,enum=team.v1.Join_Value" json:"join,omitempty"`
 	// How many of them, for QUORUM.
 	Quorum int32 `protobuf:"varint,6,opt,name=quorum,proto3" json:"quorum,omitempty"`
@@ -2848,7 +2853,7 @@ type WorkflowStep struct {
 	Repeat *RepeatConfig `protobuf:"bytes,8,opt,name=repeat,proto3" json:"repeat,omitempty"`
 	// A question to people.
 	Human *HumanConfig `protobuf:"bytes,9,opt,name=human,proto3" json:"human,omitempty"`
-	// Steps side by side, after the same steps.
+	// A group of steps that begin together. One with after follows these steps instead.
 	Parallel []*WorkflowStep `protobuf:"bytes,10,rep,name=parallel,proto3" json:"parallel,omitempty"`
 	// Time of the step with its retries, or how long its question stays open;
 	// unset is the member's, for a question 168h.
@@ -3993,7 +3998,9 @@ type Definition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agent or team.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// It and the agents, teams and models that it reaches; nothing else.
+	// It and the agents, teams and models that it reaches; nothing else. The order of
+	// workflows is written out: a step that names none with after, and stands in no
+	// group that does, begins with the run.
 	Config *ServerConfig `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
 	// Scripts of scripted models, by the model's name.
 	Scripts map[string][]byte `protobuf:"bytes,3,rep,name=scripts,proto3" json:"scripts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -4435,10 +4442,10 @@ var File_team_v1_config_proto protoreflect.FileDescriptor
 
 const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x14team/v1/config.proto\x12\ateam.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x13team/v1/event.proto\x1a\x12team/v1/info.proto\"\xc7\r\n" +
-	"\fServerConfig\x12\xc7\x01\n" +
-	"\aversion\x18\x01 \x01(\tB\xac\x01\xbaH\xa8\x01\xba\x01\xa4\x01\n" +
-	"\x0econfig.version\x1a\x91\x01this == 'v1' ? '' : this == '' ? 'version is missing; add version: v1 as the first line' : 'version \"' + this + '\" is unknown; write version: v1'R\aversion\x12\x80\x02\n" +
+	"\x14team/v1/config.proto\x12\ateam.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x13team/v1/event.proto\x1a\x12team/v1/info.proto\"\xcf\r\n" +
+	"\fServerConfig\x12\xcf\x01\n" +
+	"\aversion\x18\x01 \x01(\tB\xb4\x01\xbaH\xb0\x01\xba\x01\xac\x01\n" +
+	"\x0econfig.version\x1a\x99\x01this in ['v1', 'v2'] ? '' : this == '' ? 'version is missing; add version: v2 as the first line' : 'version \"' + this + '\" is unknown; write version: v2'R\aversion\x12\x80\x02\n" +
 	"\x06models\x18\x02 \x03(\v2!.team.v1.ServerConfig.ModelsEntryB\xc4\x01\xbaH\xc0\x01\x9a\x01\xbc\x01\"\xb9\x01\xba\x01\xb5\x01\n" +
 	"\x0fconfig.model_id\x1a\xa1\x01this.matches('^[a-z0-9][a-z0-9_-]{0,62}$') ? '' : '\"' + this + '\" cannot be the id of a model; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit'R\x06models\x12\xfb\x01\n" +
 	"\x05tools\x18\x03 \x03(\v2 .team.v1.ServerConfig.ToolsEntryB\xc2\x01\xbaH\xbe\x01\x9a\x01\xba\x01\"\xb7\x01\xba\x01\xb3\x01\n" +
