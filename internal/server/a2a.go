@@ -22,7 +22,7 @@ func (s *Server) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest)
 // SendStreamingMessage hands a message to an agent and streams what happens.
 func (s *Server) SendStreamingMessage(req *a2av1.SendMessageRequest, to grpc.ServerStreamingServer[a2av1.StreamResponse]) error {
 	return s.paced(to, func(ctx context.Context, begin func(), send sendFunc) error {
-		return s.sendStreaming(ctx, req, begin, packed(send))
+		return s.sendStreaming(ctx, req, begin, s.packed(send))
 	})
 }
 
@@ -40,7 +40,7 @@ func (s *Server) sendStreaming(ctx context.Context, req *a2av1.SendMessageReques
 // SubscribeToTask streams what happens to a task.
 func (s *Server) SubscribeToTask(req *a2av1.SubscribeToTaskRequest, to grpc.ServerStreamingServer[a2av1.StreamResponse]) error {
 	return s.paced(to, func(ctx context.Context, begin func(), send sendFunc) error {
-		return s.subscribe(ctx, req, begin, packed(send))
+		return s.subscribe(ctx, req, begin, s.packed(send))
 	})
 }
 

@@ -101,6 +101,7 @@ func (s *Server) routes() []route {
 		)
 	}
 	routes = append(routes, s.routesV03()...)
+	routes = append(routes, s.partRoutes()...)
 	routes = append(routes, s.monitorRoutes()...)
 	routes = append(routes, s.pageRoutes()...)
 	routes = append(routes, s.collaborationRoutes()...)

@@ -31,12 +31,12 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[str
 	case req.Method == "SendStreamingMessage":
 		in := &a2av1.SendMessageRequest{}
 		s.streamRPC(w, r, req, in, params, func(ctx context.Context, begin func(), send eventFunc) error {
-			return s.sendStreaming(ctx, in, begin, updates(send))
+			return s.sendStreaming(ctx, in, begin, s.updates(send))
 		})
 	case req.Method == "SubscribeToTask":
 		in := &a2av1.SubscribeToTaskRequest{}
 		s.streamRPC(w, r, req, in, params, func(ctx context.Context, begin func(), send eventFunc) error {
-			return s.subscribe(ctx, in, begin, updates(send))
+			return s.subscribe(ctx, in, begin, s.updates(send))
 		})
 	default:
 		s.failRPC(w, req, wire.NotServed("there is no method %.64q", req.Method))

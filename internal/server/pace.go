@@ -20,8 +20,8 @@ import (
 type sendFunc func(seq int64, m any) error
 
 // packed sends what a reader is told, with the bytes that all readers share.
-func packed(send sendFunc) func(a2a.Update) error {
-	encode := fitting(proto.Marshal)
+func (s *Server) packed(send sendFunc) func(a2a.Update) error {
+	encode := s.fitting(proto.Marshal)
 	return func(u a2a.Update) error {
 		data, err := u.Encoded(a2a.FormProto, encode)
 		if err != nil {

@@ -38,6 +38,8 @@ type Config struct {
 	// is local/local, and only loopback addresses are served: over HTTP as localhost,
 	// a loopback address, or PublicURL, and to pages of these origins.
 	Keys []APIKey
+	// BaseURL is the URL of REST, for parts that answers replace by their URL.
+	BaseURL string
 	// PublicURL is the URL by which others reach HTTP; empty: there is none.
 	PublicURL string
 	// StrictVersion refuses calls that name no A2A-Version.

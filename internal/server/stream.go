@@ -113,7 +113,7 @@ func (s *Server) serveSendStreaming(w http.ResponseWriter, r *http.Request, para
 	}
 	setTenant(req, params)
 	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send eventFunc) error {
-		return s.sendStreaming(ctx, req, begin, updates(send))
+		return s.sendStreaming(ctx, req, begin, s.updates(send))
 	})
 }
 
@@ -125,7 +125,7 @@ func (s *Server) serveSubscribe(w http.ResponseWriter, r *http.Request, params m
 	setTenant(req, params)
 	req.Id = params["id"]
 	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send eventFunc) error {
-		return s.subscribe(ctx, req, begin, updates(send))
+		return s.subscribe(ctx, req, begin, s.updates(send))
 	})
 }
 
@@ -150,8 +150,8 @@ func (s *Server) serveProcessStream(w http.ResponseWriter, r *http.Request, para
 }
 
 // updates sends what a reader is told, with the JSON that all readers share.
-func updates(send eventFunc) func(a2a.Update) error {
-	encode := fitting(wire.Marshal)
+func (s *Server) updates(send eventFunc) func(a2a.Update) error {
+	encode := s.fitting(wire.Marshal)
 	return func(u a2a.Update) error {
 		data, err := u.Encoded(a2a.FormJSON, encode)
 		if err != nil {
@@ -161,9 +161,11 @@ func updates(send eventFunc) func(a2a.Update) error {
 	}
 }
 
-// fitting is an encoding that refuses what is too large for any of the bindings.
-func fitting(encode func(proto.Message) ([]byte, error)) func(proto.Message) ([]byte, error) {
+// fitting is an encoding that replaces parts which are too large for any of the
+// bindings, and refuses what is too large all the same.
+func (s *Server) fitting(encode func(proto.Message) ([]byte, error)) func(proto.Message) ([]byte, error) {
 	return func(m proto.Message) ([]byte, error) {
+		m = wire.Reduce(m, s.config.BaseURL)
 		if err := wire.Fits(m); err != nil {
 			return nil, err
 		}

@@ -147,7 +147,7 @@ func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map
 		}
 		setTenant(req, params)
 		return func(ctx context.Context, begin func(), send eventFunc) error {
-			return s.subscribe(ctx, req, begin, updatesV03(form, send))
+			return s.subscribe(ctx, req, begin, s.updatesV03(form, send))
 		}, nil
 	}
 	req, err := form.ReadSend(body)
@@ -156,18 +156,19 @@ func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map
 	}
 	setTenant(req, params)
 	return func(ctx context.Context, begin func(), send eventFunc) error {
-		return s.sendStreaming(ctx, req, begin, updatesV03(form, send))
+		return s.sendStreaming(ctx, req, begin, s.updatesV03(form, send))
 	}, nil
 }
 
 // updatesV03 sends what a reader is told. Each reader has its own encoding: whether
 // an update is the final one is the stream's.
-func updatesV03(form a2av03.Form, send eventFunc) func(a2a.Update) error {
+func (s *Server) updatesV03(form a2av03.Form, send eventFunc) func(a2a.Update) error {
 	return func(u a2a.Update) error {
-		if err := wire.Fits(u.Response); err != nil {
+		response, _ := wire.Reduce(u.Response, s.config.BaseURL).(*a2av1.StreamResponse)
+		if err := wire.Fits(response); err != nil {
 			return err
 		}
-		data, err := form.WriteEvent(u.Response, u.Last)
+		data, err := form.WriteEvent(response, u.Last)
 		if err != nil {
 			return err
 		}

@@ -53,8 +53,14 @@ func (c *checker) message(m protoreflect.Message, depth int) *fault {
 	}
 	switch v := m.Interface().(type) {
 	case *structpb.Value:
+		if a2a.TooDeep(v) {
+			return &fault{problem: a2a.DeepText}
+		}
 		return c.value(v, depth)
 	case *structpb.Struct:
+		if a2a.TooDeepStruct(v) {
+			return &fault{problem: a2a.DeepText}
+		}
 		return c.object(v, depth)
 	case *structpb.ListValue:
 		return c.array(v, depth)

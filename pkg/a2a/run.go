@@ -387,6 +387,9 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 		if aerr != nil {
 			return aerr
 		}
+		if err := checkDepth(ev); err != nil {
+			return err
+		}
 		if r := ev.GetReply(); r != nil && ev.GetScope() == "" {
 			d.reply = r
 			continue

@@ -5,6 +5,9 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/push"
@@ -19,7 +22,7 @@ type telling struct {
 }
 
 // newTelling returns nil where there are no push notifications.
-func newTelling(c *Config, h *a2a.Handler) (*telling, error) {
+func newTelling(c *Config, h *a2a.Handler, base string) (*telling, error) {
 	if h.Pushes() == nil {
 		return nil, nil //nolint:nilnil // nobody is told
 	}
@@ -28,7 +31,8 @@ func newTelling(c *Config, h *a2a.Handler) (*telling, error) {
 		return nil, fmt.Errorf("push notifications: %w", err)
 	}
 	d := push.New(push.Config{
-		Pushes: h.Pushes(), Outbox: h.Outbox, Client: out.HTTPClient(), Encode: wire.Marshal, Old: oldBody(c.Store), Allowed: known(c.Keys),
+		Pushes: h.Pushes(), Outbox: h.Outbox, Client: out.HTTPClient(), Allowed: known(c.Keys), Old: oldBody(c.Store, base),
+		Encode:  func(m proto.Message) ([]byte, error) { return wire.Marshal(wire.Reduce(m, base)) },
 		Version: cmp.Or(c.Version, "dev"), Policy: c.Push, Log: c.Log.Named("push"),
 	})
 	return &telling{d, out}, nil
@@ -36,12 +40,13 @@ func newTelling(c *Config, h *a2a.Handler) (*telling, error) {
 
 // oldBody returns how receivers are told that were registered over A2A 0.3: the
 // whole task.
-func oldBody(s a2a.Store) func(context.Context, a2a.Push) ([]byte, string, error) {
+func oldBody(s a2a.Store, base string) func(context.Context, a2a.Push) ([]byte, string, error) {
 	return func(ctx context.Context, p a2a.Push) ([]byte, string, error) {
 		t, _, err := s.Task(ctx, p.Task)
 		if err != nil {
 			return nil, "", err
 		}
+		t, _ = wire.Reduce(t, base).(*a2av1.Task)
 		b, err := a2av03.RPC.WriteTask(t)
 		return b, wire.TypeJSON, err
 	}

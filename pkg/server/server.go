@@ -266,7 +266,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 		runner.Pinned = p.Pinned
 	}
 	runner.Conversations, _ = c.Store.(a2a.Conversations) // a nil one: agents remember nothing
-	t, err := newTelling(c, h)
+	t, err := newTelling(c, h, config.Interfaces.HTTP)
 	return core{handler: h, engine: e, runner: runner, store: c.Store, telling: t}, err
 }
 
@@ -292,7 +292,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	m := monitor.New(watching)
 	config := server.Config{
 		Handler: k.handler, Teams: c.Teams, Monitor: m,
-		Keys: c.Keys, PublicURL: c.PublicURL, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
+		Keys: c.Keys, BaseURL: cmp.Or(c.PublicURL, at.URL), PublicURL: c.PublicURL, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
 		NoV03: c.NoV03, NoReflection: c.NoReflection,
 		Ready: ready(c), DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	}

@@ -1,0 +1,185 @@
+package wire
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// Reduce returns an answer of A2A, or a notification, that every client can read: of
+// one with more than MaxEvent bytes the largest parts are replaced by parts with the
+// URL at which they can be read, until it has no more than a2a.MaxPageBytes; and so
+// are parts that nest too deep. base is the server's URL. An answer that needs nothing
+// of this is returned as it is, and is never changed.
+func Reduce(m proto.Message, base string) proto.Message {
+	r := &reducer{base: base}
+	r.visit(m)
+	if !r.deep && proto.Size(m) <= MaxEvent {
+		return m
+	}
+	m = proto.CloneOf(m)
+	r = &reducer{base: base, change: true}
+	r.visit(m)
+	size := proto.Size(m)
+	if size <= MaxEvent {
+		return m
+	}
+	slices.SortFunc(r.parts, func(a, b partPlace) int { return cmp.Compare(b.size, a.size) })
+	for _, p := range r.parts {
+		if size <= a2a.MaxPageBytes || p.size < minReplaced {
+			break
+		}
+		r.replace(p, "size")
+		size -= p.size - proto.Size(p.parts[p.i])
+	}
+	return m
+}
+
+// minReplaced is the size of the smallest part that is replaced for its size: what
+// takes its place has some hundred bytes.
+const minReplaced = 1 << 10
+
+// reducer looks at the parts of an answer.
+type reducer struct {
+	base   string
+	change bool // replace what is too deep; else only look
+	deep   bool
+	parts  []partPlace
+}
+
+// partPlace is where a part stands.
+type partPlace struct {
+	task  string
+	parts []*a2av1.Part
+	i     int
+	size  int
+}
+
+func (r *reducer) visit(m proto.Message) {
+	switch m := m.(type) {
+	case *a2av1.Task:
+		r.task(m)
+	case *a2av1.SendMessageResponse:
+		r.task(m.GetTask())
+		r.message("", m.GetMessage())
+	case *a2av1.ListTasksResponse:
+		for _, t := range m.GetTasks() {
+			r.task(t)
+		}
+	case *teamv1.AnswerQuestionResponse:
+		r.task(m.GetTask())
+	case *a2av1.StreamResponse:
+		r.task(m.GetTask())
+		r.message("", m.GetMessage())
+		r.message(m.GetStatusUpdate().GetTaskId(), m.GetStatusUpdate().GetStatus().GetMessage())
+		r.artifact(m.GetArtifactUpdate().GetTaskId(), m.GetArtifactUpdate().GetArtifact())
+	}
+}
+
+func (r *reducer) task(t *a2av1.Task) {
+	for _, a := range t.GetArtifacts() {
+		r.artifact(t.GetId(), a)
+	}
+	for _, m := range t.GetHistory() {
+		r.message(t.GetId(), m)
+	}
+	r.message(t.GetId(), t.GetStatus().GetMessage())
+}
+
+func (r *reducer) message(task string, m *a2av1.Message) {
+	if m == nil {
+		return
+	}
+	r.all(task, m.GetParts())
+	if r.metadata(m.GetMetadata()) {
+		m.Metadata = nil
+	}
+}
+
+func (r *reducer) artifact(task string, a *a2av1.Artifact) {
+	if a == nil {
+		return
+	}
+	r.all(task, a.GetParts())
+	if r.metadata(a.GetMetadata()) {
+		a.Metadata = nil
+	}
+}
+
+// metadata reports whether metadata nests too deep and is to be left out.
+func (r *reducer) metadata(s *structpb.Struct) bool {
+	deep := a2a.TooDeepStruct(s)
+	r.deep = r.deep || deep
+	return deep && r.change
+}
+
+func (r *reducer) all(task string, parts []*a2av1.Part) {
+	for i, p := range parts {
+		deep := a2a.TooDeep(p.GetData()) || a2a.TooDeepStruct(p.GetMetadata())
+		r.deep = r.deep || deep
+		switch at := (partPlace{task, parts, i, 0}); {
+		case !r.change || task == "":
+		case deep:
+			r.replace(at, "depth")
+		default:
+			at.size = proto.Size(p)
+			r.parts = append(r.parts, at)
+		}
+	}
+}
+
+// replace puts a part with a URL in the place of one.
+func (r *reducer) replace(at partPlace, reason string) {
+	p := at.parts[at.i]
+	metadata := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	if !a2a.TooDeepStruct(p.GetMetadata()) {
+		for k, v := range p.GetMetadata().GetFields() {
+			metadata.Fields[k] = v
+		}
+	}
+	media, body := PartContent(p)
+	metadata.Fields[a2a.TeamRunURI] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+		"replaced": structpb.NewStringValue(reason), "bytes": structpb.NewStringValue(strconv.Itoa(len(body))),
+	}})
+	at.parts[at.i] = &a2av1.Part{
+		Content:  &a2av1.Part_Url{Url: r.base + "/tasks/" + at.task + "/parts/" + PartDigest(p)},
+		Filename: p.GetFilename(), MediaType: media, Metadata: metadata,
+	}
+}
+
+// PartDigest names a part by what it holds, among the parts of a task.
+func PartDigest(p *a2av1.Part) string {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// PartContent returns the media type of a part and what it holds as bytes: text as it
+// is, data as JSON.
+func PartContent(p *a2av1.Part) (media string, body []byte) {
+	switch k := p.GetContent().(type) {
+	case *a2av1.Part_Text:
+		return cmp.Or(p.GetMediaType(), "text/plain; charset=utf-8"), []byte(k.Text)
+	case *a2av1.Part_Raw:
+		return cmp.Or(p.GetMediaType(), "application/octet-stream"), k.Raw
+	case *a2av1.Part_Data:
+		b, err := Marshal(k.Data)
+		if err != nil {
+			return "", nil
+		}
+		return cmp.Or(p.GetMediaType(), "application/json"), b
+	}
+	return "text/uri-list", []byte(p.GetUrl())
+}
