@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/server"
@@ -16,31 +17,37 @@ import (
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-// grown is a task that has a size as it is encoded.
-func grown(size int) *a2av1.Task {
+// grown is a task that has a size as it is encoded: most of it is one part, or metadata.
+func grown(size int, metadata bool) *a2av1.Task {
 	t := &a2av1.Task{Id: "t1", Status: &a2av1.TaskStatus{State: a2av1.TaskState_TASK_STATE_WORKING}}
+	if metadata {
+		t.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"x": structpb.NewStringValue(strings.Repeat("x", size))}}
+		return t
+	}
 	m := agent.UserMessage("m", strings.Repeat("x", size-100))
 	t.History = []*a2av1.Message{m}
 	m.Parts = agent.TextParts(agent.Text(m) + strings.Repeat("x", size-proto.Size(t)))
 	return t
 }
 
-// TestA_01_AnswersTooLarge: what is too large for one of the bindings is refused by
-// all of them, in the same words; what is not comes over each.
+// TestA_01_AnswersTooLarge: what is too large for one of the bindings comes over each
+// with URLs in place of its parts; where that does not help, all of them refuse it in
+// the same words.
 func TestA_01_AnswersTooLarge(t *testing.T) {
 	var size int
+	var metadata bool
 	once := func() (iter.Seq2[a2a.Update, error], error) {
 		return func(yield func(a2a.Update, error) bool) {
-			yield(a2a.Update{Seq: 1, Response: &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: grown(size)}}}, nil)
+			yield(a2a.Update{Seq: 1, Response: &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: grown(size, metadata)}}}, nil)
 		}, nil
 	}
-	target := start(t, server.Config{Handler: &probe{
-		get: func(context.Context, *a2av1.GetTaskRequest) (*a2av1.Task, error) { return grown(size), nil },
+	target := start(t, server.Config{BaseURL: "https://team.test", Handler: &probe{
+		get: func(context.Context, *a2av1.GetTaskRequest) (*a2av1.Task, error) { return grown(size, metadata), nil },
 		list: func(context.Context, *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
-			return &a2av1.ListTasksResponse{Tasks: []*a2av1.Task{grown(size)}}, nil
+			return &a2av1.ListTasksResponse{Tasks: []*a2av1.Task{grown(size, metadata)}}, nil
 		},
 		send: func(context.Context, *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
-			return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: grown(size)}}, nil
+			return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: grown(size, metadata)}}, nil
 		},
 		stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) { return once() },
 		subscribe: func(context.Context, *a2av1.SubscribeToTaskRequest, int64) (iter.Seq2[a2a.Update, error], error) {
@@ -48,26 +55,25 @@ func TestA_01_AnswersTooLarge(t *testing.T) {
 		},
 	}})
 	clients := append(rig.Clients(t, target), rig.ClientsV03(t, target)...)
-	for name, call := range map[string]func(rig.Client) error{
-		"get": func(c rig.Client) error {
-			_, err := c.Get(t.Context(), &a2av1.GetTaskRequest{Id: "t1"})
-			return err
+	for name, call := range map[string]func(rig.Client) (*a2av1.Task, error){
+		"get": func(c rig.Client) (*a2av1.Task, error) {
+			return c.Get(t.Context(), &a2av1.GetTaskRequest{Id: "t1"})
 		},
-		"list": func(c rig.Client) error {
-			_, err := c.List(t.Context(), &a2av1.ListTasksRequest{})
-			return err
+		"list": func(c rig.Client) (*a2av1.Task, error) {
+			list, err := c.List(t.Context(), &a2av1.ListTasksRequest{})
+			return append(list.GetTasks(), nil)[0], err
 		},
-		"send": func(c rig.Client) error {
-			_, err := c.Send(t.Context(), rig.Text("", "m", "x"))
-			return err
+		"send": func(c rig.Client) (*a2av1.Task, error) {
+			resp, err := c.Send(t.Context(), rig.Text("", "m", "x"))
+			return resp.GetTask(), err
 		},
-		"stream": func(c rig.Client) error {
-			_, err := rig.Collect(c.Stream(t.Context(), rig.Text("", "m", "x")))
-			return err
+		"stream": func(c rig.Client) (*a2av1.Task, error) {
+			updates, err := rig.Collect(c.Stream(t.Context(), rig.Text("", "m", "x")))
+			return append(updates, nil)[0].GetTask(), err
 		},
-		"subscribe": func(c rig.Client) error {
-			_, err := rig.Collect(c.Subscribe(t.Context(), &a2av1.SubscribeToTaskRequest{Id: "t1"}, 0))
-			return err
+		"subscribe": func(c rig.Client) (*a2av1.Task, error) {
+			updates, err := rig.Collect(c.Subscribe(t.Context(), &a2av1.SubscribeToTaskRequest{Id: "t1"}, 0))
+			return append(updates, nil)[0].GetTask(), err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,13 +83,19 @@ func TestA_01_AnswersTooLarge(t *testing.T) {
 					continue // it has none
 				}
 				if name == "get" || name == "stream" { // the others take as long
-					size = wire.MaxEvent - 16<<10
-					if err := call(c); err != nil {
+					size, metadata = wire.MaxEvent-16<<10, false
+					if task, err := call(c); err != nil || agent.Text(task.GetHistory()[0]) == "" {
 						t.Errorf("%s: a task of %d bytes: %v", c.Binding(), size, err)
 					}
 				}
-				size = wire.MaxEvent + 1
-				f := rig.Fault(call(c))
+				size, metadata = wire.MaxEvent+1, false
+				task, err := call(c)
+				if err != nil || !strings.HasPrefix(task.GetHistory()[0].GetParts()[0].GetUrl(), "https://team.test/tasks/t1/parts/") {
+					t.Errorf("%s: a task of %d bytes: %d bytes, %v", c.Binding(), size, proto.Size(task), err)
+				}
+				metadata = true
+				_, err = call(c)
+				f := rig.Fault(err)
 				if f == nil || f.Reason != "INSUFFICIENT_RESOURCES" || f.Details["max_bytes"] != "16777216" || !strings.Contains(f.Message, "historyLength") {
 					t.Errorf("%s: a task of %d bytes: %+v", c.Binding(), size, f)
 					continue

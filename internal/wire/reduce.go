@@ -18,8 +18,9 @@ import (
 // Reduce returns an answer of A2A, or a notification, that every client can read: of
 // one with more than MaxEvent bytes the largest parts are replaced by parts with the
 // URL at which they can be read, until it has no more than a2a.MaxPageBytes; and so
-// are parts that nest too deep. base is the server's URL. An answer that needs nothing
-// of this is returned as it is, and is never changed.
+// are parts that nest too deep. base is the server's URL; where it is empty, a text says
+// what is missing. An answer that needs nothing of this is returned as it is, and m is
+// never changed.
 func Reduce(m proto.Message, base string) proto.Message {
 	r := &reducer{base: base}
 	r.visit(m)
@@ -150,6 +151,13 @@ func (r *reducer) replace(at partPlace, reason string) {
 	metadata.Fields[a2a.TeamRunURI] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
 		"replaced": structpb.NewStringValue(reason), "bytes": structpb.NewStringValue(strconv.Itoa(len(body))),
 	}})
+	if r.base == "" {
+		at.parts[at.i] = &a2av1.Part{
+			Content:  &a2av1.Part_Text{Text: "A part of " + strconv.Itoa(len(body)) + " bytes is left out: this server has no HTTP address at which it could be read."},
+			Filename: p.GetFilename(), Metadata: metadata,
+		}
+		return
+	}
 	at.parts[at.i] = &a2av1.Part{
 		Content:  &a2av1.Part_Url{Url: r.base + "/tasks/" + at.task + "/parts/" + PartDigest(p)},
 		Filename: p.GetFilename(), MediaType: media, Metadata: metadata,
