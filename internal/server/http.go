@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -41,7 +42,9 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	defer linger(w)
 	in := newInbound(bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
-	in.base = forwarded(s.config.TrustedProxies, r)
+	if s.config.PublicURL == "" {
+		in.base = forwarded(s.config.TrustedProxies, r)
+	}
 	in.addr = callerAddr(s.config.TrustedProxies, r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
 	open := s.isOpen(r)
 	w.Header().Set("X-Request-Id", in.id)
@@ -79,7 +82,7 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		w.Header().Set("Connection", "close") // a body is not waited for
 		routed.Body, routed.ContentLength = http.NoBody, 0
 	}
-	routed.URL = placeV03(unescapedOnce(placeRPC(r, in)), in)
+	routed.URL = placeV03(unescapedOnce(tenantOnce(placeRPC(r, in))), in)
 	if name := twice(r.URL.Query()); name != "" {
 		s.fail(w, r, wire.Status(wire.Invalid(name, "is there twice")))
 		return
@@ -88,6 +91,21 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		routed.Method = http.MethodGet
 	}
 	next.ServeHTTP(w, routed)
+}
+
+// twoSegments is a path below an agent whose first two segments may both be the tenant.
+var twoSegments = regexp.MustCompile(`^(/[^/]+)(/[^/]+)(?:/message:|/tasks(?:/|$)|/extendedAgentCard$|/\.well-known/|/v1/)`)
+
+// tenantOnce returns an address that names the tenant once, where it names it twice: the
+// caller has added the tenant to the URL of an interface that ends in it.
+func tenantOnce(u *url.URL) *url.URL {
+	m := twoSegments.FindStringSubmatch(u.Path)
+	if m == nil || m[1] != m[2] {
+		return u
+	}
+	to := *u
+	to.Path, to.RawPath = strings.TrimPrefix(u.Path, m[1]), strings.TrimPrefix(u.RawPath, m[1])
+	return &to
 }
 
 // unescapedOnce is an address whose path the routes unescape: without its raw form

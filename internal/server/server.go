@@ -64,8 +64,8 @@ type Config struct {
 	StallTime time.Duration
 	// JWKS is the set of public keys of signed cards; nil: none is served.
 	JWKS []byte
-	// TrustedProxies are callers whose X-Forwarded headers say by which URL calls
-	// came, for cards.
+	// TrustedProxies are callers whose X-Forwarded headers say who calls, and without a
+	// PublicURL by which URL, for cards.
 	TrustedProxies []netip.Prefix
 	// Log gets one line a call; nil logs nothing.
 	Log *zap.Logger

@@ -126,6 +126,9 @@ func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool
 	if _, taken := s.runs[root]; taken {
 		return "", false, fmt.Errorf("create task %s: the id is taken", root)
 	}
+	if n.Entry != "" && !s.catalog.has(n.Entry) {
+		return "", false, a2a.ErrDeleted
+	}
 	if n.Collaborations > 0 && len(s.busy[r.agent]) >= n.Collaborations {
 		return "", false, a2a.ErrBusy
 	}

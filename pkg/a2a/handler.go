@@ -93,6 +93,9 @@ type Interfaces struct {
 	HTTP string
 	// GRPC is host:port.
 	GRPC string
+	// Shown are the bindings that cards name, the preferred one first; empty: those of
+	// Bindings.
+	Shown []string
 }
 
 // Handler answers the calls of A2A and of the Agent service, for all bindings.
@@ -142,7 +145,8 @@ func (h *Handler) resolve(ctx context.Context, tenant string) (string, agent.Age
 	if id == "" {
 		id = h.c.DefaultAgent
 	}
-	if ids := h.c.Agents.IDs(); id == "" {
+	if id == "" {
+		ids := h.c.Agents.IDs()
 		if len(ids) != 1 {
 			return "", nil, Invalid(Violation{"tenant", "must name an agent or team, since there is no default; known are " + strings.Join(ids, ", ")})
 		}
@@ -179,6 +183,8 @@ func storeError(id string, err error) error {
 	case errors.Is(err, ErrBusy):
 		return &agent.Error{Reason: agent.ReasonCollaborationInProgress, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: busyAgain, Err: err,
 			Message: "as many collaborations of the team are under way as may be at once; wait for the end of one, or stop one"}
+	case errors.Is(err, ErrDeleted):
+		return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "the agent has been deleted").Because(err)
 	case errors.Is(err, ErrPushTask):
 		return tooManyPushes(MaxPushTask, "the task")
 	case errors.Is(err, ErrPushOwner):

@@ -37,6 +37,7 @@ type send struct {
 	push     *a2av1.TaskPushNotificationConfig // nil: nobody is told
 	// concurrent is how many collaborations of the agent may run at once; 0: it is none.
 	concurrent int
+	entry      string // of the catalog, that the agent is defined by; empty: none
 }
 
 // SendMessage gives an agent a message. It waits until the task has ended or
@@ -160,9 +161,12 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 		return sent{}, err
 	}
 	acc.MayReplyDirectly = acc.MayReplyDirectly && info.GetMayReplyDirectly()
-	digest := digestOf(id, s.message)
+	digest, err := digestOf(id, s.message)
 	if s.concurrent > 0 {
-		digest = digestOf(id, s.message, acc.GetCollaboration(), acc.GetLimits())
+		digest, err = digestOf(id, s.message, acc.GetCollaboration(), acc.GetLimits())
+	}
+	if err != nil {
+		return sent{}, err
 	}
 	acc.Message = proto.CloneOf(s.message)
 	fresh := acc.Message.GetContextId() == ""
@@ -175,7 +179,7 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 		return sent{}, err
 	}
 	root, existed, err := h.c.Store.Create(ctx, New{
-		Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx), Collaborations: s.concurrent,
+		Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx), Collaborations: s.concurrent, Entry: s.entry,
 	})
 	h.c.Wake(root) // also after an error, and of a task that was there: it may be on record with nobody told
 	if err != nil {
@@ -201,18 +205,19 @@ func infoOf(ctx context.Context, a agent.Agent) *teamv1.AgentInfo {
 	return info
 }
 
-// digestOf tells a repetition from another message: the binding does not count.
-func digestOf(id string, content ...proto.Message) []byte {
+// digestOf returns what tells a repetition from another message to the same id: the
+// binding does not count. INVALID_REQUEST for a message that cannot be encoded.
+func digestOf(id string, content ...proto.Message) ([]byte, error) {
 	all := []byte(id + "\x00")
 	for _, m := range content {
 		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 		if err != nil {
-			b = nil
+			return nil, Invalid(Violation{"message", "cannot be encoded; every text in it must be UTF-8"})
 		}
 		all = append(all, b...)
 	}
 	sum := sha256.Sum256(all)
-	return sum[:]
+	return sum[:], nil
 }
 
 // followUp leaves a message for a task: the answer to a question, or something

@@ -354,8 +354,8 @@ func TestCard(t *testing.T) {
 			got = append(got, i.GetProtocolBinding()+" "+i.GetUrl()+" "+i.GetTenant()+" "+i.GetProtocolVersion())
 		}
 		want := []string{
+			"JSONRPC https://agents.example.com/skilled/rpc skilled 1.0", "HTTP+JSON https://agents.example.com/skilled  1.0",
 			"GRPC agents.example.com:443 skilled 1.0",
-			"JSONRPC https://agents.example.com/skilled/rpc skilled 1.0", "HTTP+JSON https://agents.example.com skilled 1.0",
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

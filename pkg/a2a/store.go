@@ -27,6 +27,8 @@ var (
 	ErrAnswered = errors.New("question has an answer")
 	// ErrBusy: as many collaborations of the agent are under way as may be at once.
 	ErrBusy = errors.New("collaboration in progress")
+	// ErrDeleted: the agent of a task to create has been deleted.
+	ErrDeleted = errors.New("agent has been deleted")
 )
 
 // AnsweredError is the error of Put for a second answer to a question.
@@ -67,6 +69,9 @@ type New struct {
 	// one included; 0: it is none. ErrBusy; a message that is known begins nothing,
 	// and is never refused so.
 	Collaborations int
+	// Entry of the catalog that the agent of a collaboration is defined by, which must
+	// still be there: else ErrDeleted. Empty: it is in no catalog.
+	Entry string
 }
 
 // Record is a committed event and where it stands.
