@@ -80,6 +80,10 @@ type Config struct {
 	// RequireTeamRun has cards say that the team-run extension is required; who
 	// serves the handler refuses calls without it.
 	RequireTeamRun bool
+	// ForgetMessageIDs takes every message that is sent for a new one, also with an id
+	// that was sent before; without it a repeated message is answered as the first
+	// one was. Keys of the Agent service are remembered either way.
+	ForgetMessageIDs bool
 	// RefuseWhileWorking refuses messages to a task that asks for nothing; without it
 	// they are recorded, and seen by its agent at its next decision.
 	RefuseWhileWorking bool

@@ -108,6 +108,9 @@ type Config struct {
 	// RequireTeamRun refuses calls of A2A that do not activate the team-run extension
 	// (a2a.TeamRunURI); cards say so.
 	RequireTeamRun bool
+	// ForgetMessageIDs takes every message for a new one, also with an id that was
+	// sent before. Default: a repeated message is answered as the first one was.
+	ForgetMessageIDs bool
 	// RefuseWhileWorking refuses messages to a task that asks for nothing. Default:
 	// its agent sees them at its next decision.
 	RefuseWhileWorking bool
@@ -252,8 +255,8 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 		Agents: c.Agents, Store: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
 		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: at.GRPC, Shown: c.CardInterfaces},
 		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams, NoPush: c.NoPush, RequireTeamRun: c.RequireTeamRun,
-		RefuseWhileWorking: c.RefuseWhileWorking,
-		Extended:           c.ExtendedCards,
+		RefuseWhileWorking: c.RefuseWhileWorking, ForgetMessageIDs: c.ForgetMessageIDs,
+		Extended: c.ExtendedCards,
 	}
 	if sign != nil {
 		config.Sign = sign.Sign
