@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ func TestConformance(t *testing.T) {
 		l := live(t, at, rig.Manager(t, conformance.New(conformance.Config{ID: "kit", StreamTimeout: time.Millisecond})))
 		for i, c := range l.clients {
 			for _, tt := range behaviours {
-				t.Run(""+tt.id, func(t *testing.T) {
+				t.Run(tt.id, func(t *testing.T) {
 					resp, err := c.Send(t.Context(), rig.Text("kit", tt.id+"-"+string(rune('a'+i)), "hello"))
 					if err != nil {
 						t.Fatal(err)
@@ -45,15 +46,45 @@ func TestConformance(t *testing.T) {
 					}
 				})
 			}
-			t.Run("tck-input-required is completed by the next message", func(t *testing.T) {
-				answer := rig.Text("kit", "answer-"+string(rune('a'+i)), "yes")
-				asking, err := c.Send(t.Context(), rig.Text("kit", "tck-input-required-again-"+string(rune('a'+i)), "hello"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				answer.Message.TaskId = asking.GetTask().GetId()
-				if done := send(t, c, answer); done.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
+			ask := func(t *testing.T, name string) *a2av1.Task {
+				t.Helper()
+				return send(t, c, rig.Text("kit", "tck-input-required-"+name+string(rune('a'+i)), "hello"))
+			}
+			answer := func(t *testing.T, task, id, text string) *a2av1.Task {
+				t.Helper()
+				m := rig.Text("kit", id+string(rune('a'+i)), text)
+				m.Message.TaskId = task
+				return send(t, c, m)
+			}
+			t.Run("tck-input-required is completed by an answer with any other id", func(t *testing.T) {
+				if done := answer(t, ask(t, "again-").GetId(), "answer-", "yes"); done.GetStatus().GetState() != completedState {
 					t.Error(done)
+				}
+			})
+			t.Run("the id of an answer says what it leads to", func(t *testing.T) {
+				task := ask(t, "history-").GetId()
+				for n := range 2 {
+					asking := answer(t, task, fmt.Sprintf("tck-input-required-more-%d-", n), fmt.Sprintf("message %d", n))
+					if asking.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_INPUT_REQUIRED || agent.Text(asking.GetStatus().GetMessage()) != "More input is needed" {
+						t.Fatal(asking)
+					}
+				}
+				done := answer(t, task, "tck-complete-task-history-", "enough")
+				if done.GetStatus().GetState() != completedState || agent.Text(done.GetStatus().GetMessage()) != "Hello from TCK" {
+					t.Error(done.GetStatus())
+				}
+				var said []string
+				for _, m := range done.GetHistory() {
+					if m.GetRole() == a2av1.Role_ROLE_USER {
+						said = append(said, agent.Text(m))
+					}
+				}
+				if diff := cmp.Diff([]string{"hello", "message 0", "message 1", "enough"}, said); diff != "" {
+					t.Error(diff)
+				}
+				rejected := answer(t, ask(t, "reject-").GetId(), "tck-reject-task-answer-", "no")
+				if rejected.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_REJECTED {
+					t.Error(rejected.GetStatus())
 				}
 			})
 			t.Run("streams begin with the task and end with its end, the pieces in order", func(t *testing.T) {

@@ -103,27 +103,31 @@ var (
 // streamed shows a text as an artifact while the task works.
 func streamed(_ context.Context, c *call) error { return c.artifact(textParts, false, true, nil) }
 
-// inputRequired asks once; whatever is answered completes the task.
+// inputRequired asks for input. The answer's own message id says what happens next.
 func inputRequired(_ context.Context, c *call) error {
-	id := c.run.ID(c.req.GetScope(), "question", 1)
-	asked := false
+	asked, answered := int64(0), int64(0)
 	for _, ev := range c.own() {
-		if ev.GetAnswered().GetQuestion() == id {
-			return c.end(nil, nil)
+		switch {
+		case ev.GetAsked() != nil:
+			asked++
+		case ev.GetAnswered() != nil:
+			answered++
 		}
-		asked = asked || ev.GetAsked().GetQuestion() == id
 	}
-	if !asked {
-		c.emit(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{
-			Question: id, Kind: teamv1.Asked_KIND_INPUT, Expires: timestamppb.New(c.run.Now().Add(questionLife)),
-			Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: agent.TextParts("More input is needed")},
-		}}})
+	if asked > answered { // the question is on record
+		return nil
 	}
+	id := c.run.ID(c.req.GetScope(), "question", asked+1)
+	c.emit(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{
+		Question: id, Kind: teamv1.Asked_KIND_INPUT, Expires: timestamppb.New(c.run.Now().Add(questionLife)),
+		Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: agent.TextParts("More input is needed")},
+	}}})
 	return nil
 }
 
-// Process implements agent.Agent. A message with any other id is answered with its
-// own text.
+// Process implements agent.Agent. The latest message decides: the one that began the
+// task, or the latest answer to a question. A message with any other id is answered
+// with its own text.
 func (a *Agent) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
 		c := &call{agent: a, run: agent.From(ctx), req: req, yield: yield}
@@ -147,8 +151,9 @@ func (c *call) behave(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	m := c.latest()
 	for _, b := range behaviours {
-		if !strings.HasPrefix(c.req.GetMessage().GetMessageId(), b.prefix) {
+		if !strings.HasPrefix(m.GetMessageId(), b.prefix) {
 			continue
 		}
 		if !c.noted(b.prefix) {
@@ -156,7 +161,19 @@ func (c *call) behave(ctx context.Context) error {
 		}
 		return b.do(ctx, c)
 	}
-	return c.end(nil, agent.TextParts(agent.Text(c.req.GetMessage())))
+	return c.end(nil, agent.TextParts(agent.Text(m)))
+}
+
+// latest returns the latest answer to a question of the call, or the message that
+// began it.
+func (c *call) latest() *a2av1.Message {
+	m := c.req.GetMessage()
+	for _, ev := range c.own() {
+		if a := ev.GetAnswered(); a != nil {
+			m = a.GetMessage()
+		}
+	}
+	return m
 }
 
 // noted puts on record what is done, and thereby makes a task of it before anything

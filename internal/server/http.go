@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -40,7 +42,11 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	defer linger(w)
 	in := newInbound(bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
-	in.base = forwarded(s.config.TrustedProxies, r)
+	if s.config.PublicURL == "" {
+		in.base = forwarded(s.config.TrustedProxies, r)
+	}
+	in.addr = callerAddr(s.config.TrustedProxies, r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+	open := s.isOpen(r)
 	w.Header().Set("X-Request-Id", in.id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if uris := in.activated(); uris != "" {
@@ -56,8 +62,8 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		s.fail(w, r, wire.Status(err))
 		return
 	}
-	caller, err := s.keys.identify(r.Header.Values("Authorization"))
-	if err != nil && !public(r.URL.Path) && r.URL.Path != jwksPath {
+	caller, err := s.keys.identify(r.Header.Values("Authorization"), in.addr)
+	if err != nil && !open {
 		s.fail(w, r, wire.Status(err))
 		return
 	}
@@ -72,7 +78,11 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	defer cancel()
 	r.Header["Accept"] = []string{replyType(r)}
 	routed := r.WithContext(withInbound(ctx, in))
-	routed.URL = placeV03(unescapedOnce(r.URL), in)
+	if open && r.ContentLength != 0 {
+		w.Header().Set("Connection", "close") // a body is not waited for
+		routed.Body, routed.ContentLength = http.NoBody, 0
+	}
+	routed.URL = placeV03(unescapedOnce(tenantOnce(placeRPC(r, in))), in)
 	if name := twice(r.URL.Query()); name != "" {
 		s.fail(w, r, wire.Status(wire.Invalid(name, "is there twice")))
 		return
@@ -81,6 +91,21 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		routed.Method = http.MethodGet
 	}
 	next.ServeHTTP(w, routed)
+}
+
+// twoSegments is a path below an agent whose first two segments may both be the tenant.
+var twoSegments = regexp.MustCompile(`^(/[^/]+)(/[^/]+)(?:/message:|/tasks(?:/|$)|/extendedAgentCard$|/\.well-known/|/v1/)`)
+
+// tenantOnce returns an address that names the tenant once, where it names it twice: the
+// caller has added the tenant to the URL of an interface that ends in it.
+func tenantOnce(u *url.URL) *url.URL {
+	m := twoSegments.FindStringSubmatch(u.Path)
+	if m == nil || m[1] != m[2] {
+		return u
+	}
+	to := *u
+	to.Path, to.RawPath = strings.TrimPrefix(u.Path, m[1]), strings.TrimPrefix(u.RawPath, m[1])
+	return &to
 }
 
 // unescapedOnce is an address whose path the routes unescape: without its raw form
@@ -123,15 +148,8 @@ func (s *Server) logPanic(where string, p any) {
 	s.log.Error("panic", zap.String("in", where), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
 }
 
-// public paths are served to everybody.
-func public(path string) bool {
-	return path == "/" || strings.HasPrefix(path, "/assets/") || path == "/healthz" || path == "/readyz" ||
-		path == "/openapi.json" || path == "/docs" || strings.HasPrefix(path, "/docs/") ||
-		strings.HasSuffix(path, cardPath) || strings.HasSuffix(path, oldCardPath)
-}
-
 func bindingOf(r *http.Request) string {
-	if r.URL.Path == "/rpc" || strings.HasSuffix(r.URL.Path, "/rpc") {
+	if strings.HasSuffix(r.URL.Path, "/rpc") || atAgent(r) {
 		return bindingRPC
 	}
 	return bindingREST
@@ -153,7 +171,7 @@ func serviceParameter(r *http.Request, name string) []string {
 }
 
 // bounded returns the context of a request with the time its caller allows: a
-// Grpc-Timeout, at most an hour. The header is taken away from the gateway,
+// Grpc-Timeout, of which an hour is granted. The header is taken away from the gateway,
 // which knows no bound.
 func bounded(r *http.Request) (context.Context, context.CancelFunc, error) {
 	text := r.Header.Get("Grpc-Timeout")
@@ -169,12 +187,19 @@ func bounded(r *http.Request) (context.Context, context.CancelFunc, error) {
 	if err != nil || !known || len(text) > 9 {
 		return nil, nil, wire.Invalid("Grpc-Timeout", "must be up to eight digits and one of H, M, S, m, u, n")
 	}
-	wait := maxTime
-	if n < uint64(maxTime/unit) { //nolint:gosec // both positive
-		wait = time.Duration(n) * unit
+	if n == 0 || n > uint64(maxAllowed/unit) { //nolint:gosec // both positive
+		return nil, nil, notAllowed(text)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	ctx, cancel := context.WithTimeout(r.Context(), min(time.Duration(n)*unit, maxTime))
 	return ctx, cancel, nil
+}
+
+// maxAllowed is the longest time that a caller may allow: a year. Who wants no limit names
+// none.
+const maxAllowed = 365 * 24 * time.Hour
+
+func notAllowed(text string) error {
+	return wire.Invalid("Grpc-Timeout", fmt.Sprintf("is %.32s; it must be more than 0 and at most a year (8760H), leave it out for no limit", text))
 }
 
 // replyType is the media type of the answer: what the caller accepts, else what

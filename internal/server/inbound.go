@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,8 +26,9 @@ const (
 // that mean anything here. It is read once, before the body.
 type inbound struct {
 	binding    string
-	id         string // of the request, for logs
-	base       string // URL by which it came, as a trusted proxy says; empty: not known
+	id         string     // of the request, for logs
+	addr       netip.Addr // that it came from; the zero address is unknown
+	base       string     // URL by which it came, as a trusted proxy says; empty: not known
 	caller     *a2a.Caller
 	open       bool // to everybody: there may be no caller
 	version    []string
@@ -36,6 +38,8 @@ type inbound struct {
 	trace      []string
 	accept     string // as it came
 	v03        bool   // the call is made in 0.3
+	atAgent    bool   // JSON-RPC at the address of an agent, without /rpc
+	notified   bool   // the caller wants no answer
 }
 
 type inboundKey struct{}

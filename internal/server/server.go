@@ -67,8 +67,8 @@ type Config struct {
 	StallTime time.Duration
 	// JWKS is the set of public keys of signed cards; nil: none is served.
 	JWKS []byte
-	// TrustedProxies are callers whose X-Forwarded headers say by which URL calls
-	// came, for cards.
+	// TrustedProxies are callers whose X-Forwarded headers say who calls, and without a
+	// PublicURL by which URL, for cards.
 	TrustedProxies []netip.Prefix
 	// Log gets one line a call; nil logs nothing.
 	Log *zap.Logger
@@ -89,6 +89,7 @@ type Server struct {
 	h      Handler
 	log    *zap.Logger
 	keys   *keyring
+	open   map[string]bool // paths that everybody may read
 	rpc    map[string]grpc.MethodHandler
 	v03    map[string]unaryV03
 	cards  cards
@@ -101,6 +102,8 @@ type Server struct {
 	closing context.Context // ends, with cause ErrShutdown, for calls that can last
 	close   context.CancelCauseFunc
 	pacing  sync.WaitGroup // the goroutines of streams over gRPC
+
+	anonymous anonymous
 }
 
 // New returns a server. The error names what is wrong with the keys.
@@ -120,11 +123,11 @@ func New(config Config) (*Server, error) {
 	if config.Log == nil {
 		config.Log = zap.NewNop()
 	}
-	keys, err := newKeyring(config.Keys)
+	keys, err := newKeyring(config.Keys, config.Log)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, h: config.Handler, log: config.Log, keys: keys}
+	s := &Server{config: config, h: config.Handler, log: config.Log, keys: keys, open: openFiles()}
 	s.closing, s.close = context.WithCancelCause(context.Background())
 	s.rpc = rpcMethods()
 	s.v03 = unaryMethodsV03()
@@ -238,6 +241,7 @@ func (s *Server) stop() {
 	stopping.Go(func() { s.stopGRPC(ctx) })
 	stopping.Wait()
 	s.pacing.Wait()
+	s.keys.guesses.flush()
 }
 
 func (s *Server) stopHTTP(ctx context.Context) {

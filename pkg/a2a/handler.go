@@ -80,6 +80,10 @@ type Config struct {
 	// RequireTeamRun has cards say that the team-run extension is required; who
 	// serves the handler refuses calls without it.
 	RequireTeamRun bool
+	// ForgetMessageIDs takes every message that is sent for a new one, also with an id
+	// that was sent before; without it a repeated message is answered as the first
+	// one was. Keys of the Agent service are remembered either way.
+	ForgetMessageIDs bool
 	// RefuseWhileWorking refuses messages to a task that asks for nothing; without it
 	// they are recorded, and seen by its agent at its next decision.
 	RefuseWhileWorking bool
@@ -93,6 +97,9 @@ type Interfaces struct {
 	HTTP string
 	// GRPC is host:port.
 	GRPC string
+	// Shown are the bindings that cards name, the preferred one first; empty: those of
+	// Bindings.
+	Shown []string
 }
 
 // Handler answers the calls of A2A and of the Agent service, for all bindings.
@@ -142,7 +149,8 @@ func (h *Handler) resolve(ctx context.Context, tenant string) (string, agent.Age
 	if id == "" {
 		id = h.c.DefaultAgent
 	}
-	if ids := h.c.Agents.IDs(); id == "" {
+	if id == "" {
+		ids := h.c.Agents.IDs()
 		if len(ids) != 1 {
 			return "", nil, Invalid(Violation{"tenant", "must name an agent or team, since there is no default; known are " + strings.Join(ids, ", ")})
 		}
@@ -165,7 +173,10 @@ func (h *Handler) Find(ctx context.Context, id string) (agent.Agent, error) {
 
 // storeError is a store's error for the caller.
 func storeError(id string, err error) error {
+	var answered *AnsweredError
 	switch {
+	case errors.As(err, &answered):
+		return questionAnswered(answered.First)
 	case errors.Is(err, ErrNotFound):
 		return TaskNotFound(id)
 	case errors.Is(err, ErrReused):
@@ -176,6 +187,8 @@ func storeError(id string, err error) error {
 	case errors.Is(err, ErrBusy):
 		return &agent.Error{Reason: agent.ReasonCollaborationInProgress, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: busyAgain, Err: err,
 			Message: "as many collaborations of the team are under way as may be at once; wait for the end of one, or stop one"}
+	case errors.Is(err, ErrDeleted):
+		return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "the agent has been deleted").Because(err)
 	case errors.Is(err, ErrPushTask):
 		return tooManyPushes(MaxPushTask, "the task")
 	case errors.Is(err, ErrPushOwner):

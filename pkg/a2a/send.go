@@ -30,13 +30,14 @@ type send struct {
 	tenant   string
 	message  *a2av1.Message
 	metadata *structpb.Struct
-	key      string // makes it unique for its owner
+	key      string // makes it unique for its owner and agent; empty: a repeat is another message
 	question string // of the task, that is answered
 	answer   bool   // it answers a question, or is refused
 	accepted *teamv1.Accepted
 	push     *a2av1.TaskPushNotificationConfig // nil: nobody is told
 	// concurrent is how many collaborations of the agent may run at once; 0: it is none.
 	concurrent int
+	entry      string // of the catalog, that the agent is defined by; empty: none
 }
 
 // SendMessage gives an agent a message. It waits until the task has ended or
@@ -44,6 +45,7 @@ type send struct {
 // does not end the task. An agent that may reply directly can answer with a
 // message. Errors: INVALID_REQUEST, AGENT_NOT_FOUND, TASK_NOT_FOUND,
 // UNSUPPORTED_OPERATION for a task that has ended, MESSAGE_ID_REUSED,
+// QUESTION_ANSWERED for a second answer to a question,
 // PERMISSION_DENIED for the answer to a question to roles that the caller has not,
 // WAIT_TIMEOUT when ctx's deadline comes first.
 func (h *Handler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
@@ -116,6 +118,9 @@ func (h *Handler) checked(ctx context.Context, req *a2av1.SendMessageRequest) (C
 			Transfers: transfersOf(req.GetMessage()),
 		},
 	}
+	if h.c.ForgetMessageIDs {
+		s.key = ""
+	}
 	if run.GetDelegationId() != "" && s.question == "" {
 		s.question = run.GetDelegationId()
 	}
@@ -159,9 +164,12 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 		return sent{}, err
 	}
 	acc.MayReplyDirectly = acc.MayReplyDirectly && info.GetMayReplyDirectly()
-	digest := digestOf(id, s.message)
+	digest, err := digestOf(id, s.message)
 	if s.concurrent > 0 {
-		digest = digestOf(id, s.message, acc.GetCollaboration(), acc.GetLimits())
+		digest, err = digestOf(id, s.message, acc.GetCollaboration(), acc.GetLimits())
+	}
+	if err != nil {
+		return sent{}, err
 	}
 	acc.Message = proto.CloneOf(s.message)
 	fresh := acc.Message.GetContextId() == ""
@@ -174,7 +182,7 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 		return sent{}, err
 	}
 	root, existed, err := h.c.Store.Create(ctx, New{
-		Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx), Collaborations: s.concurrent,
+		Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx), Collaborations: s.concurrent, Entry: s.entry,
 	})
 	h.c.Wake(root) // also after an error, and of a task that was there: it may be on record with nobody told
 	if err != nil {
@@ -200,18 +208,19 @@ func infoOf(ctx context.Context, a agent.Agent) *teamv1.AgentInfo {
 	return info
 }
 
-// digestOf tells a repetition from another message: the binding does not count.
-func digestOf(id string, content ...proto.Message) []byte {
+// digestOf returns what tells a repetition from another message to the same id: the
+// binding does not count. INVALID_REQUEST for a message that cannot be encoded.
+func digestOf(id string, content ...proto.Message) ([]byte, error) {
 	all := []byte(id + "\x00")
 	for _, m := range content {
 		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 		if err != nil {
-			b = nil
+			return nil, Invalid(Violation{"message", "cannot be encoded; every text in it must be UTF-8"})
 		}
 		all = append(all, b...)
 	}
 	sum := sha256.Sum256(all)
-	return sum[:]
+	return sum[:], nil
 }
 
 // followUp leaves a message for a task: the answer to a question, or something
@@ -235,10 +244,15 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	if _, err := h.referenced(ctx, who.Owner(), s.message, true); err != nil { // its agent is at work: what they were about is not shown
 		return sent{}, err
 	}
-	known, err := h.c.Store.Sent(ctx, who.Owner(), s.key)
-	again := err == nil && known == root // the answer is what it was then
-	if f.Terminal() && !again {
-		return sent{}, storeError(id, ErrTerminal)
+	known, err := h.c.Store.Sent(ctx, who.Owner(), f.Agent(), s.key)
+	again := err == nil && known == root && s.key != "" // the answer is what it was then
+	if !again {
+		if first := f.answers[s.question]; first != nil {
+			return sent{}, questionAnswered(first)
+		}
+		if f.Terminal() {
+			return sent{}, storeError(id, ErrTerminal)
+		}
 	}
 	in, err := f.inbound(who, s)
 	if again {

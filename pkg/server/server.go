@@ -8,7 +8,9 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -83,6 +85,9 @@ type Config struct {
 	PublicURL string
 	// PublicGRPC is the host:port by which others reach gRPC, for cards.
 	PublicGRPC string
+	// CardInterfaces are the bindings that cards name, the preferred one first; one that
+	// is left out is served all the same. Default: a2a.Bindings.
+	CardInterfaces []string
 	// Keys are the API keys that callers may present. Without any, everybody is
 	// local/local, and only loopback addresses are served: over HTTP as localhost, a
 	// loopback address, or PublicURL, and to pages of these origins.
@@ -91,8 +96,9 @@ type Config struct {
 	// replaced. Default: cards are not signed. The public keys are served at
 	// /.well-known/jwks.json, which signatures name where PublicURL is set.
 	CardKeys []CardKey
-	// TrustedProxies are addresses of proxies whose X-Forwarded-Proto, -Host and
-	// -Prefix say where cards are reached; not looked at with PublicURL.
+	// TrustedProxies are addresses of proxies whose X-Forwarded-For says who calls, and
+	// whose X-Forwarded-Proto, -Host and -Prefix say where cards are reached where there is
+	// no PublicURL.
 	TrustedProxies []netip.Prefix
 	// ExtendedCards returns the extended cards of an agent: a caller gets the first
 	// that is for it. Default: there are none. Safe for concurrent use.
@@ -102,6 +108,9 @@ type Config struct {
 	// RequireTeamRun refuses calls of A2A that do not activate the team-run extension
 	// (a2a.TeamRunURI); cards say so.
 	RequireTeamRun bool
+	// ForgetMessageIDs takes every message for a new one, also with an id that was
+	// sent before. Default: a repeated message is answered as the first one was.
+	ForgetMessageIDs bool
 	// RefuseWhileWorking refuses messages to a task that asks for nothing. Default:
 	// its agent sees them at its next decision.
 	RefuseWhileWorking bool
@@ -211,6 +220,11 @@ func (c *Config) complete() error {
 		}
 		c.Agents = one
 	}
+	for i, binding := range c.CardInterfaces {
+		if !slices.Contains(a2a.Bindings(), binding) || slices.Contains(c.CardInterfaces[:i], binding) {
+			return fmt.Errorf("server.Config.CardInterfaces has %q; expected some of %s, each once", binding, strings.Join(a2a.Bindings(), ", "))
+		}
+	}
 	c.GRPC = cmp.Or(c.GRPC, DefaultGRPC)
 	c.HTTP = cmp.Or(c.HTTP, DefaultHTTP)
 	if c.Store == nil {
@@ -240,10 +254,10 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	e := engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Replica: replica, Log: c.Log.Named("engine")})
 	config := a2a.Config{
 		Agents: c.Agents, Store: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
-		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: cmp.Or(c.PublicGRPC, at.GRPC)},
+		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: at.GRPC, Shown: c.CardInterfaces},
 		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams, NoPush: c.NoPush, RequireTeamRun: c.RequireTeamRun,
-		RefuseWhileWorking: c.RefuseWhileWorking,
-		Extended:           c.ExtendedCards,
+		RefuseWhileWorking: c.RefuseWhileWorking, ForgetMessageIDs: c.ForgetMessageIDs,
+		Extended: c.ExtendedCards,
 	}
 	if sign != nil {
 		config.Sign = sign.Sign
@@ -264,7 +278,11 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := newCore(&c, public(l), sign)
+	at := public(l)
+	if at.GRPC != "" { // a server without gRPC has no address of it, whoever names one
+		at.GRPC = cmp.Or(c.PublicGRPC, at.GRPC)
+	}
+	k, err := newCore(&c, at, sign)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +294,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	m := monitor.New(watching)
 	config := server.Config{
 		Handler: k.handler, Teams: c.Teams, Monitor: m,
-		Keys: c.Keys, PublicURL: c.PublicURL, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
+		Keys: c.Keys, PublicURL: c.PublicURL, TrustedProxies: c.TrustedProxies, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
 		NoV03: c.NoV03, NoReflection: c.NoReflection,
 		Ready: ready(c), DrainDelay: c.DrainDelay, Hurry: failed(c.Store), DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	}
@@ -287,9 +305,6 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	}
 	if sign != nil {
 		config.JWKS = sign.JWKS()
-	}
-	if c.PublicURL == "" {
-		config.TrustedProxies = c.TrustedProxies
 	}
 	s, err := server.New(config)
 	if err != nil {

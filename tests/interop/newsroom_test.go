@@ -33,9 +33,9 @@ func testCard(t *testing.T, s interoprig.Server) {
 		t.Errorf("the default card is not newsroom's:\n%s", diff)
 	}
 	want := []*a2a.AgentInterface{
-		{URL: s.GRPC, ProtocolBinding: a2a.TransportProtocolGRPC, Tenant: "newsroom", ProtocolVersion: a2a.Version},
 		{URL: s.URL + "/newsroom/rpc", ProtocolBinding: a2a.TransportProtocolJSONRPC, Tenant: "newsroom", ProtocolVersion: a2a.Version},
-		{URL: s.URL, ProtocolBinding: a2a.TransportProtocolHTTPJSON, Tenant: "newsroom", ProtocolVersion: a2a.Version},
+		{URL: s.URL + "/newsroom", ProtocolBinding: a2a.TransportProtocolHTTPJSON, ProtocolVersion: a2a.Version},
+		{URL: s.GRPC, ProtocolBinding: a2a.TransportProtocolGRPC, Tenant: "newsroom", ProtocolVersion: a2a.Version},
 	}
 	if diff := cmp.Diff(want, card.SupportedInterfaces); diff != "" {
 		t.Errorf("interfaces (- want, + got):\n%s", diff)
@@ -179,6 +179,9 @@ func playList(s *stage) any {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		s.Errorf("tasks, newest first (- want, + got):\n%s", diff)
+	}
+	if page, err := s.ListTasks(s.ctx, &a2a.ListTasksRequest{ContextID: first.ContextID}); err != nil || len(page.Tasks) != len(want) {
+		s.Errorf("without a page size: %v %v", page, err)
 	}
 	_, err := s.ListTasks(s.ctx, &a2a.ListTasksRequest{PageSize: 101})
 	return []any{pages, s.invalid(err, "pageSize")}

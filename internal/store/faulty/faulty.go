@@ -132,11 +132,11 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (string, bool, error) {
 }
 
 // Sent implements a2a.Store.
-func (s *Store) Sent(ctx context.Context, owner, messageID string) (string, error) {
+func (s *Store) Sent(ctx context.Context, owner, agent, messageID string) (string, error) {
 	if after, err := s.meet(ctx, Sent); err != nil || after != nil {
 		return "", first(err, after)
 	}
-	return s.Inner.Sent(ctx, owner, messageID)
+	return s.Inner.Sent(ctx, owner, agent, messageID)
 }
 
 // Put implements a2a.Store.

@@ -12,7 +12,7 @@ import (
 // tables are what a store holds, with their columns, in the order they are copied.
 var tables = []struct{ name, columns, key string }{
 	{"definition", "revision, at, body", "revision"},
-	{"request", "owner, root, message, digest, id, n, at", "owner, root, message"},
+	{"request", "owner, message, agent, root, digest, id, n, at", "owner, message, agent, root"},
 	{"inbox", "id, n, sum, body", "id, n"},
 	{"event", "id, seq, scope, delta, sum, body", "id, seq"},
 	{"conversation", "owner, context_id, last, used", "owner, context_id"},

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/agentteams/team-server/internal/store"
 )
 
 const (
@@ -81,7 +83,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 		}
 	}
 	return s.db.do(ctx, func(ctx context.Context, q querier) error {
-		if _, err := q.exec(ctx, `DELETE FROM request WHERE at <= $1`, expired(now.UnixMilli())); err != nil {
+		if _, err := q.exec(ctx, `DELETE FROM request WHERE at <= $1`, now.Add(-max(store.RequestWindow, s.cfg.Deduplicate)).UnixMilli()); err != nil {
 			return err
 		}
 		_, err := q.exec(ctx, `DELETE FROM definition WHERE at < $1 AND NOT EXISTS (SELECT 1 FROM run WHERE run.definition = revision)`,

@@ -40,6 +40,8 @@ type Config struct {
 	Lease time.Duration
 	// Retention is how long finished runs are kept; 0 is DefaultRetention.
 	Retention time.Duration
+	// Deduplicate is how long a message id is remembered; 0 is store.RequestWindow.
+	Deduplicate time.Duration
 	// Listen is the address for PostgreSQL's LISTEN, where the store's own goes
 	// through a pooler that does not carry it.
 	Listen string
