@@ -3645,6 +3645,9 @@ type ServerSettings struct {
 	TrustedProxies []string `protobuf:"bytes,13,rep,name=trusted_proxies,json=trustedProxies,proto3" json:"trusted_proxies,omitempty"`
 	// Streams of tasks.
 	Streams *StreamSettings `protobuf:"bytes,14,opt,name=streams,proto3" json:"streams,omitempty"`
+	// How long the id of a message is remembered: the same message sent again within
+	// that time is answered as the first one was. 1m to 720h, or off; 24h.
+	Deduplicate string `protobuf:"bytes,30,opt,name=deduplicate,proto3" json:"deduplicate,omitempty"`
 	// What cards show.
 	Card          *CardSettings `protobuf:"bytes,20,opt,name=card,proto3" json:"card,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3777,6 +3780,13 @@ func (x *ServerSettings) GetStreams() *StreamSettings {
 		return x.Streams
 	}
 	return nil
+}
+
+func (x *ServerSettings) GetDeduplicate() string {
+	if x != nil {
+		return x.Deduplicate
+	}
+	return ""
 }
 
 func (x *ServerSettings) GetCard() *CardSettings {
@@ -4861,7 +4871,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xa6\x13\n" +
+	"\x0f_strict_members\"\xb6\x15\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -4887,7 +4897,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\asigning\x18\f \x01(\v2\x18.team.v1.SigningSettingsR\asigning\x12\xb6\x01\n" +
 	"\x0ftrusted_proxies\x18\r \x03(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
 	"\x16server.trusted_proxies\x12Atrusted_proxies are IP addresses or CIDRs; for example 10.0.0.0/8\x1a'this.all(p, p.isIp() || p.isIpPrefix())R\x0etrustedProxies\x121\n" +
-	"\astreams\x18\x0e \x01(\v2\x17.team.v1.StreamSettingsR\astreams\x12)\n" +
+	"\astreams\x18\x0e \x01(\v2\x17.team.v1.StreamSettingsR\astreams\x12\x8d\x02\n" +
+	"\vdeduplicate\x18\x1e \x01(\tB\xea\x01\xbaH\xe6\x01\xba\x01\xe2\x01\n" +
+	"\x12server.deduplicate\x12Cdeduplicate must be off, or a time from 1m to 720h; for example 24h\x1a\x86\x01this in ['', 'off'] || (this.matches('^[0-9]{1,6}(s|m|h)$') && duration(this) >= duration('1m') && duration(this) <= duration('720h'))R\vdeduplicate\x12)\n" +
 	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card:\xfc\x02\xbaH\xf8\x02\x1a\xc1\x01\n" +
 	"\x18server.store_listen_only\x12gstore_listen belongs to a store in PostgreSQL; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\x1a\xb1\x01\n" +
 	"\x10server.card_grpc\x12ecards name GRPC alone, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\"\xf1\x01\n" +
