@@ -147,7 +147,8 @@ type Config struct {
 	// Ready says why the server should get no calls; nil: it should.
 	Ready func() error
 	// DrainDelay is how long a stopping server still takes calls, so that load
-	// balancers see that it is not ready; default 0.
+	// balancers see that it is not ready; default 0. Close ends it, and so does a
+	// store that fails.
 	DrainDelay time.Duration
 	// DrainTime is how long calls may take to end when it stops; default 20 s.
 	DrainTime time.Duration
@@ -302,7 +303,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 		Handler: k.handler, Teams: c.Teams, Monitor: m,
 		Keys: c.Keys, PublicURL: c.PublicURL, TrustedProxies: c.TrustedProxies, Origins: c.Origins, OriginHeaders: c.OriginHeaders, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
 		NoV03: c.NoV03, NoReflection: c.NoReflection,
-		Ready: ready(c), DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
+		Ready: ready(c), DrainDelay: c.DrainDelay, Hurry: failed(c.Store), DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	}
 	slots, _ := c.Store.(collab.Slots)
 	config.Collaborations = collab.New(collab.Config{Handler: k.handler, Teams: c.Definitions, Slots: slots, Full: k.engine.Full, Clock: c.Store.Now})
@@ -358,5 +359,6 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 // Addrs returns where the server is reached, with the ports that were chosen.
 func (s *TeamServer) Addrs() Addrs { return addrs(s.listeners) }
 
-// Close gives the addresses of a server back that was never served.
+// Close closes the listeners: those of a server that was never served, or of one that
+// stops and does not have to wait for its DrainDelay, as at a second signal.
 func (s *TeamServer) Close() error { return closeAll(s.listeners) }
