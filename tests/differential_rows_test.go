@@ -299,7 +299,7 @@ func badLists() []refusal {
 			change(m.(*a2av1.ListTasksRequest))
 		}}})
 	}
-	bad("a page of none", func(r *a2av1.ListTasksRequest) { r.PageSize = proto.Int32(0) }, "pageSize")
+	bad("a negative page", func(r *a2av1.ListTasksRequest) { r.PageSize = proto.Int32(-1) }, "pageSize") // 0 is none over gRPC
 	bad("a page of 101", func(r *a2av1.ListTasksRequest) { r.PageSize = proto.Int32(101) }, "pageSize")
 	bad("a bad page token", func(r *a2av1.ListTasksRequest) { r.PageToken = "x" }, "pageToken")
 	bad("a negative history length", func(r *a2av1.ListTasksRequest) { r.HistoryLength = proto.Int32(-1) }, "historyLength")
@@ -308,7 +308,7 @@ func badLists() []refusal {
 	bad("an unknown state", func(r *a2av1.ListTasksRequest) { r.Status = 99 }, "status")
 	bad("a time out of range", func(r *a2av1.ListTasksRequest) {
 		r.StatusTimestampAfter = timestamppb.New(time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC))
-		r.PageSize = proto.Int32(0)
+		r.PageSize = proto.Int32(-1)
 	}, "pageSize")
 	return list
 }
