@@ -89,6 +89,14 @@ interop: ## Run the tests against other implementations of the protocol, and pri
 	cd tests/interop03 && INTEROP_MATRIX=$(CURDIR)/bin/interop/matrix go test -count=1 ./...
 	cat bin/interop/matrix.txt
 
+.PHONY: conformance
+conformance: build ## Run a conformance kit of A2A that you have fetched: make conformance KIT=dir.
+	go run ./tools/conformance -kit '$(KIT)' $(if $(UPDATE),-doc docs/conformance.md)
+
+.PHONY: night
+night: ## Run the long tests, part by part; what has passed for these files is not run again. PART=name runs one.
+	go run ./tools/night $(PART)
+
 .PHONY: tidy-check
 tidy-check: ## Fail if go.mod is untidy or selects other versions than .ci/pins.
 	.ci/tidy-check
