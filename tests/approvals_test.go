@@ -398,7 +398,7 @@ func TestS_51_ApprovalsOnAnotherReplica(t *testing.T) {
 				switch {
 				case err == nil:
 					taken.Add(1)
-				case f.Reason != a2a.ReasonTaskNotFound && f.Reason != agent.ReasonInvalidRequest: // somebody was faster
+				case f.Reason != a2a.ReasonTaskNotFound && f.Reason != agent.ReasonQuestionAnswered && f.Reason != agent.ReasonInvalidRequest: // somebody was faster
 					t.Errorf("S-51 %s: %v", who, err)
 				}
 			})

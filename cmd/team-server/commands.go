@@ -13,7 +13,7 @@ type listenFlags struct{ http, grpc string }
 
 func (f *listenFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.http, "http", "", "address of REST, JSON-RPC and cards; default "+app.DefaultHTTP)
-	c.Flags().StringVar(&f.grpc, "grpc", "", "address of gRPC; default "+app.DefaultGRPC)
+	c.Flags().StringVar(&f.grpc, "grpc", "", "address of gRPC, or off; default "+app.DefaultGRPC)
 }
 
 const storeHelp = "where tasks are kept: memory:, sqlite:FILE or postgres://USER@HOST/DATABASE"

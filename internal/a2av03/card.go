@@ -1,9 +1,6 @@
 package a2av03
 
 import (
-	"strings"
-
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -21,11 +18,9 @@ const (
 
 // WriteCard renders a card as both versions: what 1.0 wants, and beside it what
 // 0.3 wants. Readers of either ignore the other's. A card that offers nothing
-// over HTTP comes out as the one of 1.0. Signatures, which are over that one alone,
-// are left out.
+// over HTTP is written as the one of 1.0. Its signatures are those of the card of
+// 1.0: who verifies them drops the fields that 1.0 does not know.
 func WriteCard(card *a2av1.AgentCard) ([]byte, error) {
-	card = proto.CloneOf(card)
-	card.Signatures = nil
 	b, err := wire.Marshal(card)
 	if err != nil {
 		return nil, err
@@ -51,23 +46,16 @@ func WriteCard(card *a2av1.AgentCard) ([]byte, error) {
 	return render(o)
 }
 
-// interfaces are those of 0.3 that are there because those of 1.0 are; JSON-RPC
-// first. A tenant is part of the address.
+// interfaces returns those of 0.3 that exist because those of 1.0 do, in the same
+// order. Their URLs name the tenant.
 func interfaces(card *a2av1.AgentCard) []object {
-	var rpc, rest []object
+	var list []object
 	for _, i := range card.GetSupportedInterfaces() {
-		o := object{"url": structpb.NewStringValue(i.GetUrl()), "transport": structpb.NewStringValue(i.GetProtocolBinding())}
-		switch i.GetProtocolBinding() {
-		case bindingRPC:
-			rpc = append(rpc, o)
-		case bindingREST:
-			if t := i.GetTenant(); t != "" {
-				o.text("url", strings.TrimSuffix(i.GetUrl(), "/")+"/"+t)
-			}
-			rest = append(rest, o)
+		if b := i.GetProtocolBinding(); b == bindingRPC || b == bindingREST {
+			list = append(list, object{"url": structpb.NewStringValue(i.GetUrl()), "transport": structpb.NewStringValue(b)})
 		}
 	}
-	return append(rpc, rest...)
+	return list
 }
 
 func requirement(r *a2av1.SecurityRequirement) *structpb.Value {

@@ -211,8 +211,8 @@ func TestA_25_UnionCard(t *testing.T) {
 		Name: "n", Description: "d", Version: "1", Capabilities: &a2av1.AgentCapabilities{Streaming: proto.Bool(true), ExtendedAgentCard: proto.Bool(true)},
 		SupportedInterfaces: []*a2av1.AgentInterface{
 			{Url: "h:1", ProtocolBinding: "GRPC", Tenant: "a", ProtocolVersion: "1.0"},
-			{Url: "https://h", ProtocolBinding: "HTTP+JSON", Tenant: "a", ProtocolVersion: "1.0"},
 			{Url: "https://h/a/rpc", ProtocolBinding: "JSONRPC", Tenant: "a", ProtocolVersion: "1.0"},
+			{Url: "https://h/a", ProtocolBinding: "HTTP+JSON", ProtocolVersion: "1.0"},
 		},
 		SecuritySchemes: map[string]*a2av1.SecurityScheme{"key": {Scheme: &a2av1.SecurityScheme_HttpAuthSecurityScheme{
 			HttpAuthSecurityScheme: &a2av1.HTTPAuthSecurityScheme{Scheme: "Bearer"},

@@ -230,8 +230,8 @@ func TestPublicAddresses(t *testing.T) {
 		server *Running
 		want   []string
 	}{
-		{served, []string{"team.example:443", "https://team.example/desk/desk/rpc", "https://team.example/desk"}},
-		{local, []string{local.GRPC, "http://" + local.HTTP + "/desk/rpc", "http://" + local.HTTP}},
+		{served, []string{"https://team.example/desk/desk/rpc", "https://team.example/desk/desk", "team.example:443"}},
+		{local, []string{"http://" + local.HTTP + "/desk/rpc", "http://" + local.HTTP + "/desk", local.GRPC}},
 	} {
 		card, _, err := client.ReadCard(t.Context(), "http://"+tt.server.HTTP+"/desk", client.Config{})
 		if err != nil {
@@ -243,6 +243,48 @@ func TestPublicAddresses(t *testing.T) {
 		}
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("card names %v, not %v", got, tt.want)
+		}
+	}
+}
+
+// TestA_10_TheFileOrdersInterfaces has the interfaces of the file on the cards, in its order,
+// and no gRPC where that is off.
+func TestA_10_TheFileOrdersInterfaces(t *testing.T) {
+	for settings, want := range map[string]string{
+		"":                                    "JSONRPC HTTP+JSON GRPC",
+		"card: {}":                            "JSONRPC HTTP+JSON GRPC",
+		"card: {interfaces: [GRPC, JSONRPC]}": "GRPC JSONRPC",
+		`card: {interfaces: ["HTTP+JSON"]}`:   "HTTP+JSON",
+		`grpc: "off"`:                         "JSONRPC HTTP+JSON",
+		"grpc: off":                           "JSONRPC HTTP+JSON",
+	} {
+		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: {"+settings+"}\n", nil)
+		flags := Serving{HTTP: "127.0.0.1:0", Log: zap.NewNop()}
+		if !strings.Contains(settings, "grpc") {
+			flags.GRPC = "127.0.0.1:0"
+		}
+		served, err := Serve(t.Context(), def, flags)
+		if err != nil {
+			t.Fatalf("%q: %v", settings, err)
+		}
+		card, _, err := client.ReadCard(t.Context(), "http://"+served.HTTP+"/desk", client.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, i := range card.GetSupportedInterfaces() {
+			if i.GetProtocolVersion() == "1.0" {
+				got = append(got, i.GetProtocolBinding())
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: the card names %v, want %s", settings, got, want)
+		}
+		if off := strings.Contains(settings, "grpc"); off != (served.GRPC == "off") {
+			t.Errorf("%q: gRPC is at %q", settings, served.GRPC)
+		}
+		if err := served.Stop(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func (s *Shell) config(target string, f *Calling) (client.Config, error) {
 	case f.Timeout < 0:
 		return cfg, usagef("--timeout %s: expected a duration above 0, such as 30s", f.Timeout)
 	}
-	cfg.Version, cfg.Extensions, cfg.Headers = f.Protocol, f.Extensions, http.Header{}
+	cfg.Tenant, cfg.Version, cfg.Extensions, cfg.Headers = f.Tenant, f.Protocol, f.Extensions, http.Header{}
 	for _, h := range f.Headers {
 		name, value, ok := strings.Cut(h, "=")
 		switch {
@@ -144,7 +144,7 @@ func (f *Calling) reaches(c *client.Client) error {
 	case c.Version == client.V03:
 		return usagef("--tenant %s: A2A 0.3 knows no tenant; name the agent in the URL", f.Tenant)
 	case bound != "" && bound != f.Tenant:
-		return usagef("--tenant %s: over JSON-RPC the card's address is that of %s alone; name the agent in the URL", f.Tenant, bound)
+		return usagef("--tenant %s: over %s the card's address is that of %s alone; name the agent in the URL", f.Tenant, c.Binding, bound)
 	}
 	return nil
 }

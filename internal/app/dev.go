@@ -85,7 +85,11 @@ func (d *Dev) listeners(ctx context.Context, settings *teamv1.ServerSettings) (s
 	if err != nil {
 		return server.Listeners{}, err
 	}
-	g, err := d.listen(ctx, "grpc", cmp.Or(d.GRPC, settings.GetGrpc()), DefaultGRPC)
+	grpc := cmp.Or(d.GRPC, settings.GetGrpc())
+	if grpc == Off {
+		return server.Listeners{HTTP: h}, nil
+	}
+	g, err := d.listen(ctx, "grpc", grpc, DefaultGRPC)
 	if err != nil {
 		return server.Listeners{}, errors.Join(err, h.Close())
 	}
@@ -181,7 +185,11 @@ func (d *Dev) Banner(r *Running) string {
 		fmt.Fprintf(&b, "  %-9s %s\n", "Team", describe(team, r.Live.Definition().Server.GetTeams()[team]))
 	}
 	fmt.Fprintf(&b, "  %-9s http://%s/\n", "Monitor", r.HTTP)
-	fmt.Fprintf(&b, "  %-9s gRPC %s (tenant %q)   REST http://%s/%s   JSON-RPC http://%s/%s/rpc\n", "A2A", r.GRPC, id, r.HTTP, id, r.HTTP, id)
+	grpc := ""
+	if r.GRPC != Off {
+		grpc = fmt.Sprintf("gRPC %s (tenant %q)   ", r.GRPC, id)
+	}
+	fmt.Fprintf(&b, "  %-9s %sREST http://%s/%s   JSON-RPC http://%s/%s/rpc\n", "A2A", grpc, r.HTTP, id, r.HTTP, id)
 	if r.Live.Default() != "" {
 		fmt.Fprintf(&b, "  %-9s http://%s/.well-known/agent-card.json   (each team also under /%s/.well-known/agent-card.json)\n", "Card", r.HTTP, id)
 	} else {

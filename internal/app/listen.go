@@ -20,12 +20,18 @@ const (
 // checkAddresses makes flags that name no address usage errors; empty is none given.
 func checkAddresses(ctx context.Context, http, grpc string) error {
 	for _, f := range []struct{ flag, address, example string }{{"http", http, DefaultHTTP}, {"grpc", grpc, DefaultGRPC}} {
+		if f.flag == "grpc" && f.address == Off {
+			continue
+		}
 		if f.address != "" && !isAddress(ctx, f.address) {
 			return usagef("--%s %s: expected HOST:PORT with a port up to 65535, for example %s", f.flag, f.address, f.example)
 		}
 	}
 	return nil
 }
+
+// Off as the address of gRPC serves none.
+const Off = "off"
 
 // isAddress reports whether a text is HOST:PORT, as it is listened on: the host may
 // be missing, and the port the name of a service.
@@ -91,6 +97,25 @@ func ListenNear(ctx context.Context, flag, address string) (l net.Listener, take
 	}
 	l, err = Listen(ctx, flag, net.JoinHostPort(host, "0"))
 	return l, address, err
+}
+
+// closeListeners closes the listeners that there are.
+func closeListeners(l server.Listeners) error {
+	var errs []error
+	for _, l := range []net.Listener{l.HTTP, l.GRPC} {
+		if l != nil {
+			errs = append(errs, l.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// addressOf returns where a listener listens, or Off without one.
+func addressOf(l net.Listener) string {
+	if l == nil {
+		return Off
+	}
+	return l.Addr().String()
 }
 
 // Loopback reports whether an address can be reached from this machine only.

@@ -21,7 +21,8 @@ import (
 
 // Running is a server that runs until its context ends.
 type Running struct {
-	// HTTP and GRPC are the addresses in use, HOST:PORT.
+	// HTTP and GRPC are the addresses in use, HOST:PORT. GRPC is Off where it is not
+	// served.
 	HTTP, GRPC string
 	// Live is what it serves.
 	Live *Live
@@ -55,13 +56,13 @@ func start(ctx context.Context, live *Live, kept server.OpenedStore, c server.Co
 	c.DefaultAgent, c.Version, c.Store, c.ExtendedCards = live.Default(), Version(), kept, live.ExtendedCards
 	keys, err := live.Definition().SigningKeys()
 	if err != nil {
-		return nil, errors.Join(err, c.Listeners.HTTP.Close(), c.Listeners.GRPC.Close(), live.Close(), kept.Close())
+		return nil, errors.Join(err, closeListeners(c.Listeners), live.Close(), kept.Close())
 	}
 	c.CardKeys = keys
 	file := live.Definition()
 	teams := manage.New(manage.Config{Store: kept, Live: live, File: file, Clock: kept.Now, Log: c.Log.Named("teams")})
 	if err := teams.Refresh(ctx, nil); err != nil {
-		return nil, errors.Join(err, c.Listeners.HTTP.Close(), c.Listeners.GRPC.Close(), live.Close(), kept.Close())
+		return nil, errors.Join(err, closeListeners(c.Listeners), live.Close(), kept.Close())
 	}
 	c.Agents, c.Boards = agents{live, teams}, agents{live, teams}
 	c.Teams, c.Definitions = teams, definitions{teams, live}
@@ -71,7 +72,7 @@ func start(ctx context.Context, live *Live, kept server.OpenedStore, c server.Co
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Running{
-		HTTP: c.Listeners.HTTP.Addr().String(), GRPC: c.Listeners.GRPC.Addr().String(),
+		HTTP: addressOf(c.Listeners.HTTP), GRPC: addressOf(c.Listeners.GRPC),
 		Live: live, Teams: teams, file: file, cancel: cancel, done: make(chan struct{}),
 	}
 	go func() {
@@ -104,6 +105,7 @@ func noPush(s *teamv1.ServerSettings) bool {
 // Serving says how a definition is served, where it is not as its file says.
 type Serving struct {
 	// HTTP and GRPC are the addresses; empty takes those of the file, else the default ones.
+	// Off as GRPC serves none.
 	HTTP, GRPC string
 	// Store is where tasks are kept; empty takes that of the file, else memory.
 	Store string
@@ -123,7 +125,7 @@ func Serve(ctx context.Context, def *config.Config, c Serving) (*Running, error)
 	keys := apiKeys(settings)
 	if len(keys) == 0 {
 		for _, address := range []string{http, grpc} {
-			if !Loopback(address) {
+			if address != Off && !Loopback(address) {
 				return nil, refuse(address)
 			}
 		}
@@ -139,7 +141,7 @@ func Serve(ctx context.Context, def *config.Config, c Serving) (*Running, error)
 	}
 	proxies, err := config.TrustedProxies(settings)
 	if err != nil {
-		return nil, errors.Join(err, l.HTTP.Close(), l.GRPC.Close(), kept.Close())
+		return nil, errors.Join(err, closeListeners(l), kept.Close())
 	}
 	r, err := startWith(ctx, def, kept, server.Config{
 		Listeners: l, Keys: keys, TrustedProxies: proxies, NoReflection: true, Log: c.Log, Replica: c.Replica,
@@ -182,6 +184,9 @@ func listenOn(ctx context.Context, http, grpc string) (server.Listeners, error) 
 	if err != nil {
 		return server.Listeners{}, err
 	}
+	if grpc == Off {
+		return server.Listeners{HTTP: h}, nil
+	}
 	g, err := Listen(ctx, "grpc", grpc)
 	if err != nil {
 		return server.Listeners{}, errors.Join(err, h.Close())
@@ -203,10 +208,11 @@ func refuse(address string) error {
 func startWith(ctx context.Context, def *config.Config, kept server.OpenedStore, c server.Config) (*Running, error) {
 	live, err := NewLive(def, kept, c.Log.Named("agents"))
 	if err != nil {
-		return nil, errors.Join(err, c.Listeners.HTTP.Close(), c.Listeners.GRPC.Close(), kept.Close())
+		return nil, errors.Join(err, closeListeners(c.Listeners), kept.Close())
 	}
 	settings := def.Server.GetServer()
 	c.NoV03, c.StrictVersion = noV03(settings), settings.GetProtocol().GetStrictVersion()
+	c.CardInterfaces = settings.GetCard().GetInterfaces()
 	c.RefuseWhileWorking = settings.GetProtocol().GetRefuseWhileWorking()
 	c.NoPush, c.RequireTeamRun, c.Streams = noPush(settings), settings.GetProtocol().GetRequireTeamRun(), streams(settings.GetStreams())
 	return start(ctx, live, kept, c)

@@ -5,6 +5,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -37,6 +38,9 @@ const (
 type Config struct {
 	// Binding is one of the constants above; empty takes the card's first that is known.
 	Binding string
+	// Tenant is the agent to reach; empty takes the card's. Of the interfaces of 1.0 one
+	// whose URL names another agent is chosen last.
+	Tenant string
 	// Version is V10 or V03; empty takes 1.0 where the card offers it, else 0.3.
 	Version string
 	// Token is sent as bearer token to the host and port of the URL, and nowhere else;
@@ -64,6 +68,7 @@ type Client struct {
 	Binding, Version string
 
 	tenant string
+	bound  string // see Bound
 	verify func(*a2av1.AgentCard) (*a2av1.AgentCard, error)
 	via    transport
 }
@@ -113,7 +118,7 @@ func Open(ctx context.Context, target string, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{Card: card, Binding: i.GetProtocolBinding(), Version: V10, tenant: i.GetTenant(), verify: cfg.Verify, via: via}
+	c := &Client{Card: card, Binding: i.GetProtocolBinding(), Version: V10, tenant: i.GetTenant(), bound: boundTo(card, i), verify: cfg.Verify, via: via}
 	if a2av03.Is(i.GetProtocolVersion()) {
 		c.Version, c.tenant = V03, "" // the tenant is part of the address
 	}
@@ -129,12 +134,12 @@ func cutScheme(target string, schemes ...string) (string, bool) {
 	return "", false
 }
 
-// choose picks the interface to use: the first of 1.0, else the first of 0.3. target is
-// where the card is.
+// choose picks the interface to use: the first of 1.0 that leads to the tenant, else the
+// first of 1.0, else the first of 0.3. target is where the card is.
 func (cfg Config) choose(card *a2av1.AgentCard, target string) (*a2av1.AgentInterface, error) {
 	var offered []string
 	var hint string
-	var old *a2av1.AgentInterface
+	var elsewhere, old *a2av1.AgentInterface
 	for _, i := range card.GetSupportedInterfaces() {
 		binding, version := i.GetProtocolBinding(), i.GetProtocolVersion()
 		if cfg.withholds(i, target) {
@@ -146,13 +151,16 @@ func (cfg Config) choose(card *a2av1.AgentCard, target string) (*a2av1.AgentInte
 		switch {
 		case cfg.Binding != "" && cfg.Binding != binding, binding != GRPC && binding != REST && binding != JSONRPC:
 		case strings.HasPrefix(version, "1.") && cfg.Version != V03:
-			return i, nil
+			if to := boundTo(card, i); cfg.Tenant == "" || to == "" || to == cfg.Tenant {
+				return i, nil
+			}
+			elsewhere = cmp.Or(elsewhere, i)
 		case a2av03.Is(version) && cfg.Version != V10 && binding != GRPC && old == nil:
 			old = i
 		}
 	}
-	if old != nil {
-		return old, nil
+	if found := cmp.Or(elsewhere, old); found != nil {
+		return found, nil
 	}
 	offers := "nothing"
 	if len(offered) > 0 {
@@ -242,14 +250,22 @@ func grpcAddress(address, target string) (hostPort string, secure bool) {
 	return strings.TrimSuffix(hostPort, "/"), secure
 }
 
-// Bound is the tenant that the address of the binding leads to, whatever a request
+// Bound returns the tenant that the URL of the binding leads to, whatever a request
 // names; empty where the request decides.
-func (c *Client) Bound() string {
-	for _, i := range c.Card.GetSupportedInterfaces() {
-		u, err := url.Parse(i.GetUrl())
-		if err == nil && c.Binding == JSONRPC && i.GetProtocolBinding() == JSONRPC && i.GetTenant() == c.tenant &&
-			c.tenant != "" && slices.Contains(strings.Split(u.Path, "/"), c.tenant) {
-			return c.tenant
+func (c *Client) Bound() string { return c.bound }
+
+// boundTo returns the tenant of a card that is part of an interface's URL; empty where
+// there is none. An interface of HTTP+JSON that has a tenant of its own adds it to the URL
+// with each request.
+func boundTo(card *a2av1.AgentCard, i *a2av1.AgentInterface) string {
+	u, err := url.Parse(i.GetUrl())
+	if err != nil || i.GetProtocolBinding() == GRPC || i.GetProtocolBinding() == REST && i.GetTenant() != "" {
+		return ""
+	}
+	segments := strings.Split(u.Path, "/")
+	for _, other := range card.GetSupportedInterfaces() {
+		if t := other.GetTenant(); t != "" && slices.Contains(segments, t) {
+			return t
 		}
 	}
 	return ""

@@ -232,18 +232,12 @@ func behind(req *http.Request, after int64) {
 }
 
 func decode(data []byte, m proto.Message) error {
-	if err := wire.Unmarshal(data, m); err != nil {
+	if err := wire.UnmarshalAnswer(data, m); err != nil {
 		return unreadable(err)
 	}
 	return nil
 }
 
 // unreadable is the error of an answer that is not what it should be; err is that of
-// reading it as if it were a request.
-func unreadable(err error) error {
-	problem := wire.Status(err).Message()
-	if of, ok := strings.CutPrefix(problem, "the request "); ok {
-		return errors.New("the answer " + of)
-	}
-	return errors.New("the answer cannot be read: " + problem)
-}
+// reading it.
+func unreadable(err error) error { return errors.New(wire.AnswerFault(err)) }

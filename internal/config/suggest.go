@@ -22,9 +22,16 @@ func suggest(name string, known []string) string {
 	return "known here: " + strings.Join(known, ", ")
 }
 
+// maxMeant is the length of a name, in bytes, for which a similar one is looked for: the
+// time that takes grows with the square of the length, and ids have at most 63.
+const maxMeant = 128
+
 // nearest returns the known name with the fewest edits, if they are few; else
-// the only one that has the name as one of its words.
+// the only one that has the name as one of its words. It is empty for a long name.
 func nearest(name string, known []string) string {
+	if len(name) > maxMeant {
+		return ""
+	}
 	best, least := "", max(1, len(name)/3)+1
 	for _, k := range known {
 		if d := edits(strings.ToLower(name), strings.ToLower(k)); d < least {

@@ -70,10 +70,19 @@ func (s a2aService) streaming(ctx context.Context, req *a2av1.SendMessageRequest
 	if s.agent.cfg.NoStream {
 		return protocolError(codes.FailedPrecondition, "UNSUPPORTED_OPERATION")
 	}
+	if s.agent.cfg.Streams != nil {
+		return s.agent.cfg.Streams
+	}
 	m := req.GetMessage()
-	t, _, err := s.agent.take(m.GetMessageId(), m.GetTaskId(), m)
+	t, turn, err := s.agent.take(m.GetMessageId(), m.GetTaskId(), m)
 	if err != nil {
 		return err
+	}
+	for _, text := range turn.Said {
+		said := Turn{Text: text}.reply(m)
+		if err := send(&a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Message{Message: said}}); err != nil {
+			return err
+		}
 	}
 	if t.direct != nil {
 		return send(&a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Message{Message: t.direct}})
@@ -97,7 +106,7 @@ func (s a2aService) subscribe(ctx context.Context, req *a2av1.SubscribeToTaskReq
 	if err != nil {
 		return err
 	}
-	if _, resting, _ := t.after(0); resting || s.agent.cfg.NoStream {
+	if _, resting, _ := t.after(0); resting || s.agent.cfg.NoStream || s.agent.cfg.Streams != nil {
 		return protocolError(codes.FailedPrecondition, "UNSUPPORTED_OPERATION")
 	}
 	return t.stream(ctx, send)
@@ -108,6 +117,9 @@ func (t *task) stream(ctx context.Context, send func(*a2av1.StreamResponse) erro
 	events, _, _ := t.after(0)
 	if err := send(&a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: t.projectOf(events)}}); err != nil {
 		return err
+	}
+	if t.breaksAtOnce() {
+		return errBreak
 	}
 	return t.follow(ctx, int64(len(events)), func(e *teamv1.Event) error {
 		for _, r := range t.responses(e) {

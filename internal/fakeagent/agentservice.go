@@ -157,7 +157,7 @@ func (t *task) follow(ctx context.Context, after int64, send func(*teamv1.Event)
 			}
 			after = e.GetSeq()
 			if sent++; sent == stopAfter {
-				return status.Error(codes.Unavailable, "the stream breaks as the script says")
+				return errBreak
 			}
 		}
 		if resting {

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -28,7 +30,8 @@ type Turn struct {
 	Chunks []string
 	// Gate holds the end back until it is closed, or the task is cancelled.
 	Gate <-chan struct{}
-	// Break ends the first stream after so many events; the task goes on.
+	// Break ends the first stream after so many events; the task goes on. -1 ends a
+	// stream of A2A after its task, before the first event.
 	Break int
 	// Ask ends the turn with a question; Auth asks for authentication.
 	Ask, Auth string
@@ -40,6 +43,9 @@ type Turn struct {
 	Parts []*a2av1.Part
 	// Direct answers with a message, without a task, over A2A.
 	Direct bool
+	// Said are messages that a stream of A2A sends, against the protocol, before its task
+	// or its direct answer.
+	Said []string
 	// Transfer hands over to another member.
 	Transfer *teamv1.Transfer
 	// Spent is what the turn cost.
@@ -156,6 +162,17 @@ func (t *task) takeBreak() int {
 	return n
 }
 
+// breaksAtOnce reports, once, whether a stream is to end after its task.
+func (t *task) breaksAtOnce() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.breaks >= 0 {
+		return false
+	}
+	t.breaks = 0
+	return true
+}
+
 func (t *task) cancel() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,7 +183,10 @@ func (t *task) cancel() {
 	}
 }
 
-var errStopped = errors.New("stopped")
+var (
+	errStopped = errors.New("stopped")
+	errBreak   = status.Error(codes.Unavailable, "the stream breaks as the script says")
+)
 
 // play runs a turn.
 func (t *task) play(ctx context.Context, turn Turn, m *a2av1.Message) {

@@ -5,7 +5,10 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"strings"
+
+	"go.uber.org/zap"
 
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -35,10 +38,13 @@ type keyEntry struct {
 
 // keyring knows the callers. It is in memory only: it is asked before a body is
 // read, under the lock of a connection.
-type keyring struct{ entries []keyEntry }
+type keyring struct {
+	entries []keyEntry
+	guesses guesses
+}
 
-func newKeyring(keys []APIKey) (*keyring, error) {
-	k := &keyring{}
+func newKeyring(keys []APIKey, log *zap.Logger) (*keyring, error) {
+	k := &keyring{guesses: guesses{log: log}}
 	for i, key := range keys {
 		sum, err := hex.DecodeString(key.SHA256)
 		switch {
@@ -63,8 +69,8 @@ func newKeyring(keys []APIKey) (*keyring, error) {
 
 func (k *keyring) enabled() bool { return len(k.entries) > 0 }
 
-// identify returns who presents these authorization headers.
-func (k *keyring) identify(authorization []string) (a2a.Caller, error) {
+// identify returns who presents these authorization headers, from an address.
+func (k *keyring) identify(authorization []string, from netip.Addr) (a2a.Caller, error) {
 	if len(authorization) > 1 {
 		return a2a.Caller{}, unauthenticated("more than one authorization header")
 	}
@@ -78,11 +84,19 @@ func (k *keyring) identify(authorization []string) (a2a.Caller, error) {
 	if !strings.EqualFold(scheme, "bearer") || len(token) > maxToken {
 		return a2a.Caller{}, unauthenticated("only API keys are taken: authorization: Bearer <key>")
 	}
-	return k.find(strings.TrimSpace(token))
+	found := k.find(strings.TrimSpace(token))
+	if err := k.guesses.admit(from, found); err != nil {
+		return a2a.Caller{}, err
+	}
+	if found < 0 {
+		return a2a.Caller{}, unauthenticated("the API key is not known here")
+	}
+	return k.entries[found].caller, nil
 }
 
-// find compares with every key, in the same time whichever it is.
-func (k *keyring) find(token string) (a2a.Caller, error) {
+// find compares with every key, in the same time whichever it is. It returns the number of
+// the key, -1 for an unknown one.
+func (k *keyring) find(token string) int {
 	sum := sha256.Sum256([]byte(token))
 	found := -1
 	for i, e := range k.entries {
@@ -90,10 +104,7 @@ func (k *keyring) find(token string) (a2a.Caller, error) {
 			found = i
 		}
 	}
-	if found < 0 {
-		return a2a.Caller{}, unauthenticated("the API key is not known here")
-	}
-	return k.entries[found].caller, nil
+	return found
 }
 
 func unauthenticated(text string) error {

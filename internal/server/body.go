@@ -69,7 +69,7 @@ func (e *mediaError) Error() string {
 
 func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > wire.MaxBody {
-		return nil, wire.TooLarge()
+		return nil, wire.TooLarge(wire.MaxBody)
 	}
 	if r.ContentLength == 0 || r.Body == nil {
 		return nil, nil
@@ -106,7 +106,7 @@ func readSlowly(control *http.ResponseController, from io.Reader, size int64) ([
 		_, err := io.CopyN(&all, from, atOnce)
 		switch {
 		case all.Len() > wire.MaxBody:
-			return nil, wire.TooLarge()
+			return nil, wire.TooLarge(wire.MaxBody)
 		case errors.Is(err, io.EOF):
 			return all.Bytes(), nil
 		case errors.Is(err, os.ErrDeadlineExceeded):

@@ -98,7 +98,7 @@ func (u *unknown) object(o map[string]any, at string, d protoreflect.MessageDesc
 		case len(u.found) == maxUnknown:
 			return
 		case fd == nil:
-			key = fmt.Sprintf("%.64s", key) // a suggestion takes its time with a long one
+			key = fmt.Sprintf("%.64s", key)
 			u.found = append(u.found, a2a.Violation{Field: at + key, Description: "is unknown; " + config.Suggest(key, named)})
 		case fd.Message() != nil && !fd.IsMap() && fd.Message().ParentFile().Package() != "google.protobuf":
 			u.in(o[key], at+key, fd.Message())

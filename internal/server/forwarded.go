@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -37,20 +38,38 @@ func forwarded(trusted []netip.Prefix, r *http.Request) string {
 }
 
 func fromProxy(trusted []netip.Prefix, remote string) bool {
-	if len(trusted) == 0 {
-		return false
+	return within(trusted, addrOf(remote))
+}
+
+func within(networks []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// addrOf is the address in a host, with a port or without; the zero address where there is
+// none.
+func addrOf(host string) netip.Addr {
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	if p, withPort := netip.ParseAddrPort(host); withPort == nil {
+		addr, err = p.Addr(), nil
 	}
-	from, err := netip.ParseAddrPort(remote)
 	if err != nil {
-		return false
+		return netip.Addr{}
 	}
-	ip := from.Addr().Unmap().WithZone("")
-	for _, p := range trusted {
-		if p.Contains(ip) {
-			return true
+	return addr.Unmap().WithZone("")
+}
+
+// callerAddr is the address that a call came from: remote, or what proxies that are trusted
+// say in X-Forwarded-For. Each proxy appends the address that it was called from.
+func callerAddr(trusted []netip.Prefix, remote string, forwardedFor []string) netip.Addr {
+	addr := addrOf(remote)
+	for _, hop := range slices.Backward(list(forwardedFor)) {
+		before := addrOf(hop)
+		if !within(trusted, addr) || !before.IsValid() {
+			break
 		}
+		addr = before
 	}
-	return false
+	return addr
 }
 
 // last is the last of the values that a header lists.

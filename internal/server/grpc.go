@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
@@ -62,9 +62,10 @@ func (s *Server) newGRPC() *grpc.Server {
 	if s.config.Board != nil {
 		g.RegisterService(readable(&teamv1.BoardService_ServiceDesc), boards{Server: s})
 	}
-	healthpb.RegisterHealthServer(g, &health{server: s})
+	brief := briefServices{Server: g, s: s}
+	healthpb.RegisterHealthServer(brief, &health{server: s})
 	if !s.config.NoReflection {
-		reflection.Register(g)
+		reflection.Register(brief)
 	}
 	return g
 }
@@ -79,10 +80,14 @@ func unknownMethod(_ any, stream grpc.ServerStream) error {
 // the lock of the connection, so it only looks at what is in memory.
 func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	in := newInbound(bindingGRPC, info.Header.Get)
-	caller, err := s.keys.identify(info.Header.Get("authorization"))
-	if err == nil {
+	if p, ok := peer.FromContext(ctx); ok {
+		in.addr = callerAddr(s.config.TrustedProxies, p.Addr.String(), info.Header.Get("x-forwarded-for"))
+	}
+	caller, err := s.keys.identify(info.Header.Get("authorization"), in.addr)
+	switch {
+	case err == nil:
 		in.caller = &caller
-	} else if !strings.HasPrefix(info.FullMethodName, "/grpc.health.v1.Health/") {
+	case info.FullMethodName != healthpb.Health_Check_FullMethodName && info.FullMethodName != healthpb.Health_Watch_FullMethodName:
 		return nil, wire.Status(err).Err()
 	}
 	return withInbound(ctx, in), nil
@@ -161,6 +166,13 @@ func (s *Server) aroundStream(srv any, stream grpc.ServerStream, info *grpc.Stre
 	defer s.recovered(info.FullMethod, &err)
 	if err := stream.SetHeader(headers(stream.Context())); err != nil {
 		return err
+	}
+	if inboundOf(stream.Context()).caller == nil {
+		leave, err := s.anonymous.enter(stream.Context())
+		if err != nil {
+			return err
+		}
+		defer leave()
 	}
 	return next(srv, stream)
 }

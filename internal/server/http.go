@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -41,6 +42,8 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	defer linger(w)
 	in := newInbound(bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
 	in.base = forwarded(s.config.TrustedProxies, r)
+	in.addr = callerAddr(s.config.TrustedProxies, r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+	open := s.isOpen(r)
 	w.Header().Set("X-Request-Id", in.id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if uris := in.activated(); uris != "" {
@@ -56,8 +59,8 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		s.fail(w, r, wire.Status(err))
 		return
 	}
-	caller, err := s.keys.identify(r.Header.Values("Authorization"))
-	if err != nil && !public(r.URL.Path) && r.URL.Path != jwksPath {
+	caller, err := s.keys.identify(r.Header.Values("Authorization"), in.addr)
+	if err != nil && !open {
 		s.fail(w, r, wire.Status(err))
 		return
 	}
@@ -72,7 +75,11 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	defer cancel()
 	r.Header["Accept"] = []string{replyType(r)}
 	routed := r.WithContext(withInbound(ctx, in))
-	routed.URL = placeV03(unescapedOnce(r.URL), in)
+	if open && r.ContentLength != 0 {
+		w.Header().Set("Connection", "close") // a body is not waited for
+		routed.Body, routed.ContentLength = http.NoBody, 0
+	}
+	routed.URL = placeV03(unescapedOnce(tenantOnce(r.URL)), in)
 	if name := twice(r.URL.Query()); name != "" {
 		s.fail(w, r, wire.Status(wire.Invalid(name, "is there twice")))
 		return
@@ -81,6 +88,21 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		routed.Method = http.MethodGet
 	}
 	next.ServeHTTP(w, routed)
+}
+
+// twoSegments is a path below an agent whose first two segments may both be the tenant.
+var twoSegments = regexp.MustCompile(`^(/[^/]+)(/[^/]+)(?:/message:|/tasks(?:/|$)|/extendedAgentCard$|/\.well-known/|/v1/)`)
+
+// tenantOnce returns an address that names the tenant once, where it names it twice: the
+// caller has added the tenant to the URL of an interface that ends in it.
+func tenantOnce(u *url.URL) *url.URL {
+	m := twoSegments.FindStringSubmatch(u.Path)
+	if m == nil || m[1] != m[2] {
+		return u
+	}
+	to := *u
+	to.Path, to.RawPath = strings.TrimPrefix(u.Path, m[1]), strings.TrimPrefix(u.RawPath, m[1])
+	return &to
 }
 
 // unescapedOnce is an address whose path the routes unescape: without its raw form
@@ -121,13 +143,6 @@ func linger(w http.ResponseWriter) {
 
 func (s *Server) logPanic(where string, p any) {
 	s.log.Error("panic", zap.String("in", where), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
-}
-
-// public paths are served to everybody.
-func public(path string) bool {
-	return path == "/" || strings.HasPrefix(path, "/assets/") || path == "/healthz" || path == "/readyz" ||
-		path == "/openapi.json" || path == "/docs" || strings.HasPrefix(path, "/docs/") ||
-		strings.HasSuffix(path, cardPath) || strings.HasSuffix(path, oldCardPath)
 }
 
 func bindingOf(r *http.Request) string {

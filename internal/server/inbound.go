@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,8 +26,9 @@ const (
 // that mean anything here. It is read once, before the body.
 type inbound struct {
 	binding    string
-	id         string // of the request, for logs
-	base       string // URL by which it came, as a trusted proxy says; empty: not known
+	id         string     // of the request, for logs
+	addr       netip.Addr // that it came from; the zero address is unknown
+	base       string     // URL by which it came, as a trusted proxy says; empty: not known
 	caller     *a2a.Caller
 	open       bool // to everybody: there may be no caller
 	version    []string

@@ -86,6 +86,7 @@ type Server struct {
 	h      Handler
 	log    *zap.Logger
 	keys   *keyring
+	open   map[string]bool // paths that everybody may read
 	rpc    map[string]grpc.MethodHandler
 	v03    map[string]unaryV03
 	cards  cards
@@ -98,6 +99,8 @@ type Server struct {
 	closing context.Context // ends, with cause ErrShutdown, for calls that can last
 	close   context.CancelCauseFunc
 	pacing  sync.WaitGroup // the goroutines of streams over gRPC
+
+	anonymous anonymous
 }
 
 // New returns a server. The error names what is wrong with the keys.
@@ -117,11 +120,11 @@ func New(config Config) (*Server, error) {
 	if config.Log == nil {
 		config.Log = zap.NewNop()
 	}
-	keys, err := newKeyring(config.Keys)
+	keys, err := newKeyring(config.Keys, config.Log)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, h: config.Handler, log: config.Log, keys: keys}
+	s := &Server{config: config, h: config.Handler, log: config.Log, keys: keys, open: openFiles()}
 	s.closing, s.close = context.WithCancelCause(context.Background())
 	s.rpc = rpcMethods()
 	s.v03 = unaryMethodsV03()
@@ -217,6 +220,7 @@ func (s *Server) stop() {
 	stopping.Go(func() { s.stopGRPC(ctx) })
 	stopping.Wait()
 	s.pacing.Wait()
+	s.keys.guesses.flush()
 }
 
 func (s *Server) stopHTTP(ctx context.Context) {

@@ -254,9 +254,9 @@ func TestA_25_ExtensionsByTheOldHeader(t *testing.T) {
 	}
 }
 
-// The extended card over 0.3 is not the one that was signed, which is that of 1.0;
-// it is had with and without /v1.
-func TestA_25_ExtendedCardIsNotSigned_A_10(t *testing.T) {
+// The extended card over 0.3 has the signatures of the one of 1.0; it is served with and
+// without /v1.
+func TestA_25_ExtendedCardIsSigned_A_10(t *testing.T) {
 	target := start(t, server.Config{Handler: &probe{extended: func(context.Context, *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error) {
 		return &a2av1.AgentCard{
 			Name: "n", Signatures: []*a2av1.AgentCardSignature{{Protected: "e30", Signature: "c2ln"}},
@@ -272,7 +272,7 @@ func TestA_25_ExtendedCardIsNotSigned_A_10(t *testing.T) {
 		{"GET", "/a/card", "", "0.3"},
 	} {
 		resp, body := exchange(t, c.method, target.HTTP+c.path, c.body, map[string]string{"A2A-Version": c.says})
-		if resp.StatusCode != 200 || !strings.Contains(body, `"protocolVersion":"0.3.0"`) || strings.Contains(body, "signatures") {
+		if resp.StatusCode != 200 || !strings.Contains(body, `"protocolVersion":"0.3.0"`) || !strings.Contains(body, `"signature":"c2ln"`) {
 			t.Errorf("%s: %d %s", c.path, resp.StatusCode, body)
 		}
 	}

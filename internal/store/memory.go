@@ -210,6 +210,9 @@ func (s *Memory) put(k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) 
 	if n, existed, err = s.known(r, key, digest, now); existed || err != nil {
 		return n, existed, err
 	}
+	if err := r.unanswered(in); err != nil {
+		return 0, false, err
+	}
 	if err := s.open(r, scope); err != nil {
 		return 0, false, err
 	}

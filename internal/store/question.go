@@ -66,6 +66,32 @@ func RolesOf(ev *teamv1.Event) []string {
 	return list
 }
 
+// Unanswered returns nil, or an *a2a.AnsweredError where an input answers a question
+// that one of the inputs before it answers.
+func Unanswered(in *teamv1.Inbound, inbox []*teamv1.Inbound) error {
+	question := in.GetAnswered().GetQuestion()
+	for _, other := range inbox {
+		if a := other.GetAnswered(); a != nil && a.GetQuestion() == question {
+			return &a2a.AnsweredError{First: a}
+		}
+	}
+	return nil
+}
+
+// Decides reports whether an event says if a question is open: it asks or answers it.
+// The error is an *a2a.AnsweredError where it answers it. The latest such event counts.
+func Decides(ev *teamv1.Event, question string) (bool, error) {
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Asked:
+		return k.Asked.GetQuestion() == question, nil
+	case *teamv1.Event_Answered:
+		if k.Answered.GetQuestion() == question {
+			return true, &a2a.AnsweredError{First: k.Answered}
+		}
+	}
+	return false, nil
+}
+
 var _ a2a.Approvals = (*Memory)(nil)
 
 // Questions implements a2a.Approvals.

@@ -106,6 +106,22 @@ func (r *run) leave(in *teamv1.Inbound) int64 {
 	return in.N
 }
 
+// unanswered refuses a second answer to a question. The caller holds mu.
+func (r *run) unanswered(in *teamv1.Inbound) error {
+	if in.GetAnswered() == nil {
+		return nil
+	}
+	if err := Unanswered(in, r.inbox); err != nil {
+		return err
+	}
+	for _, ev := range slices.Backward(r.events) {
+		if decides, err := Decides(ev, in.GetAnswered().GetQuestion()); decides {
+			return err
+		}
+	}
+	return nil
+}
+
 // snapshot returns the events on record, none while the task is invisible, and
 // on request the root's task as they make it.
 func (r *run) snapshot(task bool) (*a2av1.Task, []*teamv1.Event) {

@@ -24,7 +24,7 @@ func faults() map[string]error {
 		"notfound":  agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "no agent %q", "x"),
 		"conflict":  agent.Errorf(agent.CodeAborted, "VERSION_CONFLICT", "the etag does not match"),
 		"resources": &agent.Error{Code: agent.CodeResourceExhausted, Reason: agent.ReasonInsufficientResources, Message: "the queue is full", Retry: true},
-		"size":      TooLarge(),
+		"size":      TooLarge(MaxBody),
 		"store":     &agent.Error{Code: agent.CodeUnavailable, Reason: agent.ReasonStoreUnavailable, Message: "the store is away", Retry: true},
 		"wait":      agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonWaitTimeout, "the task goes on").With("taskId", "t"),
 		"input":     agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "which one?"),

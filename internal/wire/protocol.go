@@ -14,10 +14,10 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// TooLarge is the error for a request over MaxBody.
-func TooLarge() error {
+// TooLarge is the error for a request over a limit of bytes.
+func TooLarge(limit int) error {
 	return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
-		"the request is larger than %d bytes", MaxBody).With(sizeDetail, strconv.Itoa(MaxBody))
+		"the request is larger than %d bytes", limit).With(sizeDetail, strconv.Itoa(limit))
 }
 
 // Fits returns nil where an answer can be sent over every binding: as protobuf it has

@@ -194,12 +194,16 @@ func IsEventStream(h http.Header) bool {
 	return err == nil && kind == TypeSSE
 }
 
-// ReadEvents reads server-sent events until the end of r. Comments are skipped.
+// ErrEventTooLarge is the error of an event that is larger than MaxEvent.
+var ErrEventTooLarge = fmt.Errorf("it is larger than %d bytes", MaxEvent)
+
+// ReadEvents reads server-sent events until the end of r. Comments are skipped. After
+// an event that is larger than MaxEvent the error is ErrEventTooLarge.
 func ReadEvents(r io.Reader) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for e, err := range sse.Read(r, &sse.ReadConfig{MaxEventSize: MaxEvent}) {
 			if errors.Is(err, bufio.ErrTooLong) {
-				err = fmt.Errorf("it is larger than %d bytes", MaxEvent)
+				err = ErrEventTooLarge
 			}
 			if err != nil {
 				yield(Event{}, fmt.Errorf("reading an event: %w", err))

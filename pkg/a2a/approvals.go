@@ -113,7 +113,10 @@ func (h *Handler) Answer(ctx context.Context, req *a2av1.SendMessageRequest) (*a
 // the caller may answer nothing there: whether there is such a task is not said.
 func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none error) error {
 	root, scope := agent.SplitTask(s.message.GetTaskId())
-	s.key = answerKey(s)
+	var err error
+	if s.key, err = answerKey(s); err != nil {
+		return err
+	}
 	known, err := h.c.Store.Sent(ctx, who.Owner(), s.key)
 	switch {
 	case err == nil && known == root:
@@ -150,10 +153,17 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 	if err != nil {
 		return err
 	}
-	_, _, err = h.c.Store.Put(ctx, open[0].Task, in, digestOf(f.id(), s.message))
+	digest, err := digestOf(f.id(), s.message)
+	if err != nil {
+		return err
+	}
+	_, _, err = h.c.Store.Put(ctx, open[0].Task, in, digest)
 	h.c.Wake(root) // also after an error: it may be on record
 	if errors.Is(err, ErrTerminal) || errors.Is(err, ErrNotFound) {
 		return none
+	}
+	if errors.Is(err, ErrAnswered) { // what others said is shown to the task's owner alone
+		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonQuestionAnswered, "the question has an answer already; nothing was recorded")
 	}
 	if err != nil {
 		return storeError(root, err)
@@ -163,8 +173,9 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 
 // answerKey tells the same answer again from another one, among all that its giver
 // sends. What the giver answered is not at hand once the question is closed.
-func answerKey(s *send) string {
-	return "answer/" + hex.EncodeToString(digestOf(s.message.GetTaskId()+"\x00"+s.question, s.message))
+func answerKey(s *send) (string, error) {
+	digest, err := digestOf(s.message.GetTaskId()+"\x00"+s.question, s.message)
+	return "answer/" + hex.EncodeToString(digest), err
 }
 
 // mayNot is the error for an answer to roles that its giver has not.
@@ -173,4 +184,15 @@ func mayNot(q *teamv1.Question) error {
 	return agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
 		"the question goes to the roles %s, and the caller has none of them; who has one answers it, by AnswerQuestion of the monitor service", clip(roles)).
 		With("roles", clip(roles)).With("question", clip(q.GetQuestion()))
+}
+
+// maxQuoted is how many bytes of an answer an error repeats.
+const maxQuoted = 256
+
+// questionAnswered is the error for a second answer, to a caller who may read the task.
+func questionAnswered(first *teamv1.Answered) error {
+	text := clipTo(agent.Text(first.GetMessage()), maxQuoted)
+	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonQuestionAnswered,
+		"the question was answered by %s first: %q; this answer was not recorded, read the task for what followed", clip(first.GetBy()), text).
+		With("question", clip(first.GetQuestion())).With("answered_by", clip(first.GetBy())).With("answer", text)
 }

@@ -16,6 +16,16 @@ import (
 // ProtocolVersion is the version of A2A that is spoken.
 const ProtocolVersion = "1.0"
 
+// Bindings of A2A, as cards name them.
+const (
+	BindingJSONRPC  = "JSONRPC"
+	BindingHTTPJSON = "HTTP+JSON"
+	BindingGRPC     = "GRPC"
+)
+
+// Bindings returns all bindings in the order in which cards show them.
+func Bindings() []string { return []string{BindingJSONRPC, BindingHTTPJSON, BindingGRPC} }
+
 // Card returns the public card of an agent, of the default one for an empty
 // tenant. Errors: AGENT_NOT_FOUND, also when there is no default.
 func (h *Handler) Card(ctx context.Context, tenant string) (*a2av1.AgentCard, error) {
@@ -70,18 +80,28 @@ func (h *Handler) card(ctx context.Context, id string, info *teamv1.AgentInfo) *
 
 func yes(b bool) *bool { return &b }
 
-// interfaces are the three bindings of an agent; gRPC first.
+// interfaces returns the bindings by which an agent is reached, as its card shows
+// them. The tenant of HTTP+JSON is part of the URL: some clients ignore the field,
+// and would reach the default agent.
 func (h *Handler) interfaces(ctx context.Context, id string) []*a2av1.AgentInterface {
-	var list []*a2av1.AgentInterface
-	add := func(url, binding string) {
-		list = append(list, &a2av1.AgentInterface{Url: url, ProtocolBinding: binding, Tenant: id, ProtocolVersion: ProtocolVersion})
-	}
+	of := map[string]*a2av1.AgentInterface{}
 	if at := h.c.Interfaces.GRPC; at != "" {
-		add(at, "GRPC")
+		of[BindingGRPC] = &a2av1.AgentInterface{Url: at, Tenant: id}
 	}
 	if at := cmp.Or(baseOf(ctx), h.c.Interfaces.HTTP); at != "" {
-		add(at+"/"+id+"/rpc", "JSONRPC")
-		add(at, "HTTP+JSON")
+		of[BindingJSONRPC] = &a2av1.AgentInterface{Url: at + "/" + id + "/rpc", Tenant: id}
+		of[BindingHTTPJSON] = &a2av1.AgentInterface{Url: at + "/" + id}
+	}
+	shown := h.c.Interfaces.Shown
+	if len(shown) == 0 {
+		shown = Bindings()
+	}
+	var list []*a2av1.AgentInterface
+	for _, binding := range shown {
+		if i := of[binding]; i != nil {
+			i.ProtocolBinding, i.ProtocolVersion = binding, ProtocolVersion
+			list = append(list, i)
+		}
 	}
 	return list
 }

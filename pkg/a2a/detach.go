@@ -115,7 +115,11 @@ func (d *drive) beginTask(ctx context.Context, acc *teamv1.Accepted) error {
 	if err := h.pinTeam(ctx, acc); err != nil {
 		return err
 	}
-	_, _, err = h.c.Store.Create(ctx, New{Owner: acc.GetOwner(), Accepted: acc, MessageID: acc.GetTaskId(), Digest: digestOf(acc.GetAgent(), acc.GetMessage())})
+	digest, err := digestOf(acc.GetAgent(), acc.GetMessage())
+	if err != nil {
+		return err
+	}
+	_, _, err = h.c.Store.Create(ctx, New{Owner: acc.GetOwner(), Accepted: acc, MessageID: acc.GetTaskId(), Digest: digest})
 	h.c.Wake(acc.GetTaskId())                     // also after an error: it may be on record
 	if err != nil && !errors.Is(err, ErrReused) { // with other words, when the end came twice
 		return fmt.Errorf("begin task %s: %w", acc.GetTaskId(), err)

@@ -33,9 +33,10 @@ type Fold struct {
 	seq       int64          // of the last event of the scope
 
 	questions   []*teamv1.Question
-	delegations []*teamv1.Delegation // below the scope, as they were decided
-	failed      []*teamv1.Delegation // those that did not succeed
-	warnings    []string             // what went wrong and did not stop the run
+	answers     map[string]*teamv1.Answered // by question
+	delegations []*teamv1.Delegation        // below the scope, as they were decided
+	failed      []*teamv1.Delegation        // those that did not succeed
+	warnings    []string                    // what went wrong and did not stop the run
 	context     map[string]*structpb.Value
 	updates     map[string]*structpb.Value // of context, once the steps have ended
 	works       map[string]*work           // of steps, by scope

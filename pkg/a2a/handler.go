@@ -93,6 +93,9 @@ type Interfaces struct {
 	HTTP string
 	// GRPC is host:port.
 	GRPC string
+	// Shown are the bindings that cards name, the preferred one first; empty: those of
+	// Bindings.
+	Shown []string
 }
 
 // Handler answers the calls of A2A and of the Agent service, for all bindings.
@@ -142,7 +145,8 @@ func (h *Handler) resolve(ctx context.Context, tenant string) (string, agent.Age
 	if id == "" {
 		id = h.c.DefaultAgent
 	}
-	if ids := h.c.Agents.IDs(); id == "" {
+	if id == "" {
+		ids := h.c.Agents.IDs()
 		if len(ids) != 1 {
 			return "", nil, Invalid(Violation{"tenant", "must name an agent or team, since there is no default; known are " + strings.Join(ids, ", ")})
 		}
@@ -165,7 +169,10 @@ func (h *Handler) Find(ctx context.Context, id string) (agent.Agent, error) {
 
 // storeError is a store's error for the caller.
 func storeError(id string, err error) error {
+	var answered *AnsweredError
 	switch {
+	case errors.As(err, &answered):
+		return questionAnswered(answered.First)
 	case errors.Is(err, ErrNotFound):
 		return TaskNotFound(id)
 	case errors.Is(err, ErrReused):

@@ -12,6 +12,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -74,10 +75,45 @@ func TestSend(t *testing.T) {
 		chosen := startWith(t, a2a.Config{DefaultAgent: "two"}, echo("one"), failing("two", nil), echo("three"))
 		wantState(t, chosen.send(t, ann(t), message("", "hi")), completed)
 	})
+	t.Run("a call that names its agent does not list all of them", func(t *testing.T) {
+		agents := &listed{Agents: start(t, echo("one"), echo("two")).agents}
+		h := a2a.NewHandler(a2a.Config{Agents: agents, Store: store.NewMemory(store.MemoryConfig{}), DefaultAgent: "two"})
+		for _, id := range []string{"one", ""} {
+			if _, err := h.SendMessage(ann(t), atOnce(message(id, "hi"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if agents.lists != 0 {
+			t.Errorf("all ids were listed %d times", agents.lists)
+		}
+	})
+	t.Run("R-000-41 messages that cannot be encoded are refused, and none is taken for another", func(t *testing.T) {
+		r := start(t, echo("echo"))
+		for _, text := range []string{"a\xff", "b\xfe"} {
+			req := atOnce(message("echo", text))
+			req.Message.MessageId = "m-1"
+			_, err := r.SendMessage(ann(t), req)
+			wantFields(t, err, "message")
+		}
+		id := r.send(t, ann(t), atOnce(message("echo", "hi"))).GetId()
+		_, err := r.SendMessage(ann(t), reply(id, "c\xff"))
+		wantFields(t, err, "message")
+	})
 	t.Run("nobody calls", func(t *testing.T) {
 		_, err := start(t, echo("echo")).SendMessage(t.Context(), message("echo", "hi"))
 		wantError(t, err, agent.ReasonUnauthenticated)
 	})
+}
+
+// listed counts how often all ids are asked for.
+type listed struct {
+	a2a.Agents
+	lists int
+}
+
+func (l *listed) IDs() []string {
+	l.lists++
+	return l.Agents.IDs()
 }
 
 func TestA_09_Waiting(t *testing.T) {

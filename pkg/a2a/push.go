@@ -246,7 +246,11 @@ const inlineField = "configuration.taskPushNotificationConfig."
 // it, so that nothing that it brings about is missed.
 func (h *Handler) leave(ctx context.Context, f *Fold, who Caller, s *send, in *teamv1.Inbound, again bool) (n int64, err error) {
 	root, _ := agent.SplitTask(f.id())
-	k, digest := Key{who.Owner(), root}, digestOf(f.id(), s.message)
+	k := Key{who.Owner(), root}
+	digest, err := digestOf(f.id(), s.message)
+	if err != nil {
+		return 0, err
+	}
 	if s.push == nil || again {
 		if n, _, err = h.c.Store.Put(ctx, k, in, digest); err != nil {
 			return 0, storeError(f.id(), err)

@@ -33,6 +33,7 @@ func (f *Fold) closeQuestions(scope string) {
 
 // ask adds an open question.
 func (f *Fold) ask(ev *teamv1.Event) {
+	delete(f.answers, ev.GetAsked().GetQuestion())
 	f.questions = append(f.questions, QuestionOf(f.root, ev))
 }
 
@@ -55,6 +56,10 @@ func (f *Fold) answered(ev *teamv1.Event, a *teamv1.Answered) {
 		return false
 	})
 	f.say(a.GetMessage())
+	if f.answers == nil {
+		f.answers = map[string]*teamv1.Answered{}
+	}
+	f.answers[a.GetQuestion()] = a
 	f.resume(ev)
 }
 

@@ -44,6 +44,7 @@ type send struct {
 // does not end the task. An agent that may reply directly can answer with a
 // message. Errors: INVALID_REQUEST, AGENT_NOT_FOUND, TASK_NOT_FOUND,
 // UNSUPPORTED_OPERATION for a task that has ended, MESSAGE_ID_REUSED,
+// QUESTION_ANSWERED for a second answer to a question,
 // PERMISSION_DENIED for the answer to a question to roles that the caller has not,
 // WAIT_TIMEOUT when ctx's deadline comes first.
 func (h *Handler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
@@ -159,9 +160,12 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 		return sent{}, err
 	}
 	acc.MayReplyDirectly = acc.MayReplyDirectly && info.GetMayReplyDirectly()
-	digest := digestOf(id, s.message)
+	digest, err := digestOf(id, s.message)
 	if s.concurrent > 0 {
-		digest = digestOf(id, s.message, acc.GetCollaboration(), acc.GetLimits())
+		digest, err = digestOf(id, s.message, acc.GetCollaboration(), acc.GetLimits())
+	}
+	if err != nil {
+		return sent{}, err
 	}
 	acc.Message = proto.CloneOf(s.message)
 	fresh := acc.Message.GetContextId() == ""
@@ -200,18 +204,19 @@ func infoOf(ctx context.Context, a agent.Agent) *teamv1.AgentInfo {
 	return info
 }
 
-// digestOf tells a repetition from another message: the binding does not count.
-func digestOf(id string, content ...proto.Message) []byte {
+// digestOf returns what tells a repetition from another message to the same id: the
+// binding does not count. INVALID_REQUEST for a message that cannot be encoded.
+func digestOf(id string, content ...proto.Message) ([]byte, error) {
 	all := []byte(id + "\x00")
 	for _, m := range content {
 		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 		if err != nil {
-			b = nil
+			return nil, Invalid(Violation{"message", "cannot be encoded; every text in it must be UTF-8"})
 		}
 		all = append(all, b...)
 	}
 	sum := sha256.Sum256(all)
-	return sum[:]
+	return sum[:], nil
 }
 
 // followUp leaves a message for a task: the answer to a question, or something
@@ -237,8 +242,13 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	}
 	known, err := h.c.Store.Sent(ctx, who.Owner(), s.key)
 	again := err == nil && known == root // the answer is what it was then
-	if f.Terminal() && !again {
-		return sent{}, storeError(id, ErrTerminal)
+	if !again {
+		if first := f.answers[s.question]; first != nil {
+			return sent{}, questionAnswered(first)
+		}
+		if f.Terminal() {
+			return sent{}, storeError(id, ErrTerminal)
+		}
 	}
 	in, err := f.inbound(who, s)
 	if again {

@@ -129,13 +129,44 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 
 // ProcessStream is Process with the events of the run as they are recorded,
 // until it ends or waits for people. Owner, pins, conversation, claims and what a
-// model's provider wants back are left out. It goes on behind req.After.
+// model's provider wants back are left out. It goes on behind req.After. It counts as a
+// stream of its caller and of the task: INSUFFICIENT_RESOURCES when too many are open.
 func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRequest) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
 	if req.GetRequest() == nil {
 		return nil, Invalid(Violation{"request", "is required"})
 	}
+	who, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &tail{h: h}
+	if err := t.sit(who.Owner()); err != nil {
+		return nil, err
+	}
+	events, err := t.process(ctx, req)
+	if err != nil {
+		t.leave()
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, t.leave)
+	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
+		if !stop() {
+			yield(nil, context.Cause(ctx))
+			return
+		}
+		defer t.leave()
+		events(yield)
+	}, nil
+}
+
+// process puts a call of the Agent service on record and returns the events of its run.
+func (t *tail) process(ctx context.Context, req *teamv1.ProcessStreamRequest) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
+	h := t.h
 	s, err := h.acceptProcess(ctx, req.GetRequest())
 	if err != nil {
+		return nil, err
+	}
+	if err := t.sitAt(s.key); err != nil {
 		return nil, err
 	}
 	root, scope := agent.SplitTask(s.key.ID)

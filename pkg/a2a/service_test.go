@@ -223,6 +223,51 @@ func TestProcessStream(t *testing.T) {
 	})
 }
 
+func TestP10_LimitsOfProcessStreams(t *testing.T) {
+	g := newGate("gate")
+	r := startWith(t, a2a.Config{Streams: a2a.Streams{PerTask: 2, PerOwner: 3}}, g, echo("echo"))
+	first, other, third := call("gate", "x"), call("gate", "y"), call("gate", "z")
+	ctx, leave := context.WithCancel(ann(t))
+	var stops []func()
+	open := func(ctx context.Context, req *teamv1.ProcessRequest) error {
+		updates, err := r.ProcessStream(ctx, &teamv1.ProcessStreamRequest{Request: req})
+		if err == nil {
+			next, stop := iter.Pull2(updates)
+			next()
+			stops = append(stops, stop)
+		}
+		return err
+	}
+	for range 2 {
+		if err := open(ann(t), first); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantError(t, open(ann(t), first), agent.ReasonInsufficientResources)                          // of the task
+	if _, err := r.ProcessStream(ctx, &teamv1.ProcessStreamRequest{Request: other}); err != nil { // nobody reads it
+		t.Fatal(err)
+	}
+	wantError(t, open(ann(t), third), agent.ReasonInsufficientResources) // of the owner
+	_, err := r.SendStreamingMessage(ann(t), message("echo", "x"))
+	wantError(t, err, agent.ReasonInsufficientResources)
+	if page, err := r.ListTasks(ann(t), &a2av1.ListTasksRequest{}); err != nil || page.GetTotalSize() != 2 {
+		t.Errorf("%v %v: a call that was refused has begun a task", page, err)
+	}
+	stops[0]()
+	if err := open(ann(t), first); err != nil {
+		t.Errorf("a place that was given back: %v", err)
+	}
+	if err := open(bob(t), call("echo", "x")); err != nil {
+		t.Errorf("another owner: %v", err)
+	}
+	g.open()
+	leave()
+	for _, stop := range stops {
+		stop()
+	}
+	r.empty(t)
+}
+
 func TestServiceCancel(t *testing.T) {
 	for name, by := range map[string]func(task, key string) *teamv1.CancelRequest{
 		"by task": func(task, _ string) *teamv1.CancelRequest {
@@ -309,8 +354,8 @@ func TestCard(t *testing.T) {
 			got = append(got, i.GetProtocolBinding()+" "+i.GetUrl()+" "+i.GetTenant()+" "+i.GetProtocolVersion())
 		}
 		want := []string{
+			"JSONRPC https://agents.example.com/skilled/rpc skilled 1.0", "HTTP+JSON https://agents.example.com/skilled  1.0",
 			"GRPC agents.example.com:443 skilled 1.0",
-			"JSONRPC https://agents.example.com/skilled/rpc skilled 1.0", "HTTP+JSON https://agents.example.com skilled 1.0",
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

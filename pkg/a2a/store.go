@@ -23,9 +23,23 @@ var (
 	ErrDataLoss = errors.New("the record is damaged")
 	// ErrStorage: the store cannot record now; nothing is acknowledged.
 	ErrStorage = errors.New("store cannot record")
+	// ErrAnswered: the question has an answer; an *AnsweredError tells which.
+	ErrAnswered = errors.New("question has an answer")
 	// ErrBusy: as many collaborations of the agent are under way as may be at once.
 	ErrBusy = errors.New("collaboration in progress")
 )
+
+// AnsweredError is the error of Put for a second answer to a question.
+type AnsweredError struct {
+	// First is the answer that was recorded first. Shared: read only.
+	First *teamv1.Answered
+}
+
+// Error returns the text of ErrAnswered: who answered is not for every caller.
+func (*AnsweredError) Error() string { return ErrAnswered.Error() }
+
+// Is reports whether target is ErrAnswered.
+func (*AnsweredError) Is(target error) bool { return target == ErrAnswered }
 
 // Key names a task of an owner. There is no access by id alone.
 type Key struct {
@@ -105,7 +119,9 @@ type Store interface {
 	Sent(ctx context.Context, owner, messageID string) (root string, err error)
 	// Put leaves an input in the inbox of a task and makes it due. existed
 	// reports that the input's key is known; an answer's is that of who gives it,
-	// whoever owns the task. ErrNotFound, ErrTerminal, ErrReused.
+	// whoever owns the task. A question takes one answer: whether it has one is
+	// decided where the input is recorded, across all processes. ErrNotFound,
+	// ErrTerminal, ErrReused, *AnsweredError.
 	Put(ctx context.Context, k Key, in *teamv1.Inbound, digest []byte) (n int64, existed bool, err error)
 	// Task returns the A2A task and the sequence it shows, from one read. What
 	// the task's lists hold is shared: read only.

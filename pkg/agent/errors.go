@@ -55,6 +55,7 @@ const (
 	ReasonInitializationFailed  = "AGENT_INITIALIZATION_FAILED"
 	ReasonVersionConflict       = "VERSION_CONFLICT"
 	ReasonMessageIDReused       = "MESSAGE_ID_REUSED"
+	ReasonQuestionAnswered      = "QUESTION_ANSWERED"
 	ReasonAgentNotFound         = "AGENT_NOT_FOUND"
 	ReasonInputRequired         = "INPUT_REQUIRED"
 	ReasonInsufficientResources = "INSUFFICIENT_RESOURCES"

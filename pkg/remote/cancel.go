@@ -191,17 +191,17 @@ func (x *exchange) await(ctx context.Context, src *updates) bool {
 	for {
 		r, err := src.next(ctx, 0)
 		if err != nil {
-			x.nothing = codeOf(err) != codes.OK && agent.AsError(failure(x.agent.cfg.ID, err)).Fresh
+			x.nothing = x.nothing || codeOf(err) != codes.OK && agent.AsError(failure(x.agent.cfg.ID, err)).Fresh
 			return false
 		}
-		x.nothing = r.GetMessage() != nil
 		id, contextID := taskOf(r)
 		if id != "" {
 			x.bound = &teamv1.Bound{Peer: x.peer(), TaskId: id, ContextId: contextID}
 			x.hear(r)
 			return true
 		}
-		if x.nothing || ctx.Err() != nil {
+		x.nothing = x.nothing || r.GetMessage() != nil
+		if ctx.Err() != nil {
 			return false
 		}
 	}

@@ -208,7 +208,7 @@ func (a *A2A) fetchCard(ctx context.Context) (*a2av1.AgentCard, error) {
 	}
 	body, err := egress.ReadBody(resp.Body, maxCard)
 	if err != nil {
-		return nil, senseless(a.cfg.ID, "has a card that cannot be read", err)
+		return nil, unreadableCard(a.cfg.ID, err)
 	}
 	if a.cfg.Verifier != nil {
 		return a.verifiedCard(body)
@@ -238,9 +238,14 @@ func (a *A2A) noCard(resp *http.Response) error {
 func parseCard(id string, body []byte) (*a2av1.AgentCard, error) {
 	card, err := a2av03.ReadCard(body)
 	if err != nil {
-		return nil, senseless(id, "has a card that cannot be read", err)
+		return nil, unreadableCard(id, err)
 	}
 	return card, nil
+}
+
+// unreadableCard is the error of a card that err says is not what it should be.
+func unreadableCard(id string, err error) error {
+	return senseless(id, "has a card that cannot be read: "+clip(strings.TrimPrefix(wire.AnswerFault(err), "the answer cannot be read: ")), err)
 }
 
 // sameOrigin follows few redirects, and none to another origin.

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"errors"
 	"maps"
 	"strconv"
 	"strings"
@@ -21,6 +22,9 @@ const maxText = 1024
 // (R-000-27), addresses are not shown. Whether the outcome is known decides over
 // the key of a repetition. Any other error is returned as it is.
 func failure(id string, err error) error {
+	if u := (*unreadableError)(nil); errors.As(err, &u) {
+		return senseless(id, u.what, u.err)
+	}
 	st, ok := status.FromError(err)
 	if !ok || st.Code() == codes.OK {
 		return err
@@ -34,6 +38,9 @@ func failure(id string, err error) error {
 	case codes.DeadlineExceeded:
 		return peerError(st, true, false)
 	case codes.ResourceExhausted:
+		if wire.InfoOf(st) == nil && strings.Contains(st.Message(), "received message larger than max") { // gRPC's own, on our side
+			return failure(id, tooLarge(err))
+		}
 		return peerError(st, true, true)
 	case codes.Unauthenticated, codes.PermissionDenied:
 		e := peerError(st, false, true)
@@ -90,6 +97,33 @@ func senseless(id, what string, err error) error {
 	e := agent.Errorf(agent.CodeInternal, reasonInvalidResponse, "agent %q %s", id, what)
 	e.Fresh, e.Err = true, err
 	return e
+}
+
+// unreadableError is the error of an answer that breaks the protocol. The transport
+// that returns it does not know which agent answered: failure names it.
+type unreadableError struct {
+	what string // the end of a sentence that begins with the agent
+	err  error
+}
+
+func (e *unreadableError) Error() string { return e.what }
+func (e *unreadableError) Unwrap() error { return e.err }
+
+// unreadable is the error of an answer that err says is not what it should be.
+func unreadable(err error) error {
+	return &unreadableError{what: "broke the protocol: " + clip(wire.AnswerFault(err)), err: err}
+}
+
+// tooLarge is the error of an answer, or an event, that is larger than maxBody.
+func tooLarge(err error) error {
+	return &unreadableError{what: "sent more than " + strconv.Itoa(maxBody) + " bytes at once; have it send less, or in pieces", err: err}
+}
+
+// unfinished reports whether a peer's error leaves open what became of its task: the
+// connection broke, or time ran out on the way.
+func unfinished(id string, err error) bool {
+	e := agent.AsError(failure(id, err))
+	return e.Retry && !e.Fresh
 }
 
 // reasonInvalidResponse is A2A's word for an answer that follows no rule.

@@ -29,6 +29,9 @@ type exchange struct {
 	resumed  bool          // the task was known before this call: its text comes again
 	answered bool          // this call has sent an answer, nothing has come back yet
 	nothing  bool          // the peer has answered that it has no task
+	tasked   bool          // this call has heard of the task
+	said     []*a2av1.Message
+	saidSize int // of said, in bytes
 	output   artifacts
 }
 
@@ -166,8 +169,38 @@ func (x *exchange) request(m *a2av1.Message) *a2av1.SendMessageRequest {
 	}
 }
 
-// converse sends a message and follows what comes of it.
+// converse sends a message and follows what comes of it. To a server that refuses
+// streams, whatever its card says, the message is sent without one.
 func (x *exchange) converse(req *a2av1.SendMessageRequest) error {
+	err := x.sendAndFollow(req)
+	if !x.link.streaming || x.tasked || len(x.said) > 0 || !x.refusesStreams(err) {
+		return err
+	}
+	polled := *x.link
+	polled.streaming = false
+	x.link = &polled
+	req.Configuration.ReturnImmediately = true
+	return x.sendAndFollow(req)
+}
+
+// refusesStreams reports whether an error says that the server has no streams: it
+// refuses the operation, or does not know it. The message was not taken then.
+func (x *exchange) refusesStreams(err error) bool {
+	switch code := codeOf(err); {
+	case reasonOf(err) == a2aUnsupported, code == codes.Unimplemented:
+		return true
+	case code == codes.NotFound && x.bound == nil: // REST: there is no such path
+		return reasonOf(err) == ""
+	}
+	return false
+}
+
+// a2aUnsupported is A2A's reason for an operation that the server does not offer.
+const a2aUnsupported = "UNSUPPORTED_OPERATION"
+
+// sendAndFollow sends a message, as a stream where the link streams, and follows what
+// comes of it.
+func (x *exchange) sendAndFollow(req *a2av1.SendMessageRequest) error {
 	open := once(func(ctx context.Context) (*a2av1.StreamResponse, error) {
 		resp, err := x.link.transport.send(x.calling(ctx), req)
 		return streamed(resp), err
@@ -219,11 +252,11 @@ func (x *exchange) reattach() error {
 }
 
 // follow reads until the result or a question. While a stream is silent the task
-// is looked at, and where it ends early from then on.
+// is looked at, and where it ends early or breaks from then on.
 func (x *exchange) follow(src *updates) error {
 	for {
 		idle := x.agent.cfg.Idle
-		if x.bound == nil {
+		if x.bound == nil && len(x.said) == 0 {
 			idle = 0 // giving up could only send again
 		}
 		r, err := src.next(x.ctx, idle)
@@ -231,10 +264,14 @@ func (x *exchange) follow(src *updates) error {
 		case x.ctx.Err() != nil:
 			src.unread()
 			return x.ended(src)
+		case (errors.Is(err, io.EOF) || errors.Is(err, errIdle)) && !x.tasked && len(x.said) > 0:
+			return x.direct()
 		case errors.Is(err, io.EOF) && x.bound == nil:
 			return broken(x.agent.cfg.ID)
 		case errors.Is(err, io.EOF):
 			return x.poll(1)
+		case err != nil && !errors.Is(err, errIdle) && x.bound != nil && unfinished(x.agent.cfg.ID, err):
+			return x.poll(0)
 		case errors.Is(err, errIdle):
 			if r, err = x.glance(); err != nil {
 				return err
@@ -272,13 +309,24 @@ func (x *exchange) poll(round int) error {
 	}
 }
 
-// glance is a look at the task as a response of a stream.
+// looks is how often a peer is asked for its task before it counts as unreachable.
+const looks = 3
+
+// glance is a look at the task as a response of a stream. A look changes nothing at the
+// peer, so that one whose connection breaks is repeated.
 func (x *exchange) glance() (*a2av1.StreamResponse, error) {
-	t, err := x.look(x.ctx)
-	if err != nil {
-		return nil, x.interrupted(err)
+	every := x.agent.cfg.PollEvery
+	for n := 1; ; n++ {
+		t, err := x.look(x.ctx)
+		switch {
+		case err == nil:
+			return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: t}}, nil
+		case x.ctx.Err() != nil, n == looks, !unfinished(x.agent.cfg.ID, err):
+			return nil, x.interrupted(err)
+		}
+		_ = agent.Sleep(x.ctx, every) // the end of ctx ends the next look
+		every = min(2*every, x.agent.cfg.PollMost)
 	}
-	return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: t}}, nil
 }
 
 func (x *exchange) look(ctx context.Context) (*a2av1.Task, error) {

@@ -3,6 +3,7 @@ package remote
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,7 +14,6 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/wire"
-	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // exchangeHTTP sends a request; without an answer the peer is UNAVAILABLE.
@@ -40,17 +40,13 @@ func newRequest(ctx context.Context, method, url, token string, body []byte) (*h
 func readAll(resp *http.Response) ([]byte, error) {
 	defer func() { _ = resp.Body.Close() }()
 	b, err := egress.ReadBody(resp.Body, maxBody)
-	if err != nil {
+	switch {
+	case errors.Is(err, egress.ErrTooLarge):
+		return nil, tooLarge(err)
+	case err != nil:
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	return b, nil
-}
-
-// unreadable is the error of an answer that is not what it should be.
-func unreadable(err error) error {
-	e := agent.Errorf(agent.CodeInternal, reasonInvalidResponse, "the agent's answer cannot be read").Because(err)
-	e.Fresh = true
-	return e
 }
 
 // readREST yields the responses of an answer of REST that is a stream of events, each
@@ -58,7 +54,7 @@ func unreadable(err error) error {
 func readREST(resp *http.Response, refused func(int, []byte) *status.Status, parse func([]byte) (*a2av1.StreamResponse, error), yield func(*a2av1.StreamResponse, error) bool) {
 	if !wire.IsEventStream(resp.Header) {
 		_ = resp.Body.Close()
-		yield(nil, unreadable(fmt.Errorf("the answer is %q, no stream of events", resp.Header.Get("Content-Type"))))
+		yield(nil, unreadable(fmt.Errorf("the answer to a call that streams has the content type %q; expected %s", resp.Header.Get("Content-Type"), wire.TypeSSE)))
 		return
 	}
 	readStream(resp.Body, func(e wire.Event) (*a2av1.StreamResponse, error) {
@@ -74,7 +70,11 @@ func readREST(resp *http.Response, refused func(int, []byte) *status.Status, par
 func readStream(body io.ReadCloser, read func(wire.Event) (*a2av1.StreamResponse, error), yield func(*a2av1.StreamResponse, error) bool) {
 	defer func() { _ = body.Close() }()
 	for e, err := range wire.ReadEvents(body) {
-		if err != nil {
+		switch {
+		case errors.Is(err, wire.ErrEventTooLarge):
+			yield(nil, tooLarge(err))
+			return
+		case err != nil:
 			yield(nil, status.Error(codes.Unavailable, err.Error()))
 			return
 		}
@@ -87,7 +87,7 @@ func readStream(body io.ReadCloser, read func(wire.Event) (*a2av1.StreamResponse
 
 func parseBare(b []byte) (*a2av1.StreamResponse, error) {
 	r := &a2av1.StreamResponse{}
-	if err := wire.Unmarshal(b, r); err != nil {
+	if err := wire.UnmarshalAnswer(b, r); err != nil {
 		return nil, unreadable(err)
 	}
 	return r, nil

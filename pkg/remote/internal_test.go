@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -225,9 +228,65 @@ func TestA_12_ErrorsInStreams(t *testing.T) {
 func TestA_12_AnswersThatAreNoStream(t *testing.T) {
 	ways := overHTTP(t, "text/html", "<html>data: no</html>")
 	for _, over := range []string{"REST", "REST 0.3"} {
-		e := agent.AsError(streamError(t, ways[over]))
-		if e.Reason != reasonInvalidResponse || e.Err == nil || !strings.Contains(e.Err.Error(), `"text/html", no stream of events`) {
+		e := agent.AsError(failure("far", streamError(t, ways[over])))
+		if e.Reason != reasonInvalidResponse || !strings.Contains(e.Message, `agent "far" broke the protocol: the answer to a call that streams has the content type "text/html"`) {
 			t.Errorf("%s: %+v", over, e)
 		}
+	}
+}
+
+func said(text string) *a2av1.StreamResponse {
+	return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Message{Message: agent.NewMessage(text)}}
+}
+
+func taskIn(s a2av1.TaskState) *a2av1.StreamResponse {
+	return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: &a2av1.Task{Id: "ours", Status: &a2av1.TaskStatus{State: s}}}}
+}
+
+// TestA_12_MessagesOfAStream: the end of the stream decides what messages are, and a
+// stream that breaks is no end.
+func TestA_12_MessagesOfAStream(t *testing.T) {
+	const working, completed = a2av1.TaskState_TASK_STATE_WORKING, a2av1.TaskState_TASK_STATE_COMPLETED
+	bound := &teamv1.Event{Scope: "1", Kind: &teamv1.Event_Bound{Bound: &teamv1.Bound{TaskId: "ours"}}}
+	for name, tt := range map[string]struct {
+		recorded      []*teamv1.Event
+		stream        []*a2av1.StreamResponse
+		breaks, hangs bool
+		want          string
+	}{
+		"after a task":                      {stream: []*a2av1.StreamResponse{taskIn(working), said("one"), said("two"), taskIn(completed)}, want: "one\ntwo"},
+		"instead of a task that is known":   {recorded: []*teamv1.Event{bound}, stream: []*a2av1.StreamResponse{said("one")}, want: "one"},
+		"of a peer that does not hang up":   {stream: []*a2av1.StreamResponse{said("one"), said("two")}, hangs: true, want: "one\ntwo"},
+		"before the connection breaks":      {stream: []*a2av1.StreamResponse{said("one")}, breaks: true, want: ""},
+		"that are too many to be an answer": {stream: slices.Repeat([]*a2av1.StreamResponse{said("one")}, maxArtifacts+1), want: ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, got := newCollected(tt.recorded...)
+			x.agent.cfg.Idle = time.Millisecond
+			src := read(t.Context(), func(ctx context.Context) iter.Seq2[*a2av1.StreamResponse, error] {
+				return func(yield func(*a2av1.StreamResponse, error) bool) {
+					for _, r := range tt.stream {
+						if !yield(r, nil) {
+							return
+						}
+					}
+					if tt.breaks {
+						yield(nil, status.Error(codes.Unavailable, "connection reset"))
+					}
+					if tt.hangs {
+						<-ctx.Done()
+					}
+				}
+			})
+			defer src.close()
+			err := x.follow(src)
+			reply := (*got)
+			switch {
+			case tt.want == "" && (err == nil || len(reply) > 0):
+				t.Errorf("error %v, events %v; want an error alone", err, reply)
+			case tt.want != "" && (err != nil || agent.Text(reply[len(reply)-1].GetReply().GetMessage()) != tt.want):
+				t.Errorf("error %v, events %v; want %q", err, reply, tt.want)
+			}
+		})
 	}
 }

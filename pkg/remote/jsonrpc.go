@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"net/http"
 
@@ -60,6 +61,8 @@ type rpcRequest struct {
 	Params  json.RawMessage `json:"params"`
 }
 
+var errNoResponse = errors.New("the answer is not a JSON-RPC 2.0 response")
+
 // parseRPC reads a response: its error as a status, or its result into out.
 func parseRPC(httpStatus int, b []byte, out proto.Message) error {
 	var r wire.RPCResponse
@@ -69,9 +72,9 @@ func parseRPC(httpStatus int, b []byte, out proto.Message) error {
 	case httpStatus/100 != 2:
 		return wire.ParseRESTError(httpStatus, nil).Err()
 	case err != nil:
-		return unreadable(err)
+		return unreadable(errNoResponse)
 	}
-	if err := wire.Unmarshal(r.Result, out); err != nil {
+	if err := wire.UnmarshalAnswer(r.Result, out); err != nil {
 		return unreadable(err)
 	}
 	return nil

@@ -62,7 +62,7 @@ func parseRPC03(httpStatus int, b []byte) (json.RawMessage, error) {
 	case httpStatus/100 != 2:
 		return nil, wire.ParseRESTError(httpStatus, nil).Err()
 	case err != nil:
-		return nil, unreadable(err)
+		return nil, unreadable(errNoResponse)
 	}
 	return r.Result, nil
 }

@@ -31,7 +31,7 @@ func (t *restTransport) call(ctx context.Context, method, path string, in, out p
 	if err != nil {
 		return err
 	}
-	if err := wire.Unmarshal(b, out); err != nil {
+	if err := wire.UnmarshalAnswer(b, out); err != nil {
 		return unreadable(err)
 	}
 	return nil

@@ -15,17 +15,25 @@ import (
 // take makes of a response what our record holds of it, and reports true at the
 // end of the call. What speaks of another task is dropped.
 func (x *exchange) take(r *a2av1.StreamResponse) (done bool, err error) {
+	if m := r.GetMessage(); m != nil {
+		return false, x.message(m)
+	}
 	fresh := !x.answered // of an answer the first response may still show its question
 	x.answered = false
-	if m := r.GetMessage(); m != nil {
-		return true, x.direct(m)
-	}
 	id, contextID := taskOf(r)
 	if x.bound == nil || id == x.bound.GetTaskId() {
 		x.hear(r)
 	}
 	if ours, err := x.meet(id, contextID); err != nil || !ours {
 		return false, err
+	}
+	if !x.tasked {
+		x.tasked = true
+		for _, m := range x.said {
+			if err := x.progress(m); err != nil {
+				return false, err
+			}
+		}
 	}
 	switch k := r.GetPayload().(type) {
 	case *a2av1.StreamResponse_Task:
@@ -66,12 +74,42 @@ func (x *exchange) meet(id, contextID string) (ours bool, err error) {
 	return true, x.bind(proto.CloneOf(x.bound))
 }
 
-// direct replies with a message that came without a task.
-func (x *exchange) direct(m *a2av1.Message) error {
-	if to := transferOf(m.GetMetadata()); to != nil {
-		return x.reply(&teamv1.Reply{Result: &teamv1.Reply_Transfer{Transfer: to}})
+// message keeps a message until it is known whether a task comes too: then the message
+// is progress of the task, else part of the answer.
+func (x *exchange) message(m *a2av1.Message) error {
+	x.nothing = true
+	if x.saidSize += proto.Size(m); x.saidSize > maxArtifactSize || len(x.said) >= maxArtifacts {
+		return senseless(x.agent.cfg.ID, errTooMuch.Error(), nil)
 	}
-	return x.reply(&teamv1.Reply{Result: &teamv1.Reply_Message{Message: own(m)}})
+	x.said = append(x.said, m)
+	if x.tasked {
+		return x.progress(m)
+	}
+	return nil
+}
+
+// direct replies with the messages that came without a task: the newest one, with the
+// parts of all.
+func (x *exchange) direct() error {
+	for _, m := range x.said {
+		if to := transferOf(m.GetMetadata()); to != nil {
+			return x.reply(&teamv1.Reply{Result: &teamv1.Reply_Transfer{Transfer: to}})
+		}
+	}
+	return x.reply(&teamv1.Reply{Result: &teamv1.Reply_Message{Message: x.joined()}})
+}
+
+// joined is the newest message with the parts of all; nil without any.
+func (x *exchange) joined() *a2av1.Message {
+	if len(x.said) == 0 {
+		return nil
+	}
+	m := own(x.said[len(x.said)-1])
+	m.Parts = nil
+	for _, s := range x.said {
+		m.Parts = append(m.Parts, own(s).GetParts()...)
+	}
+	return m
 }
 
 // status handles a state of the task.
@@ -122,7 +160,7 @@ func (x *exchange) ask(kind teamv1.Asked_Kind, s *a2av1.TaskStatus, metadata *st
 }
 
 // complete replies with the artifacts, or where there are none with the last
-// status text.
+// status text, or with the messages that came beside the task.
 func (x *exchange) complete(s *a2av1.TaskStatus, metadata *structpb.Struct) error {
 	r := &teamv1.Reply{Spent: teamRunOf(metadata).GetSpent()}
 	if to := transferOf(append(x.output.metadata(), metadata, s.GetMessage().GetMetadata())...); to != nil {
@@ -135,6 +173,9 @@ func (x *exchange) complete(s *a2av1.TaskStatus, metadata *structpb.Struct) erro
 	}
 	if len(m.GetParts()) == 0 && s.GetMessage() != nil {
 		m = own(s.GetMessage())
+	}
+	if len(m.GetParts()) == 0 && len(x.said) > 0 {
+		m = x.joined()
 	}
 	r.Result = &teamv1.Reply_Message{Message: m}
 	return x.reply(r)

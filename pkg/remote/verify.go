@@ -20,7 +20,7 @@ type CardVerifier interface {
 func (a *A2A) verifiedCard(body []byte) (*a2av1.AgentCard, error) {
 	card := &a2av1.AgentCard{}
 	if err := wire.Unmarshal(body, card); err != nil {
-		return nil, senseless(a.cfg.ID, "has a card that cannot be read", err)
+		return nil, unreadableCard(a.cfg.ID, err)
 	}
 	signed, _, err := a.cfg.Verifier.Verify(card)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/remote"
@@ -88,6 +89,18 @@ func TestA_10_SignedCard(t *testing.T) {
 			}
 		}
 	})
+	// A card without A2A-Version is what the SDKs' resolvers ask for.
+	plain := target
+	plain.Version = "-"
+	_, body := ask(t, plain, http.MethodGet, "/upper"+cardPath, map[string]string{"Accept": "*/*"})
+	unversioned, err := a2av03.ReadCard(body)
+	if err != nil || !strings.Contains(string(body), `"protocolVersion":"0.3.0"`) {
+		t.Fatalf("%v %s", err, body)
+	}
+	unversioned.SupportedInterfaces = slices.DeleteFunc(unversioned.GetSupportedInterfaces(), func(i *a2av1.AgentInterface) bool { return i.GetProtocolVersion() != "1.0" })
+	if _, kid, err := trusted(t, target).Verify(unversioned); err != nil || kid != "one" {
+		t.Errorf("a card that serves both versions: %q %v", kid, err)
+	}
 	for _, path := range []string{"/upper" + cardPath, "/.well-known/jwks.json"} {
 		t.Run(path, func(t *testing.T) { cached(t, target, path) })
 	}
@@ -161,7 +174,7 @@ func TestA_10_CardsBehindAProxy(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, i := range card.GetSupportedInterfaces() {
-				if want := map[string]string{"GRPC": at.GRPC, "HTTP+JSON": c.want, "JSONRPC": c.want + "/upper/rpc"}[i.GetProtocolBinding()]; i.GetUrl() != want {
+				if want := map[string]string{"GRPC": at.GRPC, "HTTP+JSON": c.want + "/upper", "JSONRPC": c.want + "/upper/rpc"}[i.GetProtocolBinding()]; i.GetUrl() != want {
 					t.Errorf("%s at %s, want %s", i.GetProtocolBinding(), i.GetUrl(), want)
 				}
 			}

@@ -8,7 +8,9 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -83,6 +85,9 @@ type Config struct {
 	PublicURL string
 	// PublicGRPC is the host:port by which others reach gRPC, for cards.
 	PublicGRPC string
+	// CardInterfaces are the bindings that cards name, the preferred one first; one that
+	// is left out is served all the same. Default: a2a.Bindings.
+	CardInterfaces []string
 	// Keys are the API keys that callers may present. Without any, everybody is
 	// local/local, and only loopback addresses are served: over HTTP as localhost, a
 	// loopback address, or PublicURL, and to pages of these origins.
@@ -210,6 +215,11 @@ func (c *Config) complete() error {
 		}
 		c.Agents = one
 	}
+	for i, binding := range c.CardInterfaces {
+		if !slices.Contains(a2a.Bindings(), binding) || slices.Contains(c.CardInterfaces[:i], binding) {
+			return fmt.Errorf("server.Config.CardInterfaces has %q; expected some of %s, each once", binding, strings.Join(a2a.Bindings(), ", "))
+		}
+	}
 	c.GRPC = cmp.Or(c.GRPC, DefaultGRPC)
 	c.HTTP = cmp.Or(c.HTTP, DefaultHTTP)
 	if c.Store == nil {
@@ -239,7 +249,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	e := engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Replica: replica, Log: c.Log.Named("engine")})
 	config := a2a.Config{
 		Agents: c.Agents, Store: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
-		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: cmp.Or(c.PublicGRPC, at.GRPC)},
+		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: at.GRPC, Shown: c.CardInterfaces},
 		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams, NoPush: c.NoPush, RequireTeamRun: c.RequireTeamRun,
 		RefuseWhileWorking: c.RefuseWhileWorking,
 		Extended:           c.ExtendedCards,
@@ -263,7 +273,11 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := newCore(&c, public(l), sign)
+	at := public(l)
+	if at.GRPC != "" { // a server without gRPC has no address of it, whoever names one
+		at.GRPC = cmp.Or(c.PublicGRPC, at.GRPC)
+	}
+	k, err := newCore(&c, at, sign)
 	if err != nil {
 		return nil, err
 	}

@@ -227,12 +227,16 @@ func TestA_10_CardsNameTheAddresses(t *testing.T) {
 		}
 		urls := map[string]string{}
 		for _, i := range card.GetSupportedInterfaces() {
-			if i.GetTenant() != id || i.GetProtocolVersion() != "1.0" {
+			tenant := id
+			if i.GetProtocolBinding() == "HTTP+JSON" {
+				tenant = "" // it is part of the URL: some clients do not read it
+			}
+			if i.GetTenant() != tenant || i.GetProtocolVersion() != "1.0" {
 				t.Errorf("%v", i)
 			}
 			urls[i.GetProtocolBinding()] = i.GetUrl()
 		}
-		want := map[string]string{"GRPC": target.GRPC, "HTTP+JSON": target.HTTP, "JSONRPC": target.HTTP + "/" + id + "/rpc"}
+		want := map[string]string{"GRPC": target.GRPC, "HTTP+JSON": target.HTTP + "/" + id, "JSONRPC": target.HTTP + "/" + id + "/rpc"}
 		if diff := cmp.Diff(want, urls); diff != "" {
 			t.Error(diff)
 		}

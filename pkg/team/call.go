@@ -74,6 +74,10 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	if err != nil {
 		return p.emitEnd(w, emit, endedWith(err, teamv1.Outcome_OUTCOME_REJECTED))
 	}
+	if w.step.GetKind() == teamv1.Step_KIND_MODEL && w.prompt == nil {
+		return agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, // of the run: no result of the step could mend it
+			"the scheduler of team %q decided on a model step and gave no request for it; implement Prompter, and return a request from Prompt", p.cfg.ID)
+	}
 	w.loop = !ex.leaf
 	if w.deadline.IsZero() && ex.timeout > 0 {
 		w.deadline = w.begins.Add(ex.timeout)

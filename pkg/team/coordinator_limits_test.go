@@ -144,7 +144,27 @@ func TestCoordinator_Limits(t *testing.T) {
 }
 
 func TestCoordinator_Refusals(t *testing.T) {
-	t.Run("2.3 refused calls spend no delegation; ten in a row end the run", func(t *testing.T) {
+	t.Run("200 calls of one turn that are refused are one turn: the leader is told, and goes on", func(t *testing.T) {
+		for _, change := range []func(*CoordinatorConfig, *Config){func(*CoordinatorConfig, *Config) {}, inParallel} {
+			var list []*teamv1.ToolCall
+			for range 200 {
+				list = append(list, tool("nothing", "{}"))
+			}
+			var told []string
+			m := leads(t, calls(list...), func(req *agent.ModelRequest) *teamv1.Turn {
+				told = answers(req)
+				return says("then without")
+			})
+			var d diary
+			r := watch(t.Context(), ledBy(t, m, d.crew("a"), change), "x")
+			if r.err != nil || r.text() != "then without" || len(told) != 200 {
+				t.Fatal(r.text(), r.err, len(told))
+			}
+			has(t, told[199], `c200: there is no tool "nothing"; the tools are `)
+		}
+	})
+
+	t.Run("2.3 refused calls spend no delegation; ten turns in a row of nothing else end the run", func(t *testing.T) {
 		var d diary
 		m := leads(t)
 		for range 30 {
@@ -157,7 +177,7 @@ func TestCoordinator_Refusals(t *testing.T) {
 		}
 	})
 
-	t.Run("2.3 a call that runs begins the count anew", func(t *testing.T) {
+	t.Run("2.3 a turn with a call that runs begins the count anew", func(t *testing.T) {
 		var d diary
 		m := leads(t)
 		for i := range 19 {

@@ -16,7 +16,8 @@ const (
 	finalTurn   = "final"   // a limit is reached: answer without tools
 )
 
-// maxRefused is how many calls in a row may be refused before the run ends (2.3).
+// maxRefused is how many turns in a row may make nothing but refused calls before
+// the run ends.
 const maxRefused = 10
 
 // leader is the scheduler of every agent that a model answers for: a turn, what
@@ -86,6 +87,9 @@ func (l *leader) Next(s *State) (Decision, error) {
 	if len(r.calls()) == 0 {
 		return l.answered(s, r)
 	}
+	if t, _ := l.handover(s, r); t != nil {
+		return handsOver(t), nil
+	}
 	if err := l.refused(s, r); err != nil {
 		return l.atLimit(s, r, err)
 	}
@@ -119,22 +123,30 @@ func (l *leader) refused(s *State, r *round) error {
 			return st.Err
 		}
 	}
-	inARow, last := 0, ""
-	for _, st := range s.Steps {
-		switch {
-		case st.Step.GetKind() == teamv1.Step_KIND_MODEL:
-		case st.Outcome != teamv1.Outcome_OUTCOME_REJECTED || st.Err == nil:
-			inARow = 0
-		default:
-			inARow++
-			last = st.Err.Message
-		}
-	}
-	if inARow < maxRefused {
+	n, last := refusedTurns(s.Steps)
+	if n < maxRefused {
 		return nil
 	}
 	return agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
-		"%q made %d calls in a row that were refused, the most it may; say in its instructions what it may call. The last one: %s", s.Team.ID, inARow, last)
+		"all calls of the last %d model turns of %q were refused, the most that may be; say in its instructions what it may call. The last one: %s", n, s.Team.ID, last)
+}
+
+// refusedTurns returns how many of the last turns made nothing but calls that were
+// refused, and why the last call was.
+func refusedTurns(steps []*StepState) (n int, last string) {
+	for _, st := range steps {
+		switch {
+		case st.Step.GetKind() == teamv1.Step_KIND_MODEL:
+			if len(st.Turn.GetToolCalls()) > 0 {
+				n++
+			}
+		case st.Outcome != teamv1.Outcome_OUTCOME_REJECTED || st.Err == nil:
+			n = 0
+		default:
+			last = st.Err.Message
+		}
+	}
+	return n, last
 }
 
 // repeated returns the refusal of the words that were given to the same member
@@ -182,16 +194,18 @@ func (l *leader) atLimit(s *State, r *round, err error) (Decision, error) {
 	return modelStep(finalTurn, "a limit is reached: "+agent.AsError(err).Message), nil
 }
 
-// call decides on what the turn calls: all of it at the same time, or the next.
+// call decides on what the turn calls: all of it at the same time, or the next. The
+// agent hands over when all other calls of the turn have ended.
 func (l *leader) call(s *State, r *round) Decision {
 	c := &calling{leader: l, state: s, round: r, used: l.delegated(s)}
 	var d Decision
 	var names []string
+	t, at := l.handover(s, r)
 	for k := len(r.steps); k < len(r.calls()); k++ {
 		call := r.calls()[k]
-		if t := l.transfer(s, call); t != nil {
+		if t != nil && k == at && k == len(r.calls())-1 {
 			if len(d.Steps) == 0 {
-				return Decision{Transfer: t, Reason: "the model hands over to " + t.GetTo()}
+				return handsOver(t)
 			}
 			break // once those before it have ended
 		}
@@ -204,6 +218,21 @@ func (l *leader) call(s *State, r *round) Decision {
 	}
 	d.Reason = "the model calls " + strings.Join(names, ", ")
 	return d
+}
+
+// handover returns what the first call of a turn that hands over asks for, and which
+// call that is; nil when there is none.
+func (l *leader) handover(s *State, r *round) (*teamv1.Transfer, int) {
+	for k, call := range r.calls() {
+		if t := l.transfer(s, call); t != nil {
+			return t, k
+		}
+	}
+	return nil, 0
+}
+
+func handsOver(t *teamv1.Transfer) Decision {
+	return Decision{Transfer: t, Reason: "the model hands over to " + t.GetTo()}
 }
 
 func nameOf(step *teamv1.Step, call *teamv1.ToolCall) string {
@@ -317,13 +346,29 @@ func (c *calling) step(call *teamv1.ToolCall) *teamv1.Step {
 	case c.crew.delegates(call, c.own(c.state)):
 		c.delegate(step, call)
 	case call.GetName() == transferTool && len(c.state.Transfers) > 0:
-		_, err := readTransfer(call.GetArguments(), c.state.Transfers)
-		refuse(step, agent.ReasonInvalidRequest, err.Error())
+		c.handOver(step, call)
 	case !c.knows(c.state, call.GetName()):
 		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", shorten(call.GetName()), c.toolList(c.state)))
 	}
 	c.planned = append(c.planned, step)
 	return step
+}
+
+// handOver makes the step of a call that hands over, or cannot, in a turn with calls
+// behind it. The first hand-over takes place when the other calls have ended, any
+// further one never.
+func (c *calling) handOver(step *teamv1.Step, call *teamv1.ToolCall) {
+	t, at := c.handover(c.state, c.round)
+	switch _, err := readTransfer(call.GetArguments(), c.state.Transfers); {
+	case err != nil:
+		refuse(step, agent.ReasonInvalidRequest, err.Error())
+	case c.round.calls()[at] == call:
+		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_SKIPPED, Error: &teamv1.Error{
+			Message: fmt.Sprintf("the run is handed over to %q when the other calls of this turn have ended", t.GetTo()),
+		}}
+	default:
+		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("this turn hands over to %q already; hand over to one agent at a time", t.GetTo()))
+	}
 }
 
 func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {

@@ -89,6 +89,25 @@ func (r *recorded) handoffs() int {
 	return n
 }
 
+// toolEnds are what became of the calls of tools that an agent's scope made, in the
+// order of the calls: "scope tool: outcome text".
+func (r *recorded) toolEnds(scope string) []string {
+	var list []string
+	names := map[string]string{}
+	for _, ev := range r.events {
+		for _, st := range ev.GetDecided().GetSteps() {
+			if ev.GetScope() == scope && st.GetKind() == teamv1.Step_KIND_TOOL {
+				names[agent.Scope(scope, st.GetId())] = st.GetName()
+			}
+		}
+		if e := ev.GetEnded(); e != nil && names[ev.GetScope()] != "" {
+			list = append(list, fmt.Sprintf("%s %s: %s %s", ev.GetScope(), names[ev.GetScope()], outcomeWord(e.GetOutcome()), e.GetTool().GetText()+e.GetError().GetMessage()))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
 func withLimits(l *teamv1.Limits) func(*SwarmConfig, *Config) {
 	return func(_ *SwarmConfig, c *Config) { proto.Merge(c.Limits, l) }
 }
@@ -161,15 +180,35 @@ func TestSwarm_HandsOver(t *testing.T) {
 		}
 	})
 
-	t.Run("among other calls: what comes before runs, what comes after does not, the first hand-over counts", func(t *testing.T) {
-		a := leads(t, calls(tool("echo", `{"before":1}`), handOver("b", ""), tool("echo", `{"after":1}`), handOver("c", "")))
-		b := leads(t, says("B says"))
-		reg := registry{"a": minded(t, "a", a, echoTool{}), "b": minded(t, "b", b), "c": minded(t, "c", leads(t))}
-		r := watch(t.Context(), swarmOf(t, reg), "x")
-		if r.err != nil || r.text() != "B says" || r.starts("1.2") != 1 || r.starts("1.3") != 0 {
-			t.Error(r.text(), r.err, r.starts("1.2"), r.starts("1.3"))
+	t.Run("among other calls: all of them run, the first hand-over counts, and a further one is told why not", func(t *testing.T) {
+		for _, together := range []bool{false, true} {
+			a := leads(t, calls(tool("echo", `{"before":1}`), handOver("b", ""), tool("echo", `{"after":1}`), handOver("c", ""), tool("nothing", `{}`)))
+			b := leads(t, says("B says"))
+			reg := registry{"a": minded(t, "a", a, echoTool{}), "b": minded(t, "b", b), "c": minded(t, "c", leads(t))}
+			if together {
+				reg["a"] = ledBy(t, a, registry{"x": skilled("x")}, inParallel, func(c *CoordinatorConfig, cfg *Config) {
+					c.Tools, cfg.ID = []agent.Tool{echoTool{}}, "a"
+				})
+			}
+			r := watch(t.Context(), swarmOf(t, reg), "x")
+			if r.err != nil || r.text() != "B says" || r.handoffs() != 1 {
+				t.Fatal(r.text(), r.err, r.handoffs())
+			}
+			want := []string{
+				`1.2 echo: succeeded {"before":1}`,
+				`1.3 transfer_to_agent: skipped the run is handed over to "b" when the other calls of this turn have ended`,
+				`1.4 echo: succeeded {"after":1}`,
+				`1.5 transfer_to_agent: rejected this turn hands over to "b" already; hand over to one agent at a time`,
+			}
+			got := r.toolEnds("1")
+			if len(got) != 5 || !strings.HasPrefix(got[4], `1.6 nothing: rejected there is no tool "nothing"; `) {
+				t.Fatal(together, got)
+			}
+			if diff := cmp.Diff(want, got[:4]); diff != "" {
+				t.Error(together, diff)
+			}
+			r.complete(t)
 		}
-		r.complete(t)
 	})
 
 	t.Run("R-002-6.1 R-002-6.2 R-002-6.3 arguments that are none: an error in the member's own loop, then it tries again", func(t *testing.T) {

@@ -265,6 +265,11 @@ func TestNew_MembersByPriority(t *testing.T) {
 	}
 }
 
+// wordless is a Prompter without words.
+type wordless struct{ Scheduler }
+
+func (wordless) Prompt(*State, *teamv1.Step) *agent.ModelRequest { return nil }
+
 func TestRunErrors(t *testing.T) {
 	reg := registry{"a": skilled("a")}
 	t.Run("R-000-19 returning to the user with no response is NO_RESPONSE", func(t *testing.T) {
@@ -275,6 +280,19 @@ func TestRunErrors(t *testing.T) {
 		_, err := ask(t, newTeam(t, reg, next(func(*State) (Decision, error) { return Decision{}, errors.New("the oracle is silent") }), "a"), "hi")
 		if e := wantReason(t, err, agent.ReasonSchedulerError); !strings.Contains(e.Message, "the oracle is silent") {
 			t.Error(e.Message)
+		}
+	})
+	t.Run("R-000-25 a scheduler that decides on a model step and gives no request for it", func(t *testing.T) {
+		model := next(func(*State) (Decision, error) { return modelStep("", "ask"), nil })
+		for name, s := range map[string]Scheduler{"it implements no Prompter": model, "its Prompt returns nil": wordless{model}} {
+			for _, limit := range []*teamv1.Limits{nil, {MaxTokens: proto.Int64(1000)}} {
+				tm := newTeamWith(t, Config{ID: "t1", Scheduler: s, Registry: reg, Members: members("a"), Model: leads(t), ReportErrors: true, Limits: limit}) // no failure of a step ends the run
+				_, err := ask(t, tm, "hi")
+				has(t, wantReason(t, err, agent.ReasonSchedulerError).Message, `the scheduler of team "t1" decided on a model step and gave no request for it`, "Prompter")
+				if t.Failed() {
+					t.Fatal(name, limit)
+				}
+			}
 		}
 	})
 	t.Run("R-000-26 an unknown agent is named", func(t *testing.T) {

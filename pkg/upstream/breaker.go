@@ -17,6 +17,8 @@ type breaker struct {
 	cfg   *Config
 	cb    circuitbreaker.CircuitBreaker[any]
 	age   atomic.Int64 // changes of its state: what a call says counts in the state it began in
+	under atomic.Int64 // calls under way
+	last  atomic.Int64 // when the last call ended, in nanoseconds since 1970
 }
 
 func newBreaker(id string, cfg *Config) *breaker {
@@ -52,8 +54,21 @@ func (b *breaker) allow() (func(agent.Judgement), error) {
 			if b.age.Load() == age {
 				b.record(v)
 			}
+			b.leave()
 		})
 	}, nil
+}
+
+// leave counts a call as ended.
+func (b *breaker) leave() {
+	b.last.Store(time.Now().UnixNano())
+	b.under.Add(-1)
+}
+
+// idle reports whether nothing is known of the agent that counts: the breaker is
+// closed, and no call is under way or ended within two windows.
+func (b *breaker) idle() bool {
+	return b.under.Load() == 0 && b.cb.IsClosed() && time.Since(time.Unix(0, b.last.Load())) > 2*b.cfg.Window
 }
 
 // record counts what came of a call. A probe that says nothing is as good as one

@@ -56,3 +56,16 @@ func (r *retries) retry(now time.Time) bool {
 	here.retries++
 	return true
 }
+
+// idle reports whether no call and no repetition of the last window is known.
+func (r *retries) idle(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	here := now.UnixNano() / int64(r.cfg.Window/slots)
+	for _, c := range r.counts {
+		if here-c.at < slots {
+			return false
+		}
+	}
+	return true
+}

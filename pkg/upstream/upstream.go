@@ -4,6 +4,7 @@
 package upstream
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -62,18 +63,27 @@ type Guard struct {
 	mu       sync.Mutex
 	breakers map[string]*breaker // by agent id; guarded by mu
 	retries  map[string]*retries // by upstream; guarded by mu
+	sweepAt  int                 // entries of both maps from which sweep is called; guarded by mu
 }
+
+// minSweep is how many entries are kept without a look at what is idle.
+const minSweep = 64
 
 // New returns a Guard of which nothing is known yet.
 func New(c Config) *Guard {
-	return &Guard{cfg: c.withDefaults(), breakers: map[string]*breaker{}, retries: map[string]*retries{}}
+	return &Guard{cfg: c.withDefaults(), breakers: map[string]*breaker{}, retries: map[string]*retries{}, sweepAt: minSweep}
 }
 
 // Allow asks whether an agent may be called. Where it may, done must be called
 // with what came of it; further calls of done change nothing. The error is
 // BREAKER_OPEN.
 func (g *Guard) Allow(agentID string) (done func(agent.Judgement), err error) {
-	return g.breaker(agentID).allow()
+	b := g.enter(agentID)
+	done, err = b.allow()
+	if err != nil {
+		b.leave()
+	}
+	return done, err
 }
 
 // Open says why an agent is not called, in words for people; empty: it is called.
@@ -101,14 +111,17 @@ func (g *Guard) MayRetry(upstream string) bool {
 	return ok
 }
 
-func (g *Guard) breaker(id string) *breaker {
+// enter returns the breaker of an agent, with one more call under way.
+func (g *Guard) enter(id string) *breaker {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	b := g.breakers[id]
 	if b == nil {
+		g.sweep()
 		b = newBreaker(id, &g.cfg)
 		g.breakers[id] = b
 	}
+	b.under.Add(1)
 	return b
 }
 
@@ -117,8 +130,22 @@ func (g *Guard) counted(upstream string) *retries {
 	defer g.mu.Unlock()
 	r := g.retries[upstream]
 	if r == nil {
+		g.sweep()
 		r = &retries{cfg: &g.cfg}
 		g.retries[upstream] = r
 	}
 	return r
+}
+
+// sweep drops what a new entry would be the same as, each time the maps have grown to
+// twice what was left before: they hold what was called in the last two windows, the
+// breakers that are not closed, and the agents with calls under way. The caller holds mu.
+func (g *Guard) sweep() {
+	if len(g.breakers)+len(g.retries) < g.sweepAt {
+		return
+	}
+	maps.DeleteFunc(g.breakers, func(_ string, b *breaker) bool { return b.idle() })
+	now := g.cfg.Clock()
+	maps.DeleteFunc(g.retries, func(_ string, r *retries) bool { return r.idle(now) })
+	g.sweepAt = max(minSweep, 2*(len(g.breakers)+len(g.retries)))
 }

@@ -32,8 +32,9 @@ func bindings() []a2a.TransportProtocol {
 type stage struct {
 	*testing.T
 	*a2aclient.Client
-	ctx context.Context
-	at  *a2a.AgentInterface
+	ctx   context.Context
+	agent string // its id
+	at    *a2a.AgentInterface
 }
 
 // newStage finds an agent by its card, and leaves the client no other binding.
@@ -46,13 +47,16 @@ func newStage(t *testing.T, s interoprig.Server, id string, binding a2a.Transpor
 		t.Fatal(err)
 	}
 	at := only(t, card, binding)
-	return &stage{T: t, Client: dial(ctx, t, at), ctx: ctx, at: at}
+	return &stage{T: t, Client: dial(ctx, t, at), ctx: ctx, agent: id, at: at}
 }
 
 // other is a client of another agent at the same place, found without a card.
 func (s *stage) other(id string) *a2aclient.Client {
 	at := *s.at
-	at.URL, at.Tenant = strings.Replace(at.URL, "/"+at.Tenant+"/", "/"+id+"/", 1), id
+	at.URL = strings.TrimSuffix(strings.Replace(at.URL+"/", "/"+s.agent+"/", "/"+id+"/", 1), "/")
+	if at.Tenant != "" {
+		at.Tenant = id
+	}
 	return dial(s.ctx, s.T, &at)
 }
 

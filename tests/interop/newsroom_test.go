@@ -33,9 +33,9 @@ func testCard(t *testing.T, s interoprig.Server) {
 		t.Errorf("the default card is not newsroom's:\n%s", diff)
 	}
 	want := []*a2a.AgentInterface{
-		{URL: s.GRPC, ProtocolBinding: a2a.TransportProtocolGRPC, Tenant: "newsroom", ProtocolVersion: a2a.Version},
 		{URL: s.URL + "/newsroom/rpc", ProtocolBinding: a2a.TransportProtocolJSONRPC, Tenant: "newsroom", ProtocolVersion: a2a.Version},
-		{URL: s.URL, ProtocolBinding: a2a.TransportProtocolHTTPJSON, Tenant: "newsroom", ProtocolVersion: a2a.Version},
+		{URL: s.URL + "/newsroom", ProtocolBinding: a2a.TransportProtocolHTTPJSON, ProtocolVersion: a2a.Version},
+		{URL: s.GRPC, ProtocolBinding: a2a.TransportProtocolGRPC, Tenant: "newsroom", ProtocolVersion: a2a.Version},
 	}
 	if diff := cmp.Diff(want, card.SupportedInterfaces); diff != "" {
 		t.Errorf("interfaces (- want, + got):\n%s", diff)

@@ -534,7 +534,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one id space.
@@ -3612,7 +3612,7 @@ type ServerSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Address of REST, JSON-RPC and cards; 127.0.0.1:8080.
 	Http string `protobuf:"bytes,1,opt,name=http,proto3" json:"http,omitempty"`
-	// Address of gRPC; 127.0.0.1:50051.
+	// Address of gRPC, or off to serve none; 127.0.0.1:50051.
 	Grpc string `protobuf:"bytes,2,opt,name=grpc,proto3" json:"grpc,omitempty"`
 	// Agent or team of the card at the root and of calls without a tenant; unset is the only team.
 	DefaultAgent string `protobuf:"bytes,3,opt,name=default_agent,json=defaultAgent,proto3" json:"default_agent,omitempty"`
@@ -3639,7 +3639,9 @@ type ServerSettings struct {
 	// cards are reached; none.
 	TrustedProxies []string `protobuf:"bytes,13,rep,name=trusted_proxies,json=trustedProxies,proto3" json:"trusted_proxies,omitempty"`
 	// Streams of tasks.
-	Streams       *StreamSettings `protobuf:"bytes,14,opt,name=streams,proto3" json:"streams,omitempty"`
+	Streams *StreamSettings `protobuf:"bytes,14,opt,name=streams,proto3" json:"streams,omitempty"`
+	// What cards show.
+	Card          *CardSettings `protobuf:"bytes,20,opt,name=card,proto3" json:"card,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3772,6 +3774,60 @@ func (x *ServerSettings) GetStreams() *StreamSettings {
 	return nil
 }
 
+func (x *ServerSettings) GetCard() *CardSettings {
+	if x != nil {
+		return x.Card
+	}
+	return nil
+}
+
+// CardSettings is what cards show.
+type CardSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Bindings that cards name, the preferred one first: JSONRPC, HTTP+JSON and GRPC. One
+	// that is left out is served all the same; unset names all of them, in this order.
+	Interfaces    []string `protobuf:"bytes,1,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CardSettings) Reset() {
+	*x = CardSettings{}
+	mi := &file_team_v1_config_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CardSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CardSettings) ProtoMessage() {}
+
+func (x *CardSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
+func (*CardSettings) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *CardSettings) GetInterfaces() []string {
+	if x != nil {
+		return x.Interfaces
+	}
+	return nil
+}
+
 // PushSettings says whether tasks may be told to webhooks.
 type PushSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3783,7 +3839,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3795,7 +3851,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3808,7 +3864,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -3829,7 +3885,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3841,7 +3897,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3854,7 +3910,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -3877,7 +3933,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3889,7 +3945,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3902,7 +3958,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -3939,7 +3995,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3951,7 +4007,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3964,7 +4020,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Definition) GetId() string {
@@ -4014,7 +4070,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4026,7 +4082,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4039,7 +4095,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -4086,7 +4142,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4098,7 +4154,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4111,7 +4167,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -4144,7 +4200,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4156,7 +4212,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4169,7 +4225,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 // AuthConfig is who may call. Without it everybody who reaches the server may.
@@ -4185,7 +4241,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4197,7 +4253,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4210,7 +4266,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -4247,7 +4303,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4259,7 +4315,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4272,7 +4328,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ApiKey) GetName() string {
@@ -4323,7 +4379,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4335,7 +4391,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4348,7 +4404,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -4798,12 +4854,12 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xb6\x11\n" +
+	"\x0f_strict_members\"\xa6\x13\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
-	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\xfa\x01\n" +
-	"\x04grpc\x18\x02 \x01(\tB\xe5\x01\xbaH\xe1\x01\xba\x01\xdd\x01\n" +
-	"\vserver.grpc\x12Kgrpc must be HOST:PORT with a port up to 65535; for example 127.0.0.1:50051\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04grpc\x12#\n" +
+	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
+	"\x04grpc\x18\x02 \x01(\tB\xf6\x01\xbaH\xf2\x01\xba\x01\xee\x01\n" +
+	"\vserver.grpc\x12Sgrpc must be HOST:PORT with a port up to 65535, or off; for example 127.0.0.1:50051\x1a\x89\x01this in ['', 'off'] || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04grpc\x12#\n" +
 	"\rdefault_agent\x18\x03 \x01(\tR\fdefaultAgent\x12\xda\x01\n" +
 	"\x05store\x18\x04 \x01(\tB\xc3\x01\xbaH\xbf\x01\xba\x01\xbb\x01\n" +
 	"\fserver.store\x12Hunknown store; use memory:, sqlite:FILE or postgres://USER@HOST/DATABASE\x1aathis in ['', 'memory:'] || this.matches('^sqlite:.+$') || this.matches('^postgres(ql)?://[^ ]+$')R\x05store\x12'\n" +
@@ -4824,8 +4880,15 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\asigning\x18\f \x01(\v2\x18.team.v1.SigningSettingsR\asigning\x12\xb6\x01\n" +
 	"\x0ftrusted_proxies\x18\r \x03(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
 	"\x16server.trusted_proxies\x12Atrusted_proxies are IP addresses or CIDRs; for example 10.0.0.0/8\x1a'this.all(p, p.isIp() || p.isIpPrefix())R\x0etrustedProxies\x121\n" +
-	"\astreams\x18\x0e \x01(\v2\x17.team.v1.StreamSettingsR\astreams:\xc8\x01\xbaH\xc4\x01\x1a\xc1\x01\n" +
-	"\x18server.store_listen_only\x12gstore_listen belongs to a store in PostgreSQL; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\"9\n" +
+	"\astreams\x18\x0e \x01(\v2\x17.team.v1.StreamSettingsR\astreams\x12)\n" +
+	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card:\xfc\x02\xbaH\xf8\x02\x1a\xc1\x01\n" +
+	"\x18server.store_listen_only\x12gstore_listen belongs to a store in PostgreSQL; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\x1a\xb1\x01\n" +
+	"\x10server.card_grpc\x12ecards name GRPC alone, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\"\xf1\x01\n" +
+	"\fCardSettings\x12\xe0\x01\n" +
+	"\n" +
+	"interfaces\x18\x01 \x03(\tB\xbf\x01\xbaH\xbb\x01\xba\x01\xb7\x01\n" +
+	"\x0fcard.interfaces\x12_interfaces are JSONRPC, HTTP+JSON and GRPC, each at most once; for example [HTTP+JSON, JSONRPC]\x1aCthis.all(i, i in ['JSONRPC', 'HTTP+JSON', 'GRPC']) && this.unique()R\n" +
+	"interfaces\"9\n" +
 	"\fPushSettings\x12\x1d\n" +
 	"\aenabled\x18\x01 \x01(\bH\x00R\aenabled\x88\x01\x01B\n" +
 	"\n" +
@@ -4908,7 +4971,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
 	(Binding_Value)(0),          // 1: team.v1.Binding.Value
@@ -4960,49 +5023,50 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*ToolStyle)(nil),           // 47: team.v1.ToolStyle
 	(*SwarmConfig)(nil),         // 48: team.v1.SwarmConfig
 	(*ServerSettings)(nil),      // 49: team.v1.ServerSettings
-	(*PushSettings)(nil),        // 50: team.v1.PushSettings
-	(*SigningSettings)(nil),     // 51: team.v1.SigningSettings
-	(*SigningKey)(nil),          // 52: team.v1.SigningKey
-	(*Definition)(nil),          // 53: team.v1.Definition
-	(*ProtocolSettings)(nil),    // 54: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),      // 55: team.v1.StreamSettings
-	(*StreamClose)(nil),         // 56: team.v1.StreamClose
-	(*AuthConfig)(nil),          // 57: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 58: team.v1.ApiKey
-	(*OidcConfig)(nil),          // 59: team.v1.OidcConfig
-	nil,                         // 60: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 61: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 62: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 63: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 64: team.v1.McpTool.EnvEntry
-	nil,                         // 65: team.v1.McpTool.EffectsEntry
-	nil,                         // 66: team.v1.Definition.ScriptsEntry
-	nil,                         // 67: team.v1.Definition.SchemasEntry
-	(*Skill)(nil),               // 68: team.v1.Skill
-	(*Limits)(nil),              // 69: team.v1.Limits
-	(*durationpb.Duration)(nil), // 70: google.protobuf.Duration
-	(*Retry)(nil),               // 71: team.v1.Retry
+	(*CardSettings)(nil),        // 50: team.v1.CardSettings
+	(*PushSettings)(nil),        // 51: team.v1.PushSettings
+	(*SigningSettings)(nil),     // 52: team.v1.SigningSettings
+	(*SigningKey)(nil),          // 53: team.v1.SigningKey
+	(*Definition)(nil),          // 54: team.v1.Definition
+	(*ProtocolSettings)(nil),    // 55: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),      // 56: team.v1.StreamSettings
+	(*StreamClose)(nil),         // 57: team.v1.StreamClose
+	(*AuthConfig)(nil),          // 58: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 59: team.v1.ApiKey
+	(*OidcConfig)(nil),          // 60: team.v1.OidcConfig
+	nil,                         // 61: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 62: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 63: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 64: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 65: team.v1.McpTool.EnvEntry
+	nil,                         // 66: team.v1.McpTool.EffectsEntry
+	nil,                         // 67: team.v1.Definition.ScriptsEntry
+	nil,                         // 68: team.v1.Definition.SchemasEntry
+	(*Skill)(nil),               // 69: team.v1.Skill
+	(*Limits)(nil),              // 70: team.v1.Limits
+	(*durationpb.Duration)(nil), // 71: google.protobuf.Duration
+	(*Retry)(nil),               // 72: team.v1.Retry
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	60, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	61, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	62, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	63, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	61, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	62, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	63, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	64, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	49, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	11, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
 	13, // 6: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	64, // 7: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	65, // 8: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	68, // 9: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	69, // 10: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	65, // 7: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	66, // 8: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	69, // 9: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	70, // 10: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	20, // 11: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	22, // 12: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	23, // 13: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
 	18, // 14: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
 	16, // 15: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
 	17, // 16: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	70, // 17: team.v1.ConformanceAgent.stream_timeout:type_name -> google.protobuf.Duration
-	68, // 18: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	71, // 17: team.v1.ConformanceAgent.stream_timeout:type_name -> google.protobuf.Duration
+	69, // 18: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	19, // 19: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	19, // 20: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	19, // 21: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -5022,10 +5086,10 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	18, // 35: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	17, // 36: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
 	28, // 37: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	69, // 38: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	70, // 38: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
 	29, // 39: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	70, // 40: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	71, // 41: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	71, // 40: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	72, // 41: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	2,  // 42: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	33, // 43: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
 	34, // 44: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
@@ -5035,37 +5099,38 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	39, // 48: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
 	40, // 49: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
 	37, // 50: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	70, // 51: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	71, // 52: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	71, // 51: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	72, // 52: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
 	42, // 53: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	7,  // 54: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	5,  // 55: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
 	6,  // 56: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	3,  // 57: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	68, // 58: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	57, // 59: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	54, // 60: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	70, // 61: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	50, // 62: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	51, // 63: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	55, // 64: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	52, // 65: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	9,  // 66: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	66, // 67: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	67, // 68: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	8,  // 69: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	58, // 70: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	59, // 71: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	10, // 72: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	12, // 73: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	15, // 74: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	27, // 75: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 76: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	77, // [77:77] is the sub-list for method output_type
-	77, // [77:77] is the sub-list for method input_type
-	77, // [77:77] is the sub-list for extension type_name
-	77, // [77:77] is the sub-list for extension extendee
-	0,  // [0:77] is the sub-list for field type_name
+	69, // 58: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	58, // 59: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	55, // 60: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	71, // 61: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	51, // 62: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	52, // 63: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	56, // 64: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	50, // 65: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	53, // 66: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	9,  // 67: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	67, // 68: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	68, // 69: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	8,  // 70: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	59, // 71: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	60, // 72: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	10, // 73: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	12, // 74: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	15, // 75: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	27, // 76: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 77: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	78, // [78:78] is the sub-list for method output_type
+	78, // [78:78] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -5091,16 +5156,16 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[32].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[41].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[42].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[46].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[47].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   59,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

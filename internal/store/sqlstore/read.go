@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 
@@ -10,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -127,6 +129,29 @@ func (s *Store) inbox(ctx context.Context, q querier, root string) ([]*teamv1.In
 		return err
 	}, `SELECT n, sum, body FROM inbox WHERE id = $1 ORDER BY n`, root)
 	return list, damaged(err)
+}
+
+// errFound ends a scan before the last row.
+var errFound = errors.New("found")
+
+// answered returns an *a2a.AnsweredError where a question of a scope has an answer on
+// record, nil where it has none.
+func (s *Store) answered(ctx context.Context, q querier, root, scope, question string) (answered, err error) {
+	err = each(ctx, q, func() { answered = nil }, func(r *sql.Rows) error {
+		rec, err := scanEvent(r, root)
+		if err != nil {
+			return err
+		}
+		var decides bool
+		if decides, answered = store.Decides(rec.Event, question); decides {
+			return errFound
+		}
+		return nil
+	}, `SELECT seq, scope, sum, body FROM event WHERE id = $1 AND scope = $2 AND delta = 0 ORDER BY seq DESC`, root, scope)
+	if errors.Is(err, errFound) {
+		err = nil
+	}
+	return answered, damaged(err)
 }
 
 // Task returns the A2A task and the sequence it shows.

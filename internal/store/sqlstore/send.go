@@ -137,7 +137,7 @@ func (s *Store) created(ctx context.Context, q querier, n a2a.New, o *op) (root 
 // unrecorded makes an error of the database one of the store.
 func (s *Store) unrecorded(err error) error {
 	err = answer(err)
-	for _, known := range []error{a2a.ErrBusy, a2a.ErrPushTask, a2a.ErrPushOwner, a2a.ErrPushLost, a2a.ErrReused, a2a.ErrTerminal, a2a.ErrNotFound, a2a.ErrStorage, a2a.ErrDataLoss, agent.ErrFenced, context.Canceled, context.DeadlineExceeded} {
+	for _, known := range []error{a2a.ErrBusy, a2a.ErrPushTask, a2a.ErrPushOwner, a2a.ErrPushLost, a2a.ErrReused, a2a.ErrAnswered, a2a.ErrTerminal, a2a.ErrNotFound, a2a.ErrStorage, a2a.ErrDataLoss, agent.ErrFenced, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, known) {
 			return err
 		}
@@ -272,6 +272,9 @@ func (p *put) write(ctx context.Context, q querier) error {
 			return err
 		}
 	}
+	if err := p.unanswered(ctx, q); err != nil {
+		return err
+	}
 	if err := p.open(ended != nil); err != nil {
 		return refusal{err}
 	}
@@ -282,6 +285,29 @@ func (p *put) write(ctx context.Context, q querier) error {
 		}
 	}
 	return p.insert(ctx, q, inputs+1, holder == nil)
+}
+
+// unanswered refuses a second answer to a question. It reads under the lock of the run,
+// so an answer that another process recorded is seen.
+func (p *put) unanswered(ctx context.Context, q querier) error {
+	if p.in.GetAnswered() == nil {
+		return nil
+	}
+	inbox, err := p.s.inbox(ctx, q, p.root)
+	if err != nil {
+		return err
+	}
+	if err := store.Unanswered(p.in, inbox); err != nil {
+		return refusal{err}
+	}
+	answered, err := p.s.answered(ctx, q, p.root, p.in.GetScope(), p.in.GetAnswered().GetQuestion())
+	if err != nil {
+		return err
+	}
+	if answered != nil {
+		return refusal{answered}
+	}
+	return nil
 }
 
 // refuseNone makes an empty result a refusal.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,6 +65,7 @@ func approvals(t *testing.T, open Open) {
 	closings(t, open)
 	findings(t, open)
 	answers(t, open)
+	oneAnswer(t, open)
 }
 
 // closings are what opens a question and what closes it.
@@ -276,6 +278,65 @@ func answers(t *testing.T, open Open) {
 			}
 			if !going && len(seen) != n {
 				t.Errorf("%d tasks ask, want %d", len(seen), n)
+			}
+		}
+	})
+}
+
+// oneAnswer has a question answered more than once.
+func oneAnswer(t *testing.T, open Open) {
+	give := func(id, question, by, text string) *teamv1.Inbound {
+		return &teamv1.Inbound{Key: id, Kind: &teamv1.Inbound_Answered{Answered: &teamv1.Answered{
+			Question: question, By: by, Message: agent.UserMessage(id, text),
+		}}}
+	}
+	t.Run("A-15 a question takes one answer", func(t *testing.T) {
+		r := newRig(t, open)
+		c := r.run("one")
+		r.append(c, started(""), askedOf("", "q"), askedOf("", "other"))
+		r.put("one", give("a1", "q", me, "yes"))
+		refused := func(id, by string) {
+			t.Helper()
+			_, _, err := r.Put(r.ctx(), key("one"), give(id, "q", by, "no"), []byte(id))
+			var e *a2a.AnsweredError
+			if !errors.As(err, &e) || e.First.GetBy() != me || agent.Text(e.First.GetMessage()) != "yes" {
+				t.Fatalf("Put(%s) = %v, want the first answer", id, err)
+			}
+		}
+		refused("a2", me)
+		refused("a3", "acme/bob")
+		r.put("one", give("a4", "other", me, "yes"))
+		taken := r.inbound(c)[0]
+		r.append(c, &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Answered{Answered: &teamv1.Answered{
+			Question: "q", By: me, Message: taken.GetAnswered().GetMessage(), Inbound: taken.GetN(),
+		}}})
+		refused("a5", "acme/bob")
+		r.append(c, askedOf("", "q")) // its agent broke the contract, and asks again with the same id
+		r.put("one", give("a6", "q", "acme/bob", "later"))
+	})
+	t.Run("A-15 of many answers at one moment one is taken", func(t *testing.T) {
+		r := newRig(t, open)
+		c := r.run("one")
+		r.append(c, started(""))
+		for round := range 20 {
+			q := fmt.Sprint("q", round)
+			r.append(c, askedOf("", q))
+			var wg sync.WaitGroup
+			var taken atomic.Int32
+			for i := range 4 {
+				wg.Go(func() {
+					id := fmt.Sprint(q, "-", i)
+					_, _, err := r.Put(r.ctx(), key("one"), give(id, q, fmt.Sprint("acme/", i), id), []byte(id))
+					if err == nil {
+						taken.Add(1)
+					} else if !errors.Is(err, a2a.ErrAnswered) {
+						t.Errorf("Put: %v", err)
+					}
+				})
+			}
+			wg.Wait()
+			if taken.Load() != 1 {
+				t.Fatalf("%d answers to %s were taken, want 1", taken.Load(), q)
 			}
 		}
 	})

@@ -1,9 +1,11 @@
 // What the official SDK's verifier makes of cards:
 //   node cards.mjs vectors FILE          compares its canonical form with the "compact" of each of FILE
 //   node cards.mjs verify CARD KEYS      verifies a card, a URL or a file, with the JWK set at KEYS
+//   node cards.mjs resolve BASE KEYS     the same of the card that the SDK's resolver fetches below BASE
 //   node cards.mjs sign CARD             signs a card with a key of its own: {"card": …, "jwks": …}
 import { readFile } from "node:fs/promises";
 import { canonicalizeAgentCard, generateAgentCardSignature, verifyAgentCardSignature } from "@a2a-js/sdk";
+import { DefaultAgentCardResolver } from "@a2a-js/sdk/client";
 import * as jose from "jose";
 
 console.debug = () => {};
@@ -23,7 +25,11 @@ async function vectors(file) {
   return wrong.length === 0;
 }
 
-async function verify(from, keysFrom) {
+const verify = (from, keysFrom) => verified(() => read(from), keysFrom);
+const resolve = (base, keysFrom) =>
+  verified(() => new DefaultAgentCardResolver().resolve(`${base}/.well-known/agent-card.json`, ""), keysFrom);
+
+async function verified(card, keysFrom) {
   const { keys } = await read(keysFrom);
   const asked = [];
   const verifier = verifyAgentCardSignature(async (kid, jku) => {
@@ -33,7 +39,7 @@ async function verify(from, keysFrom) {
     return jose.importJWK(key);
   });
   try {
-    await verifier(await read(from));
+    await verifier(await card());
     console.log(`verified ${asked.at(-1)}`);
     return true;
   } catch (err) {
@@ -53,5 +59,5 @@ async function sign(from) {
 }
 
 const [command, ...args] = process.argv.slice(2);
-const ok = await { vectors, verify, sign }[command](...args);
+const ok = await { vectors, verify, resolve, sign }[command](...args);
 process.exit(ok ? 0 : 1);

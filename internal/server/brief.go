@@ -1,0 +1,182 @@
+package server
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+const (
+	// maxBrief bounds a message of a brief service, in bytes.
+	maxBrief = 1 << 10
+	// briefTime bounds the wait for the first message of a call of a brief service.
+	briefTime = 10 * time.Second
+	// maxAnonymous is how many gRPC calls without a key may be open at the same time, and
+	// maxAnonymousFrom how many of them from one address.
+	maxAnonymous, maxAnonymousFrom = 1024, 128
+)
+
+// briefServices registers services whose requests are short: callers without a key may
+// call them, and must not be able to fill the memory. grpc-go has one limit of size for the
+// whole server, so the calls of these services read their messages themselves.
+type briefServices struct {
+	*grpc.Server
+	s *Server
+}
+
+// RegisterService registers a service with all its methods as streams, which looks the same
+// from outside: a stream gets its messages on its own demand.
+func (b briefServices) RegisterService(d *grpc.ServiceDesc, impl any) {
+	c := *d
+	c.Methods, c.Streams = nil, nil
+	for _, m := range d.Methods {
+		c.Streams = append(c.Streams, grpc.StreamDesc{StreamName: m.MethodName, ServerStreams: true, Handler: func(srv any, stream grpc.ServerStream) error {
+			to := &briefStream{ServerStream: stream, s: b.s, single: true}
+			resp, err := m.Handler(srv, stream.Context(), to.RecvMsg, nil)
+			if err != nil {
+				return err
+			}
+			return stream.SendMsg(resp)
+		}})
+	}
+	for _, m := range d.Streams {
+		brief := m
+		brief.Handler = func(srv any, stream grpc.ServerStream) error {
+			return m.Handler(srv, &briefStream{ServerStream: stream, s: b.s, single: !m.ClientStreams})
+		}
+		c.Streams = append(c.Streams, brief)
+	}
+	b.Server.RegisterService(&c, impl)
+}
+
+// briefStream receives messages of at most maxBrief bytes.
+type briefStream struct {
+	grpc.ServerStream
+	s      *Server
+	single bool // the caller sends exactly one message
+	begun  bool // the first message is here
+}
+
+// transportStream is what grpc-go's streams of its transport have besides their interface.
+type transportStream interface {
+	ReadMessageHeader(header []byte) error
+	Read(n int) (mem.BufferSlice, error)
+}
+
+// RecvMsg receives the next message. The first one has briefTime to come.
+func (b *briefStream) RecvMsg(v any) error {
+	m, ok := v.(proto.Message)
+	if !ok {
+		return fmt.Errorf("receiving %T", v)
+	}
+	data, err := b.next()
+	if err != nil {
+		return err
+	}
+	if err := wire.UnmarshalProto(data, m); err != nil {
+		return wire.Status(err).Err()
+	}
+	return nil
+}
+
+// next returns the bytes of the next message. The read that it leaves behind after briefTime
+// ends with the call.
+func (b *briefStream) next() (data []byte, err error) {
+	if b.begun {
+		return b.read()
+	}
+	b.begun = true
+	done := make(chan struct{})
+	var first []byte
+	b.s.pacing.Go(func() {
+		defer close(done)
+		first, err = b.read()
+	})
+	late := time.NewTimer(briefTime)
+	defer late.Stop()
+	select {
+	case <-done:
+		return first, err
+	case <-late.C:
+		return nil, wire.Status(agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "no request came within %s of its headers", briefTime)).Err()
+	}
+}
+
+func (b *briefStream) read() ([]byte, error) {
+	from, ok := grpc.ServerTransportStreamFromContext(b.Context()).(transportStream)
+	if !ok {
+		return nil, errors.New("the transport cannot be read")
+	}
+	var header [5]byte // compressed or not, and the length
+	switch err := from.ReadMessageHeader(header[:]); {
+	case errors.Is(err, io.EOF) && b.single:
+		return nil, wire.Status(wire.Invalid("", "has no message")).Err()
+	case err != nil:
+		return nil, err
+	case header[0] != 0:
+		return nil, wire.NotServed("compressed messages are not accepted here; send the message uncompressed").Err()
+	}
+	n := binary.BigEndian.Uint32(header[1:])
+	if n > maxBrief {
+		return nil, wire.Status(wire.TooLarge(maxBrief)).Err()
+	}
+	data, err := from.Read(int(n))
+	if err != nil {
+		return nil, err
+	}
+	defer data.Free()
+	if b.single {
+		if err := from.ReadMessageHeader(header[:]); !errors.Is(err, io.EOF) {
+			return nil, wire.Status(wire.Invalid("", "has more than one message")).Err()
+		}
+	}
+	return data.Materialize(), nil
+}
+
+// anonymous counts the open gRPC calls of callers without a key. The zero value is ready.
+type anonymous struct {
+	mu   sync.Mutex
+	all  int                // guarded by mu
+	from map[netip.Addr]int // guarded by mu
+}
+
+// enter counts a call. leave must be called when it ends; INSUFFICIENT_RESOURCES where too
+// many are open.
+func (a *anonymous) enter(ctx context.Context) (leave func(), err error) {
+	addr := inboundOf(ctx).addr
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if most := maxAnonymousFrom; a.from[addr] >= most || a.all >= maxAnonymous {
+		return nil, wire.Status(agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
+			"too many calls without an API key are open, at most %d from one address; close one, or send an API key", most).
+			With("max_streams", strconv.Itoa(most))).Err()
+	}
+	if a.from == nil {
+		a.from = map[netip.Addr]int{}
+	}
+	a.all++
+	a.from[addr]++
+	return func() { a.leave(addr) }, nil
+}
+
+func (a *anonymous) leave(addr netip.Addr) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all--
+	if a.from[addr]--; a.from[addr] == 0 {
+		delete(a.from, addr)
+	}
+}

@@ -1,0 +1,52 @@
+package server
+
+import (
+	"io/fs"
+	"net/http"
+	"regexp"
+
+	"github.com/agentteams/team-server/web"
+)
+
+// openFiles returns the paths that everybody may read besides cards: probes, the two pages
+// with their files, and the descriptions of the server.
+func openFiles() map[string]bool {
+	open := map[string]bool{
+		"/": true, "/healthz": true, "/readyz": true, "/openapi.json": true, "/docs": true, jwksPath: true,
+	}
+	for below, files := range map[string]fs.FS{"/assets/": sub(web.Files(), "assets"), "/docs/": sub(docsFiles, "docs")} {
+		names, err := fs.Glob(files, "*")
+		if err != nil {
+			panic(err) // the pattern is a valid one
+		}
+		for _, name := range names {
+			open[below+name] = true
+		}
+	}
+	return open
+}
+
+// sub returns a folder of embedded files.
+func sub(files fs.FS, folder string) fs.FS {
+	below, err := fs.Sub(files, folder)
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	return below
+}
+
+// openCard matches the paths of public cards: of the default agent, and of one agent.
+var openCard = regexp.MustCompile(`^(/[^/]+)?(` + regexp.QuoteMeta(cardPath) + `|` + regexp.QuoteMeta(oldCardPath) + `)$`)
+
+// isOpen reports whether everybody may make a request, with or without a key. Open requests
+// only read, so their bodies are ignored; OPTIONS is for pages that want to read a card.
+func (s *Server) isOpen(r *http.Request) bool {
+	card := openCard.MatchString(r.URL.Path)
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		return card || s.open[r.URL.Path]
+	case http.MethodOptions:
+		return card || r.URL.Path == jwksPath
+	}
+	return false
+}

@@ -1,0 +1,107 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// UnmarshalAnswer reads ProtoJSON that another server answered with, as Unmarshal
+// reads a request, and takes a time without a zone for one in UTC. AnswerFault is the
+// text of the error.
+func UnmarshalAnswer(b []byte, m proto.Message) error {
+	err := Unmarshal(b, m)
+	if err == nil {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(b))
+	decoder.UseNumber()
+	var v any
+	if decoder.Decode(&v) != nil || !addZones(v, m.ProtoReflect().Descriptor()) {
+		return err
+	}
+	zoned, failed := json.Marshal(v)
+	if failed != nil {
+		return err
+	}
+	return Unmarshal(zoned, m)
+}
+
+// AnswerFault says as a sentence what is wrong with an answer; err is that of reading it.
+func AnswerFault(err error) string {
+	var e *a2a.Error
+	if !errors.As(err, &e) {
+		return err.Error()
+	}
+	if of, ok := strings.CutPrefix(e.Message, "the request "); ok {
+		return "the answer " + of
+	}
+	return "the answer cannot be read: " + e.Message
+}
+
+// addZones adds UTC to the times of a message that name no zone, and reports whether
+// there are any. v is the message as JSON.
+func addZones(v any, d protoreflect.MessageDescriptor) (added bool) {
+	object, ok := v.(map[string]any)
+	if !ok || d.ParentFile().Package() == "google.protobuf" {
+		return false
+	}
+	for name, v := range object {
+		fd := fieldOf(d, name)
+		if fd == nil || fd.Message() == nil {
+			continue
+		}
+		if text, ok := v.(string); ok && fd.Message().FullName() == "google.protobuf.Timestamp" {
+			if t, ok := inUTC(text); ok {
+				object[name], added = t, true
+			}
+			continue
+		}
+		for _, v := range elements(v, fd) {
+			added = addZones(v, elementOf(fd)) || added
+		}
+	}
+	return added
+}
+
+// elements are the messages that a field holds.
+func elements(v any, fd protoreflect.FieldDescriptor) []any {
+	switch v := v.(type) {
+	case []any:
+		return v
+	case map[string]any:
+		if fd.IsMap() {
+			return slices.Collect(maps.Values(v))
+		}
+	}
+	return []any{v}
+}
+
+// elementOf is the type of the messages that a field holds.
+func elementOf(fd protoreflect.FieldDescriptor) protoreflect.MessageDescriptor {
+	if !fd.IsMap() {
+		return fd.Message()
+	}
+	if d := fd.MapValue().Message(); d != nil {
+		return d
+	}
+	return fd.Message() // of a map to plain values: it has no times
+}
+
+// inUTC adds UTC to a time that names no zone; ok reports whether it is one.
+func inUTC(text string) (_ string, ok bool) {
+	text = strings.Replace(text, " ", "T", 1)
+	if _, err := time.Parse("2006-01-02T15:04:05", text); err != nil { // takes fractions of a second too
+		return "", false
+	}
+	return text + "Z", true
+}

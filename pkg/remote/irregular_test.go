@@ -1,0 +1,216 @@
+package remote_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/fakeagent"
+	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/remote"
+)
+
+// eachStream runs a test over each binding of A2A that streams, in 1.0 and 0.3.
+func eachStream(t *testing.T, test func(t *testing.T, w way)) {
+	t.Helper()
+	eachWay(t, func(t *testing.T, w way) {
+		if !w.a2a || w.cfg.NoStream {
+			t.Skip("does not stream over A2A")
+		}
+		test(t, w)
+	})
+}
+
+// texts are the texts of a message's parts.
+func texts(m *a2av1.Message) string {
+	var all []string
+	for _, p := range m.GetParts() {
+		all = append(all, p.GetText())
+	}
+	return strings.Join(all, "|")
+}
+
+// TestA_12_StreamOfSeveralMessages: nothing that a stream says is lost, and where a
+// task comes its end decides.
+func TestA_12_StreamOfSeveralMessages(t *testing.T) {
+	said := []string{"one", "two"}
+	for name, tt := range map[string]struct {
+		turn           fakeagent.Turn
+		reply, failure string
+		progress       int
+	}{
+		"messages alone":                {turn: fakeagent.Turn{Said: said, Direct: true, Text: "three"}, reply: "one|two|three"},
+		"then a task":                   {turn: fakeagent.Turn{Said: said, Text: "the answer"}, reply: "the answer", progress: 2},
+		"then a task that fails":        {turn: fakeagent.Turn{Said: said, Fail: "no paper"}, failure: "no paper", progress: 2},
+		"then a task without an answer": {turn: fakeagent.Turn{Said: said, Parts: []*a2av1.Part{}}, reply: "one|two", progress: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStream(t, func(t *testing.T, w way) {
+				_, a := w.start(t, func(c *fakeagent.Config) { c.Default = tt.turn })
+				j := newJournal("hello")
+				err := j.play(t.Context(), a)
+				if tt.failure != "" {
+					if e := asError(t, err); e.Message != tt.failure {
+						t.Errorf("error %+v, want %q", e, tt.failure)
+					}
+				} else if err != nil || texts(j.reply.GetMessage()) != tt.reply {
+					t.Errorf("reply %q, error %v; want %q", texts(j.reply.GetMessage()), err, tt.reply)
+				}
+				progress := 0
+				for _, e := range j.recorded {
+					if e.GetProgress() != nil {
+						progress++
+					}
+				}
+				if progress != tt.progress {
+					t.Errorf("%d messages are on record as progress, want %d", progress, tt.progress)
+				}
+			})
+		})
+	}
+}
+
+// TestA_12_ServerThatRefusesStreams: the card says streaming and the server refuses it,
+// so the message is sent without a stream, once.
+func TestA_12_ServerThatRefusesStreams(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"unsupported operation": agent.Errorf(agent.CodeFailedPrecondition, "UNSUPPORTED_OPERATION", "no streams"),
+		"unknown method":        status.Error(codes.Unimplemented, "unknown method"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStream(t, func(t *testing.T, w way) {
+				f, a := w.start(t, func(c *fakeagent.Config) {
+					c.Streams = wire.Status(refusal).Err()
+					c.Turns = []fakeagent.Turn{{Ask: "which?"}, {Text: "done"}}
+				})
+				j := newJournal("hello")
+				if err := j.play(t.Context(), a); err != nil {
+					t.Fatal(err)
+				}
+				j.answer("this")
+				if err := j.play(t.Context(), a); err != nil || texts(j.reply.GetMessage()) != "done" {
+					t.Errorf("reply %v, error %v", j.reply, err)
+				}
+				if f.Played() != 2 {
+					t.Errorf("%d turns played, want 2", f.Played())
+				}
+			})
+		})
+	}
+}
+
+// TestA_12_BrokenStreamIsLookedAfter: one call of the agent, that is with attempts: 1,
+// asks what became of the task before the task is called failed.
+func TestA_12_BrokenStreamIsLookedAfter(t *testing.T) {
+	eachStream(t, func(t *testing.T, w way) {
+		gate := make(chan struct{})
+		f, a := w.start(t, func(c *fakeagent.Config) {
+			c.Default = fakeagent.Turn{Chunks: []string{"one ", "two"}, Break: -1, Gate: gate}
+		})
+		ended := make(chan error, 1)
+		j := newJournal("hello")
+		go func() { ended <- j.play(t.Context(), a) }()
+		f.Await(t, "GetTask", 2) // it waits for the end
+		close(gate)
+		if err := <-ended; err != nil || texts(j.reply.GetMessage()) != "one two" {
+			t.Errorf("reply %v, error %v", j.reply, err)
+		}
+		if f.Played() != 1 {
+			t.Errorf("%d turns played, want 1", f.Played())
+		}
+	})
+}
+
+// TestA_12_AnswerThatIsTooLarge is said to be too large, over every binding.
+func TestA_12_AnswerThatIsTooLarge(t *testing.T) {
+	eachWay(t, func(t *testing.T, w way) {
+		_, a := w.start(t, func(c *fakeagent.Config) { c.Default = fakeagent.Turn{Text: strings.Repeat("x", 17<<20)} })
+		err := newJournal("hello").play(t.Context(), a)
+		const want = `agent "far" sent more than 16777216 bytes at once`
+		if e := asError(t, err); e.Reason != "INVALID_AGENT_RESPONSE" || e.Retry || !strings.Contains(e.Message, want) {
+			t.Errorf("reason %s, retry %v, message %.200s", e.Reason, e.Retry, e.Message)
+		}
+	})
+}
+
+// answering is an A2A 1.0 agent over one binding that answers every call with one body:
+// of REST, which JSON-RPC wraps.
+func answering(t *testing.T, binding string, streams bool, body string) *remote.A2A {
+	t.Helper()
+	return serveCard(t, func(w http.ResponseWriter, r *http.Request) {
+		body := body
+		switch {
+		case strings.HasSuffix(r.URL.Path, ".json"):
+			_, _ = fmt.Fprintf(w, `{"name":"x","capabilities":{"streaming":%v},"supportedInterfaces":[{"url":"http://%s","protocolBinding":%q,"protocolVersion":"1.0"}]}`,
+				streams, r.Host, binding)
+			return
+		case binding == remote.BindingJSONRPC:
+			body = `{"jsonrpc":"2.0","id":1,"result":` + body + `}`
+		}
+		if !streams {
+			w.Header().Set("Content-Type", wire.TypeJSON)
+			_, _ = io.WriteString(w, body)
+			return
+		}
+		w.Header().Set("Content-Type", wire.TypeSSE)
+		_, _ = io.WriteString(w, "data: "+body+"\n\n")
+	})
+}
+
+// TestA_12_TimesOfAPeer: a time without a zone is one of UTC; what is no time is named.
+func TestA_12_TimesOfAPeer(t *testing.T) {
+	const wrong = `agent "legal" broke the protocol: the answer cannot be read: task.status.timestamp must be a time such as 2006-01-02T15:04:05Z`
+	for at, want := range map[string]string{
+		"2026-01-02T03:04:05":        "",
+		"2026-01-02T03:04:05.123456": "",
+		"2026-01-02 03:04:05":        "",
+		"2026-01-02T03:04:05Z":       "",
+		"yesterday":                  wrong,
+	} {
+		body := `{"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_COMPLETED","timestamp":"` + at + `",` +
+			`"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"done"}]}}}}`
+		for _, binding := range []string{remote.BindingREST, remote.BindingJSONRPC} {
+			for _, streams := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s over %s, streaming %v", at, binding, streams), func(t *testing.T) {
+					j := newJournal("hello")
+					err := j.play(t.Context(), answering(t, binding, streams, body))
+					switch {
+					case want == "" && (err != nil || texts(j.reply.GetMessage()) != "done"):
+						t.Errorf("reply %v, error %v", j.reply, err)
+					case want != "":
+						if e := asError(t, err); e.Message != want || e.Reason != "INVALID_AGENT_RESPONSE" {
+							t.Errorf("%s: %s\nwant %s", e.Reason, e.Message, want)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestA_12_AnswersThatCannotBeRead: the error names the agent and what is wrong.
+func TestA_12_AnswersThatCannotBeRead(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"task":{"id":7}}`: "the answer cannot be read: task.id must be a string",
+		`{"task":`:          "the answer is not",
+	} {
+		for _, binding := range []string{remote.BindingREST, remote.BindingJSONRPC} {
+			err := newJournal("hello").play(t.Context(), answering(t, binding, false, body))
+			if e := asError(t, err); !strings.HasPrefix(e.Message, `agent "legal" broke the protocol: `+want) {
+				t.Errorf("%s, %s: %s", binding, body, e.Message)
+			}
+		}
+	}
+	a := serveCard(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"name":"x","version":1.5}`) })
+	_, err := a.Info(t.Context())
+	if e := asError(t, err); e.Message != `agent "legal" has a card that cannot be read: version must be a string` {
+		t.Errorf("card: %s", e.Message)
+	}
+}
