@@ -93,6 +93,10 @@ interop: ## Run the tests against other implementations of the protocol, and pri
 conformance: build ## Run a conformance kit of A2A that you have fetched: make conformance KIT=dir.
 	go run ./tools/conformance -kit '$(KIT)' $(if $(UPDATE),-doc docs/conformance.md)
 
+.PHONY: night-clients
+night-clients: ## Play agent frameworks of others as clients and as members of a team (2.5 GB of packages).
+	cd tests/night && go test -count=1 -timeout=1h -v ./...
+
 .PHONY: night
 night: ## Run the long tests, part by part; what has passed for these files is not run again. PART=name runs one.
 	go run ./tools/night $(PART)
