@@ -159,7 +159,7 @@ func TestFaults(t *testing.T) {
 			`team.yaml:6:5 a team is exactly one of supervisor, workflow, coordinator, swarm, route and broadcast`},
 		{"a refused step shows its expressions", flow("{id: a, agent: writer, when: inptu == 'x', human: {question: Why}}"),
 			`team.yaml:5:26 a step is exactly one of agent, human and parallel; team.yaml:5:55 step "a": no such variable "inptu"`},
-		{"a quorum of nobody", flow("{id: a, agent: writer, join: QUORUM, quorum: 1}"), `team.yaml:5:55 step "a": joins nothing: the step has no after`},
+		{"a quorum of nobody", flow("{id: a, agent: writer, join: QUORUM, quorum: 1}"), `team.yaml:5:55 step "a": joins nothing: no step comes before it`},
 		{"a quorum of too many", flow("{id: a, agent: writer}, {id: b, agent: writer, after: [a], join: QUORUM, quorum: 2}"),
 			`team.yaml:5:107 step "b": the quorum is 2 of 1 steps before it`},
 		{"a quorum without a join", flow("{id: a, agent: writer}, {id: b, agent: writer, after: [a], quorum: 1}"),
@@ -346,11 +346,11 @@ func TestSecretsAreNotShown(t *testing.T) {
 }
 
 func TestFaultsAsJSON(t *testing.T) {
-	b, err := json.Marshal(faultsOf(t, "version: v2\nagents: {a: {scripted: {steps: [{echo: true}]}}}\n"))
+	b, err := json.Marshal(faultsOf(t, "version: v3\nagents: {a: {scripted: {steps: [{echo: true}]}}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `[{"file":"team.yaml","line":1,"col":10,"message":"version \"v2\" is unknown","hint":"write version: v1","source":"version: v2"}]`
+	want := `[{"file":"team.yaml","line":1,"col":10,"message":"version \"v3\" is unknown","hint":"write version: v2","source":"version: v3"}]`
 	if string(b) != want {
 		t.Errorf("got %s", b)
 	}
