@@ -47,7 +47,8 @@ type Store interface {
 	// CatalogVersion returns the version of the catalog alone.
 	CatalogVersion(ctx context.Context) (int64, error)
 	// ChangeCatalog makes a change, all of it or nothing, of a catalog that is still
-	// at a version; it returns the next one. It is durable then. ErrChanged.
+	// at a version; it returns the next one. It is durable then. ErrChanged, a2a.ErrBusy
+	// where a team to delete has collaborations that have not ended.
 	ChangeCatalog(ctx context.Context, version int64, c Change) (int64, error)
 	// WatchCatalog returns a channel that receives when the catalog may have changed,
 	// here or elsewhere. stop must be called.

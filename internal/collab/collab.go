@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -28,6 +27,9 @@ type Teams interface {
 	// Definition returns the definition of a team: that of a revision, for an empty one
 	// as it is served. Nil where there is none any more.
 	Definition(ctx context.Context, id, revision string) (*teamv1.TeamConfig, error)
+	// Entry returns the entry of the catalog that a team is defined by, which another
+	// replica can delete; empty: none.
+	Entry(id string) string
 }
 
 // Slots are the places that collaborations take; stores keep them.
@@ -57,10 +59,6 @@ type Config struct {
 type Service struct {
 	c Config
 	h *a2a.Handler
-
-	// starting is held for reading by who starts a collaboration, and for writing by who
-	// takes a team away that has none.
-	starting sync.RWMutex
 }
 
 // New returns a service.
@@ -92,6 +90,8 @@ func (served) Definition(context.Context, string, string) (*teamv1.TeamConfig, e
 	return &teamv1.TeamConfig{}, nil
 }
 
+func (served) Entry(string) string { return "" }
+
 // StartCollaboration implements the service.
 func (s *Service) StartCollaboration(ctx context.Context, req *teamv1.StartCollaborationRequest) (*teamv1.StartCollaborationResponse, error) {
 	if err := check(req); err != nil {
@@ -115,10 +115,8 @@ func (s *Service) StartCollaboration(ctx context.Context, req *teamv1.StartColla
 	}, nil
 }
 
-// begin puts a collaboration on record, and returns its id. The team is there until then.
+// begin puts a collaboration on record, and returns its id.
 func (s *Service) begin(ctx context.Context, req *teamv1.StartCollaborationRequest) (string, error) {
-	s.starting.RLock()
-	defer s.starting.RUnlock()
 	if err := s.c.Teams.Ready(ctx, req.GetTeamId()); err != nil {
 		return "", err
 	}
@@ -133,6 +131,7 @@ func (s *Service) begin(ctx context.Context, req *teamv1.StartCollaborationReque
 		return "", err
 	}
 	start := s.start(req, def)
+	start.Entry = s.c.Teams.Entry(req.GetTeamId())
 	f, err := s.h.Start(ctx, start)
 	if err != nil {
 		return "", ofRequest(err, req.GetTeamId(), start.Concurrent)
@@ -174,6 +173,8 @@ func ofRequest(err error, team string, most int) error {
 		busy := *of
 		busy.Message = underWay(team, most) + ", as many as its max_concurrent_collaborations allows; wait for the end of one, or stop one"
 		return &busy
+	case errors.Is(err, a2a.ErrDeleted): // by a replica of which this one has not heard yet
+		return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %.64q", team)
 	case errors.As(err, &of) && of.Reason == agent.ReasonMessageIDReused:
 		return agent.Errorf(of.Code, of.Reason, "requestId was used before with other content; use a new id for a new collaboration")
 	}

@@ -2,6 +2,7 @@ package collab
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -25,14 +26,22 @@ func (s *Service) Running(ctx context.Context, team string) ([]a2a.Key, error) {
 const tries = 10
 
 // Delete takes a team away by remove, once it has no collaborations; force stops those
-// that it has. None is started on this server meanwhile; one that another replica starts
-// before it has heard of it goes on to its end. COLLABORATION_IN_PROGRESS.
+// that it has. The error of remove is a2a.ErrBusy where one was started meanwhile, by
+// any replica. COLLABORATION_IN_PROGRESS.
 func (s *Service) Delete(ctx context.Context, team string, force bool, remove func(context.Context) error) error {
 	for n := 0; ; n++ {
-		running, err := s.deleteIdle(ctx, team, remove)
+		running, err := s.Running(ctx, team)
+		if err == nil && len(running) == 0 {
+			if err = remove(ctx); !errors.Is(err, a2a.ErrBusy) {
+				return err
+			}
+			running, err = s.Running(ctx, team) // it may have ended already
+		}
 		switch {
-		case err != nil || len(running) == 0:
+		case err != nil:
 			return err
+		case len(running) == 0 && n < tries:
+			continue
 		case !force || n == tries:
 			return &agent.Error{
 				Reason: agent.ReasonCollaborationInProgress, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: againAfter,
@@ -45,17 +54,6 @@ func (s *Service) Delete(ctx context.Context, team string, force bool, remove fu
 			}
 		}
 	}
-}
-
-// deleteIdle takes a team away, or returns its collaborations.
-func (s *Service) deleteIdle(ctx context.Context, team string, remove func(context.Context) error) ([]a2a.Key, error) {
-	s.starting.Lock()
-	defer s.starting.Unlock()
-	running, err := s.Running(ctx, team)
-	if err != nil || len(running) > 0 {
-		return running, err
-	}
-	return nil, remove(ctx)
 }
 
 // cut stops a collaboration of anybody.

@@ -390,6 +390,9 @@ func storeError(err error) error {
 	if err == nil || errors.Is(err, catalog.ErrChanged) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
+	if errors.Is(err, a2a.ErrBusy) { // a team to delete has collaborations
+		return a2a.StoreError("", err)
+	}
 	return &agent.Error{
 		Reason: agent.ReasonStoreUnavailable, Code: agent.CodeUnavailable, Retry: true, RetryAfter: time.Second,
 		Message: "the store is not available; try again", Err: err,

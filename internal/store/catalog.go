@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/agentteams/team-server/internal/catalog"
+	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // entries are the catalog of a Memory. The zero value is empty.
@@ -40,13 +41,28 @@ func (s *Memory) CatalogVersion(context.Context) (int64, error) {
 	return s.catalog.version, nil
 }
 
+// has reports whether there is an entry.
+func (c *entries) has(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.byID[id]
+	return ok
+}
+
 // ChangeCatalog implements catalog.Store.
 func (s *Memory) ChangeCatalog(_ context.Context, version int64, change catalog.Change) (int64, error) {
 	c := &s.catalog
+	s.mu.RLock() // no collaboration begins meanwhile
+	defer s.mu.RUnlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.version != version {
 		return 0, catalog.ErrChanged
+	}
+	for _, id := range change.Delete {
+		if len(s.busy[id]) > 0 {
+			return 0, a2a.ErrBusy
+		}
 	}
 	c.version++
 	for _, id := range change.Delete {

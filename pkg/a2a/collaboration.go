@@ -27,6 +27,8 @@ type Start struct {
 	Deadline time.Time
 	// Concurrent is how many collaborations of the team may run at once, 1 at least.
 	Concurrent int
+	// Entry of the catalog that the team is defined by; empty: it is in no catalog.
+	Entry string
 }
 
 // Stop says how a task is to be stopped.
@@ -41,7 +43,8 @@ type Stop struct {
 }
 
 // Start begins a collaboration and returns at once. Errors: as of SendMessage, and
-// COLLABORATION_IN_PROGRESS when Concurrent of the team are under way.
+// COLLABORATION_IN_PROGRESS when Concurrent of the team are under way, AGENT_NOT_FOUND
+// when its entry of the catalog has been deleted.
 func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
 	who, err := caller(ctx)
 	if err != nil {
@@ -56,7 +59,7 @@ func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
 		return nil, err
 	}
 	in, err := h.put(ctx, who, &send{
-		tenant: s.Agent, message: s.Message, key: s.Message.GetMessageId(), concurrent: max(s.Concurrent, 1),
+		tenant: s.Agent, message: s.Message, key: s.Message.GetMessageId(), concurrent: max(s.Concurrent, 1), entry: s.Entry,
 		accepted: &teamv1.Accepted{
 			Collaboration: s.Brief, Limits: s.Limits, Deadline: s.deadline(h.c.Clock()), Extensions: ExtensionsOf(ctx), Trace: traceOf(ctx),
 		},
@@ -126,7 +129,7 @@ func (h *Handler) turn(ctx context.Context, id string, c teamv1.Commanded_Comman
 // turned reports whether the next turn of a task was left for it.
 func (h *Handler) turned(ctx context.Context, f *Fold) (bool, error) {
 	who, _ := CallerOf(ctx)
-	_, err := h.c.Store.Sent(ctx, who.Owner(), f.turnKey())
+	_, err := h.c.Store.Sent(ctx, who.Owner(), "", f.turnKey())
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return false, nil

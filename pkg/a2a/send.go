@@ -30,13 +30,14 @@ type send struct {
 	tenant   string
 	message  *a2av1.Message
 	metadata *structpb.Struct
-	key      string // makes it unique for its owner
+	key      string // makes it unique for its owner and agent; empty: a repeat is another message
 	question string // of the task, that is answered
 	answer   bool   // it answers a question, or is refused
 	accepted *teamv1.Accepted
 	push     *a2av1.TaskPushNotificationConfig // nil: nobody is told
 	// concurrent is how many collaborations of the agent may run at once; 0: it is none.
 	concurrent int
+	entry      string // of the catalog, that the agent is defined by; empty: none
 }
 
 // SendMessage gives an agent a message. It waits until the task has ended or
@@ -117,6 +118,9 @@ func (h *Handler) checked(ctx context.Context, req *a2av1.SendMessageRequest) (C
 			Transfers: transfersOf(req.GetMessage()),
 		},
 	}
+	if h.c.ForgetMessageIDs {
+		s.key = ""
+	}
 	if run.GetDelegationId() != "" && s.question == "" {
 		s.question = run.GetDelegationId()
 	}
@@ -178,7 +182,7 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 		return sent{}, err
 	}
 	root, existed, err := h.c.Store.Create(ctx, New{
-		Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx), Collaborations: s.concurrent,
+		Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx), Collaborations: s.concurrent, Entry: s.entry,
 	})
 	h.c.Wake(root) // also after an error, and of a task that was there: it may be on record with nobody told
 	if err != nil {
@@ -240,8 +244,8 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	if _, err := h.referenced(ctx, who.Owner(), s.message, true); err != nil { // its agent is at work: what they were about is not shown
 		return sent{}, err
 	}
-	known, err := h.c.Store.Sent(ctx, who.Owner(), s.key)
-	again := err == nil && known == root // the answer is what it was then
+	known, err := h.c.Store.Sent(ctx, who.Owner(), f.Agent(), s.key)
+	again := err == nil && known == root && s.key != "" // the answer is what it was then
 	if !again {
 		if first := f.answers[s.question]; first != nil {
 			return sent{}, questionAnswered(first)

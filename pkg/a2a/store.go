@@ -27,6 +27,8 @@ var (
 	ErrAnswered = errors.New("question has an answer")
 	// ErrBusy: as many collaborations of the agent are under way as may be at once.
 	ErrBusy = errors.New("collaboration in progress")
+	// ErrDeleted: the agent of a task to create has been deleted.
+	ErrDeleted = errors.New("agent has been deleted")
 )
 
 // AnsweredError is the error of Put for a second answer to a question.
@@ -54,7 +56,8 @@ type New struct {
 	Owner string
 	// Accepted is the first event; its task_id is the root's id.
 	Accepted *teamv1.Accepted
-	// MessageID makes the creation unique for its owner for 24 h.
+	// MessageID makes the creation unique for its owner and agent for as long as
+	// message ids are remembered; empty: a repeated message makes another task.
 	MessageID string
 	// Digest of the message and the agent: the same id with another digest is ErrReused.
 	Digest []byte
@@ -67,6 +70,9 @@ type New struct {
 	// one included; 0: it is none. ErrBusy; a message that is known begins nothing,
 	// and is never refused so.
 	Collaborations int
+	// Entry of the catalog that the agent of a collaboration is defined by, which must
+	// still be there: else ErrDeleted. Empty: it is in no catalog.
+	Entry string
 }
 
 // Record is a committed event and where it stands.
@@ -115,8 +121,9 @@ type Store interface {
 	// the owner has sent the message before: root is then the task made from it.
 	Create(ctx context.Context, n New) (root string, existed bool, err error)
 	// Sent returns the root that a message id of the owner began or was left for,
-	// within 24 h. ErrNotFound.
-	Sent(ctx context.Context, owner, messageID string) (root string, err error)
+	// within the time that message ids are remembered. agent is the one that the
+	// message was for; it does not count for a key with a slash. ErrNotFound.
+	Sent(ctx context.Context, owner, agent, messageID string) (root string, err error)
 	// Put leaves an input in the inbox of a task and makes it due. existed
 	// reports that the input's key is known; an answer's is that of who gives it,
 	// whoever owns the task. A question takes one answer: whether it has one is

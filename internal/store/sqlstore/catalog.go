@@ -3,11 +3,13 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/agentteams/team-server/internal/catalog"
+	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // catalogTopic stands for the catalog where roots are watched. No root has such a name.
@@ -71,6 +73,9 @@ func (s *Store) takeCatalogVersion(ctx context.Context, from *Store) error {
 func (s *Store) ChangeCatalog(ctx context.Context, version int64, c catalog.Change) (int64, error) {
 	next, change := version+1, uuid.NewString()
 	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
+		if err := s.idle(ctx, q, c.Delete); err != nil {
+			return err
+		}
 		n, err := q.exec(ctx, `UPDATE catalog_version SET version = $2, change = $3 WHERE version = $1`, version, next, change)
 		if err != nil {
 			return err
@@ -98,6 +103,40 @@ ON CONFLICT (id) DO UPDATE SET version = excluded.version, changed = excluded.ch
 	s.hub.poke(catalogTopic)
 	s.db.tell(catalogTopic)
 	return next, nil
+}
+
+// idle locks entries that are to be deleted, so that no collaboration of them begins
+// until the transaction ends; a2a.ErrBusy where there is one.
+func (s *Store) idle(ctx context.Context, q querier, ids []string) error {
+	if len(ids) > 0 { // in the order in which every change locks: the version first
+		var version int64
+		if err := q.scan(ctx, []any{&version}, `SELECT version FROM catalog_version`+s.db.lock()); err != nil {
+			return err
+		}
+	}
+	for _, id := range ids {
+		if _, err := s.lockEntry(ctx, q, id); err != nil {
+			return err
+		}
+		var n int
+		if err := q.scan(ctx, []any{&n}, `SELECT count(*) FROM collaboration_slot WHERE team = $1`, id); err != nil {
+			return err
+		}
+		if n > 0 {
+			return refuse(a2a.ErrBusy)
+		}
+	}
+	return nil
+}
+
+// lockEntry locks an entry until the transaction ends. It reports whether there is one.
+func (s *Store) lockEntry(ctx context.Context, q querier, id string) (bool, error) {
+	var version int64
+	err := q.scan(ctx, []any{&version}, `SELECT version FROM catalog WHERE id = $1`+s.db.lock(), id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // alreadyOurs finds out whether the change that was made is ours: the first try may

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -13,7 +14,7 @@ import (
 // that what is refused has written nothing.
 func (s *Store) collaborate(ctx context.Context, q querier, n a2a.New, o *op) (root string, existed bool, err error) {
 	team, root := n.Accepted.GetAgent(), n.Accepted.GetTaskId()
-	if known, err := s.request(ctx, q, n.Owner, "", n.MessageID); err == nil && n.MessageID != "" {
+	if known, err := s.request(ctx, q, n.Owner, team, "", n.MessageID); err == nil && n.MessageID != "" {
 		if known.id == root {
 			return root, false, nil // made by a try whose answer was lost
 		}
@@ -21,6 +22,11 @@ func (s *Store) collaborate(ctx context.Context, q querier, n a2a.New, o *op) (r
 		return root, err == nil, refuse(err)
 	} else if err != nil && !errors.Is(err, a2a.ErrNotFound) {
 		return "", false, err
+	}
+	if n.Entry != "" {
+		if there, err := s.lockEntry(ctx, q, n.Entry); err != nil || !there {
+			return "", false, cmp.Or(err, refuse(a2a.ErrDeleted))
+		}
 	}
 	if err := take(ctx, q, team, root, n.Collaborations); err != nil {
 		return "", false, err

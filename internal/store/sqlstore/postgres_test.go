@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/pgtest"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -170,6 +171,41 @@ func TestPostgres_R_001_30_FewerPlacesThanBefore(t *testing.T) {
 	}
 	if err := <-done; !errors.Is(err, a2a.ErrBusy) {
 		t.Errorf("Create = %v, want ErrBusy", err)
+	}
+}
+
+// R-001-30: two replicas, one that starts collaborations of a team and one that deletes
+// it: of two at once one is refused.
+func TestPostgres_P5_StartOrDelete(t *testing.T) {
+	a, b := pair(t, sqlstore.Config{})
+	for round := range 20 {
+		version, err := a.CatalogVersion(t.Context())
+		if err == nil {
+			version, err = a.ChangeCatalog(t.Context(), version, catalog.Change{Put: []catalog.Entry{{ID: "a", Data: []byte("a team")}}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := task(fmt.Sprint("round-", round))
+		n.Collaborations, n.Entry = 100, "a"
+		var begun, deleted error
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _, begun = b.Create(context.Background(), n) })
+		wg.Go(func() {
+			_, deleted = a.ChangeCatalog(context.Background(), version, catalog.Change{Delete: []string{"a"}})
+		})
+		wg.Wait()
+		switch {
+		case begun == nil && errors.Is(deleted, a2a.ErrBusy):
+			claims, _, err := b.Claim(t.Context(), "b", 10)
+			if err != nil || len(claims) != 1 {
+				t.Fatal(claims, err)
+			}
+			record(t, claims[0], end())
+		case deleted == nil && errors.Is(begun, a2a.ErrDeleted):
+		default:
+			t.Fatalf("round %d: Create = %v, ChangeCatalog = %v", round, begun, deleted)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -91,6 +92,64 @@ func collaborations(t *testing.T, open Open) {
 		other.Accepted.Agent = "b"
 		r.create(collaboration("one", 1), task("plain"), other)
 		r.running("one")
+	})
+	defined := func(id string, most int) a2a.New {
+		n := collaboration(id, most)
+		n.Entry = "a"
+		return n
+	}
+	t.Run("R-001-30 a team of the catalog is not deleted while it has one, and begins none once it is", func(t *testing.T) {
+		r := newRig(t, open)
+		version, err := r.ChangeCatalog(r.ctx(), 0, catalog.Change{Put: []catalog.Entry{entry(r.clock, "a", "a team")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.create(defined("one", 1))
+		if _, err := r.ChangeCatalog(r.ctx(), version, catalog.Change{Delete: []string{"a"}}); !errors.Is(err, a2a.ErrBusy) {
+			t.Errorf("ChangeCatalog = %v, want ErrBusy", err)
+		}
+		if snap, err := r.Catalog(r.ctx()); err != nil || snap.Version != version || len(snap.Entries) != 1 {
+			t.Errorf("Catalog = %v, %v", snap, err)
+		}
+		r.append(r.claim("one"), succeeded())
+		if _, err := r.ChangeCatalog(r.ctx(), version, catalog.Change{Delete: []string{"a"}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, existed, err := r.Create(r.ctx(), defined("two", 1)); existed || !errors.Is(err, a2a.ErrDeleted) {
+			t.Errorf("Create = %v, %v, want ErrDeleted", existed, err)
+		}
+		again := defined("three", 1)
+		again.MessageID = "m-one"
+		if root, existed, err := r.Create(r.ctx(), again); root != "one" || !existed || err != nil {
+			t.Errorf("Create of the first again = %q, %v, %v", root, existed, err)
+		}
+		r.running()
+	})
+	t.Run("R-001-30 of a start and a deletion at once one is refused", func(t *testing.T) {
+		r := newRig(t, open)
+		for round := range 20 {
+			version, err := r.CatalogVersion(r.ctx())
+			if err == nil {
+				version, err = r.ChangeCatalog(r.ctx(), version, catalog.Change{Put: []catalog.Entry{entry(r.clock, "a", "a team")}})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var begun, deleted error
+			var wg sync.WaitGroup
+			wg.Go(func() { _, _, begun = r.Create(r.ctx(), defined(id(round), 1)) })
+			wg.Go(func() {
+				_, deleted = r.ChangeCatalog(r.ctx(), version, catalog.Change{Delete: []string{"a"}})
+			})
+			wg.Wait()
+			switch {
+			case begun == nil && errors.Is(deleted, a2a.ErrBusy):
+				r.append(r.claim(id(round)), succeeded())
+			case deleted == nil && errors.Is(begun, a2a.ErrDeleted):
+			default:
+				t.Fatalf("round %d: Create = %v, ChangeCatalog = %v", round, begun, deleted)
+			}
+		}
 	})
 	t.Run("R-001-30 of many at once as many begin as there may be", func(t *testing.T) {
 		r := newRig(t, open)
