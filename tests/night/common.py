@@ -11,6 +11,10 @@ STEPS = ("card", "send", "stream", "get", "list", "cancel", "subscribe", "questi
 TIDES = "high and low tide"
 UNKNOWN = "00000000-0000-7000-8000-000000000000"
 
+# What the frameworks print goes to standard error.
+OUT = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+
 for name in ("CREWAI_DISABLE_TELEMETRY", "CREWAI_TRACING_ENABLED", "OTEL_SDK_DISABLED", "AGNO_TELEMETRY"):
     os.environ.setdefault(name, "false" if name in ("CREWAI_TRACING_ENABLED", "AGNO_TELEMETRY") else "true")
 
@@ -33,7 +37,7 @@ def play(steps, lacks, partly=None):
                     await asyncio.wait_for(getattr(steps, step)(), 60)
                 except BaseException:
                     line["error"] = traceback.format_exc()
-            print(json.dumps(line), flush=True)
+            print(json.dumps(line), file=OUT, flush=True)
 
     asyncio.run(main())
 
@@ -62,7 +66,7 @@ def serve(make):
         async def ready():
             while not server.started:
                 await asyncio.sleep(0.01)
-            print(f"ready {url}", flush=True)
+            print(f"ready {url}", file=OUT, flush=True)
 
         task = asyncio.create_task(ready())
         await server.serve(sockets=[listener])
