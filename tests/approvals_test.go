@@ -57,11 +57,12 @@ teams:
   outer:
     workflow:
       steps:
-        - {id: in, agent: inner}
-        - {id: sign, agent: signs}
-        - {id: seal, agent: seals}
-        - {id: pay, human: {question: "Pay?", roles: [boss, accountant]}}
-        - {id: who, human: {question: "Who?"}}
+        - parallel:
+            - {id: in, agent: inner}
+            - {id: sign, agent: signs}
+            - {id: seal, agent: seals}
+            - {id: pay, human: {question: "Pay?", roles: [boss, accountant]}}
+            - {id: who, human: {question: "Who?"}}
 `, nil)
 }
 

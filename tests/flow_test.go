@@ -33,7 +33,7 @@ func TestS_14_Cycles(t *testing.T) {
 	onStages(t, func(t *testing.T, place rig.Place) {
 		s := play(t, place, cast+`
   circle: {members: [{agent: a}], supervisor: {rules: [{id: on, when: "true", next: [a]}]}}
-  twice: {workflow: {steps: [{id: de, agent: a, task: same}, {id: fr, agent: a, task: same}]}}
+  twice: {workflow: {steps: [{parallel: [{id: de, agent: a, task: same}, {id: fr, agent: a, task: same}]}]}}
   again: {workflow: {steps: [{id: fix, agent: b, task: same, repeat: {until: "steps.fix.data.ok", max: 9}}]}}
 `)
 		s.llm.Answer("a", func(*fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: "same"} })
@@ -134,10 +134,10 @@ func TestS_18_Workflows(t *testing.T) {
 	onStages(t, func(t *testing.T, place rig.Place) {
 		s := play(t, place, cast+`
   line: {workflow: {steps: [{id: one, agent: a}, {id: two, agent: b, after: [one]}, {id: three, agent: c, after: [two]}, {id: four, agent: d, after: [three]}]}}
-  side: {workflow: {steps: [{id: one, agent: a}, {id: two, agent: b}, {id: three, agent: c}]}}
+  side: {workflow: {steps: [{parallel: [{id: one, agent: a}, {id: two, agent: b}, {id: three, agent: c}]}]}}
   mixed: {workflow: {steps: [{id: one, agent: a}, {id: both, after: [one], parallel: [{id: two, agent: b}, {id: three, agent: c}]}, {id: four, agent: d, after: [both]}]}}
   most:
-    workflow: {steps: [{id: one, agent: a}, {id: two, agent: b}, {id: three, agent: c}, {id: four, agent: d, after: [one, two, three], join: QUORUM, quorum: 2}]}
+    workflow: {steps: [{parallel: [{id: one, agent: a}, {id: two, agent: b}, {id: three, agent: c}]}, {id: four, agent: d, after: [one, two, three], join: QUORUM, quorum: 2}]}
 `)
 		s.repeats("a", "b", "c", "d")
 		t.Run("S-18 C-02 sequential: each gets what the one before said", func(t *testing.T) {
@@ -300,7 +300,7 @@ func TestS_19_StepFails(t *testing.T) {
 func TestR_002_31_GlobalTimeout(t *testing.T) {
 	onStages(t, func(t *testing.T, place rig.Place) {
 		s := play(t, place, cast+`
-  late: {workflow: {steps: [{id: one, agent: a}, {id: two, agent: b}, {id: three, agent: c}]}, limits: {timeout: 1s}}
+  late: {workflow: {steps: [{parallel: [{id: one, agent: a}, {id: two, agent: b}, {id: three, agent: c}]}]}, limits: {timeout: 1s}}
 `)
 		s.repeats("a")
 		s.llm.Script("b", fakellm.Turn{Text: "never", Gate: fakellm.NewGate()})
@@ -357,7 +357,7 @@ func TestC_04_Broadcast(t *testing.T) {
 // TestC_16_OfAPeer: the artifacts that a peer's team gives its members are not part
 // of its answer twice.
 func TestC_16_OfAPeer(t *testing.T) {
-	far := play(t, rig.Memory(t), cast+"\n  side: {workflow: {steps: [{id: one, agent: a}, {id: two, agent: b}]}}\n")
+	far := play(t, rig.Memory(t), cast+"\n  side: {workflow: {steps: [{parallel: [{id: one, agent: a}, {id: two, agent: b}]}]}}\n")
 	far.repeats("a", "b")
 	for _, kind := range []string{
 		fmt.Sprintf("{a2a: {card: %q}}", far.HTTP+"/side/.well-known/agent-card.json"),

@@ -240,7 +240,6 @@ func TestA_15_OtherContentIsRefused(t *testing.T) {
 			"another part":    func(r *a2av1.SendMessageRequest) { r.Message.Parts = r.Message.GetParts()[:3] },
 			"other metadata":  func(r *a2av1.SendMessageRequest) { delete(r.Message.GetMetadata().GetFields(), "b") },
 			"another context": func(r *a2av1.SendMessageRequest) { r.Message.ContextId = "other" },
-			"another agent":   func(r *a2av1.SendMessageRequest) { r.Tenant = "other" },
 			"a filename":      func(r *a2av1.SendMessageRequest) { r.Message.Parts[0].Filename = "x.txt" },
 		} {
 			t.Run("A-15 "+name, func(t *testing.T) {

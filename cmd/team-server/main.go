@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/agentteams/team-server/internal/app"
@@ -19,7 +20,7 @@ func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends what does not look at ctx
-	s := &app.Shell{In: os.Stdin, Out: os.Stdout, Talk: os.Stderr}
+	s := &app.Shell{In: os.Stdin, Out: os.Stdout, Talk: os.Stderr, JSON: wantsJSON(args)}
 	root := newRoot(s)
 	root.SetArgs(args)
 	return s.Exit(interrupted(ctx, root.ExecuteContext(ctx)))
@@ -28,7 +29,26 @@ func run(args []string) int {
 // interrupted says in a word of an error that it is the end of ctx alone.
 func interrupted(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) {
-		return errors.New("interrupted")
+		return app.ErrInterrupted
 	}
 	return err
+}
+
+// wantsJSON reports whether arguments, or the environment, ask for JSON: a command line
+// that cannot be followed is answered in that form too.
+func wantsJSON(args []string) bool {
+	output := os.Getenv("TEAM_OUTPUT")
+	for i, a := range args {
+		switch {
+		case a == "--":
+			return output == "json"
+		case (a == "-o" || a == "--output") && i+1 < len(args):
+			output = args[i+1]
+		case strings.HasPrefix(a, "--output="):
+			output = strings.TrimPrefix(a, "--output=")
+		case strings.HasPrefix(a, "-o"):
+			output = strings.TrimPrefix(strings.TrimPrefix(a, "-o"), "=")
+		}
+	}
+	return output == "json"
 }

@@ -16,12 +16,18 @@ import (
 
 func newRoot(s *app.Shell) *cobra.Command {
 	var output, level string
+	var version bool
 	root := &cobra.Command{
 		Use:           "team-server",
 		Short:         "Serves teams of agents over A2A, and talks to such servers",
 		SilenceErrors: true, SilenceUsage: true,
 		Args: usage(nothing),
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if version {
+				return s.Version()
+			}
+			return c.Help()
+		},
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			if err := fromEnv(c); err != nil {
 				return err
@@ -30,6 +36,7 @@ func newRoot(s *app.Shell) *cobra.Command {
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return app.UsageError{Err: wrongFlag(err)} })
+	root.Flags().BoolVar(&version, "version", false, "print the version")
 	f := root.PersistentFlags()
 	f.StringVar(&s.Server, "server", "", "address of a running team-server, for example http://127.0.0.1:8080 (TEAM_SERVER)")
 	f.StringVar(&s.Token, "token", "", "bearer token for the server (TEAM_TOKEN)")
@@ -145,6 +152,7 @@ func shared(s *app.Shell, output, level string) error {
 	case "json":
 		s.JSON = true
 	case "text":
+		s.JSON = false
 	default:
 		return app.UsageError{Err: fmt.Errorf("-o %s: expected text or json", output)}
 	}

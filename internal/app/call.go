@@ -133,7 +133,7 @@ func (f *Calling) inTime(ctx context.Context, do func(context.Context) error) er
 	case errors.Is(context.Cause(ctx), errLate):
 		return fmt.Errorf("no answer within %s (--timeout)", f.Timeout)
 	}
-	return errors.New("interrupted")
+	return ErrInterrupted
 }
 
 // reaches says why the tenant cannot be reached, if it cannot.

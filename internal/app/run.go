@@ -38,13 +38,17 @@ func (s *Shell) reach(ctx context.Context, file string) (base string, stop func(
 	if err != nil {
 		return "", nil, err
 	}
-	running, err := StartLocal(ctx, def, s.log(zapcore.ErrorLevel))
+	failed := &causes{}
+	running, err := StartLocal(ctx, def, failed.log(s.log(zapcore.ErrorLevel)))
 	if err != nil {
 		return "", nil, err
 	}
 	return "http://" + running.HTTP, func() {
 		if err := running.Stop(); err != nil {
 			s.sayf("%v", err)
+		}
+		for _, text := range failed.all() {
+			s.sayf("cause: %s", line(text))
 		}
 	}, nil
 }
@@ -142,12 +146,17 @@ func (s *Shell) outcome(t *Transcript) error {
 	}
 	switch {
 	case t.Waiting:
+		advice := "answer it with --task " + t.TaskID
 		if s.Server == "" {
-			s.sayf("the server in process ends here; give the answer beforehand with --answer, or start one with team-server dev")
-		} else {
-			s.sayf("answer it with --task %s", t.TaskID)
+			advice = "the server in process ends here; give the answer beforehand with --answer, or start one with team-server dev"
 		}
+		if s.JSON {
+			return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "the run waits for an answer; %s", advice).With("task_id", t.TaskID)
+		}
+		s.sayf("%s", advice)
 		return ErrFailed
+	case t.Failed() && t.Err != nil && s.JSON:
+		return agent.FromProto(t.Err)
 	case t.Failed():
 		if t.Err != nil {
 			s.sayf("%s: %s", line(t.Err.GetReason()), line(t.Err.GetMessage()))

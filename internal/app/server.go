@@ -212,6 +212,7 @@ func startWith(ctx context.Context, def *config.Config, kept server.OpenedStore,
 	}
 	settings := def.Server.GetServer()
 	c.NoV03, c.StrictVersion = noV03(settings), settings.GetProtocol().GetStrictVersion()
+	_, c.ForgetMessageIDs = deduplicate(settings)
 	c.CardInterfaces = settings.GetCard().GetInterfaces()
 	c.RefuseWhileWorking = settings.GetProtocol().GetRefuseWhileWorking()
 	c.NoPush, c.RequireTeamRun, c.Streams = noPush(settings), settings.GetProtocol().GetRequireTeamRun(), streams(settings.GetStreams())

@@ -48,10 +48,29 @@ const (
 	ExitConfig      = 3
 	ExitTests       = 4 // tests failed
 	ExitUnreachable = 5
+	ExitInterrupted = 130 // 128 and the number of SIGINT, as shells have it
 )
 
-// Exit says how a command ended, in words and as its exit code.
+// Exit prints the error that a command ended with and returns its exit code. The error
+// goes to Talk in words, or with JSON to Out.
 func (s *Shell) Exit(err error) int {
+	code, faults := exitCode(err), config.Faults{}
+	switch {
+	case err == nil, errors.Is(err, ErrFailed), errors.Is(err, ErrTests), errors.Is(err, ErrInvalid): // printed already
+	case s.JSON:
+		s.printFailure(s.newFailure(err, code))
+	case errors.As(err, &faults):
+		faults.Print(s.Talk)
+	case code == ExitUsage:
+		s.sayf("%v\nSee team-server --help", err)
+	default:
+		s.sayf("%s", s.words(err))
+	}
+	return code
+}
+
+// exitCode is the exit code of a command that ended with an error; nil is none.
+func exitCode(err error) int {
 	var usage UsageError
 	var faults config.Faults
 	switch {
@@ -59,19 +78,15 @@ func (s *Shell) Exit(err error) int {
 		return ExitOK
 	case errors.Is(err, ErrFailed):
 		return ExitFailed
+	case errors.Is(err, ErrInterrupted):
+		return ExitInterrupted
 	case errors.Is(err, ErrTests):
 		return ExitTests
-	case errors.Is(err, ErrInvalid):
-		return ExitConfig
-	case errors.As(err, &faults):
-		faults.Print(s.Talk)
+	case errors.Is(err, ErrInvalid), errors.As(err, &faults):
 		return ExitConfig
 	case errors.As(err, &usage), errors.Is(err, client.ErrAddress):
-		s.sayf("%v\nSee team-server --help", err)
 		return ExitUsage
-	}
-	s.sayf("%v", err)
-	if errors.Is(err, client.ErrUnreachable) {
+	case errors.Is(err, client.ErrUnreachable):
 		return ExitUnreachable
 	}
 	return ExitFailed

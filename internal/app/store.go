@@ -27,8 +27,19 @@ func inMemory(url string) bool { return url == store.MemoryURL }
 // the flag's; 0 is the default.
 func openStore(ctx context.Context, url string, s *teamv1.ServerSettings, lease time.Duration, log *zap.Logger) (server.OpenedStore, error) {
 	c := server.StoreConfig{Retention: s.GetRetention().AsDuration(), Lease: lease, Log: log.Named("store")}
+	c.Deduplicate, _ = deduplicate(s)
 	if url == s.GetStore() {
 		c.Listen = s.GetStoreListen()
 	}
 	return server.OpenStore(ctx, url, c)
+}
+
+// deduplicate returns how long message ids are remembered, 0 for the default, or that
+// they are not.
+func deduplicate(s *teamv1.ServerSettings) (window time.Duration, off bool) {
+	if s.GetDeduplicate() == "off" {
+		return 0, true
+	}
+	window, _ = time.ParseDuration(s.GetDeduplicate()) // the file was checked
+	return window, false
 }

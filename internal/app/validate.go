@@ -27,6 +27,8 @@ type validated struct {
 	Unheld []keyed `json:"unheld,omitempty"`
 	// Unstaffed are members of teams none of which is enabled.
 	Unstaffed []keyed `json:"unstaffed,omitempty"`
+	// Reordered are steps of workflows that begin later than in the previous version.
+	Reordered []reordered `json:"reordered,omitempty"`
 	// Teams that the files define, with their members.
 	Teams []roster `json:"teams,omitempty"`
 }
@@ -34,6 +36,11 @@ type validated struct {
 type adjusted struct {
 	File string `json:"file"`
 	config.Adjustment
+}
+
+type reordered struct {
+	File string `json:"file"`
+	config.Reordered
 }
 
 // keyed is a key of a file, by its path.
@@ -64,7 +71,7 @@ func (s *Shell) Validate(paths []string) error {
 				continue
 			}
 			if !s.JSON {
-				s.adjusted(def)
+				s.notes(file, def)
 			}
 			if err := result.add(file, def); err != nil {
 				return err
@@ -89,8 +96,8 @@ const (
 	noneEnabled  = "none is enabled, so the team refuses all work"
 )
 
-// adjusted says what holds in another way than it is written.
-func (s *Shell) adjusted(def *config.Config) {
+// notes prints what is worth knowing about a file without faults.
+func (s *Shell) notes(file string, def *config.Config) {
 	for _, a := range def.Adjusted() {
 		fmt.Fprintf(s.Out, "  %s is %s, but %s holds: %s\n", a.Path, a.Set, a.Effective, a.Because)
 	}
@@ -99,6 +106,14 @@ func (s *Shell) adjusted(def *config.Config) {
 	}
 	for _, path := range def.Unstaffed() {
 		fmt.Fprintf(s.Out, "  %s: %s\n", path, noneEnabled)
+	}
+	moved := def.Reordered()
+	for _, r := range moved {
+		fmt.Fprintf(s.Out, "  %s:%d:%d  note: step %q of team %q begins after %s; in the previous version it began with the run\n",
+			file, r.Line, r.Col, r.Step, r.Team, strings.Join(r.After, ", "))
+	}
+	if len(moved) > 0 {
+		fmt.Fprintln(s.Out, "  To keep the old order, put the steps into a group: steps: [{parallel: [...]}]. Where the new order is right, write version: v2.")
 	}
 }
 
@@ -112,6 +127,9 @@ func (v *validated) add(file string, def *config.Config) error {
 	}
 	for _, path := range def.Unstaffed() {
 		v.Unstaffed = append(v.Unstaffed, keyed{file, path})
+	}
+	for _, r := range def.Reordered() {
+		v.Reordered = append(v.Reordered, reordered{file, r})
 	}
 	teams, err := rosters(def)
 	v.Teams = append(v.Teams, teams...)

@@ -3,7 +3,6 @@ package client
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -33,34 +32,14 @@ func noAddress(target, expected string) error {
 	return &said{text: fmt.Sprintf("%q is no address; expected %s", target, expected), of: ErrAddress}
 }
 
-// unreachable says why an address cannot be reached. Over gRPC the cause is there
-// as text alone, so that is what is looked at.
+// unreachable says why an address cannot be reached.
 func unreachable(address string, cause error) error {
-	why := "no connection"
-	for _, known := range [][2]string{
-		{"malformed HTTP response", "it does not speak HTTP; gRPC is called by grpc://HOST:PORT/TENANT"},
-		{"readLoopPeekFailLocked", "it does not speak HTTP; gRPC is called by grpc://HOST:PORT/TENANT"}, // it spoke before it was asked
-		{"http2: frame too large", "it does not speak gRPC; a card is read from http://HOST:PORT"},
-		{"no application protocol", "it does not speak gRPC"},
-		{"connection refused", "connection refused"},
-		{"actively refused", "connection refused"},
-		{"no such host", "no such host"},
-		{"produced zero addresses", "no such host"},
-		{"network is unreachable", "the network is unreachable"},
-		{"no route to host", "no route to the host"},
-		{"x509:", "its certificate is not trusted"},
-		{"gave HTTP response to HTTPS client", "it does not speak TLS"},
-		{"first record does not look like a TLS handshake", "it does not speak TLS"},
-		{"context canceled", "interrupted"},
-		{"deadline exceeded", "no answer in time"},
-		{"i/o timeout", "no answer in time"},
-		{"connection reset", "it closed the connection"},
-		{"EOF", "it closed the connection"},
-	} {
-		if strings.Contains(cause.Error(), known[0]) {
-			why = known[1]
-			break
-		}
+	why := wire.WhyUnreachable(cause)
+	switch why {
+	case wire.NotHTTP:
+		why += "; gRPC is called by grpc://HOST:PORT/TENANT"
+	case wire.NotGRPC:
+		why += "; a card is read from http://HOST:PORT"
 	}
 	return &said{text: "cannot reach " + address + ": " + why, of: ErrUnreachable}
 }

@@ -92,8 +92,8 @@ func (d *document) add(a Addition) {
 	d.entries(own.root, func(key, value *yaml.Node) bool {
 		switch key.Value {
 		case "version":
-			if value.Value != "v1" {
-				d.fault(value, "version "+quote(value.Value)+" is unknown", "write version: v1, or leave it out")
+			if value.Value != "v1" && value.Value != "v2" {
+				d.fault(value, "version "+quote(value.Value)+" is unknown", "write version: v2, or leave it out")
 			}
 		case "agents", "teams":
 			d.addTo(key, value)

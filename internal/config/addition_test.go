@@ -79,7 +79,7 @@ func TestR_003_17_FaultsOfAdditions(t *testing.T) {
 		{"a key twice", "teams: {}\nteams: {}", `new:2:1  key "teams" is here twice (the first one is in line 1; remove one of them)`},
 		{"a member twice", "teams:\n  t:\n    members:\n    - {agent: writer}\n    - {agent: writer}\n    supervisor: {rules: [{id: end, when: \"true\", finish: last}]}", `new:5:7  team "t" has member "writer" twice (the first one is in line 4; give one of them an id of its own)`},
 		{"no mapping", "teams: 7", `new:1:8  expected agents or teams by id, got a number`},
-		{"a version", "version: v2\nteams: {}", `new:1:10  version "v2" is unknown`},
+		{"a version", "version: v3\nteams: {}", `new:1:10  version "v3" is unknown`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := added(t,

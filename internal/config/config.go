@@ -42,6 +42,7 @@ type Config struct {
 	lacking map[[2]string]string // by section and id: what it needs and is not there; none of it is used
 	read    func(string) ([]byte, error)
 
+	reordered []Reordered       // steps that follow others because of their place in the list
 	additions map[string]string // by the id of an agent or team: the addition that it came with
 	loader    Loader            // how it was read, and of what: With reads it again
 	source    []byte
@@ -133,7 +134,7 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("checking %s: %w", path, err)
 	}
-	c.Server, c.additions = server, d.origins()
+	c.Server, c.additions, c.reordered = server, d.origins(), d.order(server)
 	c.lack(gaps)
 	d.foreign(server)
 	k := &checker{document: d, Config: c, env: l.env(), gaps: gaps, presumed: map[string][]string{}}

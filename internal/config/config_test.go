@@ -159,7 +159,7 @@ func TestFaults(t *testing.T) {
 			`team.yaml:6:5 a team is exactly one of supervisor, workflow, coordinator, swarm, route and broadcast`},
 		{"a refused step shows its expressions", flow("{id: a, agent: writer, when: inptu == 'x', human: {question: Why}}"),
 			`team.yaml:5:26 a step is exactly one of agent, human and parallel; team.yaml:5:55 step "a": no such variable "inptu"`},
-		{"a quorum of nobody", flow("{id: a, agent: writer, join: QUORUM, quorum: 1}"), `team.yaml:5:55 step "a": joins nothing: the step has no after`},
+		{"a quorum of nobody", flow("{id: a, agent: writer, join: QUORUM, quorum: 1}"), `team.yaml:5:55 step "a": joins nothing: no step comes before it`},
 		{"a quorum of too many", flow("{id: a, agent: writer}, {id: b, agent: writer, after: [a], join: QUORUM, quorum: 2}"),
 			`team.yaml:5:107 step "b": the quorum is 2 of 1 steps before it`},
 		{"a quorum without a join", flow("{id: a, agent: writer}, {id: b, agent: writer, after: [a], quorum: 1}"),
@@ -338,19 +338,61 @@ func TestManyFaultsAreCut(t *testing.T) {
 	}
 }
 
+// TestSecretsAreNotShown: a line is shown where every key on it is known to hold no secret.
 func TestSecretsAreNotShown(t *testing.T) {
-	fs := faultsOf(t, "version: v1\nmodels: {m: {provider: opnai, api_key: sk-secret}}\nagents: {a: {model: m}}\n")
-	if len(fs) == 0 || strings.Contains(fs.Error(), "sk-secret") {
-		t.Errorf("no fault, or the key is shown: %s", fs.Error())
+	const s = "sk-very-secret"
+	for _, line := range []string{
+		"api_key: " + s, "apikey: " + s, "apiKey: " + s, "API_KEY: " + s, "key: " + s, "token: " + s, "secret: [" + s + "]", "pasword: " + s,
+		`m: {provider: openai, key: ` + s + `}`, `m: {"provider": "openai", "apikey":"` + s + `"}`, `m: {'apikey': ` + s + `}`, "{provider: opnai, apikey: " + s,
+		"sha256: " + s, "bearer: " + s, "env: {TOKEN: " + s + "}", "TOKEN: " + s, "command: [run, --token, " + s + "]", "- " + s,
+		"base_url: https://ann:" + s + "@h.example/v1", "card: https://" + s + "@h.example", "base_url: https://h.example/v1?key=" + s, "store: postgres://h/db?password=" + s,
+		"version: v1 # apikey: " + s, "description: the key: " + s, "? apikey", "model: x, apikey: " + s, "apikey : " + s, "\"apikey\" : " + s,
+		`description: "a \"quoted\" one", apikey: ` + s, "- - apikey: " + s, "apikey: &anchor " + s, "apikey: !!str " + s, "apikey: |", "&x apikey: " + s, "!!str apikey: " + s,
+	} {
+		for _, lines := range [][]string{{line}, {"apikey:", "  " + s}, {"api_key: |", "  text", "  " + s}, {"models:", "  m:", "    " + s}} {
+			if got := shown(lines, len(lines)); strings.Contains(got, s) {
+				t.Errorf("%q is shown", got)
+			}
+		}
+	}
+	for _, line := range []string{
+		`    members: [{agent: wrtier}]`, `writer: {scripted: {steps: [{echo: true}]}}`, `critic: {description: Scores., model: real, instructions: 'Answer with {"score": 0 to 10}.'}`,
+		`{id: check, when: "writr.text != ''", finish: writer}`, "limits: {max_steps: 0}", "version: v3", `base_url: "https://h.example/v1"`, "Head Writer: {model: m}", "  desk:",
+		`- {id: fix, agent: writer, after: [law, cost], join: ALL, when: "steps.law.text != 'fine'", repeat: {until: "steps.fix.data.ok", max: 3}}`,
+	} {
+		if got := shown([]string{line}, 1); got != line {
+			t.Errorf("%q is not shown", line)
+		}
+	}
+	if got := shown([]string{"next:", "  - wrtier"}, 2); got != "  - wrtier" {
+		t.Error("an entry of a list under a known key is not shown")
+	}
+	for _, text := range []string{
+		"version: v1\nmodels: {m: {provider: opnai, api_key: sk-secret}}\nagents: {a: {model: m}}\n",
+		"version: v1\nmodels: {m: {provider: openai, name: x, apikey: sk-secret}}\nagents: {a: {model: m}}\n",
+		"version: v1\nmodels:\n  m:\n    apikey: sk-secret\n   provider: openai\n",
+		"version: v1\nmodels:\n  m:\n    key: sk-secret: x\n",
+	} {
+		if fs := faultsOf(t, text); len(fs) == 0 || strings.Contains(fs.Error(), "sk-secret") {
+			t.Errorf("no fault, or the key is shown: %s", fs.Error())
+		}
+	}
+}
+
+// TestKnownKeysAreComplete: the hint of an unknown key that resembles none names all that there are.
+func TestKnownKeysAreComplete(t *testing.T) {
+	fs := faultsOf(t, "version: v1\nagents: {w: {scripted: {steps: [{echo: true}]}}}\nteams: {t: {xyzzy: 1, workflow: {steps: [{id: a, agent: w}]}}}\n")
+	if text := fs.Error(); strings.Contains(text, "…") || !strings.Contains(text, "broadcast") || !strings.Contains(text, "workflow") {
+		t.Error(text)
 	}
 }
 
 func TestFaultsAsJSON(t *testing.T) {
-	b, err := json.Marshal(faultsOf(t, "version: v2\nagents: {a: {scripted: {steps: [{echo: true}]}}}\n"))
+	b, err := json.Marshal(faultsOf(t, "version: v3\nagents: {a: {scripted: {steps: [{echo: true}]}}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `[{"file":"team.yaml","line":1,"col":10,"message":"version \"v2\" is unknown","hint":"write version: v1","source":"version: v2"}]`
+	want := `[{"file":"team.yaml","line":1,"col":10,"message":"version \"v3\" is unknown","hint":"write version: v2","source":"version: v3"}]`
 	if string(b) != want {
 		t.Errorf("got %s", b)
 	}

@@ -53,36 +53,17 @@ type PlannedStep struct {
 
 // Plan are the steps of a workflow, in their order. Those of a group stand in its place.
 func Plan(t *teamv1.TeamConfig) []PlannedStep {
-	var plan []PlannedStep
-	groups := map[string][]string{}
-	var add func(steps []*teamv1.WorkflowStep, of *teamv1.WorkflowStep) []string
-	add = func(steps []*teamv1.WorkflowStep, of *teamv1.WorkflowStep) (ids []string) {
-		for _, s := range steps {
-			first := of
-			if first == nil {
-				first = s
-			}
-			if len(s.GetParallel()) > 0 {
-				groups[s.GetId()] = add(s.GetParallel(), first)
-				ids = append(ids, groups[s.GetId()]...)
-				continue
-			}
-			plan = append(plan, PlannedStep{ID: s.GetId(), Member: s.GetAgent(), After: first.GetAfter(), Task: s.GetTask(), Timeout: s.GetTimeout().AsDuration()})
-			ids = append(ids, s.GetId())
-		}
-		return ids
+	l := &listing{named: map[string][]*leaf{}}
+	for i, s := range t.GetWorkflow().GetSteps() {
+		l.add(s, s, i, nil)
 	}
-	add(t.GetWorkflow().GetSteps(), nil)
-	for i, s := range plan {
-		var after []string
-		for _, id := range s.After {
-			if in, group := groups[id]; group {
-				after = append(after, in...)
-			} else {
-				after = append(after, id)
-			}
+	var plan []PlannedStep
+	for _, s := range l.steps {
+		p := PlannedStep{ID: s.step.GetId(), Member: s.step.GetAgent(), Task: s.step.GetTask(), Timeout: s.step.GetTimeout().AsDuration()}
+		for _, b := range l.before(s) {
+			p.After = append(p.After, b.step.GetId())
 		}
-		plan[i].After = after
+		plan = append(plan, p)
 	}
 	return plan
 }

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"bytes"
-	"errors"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -73,11 +71,8 @@ func (s *splitter) team(id string) error {
 			sections = append(sections, key, s.root.Content[i+1])
 		}
 	}
-	var b bytes.Buffer
-	enc := yaml.NewEncoder(&b)
-	enc.SetIndent(2)
-	err := errors.Join(enc.Encode(&yaml.Node{Kind: yaml.MappingNode, Content: sections}), enc.Close())
-	s.parts = append(s.parts, Addition{Name: id, Data: b.Bytes()})
+	data, err := encode(&yaml.Node{Kind: yaml.MappingNode, Content: sections})
+	s.parts = append(s.parts, Addition{Name: id, Data: data})
 	return err
 }
 

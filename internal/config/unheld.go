@@ -3,6 +3,9 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
 // Unheld are the steps that ask roles of which no key has one, where there are keys, by
@@ -23,11 +26,24 @@ func (c *Config) UnheldOf(id string) []string {
 		held = append(held, k.GetRoles()...)
 	}
 	var all []string
-	for i, s := range c.Server.GetTeams()[id].GetWorkflow().GetSteps() {
+	walk(c.Server.GetTeams()[id].GetWorkflow().GetSteps(), nil, func(s *teamv1.WorkflowStep, at []any) {
 		roles := s.GetHuman().GetRoles()
 		if len(keys) > 0 && len(roles) > 0 && !slices.ContainsFunc(roles, func(r string) bool { return slices.Contains(held, r) }) {
-			all = append(all, fmt.Sprintf("teams.%s.workflow.steps[%d].human.roles", id, i))
+			all = append(all, "teams."+id+".workflow.steps"+keyPath(at)+".human.roles")
+		}
+	})
+	return all
+}
+
+// keyPath is a path as people read it: .key[index].
+func keyPath(path []any) string {
+	var b strings.Builder
+	for _, step := range path {
+		if i, ok := step.(int); ok {
+			fmt.Fprintf(&b, "[%d]", i)
+		} else {
+			fmt.Fprintf(&b, ".%v", step)
 		}
 	}
-	return all
+	return b.String()
 }

@@ -143,7 +143,7 @@ func (r *recorder) send(task, text string, atOnce bool) string {
 
 // only is the run of the last message, which is no task.
 func (r *recorder) only() string {
-	root, err := r.store.Sent(r.ctx(), owner, fmt.Sprint("m-", r.sent))
+	root, err := r.store.Sent(r.ctx(), owner, "root", fmt.Sprint("m-", r.sent))
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -185,6 +185,9 @@ func (c *contract) definition(id string) (*teamv1.ServerConfig, []string) {
 		team.Members = append(team.Members, &teamv1.MemberConfig{Agent: of, Id: members[i], Role: r.GetRoleName()})
 		team.Workflow.Steps = append(team.Workflow.Steps, c.step(members, i))
 	}
+	if c.GetWorkflowConfig().GetType() == "parallel" {
+		team.Workflow.Steps = []*teamv1.WorkflowStep{{Parallel: team.Workflow.Steps}}
+	}
 	def.Teams = map[string]*teamv1.TeamConfig{id: team}
 	return def, ids
 }

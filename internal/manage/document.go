@@ -1,6 +1,7 @@
 package manage
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,6 +27,29 @@ type document struct {
 	// named says which field of a contract a place of the document was made of; nil:
 	// it was made of none.
 	named func(path []any) string
+}
+
+// inOrder begins the record of a document whose workflows run in the order that they list.
+// It is a YAML document of its own: a program of the version before, to which a step
+// without after began with the run, refuses the record instead of running it in another order.
+const inOrder = "format: 2\n---\n"
+
+// record is a document as it is kept. One that means the same in both versions is kept as it is.
+func record(data []byte) []byte {
+	if (config.Addition{Data: data}).DependsOnOrder() {
+		return append([]byte(inOrder), data...)
+	}
+	return data
+}
+
+// recorded is the document of a record. In one of the version before, a step without after
+// began with the run; changed reports that the document had to be written anew to say so.
+func recorded(data []byte) (document []byte, changed bool) {
+	if rest, ok := bytes.CutPrefix(data, []byte(inOrder)); ok {
+		return rest, false
+	}
+	now := config.Addition{Data: data}.SideBySide()
+	return now, !bytes.Equal(now, data)
 }
 
 // teamDocument is the document of a team: as it was given, or made of its definition.

@@ -2,8 +2,10 @@ package manage
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/config"
@@ -21,11 +23,12 @@ type state struct {
 
 // entry is an entry of the catalog and what it defines.
 type entry struct {
-	catalog.Entry
-	outline *config.Outline // nil where the document cannot be read
-	def     *config.Config  // the file with this entry and those that it names; nil: it is not served
-	faults  config.Faults   // why not
-	unbuilt bool            // its definition is right; another file may help
+	catalog.Entry                 // Data is the document, not its record
+	previous      bool            // the record is of the previous version, and Data says what it meant
+	outline       *config.Outline // nil where the document cannot be read
+	def           *config.Config  // the file with this entry and those that it names; nil: it is not served
+	faults        config.Faults   // why not
+	unbuilt       bool            // its definition is right; another file may help
 }
 
 // team reports whether it was made for a team.
@@ -50,7 +53,8 @@ func (s *state) with(file *config.Config, snap catalog.Snapshot) *state {
 			continue
 		}
 		made := &entry{Entry: e}
-		made.outline, _ = config.Addition{Name: e.ID, Data: e.Data}.Outline() // its faults come with the definition
+		made.Data, made.previous = recorded(e.Data)
+		made.outline, _ = config.Addition{Name: e.ID, Data: made.Data}.Outline() // its faults come with the definition
 		next.entries[e.ID], stale[e.ID] = made, true
 	}
 	touched := map[string]bool{} // ids whose definition may be another one
@@ -191,6 +195,33 @@ func lacking(e *entry) error {
 	return err.With(e.ID, e.faults[0].Message)
 }
 
+// reordered returns a fault for each step that begins with the run in a record of the previous
+// version, and would begin later in a new document that does not say that it means that. e is
+// nil where nothing is replaced.
+func (e *entry) reordered(now *entry) (faults config.Faults) {
+	if e == nil || !e.previous || now.outline.Version() == "v2" {
+		return nil
+	}
+	var first []string // steps that begin with the run
+	if e.def != nil {
+		for _, s := range config.Plan(e.def.Server.GetTeams()[e.ID]) {
+			if len(s.After) == 0 {
+				first = append(first, s.ID)
+			}
+		}
+	}
+	for _, r := range now.def.ReorderedOf(now.ID) {
+		if slices.Contains(first, r.Step) {
+			faults = append(faults, config.Fault{
+				File: now.ID, Line: r.Line, Col: r.Col,
+				Message: fmt.Sprintf("step %q begins with the run in the stored team, and would follow %s here", r.Step, strings.Join(r.After, ", ")),
+				Hint:    "put the steps into a parallel group to keep that; name what it follows with after, or write version: v2 in the YAML, to change it",
+			})
+		}
+	}
+	return faults
+}
+
 // commit says which version the change has made that led here.
 func (s *state) commit(version int64) {
 	s.version = version
@@ -210,6 +241,9 @@ func (s *state) fits(next *state, c catalog.Change, field func(*entry, config.Fa
 	for _, p := range c.Put {
 		switch e := next.entries[p.ID]; {
 		case e.def != nil:
+			if faults := s.entries[p.ID].reordered(e); len(faults) > 0 {
+				return invalid(violations(faults, func(f config.Fault) string { return field(e, f) }))
+			}
 		case slices.ContainsFunc(e.faults, func(f config.Fault) bool { return f.File == e.ID }):
 			return invalid(violations(e.faults, func(f config.Fault) string { return field(e, f) }))
 		default:

@@ -270,6 +270,9 @@ func (m *Manager) known(ctx context.Context, id string, fresh bool) (*teamv1.Tea
 		t.Adjusted = append(t.Adjusted, &teamv1.AdjustedLimit{Path: l.Path, Set: l.Set, Effective: l.Effective, Because: l.Because})
 	}
 	t.Unheld = def.UnheldOf(id)
+	for _, s := range config.Plan(c) {
+		t.Steps = append(t.Steps, &teamv1.TeamStep{Id: s.ID, Member: s.Member, After: s.After})
+	}
 	t.State = teamv1.TeamState_TEAM_STATE_READY
 	if h := m.health(ctx, id, fresh); !h.GetHealthy() {
 		t.State, t.Detail = teamv1.TeamState_TEAM_STATE_DEGRADED, h.GetDetail()
@@ -341,7 +344,7 @@ func remove(id, etag string, find find) change {
 // put is a change that puts a document. Stores keep milliseconds.
 func (m *Manager) put(d document, who a2a.Caller, created time.Time) catalog.Change {
 	return catalog.Change{Put: []catalog.Entry{{
-		ID: d.id, Data: d.data, Created: created.UTC().Truncate(time.Millisecond), Changed: m.c.Clock().UTC().Truncate(time.Millisecond), ChangedBy: who.Owner(),
+		ID: d.id, Data: record(d.data), Created: created.UTC().Truncate(time.Millisecond), Changed: m.c.Clock().UTC().Truncate(time.Millisecond), ChangedBy: who.Owner(),
 	}}}
 }
 

@@ -78,18 +78,18 @@ func (k *keyring) identify(authorization []string, from netip.Addr) (a2a.Caller,
 		return a2a.Caller{Account: "local", Principal: "local", Manages: true, EveryRole: true}, nil
 	}
 	if len(authorization) == 0 {
-		return a2a.Caller{}, unauthenticated("send an API key: authorization: Bearer <key>")
+		return a2a.Caller{}, unauthenticated("this server wants an API key: send the header authorization: Bearer KEY")
 	}
 	scheme, token, _ := strings.Cut(authorization[0], " ")
 	if !strings.EqualFold(scheme, "bearer") || len(token) > maxToken {
-		return a2a.Caller{}, unauthenticated("only API keys are taken: authorization: Bearer <key>")
+		return a2a.Caller{}, unauthenticated("this server takes API keys alone: send the header authorization: Bearer KEY")
 	}
 	found := k.find(strings.TrimSpace(token))
 	if err := k.guesses.admit(from, found); err != nil {
 		return a2a.Caller{}, err
 	}
 	if found < 0 {
-		return a2a.Caller{}, unauthenticated("the API key is not known here")
+		return a2a.Caller{}, unauthenticated("this server does not know the API key; check it, or ask who runs the server for one")
 	}
 	return k.entries[found].caller, nil
 }

@@ -70,7 +70,7 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, params map[st
 		return
 	}
 	h.Set("Vary", "Accept, A2A-Version")
-	if len(s.config.TrustedProxies) > 0 {
+	if len(s.config.TrustedProxies) > 0 && s.config.PublicURL == "" {
 		h.Add("Vary", forwardHeaders)
 	}
 	writeCached(w, r, s.cards.version(form+"/"+req.GetTenant()+" "+in.base, b), b)

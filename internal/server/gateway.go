@@ -262,7 +262,11 @@ func (m marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 			return io.EOF
 		}
 		err = m.Unmarshal(b, v)
-		if from, ok := r.(*body); ok {
+		from, ok := r.(*body)
+		if req, isMessage := v.(proto.Message); ok && isMessage && err == nil {
+			err = setTenant(req, from.params)
+		}
+		if ok {
 			from.fault = err
 		}
 		return err

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -16,8 +17,31 @@ const (
 	MaxBytes  = 50 << 20 // as encoded
 )
 
-// RequestWindow is how long a request is known again.
+// RequestWindow is how long a request is known again, unless a store is set up with
+// another time for message ids.
 const RequestWindow = 24 * time.Hour
+
+// serverKey reports whether a key is one that this server makes, not the id of a
+// caller's message: callers' ids have no slash.
+func serverKey(key string) bool { return strings.Contains(key, "/") }
+
+// AgentOf returns the agent that a key counts for: the one that a caller's message is
+// for, none for a key that this server makes.
+func AgentOf(key, agent string) string {
+	if serverKey(key) {
+		return ""
+	}
+	return agent
+}
+
+// Window is how long a key is known again, in a store that remembers message ids for a
+// time; 0 is RequestWindow.
+func Window(key string, deduplicate time.Duration) time.Duration {
+	if serverKey(key) || deduplicate == 0 {
+		return RequestWindow
+	}
+	return deduplicate
+}
 
 // RootEnd reports whether an event ends its run.
 func RootEnd(ev *teamv1.Event) bool { return ev.GetScope() == "" && ev.GetEnded() != nil }

@@ -46,6 +46,8 @@ type MemoryConfig struct {
 	// MaxFinished bounds the finished runs that are kept, of all owners
 	// together; the ones that finished first go first. 0 is DefaultMaxFinished.
 	MaxFinished int
+	// Deduplicate is how long a message id is remembered; 0 is RequestWindow.
+	Deduplicate time.Duration
 	// Fold computes tasks; unset is a2a.NewFold.
 	Fold FoldFunc
 }
@@ -56,6 +58,7 @@ type MemoryConfig struct {
 type Memory struct {
 	clock       func() time.Time
 	maxFinished int
+	deduplicate time.Duration
 	fold        FoldFunc
 	tokens      Sealer
 	due         dueQueue
@@ -100,7 +103,7 @@ func NewMemory(cfg MemoryConfig) *Memory {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails
 	return &Memory{
-		clock: cfg.Clock, maxFinished: cfg.MaxFinished, fold: cfg.Fold, tokens: NewSealer(key),
+		clock: cfg.Clock, maxFinished: cfg.MaxFinished, deduplicate: cfg.Deduplicate, fold: cfg.Fold, tokens: NewSealer(key),
 		runs: map[string]*run{}, owners: map[string]*owner{}, asking: map[*run]struct{}{}, requests: map[requestKey]request{},
 		definitions: map[string]*definition{}, busy: map[string][]a2a.Key{},
 		pushes:        newPushes(),
@@ -118,7 +121,7 @@ func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool
 	r := s.newRun(n, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := requestKey{owner: n.Owner, id: n.MessageID}
+	key := requestKey{owner: n.Owner, agent: AgentOf(n.MessageID, r.agent), id: n.MessageID}
 	if q, known := s.request(key, now); known {
 		root, _, err = q.again("", n.Digest)
 		return root, err == nil, err
@@ -153,12 +156,12 @@ func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool
 	return root, false, nil
 }
 
-// Sent returns the root of the task that a message of the owner made, or was
-// put to, within the last 24 h.
-func (s *Memory) Sent(_ context.Context, owner, messageID string) (string, error) {
+// Sent returns the root of the task that a message of the owner made, or was put to,
+// within the time that message ids are remembered.
+func (s *Memory) Sent(_ context.Context, owner, agent, messageID string) (string, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	q, known := s.request(requestKey{owner: owner, id: messageID}, s.clock())
+	q, known := s.request(requestKey{owner: owner, agent: AgentOf(messageID, agent), id: messageID}, s.clock())
 	if !known {
 		return "", a2a.ErrNotFound
 	}

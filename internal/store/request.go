@@ -9,9 +9,9 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// requestKey names what was asked for once: a message of who sends it, or an input
-// that only one root knows.
-type requestKey struct{ owner, root, id string }
+// requestKey names what was asked for once: a message of who sends it to an agent, or
+// an input that only one root knows.
+type requestKey struct{ owner, agent, root, id string }
 
 // request is what became of it.
 type request struct {
@@ -37,7 +37,7 @@ func putKey(r *run, in *teamv1.Inbound, digest []byte) requestKey {
 	if digest == nil && in.GetKey() != "" {
 		return requestKey{owner: r.owner, root: r.root, id: in.GetKey()}
 	}
-	return requestKey{owner: Sender(r.owner, in), id: in.GetKey()}
+	return requestKey{owner: Sender(r.owner, in), agent: AgentOf(in.GetKey(), r.agent), id: in.GetKey()}
 }
 
 // again returns what became of a request that is made again; root, where set,
@@ -64,13 +64,13 @@ func (s *Memory) known(r *run, key requestKey, digest []byte, now time.Time) (n 
 // request finds a request within its window. The caller holds mu.
 func (s *Memory) request(key requestKey, now time.Time) (request, bool) {
 	q, ok := s.requests[key]
-	return q, ok && key.id != "" && now.Sub(q.at) < RequestWindow
+	return q, ok && key.id != "" && now.Sub(q.at) < Window(key.id, s.deduplicate)
 }
 
 // remember keeps a request for its window, and forgets those whose is over. The
 // caller holds mu.
 func (s *Memory) remember(r *run, key requestKey, q request, now time.Time) {
-	for len(s.expiries) > 0 && now.Sub(s.expiries[0].at) >= RequestWindow {
+	for len(s.expiries) > 0 && now.Sub(s.expiries[0].at) >= max(RequestWindow, s.deduplicate) {
 		s.expire(s.expiries[0])
 		s.expiries[0] = expiry{}
 		s.expiries = s.expiries[1:]

@@ -30,6 +30,7 @@ type run struct {
 	epoch    int64                      // of the last claim; guarded by mu
 	claimed  bool                       // somebody drives it; guarded by mu
 	wake     chan struct{}              // of the last claim; guarded by mu
+	parked   string                     // why it is not tried again, see Suspend; guarded by mu
 	pushed   bool                       // there has been a push configuration; guarded by mu
 
 	listedAsking bool // it is in Memory.asking; guarded by mu
@@ -133,7 +134,7 @@ func (r *run) snapshot(task bool) (*a2av1.Task, []*teamv1.Event) {
 	if !task {
 		return nil, r.events
 	}
-	return r.fold.Task(), r.events
+	return a2a.Parked(r.fold.Task(), r.parked), r.events
 }
 
 // since returns the events after a sequence.

@@ -117,7 +117,7 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 	if s.key, err = answerKey(s); err != nil {
 		return err
 	}
-	known, err := h.c.Store.Sent(ctx, who.Owner(), s.key)
+	known, err := h.c.Store.Sent(ctx, who.Owner(), "", s.key)
 	switch {
 	case err == nil && known == root:
 		h.c.Wake(root)

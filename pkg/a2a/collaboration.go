@@ -129,7 +129,7 @@ func (h *Handler) turn(ctx context.Context, id string, c teamv1.Commanded_Comman
 // turned reports whether the next turn of a task was left for it.
 func (h *Handler) turned(ctx context.Context, f *Fold) (bool, error) {
 	who, _ := CallerOf(ctx)
-	_, err := h.c.Store.Sent(ctx, who.Owner(), f.turnKey())
+	_, err := h.c.Store.Sent(ctx, who.Owner(), "", f.turnKey())
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return false, nil

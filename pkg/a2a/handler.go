@@ -80,6 +80,10 @@ type Config struct {
 	// RequireTeamRun has cards say that the team-run extension is required; who
 	// serves the handler refuses calls without it.
 	RequireTeamRun bool
+	// ForgetMessageIDs takes every message that is sent for a new one, also with an id
+	// that was sent before; without it a repeated message is answered as the first
+	// one was. Keys of the Agent service are remembered either way.
+	ForgetMessageIDs bool
 	// RefuseWhileWorking refuses messages to a task that asks for nothing; without it
 	// they are recorded, and seen by its agent at its next decision.
 	RefuseWhileWorking bool
@@ -196,7 +200,7 @@ func storeError(id string, err error) error {
 			Message: fmt.Sprintf("what is on record of task %q is damaged; other tasks are not: restore a backup, or do without it", id)}
 	case errors.Is(err, ErrStorage):
 		return &agent.Error{Reason: agent.ReasonStoreUnavailable, Code: agent.CodeUnavailable, Retry: true,
-			Message: "the store is not available; try again", RetryAfter: time.Second, Err: err}
+			Message: "the store is not available, and nothing was recorded; try again, with the same message id. Where that does not help, the log of the server says what to do", RetryAfter: time.Second, Err: err}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}

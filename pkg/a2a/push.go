@@ -259,7 +259,7 @@ func (h *Handler) leave(ctx context.Context, f *Fold, who Caller, s *send, in *t
 	}
 	conf := proto.CloneOf(s.push)
 	if conf.GetId() == "" {
-		conf.Id = uuid.NewSHA1(uuid.NameSpaceURL, []byte(f.id()+"\x00"+s.key)).String()
+		conf.Id = uuid.NewSHA1(uuid.NameSpaceURL, []byte(f.id()+"\x00"+s.message.GetMessageId())).String()
 	}
 	p, err := h.pushFor(ctx, f, who, conf, inlineField)
 	if err != nil {

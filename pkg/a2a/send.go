@@ -30,7 +30,7 @@ type send struct {
 	tenant   string
 	message  *a2av1.Message
 	metadata *structpb.Struct
-	key      string // makes it unique for its owner
+	key      string // makes it unique for its owner and agent; empty: a repeat is another message
 	question string // of the task, that is answered
 	answer   bool   // it answers a question, or is refused
 	accepted *teamv1.Accepted
@@ -117,6 +117,9 @@ func (h *Handler) checked(ctx context.Context, req *a2av1.SendMessageRequest) (C
 			Depth: max(run.GetDepth(), int32(min(agent.Depth(ctx), 1<<20))), Deadline: run.GetDeadline(), Limits: run.GetEnvelope(), //nolint:gosec // bounded
 			Transfers: transfersOf(req.GetMessage()),
 		},
+	}
+	if h.c.ForgetMessageIDs {
+		s.key = ""
 	}
 	if run.GetDelegationId() != "" && s.question == "" {
 		s.question = run.GetDelegationId()
@@ -241,8 +244,8 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	if _, err := h.referenced(ctx, who.Owner(), s.message, true); err != nil { // its agent is at work: what they were about is not shown
 		return sent{}, err
 	}
-	known, err := h.c.Store.Sent(ctx, who.Owner(), s.key)
-	again := err == nil && known == root // the answer is what it was then
+	known, err := h.c.Store.Sent(ctx, who.Owner(), f.Agent(), s.key)
+	again := err == nil && known == root && s.key != "" // the answer is what it was then
 	if !again {
 		if first := f.answers[s.question]; first != nil {
 			return sent{}, questionAnswered(first)

@@ -121,7 +121,7 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 			Collaboration: req.GetBrief(),
 		},
 	}
-	if s.key == "" {
+	if s.key == "" && !h.c.ForgetMessageIDs {
 		s.key = m.GetMessageId()
 	}
 	return h.put(ctx, who, s)
@@ -263,7 +263,13 @@ func (h *Handler) byKey(ctx context.Context, req *teamv1.CancelRequest) (string,
 	if req.GetKey() == "" {
 		return "", Invalid(Violation{"taskId", "or key is required"})
 	}
-	id, err := h.c.Store.Sent(ctx, who.Owner(), req.GetKey())
+	of := req.GetAgentId()
+	if of == "" {
+		if of, _, err = h.resolve(ctx, ""); err != nil {
+			return "", err
+		}
+	}
+	id, err := h.c.Store.Sent(ctx, who.Owner(), of, req.GetKey())
 	if errors.Is(err, ErrNotFound) {
 		return "", TaskNotFound(req.GetKey())
 	}

@@ -56,7 +56,8 @@ type New struct {
 	Owner string
 	// Accepted is the first event; its task_id is the root's id.
 	Accepted *teamv1.Accepted
-	// MessageID makes the creation unique for its owner for 24 h.
+	// MessageID makes the creation unique for its owner and agent for as long as
+	// message ids are remembered; empty: a repeated message makes another task.
 	MessageID string
 	// Digest of the message and the agent: the same id with another digest is ErrReused.
 	Digest []byte
@@ -120,8 +121,9 @@ type Store interface {
 	// the owner has sent the message before: root is then the task made from it.
 	Create(ctx context.Context, n New) (root string, existed bool, err error)
 	// Sent returns the root that a message id of the owner began or was left for,
-	// within 24 h. ErrNotFound.
-	Sent(ctx context.Context, owner, messageID string) (root string, err error)
+	// within the time that message ids are remembered. agent is the one that the
+	// message was for; it does not count for a key with a slash. ErrNotFound.
+	Sent(ctx context.Context, owner, agent, messageID string) (root string, err error)
 	// Put leaves an input in the inbox of a task and makes it due. existed
 	// reports that the input's key is known; an answer's is that of who gives it,
 	// whoever owns the task. A question takes one answer: whether it has one is

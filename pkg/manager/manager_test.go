@@ -117,7 +117,16 @@ func TestManager(t *testing.T) {
 			t.Errorf("text %q", s)
 		}
 		_, err = m.Get("nobody")
-		if s := err.Error(); !strings.Contains(s, "GET /team/v1/registry/agents") || !strings.Contains(s, "team-server agents ls") {
+		if s := err.Error(); !strings.HasSuffix(s, "known agents: writer") {
+			t.Errorf("it does not name the agents: %q", s)
+		}
+		for i := range 30 {
+			if err := m.Register(fmt.Sprintf("agent-%d", i), &leaf{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err = m.Get("nobody")
+		if s := err.Error(); !strings.HasSuffix(s, "GET /team/v1/registry/agents lists the 31 agents of this server") {
 			t.Errorf("it does not say where the list is: %q", s)
 		}
 		_, err = m.Get(strings.Repeat("\xff", 500))

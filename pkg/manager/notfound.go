@@ -10,11 +10,21 @@ import (
 // maxSuggest bounds the registry in which a similar id is looked for.
 const maxSuggest = 1000
 
-// notFound names the id and, where it costs little, the id that may be meant.
+// maxNamed is the most agents that an error lists.
+const maxNamed = 20
+
+// notFound names the id and the one that may be meant, or the known ones where they are few.
 func (m *Manager) notFound(id string) error {
-	hint := "see the list of agents: GET /team/v1/registry/agents, or team-server agents ls"
-	if near := m.nearest(id); near != "" {
+	var hint string
+	switch near, n := m.nearest(id), m.Len(); {
+	case near != "":
 		hint = fmt.Sprintf("did you mean %q?", near)
+	case n == 0:
+		hint = "this server has no agents"
+	case n <= maxNamed:
+		hint = "known agents: " + strings.Join(m.IDs(), ", ")
+	default:
+		hint = fmt.Sprintf("GET /team/v1/registry/agents lists the %d agents of this server", n)
 	}
 	return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "agent %q not found; %s", clip(id), hint).With("agent", clip(id))
 }

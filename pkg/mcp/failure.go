@@ -1,8 +1,11 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 
@@ -19,6 +22,10 @@ func (s *Server) unreachable(ctx context.Context, err error, x *exchange) error 
 	}
 	e := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable,
 		"the MCP server of tool %q could not be reached; check its command or url, and try again", s.config.Name)
+	if how, crash := s.crashed(ctx, err); crash != nil {
+		e.Message = fmt.Sprintf("the MCP server of tool %q ended with %s before it answered; check its command", s.config.Name, how)
+		err = crash
+	}
 	e.Retry, e.Fresh = true, true
 	if x.status == http.StatusUnauthorized || x.status == http.StatusForbidden {
 		e = s.tokenRefused(x.status)
@@ -49,8 +56,27 @@ func (s *Server) failure(ctx context.Context, tool string, err error, x *exchang
 		e.Fresh = true
 	default:
 		e = lost(tool)
+		if how, crash := s.crashed(ctx, err); crash != nil {
+			e.Message = fmt.Sprintf("the MCP server of tool %q ended with %s while %s was called; nobody knows whether it did its work", s.config.Name, how, tool)
+			err = crash
+		}
 	}
 	return e.Because(err)
+}
+
+// crashed returns how the program ended, where its end is why a call failed with err,
+// and as an error what it wrote to its standard error last: that is for the log alone.
+func (s *Server) crashed(ctx context.Context, err error) (how string, crash error) {
+	p := s.newest.Load()
+	hungUp := errors.Is(err, mcp.ErrConnectionClosed) || errors.Is(err, io.EOF)
+	if p == nil || !hungUp {
+		return "", nil
+	}
+	how, stderr, ok := p.exit(ctx)
+	if !ok {
+		return "", nil
+	}
+	return how, errors.New("stderr: " + cmp.Or(stderr, "nothing"))
 }
 
 // lost is a failure after which nobody knows what the tool did.

@@ -24,6 +24,9 @@ func TestMain(m *testing.M) {
 	switch os.Getenv("MCP_TEST_PROGRAM") {
 	case "":
 		goleak.VerifyTestMain(m)
+	case "crash": // says why, the last line without its end, and ends
+		fmt.Fprint(os.Stderr, "reading config\ncannot open data.db: permission denied")
+		os.Exit(7)
 	case "silent": // reads, and never answers
 		_, _ = os.Stdin.Read(make([]byte, 1<<20))
 		for range 100 {
@@ -93,7 +96,11 @@ func server(which string, end <-chan struct{}) *sdk.Server {
 		}
 		return say("no more")
 	})
-	add("die", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { os.Exit(3); return nil, nil })
+	add("die", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		fmt.Fprintln(os.Stderr, "out of paper")
+		os.Exit(3)
+		return nil, nil
+	})
 	add("grow", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		add("grown", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return say("grown") })
 		return say("grew")

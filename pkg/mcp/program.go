@@ -2,9 +2,13 @@ package mcp
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -15,17 +19,70 @@ import (
 // once it was told to.
 const grace = 2 * time.Second
 
-// program is the transport of a program that is started. It ends when its input
-// does, also when this process dies.
-func (s *Server) program() mcp.Transport {
+// program is an MCP server that is started, and the transport to it.
+type program struct {
+	command mcp.CommandTransport
+	stderr  *lines
+	ended   chan struct{} // closed when the program has ended
+}
+
+// Connect implements mcp.Transport.
+func (p *program) Connect(ctx context.Context) (mcp.Connection, error) {
+	c, err := p.command.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &programConn{Connection: c, ended: sync.OnceFunc(func() { close(p.ended) })}, nil
+}
+
+// programConn is the connection to a program.
+type programConn struct {
+	mcp.Connection
+	ended func()
+}
+
+// Close implements mcp.Connection. It ends the program and waits for its end.
+func (c *programConn) Close() error {
+	defer c.ended()
+	return c.Connection.Close()
+}
+
+// exit returns how a program ended that nobody ended, and what it wrote last. ok is
+// false while it runs.
+func (p *program) exit(ctx context.Context) (how, stderr string, ok bool) {
+	wait := time.NewTimer(grace) // its connection is closed by now, or is being closed
+	defer wait.Stop()
+	select {
+	case <-p.ended:
+	case <-wait.C:
+		return "", "", false
+	case <-ctx.Done():
+		return "", "", false
+	}
+	state := p.command.Command.ProcessState
+	switch {
+	case state == nil:
+		return "", "", false
+	case state.Exited():
+		how = fmt.Sprintf("exit code %d", state.ExitCode())
+	default:
+		how = state.String() // signal: killed
+	}
+	return how, p.stderr.tail(), true
+}
+
+// start returns a program that starts with its connection. It ends when its input does,
+// also when this process dies.
+func (s *Server) start() *program {
 	c := s.config.Command
 	cmd := exec.Command(c[0], c[1:]...) //nolint:gosec,noctx // G204: the operator's own command; it lives as long as the connection
 	cmd.Dir = s.config.Dir
 	cmd.Env = environment(s.config.Env)
-	cmd.Stderr = &lines{log: s.config.Log.With(zap.String("tool", s.config.Name))}
+	stderr := &lines{log: s.config.Log.With(zap.String("tool", s.config.Name))}
+	cmd.Stderr = stderr
 	cmd.WaitDelay = grace
 	apart(cmd)
-	return &mcp.CommandTransport{Command: cmd, TerminateDuration: grace}
+	return &program{command: mcp.CommandTransport{Command: cmd, TerminateDuration: grace}, stderr: stderr, ended: make(chan struct{})}
 }
 
 // environment is PATH, HOME and what is configured.
@@ -43,13 +100,25 @@ func environment(configured map[string]string) []string {
 	return env
 }
 
-// maxLine is how many bytes of a line are logged.
-const maxLine = 2000
+const (
+	maxLine = 2000 // bytes of a line that are logged
+	maxTail = 10   // lines that an error repeats
+)
 
-// lines is a writer that logs each line. Used by one goroutine.
+// lines is a writer that logs each line and keeps the last ones. Used by one goroutine.
 type lines struct {
 	log  *zap.Logger
 	rest []byte
+	last []string
+}
+
+// tail returns the last lines, the one that has no end yet included.
+func (l *lines) tail() string {
+	last := l.last
+	if rest := strings.TrimSpace(string(l.rest)); rest != "" {
+		last = append(slices.Clone(last), rest)
+	}
+	return strings.ToValidUTF8(strings.Join(last[max(0, len(last)-maxTail):], " | "), "?")
 }
 
 func (l *lines) Write(p []byte) (int, error) {
@@ -62,7 +131,11 @@ func (l *lines) Write(p []byte) (int, error) {
 		if !whole {
 			line, rest = l.rest[:maxLine], l.rest[maxLine:]
 		}
-		l.log.Info("a program says", zap.ByteString("line", line[:min(len(line), maxLine)]))
+		line = line[:min(len(line), maxLine)]
+		l.log.Info("MCP server stderr", zap.ByteString("line", line))
+		if l.last = append(l.last, string(line)); len(l.last) > maxTail {
+			l.last = l.last[1:]
+		}
 		l.rest = append([]byte(nil), rest...)
 	}
 }

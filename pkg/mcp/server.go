@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -69,7 +70,8 @@ func (c *Config) validate() error {
 type Server struct {
 	config Config
 	client *mcp.Client
-	known  []agent.Tool // guarded by mu
+	known  []agent.Tool            // guarded by mu
+	newest atomic.Pointer[program] // that was started; nil with a URL
 
 	ctx    context.Context // of all calls
 	cancel context.CancelCauseFunc
@@ -168,7 +170,12 @@ func (s *Server) session(ctx context.Context) (*mcp.ClientSession, error) {
 	case s.live != nil:
 		return s.live, nil
 	}
-	live, err := s.client.Connect(ctx, s.transport(), nil)
+	transport := s.transport()
+	live, err := s.client.Connect(ctx, transport, nil)
+	s.newest.Store(nil)
+	if p, ok := transport.(*program); ok {
+		s.newest.Store(p)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -195,5 +202,5 @@ func (s *Server) transport() mcp.Transport {
 	if s.config.URL != "" {
 		return &mcp.StreamableClientTransport{Endpoint: s.config.URL, HTTPClient: s.httpClient(), DisableStandaloneSSE: true}
 	}
-	return s.program()
+	return s.start()
 }

@@ -182,7 +182,7 @@ func TestProgramEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone(t, n)
-	if logs.FilterMessage("a program says").Len() != 1 {
+	if logs.FilterMessage("MCP server stderr").Len() != 1 {
 		t.Errorf("logged %v", logs.All())
 	}
 	_, err = find(t, s, "pid").Call(t.Context(), json.RawMessage(`{}`), "k")
@@ -317,7 +317,7 @@ func TestStartFaults(t *testing.T) {
 		"neither":              {func(c *mcp.Config) { c.Command = nil }, `tool "web" has neither a command nor a url`},
 		"both":                 {func(c *mcp.Config) { c.URL = "http://x" }, `tool "web" has a command and a url`},
 		"no such program":      {func(c *mcp.Config) { c.Command = []string{"/no/such/program"} }, `tool "web" could not be reached`},
-		"a program that ends":  {func(c *mcp.Config) { c.Command = []string{"false"} }, `tool "web" could not be reached`},
+		"a program that ends":  {func(c *mcp.Config) { c.Command = []string{"false"} }, `tool "web" ended with exit code 1 before it answered`},
 		"a tool that is none":  {func(c *mcp.Config) { c.Allow = []string{"echo", "sing"} }, `tool "web" allows "sing", which its MCP server does not have`},
 		"two tools of a name":  {func(c *mcp.Config) { c.Env["MCP_TEST_PROGRAM"] = "same" }, `"files.read" and "files_read", which a model cannot tell apart as "files_read"`},
 		"nobody listens there": {func(c *mcp.Config) { c.Command, c.URL = nil, "http://127.0.0.1:1/mcp" }, `tool "web" could not be reached`},
@@ -344,6 +344,30 @@ func TestStartTakesNoLongerThanItMay(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
 	if _, err := mcp.Start(ctx, program("silent")); err == nil {
 		t.Error("it started")
+	}
+	goleak.VerifyNone(t, leaks)
+}
+
+// TestServerThatCrashes: the error names the exit code, and for the log the last lines
+// that the program wrote.
+func TestServerThatCrashes(t *testing.T) {
+	leaks := goleak.IgnoreCurrent()
+	_, err := mcp.Start(t.Context(), program("crash"))
+	const start = `the MCP server of tool "web" ended with exit code 7 before it answered; check its command`
+	if e := agent.AsError(err); e.Message != start || !strings.HasSuffix(err.Error(), "stderr: reading config | cannot open data.db: permission denied") {
+		t.Errorf("at its start: %v\nwant %s", err, start)
+	}
+	s, err := mcp.Start(t.Context(), program("plain"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = find(t, s, "die").Call(t.Context(), json.RawMessage(`{}`), "k")
+	const call = `the MCP server of tool "web" ended with exit code 3 while die was called; nobody knows whether it did its work`
+	if e := agent.AsError(err); e.Message != call || !e.Retry || e.Fresh || !strings.HasSuffix(err.Error(), "stderr: the program starts | out of paper") {
+		t.Errorf("in a call: %v\nwant %s", err, call)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 	goleak.VerifyNone(t, leaks)
 }

@@ -67,7 +67,7 @@ func peerError(st *status.Status, retry, fresh bool) *agent.Error {
 func unreachable(id string, err error) *agent.Error {
 	return &agent.Error{
 		Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Retry: true, Err: err,
-		Message: "agent " + strconv.Quote(id) + " cannot be reached; try again later",
+		Message: "agent " + strconv.Quote(id) + " cannot be reached: " + wire.WhyUnreachable(err) + "; try again later",
 	}
 }
 

@@ -96,8 +96,9 @@ type Config struct {
 	// replaced. Default: cards are not signed. The public keys are served at
 	// /.well-known/jwks.json, which signatures name where PublicURL is set.
 	CardKeys []CardKey
-	// TrustedProxies are addresses of proxies whose X-Forwarded-Proto, -Host and
-	// -Prefix say where cards are reached; not looked at with PublicURL.
+	// TrustedProxies are addresses of proxies whose X-Forwarded-For says who calls, and
+	// whose X-Forwarded-Proto, -Host and -Prefix say where cards are reached where there is
+	// no PublicURL.
 	TrustedProxies []netip.Prefix
 	// ExtendedCards returns the extended cards of an agent: a caller gets the first
 	// that is for it. Default: there are none. Safe for concurrent use.
@@ -107,6 +108,9 @@ type Config struct {
 	// RequireTeamRun refuses calls of A2A that do not activate the team-run extension
 	// (a2a.TeamRunURI); cards say so.
 	RequireTeamRun bool
+	// ForgetMessageIDs takes every message for a new one, also with an id that was
+	// sent before. Default: a repeated message is answered as the first one was.
+	ForgetMessageIDs bool
 	// RefuseWhileWorking refuses messages to a task that asks for nothing. Default:
 	// its agent sees them at its next decision.
 	RefuseWhileWorking bool
@@ -136,7 +140,8 @@ type Config struct {
 	// Ready says why the server should get no calls; nil: it should.
 	Ready func() error
 	// DrainDelay is how long a stopping server still takes calls, so that load
-	// balancers see that it is not ready; default 0.
+	// balancers see that it is not ready; default 0. Close ends it, and so does a
+	// store that fails.
 	DrainDelay time.Duration
 	// DrainTime is how long calls may take to end when it stops; default 20 s.
 	DrainTime time.Duration
@@ -251,8 +256,8 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 		Agents: c.Agents, Store: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
 		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: at.GRPC, Shown: c.CardInterfaces},
 		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams, NoPush: c.NoPush, RequireTeamRun: c.RequireTeamRun,
-		RefuseWhileWorking: c.RefuseWhileWorking,
-		Extended:           c.ExtendedCards,
+		RefuseWhileWorking: c.RefuseWhileWorking, ForgetMessageIDs: c.ForgetMessageIDs,
+		Extended: c.ExtendedCards,
 	}
 	if sign != nil {
 		config.Sign = sign.Sign
@@ -289,9 +294,9 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	m := monitor.New(watching)
 	config := server.Config{
 		Handler: k.handler, Teams: c.Teams, Monitor: m,
-		Keys: c.Keys, PublicURL: c.PublicURL, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
+		Keys: c.Keys, PublicURL: c.PublicURL, TrustedProxies: c.TrustedProxies, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
 		NoV03: c.NoV03, NoReflection: c.NoReflection,
-		Ready: ready(c), DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
+		Ready: ready(c), DrainDelay: c.DrainDelay, Hurry: failed(c.Store), DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	}
 	slots, _ := c.Store.(collab.Slots)
 	config.Collaborations = collab.New(collab.Config{Handler: k.handler, Teams: c.Definitions, Slots: slots, Full: k.engine.Full, Clock: c.Store.Now})
@@ -300,9 +305,6 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	}
 	if sign != nil {
 		config.JWKS = sign.JWKS()
-	}
-	if c.PublicURL == "" {
-		config.TrustedProxies = c.TrustedProxies
 	}
 	s, err := server.New(config)
 	if err != nil {
@@ -350,5 +352,6 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 // Addrs returns where the server is reached, with the ports that were chosen.
 func (s *TeamServer) Addrs() Addrs { return addrs(s.listeners) }
 
-// Close gives the addresses of a server back that was never served.
+// Close closes the listeners: those of a server that was never served, or of one that
+// stops and does not have to wait for its DrainDelay, as at a second signal.
 func (s *TeamServer) Close() error { return closeAll(s.listeners) }

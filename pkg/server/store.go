@@ -20,6 +20,9 @@ type StoreConfig struct {
 	// Retention is how long a task is kept after its end; 0 is 7 days. A store in
 	// memory keeps the last 10,000 instead.
 	Retention time.Duration
+	// Deduplicate is how long the id of a message is remembered; 0 is 24 h. See
+	// Config.ForgetMessageIDs.
+	Deduplicate time.Duration
 	// Lease is how long a process that is not heard of keeps its tasks, before
 	// another one goes on with them; 0 is 15 s. All that share a database have the same.
 	Lease time.Duration
@@ -56,9 +59,9 @@ func OpenStore(ctx context.Context, url string, c StoreConfig) (OpenedStore, err
 		return nil, fmt.Errorf("unknown store %s: %w", store.Redacted(url), err)
 	}
 	if url == store.MemoryURL {
-		return memory{store.NewMemory(store.MemoryConfig{})}, nil
+		return memory{store.NewMemory(store.MemoryConfig{Deduplicate: c.Deduplicate})}, nil
 	}
-	s, err := sqlstore.Open(ctx, url, sqlstore.Config{Lease: c.Lease, Retention: c.Retention, Listen: c.Listen, Log: c.Log})
+	s, err := sqlstore.Open(ctx, url, sqlstore.Config{Lease: c.Lease, Retention: c.Retention, Deduplicate: c.Deduplicate, Listen: c.Listen, Log: c.Log})
 	if err != nil {
 		text := store.Conceal(store.Conceal(err.Error(), url), c.Listen)
 		return nil, openError{"cannot open the store " + store.Redacted(url) + ": " + strings.Join(strings.Fields(text), " "), err}
@@ -101,6 +104,14 @@ func ready(c Config) func() error {
 		}
 		return c.Ready()
 	}
+}
+
+// failed is closed when the store can acknowledge nothing more; nil: it always can.
+func failed(s Store) <-chan struct{} {
+	if f, ok := s.(faulty); ok {
+		return f.Failed()
+	}
+	return nil
 }
 
 // guard calls stop when the store has failed, unless ctx ends before.

@@ -15,7 +15,7 @@ import (
 type node struct {
 	WorkflowStep
 	path      string // in the configuration
-	group     *node  // that it stands in
+	from      *node  // whose After holds: the node itself, or the nearest group with one
 	place     int
 	after     []int        // right before it
 	before    []int        // right after it
@@ -49,14 +49,6 @@ func (n *node) subject() string {
 	return fmt.Sprintf("step %q", n.ID)
 }
 
-// outermost is the group whose after holds for the step, else the step itself.
-func (n *node) outermost() *node {
-	for n.group != nil {
-		n = n.group
-	}
-	return n
-}
-
 var stepID = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$`)
 
 // planner turns the steps of a configuration into nodes.
@@ -75,7 +67,7 @@ func NewWorkflow(c WorkflowConfig) (*Workflow, error) {
 	if len(c.Steps) == 0 {
 		p.faults.addf("steps", "workflow", "has no steps")
 	}
-	p.flatten("steps", c.Steps, nil, nil)
+	p.flatten("steps", c.Steps, nil)
 	p.link()
 	if cycle := p.order(); cycle != nil {
 		p.faults.addf(p.nodes[p.index[cycle[0]]].path+".after", "workflow",
@@ -98,17 +90,16 @@ func NewWorkflow(c WorkflowConfig) (*Workflow, error) {
 }
 
 // flatten lists the steps, those of groups in the group's place. It returns their ids.
-func (p *planner) flatten(path string, steps []WorkflowStep, group *node, after []string) []string {
+// Steps without After take that of from, nil for steps that stand in no group.
+func (p *planner) flatten(path string, steps []WorkflowStep, from *node) []string {
 	var ids []string
 	for i, s := range steps {
-		n := &node{WorkflowStep: s, path: fmt.Sprintf("%s[%d]", path, i), group: group, place: len(p.nodes)}
+		n := &node{WorkflowStep: s, path: fmt.Sprintf("%s[%d]", path, i), from: from, place: len(p.nodes)}
 		p.register(n)
-		if after != nil {
-			if len(s.After) > 0 {
-				p.faults.addf(n.path+".after", n.subject(), "stands in a group: its after is the group's")
-			}
-			n.After = after
+		if from == nil || len(s.After) > 0 {
+			n.from = n
 		}
+		n.After = n.from.After
 		if len(s.Parallel) > 0 {
 			ids = append(ids, p.group(n)...)
 			continue
@@ -125,11 +116,7 @@ func (p *planner) group(n *node) []string {
 	if own.Member != "" || own.Task != "" || own.Join != "" || own.Quorum != 0 || own.When != "" || own.Repeat != nil || own.Human != nil || own.Timeout != 0 || own.Retry != nil {
 		p.faults.addf(n.path, n.subject(), "is a group: beside parallel it has only id and after; the rest belongs to its steps")
 	}
-	after := n.After
-	if after == nil {
-		after = []string{}
-	}
-	ids := p.flatten(n.path+".parallel", own.Parallel, n, after)
+	ids := p.flatten(n.path+".parallel", own.Parallel, n.from)
 	if own.ID != "" {
 		p.groups[own.ID] = ids
 	}
@@ -167,8 +154,8 @@ func (p *planner) link() {
 			if _, ok := p.index[id]; ok {
 				ids = []string{id}
 			}
-			if from := n.outermost(); ids == nil {
-				p.unknownAfter(from, fmt.Sprintf("%s.after[%d]", from.path, i), id, told)
+			if ids == nil {
+				p.unknownAfter(n.from, fmt.Sprintf("%s.after[%d]", n.from.path, i), id, told)
 			}
 			for _, id := range ids {
 				if at, ok := p.index[id]; ok && !slices.Contains(n.after, at) {
@@ -298,7 +285,7 @@ func (p *planner) checkJoin(n *node, fault func(field, format string, args ...an
 		fault(".quorum", "a quorum belongs to join: %s; add that, or remove it", JoinQuorum)
 	}
 	if n.Join != "" && len(n.After) == 0 {
-		fault(".join", "joins nothing: the step has no after")
+		fault(".join", "joins nothing: no step comes before it")
 	}
 }
 

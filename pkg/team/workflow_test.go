@@ -593,7 +593,6 @@ func TestNewWorkflow_Faults(t *testing.T) {
 		`steps[2].id steps[2]: has no id`,
 		`steps[3].id step "a b": the id may have letters, digits, _ and -, at most 63, and begins with no -`,
 		`steps[11] step "group": is a group: beside parallel it has only id and after; the rest belongs to its steps`,
-		`steps[11].parallel[0].after step "in": stands in a group: its after is the group's`,
 		`steps[4].after[0] step "score": runs after "drft", which is no step; known here: a b, ask, both, draft, fix, group, in, late, many, never, nobody, often`,
 		`steps[0].quorum step "draft": a quorum belongs to join: QUORUM; add that, or remove it`,
 		`steps[4].join step "score": is "SOME"; known are ALL, ANY, QUORUM`,
@@ -602,7 +601,7 @@ func TestNewWorkflow_Faults(t *testing.T) {
 		`steps[5].when step "fix": no such step "scroe"; known here: a b, ask, both, draft, fix, in, late, many, never, nobody, often, score`,
 		`steps[5].task step "fix": no such placeholder {{steps.drft.text}}; known here: brief.expected_output, brief.task_description, context.KEY, input, steps.a b.text, steps.ask.text, steps.both.text, ` +
 			`steps.draft.text, steps.fix.text, steps.in.text, steps.late.text, steps.many.text, steps.never.text, steps.nobody.text, steps.often.text, steps.score.text`,
-		`steps[6].join step "late": joins nothing: the step has no after`,
+		`steps[6].join step "late": joins nothing: no step comes before it`,
 		`steps[6].when step "late": reads step "draft", which does not run before it; name it in after`,
 		`steps[6].task step "late": reads its own result, which it does not have yet`,
 		`steps[7] step "nobody": names neither a member nor a question to people`,

@@ -540,7 +540,9 @@ func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
 // ServerConfig is the root of the file. Agents and teams share one id space.
 type ServerConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Version of the format: v1. Required.
+	// Version of the format: v2. In a file of v1, which is read in the same way,
+	// validate names the steps of workflows that began earlier in the previous version.
+	// Required.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	// Models by name.
 	Models map[string]*ModelConfig `protobuf:"bytes,2,rep,name=models,proto3" json:"models,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -2737,7 +2739,9 @@ func (x *RouterConfig) GetInstructions() string {
 // WorkflowConfig runs steps in an order that is known beforehand.
 type WorkflowConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The steps. A step without after begins at once.
+	// The steps, in the order in which they run. One without after begins when
+	// everything above it has ended: it follows the steps above it that no other step
+	// above it follows, except what waits for it. The first begins with the run.
 	Steps []*WorkflowStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
 	// What a failed step means; FAIL.
 	OnMemberError OnMemberError_Value `protobuf:"varint,2,opt,name=on_member_error,json=onMemberError,proto3,enum=team.v1.OnMemberError_Value" json:"on_member_error,omitempty"`
@@ -2826,7 +2830,7 @@ func (*OnMemberError) Descriptor() ([]byte, []int) {
 	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
 }
 
-// WorkflowStep is work of an agent, a question to people, or steps side by side.
+// WorkflowStep is work of an agent, a question to people, or a group of steps.
 type WorkflowStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id. Required, except for parallel.
@@ -2834,11 +2838,12 @@ type WorkflowStep struct {
 	// The agent, team or member that works.
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
 	// What it is given; {{input}}, {{steps.ID.text}} and {{context.KEY}} stand
-	// for what they name. Unset: the results of the steps before it.
+	// for what they name. Unset: the results of the steps that it follows.
 	Task string `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
-	// Steps that come before it.
+	// Steps that it follows, by id; of a group: that its steps follow. Unset: those
+	// that the order of the list says, and in a group those that the group follows.
 	After []string `protobuf:"bytes,4,rep,name=after,proto3" json:"after,omitempty"`
-	// Which of them must have ended.
+	// Which of the steps that it follows must have ended.
 	Join Join_Value `protobuf:"varint,5,opt,name=join,proto3,enum=team.v1.Join_Value" json:"join,omitempty"`
 	// How many of them, for QUORUM.
 	Quorum int32 `protobuf:"varint,6,opt,name=quorum,proto3" json:"quorum,omitempty"`
@@ -2848,7 +2853,7 @@ type WorkflowStep struct {
 	Repeat *RepeatConfig `protobuf:"bytes,8,opt,name=repeat,proto3" json:"repeat,omitempty"`
 	// A question to people.
 	Human *HumanConfig `protobuf:"bytes,9,opt,name=human,proto3" json:"human,omitempty"`
-	// Steps side by side, after the same steps.
+	// A group of steps that begin together. One with after follows these steps instead.
 	Parallel []*WorkflowStep `protobuf:"bytes,10,rep,name=parallel,proto3" json:"parallel,omitempty"`
 	// Time of the step with its retries, or how long its question stays open;
 	// unset is the member's, for a question 168h.
@@ -3640,6 +3645,9 @@ type ServerSettings struct {
 	TrustedProxies []string `protobuf:"bytes,13,rep,name=trusted_proxies,json=trustedProxies,proto3" json:"trusted_proxies,omitempty"`
 	// Streams of tasks.
 	Streams *StreamSettings `protobuf:"bytes,14,opt,name=streams,proto3" json:"streams,omitempty"`
+	// How long the id of a message is remembered: the same message sent again within
+	// that time is answered as the first one was. 1m to 720h, or off; 24h.
+	Deduplicate string `protobuf:"bytes,30,opt,name=deduplicate,proto3" json:"deduplicate,omitempty"`
 	// What cards show.
 	Card          *CardSettings `protobuf:"bytes,20,opt,name=card,proto3" json:"card,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3772,6 +3780,13 @@ func (x *ServerSettings) GetStreams() *StreamSettings {
 		return x.Streams
 	}
 	return nil
+}
+
+func (x *ServerSettings) GetDeduplicate() string {
+	if x != nil {
+		return x.Deduplicate
+	}
+	return ""
 }
 
 func (x *ServerSettings) GetCard() *CardSettings {
@@ -3983,7 +3998,9 @@ type Definition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agent or team.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// It and the agents, teams and models that it reaches; nothing else.
+	// It and the agents, teams and models that it reaches; nothing else. The order of
+	// workflows is written out: a step that names none with after, and stands in no
+	// group that does, begins with the run.
 	Config *ServerConfig `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
 	// Scripts of scripted models, by the model's name.
 	Scripts map[string][]byte `protobuf:"bytes,3,rep,name=scripts,proto3" json:"scripts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -4425,10 +4442,10 @@ var File_team_v1_config_proto protoreflect.FileDescriptor
 
 const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x14team/v1/config.proto\x12\ateam.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x13team/v1/event.proto\x1a\x12team/v1/info.proto\"\xc7\r\n" +
-	"\fServerConfig\x12\xc7\x01\n" +
-	"\aversion\x18\x01 \x01(\tB\xac\x01\xbaH\xa8\x01\xba\x01\xa4\x01\n" +
-	"\x0econfig.version\x1a\x91\x01this == 'v1' ? '' : this == '' ? 'version is missing; add version: v1 as the first line' : 'version \"' + this + '\" is unknown; write version: v1'R\aversion\x12\x80\x02\n" +
+	"\x14team/v1/config.proto\x12\ateam.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x13team/v1/event.proto\x1a\x12team/v1/info.proto\"\xcf\r\n" +
+	"\fServerConfig\x12\xcf\x01\n" +
+	"\aversion\x18\x01 \x01(\tB\xb4\x01\xbaH\xb0\x01\xba\x01\xac\x01\n" +
+	"\x0econfig.version\x1a\x99\x01this in ['v1', 'v2'] ? '' : this == '' ? 'version is missing; add version: v2 as the first line' : 'version \"' + this + '\" is unknown; write version: v2'R\aversion\x12\x80\x02\n" +
 	"\x06models\x18\x02 \x03(\v2!.team.v1.ServerConfig.ModelsEntryB\xc4\x01\xbaH\xc0\x01\x9a\x01\xbc\x01\"\xb9\x01\xba\x01\xb5\x01\n" +
 	"\x0fconfig.model_id\x1a\xa1\x01this.matches('^[a-z0-9][a-z0-9_-]{0,62}$') ? '' : '\"' + this + '\" cannot be the id of a model; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit'R\x06models\x12\xfb\x01\n" +
 	"\x05tools\x18\x03 \x03(\v2 .team.v1.ServerConfig.ToolsEntryB\xc2\x01\xbaH\xbe\x01\x9a\x01\xba\x01\"\xb7\x01\xba\x01\xb3\x01\n" +
@@ -4854,7 +4871,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xa6\x13\n" +
+	"\x0f_strict_members\"\xb6\x15\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -4880,7 +4897,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\asigning\x18\f \x01(\v2\x18.team.v1.SigningSettingsR\asigning\x12\xb6\x01\n" +
 	"\x0ftrusted_proxies\x18\r \x03(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
 	"\x16server.trusted_proxies\x12Atrusted_proxies are IP addresses or CIDRs; for example 10.0.0.0/8\x1a'this.all(p, p.isIp() || p.isIpPrefix())R\x0etrustedProxies\x121\n" +
-	"\astreams\x18\x0e \x01(\v2\x17.team.v1.StreamSettingsR\astreams\x12)\n" +
+	"\astreams\x18\x0e \x01(\v2\x17.team.v1.StreamSettingsR\astreams\x12\x8d\x02\n" +
+	"\vdeduplicate\x18\x1e \x01(\tB\xea\x01\xbaH\xe6\x01\xba\x01\xe2\x01\n" +
+	"\x12server.deduplicate\x12Cdeduplicate must be off, or a time from 1m to 720h; for example 24h\x1a\x86\x01this in ['', 'off'] || (this.matches('^[0-9]{1,6}(s|m|h)$') && duration(this) >= duration('1m') && duration(this) <= duration('720h'))R\vdeduplicate\x12)\n" +
 	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card:\xfc\x02\xbaH\xf8\x02\x1a\xc1\x01\n" +
 	"\x18server.store_listen_only\x12gstore_listen belongs to a store in PostgreSQL; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\x1a\xb1\x01\n" +
 	"\x10server.card_grpc\x12ecards name GRPC alone, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\"\xf1\x01\n" +

@@ -185,7 +185,7 @@ func (x TeamMember_Role) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TeamMember_Role.Descriptor instead.
 func (TeamMember_Role) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{18, 0}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{19, 0}
 }
 
 // Team is a team as it is served.
@@ -207,7 +207,8 @@ type Team struct {
 	// Names the definition with all that it reaches, as runs are tied to it.
 	Revision string `protobuf:"bytes,7,opt,name=revision,proto3" json:"revision,omitempty"`
 	// The definition with the agents that came with it, as it was given; empty for a
-	// team of the file.
+	// team of the file. One that was given to the previous version, in which a step of a
+	// workflow without after began with the run, has its steps in a parallel group.
 	Yaml string `protobuf:"bytes,8,opt,name=yaml,proto3" json:"yaml,omitempty"`
 	// How it is.
 	State TeamState `protobuf:"varint,9,opt,name=state,proto3,enum=team.v1.TeamState" json:"state,omitempty"`
@@ -224,7 +225,10 @@ type Team struct {
 	Adjusted []*AdjustedLimit `protobuf:"bytes,14,rep,name=adjusted,proto3" json:"adjusted,omitempty"`
 	// Paths of the roles of steps that ask people of whom no key of the server has one:
 	// nobody can answer.
-	Unheld        []string `protobuf:"bytes,15,rep,name=unheld,proto3" json:"unheld,omitempty"`
+	Unheld []string `protobuf:"bytes,15,rep,name=unheld,proto3" json:"unheld,omitempty"`
+	// The steps of a workflow with those that each follows, whether the definition says so
+	// with after, by a group, or by its order.
+	Steps         []*TeamStep `protobuf:"bytes,16,rep,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -364,6 +368,77 @@ func (x *Team) GetUnheld() []string {
 	return nil
 }
 
+func (x *Team) GetSteps() []*TeamStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+// TeamStep is a step of a workflow in its place.
+type TeamStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The member that works; empty for a question to people.
+	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
+	// Ids of the steps that it follows; none: it begins with the run.
+	After         []string `protobuf:"bytes,3,rep,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TeamStep) Reset() {
+	*x = TeamStep{}
+	mi := &file_team_v1_team_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TeamStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TeamStep) ProtoMessage() {}
+
+func (x *TeamStep) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_team_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TeamStep.ProtoReflect.Descriptor instead.
+func (*TeamStep) Descriptor() ([]byte, []int) {
+	return file_team_v1_team_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *TeamStep) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TeamStep) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *TeamStep) GetAfter() []string {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
 // AdjustedLimit is a limit that a smaller one stands in for.
 type AdjustedLimit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -381,7 +456,7 @@ type AdjustedLimit struct {
 
 func (x *AdjustedLimit) Reset() {
 	*x = AdjustedLimit{}
-	mi := &file_team_v1_team_proto_msgTypes[1]
+	mi := &file_team_v1_team_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -393,7 +468,7 @@ func (x *AdjustedLimit) String() string {
 func (*AdjustedLimit) ProtoMessage() {}
 
 func (x *AdjustedLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[1]
+	mi := &file_team_v1_team_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -406,7 +481,7 @@ func (x *AdjustedLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjustedLimit.ProtoReflect.Descriptor instead.
 func (*AdjustedLimit) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{1}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *AdjustedLimit) GetPath() string {
@@ -458,7 +533,7 @@ type CreateTeamRequest struct {
 
 func (x *CreateTeamRequest) Reset() {
 	*x = CreateTeamRequest{}
-	mi := &file_team_v1_team_proto_msgTypes[2]
+	mi := &file_team_v1_team_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -470,7 +545,7 @@ func (x *CreateTeamRequest) String() string {
 func (*CreateTeamRequest) ProtoMessage() {}
 
 func (x *CreateTeamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[2]
+	mi := &file_team_v1_team_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -483,7 +558,7 @@ func (x *CreateTeamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTeamRequest.ProtoReflect.Descriptor instead.
 func (*CreateTeamRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{2}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CreateTeamRequest) GetForm() isCreateTeamRequest_Form {
@@ -580,7 +655,7 @@ type ContractTeam struct {
 
 func (x *ContractTeam) Reset() {
 	*x = ContractTeam{}
-	mi := &file_team_v1_team_proto_msgTypes[3]
+	mi := &file_team_v1_team_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -592,7 +667,7 @@ func (x *ContractTeam) String() string {
 func (*ContractTeam) ProtoMessage() {}
 
 func (x *ContractTeam) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[3]
+	mi := &file_team_v1_team_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -605,7 +680,7 @@ func (x *ContractTeam) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractTeam.ProtoReflect.Descriptor instead.
 func (*ContractTeam) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{3}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ContractTeam) GetTeamName() string {
@@ -649,7 +724,7 @@ type ContractRole struct {
 
 func (x *ContractRole) Reset() {
 	*x = ContractRole{}
-	mi := &file_team_v1_team_proto_msgTypes[4]
+	mi := &file_team_v1_team_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -661,7 +736,7 @@ func (x *ContractRole) String() string {
 func (*ContractRole) ProtoMessage() {}
 
 func (x *ContractRole) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[4]
+	mi := &file_team_v1_team_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -674,7 +749,7 @@ func (x *ContractRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractRole.ProtoReflect.Descriptor instead.
 func (*ContractRole) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{4}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ContractRole) GetRoleName() string {
@@ -707,7 +782,7 @@ type ContractAgent struct {
 
 func (x *ContractAgent) Reset() {
 	*x = ContractAgent{}
-	mi := &file_team_v1_team_proto_msgTypes[5]
+	mi := &file_team_v1_team_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +794,7 @@ func (x *ContractAgent) String() string {
 func (*ContractAgent) ProtoMessage() {}
 
 func (x *ContractAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[5]
+	mi := &file_team_v1_team_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,7 +807,7 @@ func (x *ContractAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractAgent.ProtoReflect.Descriptor instead.
 func (*ContractAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{5}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ContractAgent) GetModel() string {
@@ -771,7 +846,7 @@ type ContractWorkflow struct {
 
 func (x *ContractWorkflow) Reset() {
 	*x = ContractWorkflow{}
-	mi := &file_team_v1_team_proto_msgTypes[6]
+	mi := &file_team_v1_team_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +858,7 @@ func (x *ContractWorkflow) String() string {
 func (*ContractWorkflow) ProtoMessage() {}
 
 func (x *ContractWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[6]
+	mi := &file_team_v1_team_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +871,7 @@ func (x *ContractWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractWorkflow.ProtoReflect.Descriptor instead.
 func (*ContractWorkflow) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{6}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ContractWorkflow) GetType() string {
@@ -833,7 +908,7 @@ type CreateTeamResponse struct {
 
 func (x *CreateTeamResponse) Reset() {
 	*x = CreateTeamResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[7]
+	mi := &file_team_v1_team_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -845,7 +920,7 @@ func (x *CreateTeamResponse) String() string {
 func (*CreateTeamResponse) ProtoMessage() {}
 
 func (x *CreateTeamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[7]
+	mi := &file_team_v1_team_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -858,7 +933,7 @@ func (x *CreateTeamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTeamResponse.ProtoReflect.Descriptor instead.
 func (*CreateTeamResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{7}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CreateTeamResponse) GetTeam() *Team {
@@ -886,7 +961,7 @@ type GetTeamRequest struct {
 
 func (x *GetTeamRequest) Reset() {
 	*x = GetTeamRequest{}
-	mi := &file_team_v1_team_proto_msgTypes[8]
+	mi := &file_team_v1_team_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -898,7 +973,7 @@ func (x *GetTeamRequest) String() string {
 func (*GetTeamRequest) ProtoMessage() {}
 
 func (x *GetTeamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[8]
+	mi := &file_team_v1_team_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -911,7 +986,7 @@ func (x *GetTeamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTeamRequest.ProtoReflect.Descriptor instead.
 func (*GetTeamRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{8}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetTeamRequest) GetTeamId() string {
@@ -932,7 +1007,7 @@ type GetTeamResponse struct {
 
 func (x *GetTeamResponse) Reset() {
 	*x = GetTeamResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[9]
+	mi := &file_team_v1_team_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -944,7 +1019,7 @@ func (x *GetTeamResponse) String() string {
 func (*GetTeamResponse) ProtoMessage() {}
 
 func (x *GetTeamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[9]
+	mi := &file_team_v1_team_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -957,7 +1032,7 @@ func (x *GetTeamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTeamResponse.ProtoReflect.Descriptor instead.
 func (*GetTeamResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetTeamResponse) GetTeam() *Team {
@@ -980,7 +1055,7 @@ type ListTeamsRequest struct {
 
 func (x *ListTeamsRequest) Reset() {
 	*x = ListTeamsRequest{}
-	mi := &file_team_v1_team_proto_msgTypes[10]
+	mi := &file_team_v1_team_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1067,7 @@ func (x *ListTeamsRequest) String() string {
 func (*ListTeamsRequest) ProtoMessage() {}
 
 func (x *ListTeamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[10]
+	mi := &file_team_v1_team_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1080,7 @@ func (x *ListTeamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTeamsRequest.ProtoReflect.Descriptor instead.
 func (*ListTeamsRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListTeamsRequest) GetPageSize() int32 {
@@ -1035,7 +1110,7 @@ type ListTeamsResponse struct {
 
 func (x *ListTeamsResponse) Reset() {
 	*x = ListTeamsResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[11]
+	mi := &file_team_v1_team_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1122,7 @@ func (x *ListTeamsResponse) String() string {
 func (*ListTeamsResponse) ProtoMessage() {}
 
 func (x *ListTeamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[11]
+	mi := &file_team_v1_team_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1135,7 @@ func (x *ListTeamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTeamsResponse.ProtoReflect.Descriptor instead.
 func (*ListTeamsResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListTeamsResponse) GetTeams() []*Team {
@@ -1099,7 +1174,7 @@ type UpdateTeamRequest struct {
 
 func (x *UpdateTeamRequest) Reset() {
 	*x = UpdateTeamRequest{}
-	mi := &file_team_v1_team_proto_msgTypes[12]
+	mi := &file_team_v1_team_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1186,7 @@ func (x *UpdateTeamRequest) String() string {
 func (*UpdateTeamRequest) ProtoMessage() {}
 
 func (x *UpdateTeamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[12]
+	mi := &file_team_v1_team_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1199,7 @@ func (x *UpdateTeamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTeamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateTeamRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UpdateTeamRequest) GetTeamId() string {
@@ -1202,7 +1277,7 @@ type UpdateTeamResponse struct {
 
 func (x *UpdateTeamResponse) Reset() {
 	*x = UpdateTeamResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[13]
+	mi := &file_team_v1_team_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1289,7 @@ func (x *UpdateTeamResponse) String() string {
 func (*UpdateTeamResponse) ProtoMessage() {}
 
 func (x *UpdateTeamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[13]
+	mi := &file_team_v1_team_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1302,7 @@ func (x *UpdateTeamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTeamResponse.ProtoReflect.Descriptor instead.
 func (*UpdateTeamResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UpdateTeamResponse) GetTeam() *Team {
@@ -1253,7 +1328,7 @@ type DeleteTeamRequest struct {
 
 func (x *DeleteTeamRequest) Reset() {
 	*x = DeleteTeamRequest{}
-	mi := &file_team_v1_team_proto_msgTypes[14]
+	mi := &file_team_v1_team_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1340,7 @@ func (x *DeleteTeamRequest) String() string {
 func (*DeleteTeamRequest) ProtoMessage() {}
 
 func (x *DeleteTeamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[14]
+	mi := &file_team_v1_team_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +1353,7 @@ func (x *DeleteTeamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTeamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTeamRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeleteTeamRequest) GetTeamId() string {
@@ -1311,7 +1386,7 @@ type DeleteTeamResponse struct {
 
 func (x *DeleteTeamResponse) Reset() {
 	*x = DeleteTeamResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[15]
+	mi := &file_team_v1_team_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1398,7 @@ func (x *DeleteTeamResponse) String() string {
 func (*DeleteTeamResponse) ProtoMessage() {}
 
 func (x *DeleteTeamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[15]
+	mi := &file_team_v1_team_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1411,7 @@ func (x *DeleteTeamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTeamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTeamResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{16}
 }
 
 // GetTeamStatusRequest names a team.
@@ -1350,7 +1425,7 @@ type GetTeamStatusRequest struct {
 
 func (x *GetTeamStatusRequest) Reset() {
 	*x = GetTeamStatusRequest{}
-	mi := &file_team_v1_team_proto_msgTypes[16]
+	mi := &file_team_v1_team_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1437,7 @@ func (x *GetTeamStatusRequest) String() string {
 func (*GetTeamStatusRequest) ProtoMessage() {}
 
 func (x *GetTeamStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[16]
+	mi := &file_team_v1_team_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1450,7 @@ func (x *GetTeamStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTeamStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetTeamStatusRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetTeamStatusRequest) GetTeamId() string {
@@ -1404,7 +1479,7 @@ type GetTeamStatusResponse struct {
 
 func (x *GetTeamStatusResponse) Reset() {
 	*x = GetTeamStatusResponse{}
-	mi := &file_team_v1_team_proto_msgTypes[17]
+	mi := &file_team_v1_team_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1491,7 @@ func (x *GetTeamStatusResponse) String() string {
 func (*GetTeamStatusResponse) ProtoMessage() {}
 
 func (x *GetTeamStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[17]
+	mi := &file_team_v1_team_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1504,7 @@ func (x *GetTeamStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTeamStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetTeamStatusResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetTeamStatusResponse) GetState() TeamState {
@@ -1486,7 +1561,7 @@ type TeamMember struct {
 
 func (x *TeamMember) Reset() {
 	*x = TeamMember{}
-	mi := &file_team_v1_team_proto_msgTypes[18]
+	mi := &file_team_v1_team_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1498,7 +1573,7 @@ func (x *TeamMember) String() string {
 func (*TeamMember) ProtoMessage() {}
 
 func (x *TeamMember) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_team_proto_msgTypes[18]
+	mi := &file_team_v1_team_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1511,7 +1586,7 @@ func (x *TeamMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamMember.ProtoReflect.Descriptor instead.
 func (*TeamMember) Descriptor() ([]byte, []int) {
-	return file_team_v1_team_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_team_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TeamMember) GetId() string {
@@ -1553,7 +1628,7 @@ var File_team_v1_team_proto protoreflect.FileDescriptor
 
 const file_team_v1_team_proto_rawDesc = "" +
 	"\n" +
-	"\x12team/v1/team.proto\x12\ateam.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14team/v1/config.proto\x1a\x12team/v1/info.proto\"\xe6\x03\n" +
+	"\x12team/v1/team.proto\x12\ateam.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14team/v1/config.proto\x1a\x12team/v1/info.proto\"\x8f\x04\n" +
 	"\x04Team\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -1571,7 +1646,12 @@ const file_team_v1_team_proto_rawDesc = "" +
 	"\n" +
 	"changed_by\x18\r \x01(\tR\tchangedBy\x122\n" +
 	"\badjusted\x18\x0e \x03(\v2\x16.team.v1.AdjustedLimitR\badjusted\x12\x16\n" +
-	"\x06unheld\x18\x0f \x03(\tR\x06unheld\"m\n" +
+	"\x06unheld\x18\x0f \x03(\tR\x06unheld\x12'\n" +
+	"\x05steps\x18\x10 \x03(\v2\x11.team.v1.TeamStepR\x05steps\"H\n" +
+	"\bTeamStep\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\x12\x14\n" +
+	"\x05after\x18\x03 \x03(\tR\x05after\"m\n" +
 	"\rAdjustedLimit\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x10\n" +
 	"\x03set\x18\x02 \x01(\tR\x03set\x12\x1c\n" +
@@ -1684,72 +1764,74 @@ func file_team_v1_team_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_team_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_team_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_team_v1_team_proto_goTypes = []any{
 	(Origin)(0),                   // 0: team.v1.Origin
 	(TeamState)(0),                // 1: team.v1.TeamState
 	(TeamMember_Role)(0),          // 2: team.v1.TeamMember.Role
 	(*Team)(nil),                  // 3: team.v1.Team
-	(*AdjustedLimit)(nil),         // 4: team.v1.AdjustedLimit
-	(*CreateTeamRequest)(nil),     // 5: team.v1.CreateTeamRequest
-	(*ContractTeam)(nil),          // 6: team.v1.ContractTeam
-	(*ContractRole)(nil),          // 7: team.v1.ContractRole
-	(*ContractAgent)(nil),         // 8: team.v1.ContractAgent
-	(*ContractWorkflow)(nil),      // 9: team.v1.ContractWorkflow
-	(*CreateTeamResponse)(nil),    // 10: team.v1.CreateTeamResponse
-	(*GetTeamRequest)(nil),        // 11: team.v1.GetTeamRequest
-	(*GetTeamResponse)(nil),       // 12: team.v1.GetTeamResponse
-	(*ListTeamsRequest)(nil),      // 13: team.v1.ListTeamsRequest
-	(*ListTeamsResponse)(nil),     // 14: team.v1.ListTeamsResponse
-	(*UpdateTeamRequest)(nil),     // 15: team.v1.UpdateTeamRequest
-	(*UpdateTeamResponse)(nil),    // 16: team.v1.UpdateTeamResponse
-	(*DeleteTeamRequest)(nil),     // 17: team.v1.DeleteTeamRequest
-	(*DeleteTeamResponse)(nil),    // 18: team.v1.DeleteTeamResponse
-	(*GetTeamStatusRequest)(nil),  // 19: team.v1.GetTeamStatusRequest
-	(*GetTeamStatusResponse)(nil), // 20: team.v1.GetTeamStatusResponse
-	(*TeamMember)(nil),            // 21: team.v1.TeamMember
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*TeamConfig)(nil),            // 23: team.v1.TeamConfig
-	(*MemberHealth)(nil),          // 24: team.v1.MemberHealth
+	(*TeamStep)(nil),              // 4: team.v1.TeamStep
+	(*AdjustedLimit)(nil),         // 5: team.v1.AdjustedLimit
+	(*CreateTeamRequest)(nil),     // 6: team.v1.CreateTeamRequest
+	(*ContractTeam)(nil),          // 7: team.v1.ContractTeam
+	(*ContractRole)(nil),          // 8: team.v1.ContractRole
+	(*ContractAgent)(nil),         // 9: team.v1.ContractAgent
+	(*ContractWorkflow)(nil),      // 10: team.v1.ContractWorkflow
+	(*CreateTeamResponse)(nil),    // 11: team.v1.CreateTeamResponse
+	(*GetTeamRequest)(nil),        // 12: team.v1.GetTeamRequest
+	(*GetTeamResponse)(nil),       // 13: team.v1.GetTeamResponse
+	(*ListTeamsRequest)(nil),      // 14: team.v1.ListTeamsRequest
+	(*ListTeamsResponse)(nil),     // 15: team.v1.ListTeamsResponse
+	(*UpdateTeamRequest)(nil),     // 16: team.v1.UpdateTeamRequest
+	(*UpdateTeamResponse)(nil),    // 17: team.v1.UpdateTeamResponse
+	(*DeleteTeamRequest)(nil),     // 18: team.v1.DeleteTeamRequest
+	(*DeleteTeamResponse)(nil),    // 19: team.v1.DeleteTeamResponse
+	(*GetTeamStatusRequest)(nil),  // 20: team.v1.GetTeamStatusRequest
+	(*GetTeamStatusResponse)(nil), // 21: team.v1.GetTeamStatusResponse
+	(*TeamMember)(nil),            // 22: team.v1.TeamMember
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*TeamConfig)(nil),            // 24: team.v1.TeamConfig
+	(*MemberHealth)(nil),          // 25: team.v1.MemberHealth
 }
 var file_team_v1_team_proto_depIdxs = []int32{
 	0,  // 0: team.v1.Team.origin:type_name -> team.v1.Origin
 	1,  // 1: team.v1.Team.state:type_name -> team.v1.TeamState
-	22, // 2: team.v1.Team.created:type_name -> google.protobuf.Timestamp
-	22, // 3: team.v1.Team.changed:type_name -> google.protobuf.Timestamp
-	4,  // 4: team.v1.Team.adjusted:type_name -> team.v1.AdjustedLimit
-	23, // 5: team.v1.CreateTeamRequest.config:type_name -> team.v1.TeamConfig
-	6,  // 6: team.v1.CreateTeamRequest.contract:type_name -> team.v1.ContractTeam
-	7,  // 7: team.v1.ContractTeam.agent_roles:type_name -> team.v1.ContractRole
-	9,  // 8: team.v1.ContractTeam.workflow_config:type_name -> team.v1.ContractWorkflow
-	8,  // 9: team.v1.ContractRole.agent_config:type_name -> team.v1.ContractAgent
-	3,  // 10: team.v1.CreateTeamResponse.team:type_name -> team.v1.Team
-	21, // 11: team.v1.CreateTeamResponse.members:type_name -> team.v1.TeamMember
-	3,  // 12: team.v1.GetTeamResponse.team:type_name -> team.v1.Team
-	3,  // 13: team.v1.ListTeamsResponse.teams:type_name -> team.v1.Team
-	23, // 14: team.v1.UpdateTeamRequest.config:type_name -> team.v1.TeamConfig
-	3,  // 15: team.v1.UpdateTeamResponse.team:type_name -> team.v1.Team
-	1,  // 16: team.v1.GetTeamStatusResponse.state:type_name -> team.v1.TeamState
-	21, // 17: team.v1.GetTeamStatusResponse.members:type_name -> team.v1.TeamMember
-	2,  // 18: team.v1.TeamMember.role:type_name -> team.v1.TeamMember.Role
-	24, // 19: team.v1.TeamMember.health:type_name -> team.v1.MemberHealth
-	5,  // 20: team.v1.TeamService.CreateTeam:input_type -> team.v1.CreateTeamRequest
-	11, // 21: team.v1.TeamService.GetTeam:input_type -> team.v1.GetTeamRequest
-	13, // 22: team.v1.TeamService.ListTeams:input_type -> team.v1.ListTeamsRequest
-	15, // 23: team.v1.TeamService.UpdateTeam:input_type -> team.v1.UpdateTeamRequest
-	17, // 24: team.v1.TeamService.DeleteTeam:input_type -> team.v1.DeleteTeamRequest
-	19, // 25: team.v1.TeamService.GetTeamStatus:input_type -> team.v1.GetTeamStatusRequest
-	10, // 26: team.v1.TeamService.CreateTeam:output_type -> team.v1.CreateTeamResponse
-	12, // 27: team.v1.TeamService.GetTeam:output_type -> team.v1.GetTeamResponse
-	14, // 28: team.v1.TeamService.ListTeams:output_type -> team.v1.ListTeamsResponse
-	16, // 29: team.v1.TeamService.UpdateTeam:output_type -> team.v1.UpdateTeamResponse
-	18, // 30: team.v1.TeamService.DeleteTeam:output_type -> team.v1.DeleteTeamResponse
-	20, // 31: team.v1.TeamService.GetTeamStatus:output_type -> team.v1.GetTeamStatusResponse
-	26, // [26:32] is the sub-list for method output_type
-	20, // [20:26] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	23, // 2: team.v1.Team.created:type_name -> google.protobuf.Timestamp
+	23, // 3: team.v1.Team.changed:type_name -> google.protobuf.Timestamp
+	5,  // 4: team.v1.Team.adjusted:type_name -> team.v1.AdjustedLimit
+	4,  // 5: team.v1.Team.steps:type_name -> team.v1.TeamStep
+	24, // 6: team.v1.CreateTeamRequest.config:type_name -> team.v1.TeamConfig
+	7,  // 7: team.v1.CreateTeamRequest.contract:type_name -> team.v1.ContractTeam
+	8,  // 8: team.v1.ContractTeam.agent_roles:type_name -> team.v1.ContractRole
+	10, // 9: team.v1.ContractTeam.workflow_config:type_name -> team.v1.ContractWorkflow
+	9,  // 10: team.v1.ContractRole.agent_config:type_name -> team.v1.ContractAgent
+	3,  // 11: team.v1.CreateTeamResponse.team:type_name -> team.v1.Team
+	22, // 12: team.v1.CreateTeamResponse.members:type_name -> team.v1.TeamMember
+	3,  // 13: team.v1.GetTeamResponse.team:type_name -> team.v1.Team
+	3,  // 14: team.v1.ListTeamsResponse.teams:type_name -> team.v1.Team
+	24, // 15: team.v1.UpdateTeamRequest.config:type_name -> team.v1.TeamConfig
+	3,  // 16: team.v1.UpdateTeamResponse.team:type_name -> team.v1.Team
+	1,  // 17: team.v1.GetTeamStatusResponse.state:type_name -> team.v1.TeamState
+	22, // 18: team.v1.GetTeamStatusResponse.members:type_name -> team.v1.TeamMember
+	2,  // 19: team.v1.TeamMember.role:type_name -> team.v1.TeamMember.Role
+	25, // 20: team.v1.TeamMember.health:type_name -> team.v1.MemberHealth
+	6,  // 21: team.v1.TeamService.CreateTeam:input_type -> team.v1.CreateTeamRequest
+	12, // 22: team.v1.TeamService.GetTeam:input_type -> team.v1.GetTeamRequest
+	14, // 23: team.v1.TeamService.ListTeams:input_type -> team.v1.ListTeamsRequest
+	16, // 24: team.v1.TeamService.UpdateTeam:input_type -> team.v1.UpdateTeamRequest
+	18, // 25: team.v1.TeamService.DeleteTeam:input_type -> team.v1.DeleteTeamRequest
+	20, // 26: team.v1.TeamService.GetTeamStatus:input_type -> team.v1.GetTeamStatusRequest
+	11, // 27: team.v1.TeamService.CreateTeam:output_type -> team.v1.CreateTeamResponse
+	13, // 28: team.v1.TeamService.GetTeam:output_type -> team.v1.GetTeamResponse
+	15, // 29: team.v1.TeamService.ListTeams:output_type -> team.v1.ListTeamsResponse
+	17, // 30: team.v1.TeamService.UpdateTeam:output_type -> team.v1.UpdateTeamResponse
+	19, // 31: team.v1.TeamService.DeleteTeam:output_type -> team.v1.DeleteTeamResponse
+	21, // 32: team.v1.TeamService.GetTeamStatus:output_type -> team.v1.GetTeamStatusResponse
+	27, // [27:33] is the sub-list for method output_type
+	21, // [21:27] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_team_proto_init() }
@@ -1759,13 +1841,13 @@ func file_team_v1_team_proto_init() {
 	}
 	file_team_v1_config_proto_init()
 	file_team_v1_info_proto_init()
-	file_team_v1_team_proto_msgTypes[2].OneofWrappers = []any{
+	file_team_v1_team_proto_msgTypes[3].OneofWrappers = []any{
 		(*CreateTeamRequest_Yaml)(nil),
 		(*CreateTeamRequest_Config)(nil),
 		(*CreateTeamRequest_Contract)(nil),
 	}
-	file_team_v1_team_proto_msgTypes[6].OneofWrappers = []any{}
-	file_team_v1_team_proto_msgTypes[12].OneofWrappers = []any{
+	file_team_v1_team_proto_msgTypes[7].OneofWrappers = []any{}
+	file_team_v1_team_proto_msgTypes[13].OneofWrappers = []any{
 		(*UpdateTeamRequest_Yaml)(nil),
 		(*UpdateTeamRequest_Config)(nil),
 	}
@@ -1775,7 +1857,7 @@ func file_team_v1_team_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_team_proto_rawDesc), len(file_team_v1_team_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

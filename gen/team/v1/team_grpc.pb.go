@@ -33,11 +33,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TeamService manages teams. Those of the server's file are shown beside those
-// that were made here, and are changed in the file alone. What is changed here is
-// on record when the call returns, is served at once by this replica and soon by
-// all others, and survives restarts; runs that go on, and tasks that wait, keep the
-// revision that they began with. Callers need a key that may manage teams
+// TeamService manages teams. A request, in each form, means what a file of version v2
+// means: steps of a workflow run in the order in which they are listed. Those of the
+// server's file are shown beside those that were made here, and are changed in the file
+// alone. What is changed here is on record when the call returns, is served at once by
+// this replica and soon by all others, and survives restarts; runs that go on, and tasks
+// that wait, keep the revision that they began with. Callers need a key that may manage teams
 // (PERMISSION_DENIED), except to read. Safe for concurrent use.
 type TeamServiceClient interface {
 	// CreateTeam adds a team (R-001-01). Over REST the body may also be the YAML
@@ -52,7 +53,8 @@ type TeamServiceClient interface {
 	// UpdateTeam puts another definition in the place of a team's; the body may be
 	// YAML as that of CreateTeam, with etag and validate_only in the query. Errors:
 	// those of CreateTeam; TEAM_NOT_FOUND; VERSION_CONFLICT where the etag is not the
-	// team's.
+	// team's; INVALID_TEAM_CONFIG for steps that begin with the run in a team that was given
+	// to the previous version, and would follow others because of their place in the list.
 	UpdateTeam(ctx context.Context, in *UpdateTeamRequest, opts ...grpc.CallOption) (*UpdateTeamResponse, error)
 	// DeleteTeam takes a team away, with the agents that came with it. Errors:
 	// TEAM_NOT_FOUND; VERSION_CONFLICT; INVALID_TEAM_CONFIG where another team needs
@@ -135,11 +137,12 @@ func (c *teamServiceClient) GetTeamStatus(ctx context.Context, in *GetTeamStatus
 // All implementations must embed UnimplementedTeamServiceServer
 // for forward compatibility.
 //
-// TeamService manages teams. Those of the server's file are shown beside those
-// that were made here, and are changed in the file alone. What is changed here is
-// on record when the call returns, is served at once by this replica and soon by
-// all others, and survives restarts; runs that go on, and tasks that wait, keep the
-// revision that they began with. Callers need a key that may manage teams
+// TeamService manages teams. A request, in each form, means what a file of version v2
+// means: steps of a workflow run in the order in which they are listed. Those of the
+// server's file are shown beside those that were made here, and are changed in the file
+// alone. What is changed here is on record when the call returns, is served at once by
+// this replica and soon by all others, and survives restarts; runs that go on, and tasks
+// that wait, keep the revision that they began with. Callers need a key that may manage teams
 // (PERMISSION_DENIED), except to read. Safe for concurrent use.
 type TeamServiceServer interface {
 	// CreateTeam adds a team (R-001-01). Over REST the body may also be the YAML
@@ -154,7 +157,8 @@ type TeamServiceServer interface {
 	// UpdateTeam puts another definition in the place of a team's; the body may be
 	// YAML as that of CreateTeam, with etag and validate_only in the query. Errors:
 	// those of CreateTeam; TEAM_NOT_FOUND; VERSION_CONFLICT where the etag is not the
-	// team's.
+	// team's; INVALID_TEAM_CONFIG for steps that begin with the run in a team that was given
+	// to the previous version, and would follow others because of their place in the list.
 	UpdateTeam(context.Context, *UpdateTeamRequest) (*UpdateTeamResponse, error)
 	// DeleteTeam takes a team away, with the agents that came with it. Errors:
 	// TEAM_NOT_FOUND; VERSION_CONFLICT; INVALID_TEAM_CONFIG where another team needs

@@ -132,11 +132,11 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (string, bool, error) {
 }
 
 // Sent implements a2a.Store.
-func (s *Store) Sent(ctx context.Context, owner, messageID string) (string, error) {
+func (s *Store) Sent(ctx context.Context, owner, agent, messageID string) (string, error) {
 	if after, err := s.meet(ctx, Sent); err != nil || after != nil {
 		return "", first(err, after)
 	}
-	return s.Inner.Sent(ctx, owner, messageID)
+	return s.Inner.Sent(ctx, owner, agent, messageID)
 }
 
 // Put implements a2a.Store.
@@ -210,6 +210,11 @@ func (s *Store) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
 // Release implements engine.Leases.
 func (s *Store) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
 	return s.do(ctx, Release, func() error { return s.Inner.Release(ctx, inner(c), at) })
+}
+
+// Suspend implements engine.Suspender.
+func (s *Store) Suspend(ctx context.Context, c a2a.Claim, reason string) error {
+	return s.do(ctx, Release, func() error { return s.Inner.(engine.Suspender).Suspend(ctx, inner(c), reason) })
 }
 
 // do makes an operation that returns nothing but its error.

@@ -14,7 +14,7 @@ import (
 // that what is refused has written nothing.
 func (s *Store) collaborate(ctx context.Context, q querier, n a2a.New, o *op) (root string, existed bool, err error) {
 	team, root := n.Accepted.GetAgent(), n.Accepted.GetTaskId()
-	if known, err := s.request(ctx, q, n.Owner, "", n.MessageID); err == nil && n.MessageID != "" {
+	if known, err := s.request(ctx, q, n.Owner, team, "", n.MessageID); err == nil && n.MessageID != "" {
 		if known.id == root {
 			return root, false, nil // made by a try whose answer was lost
 		}

@@ -2,6 +2,9 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -59,5 +62,31 @@ func (s *Store) Exec(ctx context.Context, t testing.TB, text string) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Downgrade brings the schema back to that of an older version of the program.
+func (s *Store) Downgrade(ctx context.Context, t testing.TB, version int) {
+	t.Helper()
+	files, err := migrations.ReadDir("migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range slices.Backward(files) {
+		n, err := strconv.Atoi(f.Name()[:5])
+		if err != nil || n <= version {
+			continue
+		}
+		text, err := migrations.ReadFile("migrations/" + f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, down, _ := strings.Cut(string(text), "-- +goose Down")
+		for _, statement := range strings.Split(down, ";\n") {
+			if strings.TrimSpace(statement) != "" {
+				s.Exec(ctx, t, statement)
+			}
+		}
+		s.Exec(ctx, t, "DELETE FROM goose_db_version WHERE version_id = "+strconv.Itoa(n))
 	}
 }

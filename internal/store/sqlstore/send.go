@@ -17,9 +17,9 @@ import (
 )
 
 // A row of request that is older than its window counts as none.
-const insertRequest = `INSERT INTO request (owner, root, message, digest, id, n, at) VALUES ($1, $2, $3, $4, $5, $6, $7)
-ON CONFLICT (owner, root, message) DO UPDATE SET digest = excluded.digest, id = excluded.id, n = excluded.n, at = excluded.at
-WHERE request.at <= $8`
+const insertRequest = `INSERT INTO request (owner, agent, root, message, digest, id, n, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (owner, message, agent, root) DO UPDATE SET digest = excluded.digest, id = excluded.id, n = excluded.n, at = excluded.at
+WHERE request.at <= $9`
 
 // mine is true when the message made this task.
 const mine = `($2 = '' OR EXISTS (SELECT 1 FROM request WHERE request.owner = $3 AND request.root = '' AND message = $2 AND request.id = $1))`
@@ -46,7 +46,7 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed boo
 	}
 	if n.Push != nil {
 		if err := s.roomForPush(ctx, s.db.reader(), n.Owner); err != nil {
-			if _, known := s.Sent(ctx, n.Owner, n.MessageID); known != nil {
+			if _, known := s.Sent(ctx, n.Owner, n.Accepted.GetAgent(), n.MessageID); known != nil {
 				return "", false, answer(err)
 			}
 		}
@@ -88,7 +88,9 @@ func (s *Store) creation(n a2a.New) (*op, error) {
 	id, at := acc.GetTaskId(), now.UnixMilli()
 	o := &op{root: id, size: len(e.body)}
 	if n.MessageID != "" {
-		o.stmts = append(o.stmts, stmt{insertRequest, []any{n.Owner, "", n.MessageID, n.Digest, id, int64(0), at, expired(at)}})
+		o.stmts = append(o.stmts, stmt{insertRequest, []any{
+			n.Owner, store.AgentOf(n.MessageID, acc.GetAgent()), "", n.MessageID, n.Digest, id, int64(0), at, s.expired(n.MessageID, at),
+		}})
 	}
 	o.stmts = append(o.stmts,
 		stmt{insertRun, []any{id, n.MessageID, n.Owner, int64(len(e.body)), at, definitionOf(acc), flag(n.Push != nil)}},
@@ -118,7 +120,7 @@ func runAt(n a2a.New) int { return int(flag(n.MessageID != "")) }
 func (s *Store) created(ctx context.Context, q querier, n a2a.New, o *op) (root string, existed bool, err error) {
 	root = n.Accepted.GetTaskId()
 	if n.MessageID != "" && o.affected[0] == 0 { // known
-		r, err := s.request(ctx, q, n.Owner, "", n.MessageID)
+		r, err := s.request(ctx, q, n.Owner, n.Accepted.GetAgent(), "", n.MessageID)
 		if err != nil {
 			return "", false, err
 		}
@@ -148,8 +150,10 @@ func (s *Store) unrecorded(err error) error {
 	return err
 }
 
-// expired is the time up to which requests are forgotten.
-func expired(now int64) int64 { return now - store.RequestWindow.Milliseconds() }
+// expired is the time up to which requests with a key are forgotten.
+func (s *Store) expired(key string, now int64) int64 {
+	return now - store.Window(key, s.cfg.Deduplicate).Milliseconds()
+}
 
 // request is what became of a message or a command.
 type request struct {
@@ -159,10 +163,11 @@ type request struct {
 }
 
 // request finds a request within its window. a2a.ErrNotFound.
-func (s *Store) request(ctx context.Context, q querier, owner, root, message string) (request, error) {
+func (s *Store) request(ctx context.Context, q querier, owner, agent, root, message string) (request, error) {
 	var r request
 	err := q.scan(ctx, []any{&r.id, &r.n, &r.digest},
-		`SELECT id, n, digest FROM request WHERE owner = $1 AND root = $2 AND message = $3 AND at > $4`, owner, root, message, expired(s.now()))
+		`SELECT id, n, digest FROM request WHERE owner = $1 AND message = $2 AND agent = $3 AND root = $4 AND at > $5`,
+		owner, message, store.AgentOf(message, agent), root, s.expired(message, s.now()))
 	return r, notFound(err)
 }
 
@@ -176,9 +181,9 @@ func (r request) repeated(root string, digest []byte) (string, int64, error) {
 }
 
 // Sent returns the root that a message of the owner began or was left for,
-// within 24 h. a2a.ErrNotFound.
-func (s *Store) Sent(ctx context.Context, owner, messageID string) (string, error) {
-	r, err := s.request(ctx, s.db.reader(), owner, "", messageID)
+// within the time that message ids are remembered. a2a.ErrNotFound.
+func (s *Store) Sent(ctx context.Context, owner, agent, messageID string) (string, error) {
+	r, err := s.request(ctx, s.db.reader(), owner, agent, "", messageID)
 	return r.id, err
 }
 
@@ -232,6 +237,7 @@ func (s *Store) put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 type put struct {
 	s            *Store
 	sender, root string
+	agent        string // of the task, where the key is its sender's
 	in           *teamv1.Inbound
 	digest       []byte
 	child        *a2a.Fold // of the scope it names, if any
@@ -259,7 +265,12 @@ func (p *put) write(ctx context.Context, q querier) error {
 		return refuseNone(err)
 	}
 	if p.in.GetKey() != "" {
-		r, err := p.s.request(ctx, q, p.sender, p.space(), p.in.GetKey())
+		if p.space() == "" {
+			if err := q.scan(ctx, []any{&p.agent}, `SELECT agent FROM task WHERE id = $1`, p.root); err != nil {
+				return refuseNone(err)
+			}
+		}
+		r, err := p.s.request(ctx, q, p.sender, p.agent, p.space(), p.in.GetKey())
 		if err == nil {
 			p.existed = true
 			if _, p.n, err = r.repeated(p.root, p.digest); err != nil {
@@ -341,7 +352,7 @@ func (p *put) insert(ctx context.Context, q querier, n int64, free bool) error {
 	}
 	now := p.s.now()
 	if p.in.GetKey() != "" {
-		taken, err := q.exec(ctx, insertRequest, p.sender, p.space(), p.in.GetKey(), p.digest, p.root, n, now, expired(now))
+		taken, err := q.exec(ctx, insertRequest, p.sender, store.AgentOf(p.in.GetKey(), p.agent), p.space(), p.in.GetKey(), p.digest, p.root, n, now, p.s.expired(p.in.GetKey(), now))
 		if err != nil {
 			return err
 		}

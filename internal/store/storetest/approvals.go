@@ -223,14 +223,14 @@ func answers(t *testing.T, open Open) {
 		if _, _, err := r.Put(r.ctx(), key("one"), in, []byte("e")); !errors.Is(err, a2a.ErrReused) {
 			t.Fatalf("Put of other content: %v, want ErrReused", err)
 		}
-		if root, err := r.Sent(r.ctx(), "acme/bob", "k"); root != "one" || err != nil {
+		if root, err := r.Sent(r.ctx(), "acme/bob", "a", "k"); root != "one" || err != nil {
 			t.Fatalf("Sent = %q, %v", root, err)
 		}
 		theirs := task("two")
 		theirs.Owner, theirs.MessageID = "acme/carl", "k"
 		r.create(theirs)
 		r.clock.Move(24 * time.Hour)
-		if _, err := r.Sent(r.ctx(), "acme/bob", "k"); !errors.Is(err, a2a.ErrNotFound) {
+		if _, err := r.Sent(r.ctx(), "acme/bob", "a", "k"); !errors.Is(err, a2a.ErrNotFound) {
 			t.Fatalf("Sent after the window: %v", err)
 		}
 	})

@@ -498,7 +498,7 @@ func pushWithInput(t *testing.T, r *rig) {
 	if _, err := put("f3", "d", "one-more", first); !errors.Is(err, a2a.ErrPushTask) {
 		t.Errorf("one configuration more: %v", err)
 	}
-	if _, err := r.Sent(r.ctx(), me, "f3"); !errors.Is(err, a2a.ErrNotFound) {
+	if _, err := r.Sent(r.ctx(), me, "a", "f3"); !errors.Is(err, a2a.ErrNotFound) {
 		t.Errorf("its message was taken: %v", err)
 	}
 	rows, err := run.Journal.Inbound(r.ctx())

@@ -61,14 +61,14 @@ func requests(t *testing.T, open Open) {
 		r.create(task("one"))
 		r.put("one", followUp("f"))
 		for _, message := range []string{"m-one", "f"} {
-			if root, err := r.Sent(r.ctx(), me, message); root != "one" || err != nil {
+			if root, err := r.Sent(r.ctx(), me, "a", message); root != "one" || err != nil {
 				t.Errorf("Sent(%s) = %q, %v", message, root, err)
 			}
 		}
-		_, other := r.Sent(r.ctx(), "acme/bob", "m-one")
-		_, none := r.Sent(r.ctx(), me, "none")
+		_, other := r.Sent(r.ctx(), "acme/bob", "a", "m-one")
+		_, none := r.Sent(r.ctx(), me, "a", "none")
 		r.clock.Move(24 * time.Hour)
-		_, late := r.Sent(r.ctx(), me, "m-one")
+		_, late := r.Sent(r.ctx(), me, "a", "m-one")
 		for name, err := range map[string]error{"other owner": other, "unknown": none, "late": late} {
 			if !errors.Is(err, a2a.ErrNotFound) {
 				t.Errorf("%s: %v, want ErrNotFound", name, err)
@@ -112,6 +112,27 @@ func requests(t *testing.T, open Open) {
 
 // inputs are requests to a task that is there.
 func inputs(t *testing.T, open Open) {
+	t.Run("A-15 message ids are each agent's own", func(t *testing.T) {
+		r := newRig(t, open)
+		other := task("two")
+		other.Accepted.Agent, other.MessageID, other.Digest = "b", "m-one", []byte("other")
+		r.create(task("one"), other)
+		for agent, want := range map[string]string{"a": "one", "b": "two"} {
+			if root, err := r.Sent(r.ctx(), me, agent, "m-one"); root != want || err != nil {
+				t.Errorf("Sent to %s = %q, %v, want %q", agent, root, err, want)
+			}
+		}
+		again := task("three")
+		again.Accepted.Agent, again.MessageID, again.Digest = "b", "m-one", []byte("other")
+		if root, existed, err := r.Create(r.ctx(), again); root != "two" || !existed || err != nil {
+			t.Errorf("Create again = %q, %v, %v, want the task of the same agent", root, existed, err)
+		}
+		r.put("one", followUp("f"))
+		r.put("two", followUp("f"))
+		if _, existed, err := r.Put(r.ctx(), key("two"), followUp("m-one"), []byte("m-one")); existed || !errors.Is(err, a2a.ErrReused) {
+			t.Errorf("Put of an id that began a task of the agent = %v, %v, want ErrReused", existed, err)
+		}
+	})
 	t.Run("A-15 a repeated input is taken once", func(t *testing.T) {
 		r := newRig(t, open)
 		c := r.run("one")

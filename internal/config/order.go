@@ -1,0 +1,230 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
+
+// inListedOrder writes the order of a list of steps into the steps: one of the list without
+// after follows those above it that no other step above it follows, except what waits for it.
+// Afterwards a step without after is one that begins with the run, as in a definition on
+// record. It returns the steps that follow others now and named none.
+func inListedOrder(steps []*teamv1.WorkflowStep) []implied {
+	l := &listing{named: map[string][]*leaf{}}
+	var changed []implied
+	for i, entry := range steps {
+		l.add(entry, entry, i, []any{i})
+	}
+	for i, entry := range steps {
+		if len(entry.GetAfter()) > 0 {
+			continue
+		}
+		inherit := func(s *leaf) bool { return s.entry == i && s.from == entry }
+		if entry.After = l.above(i, inherit); len(entry.GetAfter()) == 0 {
+			continue
+		}
+		for _, s := range l.steps {
+			if inherit(s) {
+				changed = append(changed, implied{s.path, s.step.GetId(), entry.GetAfter()})
+			}
+		}
+	}
+	return changed
+}
+
+// implied is a step that follows others because of its place in the list.
+type implied struct {
+	path  []any // below steps
+	id    string
+	after []string
+}
+
+// listing is the steps of a workflow, those of groups in the place of the group.
+type listing struct {
+	steps []*leaf
+	named map[string][]*leaf // by the id of a step, or of the group that they stand in
+}
+
+// leaf is a step that is no group.
+type leaf struct {
+	step  *teamv1.WorkflowStep
+	from  *teamv1.WorkflowStep // whose after holds: the step itself, or the nearest group with one
+	entry int                  // index of the entry of the list that it stands in
+	path  []any
+}
+
+func (l *listing) add(s, from *teamv1.WorkflowStep, entry int, path []any) []*leaf {
+	if len(s.GetAfter()) > 0 {
+		from = s
+	}
+	var in []*leaf
+	if len(s.GetParallel()) == 0 {
+		one := &leaf{step: s, from: from, entry: entry, path: path}
+		l.steps = append(l.steps, one)
+		in = append(in, one)
+	}
+	for i, p := range s.GetParallel() {
+		in = append(in, l.add(p, from, entry, append(slices.Clone(path), "parallel", i))...)
+	}
+	if s.GetId() != "" {
+		l.named[s.GetId()] = in
+	}
+	return in
+}
+
+// before are the steps that one follows.
+func (l *listing) before(s *leaf) []*leaf {
+	var all []*leaf
+	for _, id := range s.from.GetAfter() {
+		all = append(all, l.named[id]...)
+	}
+	return all
+}
+
+// above returns the ids of what an entry follows because of its place; inherit reports
+// whether a step would follow them.
+func (l *listing) above(entry int, inherit func(*leaf) bool) []string {
+	waits := map[*leaf]bool{} // whether a step waits for one of the entry
+	var visit func(s *leaf) bool
+	visit = func(s *leaf) bool {
+		if is, seen := waits[s]; seen {
+			return is
+		}
+		waits[s] = inherit(s)
+		for _, b := range l.before(s) {
+			if visit(b) {
+				waits[s] = true
+			}
+		}
+		return waits[s]
+	}
+	var candidates []*leaf
+	followed := map[*leaf]bool{}
+	for _, s := range l.steps {
+		if s.entry < entry && s.step.GetId() != "" && !visit(s) {
+			candidates = append(candidates, s)
+			for _, b := range l.before(s) {
+				followed[b] = true
+			}
+		}
+	}
+	var ids []string
+	for _, s := range candidates {
+		if !followed[s] {
+			ids = append(ids, s.step.GetId())
+		}
+	}
+	return ids
+}
+
+// Reordered is a step that begins later than in the previous version, in which a step
+// without after began with the run.
+type Reordered struct {
+	Line int    `json:"line"`
+	Col  int    `json:"col"`
+	Team string `json:"team"`
+	Step string `json:"step"`
+	// After are the steps that it follows now.
+	After []string `json:"after"`
+}
+
+// Reordered returns the steps whose meaning changed since the file was written: those of a
+// file of version v1, by their lines. A file of version v2 has none.
+func (c *Config) Reordered() []Reordered {
+	return slices.DeleteFunc(slices.Clone(c.reordered), func(r Reordered) bool {
+		return c.Server.GetVersion() != "v1" || c.Addition(r.Team) != ""
+	})
+}
+
+// ReorderedOf returns the steps of a team that follow others because of their place in the
+// list, with their lines in the document that they came with.
+func (c *Config) ReorderedOf(team string) []Reordered {
+	return slices.DeleteFunc(slices.Clone(c.reordered), func(r Reordered) bool { return r.Team != team })
+}
+
+// order writes the order of the lists into the steps of all workflows.
+func (d *document) order(server *teamv1.ServerConfig) (reordered []Reordered) {
+	for _, id := range sorted(server.GetTeams()) {
+		path := []any{"teams", id, "workflow", "steps"}
+		for _, s := range inListedOrder(server.GetTeams()[id].GetWorkflow().GetSteps()) {
+			n, _ := d.at(append(slices.Clone(path), s.path...)...)
+			reordered = append(reordered, Reordered{Line: d.line(n), Col: n.Column, Team: id, Step: s.id, After: s.after})
+		}
+	}
+	return reordered
+}
+
+// DependsOnOrder reports whether the order in which a workflow of the document lists its
+// steps has a meaning: one behind the first names no other with after.
+func (a Addition) DependsOnOrder() bool {
+	o, err := a.Outline()
+	return err == nil && len(o.ordered()) > 0
+}
+
+// SideBySide returns the document as it was meant in the previous version, in which a step
+// without after began with the run: with the steps of each workflow that depends on its order
+// in a group. A document without such a workflow stays as it is.
+func (a Addition) SideBySide() []byte {
+	o, err := a.Outline()
+	if err != nil {
+		return a.Data
+	}
+	lists := o.ordered()
+	if len(lists) == 0 {
+		return a.Data
+	}
+	for _, steps := range lists {
+		group := &yaml.Node{Kind: yaml.SequenceNode, Style: steps.Style, Content: steps.Content}
+		steps.Content = []*yaml.Node{{Kind: yaml.MappingNode, Style: steps.Style, Content: []*yaml.Node{scalar("parallel"), group}}}
+	}
+	data, err := encode(o.root)
+	if err != nil {
+		return a.Data
+	}
+	return data
+}
+
+// Version is what the addition says of itself; empty is nothing.
+func (o *Outline) Version() string {
+	if _, v := child(o.root, "version"); v != nil {
+		return v.Value
+	}
+	return ""
+}
+
+// ordered are the lists of steps that have an entry behind the first without after.
+func (o *Outline) ordered() []*yaml.Node {
+	var lists []*yaml.Node
+	for _, id := range o.Teams {
+		steps := o.root
+		for _, key := range []string{"teams", id, "workflow", "steps"} {
+			if steps != nil {
+				_, steps = child(steps, key)
+			}
+		}
+		if steps == nil || steps.Kind != yaml.SequenceNode || len(steps.Content) == 0 {
+			continue
+		}
+		if slices.ContainsFunc(steps.Content[1:], func(s *yaml.Node) bool {
+			_, after := child(s, "after")
+			return after == nil || len(after.Content) == 0
+		}) {
+			lists = append(lists, steps)
+		}
+	}
+	return lists
+}
+
+// encode writes nodes as a document.
+func encode(root *yaml.Node) ([]byte, error) {
+	var b bytes.Buffer
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	err := errors.Join(enc.Encode(root), enc.Close())
+	return b.Bytes(), err
+}
