@@ -242,6 +242,10 @@ func (p *process) stepContext(ctx context.Context, w *work) (context.Context, co
 	}
 	left := w.deadline.Sub(p.run.Now())
 	tctx, tstop := context.WithTimeoutCause(ctx, left, errStepTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(time.Now().Add(left)) { // of the run, whose time may stand still: tctx has no timer
+		late := time.AfterFunc(left, func() { cancel(errStepTimeout) })
+		return tctx, func() { late.Stop(); tstop(); stop() }
+	}
 	return tctx, func() { tstop(); stop() }
 }
 
