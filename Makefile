@@ -81,13 +81,15 @@ bench-peers: ## Run the same teams here and in other frameworks, side by side.
 fuzz: ## Run every fuzz target for FUZZTIME (default 10s).
 	.ci/fuzz $(FUZZTIME)
 
+# docs/interop.md is generated: after a change of a client run these with -update, tests/interoprig last.
 .PHONY: interop
-interop: ## Run the tests against other implementations of the protocol, and print what each client does.
+interop: ## Run the tests with other implementations of the protocol, and print what each does.
 	rm -f bin/interop/matrix*
 	mkdir -p bin/interop
 	cd tests/interop && INTEROP_MATRIX=$(CURDIR)/bin/interop/matrix go test -count=1 ./...
 	cd tests/interop03 && INTEROP_MATRIX=$(CURDIR)/bin/interop/matrix go test -count=1 ./...
-	cat bin/interop/matrix.txt
+	cd tests/interoprig && go test -count=1 ./...
+	cat bin/interop/matrix.md
 
 .PHONY: tidy-check
 tidy-check: ## Fail if go.mod is untidy or selects other versions than .ci/pins.

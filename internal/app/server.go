@@ -211,6 +211,7 @@ func startWith(ctx context.Context, def *config.Config, kept server.OpenedStore,
 		return nil, errors.Join(err, closeListeners(c.Listeners), kept.Close())
 	}
 	settings := def.Server.GetServer()
+	c.Origins, c.OriginHeaders = settings.GetCors().GetOrigins(), settings.GetCors().GetHeaders()
 	c.NoV03, c.StrictVersion = noV03(settings), settings.GetProtocol().GetStrictVersion()
 	_, c.ForgetMessageIDs = deduplicate(settings)
 	c.CardInterfaces = settings.GetCard().GetInterfaces()

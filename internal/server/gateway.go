@@ -223,7 +223,7 @@ func camel(snake string) string {
 // private keeps what an authenticated caller alone may see out of caches.
 func private(_ context.Context, w http.ResponseWriter, _ proto.Message) error {
 	w.Header().Set("Cache-Control", "private, no-store")
-	w.Header().Set("Vary", "Authorization, Accept")
+	w.Header().Add("Vary", "Authorization, Accept")
 	soon(w)
 	return nil
 }

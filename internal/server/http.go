@@ -62,6 +62,9 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		s.fail(w, r, wire.Status(err))
 		return
 	}
+	if s.crossOrigin(w, r) {
+		return
+	}
 	caller, err := s.keys.identify(r.Header.Values("Authorization"), in.addr)
 	if err != nil && !open {
 		s.fail(w, r, wire.Status(err))

@@ -70,6 +70,12 @@ type Config struct {
 	// TrustedProxies are callers whose X-Forwarded headers say who calls, and without a
 	// PublicURL by which URL, for cards.
 	TrustedProxies []netip.Prefix
+	// Origins are the origins of pages that may call, such as https://app.example; "*" is
+	// every origin, where there are keys. Default: only those of this server.
+	Origins []string
+	// OriginHeaders are request headers that these pages may send besides those that the
+	// server reads.
+	OriginHeaders []string
 	// Log gets one line a call; nil logs nothing.
 	Log *zap.Logger
 }

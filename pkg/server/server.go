@@ -100,6 +100,13 @@ type Config struct {
 	// whose X-Forwarded-Proto, -Host and -Prefix say where cards are reached where there is
 	// no PublicURL.
 	TrustedProxies []netip.Prefix
+	// Origins are the origins of pages in browsers that may call over HTTP, such as
+	// https://app.example; "*" is every origin, and counts only where there are Keys.
+	// Default: only pages of this server.
+	Origins []string
+	// OriginHeaders are request headers that these pages may send besides those that the
+	// server reads.
+	OriginHeaders []string
 	// ExtendedCards returns the extended cards of an agent: a caller gets the first
 	// that is for it. Default: there are none. Safe for concurrent use.
 	ExtendedCards func(agentID string) []a2a.ExtendedCard
@@ -294,7 +301,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	m := monitor.New(watching)
 	config := server.Config{
 		Handler: k.handler, Teams: c.Teams, Monitor: m,
-		Keys: c.Keys, PublicURL: c.PublicURL, TrustedProxies: c.TrustedProxies, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
+		Keys: c.Keys, PublicURL: c.PublicURL, TrustedProxies: c.TrustedProxies, Origins: c.Origins, OriginHeaders: c.OriginHeaders, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
 		NoV03: c.NoV03, NoReflection: c.NoReflection,
 		Ready: ready(c), DrainDelay: c.DrainDelay, Hurry: failed(c.Store), DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	}
