@@ -20,6 +20,8 @@ A client reads the card; sends, streams, gets, lists, cancels and subscribes; an
 configurations and receives their notifications (` + "`receive`" + `); and is refused calls for a task that does not exist
 (` + "`unknown`" + `) or has ended (` + "`ended`" + `). A member of a team answers, streams its answer in pieces, asks the team's
 client a question, confirms a cancel, and fails.
+
+In Chromium, a page of another origin with ` + "`@a2a-js/sdk` 1.3.0 sends, streams and gets over JSONRPC and HTTP+JSON where\n[`server.cors`](configuration.md#server)" + ` names the page's origin; elsewhere the browser refuses the calls.
 `
 
 // document returns docs/interop.md: the golden matrices of the modules.
