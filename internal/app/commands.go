@@ -54,7 +54,7 @@ func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 		ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
 		defer stop()
 	}
-	d := &Dev{Path: path, DotEnv: ".env", HTTP: f.HTTP, GRPC: f.GRPC, Store: url, Log: s.log(zapcore.InfoLevel), Say: s.sayf}
+	d := &Dev{Path: path, DotEnv: dotEnv, HTTP: f.HTTP, GRPC: f.GRPC, Store: url, Log: s.log(zapcore.InfoLevel), Say: s.sayf}
 	running, err := d.Start(ctx)
 	if err != nil {
 		return err

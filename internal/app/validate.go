@@ -138,11 +138,15 @@ func (v *validated) add(file string, def *config.Config) error {
 
 // load reads a configuration; or, by its name, a test of one, which is none.
 func load(file string) (*config.Config, error) {
-	if scenario.IsTest(file) {
-		_, err := scenario.Load(scenario.Loader{}, file)
+	l, err := withDotEnv()
+	if err != nil {
 		return nil, err
 	}
-	return config.Loader{}.Load(file)
+	if scenario.IsTest(file) {
+		_, err := scenario.Load(l, file)
+		return nil, err
+	}
+	return l.Load(file)
 }
 
 func (s *Shell) verdict(file string, faults config.Faults) {
