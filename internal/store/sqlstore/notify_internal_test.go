@@ -2,12 +2,12 @@ package sqlstore
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/pgtest"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -49,10 +49,10 @@ func TestR_003_30_NotificationsNameTheirAudience(t *testing.T) {
 	}
 }
 
-// TestSQLite_R_003_30_ALookWakesTheOwner: what a look finds changed wakes the watchers of
+// TestPostgres_R_003_30_ALookWakesTheOwner: what a look finds changed wakes the watchers of
 // the owner of that root, and no others.
-func TestSQLite_R_003_30_ALookWakesTheOwner(t *testing.T) {
-	s, err := Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "t.db"), Config{})
+func TestPostgres_R_003_30_ALookWakesTheOwner(t *testing.T) {
+	s, err := Open(t.Context(), pgtest.URL(t), Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
