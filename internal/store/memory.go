@@ -62,7 +62,7 @@ type Memory struct {
 	fold        FoldFunc
 	tokens      Sealer
 	due         dueQueue
-	all         Bell // rung when a root is new or has new events
+	all         Bell // rung when a root is new or has new events, or a board has changed
 
 	conversations conversations
 	pushes        pushes
@@ -152,7 +152,7 @@ func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool
 	s.remember(r, key, request{root: root, digest: n.Digest}, now)
 	s.list(r)
 	s.due.set(r, now)
-	s.all.Ring()
+	s.all.Ring(n.Owner)
 	return root, false, nil
 }
 

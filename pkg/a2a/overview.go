@@ -13,9 +13,10 @@ type Overview interface {
 	// Runs returns how far the owner's root tasks have come that callers can see:
 	// those that have not ended, and on request those that have; newest status first.
 	Runs(ctx context.Context, owner string, f RunFilter) ([]RunMark, error)
-	// WatchAll returns a channel that receives when any root may be new or have new
-	// events. A hint: losing one costs time, never an event. stop must be called.
-	WatchAll() (wake <-chan struct{}, stop func())
+	// WatchAll returns a channel that receives when a root of the owner may be new or have
+	// new events, or a board of the owner's account has changed. A hint: losing one costs
+	// time, never an event, and it may receive when nothing is new. stop must be called.
+	WatchAll(owner string) (wake <-chan struct{}, stop func())
 }
 
 // RunFilter selects roots; the zero value selects those that have not ended.

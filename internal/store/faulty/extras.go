@@ -112,9 +112,9 @@ func (s *Store) Questions(ctx context.Context, f a2a.QuestionFilter) ([]a2a.Role
 }
 
 // WatchAll implements a2a.Overview.
-func (s *Store) WatchAll() (wake <-chan struct{}, stop func()) {
+func (s *Store) WatchAll(owner string) (wake <-chan struct{}, stop func()) {
 	if o, ok := s.Inner.(a2a.Overview); ok {
-		return o.WatchAll()
+		return o.WatchAll(owner)
 	}
 	return make(chan struct{}), func() {}
 }

@@ -13,8 +13,11 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// WatchAll returns a channel that receives when any root may be new or have new events.
-func (s *Store) WatchAll() (wake <-chan struct{}, stop func()) { return s.hub.all.Watch() }
+// WatchAll returns a channel that receives when a root of the owner may be new or have
+// new events, or a board of the owner's account or the catalog has changed.
+func (s *Store) WatchAll(owner string) (wake <-chan struct{}, stop func()) {
+	return s.hub.all.Watch(owner)
+}
 
 // Runs returns how far the owner's roots have come that callers can see. Those
 // that have not ended are found by their state, the others by the time of it:

@@ -69,7 +69,7 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed boo
 		return "", false, s.unrecorded(err)
 	}
 	if !existed {
-		s.hub.poke(root)
+		s.changed(root, n.Owner)
 	}
 	return root, existed, nil
 }
@@ -229,7 +229,7 @@ func (s *Store) put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 		j.arrived()
 		store.Poke(j.wake)
 	}
-	s.db.tell(root)
+	s.db.tell(root, k.Owner)
 	return p.n, p.existed, nil
 }
 

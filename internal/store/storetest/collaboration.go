@@ -44,6 +44,13 @@ func (r *rig) refused(n a2a.New) {
 }
 
 func collaborations(t *testing.T, open Open) {
+	slots(t, open)
+	slotsOfDefined(t, open)
+	slotsAtOnce(t, open)
+}
+
+// slots tests how many collaborations an agent may have.
+func slots(t *testing.T, open Open) {
 	t.Run("R-001-30 there are as many as there may be", func(t *testing.T) {
 		r := newRig(t, open)
 		r.create(collaboration("one", 2), collaboration("two", 2))
@@ -93,6 +100,10 @@ func collaborations(t *testing.T, open Open) {
 		r.create(collaboration("one", 1), task("plain"), other)
 		r.running("one")
 	})
+}
+
+// slotsOfDefined tests collaborations of teams that the catalog defines.
+func slotsOfDefined(t *testing.T, open Open) {
 	defined := func(id string, most int) a2a.New {
 		n := collaboration(id, most)
 		n.Entry = "a"
@@ -151,6 +162,10 @@ func collaborations(t *testing.T, open Open) {
 			}
 		}
 	})
+}
+
+// slotsAtOnce tests collaborations that begin at the same time.
+func slotsAtOnce(t *testing.T, open Open) {
 	t.Run("R-001-30 of many at once as many begin as there may be", func(t *testing.T) {
 		r := newRig(t, open)
 		for round := range 3 {
