@@ -171,7 +171,7 @@ func ofRequest(err error, team string, most int) error {
 		busy := *of
 		busy.Message = underWay(team, most) + ", as many as its max_concurrent_collaborations allows; wait for the end of one, or stop one"
 		return &busy
-	case errors.Is(err, a2a.ErrDeleted): // by a replica of which this one has not heard yet
+	case errors.Is(err, a2a.ErrDeleted), errors.As(err, &of) && of.Reason == agent.ReasonAgentNotFound: // deleted meanwhile, here or by another replica
 		return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %.64q", team)
 	case errors.As(err, &of) && of.Reason == agent.ReasonMessageIDReused:
 		return agent.Errorf(of.Code, of.Reason, "requestId was used before with other content; use a new id for a new collaboration")
