@@ -155,7 +155,7 @@ func (s *suite) settings(origin string, at place) string {
 	if s.fresh {
 		out.WriteString(", was started anew for each test,")
 	}
-	fmt.Fprintf(&out, " and had this file:\n\n```yaml\n%s```\n\nThe kit ran with:\n\n```sh\n", s.file)
+	fmt.Fprintf(&out, " and had this file:\n\n```yaml kit-%s.yaml\n%s```\n\nThe kit ran with:\n\n```sh\n", s.line, s.file)
 	for _, p := range s.runs {
 		fmt.Fprintf(&out, "%s\n", strings.Join(append(append(slices.Clone(s.env), "python -m pytest"), p.args...), " "))
 	}

@@ -42,7 +42,7 @@ type database interface {
 	lock() string
 	skip() string
 	// tell lets other replicas know that something about a root is new.
-	tell(root string)
+	tell(root, audience string)
 	state() *health
 	close() error
 }

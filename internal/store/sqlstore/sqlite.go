@@ -291,7 +291,7 @@ func (d *sqliteDB) single() bool       { return true }
 func (d *sqliteDB) reader() querier    { return d.reads }
 func (d *sqliteDB) lock() string       { return "" }
 func (d *sqliteDB) skip() string       { return "" }
-func (d *sqliteDB) tell(string)        {}
+func (d *sqliteDB) tell(_, _ string)   {}
 func (d *sqliteDB) state() *health     { return d.health }
 func (d *sqliteDB) add(s source) error { return d.writer.add(s) }
 
