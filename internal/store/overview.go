@@ -21,6 +21,29 @@ func (s *Memory) Runs(_ context.Context, owner string, f a2a.RunFilter) ([]a2a.R
 	return marks, nil
 }
 
+// Collaborating returns ids of the owner's roots that were begun with a brief.
+func (s *Memory) Collaborating(_ context.Context, owner string, f a2a.RootFilter) ([]string, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	o := s.owners[owner]
+	if o == nil {
+		return nil, nil
+	}
+	var ids []string
+	visit := func(r *run) bool {
+		if r.root != f.Before && (f.Agent == "" || f.Agent == r.agent) {
+			ids = append(ids, r.root)
+		}
+		return f.Limit <= 0 || len(ids) < f.Limit
+	}
+	if f.Before == "" {
+		o.briefed.Reverse(visit)
+	} else {
+		o.briefed.Descend(&run{root: f.Before}, visit)
+	}
+	return ids, nil
+}
+
 // selected returns the index entries of a filter. Their runs are not locked: that
 // comes before mu, never after.
 func (s *Memory) selected(owner string, f a2a.RunFilter) []*entry {

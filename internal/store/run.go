@@ -35,6 +35,7 @@ type run struct {
 
 	listedAsking bool // it is in Memory.asking; guarded by mu
 
+	briefed  bool         // it was begun with a brief; never changes
 	entry    *entry       // in the owner's index; written under mu and Memory.mu
 	requests []requestKey // guarded by Memory.mu
 	collab   bool         // it counts as a collaboration until it ends; never changes
@@ -49,7 +50,7 @@ func (s *Memory) newRun(n a2a.New, now time.Time) *run {
 	acc := n.Accepted
 	r := &run{
 		root: acc.GetTaskId(), owner: n.Owner, agent: acc.GetAgent(), context: acc.GetMessage().GetContextId(),
-		fold: s.fold(acc.GetTaskId(), ""),
+		fold: s.fold(acc.GetTaskId(), ""), briefed: acc.GetCollaboration() != nil,
 	}
 	r.record(timestamppb.New(now), &teamv1.Event{Agent: acc.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}})
 	r.last, r.bytes = now, int64(proto.Size(acc))

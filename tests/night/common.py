@@ -42,11 +42,18 @@ def play(steps, lacks, partly=None):
     asyncio.run(main())
 
 
-def answer(text):
-    """What an agent says to a message: its own text. It fails on FAIL."""
-    if "FAIL" in text:
-        raise RuntimeError("as the message asks")
-    return text
+def reply(text, asked=False):
+    """What an agent says to a message, in two pieces; it fails for `fail`, as ../interoprig/member.go wants it."""
+    if asked:
+        text = "you said " + text
+    if text == "fail":
+        raise RuntimeError("It is broken.")
+    return ["far: ", text]
+
+
+def answer(text, asked=False):
+    """The reply in one piece."""
+    return "".join(reply(text, asked))
 
 
 def serve(make):

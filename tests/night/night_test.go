@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -24,16 +23,40 @@ const installTime = 20 * time.Minute
 // frameworks are the folders of this module, with the package that each of them pins.
 var frameworks = []struct {
 	dir, name, binding string
-	card               string // where below its address an agent's card is
-	fails              string // empty, or why a failure of its agent is not told as one
+	card               string            // where below its address an agent's card is
+	lacks              map[string]string // by step, why its agent does not do it
 }{
-	{dir: "adk1", name: "google-adk", binding: "JSONRPC 0.3"},
-	{dir: "adk2", name: "google-adk", binding: "JSONRPC"},
-	{dir: "agno", name: "agno", binding: "JSONRPC 0.3", card: "/a2a/agents/peer", fails: "its stream ends with `completed` after an error of the model"},
-	{dir: "crewai", name: "crewai", binding: "JSONRPC 0.3"},
-	{dir: "agentframework", name: "agent-framework-a2a", binding: "JSONRPC"},
-	{dir: "beeai", name: "beeai-framework", binding: "JSONRPC 0.3"},
-	{dir: "fasta2a", name: "fasta2a", binding: "JSONRPC"},
+	{dir: "adk1", name: "google-adk", binding: "JSONRPC 0.3", lacks: map[string]string{
+		"stream": "Its card has `\"streaming\":false`, and `message/stream` is answered -32603, `Streaming is not supported by the agent`.",
+		"cancel": "`tasks/cancel` is answered -32603, `Cancellation is not supported`.",
+	}},
+	{dir: "adk2", name: "google-adk", binding: "JSONRPC", lacks: map[string]string{
+		"stream": "It sends the pieces as messages of statuses (`\"state\": \"TASK_STATE_WORKING\", \"message\": {\"parts\": [{\"text\": \"far: \"}]}`), and then the whole answer as an artifact.",
+	}},
+	{dir: "agno", name: "agno", binding: "JSONRPC 0.3", card: "/a2a/agents/peer", lacks: map[string]string{
+		"stream":   "It sends the pieces as messages beside the task (`\"kind\": \"message\", \"parts\": [{\"kind\": \"text\", \"text\": \"far: \"}]`): nothing says that one goes on in the next before all are there.",
+		"question": "It tells a run that waits for its user as `working` (`RunStatus.paused: TaskState.working`), and no state of its is `input-required`.",
+		"cancel":   "The one address of its card takes `message/stream` alone: `tasks/cancel` is answered 400, `Input should be 'message/stream'`.",
+		"failure":  "Its stream ends with `\"status\": {\"state\": \"completed\"}` and `\"parts\": []` after an error of the model.",
+	}},
+	{dir: "crewai", name: "crewai", binding: "JSONRPC 0.3", lacks: map[string]string{
+		"stream":   "Its stream is one line, the task with `\"status\":{\"state\":\"completed\"}` and the whole answer.",
+		"question": "Its agents cannot ask: a task ends with `\"status\":{\"state\":\"completed\"}` or with an error.",
+		"cancel":   "It says nothing of a task before the task's end, so no call can name the task to cancel.",
+	}},
+	{dir: "agentframework", name: "agent-framework-a2a", binding: "JSONRPC", lacks: map[string]string{
+		"stream":   "With its default, `A2AExecutor(agent)`, the whole answer is the message of a status with `TASK_STATE_WORKING`; it streams in pieces with `stream=True`.",
+		"question": "A2AExecutor cannot ask: a task ends with `TASK_STATE_COMPLETED`, `TASK_STATE_FAILED` or `TASK_STATE_CANCELED`.",
+	}},
+	{dir: "beeai", name: "beeai-framework", binding: "JSONRPC 0.3", lacks: map[string]string{
+		"stream":   "The whole answer is the message of the last status, with `\"state\":\"completed\"`.",
+		"question": "Its agents cannot ask: a task ends with `\"state\":\"completed\"` or `\"state\":\"failed\"`.",
+		"cancel":   "`tasks/cancel` is answered -32002, `Task cannot be canceled - current state: TaskState.working`, and the task goes on.",
+		"failure":  "After one cancel each further task ends with `Action has been aborted`: all tasks have one AbortController. Without, a task ends with `\"state\":\"failed\"` and the text of the error.",
+	}},
+	{dir: "fasta2a", name: "fasta2a", binding: "JSONRPC", lacks: map[string]string{
+		"question": "It begins a task for each message, also for one that names a task with `TASK_STATE_INPUT_REQUIRED`, which goes on waiting.",
+	}},
 }
 
 func TestMain(m *testing.M) { os.Exit(interoprig.Main(m)) }
@@ -59,48 +82,19 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// The frameworks' agents as members of a team: an answer, and a failure.
+// The frameworks' agents as members of a team.
 func TestMembers(t *testing.T) {
-	program := interoprig.BuildServer(t)
 	for _, f := range frameworks {
 		t.Run(f.dir, func(t *testing.T) {
 			address := serve(t, python(t, f.dir), filepath.Join(f.dir, "script.py")) + f.card
-			file := filepath.Join(t.TempDir(), "team.yaml")
-			text := "version: v1\nagents: {peer: {description: A peer., a2a: {card: \"" + address + "\"}}}\n" +
-				"teams: {relay: {description: Asks the peer., limits: {retry: {attempts: 1}}, workflow: {steps: [{id: ask, agent: peer}]}}}\n"
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
+			version := "1.0"
+			if strings.HasSuffix(f.binding, " 0.3") {
+				version = "0.3"
 			}
-			t.Run("send", func(t *testing.T) {
-				out, err := run(t, program, file, "hello")
-				if err != nil || !strings.Contains(out, "hello") || !strings.Contains(out, "completed") {
-					t.Errorf("%v\n%s", err, out)
-				}
-			})
-			t.Run("failure", func(t *testing.T) {
-				out, err := run(t, program, file, "FAIL")
-				var exit *exec.ExitError
-				switch {
-				case f.fails != "":
-					if err != nil {
-						t.Errorf("it is told as a failure now; take the reason out:\n%s", out)
-					}
-					t.Logf("no failure: %s\n%s", f.fails, out)
-				case !errors.As(err, &exit) || !strings.Contains(out, "failed"):
-					t.Errorf("%v\n%s", err, out)
-				}
-			})
+			interoprig.Column{Client: f.name, Version: pinned(t, f.dir, f.name), Binding: f.binding}.
+				MemberLacking(t, address, version, f.lacks)
 		})
 	}
-}
-
-// run gives the team a task and returns what the command prints.
-func run(t *testing.T, program, file, text string) (string, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, program, "run", "--file", file, "relay", text).CombinedOutput() //nolint:gosec // the server itself
-	return string(out), err
 }
 
 // serve runs a script that serves an agent, until the test ends, and returns its address.

@@ -28,7 +28,7 @@ var tables = []struct{ name, columns, key string }{
 	{"work_item", "account, team, id, n, state, priority, assignee, lease, sum, body", "account, team, id"},
 	{"board", "account, team, seq", "account, team"},
 	{"push_dead", "id, scope, config, seq, part, tries, error, at", "id, scope, config, seq, part"},
-	{"task", "id, owner, agent, context_id, state, status_at, visible, snap_seq, snap_sum, snap", "id"},
+	{"task", "id, owner, agent, context_id, state, status_at, visible, brief, snap_seq, snap_sum, snap", "id"},
 	{"run", "id, owner, epoch, seq, bytes, inputs, due, ended, deltas, definition, push, parked", "id"},
 }
 

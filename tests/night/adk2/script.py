@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from common import TIDES, answer, play, serve
+from common import TIDES, play, reply, serve
 
 from google.adk.agents import BaseAgent
 from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
@@ -63,13 +63,20 @@ class Steps:
 class Echo(BaseAgent):
     async def _run_async_impl(self, ctx):
         text = "".join(p.text or "" for p in ctx.user_content.parts)
-        if text == "WAIT":
+        if text == "wait":
             await asyncio.Event().wait()
-        yield Event(
-            author=self.name,
-            invocation_id=ctx.invocation_id,
-            content=types.Content(role="model", parts=[types.Part(text=answer(text))]),
-        )
+        if text == "ask":
+            # What takes its time is a question.
+            call = types.FunctionCall(id="1", name="ask", args={})
+            yield self.event(types.Part(text="Which city?"), types.Part(function_call=call), long_running_tool_ids={"1"})
+            return
+        pieces = reply(text, any(e.get_function_calls() for e in ctx.session.events))
+        for piece in pieces:
+            yield self.event(types.Part(text=piece), partial=True)
+        yield self.event(types.Part(text="".join(pieces)))
+
+    def event(self, *parts, **more):
+        return Event(author=self.name, content=types.Content(role="model", parts=parts), **more)
 
 
 def make(url):

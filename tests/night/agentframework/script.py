@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from common import TIDES, answer, play, serve
+from common import TIDES, answer, play, reply, serve
 
 import httpx
 from a2a.client.card_resolver import A2ACardResolver
@@ -63,12 +63,15 @@ class Echo(BaseChatClient):
         text = messages[-1].text
 
         async def whole():
+            if text == "wait":
+                await asyncio.Event().wait()
             return ChatResponse(messages=[Message(role="assistant", contents=[answer(text)])])
 
         async def pieces():
-            if text == "WAIT":
+            if text == "wait":
                 await asyncio.Event().wait()
-            yield ChatResponseUpdate(role="assistant", contents=[Content.from_text(answer(text))])
+            for piece in reply(text):
+                yield ChatResponseUpdate(role="assistant", contents=[Content.from_text(piece)])
 
         return ResponseStream(pieces(), finalizer=ChatResponse.from_updates) if stream else whole()
 
@@ -85,7 +88,7 @@ def make(url):
         supported_interfaces=[AgentInterface(protocol_binding="JSONRPC", protocol_version="1.0", url=url + "/")],
     )
     handler = DefaultRequestHandler(
-        agent_executor=A2AExecutor(Agent(client=Echo(), name="peer"), stream=True), task_store=InMemoryTaskStore(), agent_card=card
+        agent_executor=A2AExecutor(Agent(client=Echo(), name="peer")), task_store=InMemoryTaskStore(), agent_card=card
     )
     return Starlette(routes=[*create_agent_card_routes(card), *create_jsonrpc_routes(handler, "/")])
 

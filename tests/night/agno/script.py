@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from common import TIDES, answer, play, serve
+from common import TIDES, answer, play, reply, serve
 
 from agno.agent import Agent
 from agno.client.a2a import A2AClient
@@ -44,10 +44,14 @@ class Echo(Model):
         return self.invoke(messages)
 
     def invoke_stream(self, messages, **kwargs):
-        yield self.invoke(messages)
+        for piece in reply(messages[-1].content):
+            yield ModelResponse(role="assistant", content=piece)
 
     async def ainvoke_stream(self, messages, **kwargs):
-        yield self.invoke(messages)
+        if messages[-1].content == "wait":
+            await asyncio.Event().wait()
+        for response in self.invoke_stream(messages):
+            yield response
 
     def _parse_provider_response(self, response, **kwargs):
         return response

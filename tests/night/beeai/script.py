@@ -1,5 +1,6 @@
 """beeai-framework as a client, `python script.py SERVER`, and as a server, `python script.py`."""
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -47,14 +48,20 @@ def make(url):
     import a2a.server.tasks as tasks
     from beeai_framework.adapters.a2a.serve.server import A2AServer
     from beeai_framework.agents.requirement import RequirementAgent
-    from beeai_framework.backend import AssistantMessage, ChatModel, ChatModelOutput, MessageToolCallContent, UserMessage
+    from beeai_framework.backend import AssistantMessage, ChatModel, ChatModelError, ChatModelOutput, MessageToolCallContent, UserMessage
 
     class Echo(ChatModel):
         model_id = "echo"
         provider_id = "ollama"
 
         async def _create(self, input, run):
-            text = answer([m for m in input.messages if isinstance(m, UserMessage)][-1].text)
+            text = [m for m in input.messages if isinstance(m, UserMessage)][-1].text.removeprefix("Your task: ")
+            if text == "wait":
+                await asyncio.Event().wait()
+            try:
+                text = answer(text)
+            except RuntimeError as e:
+                raise ChatModelError(str(e)) from e
             call = MessageToolCallContent(id="1", tool_name="final_answer", args=json.dumps({"response": text}))
             return ChatModelOutput(output=[AssistantMessage(call)], finish_reason="stop")
 

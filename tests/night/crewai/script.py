@@ -52,7 +52,9 @@ def make(url):
     class Echo(BaseLLM):
         def call(self, messages, *args, **kwargs):
             text = messages if isinstance(messages, str) else messages[-1]["content"]
-            said = next((word for word in ("FAIL", "hello") if word in text), "nothing")
+            # The message is a line of the prompt.
+            said = next((word for word in ("ask", "fail", "wait", "Hello") if f"Current Task: {word}" in text), text)
+            # It does not wait for a cancel: an agent does one thing at a time, and none could be told to end.
             return "Thought: I now can give a great answer\nFinal Answer: " + answer(said)
 
     agent = Agent(role="peer", goal="Echo.", backstory="Echoes.", llm=Echo(model="echo"), a2a=A2AServerConfig(url=url))

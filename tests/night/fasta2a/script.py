@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from common import TIDES, answer, play, serve
+from common import TIDES, play, reply, serve
 
 from fasta2a import FastA2A, Worker
 from fasta2a.broker import InMemoryBroker
@@ -36,14 +36,25 @@ class Echo(Worker):
         task = await self.storage.load_task(params["id"])
         await self.storage.update_task(task["id"], state="working")
         text = "".join(p.get("text", "") for p in task["history"][-1]["parts"])
-        if text == "WAIT":
+        if text == "wait":
             await asyncio.Event().wait()
-        if text == "ASK":
+        if text == "ask":
+            asks = {"message_id": str(uuid.uuid4()), "role": "ROLE_AGENT", "parts": [{"text": "Which city?"}]}
             await self.storage.update_task(task["id"], state="input-required")
+            await self.publish_status(task["id"], task["context_id"], "input-required", asks)
             return
-        artifact = {"artifact_id": "answer", "parts": [{"text": answer(text)}]}
-        await self.publish_artifact(task["id"], task["context_id"], artifact)
-        await self.storage.update_task(task["id"], state="completed", new_artifacts=[artifact])
+        try:
+            pieces = reply(text, len(task["history"]) > 1)
+        except RuntimeError as e:
+            says = {"message_id": str(uuid.uuid4()), "role": "ROLE_AGENT", "parts": [{"text": str(e)}]}
+            await self.storage.update_task(task["id"], state="failed")
+            await self.publish_status(task["id"], task["context_id"], "failed", says)
+            return
+        for i, piece in enumerate(pieces):
+            artifact = {"artifact_id": "answer", "parts": [{"text": piece}]}
+            await self.publish_artifact(task["id"], task["context_id"], artifact, append=i > 0, last_chunk=i == len(pieces) - 1)
+        whole = {"artifact_id": "answer", "parts": [{"text": "".join(pieces)}]}
+        await self.storage.update_task(task["id"], state="completed", new_artifacts=[whole])
 
     async def cancel_task(self, params):
         await self.storage.update_task(params["id"], state="canceled")
@@ -61,7 +72,8 @@ def make(url):
 
     @asynccontextmanager
     async def lifespan(app):
-        async with app.task_manager, worker.run():
+        # A worker does one thing at a time; the second one takes the cancel of what the first one does.
+        async with app.task_manager, worker.run(), worker.run():
             yield
 
     return FastA2A(storage=storage, broker=broker, url=url, name="peer", description="Echoes.", lifespan=lifespan)
