@@ -109,11 +109,10 @@ func (s *Shell) notes(file string, def *config.Config) {
 	}
 	moved := def.Reordered()
 	for _, r := range moved {
-		fmt.Fprintf(s.Out, "  %s:%d:%d  note: step %q of team %q begins after %s; in the previous version it began with the run\n",
-			file, r.Line, r.Col, r.Step, r.Team, strings.Join(r.After, ", "))
+		fmt.Fprintf(s.Out, "  %s:%d:%d  note: %s\n", file, r.Line, r.Col, r)
 	}
 	if len(moved) > 0 {
-		fmt.Fprintln(s.Out, "  To keep the old order, put the steps into a group: steps: [{parallel: [...]}]. Where the new order is right, write version: v2.")
+		fmt.Fprintln(s.Out, "  "+config.KeepOrder)
 	}
 }
 

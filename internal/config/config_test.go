@@ -130,7 +130,7 @@ func TestFaults(t *testing.T) {
 		{"a list at the top", "- a\n", "team.yaml:1:1 expected keys such as version, agents and teams, got a list"},
 		{"not UTF-8", "version: v1\nagents: \xff\n", "team.yaml:2:9 the file is not UTF-8 text"},
 		{"an open quote", "version: \"v1\nagents: {}\n", "team.yaml:1:10 this \" is never closed"},
-		{"brackets in plain text are text", strings.Replace(desk, "echo: true", "text: see [1", 1) + "x: [\n", "team.yaml:8:4 this [ is never closed"},
+		{"a bracket in text within brackets", strings.Replace(desk, "echo: true", "text: see [1", 1) + "x: [\n", "team.yaml:3:42 a value with [ in it must be in quotes within brackets"},
 		{"plain scalar in block", "version: v1\nagents:\n  a:\n    description: mind the [gap\n    scripted: {steps: [{echo: true}]}\n", ""},
 		{"a limit of agents on a team", withLimits("s", "{max_turns: 5}"), `team.yaml:8:14 limit max_turns belongs to an agent with a model`},
 		{"a limit of teams on an agent", withLimits("b", "{max_steps: 5}"), `team.yaml:3:33 limit max_steps belongs to a team`},

@@ -176,6 +176,9 @@ func TestAddressesOfModelsAndCards(t *testing.T) {
 		model("http://h.example/v1/chat/completions"): "base_url ends with /chat/completions, which is added to it",
 		card("https://h.example"):                     "",
 		card("https://h.example/card.json?agent=x"):   "",
+		card("https://h.example/card.json#x"):         "",
+		card("https://?agent=x"):                      "a2a needs the address of the agent card",
+		card("https://#x"):                            "a2a needs the address of the agent card",
 		card("https://ann:pw@h.example"):              "card must have no user",
 	} {
 		fs := faultsOf(t, text)

@@ -4683,10 +4683,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\fgrpc.address\x12-grpc needs an address; add address: HOST:PORT\x1a-this.matches('^(dns:///)?[^/ ]+:[0-9]{1,5}$')R\aaddress\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12$\n" +
 	"\x03tls\x18\x03 \x01(\v2\x12.team.v1.TlsConfigR\x03tls\x12&\n" +
-	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\"\x94\x06\n" +
-	"\bA2aAgent\x12\xb5\x01\n" +
-	"\x04card\x18\x01 \x01(\tB\xa0\x01\xbaH\x9c\x01\xba\x01\x98\x01\n" +
-	"\ba2a.card\x12[a2a needs the address of the agent card; add card: https://HOST/.well-known/agent-card.json\x1a/this.matches('^https?://[^/]+') && this.isUri()R\x04card\x12:\n" +
+	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\"\x96\x06\n" +
+	"\bA2aAgent\x12\xb7\x01\n" +
+	"\x04card\x18\x01 \x01(\tB\xa2\x01\xbaH\x9e\x01\xba\x01\x9a\x01\n" +
+	"\ba2a.card\x12[a2a needs the address of the agent card; add card: https://HOST/.well-known/agent-card.json\x1a1this.matches('^https?://[^/?#]+') && this.isUri()R\x04card\x12:\n" +
 	"\abinding\x18\x02 \x01(\x0e2\x16.team.v1.Binding.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\abinding\x12\xa7\x01\n" +
 	"\aversion\x18\x03 \x01(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
 	"\va2a.version\x12Yversion must be 1.0 or 0.3, in quotes; or remove it to have the best that the card offers\x1a\x1athis in ['', '1.0', '0.3']R\aversion\x12&\n" +
