@@ -84,7 +84,7 @@ func (c *command) run(ctx context.Context) error {
 
 // insert replaces what is between the two markers of a line of the protocol in a document.
 func insert(file, line, text string) error {
-	b, err := os.ReadFile(file) //nolint:gosec // named by the user
+	b, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
@@ -94,5 +94,5 @@ func insert(file, line, text string) error {
 	if !ok || !closed {
 		return fmt.Errorf("%s has no lines %q and %q to write between", file, strings.TrimSpace(begin), strings.TrimSpace(end))
 	}
-	return os.WriteFile(file, []byte(before+begin+"\n"+text+"\n"+end+after), 0o600) //nolint:gosec // the same
+	return os.WriteFile(file, []byte(before+begin+"\n"+text+"\n"+end+after), 0o600)
 }

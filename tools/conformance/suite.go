@@ -81,7 +81,7 @@ func identify(ctx context.Context, kit string) (string, error) {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
-		b, err := os.ReadFile(path) //nolint:gosec // named by the user
+		b, err := os.ReadFile(path)
 		fmt.Fprintf(sum, "%s %d\n", strings.TrimPrefix(path, kit), len(b))
 		sum.Write(b)
 		return err
@@ -129,7 +129,7 @@ func packages(ctx context.Context, kit, env string) (string, error) {
 		return "", err
 	}
 	python, done := filepath.Join(env, "bin", "python"), filepath.Join(env, "installed.txt")
-	if have, err := os.ReadFile(done); err == nil && string(have) == wanted { //nolint:gosec // written below
+	if have, err := os.ReadFile(done); err == nil && string(have) == wanted {
 		return python, nil
 	}
 	if _, err := output(ctx, kit, found, "-m", "venv", "--clear", env); err != nil {
@@ -142,7 +142,7 @@ func packages(ctx context.Context, kit, env string) (string, error) {
 }
 
 func output(ctx context.Context, dir, name string, args ...string) (string, error) {
-	c := exec.CommandContext(ctx, name, args...) //nolint:gosec // git and Python
+	c := exec.CommandContext(ctx, name, args...)
 	c.Dir = dir
 	var said bytes.Buffer
 	c.Stderr = &said
@@ -195,7 +195,7 @@ func (s *suite) playOne(ctx context.Context, out io.Writer, at place, srv *serve
 	for _, a := range p.args {
 		args = append(args, strings.ReplaceAll(a, "URL", srv.url()))
 	}
-	c := exec.CommandContext(ctx, at.python, args...) //nolint:gosec // the kit, that the user wants to run
+	c := exec.CommandContext(ctx, at.python, args...)
 	c.Dir, c.Stdout, c.Stderr = at.dir, out, out
 	c.Env = append(os.Environ(), "PYTHONPATH="+at.reports, "FRESH_SERVER="+srv.control())
 	c.Env = append(c.Env, s.env...)
