@@ -81,13 +81,27 @@ bench-peers: ## Run the same teams here and in other frameworks, side by side.
 fuzz: ## Run every fuzz target for FUZZTIME (default 10s).
 	.ci/fuzz $(FUZZTIME)
 
+# docs/interop.md is generated: after a change of a client run these with -update, tests/interoprig last.
 .PHONY: interop
-interop: ## Run the tests against other implementations of the protocol, and print what each client does.
+interop: ## Run the tests with other implementations of the protocol, and print what each does.
 	rm -f bin/interop/matrix*
 	mkdir -p bin/interop
 	cd tests/interop && INTEROP_MATRIX=$(CURDIR)/bin/interop/matrix go test -count=1 ./...
 	cd tests/interop03 && INTEROP_MATRIX=$(CURDIR)/bin/interop/matrix go test -count=1 ./...
-	cat bin/interop/matrix.txt
+	cd tests/interoprig && go test -count=1 ./...
+	cat bin/interop/matrix.md
+
+.PHONY: conformance
+conformance: build ## Run a conformance kit of A2A that you have fetched: make conformance KIT=dir.
+	go run ./tools/conformance -kit '$(KIT)' $(if $(UPDATE),-doc docs/conformance.md)
+
+.PHONY: night-clients
+night-clients: ## Play agent frameworks of others as clients and as members of a team (2.5 GB of packages).
+	cd tests/night && go test -count=1 -timeout=1h -v ./...
+
+.PHONY: night
+night: ## Run the long tests, part by part; what has passed for these files is not run again. PART=name runs one.
+	go run ./tools/night $(PART)
 
 .PHONY: tidy-check
 tidy-check: ## Fail if go.mod is untidy or selects other versions than .ci/pins.

@@ -64,7 +64,11 @@ func (s spoiler) scalar(fd protoreflect.FieldDescriptor) protoreflect.Value {
 	case protoreflect.EnumKind:
 		return protoreflect.ValueOfEnum(rapid.SampledFrom([]protoreflect.EnumNumber{0, 1, 1, 2, 3, 99, -1}).Draw(s.T, "enum"))
 	case protoreflect.Int32Kind:
-		return protoreflect.ValueOfInt32(rapid.SampledFrom([]int32{0, 1, 2, 100, 101, -1, 1<<31 - 1, -1 << 31}).Draw(s.T, "int32"))
+		numbers := []int32{1, 2, 100, 101, -1, 1<<31 - 1, -1 << 31}
+		if fd.Name() != "page_size" { // over gRPC alone 0 means that none is given
+			numbers = append(numbers, 0)
+		}
+		return protoreflect.ValueOfInt32(rapid.SampledFrom(numbers).Draw(s.T, "int32"))
 	case protoreflect.Int64Kind:
 		return protoreflect.ValueOfInt64(rapid.Int64Range(0, 1<<34).Draw(s.T, "int64"))
 	case protoreflect.BytesKind:

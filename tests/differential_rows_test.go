@@ -47,6 +47,7 @@ var forms = map[string]form{
 	"INVALID_REQUEST":                    {"InvalidArgument", 400, -32602, 200, ownErrors, false},
 	"MESSAGE_ID_REUSED":                  {"InvalidArgument", 400, -32602, 200, ownErrors, false},
 	"AGENT_NOT_FOUND":                    {"NotFound", 404, -32602, 200, ownErrors, false},
+	"QUESTION_ANSWERED":                  {"FailedPrecondition", 400, -32023, 200, ownErrors, false},
 	"INSUFFICIENT_RESOURCES":             {"ResourceExhausted", 429, -32020, 429, ownErrors, false},
 	"STORE_UNAVAILABLE":                  {"Unavailable", 503, -32021, 503, ownErrors, true},
 	"SHUTTING_DOWN":                      {"Unavailable", 503, -32021, 503, ownErrors, true},
@@ -120,8 +121,11 @@ func refusals(h *house) []refusal {
 // badCalls are refused for what comes with the call.
 func badCalls(h *house, valid about) []refusal {
 	var list []refusal
-	for _, by := range []string{"no key", "a wrong key", "another scheme"} {
+	for _, by := range []string{"no key", "another scheme"} {
 		list = append(list, refusal{reason: "UNAUTHENTICATED", how: by, rpcs: every, by: by, about: valid})
+	}
+	for _, rpc := range every {
+		list = append(list, refusal{reason: "UNAUTHENTICATED", how: "a wrong key", rpcs: []string{rpc}, by: "a wrong key for " + rpc, about: valid})
 	}
 	for _, by := range []string{"version 0.5", "version 99.0", "no version"} {
 		list = append(list, refusal{reason: "VERSION_NOT_SUPPORTED", how: by, rpcs: every, by: by, about: valid})
@@ -206,11 +210,16 @@ func badMessages(h *house) []refusal {
 	other("INVALID_REQUEST", "a question that is not open", about{task: h.id("asking"), change: func(m proto.Message) {
 		m.(*a2av1.SendMessageRequest).Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{a2a.TeamRunURI: structpb.NewStructValue(texts("question", "none"))}}
 	}}, `metadata["`+a2a.TeamRunURI+`"].question`)
-	other("MESSAGE_ID_REUSED", "of a message that began a task", sending(func(r *a2av1.SendMessageRequest) {
-		r.Message.MessageId, r.Message.Parts = "first-completed", agent.TextParts("Low tide")
-	}))
+	list = append(list, refusal{reason: "MESSAGE_ID_REUSED", how: "of a message that began a task", rpcs: sends,
+		but: "SendMessage replied to directly", // by an agent that no message was sent to
+		about: sending(func(r *a2av1.SendMessageRequest) {
+			r.Message.MessageId, r.Message.Parts = "first-completed", agent.TextParts("Low tide")
+		})})
 	other("MESSAGE_ID_REUSED", "to a task that asks", about{task: h.id("asking"), change: func(m proto.Message) {
-		m.(*a2av1.SendMessageRequest).Message.MessageId = "first-completed"
+		m.(*a2av1.SendMessageRequest).Message.MessageId = "first-canceled" // to the same agent
+	}})
+	other("QUESTION_ANSWERED", "a second answer", about{task: h.id("answered"), change: func(m proto.Message) {
+		m.(*a2av1.SendMessageRequest).Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{a2a.TeamRunURI: structpb.NewStructValue(texts("question", h.answered))}}
 	}})
 	other("TASK_NOT_FOUND", "a reference to nothing", sending(func(r *a2av1.SendMessageRequest) { r.Message.ReferenceTaskIds = []string{"nothing"} }))
 	other("CONTENT_TYPE_NOT_SUPPORTED", "a part that is not taken", about{tenant: "reads", change: func(m proto.Message) {
@@ -299,7 +308,7 @@ func badLists() []refusal {
 			change(m.(*a2av1.ListTasksRequest))
 		}}})
 	}
-	bad("a page of none", func(r *a2av1.ListTasksRequest) { r.PageSize = proto.Int32(0) }, "pageSize")
+	bad("a negative page", func(r *a2av1.ListTasksRequest) { r.PageSize = proto.Int32(-1) }, "pageSize") // 0 is none over gRPC
 	bad("a page of 101", func(r *a2av1.ListTasksRequest) { r.PageSize = proto.Int32(101) }, "pageSize")
 	bad("a bad page token", func(r *a2av1.ListTasksRequest) { r.PageToken = "x" }, "pageToken")
 	bad("a negative history length", func(r *a2av1.ListTasksRequest) { r.HistoryLength = proto.Int32(-1) }, "historyLength")
@@ -308,7 +317,7 @@ func badLists() []refusal {
 	bad("an unknown state", func(r *a2av1.ListTasksRequest) { r.Status = 99 }, "status")
 	bad("a time out of range", func(r *a2av1.ListTasksRequest) {
 		r.StatusTimestampAfter = timestamppb.New(time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC))
-		r.PageSize = proto.Int32(0)
+		r.PageSize = proto.Int32(-1)
 	}, "pageSize")
 	return list
 }

@@ -3,7 +3,9 @@ package tests
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -168,8 +170,10 @@ type house struct {
 	targets map[string]rig.Target
 	clients map[string][]rig.Client // of the targets
 	tasks   map[string]*a2av1.Task
-	store   *sick
-	deaf    *deaf
+	// answered is the question that the task of this name has an answer to.
+	answered string
+	store    *sick
+	deaf     *deaf
 }
 
 // newHouse serves.
@@ -181,6 +185,7 @@ func newHouse(t *testing.T) *house {
 	agents, h.deaf = theCast(t)
 	base := server.Config{
 		Agents: agents, Store: h.store, Keys: []server.APIKey{rig.Key("acme", "ann"), rig.Key("acme", "bob")}, ExtendedCards: extendedCards,
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 	}
 	open := rig.Serve(t, base)
 	t.Cleanup(h.deaf.letGo)
@@ -198,7 +203,9 @@ func newHouse(t *testing.T) *house {
 	with("ann", ann, nil)
 	with("bob", open.As("acme", "bob"), nil)
 	with("no key", open, nil)
-	with("a wrong key", open.As("acme", "eve"), nil)
+	for i, rpc := range every { // from an address each: many wrong keys from one are not looked at
+		with("a wrong key for "+rpc, open.As("acme", "eve"), headers("x-forwarded-for", fmt.Sprintf("192.0.2.%d", i)))
+	}
 	with("another scheme", open, headers("authorization", "Basic YW5uOnB3"))
 	with("version 0.5", ann, func(t *rig.Target) { t.Version = "0.5" })
 	with("version 99.0", ann, func(t *rig.Target) { t.Version = "99.0" })
@@ -249,6 +256,9 @@ func (h *house) furnish(t *testing.T) {
 	if h.tasks["canceled"], err = ann.Cancel(t.Context(), &a2av1.CancelTaskRequest{Id: gone.GetId()}); err != nil {
 		t.Fatal(err)
 	}
+	asked := send(t, ann, rig.Text("asks-again", "first-answered", "High tide"))
+	h.answered = a2a.RunOf(asked.GetMetadata()).GetQuestions()[0].GetQuestion()
+	h.tasks["answered"] = send(t, ann, answerTo(asked, "second-answered"))
 	h.tasks["seated"] = send(t, h.clients["one seat"][0], atOnce(rig.Text("works", "first-seated", "High tide")))
 	for range a2a.MaxPushTask {
 		if _, err := ann.(rig.PushClient).CreatePush(t.Context(), hook(h.id("hooked"), "", "http://127.0.0.1:1/hook")); err != nil {

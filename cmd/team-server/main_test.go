@@ -56,7 +56,7 @@ func runScripts(t *testing.T, dir string, env map[string]string) {
 			return errors.Join(err, giveFiles(e.WorkDir))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "start": start, "end": end, "waitlog": waitLog, "keep": keep, "keepout": keepOut, "interrupt": interrupt,
+			"exits": exits, "start": start, "end": end, "waitlog": waitLog, "keep": keep, "keepout": keepOut, "interrupt": interrupt, "hangup": hangup,
 		},
 	})
 }
@@ -203,6 +203,12 @@ func (b *background) end() error {
 	err := b.cmd.Wait()
 	_ = b.log.Close()
 	return err
+}
+
+// hangup has the server see that its terminal is closed.
+func hangup(ts *testscript.TestScript, _ bool, _ []string) {
+	b := ts.Value(serverKey{}).(*holder).server //nolint:forcetypeassert // set by TestScripts
+	ts.Check(b.cmd.Process.Signal(syscall.SIGHUP))
 }
 
 // waitLog waits until the server has said something: waitlog TEXT.

@@ -314,6 +314,38 @@ func TestA_25_TheFileTurnsItOff(t *testing.T) {
 	}
 }
 
+// TestA_21_TheFileNamesOrigins has pages of other origins call where the file says so.
+func TestA_21_TheFileNamesOrigins(t *testing.T) {
+	for settings, want := range map[string]int{
+		"{}": http.StatusForbidden, "{cors: {origins: [https://app.example], headers: [X-Mine]}}": http.StatusNoContent,
+		"{cors: {origins: [https://another.example]}}": http.StatusForbidden,
+	} {
+		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: "+settings+"\n", nil)
+		served, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, "http://"+served.HTTP+"/message:send", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Origin", "https://app.example")
+		req.Header.Set("Access-Control-Request-Method", http.MethodPost)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		http.DefaultClient.CloseIdleConnections()
+		if mine := strings.Contains(resp.Header.Get("Access-Control-Allow-Headers"), "X-Mine"); resp.StatusCode != want || mine != (want == http.StatusNoContent) {
+			t.Errorf("%s: status %d %v", settings, resp.StatusCode, resp.Header)
+		}
+		if err := served.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestA_03_TheFileIsStrict has calls that name no version refused where the file
 // says so.
 func TestA_03_TheFileIsStrict(t *testing.T) {

@@ -5,9 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"runtime"
 	"strings"
+	"syscall"
 
+	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/agentteams/team-server/internal/config"
@@ -45,7 +49,12 @@ func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 	if err := checkAddresses(ctx, f.HTTP, f.GRPC); err != nil {
 		return err
 	}
-	d := &Dev{Path: path, DotEnv: ".env", HTTP: f.HTTP, GRPC: f.GRPC, Store: url, Log: s.log(zapcore.InfoLevel), Say: s.sayf}
+	if !signal.Ignored(syscall.SIGHUP) { // its terminal was closed
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
+		defer stop()
+	}
+	d := &Dev{Path: path, DotEnv: dotEnv, HTTP: f.HTTP, GRPC: f.GRPC, Store: url, Log: s.log(zapcore.InfoLevel), Say: s.sayf}
 	running, err := d.Start(ctx)
 	if err != nil {
 		return err
@@ -72,6 +81,7 @@ func (s *Shell) Serve(ctx context.Context, file string, c Serving) error {
 		return err
 	}
 	c.Log = s.log(zapcore.InfoLevel)
+	defer ignoreHangups(c.Log)()
 	running, err := Serve(ctx, def, c)
 	if err != nil {
 		return err
@@ -80,6 +90,24 @@ func (s *Shell) Serve(ctx context.Context, file string, c Serving) error {
 		return errors.Join(err, running.Stop())
 	}
 	return running.Wait()
+}
+
+// ignoreHangups logs that SIGHUP changes nothing, which ends a process that does not
+// look at it. stop ends that.
+func ignoreHangups(log *zap.Logger) (stop func()) {
+	hangups, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(hangups, syscall.SIGHUP)
+	go func() {
+		defer close(done)
+		for range hangups {
+			log.Warn("SIGHUP is ignored: the configuration is read at the start; restart the server to serve a changed one")
+		}
+	}()
+	return func() {
+		signal.Stop(hangups)
+		close(hangups)
+		<-done
+	}
 }
 
 // Version prints the version.

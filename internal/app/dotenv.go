@@ -7,10 +7,21 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+
+	"github.com/agentteams/team-server/internal/config"
 )
 
 // Env is the environment of the process, and behind it a .env file.
 type Env map[string]string
+
+// dotEnv is the file that dev, run, validate and test read variables from; serve reads none.
+const dotEnv = ".env"
+
+// withDotEnv returns a loader that finds variables in the process and in .env of the working folder.
+func withDotEnv() (config.Loader, error) {
+	env, err := ReadDotEnv(dotEnv)
+	return config.Loader{Env: env.Lookup}, err
+}
 
 // ReadDotEnv reads a .env file: lines NAME=value, # comments, an optional
 // export, quotes around a value. A file that does not exist is empty.

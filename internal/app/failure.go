@@ -3,6 +3,7 @@ package app
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 
@@ -81,6 +82,15 @@ func (c *causes) log(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core { return causesCore{core, c} }))
 }
 
+// add adds a cause, once.
+func (c *causes) add(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Contains(c.texts, text) {
+		c.texts = append(c.texts, text)
+	}
+}
+
 // all are the causes so far.
 func (c *causes) all() []string {
 	c.mu.Lock()
@@ -102,7 +112,7 @@ func (c causesCore) With(fields []zapcore.Field) zapcore.Core {
 }
 
 func (c causesCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if e.LoggerName == "run" {
+	if e.LoggerName == "run" || e.LoggerName == "agents" {
 		checked = checked.AddCore(e, causesOnly{c})
 	}
 	return c.Core.Check(e, checked)
@@ -116,9 +126,7 @@ func (c causesOnly) Write(_ zapcore.Entry, fields []zapcore.Field) error {
 		err, _ := f.Interface.(error)
 		var e *agent.Error
 		if errors.As(err, &e) && e.Err != nil {
-			c.causes.mu.Lock()
-			c.causes.texts = append(c.causes.texts, e.Err.Error())
-			c.causes.mu.Unlock()
+			c.causes.add(e.Err.Error())
 		}
 	}
 	return nil

@@ -61,7 +61,11 @@ func (s *Shell) definition(file string) (*config.Config, error) {
 		}
 		file = "team.yaml"
 	}
-	return config.Loader{}.Load(file)
+	l, err := withDotEnv()
+	if err != nil {
+		return nil, err
+	}
+	return l.Load(file)
 }
 
 // Run runs one task of a team or agent and tells how it goes.

@@ -210,7 +210,11 @@ func startWith(ctx context.Context, def *config.Config, kept server.OpenedStore,
 	if err != nil {
 		return nil, errors.Join(err, closeListeners(c.Listeners), kept.Close())
 	}
+	for _, r := range def.Reordered() {
+		c.Log.Warn(r.String()+". "+config.KeepOrder, zap.Int("line", r.Line))
+	}
 	settings := def.Server.GetServer()
+	c.Origins, c.OriginHeaders = settings.GetCors().GetOrigins(), settings.GetCors().GetHeaders()
 	c.NoV03, c.StrictVersion = noV03(settings), settings.GetProtocol().GetStrictVersion()
 	_, c.ForgetMessageIDs = deduplicate(settings)
 	c.CardInterfaces = settings.GetCard().GetInterfaces()

@@ -69,9 +69,7 @@ func (f *teamFile) faults(err error) error {
 		if m := textPlace.FindStringSubmatch(v.Field); m != nil && len(f.parts) == 1 { // else its lines are others
 			fault.Line, _ = strconv.Atoi(m[1])
 			fault.Col, _ = strconv.Atoi(m[2])
-			if fault.Line > 0 && fault.Line <= len(f.lines) {
-				fault.Source = f.lines[fault.Line-1]
-			}
+			fault.Source = config.Shown(f.lines, fault.Line)
 		}
 		faults = append(faults, fault)
 	}

@@ -84,7 +84,11 @@ func (t *tester) load(paths []string) ([]*scenario.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return scenario.LoadAll(scenario.Loader{}, names)
+	l, err := withDotEnv()
+	if err != nil {
+		return nil, err
+	}
+	return scenario.LoadAll(l, names)
 }
 
 // invalid tells faults as JSON, where that is asked for.

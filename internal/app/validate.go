@@ -109,11 +109,10 @@ func (s *Shell) notes(file string, def *config.Config) {
 	}
 	moved := def.Reordered()
 	for _, r := range moved {
-		fmt.Fprintf(s.Out, "  %s:%d:%d  note: step %q of team %q begins after %s; in the previous version it began with the run\n",
-			file, r.Line, r.Col, r.Step, r.Team, strings.Join(r.After, ", "))
+		fmt.Fprintf(s.Out, "  %s:%d:%d  note: %s\n", file, r.Line, r.Col, r)
 	}
 	if len(moved) > 0 {
-		fmt.Fprintln(s.Out, "  To keep the old order, put the steps into a group: steps: [{parallel: [...]}]. Where the new order is right, write version: v2.")
+		fmt.Fprintln(s.Out, "  "+config.KeepOrder)
 	}
 }
 
@@ -138,11 +137,15 @@ func (v *validated) add(file string, def *config.Config) error {
 
 // load reads a configuration; or, by its name, a test of one, which is none.
 func load(file string) (*config.Config, error) {
-	if scenario.IsTest(file) {
-		_, err := scenario.Load(scenario.Loader{}, file)
+	l, err := withDotEnv()
+	if err != nil {
 		return nil, err
 	}
-	return config.Loader{}.Load(file)
+	if scenario.IsTest(file) {
+		_, err := scenario.Load(l, file)
+		return nil, err
+	}
+	return l.Load(file)
 }
 
 func (s *Shell) verdict(file string, faults config.Faults) {

@@ -247,3 +247,28 @@ func TestC_02_ReorderedSteps(t *testing.T) {
 		}
 	}
 }
+
+// TestDotEnvOfCommands: validate, run and test find the variables that dev finds.
+func TestDotEnvOfCommands(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		".env":           "WORD_OF_THE_DOT_ENV=hello\n",
+		"team.yaml":      "version: v2\nagents: {a: {scripted: {steps: [{text: \"${WORD_OF_THE_DOT_ENV}\"}]}}}\nteams: {t: {workflow: {steps: [{id: say, agent: a}]}}}\n",
+		"team_test.yaml": "version: v1\nscenarios: [{name: says it, send: x, want: {reply: {equals: hello}}}]\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	s := &Shell{Out: &out}
+	if err := s.Validate([]string{"team.yaml", "team_test.yaml"}); err != nil {
+		t.Error(err, out.String())
+	}
+	if def, err := s.definition(""); err != nil || def.Server.GetAgents()["a"].GetScripted().GetSteps()[0].GetText() != "hello" {
+		t.Error(def, err)
+	}
+	if files, err := (&tester{}).load([]string{"team_test.yaml"}); err != nil || len(files) != 1 {
+		t.Error(files, err)
+	}
+}

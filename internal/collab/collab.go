@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -173,7 +171,7 @@ func ofRequest(err error, team string, most int) error {
 		busy := *of
 		busy.Message = underWay(team, most) + ", as many as its max_concurrent_collaborations allows; wait for the end of one, or stop one"
 		return &busy
-	case errors.Is(err, a2a.ErrDeleted): // by a replica of which this one has not heard yet
+	case errors.Is(err, a2a.ErrDeleted), errors.As(err, &of) && of.Reason == agent.ReasonAgentNotFound: // deleted meanwhile, here or by another replica
 		return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %.64q", team)
 	case errors.As(err, &of) && of.Reason == agent.ReasonMessageIDReused:
 		return agent.Errorf(of.Code, of.Reason, "requestId was used before with other content; use a new id for a new collaboration")
@@ -344,8 +342,8 @@ func notFound(id string, err error) error {
 	return err
 }
 
-// maxLooks bounds how many tasks are looked at for a page: most are no
-// collaborations.
+// maxLooks bounds how many tasks are looked at for a page: those that an earlier version
+// made may be no collaborations.
 const maxLooks = 1000
 
 // ListCollaborations implements the service.
@@ -358,55 +356,51 @@ func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollab
 	if err != nil {
 		return nil, err
 	}
-	roots, err := s.roots(ctx, who.Owner(), req.GetTeamId())
-	if err != nil {
-		return nil, err
-	}
-	if last := req.GetPageToken(); last != "" {
-		if uuid.Validate(last) != nil { // no task of ours
-			return nil, a2a.StoreError("", a2a.ErrPageToken)
-		}
-		i, _ := slices.BinarySearchFunc(roots, last, func(root, last string) int { return strings.Compare(last, root) })
-		if i < len(roots) && roots[i] == last {
-			i++
-		}
-		roots = roots[i:]
+	last := req.GetPageToken()
+	if last != "" && uuid.Validate(last) != nil { // no task of ours
+		return nil, a2a.StoreError("", a2a.ErrPageToken)
 	}
 	resp := &teamv1.ListCollaborationsResponse{}
-	for i, root := range roots {
-		if len(resp.GetCollaborations()) == size || i == maxLooks {
-			resp.NextPageToken = roots[i-1]
-			break
-		}
-		r, err := s.fold(ctx, a2a.Key{Owner: who.Owner(), ID: root})
-		switch {
-		case lost(err): // the others are worth more than none
-		case err != nil:
+	for looks := 0; ; {
+		most := size - len(resp.GetCollaborations()) + 1 // one more, to know whether there is a next page
+		roots, err := s.roots(ctx, who.Owner(), a2a.RootFilter{Agent: req.GetTeamId(), Before: last, Limit: most})
+		if err != nil {
 			return nil, err
-		case r.accepted.GetCollaboration() != nil:
-			resp.Collaborations = append(resp.Collaborations, r.status(false))
+		}
+		for _, root := range roots {
+			if len(resp.GetCollaborations()) == size || looks == maxLooks {
+				resp.NextPageToken = last
+				return resp, nil
+			}
+			r, err := s.fold(ctx, a2a.Key{Owner: who.Owner(), ID: root})
+			switch {
+			case lost(err): // the others are worth more than none
+			case err != nil:
+				return nil, err
+			case r.accepted.GetCollaboration() != nil:
+				resp.Collaborations = append(resp.Collaborations, r.status(false))
+			}
+			last = root
+			looks++
+		}
+		if len(roots) < most {
+			return resp, nil
 		}
 	}
-	return resp, nil
 }
 
-// roots are the tasks of an owner, the newest first: ids begin with their time.
-func (s *Service) roots(ctx context.Context, owner, team string) ([]string, error) {
-	if team != "" && !agent.ValidID(team) {
+// roots are tasks of an owner that may be collaborations, the newest first.
+func (s *Service) roots(ctx context.Context, owner string, f a2a.RootFilter) ([]string, error) {
+	if f.Agent != "" && !agent.ValidID(f.Agent) {
 		return nil, nil
 	}
 	o := s.h.Overview()
 	if o == nil {
 		return nil, a2a.UnsupportedOperation("the store of this server does not show tasks side by side")
 	}
-	marks, err := o.Runs(ctx, owner, a2a.RunFilter{Agent: team, Ended: true})
+	roots, err := o.Collaborating(ctx, owner, f)
 	if err != nil {
 		return nil, a2a.StoreError("", err)
 	}
-	roots := make([]string, len(marks))
-	for i, m := range marks {
-		roots[i] = m.Root
-	}
-	slices.SortFunc(roots, func(a, b string) int { return strings.Compare(b, a) })
 	return roots, nil
 }

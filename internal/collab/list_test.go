@@ -1,7 +1,10 @@
 package collab
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -35,5 +38,69 @@ func TestR_001_32_ListWithoutAStore(t *testing.T) {
 	var e *agent.Error
 	if !errors.As(err, &e) || e.Reason != agent.ReasonStoreUnavailable {
 		t.Errorf("%v, %v; want %s", list, err, agent.ReasonStoreUnavailable)
+	}
+}
+
+// countedStore counts the runs that are loaded: marks, and journals by their run.
+type countedStore struct {
+	*store.Memory
+	marks    int
+	journals map[string]bool
+}
+
+func (s *countedStore) Runs(ctx context.Context, owner string, f a2a.RunFilter) ([]a2a.RunMark, error) {
+	marks, err := s.Memory.Runs(ctx, owner, f)
+	s.marks += len(marks)
+	return marks, err
+}
+
+func (s *countedStore) Events(ctx context.Context, k a2a.Key, after int64, most int) ([]a2a.Record, error) {
+	s.journals[k.ID] = true
+	return s.Memory.Events(ctx, k, after, most)
+}
+
+// R-001-32: a page of 10 of 500 collaborations reads about as many runs, wherever it
+// begins, also where the caller has many other tasks.
+func TestR_001_32_APageReadsWhatItShows(t *testing.T) {
+	st := &countedStore{Memory: store.NewMemory(store.MemoryConfig{})}
+	agents := manager.New(manager.Config{})
+	if err := agents.Register("crew", &agent.Func{ID: "crew"}); err != nil {
+		t.Fatal(err)
+	}
+	h := a2a.NewHandler(a2a.Config{Agents: agents, Store: st})
+	ctx := a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"})
+	var want []string
+	for i := range 1000 { // every second one is a plain task
+		var brief *teamv1.Brief
+		id := fmt.Sprintf("01900000-0000-7000-8000-%012x", i)
+		if i%2 == 0 {
+			brief = &teamv1.Brief{TaskDescription: "do it"}
+			want = append([]string{id}, want...)
+		}
+		accepted := &teamv1.Accepted{TaskId: id, Agent: "crew", Owner: "acme/ann", Message: agent.UserMessage(id, "do it"), Collaboration: brief}
+		if _, _, err := st.Create(ctx, a2a.New{Owner: "acme/ann", Accepted: accepted}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := New(Config{Handler: h})
+	var got []string
+	for token := ""; ; {
+		st.marks, st.journals = 0, map[string]bool{}
+		list, err := s.ListCollaborations(ctx, &teamv1.ListCollaborationsRequest{PageSize: 10, PageToken: token})
+		if err != nil || len(list.GetCollaborations()) != 10 {
+			t.Fatalf("%d collaborations, %v", len(list.GetCollaborations()), err)
+		}
+		if n := st.marks + len(st.journals); n > 12 {
+			t.Fatalf("a page of 10 of 500 loads %d runs", n)
+		}
+		for _, c := range list.GetCollaborations() {
+			got = append(got, c.GetCollaborationId())
+		}
+		if token = list.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the pages have %d collaborations, want %d in the order of their ids", len(got), len(want))
 	}
 }

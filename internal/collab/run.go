@@ -26,6 +26,7 @@ type run struct {
 	at       time.Time // of the last event
 
 	driven   bool // somebody has begun to work
+	parked   bool // nothing of it runs: it waits for people, or to be resumed
 	end      *teamv1.Ended
 	reply    *a2av1.Message
 	steps    []*step // in the order they were decided, at all levels
@@ -53,6 +54,7 @@ type step struct {
 	end     *teamv1.Ended
 	reply   *a2av1.Message
 	dropped bool
+	held    bool // the run is paused, and nothing of the step runs
 	wasted  *teamv1.Spent
 }
 
@@ -71,6 +73,7 @@ func (r *run) take(ev *teamv1.Event) {
 		r.texts[ev.GetSeq()] = m
 	}
 	s := r.byScope[ev.GetScope()]
+	r.park(s, ev)
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Accepted:
 		r.accepted, r.begun = k.Accepted, r.at
@@ -99,6 +102,37 @@ func (r *run) take(ev *teamv1.Event) {
 	if s != nil {
 		r.work(s, ev)
 	}
+}
+
+// park folds whether anything runs, of the collaboration and of a step; nil: the event
+// is of neither.
+func (r *run) park(s *step, ev *teamv1.Event) {
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Waiting:
+		if ev.GetScope() == "" {
+			r.parked = true
+		} else if s != nil {
+			s.held = k.Waiting.GetPaused()
+		}
+	case *teamv1.Event_Claimed:
+	case *teamv1.Event_Commanded:
+		if k.Commanded.GetCommand() == teamv1.Commanded_COMMAND_RESUME {
+			r.parked = false
+			for _, held := range r.steps {
+				held.held = false
+			}
+		}
+	default:
+		r.parked = false
+		for ; s != nil; s = s.parent {
+			s.held = false
+		}
+	}
+}
+
+// works reports whether a step has begun and is being worked on.
+func (r *run) works(s *step) bool {
+	return s.begun() && s.end == nil && !r.parked && !s.held && !s.asking()
 }
 
 // work folds what happens to a step.

@@ -129,8 +129,8 @@ func (r *run) phase() string {
 		if s.parent != nil || s.end != nil {
 			continue
 		}
-		judged = judged || s.kind == teamv1.Step_KIND_JUDGE
-		if s.given() && s.begun() && !s.asking() && !slices.Contains(names, s.label()) {
+		judged = judged || s.kind == teamv1.Step_KIND_JUDGE && !r.parked
+		if s.given() && r.works(s) && !slices.Contains(names, s.label()) {
 			names = append(names, s.label())
 		}
 	}
@@ -139,7 +139,7 @@ func (r *run) phase() string {
 		return reviewing
 	case len(names) > 0:
 		return strings.Join(names, ", ")
-	case len(r.task.Questions()) > 0:
+	case len(r.task.Questions()) > 0, r.parked:
 		return waiting
 	default:
 		return status
@@ -190,7 +190,7 @@ const roleLead = "lead"
 func (r *run) leader() *teamv1.CollaborationAgent {
 	a := &teamv1.CollaborationAgent{AgentId: r.accepted.GetAgent(), Role: roleLead, Status: waiting}
 	for _, s := range r.steps {
-		if s.parent == nil && !s.given() && s.begun() && s.end == nil {
+		if s.parent == nil && !s.given() && r.works(s) {
 			a.Status, a.CurrentTask = working, clip(r.accepted.GetCollaboration().GetTaskDescription())
 		}
 	}
@@ -219,7 +219,7 @@ func (r *run) activity(id string) *teamv1.CollaborationAgent {
 		case s.member != id || s.end != nil || s.dropped:
 		case s.asking():
 			set(blocked, r.about(s))
-		case s.begun():
+		case r.works(s):
 			set(working, r.about(s))
 		default:
 			set(waiting, r.about(s))

@@ -77,6 +77,34 @@ func TestA_10_KeysOfCards(t *testing.T) {
 	}
 }
 
+// TestA_21_CORSSettings: origins are exact, and all of them may call only where there are keys.
+func TestA_21_CORSSettings(t *testing.T) {
+	key := "auth: {api_keys: [{name: ann, sha256: " + strings.Repeat("0", 64) + "}]}"
+	many := strings.Repeat("https://a.example, ", 101)
+	for settings, want := range map[string]string{
+		`cors: {origins: [https://app.example, "http://localhost:5173", "http://[::1]:3000"], headers: [X-Trace-Id]}`: "",
+		`cors: {origins: ["*"]}, ` + key:                         "",
+		`cors: {origins: ["*"]}`:                                 "cors lets pages of every origin call, which needs API keys",
+		`cors: {}`:                                               "cors names no origins",
+		`cors: {headers: [X-Trace-Id]}`:                          "cors names no origins",
+		`cors: {origins: [https://app.example, "*"]}, ` + key:    "origins are http or https addresses without a path",
+		`cors: {origins: [https://app.example/]}`:                "origins are http or https addresses without a path",
+		`cors: {origins: [https://App.example]}`:                 "origins are http or https addresses without a path",
+		`cors: {origins: [app.example]}`:                         "origins are http or https addresses without a path",
+		`cors: {origins: ["https://*.example"]}`:                 "origins are http or https addresses without a path",
+		`cors: {origins: ["null"]}`:                              "origins are http or https addresses without a path",
+		`cors: {origins: [` + many + `]}`:                        "origins are http or https addresses without a path",
+		`cors: {origins: [https://a.example], headers: ["X A"]}`: "headers are names of HTTP headers",
+		`cors: {origins: [https://a.example], headers: ["*"]}`:   "headers are names of HTTP headers",
+	} {
+		text := "version: v1\nagents: {a: {scripted: {steps: [{echo: true}]}}}\nserver: {" + settings + "}\n"
+		_, err := Loader{Env: noEnv, Files: fstest.MapFS{}}.Parse("team.yaml", []byte(text))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", settings, err, want)
+		}
+	}
+}
+
 func TestA_10_CardSettings(t *testing.T) {
 	for text, want := range map[string]string{
 		"server: {signing: {}}\n": "signing needs a key",

@@ -130,7 +130,7 @@ func TestFaults(t *testing.T) {
 		{"a list at the top", "- a\n", "team.yaml:1:1 expected keys such as version, agents and teams, got a list"},
 		{"not UTF-8", "version: v1\nagents: \xff\n", "team.yaml:2:9 the file is not UTF-8 text"},
 		{"an open quote", "version: \"v1\nagents: {}\n", "team.yaml:1:10 this \" is never closed"},
-		{"brackets in plain text are text", strings.Replace(desk, "echo: true", "text: see [1", 1) + "x: [\n", "team.yaml:8:4 this [ is never closed"},
+		{"a bracket in text within brackets", strings.Replace(desk, "echo: true", "text: see [1", 1) + "x: [\n", "team.yaml:3:42 a value with [ in it must be in quotes within brackets"},
 		{"plain scalar in block", "version: v1\nagents:\n  a:\n    description: mind the [gap\n    scripted: {steps: [{echo: true}]}\n", ""},
 		{"a limit of agents on a team", withLimits("s", "{max_turns: 5}"), `team.yaml:8:14 limit max_turns belongs to an agent with a model`},
 		{"a limit of teams on an agent", withLimits("b", "{max_steps: 5}"), `team.yaml:3:33 limit max_steps belongs to a team`},
@@ -338,10 +338,52 @@ func TestManyFaultsAreCut(t *testing.T) {
 	}
 }
 
+// TestSecretsAreNotShown: a line is shown where every key on it is known to hold no secret.
 func TestSecretsAreNotShown(t *testing.T) {
-	fs := faultsOf(t, "version: v1\nmodels: {m: {provider: opnai, api_key: sk-secret}}\nagents: {a: {model: m}}\n")
-	if len(fs) == 0 || strings.Contains(fs.Error(), "sk-secret") {
-		t.Errorf("no fault, or the key is shown: %s", fs.Error())
+	const s = "sk-very-secret"
+	for _, line := range []string{
+		"api_key: " + s, "apikey: " + s, "apiKey: " + s, "API_KEY: " + s, "key: " + s, "token: " + s, "secret: [" + s + "]", "pasword: " + s,
+		`m: {provider: openai, key: ` + s + `}`, `m: {"provider": "openai", "apikey":"` + s + `"}`, `m: {'apikey': ` + s + `}`, "{provider: opnai, apikey: " + s,
+		"sha256: " + s, "bearer: " + s, "env: {TOKEN: " + s + "}", "TOKEN: " + s, "command: [run, --token, " + s + "]", "- " + s,
+		"base_url: https://ann:" + s + "@h.example/v1", "card: https://" + s + "@h.example", "base_url: https://h.example/v1?key=" + s, "store: postgres://h/db?password=" + s,
+		"version: v1 # apikey: " + s, "description: the key: " + s, "? apikey", "model: x, apikey: " + s, "apikey : " + s, "\"apikey\" : " + s,
+		`description: "a \"quoted\" one", apikey: ` + s, "- - apikey: " + s, "apikey: &anchor " + s, "apikey: !!str " + s, "apikey: |", "&x apikey: " + s, "!!str apikey: " + s,
+	} {
+		for _, lines := range [][]string{{line}, {"apikey:", "  " + s}, {"api_key: |", "  text", "  " + s}, {"models:", "  m:", "    " + s}} {
+			if got := shown(lines, len(lines)); strings.Contains(got, s) {
+				t.Errorf("%q is shown", got)
+			}
+		}
+	}
+	for _, line := range []string{
+		`    members: [{agent: wrtier}]`, `writer: {scripted: {steps: [{echo: true}]}}`, `critic: {description: Scores., model: real, instructions: 'Answer with {"score": 0 to 10}.'}`,
+		`{id: check, when: "writr.text != ''", finish: writer}`, "limits: {max_steps: 0}", "version: v3", `base_url: "https://h.example/v1"`, "Head Writer: {model: m}", "  desk:",
+		`- {id: fix, agent: writer, after: [law, cost], join: ALL, when: "steps.law.text != 'fine'", repeat: {until: "steps.fix.data.ok", max: 3}}`,
+	} {
+		if got := shown([]string{line}, 1); got != line {
+			t.Errorf("%q is not shown", line)
+		}
+	}
+	if got := shown([]string{"next:", "  - wrtier"}, 2); got != "  - wrtier" {
+		t.Error("an entry of a list under a known key is not shown")
+	}
+	for _, text := range []string{
+		"version: v1\nmodels: {m: {provider: opnai, api_key: sk-secret}}\nagents: {a: {model: m}}\n",
+		"version: v1\nmodels: {m: {provider: openai, name: x, apikey: sk-secret}}\nagents: {a: {model: m}}\n",
+		"version: v1\nmodels:\n  m:\n    apikey: sk-secret\n   provider: openai\n",
+		"version: v1\nmodels:\n  m:\n    key: sk-secret: x\n",
+	} {
+		if fs := faultsOf(t, text); len(fs) == 0 || strings.Contains(fs.Error(), "sk-secret") {
+			t.Errorf("no fault, or the key is shown: %s", fs.Error())
+		}
+	}
+}
+
+// TestKnownKeysAreComplete: the hint of an unknown key that resembles none names all that there are.
+func TestKnownKeysAreComplete(t *testing.T) {
+	fs := faultsOf(t, "version: v1\nagents: {w: {scripted: {steps: [{echo: true}]}}}\nteams: {t: {xyzzy: 1, workflow: {steps: [{id: a, agent: w}]}}}\n")
+	if text := fs.Error(); strings.Contains(text, "…") || !strings.Contains(text, "broadcast") || !strings.Contains(text, "workflow") {
+		t.Error(text)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,17 +97,6 @@ func window(line string, col int) (text string, caret int) {
 		end, trail = start+width, "…"
 	}
 	return lead + string(r[start:end]) + trail, caret - start + len([]rune(lead))
-}
-
-// secret matches lines that may hold one in clear.
-var secret = regexp.MustCompile(`(api_key|bearer|token|password|sha256)["']?\s*:\s*["']?[^\s"'$]|://[^\s/"'$]*:[^\s/"'$]+@|password=[^\s"'$]`)
-
-// shown is the source line of a fault, unless it may hold a secret.
-func shown(lines []string, line int) string {
-	if line < 1 || line > len(lines) || secret.MatchString(lines[line-1]) {
-		return ""
-	}
-	return strings.TrimRight(lines[line-1], " \r")
 }
 
 // tidy sorts the faults and drops those that are there twice.

@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
+	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
@@ -43,6 +45,31 @@ func (k *checker) key(name string, m *teamv1.ModelConfig, p provider) {
 	if user := k.user(name); user != "" {
 		n, _ := k.at("models", name, "provider")
 		k.fault(n, fmt.Sprintf("%s needs %s, which is not set", user, p.key), "set it, or point the agent at a model with provider: scripted")
+	}
+}
+
+// addresses checks the addresses of models and of cards that the file names.
+func (k *checker) addresses() {
+	for _, name := range sorted(k.Server.GetModels()) {
+		m := k.Server.GetModels()[name]
+		n, _ := k.at("models", name, "base_url")
+		u, err := url.Parse(m.GetBaseUrl())
+		added := map[string]string{"openai": "/chat/completions", "anthropic": "/v1/messages", "gemini": "/v1beta"}[m.GetProvider()]
+		base, ends := strings.CutSuffix(strings.TrimRight(m.GetBaseUrl(), "/"), added)
+		switch {
+		case err != nil || k.hurt("models", name, "base_url"):
+		case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+			k.fault(n, "base_url must have no user, query or fragment", "a key belongs in api_key")
+		case ends && added != "":
+			k.fault(n, "base_url ends with "+added+", which is added to it", "write base_url: "+base)
+		}
+	}
+	for _, id := range sorted(k.Server.GetAgents()) {
+		path := []any{"agents", id, "a2a", "card"}
+		if u, err := url.Parse(k.Server.GetAgents()[id].GetA2A().GetCard()); err == nil && u.User != nil && !k.hurt(path...) {
+			n, _ := k.at(path...)
+			k.fault(n, "card must have no user", "a token belongs in auth: {bearer: ...}")
+		}
 	}
 }
 

@@ -161,3 +161,32 @@ teams:
 		t.Error(err)
 	}
 }
+
+// TestAddressesOfModelsAndCards: what serve would refuse, or would call in vain, is a fault of the file.
+func TestAddressesOfModelsAndCards(t *testing.T) {
+	model := func(url string) string {
+		return "version: v1\nmodels: {m: {provider: openai, name: n, base_url: \"" + url + "\"}}\nagents: {a: {model: m}}\n"
+	}
+	card := func(url string) string { return "version: v1\nagents: {a: {a2a: {card: \"" + url + "\"}}}\n" }
+	for text, want := range map[string]string{
+		model("http://h.example/v1"):                  "",
+		model("http://ann:pw@h.example/v1"):           "base_url must have no user, query or fragment",
+		model("http://h.example/v1?key=k"):            "base_url must have no user, query or fragment",
+		model("http://h.example/v1#x"):                "base_url must have no user, query or fragment",
+		model("http://h.example/v1/chat/completions"): "base_url ends with /chat/completions, which is added to it",
+		card("https://h.example"):                     "",
+		card("https://h.example/card.json?agent=x"):   "",
+		card("https://h.example/card.json#x"):         "",
+		card("https://?agent=x"):                      "a2a needs the address of the agent card",
+		card("https://#x"):                            "a2a needs the address of the agent card",
+		card("https://ann:pw@h.example"):              "card must have no user",
+	} {
+		fs := faultsOf(t, text)
+		if want == "" && len(fs) > 0 || want != "" && (len(fs) != 1 || fs[0].Message != want || fs[0].Hint == "" || fs[0].Line < 2) {
+			t.Errorf("%s\n%v", text, fs)
+		}
+	}
+	if fs := faultsOf(t, model("http://h.example/v1/chat/completions/")); len(fs) != 1 || fs[0].Hint != "write base_url: http://h.example/v1" {
+		t.Error(fs)
+	}
+}

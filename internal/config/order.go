@@ -3,7 +3,9 @@ package config
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -132,6 +134,14 @@ type Reordered struct {
 	// After are the steps that it follows now.
 	After []string `json:"after"`
 }
+
+// String says which step it is, when it begins, and when it began before.
+func (r Reordered) String() string {
+	return fmt.Sprintf("step %q of team %q begins after %s; in the previous version it began with the run", r.Step, r.Team, strings.Join(r.After, ", "))
+}
+
+// KeepOrder says what to write about steps that are Reordered.
+const KeepOrder = "To keep the old order, put the steps into a group: steps: [{parallel: [...]}]. Where the new order is right, write version: v2."
 
 // Reordered returns the steps whose meaning changed since the file was written: those of a
 // file of version v1, by their lines. A file of version v2 has none.

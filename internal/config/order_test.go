@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -87,8 +86,9 @@ func TestC_02_ReorderedStepsAreNamed(t *testing.T) {
 	}
 	t.Run("each step of a group", func(t *testing.T) {
 		c := parsed(t, inSteps("v1", "        - {id: a, agent: w}\n        - parallel:\n            - {id: b, agent: w}\n            - {id: c, agent: w, after: [a]}\n            - parallel: [{id: d, agent: w}]\n"))
-		if got := fmt.Sprint(c.Reordered()); got != "[{10 15 t b [a]} {12 26 t d [a]}]" {
-			t.Error(got)
+		want := []Reordered{{Line: 10, Col: 15, Team: "t", Step: "b", After: []string{"a"}}, {Line: 12, Col: 26, Team: "t", Step: "d", After: []string{"a"}}}
+		if diff := cmp.Diff(want, c.Reordered()); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

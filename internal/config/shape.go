@@ -25,6 +25,10 @@ func (d *document) shape(n *yaml.Node, m protoreflect.MessageDescriptor) {
 	chosen := map[protoreflect.FullName]string{}
 	d.entries(n, func(key, value *yaml.Node) bool {
 		f := m.Fields().ByTextName(key.Value)
+		if f == nil && d.glued(key, known) {
+			d.damage(n)
+			return false
+		}
 		if f == nil {
 			d.fault(key, "unknown key "+quote(key.Value), suggest(key.Value, known))
 			d.damage(n)
@@ -32,6 +36,21 @@ func (d *document) shape(n *yaml.Node, m protoreflect.MessageDescriptor) {
 		}
 		return d.alone(key, f, chosen) && d.value(n, key, value, f)
 	})
+}
+
+// glued reports a text that is a key, a colon and a value with no space between.
+func (d *document) glued(n *yaml.Node, known []string) bool {
+	key, value, found := strings.Cut(n.Value, ":")
+	if !found || value == "" || n.Style != 0 || !slices.Contains(known, key) {
+		return false
+	}
+	d.fault(n, "a space is missing behind the colon of "+quote(key), "write "+key+": and a space before the value")
+	return true
+}
+
+// gluedKey is glued for text where keys of a message were expected.
+func (d *document) gluedKey(value *yaml.Node, f protoreflect.FieldDescriptor) bool {
+	return value.Kind == yaml.ScalarNode && f.Message() != nil && d.glued(value, fieldNames(f.Message()))
 }
 
 // alone reports whether a key is the first of those of which only one can be
@@ -76,7 +95,7 @@ func (d *document) entries(n *yaml.Node, keep func(key, value *yaml.Node) bool) 
 
 // value checks what a key holds and reports whether it can be decoded.
 func (d *document) value(parent, key, value *yaml.Node, f protoreflect.FieldDescriptor) bool {
-	if !d.fits(value, f) {
+	if !f.IsMap() && d.gluedKey(value, f) || !d.fits(value, f) {
 		d.damage(parent, value)
 		return false
 	}
@@ -97,7 +116,7 @@ func (d *document) value(parent, key, value *yaml.Node, f protoreflect.FieldDesc
 
 // item checks an entry of a list or map.
 func (d *document) item(parent, _, value *yaml.Node, f protoreflect.FieldDescriptor) bool {
-	if !d.kind(value, single(f)) {
+	if d.gluedKey(value, f) || !d.kind(value, single(f)) {
 		d.damage(parent, value)
 		return false
 	}
@@ -129,6 +148,8 @@ func (d *document) kind(value *yaml.Node, want yaml.Kind) bool {
 		d.fault(value, "aliases (*"+value.Value+") are not supported", "write the value out")
 	case value.Tag == "!!null":
 		d.fault(value, "a value is missing", "give it one, or remove the key")
+	case want == yaml.ScalarNode && isBraces(value):
+		d.fault(value, "a value that begins with {{ must be in quotes", `put the value in quotes: "{{...}}"`)
 	case value.Kind != want:
 		what, hint := wanted(want)
 		d.fault(value, "expected "+what+", got "+kindOf(value), hint)
@@ -136,6 +157,12 @@ func (d *document) kind(value *yaml.Node, want yaml.Kind) bool {
 		return true
 	}
 	return false
+}
+
+// isBraces reports whether a value is written as {{...}}, which YAML takes for
+// a mapping within a mapping.
+func isBraces(n *yaml.Node) bool {
+	return n.Kind == yaml.MappingNode && len(n.Content) > 0 && n.Content[0].Kind == yaml.MappingNode
 }
 
 // single is the kind of one value of a field.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -15,9 +16,9 @@ func suggest(name string, known []string) string {
 	if len(known) == 0 {
 		return ""
 	}
-	const most = 12
+	const most = 64 // more than any part of a file has keys; ids may be thousands
 	if len(known) > most {
-		return "known here: " + strings.Join(known[:most], ", ") + ", …"
+		return fmt.Sprintf("known here: %s and %d more", strings.Join(known[:most], ", "), len(known)-most)
 	}
 	return "known here: " + strings.Join(known, ", ")
 }

@@ -55,11 +55,14 @@ func (d *document) accept(root *yaml.Node) {
 
 var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// syntax reports what the YAML parser stopped at. It knows the line only, and
-// of an open bracket not even that.
+// syntax reports why a text is not YAML. The reader's error says where it
+// stopped, often far from the cause; it is only used where no cause is found.
 func (d *document) syntax(err error) {
-	if line, col, what := d.unclosed(); line > 0 {
-		d.faultAt(line, col, "this "+what+" is never closed", "close it with "+closing[what])
+	if m := findMistake(d.lines); m != nil {
+		d.faultAt(m.line, m.col, m.message, m.hint)
+		if m.hidden {
+			d.faults[len(d.faults)-1].Source = ""
+		}
 		return
 	}
 	line, message := 1, err.Error()
@@ -70,65 +73,7 @@ func (d *document) syntax(err error) {
 		message = m[2]
 	}
 	line = min(max(line, 1), len(d.lines))
-	text := d.lines[line-1]
-	col := len(text) - len(strings.TrimLeft(text, " ")) + 1
-	hint := "check the indentation and the quotes of this line and the one above"
-	if tab := strings.IndexByte(text, '\t'); tab >= 0 && strings.TrimLeft(text[:tab], " ") == "" {
-		col, hint = tab+1, "indent with spaces; YAML allows no tabs there"
-	}
-	d.faultAt(line, col, "not YAML: "+message, hint)
-}
-
-// closing is what closes an open bracket or quote.
-var closing = map[string]string{"[": "]", "{": "}", `"`: `"`, "'": "'"}
-
-// unclosed finds the innermost bracket or the quote that is open at the end of
-// the file. Text in plain and block scalars may hold brackets: they count only
-// where a value begins.
-func (d *document) unclosed() (line, col int, what string) {
-	type open struct {
-		line, col int
-		what      string
-	}
-	var stack []open
-	var quoted *open
-	for i, text := range d.lines {
-		r := []rune(text)
-		for j := 0; j < len(r); j++ {
-			c := string(r[j])
-			switch {
-			case quoted != nil:
-				if c == `\` && quoted.what == `"` {
-					j++
-				} else if c == quoted.what {
-					quoted = nil
-				}
-			case c == "#" && (j == 0 || r[j-1] == ' '):
-				j = len(r)
-			case (c == `"` || c == "'") && starts(r[:j]):
-				quoted = &open{i + 1, j + 1, c}
-			case (c == "[" || c == "{") && starts(r[:j]):
-				stack = append(stack, open{i + 1, j + 1, c})
-			case (c == "]" || c == "}") && len(stack) > 0 && closing[stack[len(stack)-1].what] == c:
-				stack = stack[:len(stack)-1]
-			}
-		}
-	}
-	if quoted != nil {
-		return quoted.line, quoted.col, quoted.what
-	}
-	if len(stack) > 0 {
-		last := stack[len(stack)-1]
-		return last.line, last.col, last.what
-	}
-	return 0, 0, ""
-}
-
-// starts reports whether a value can begin after what stands before it in a line.
-func starts(before []rune) bool {
-	s := strings.TrimRight(string(before), " ")
-	return s == "" || strings.HasSuffix(s, ":") || strings.HasSuffix(s, ",") || strings.HasSuffix(s, "[") ||
-		strings.HasSuffix(s, "{") || strings.TrimLeft(s, " -") == ""
+	d.faultAt(line, indentOf(d.lines[line-1])+1, "not YAML: "+message, "check the indentation and the quotes of this line and the one above")
 }
 
 // badText finds the first byte that is no UTF-8.

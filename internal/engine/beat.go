@@ -32,13 +32,20 @@ func (e *Engine) beat(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			e.Log.Warn("the store does not hear of this replica", zap.Duration("since", time.Since(p.heard)), zap.Error(err))
+			e.rarely(beating, func(int) {
+				e.Log.Warn("the store does not hear of this replica", zap.Duration("since", time.Since(p.heard)), zap.Error(err))
+			})
+		} else {
+			_ = e.settled(beating)
 		}
 		if p.beaten(before, time.Now(), err == nil) {
 			e.renew(ctx)
 		}
 	}
 }
+
+// beating is what is logged of beats that fail.
+const beating = "beat"
 
 // pulse is when a replica was heard of, and when its runs were given up.
 type pulse struct {

@@ -46,10 +46,12 @@ type Engine struct {
 	stopping chan struct{} // closed when Serve ends
 
 	mu       sync.Mutex
-	busy     int            // runs that are driven; guarded by mu
-	starved  bool           // due runs may wait for a slot; guarded by mu
-	failures map[string]int // drives in a row that went wrong, by root; guarded by mu
-	tenure   *tenure        // of the runs that are claimed now; guarded by mu
+	busy     int              // runs that are driven; guarded by mu
+	starved  bool             // due runs may wait for a slot; guarded by mu
+	failures map[string]int   // drives in a row that went wrong, by root; guarded by mu
+	stops    map[string]int   // drives in a row that the store has stopped, by root; guarded by mu
+	logged   map[string]entry // what is logged now and then; guarded by mu
+	tenure   *tenure          // of the runs that are claimed now; guarded by mu
 }
 
 // tenure is a time in which the replica was heard of: what it has claimed in it
@@ -67,7 +69,7 @@ func New(cfg Config) *Engine {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	return &Engine{Config: cfg, wake: make(chan struct{}, 1), stopping: make(chan struct{}), failures: map[string]int{}}
+	return &Engine{Config: cfg, wake: make(chan struct{}, 1), stopping: make(chan struct{}), failures: map[string]int{}, stops: map[string]int{}, logged: map[string]entry{}}
 }
 
 // Wake says that a run may be due. It is called after what made it due is on
@@ -121,9 +123,14 @@ func (e *Engine) claim(ctx context.Context, wg *sync.WaitGroup, drive Drive) (wa
 	claims, next, err := e.ask(ctx, free)
 	if err != nil {
 		if ctx.Err() == nil {
-			e.Log.Error("runs cannot be claimed", zap.Error(err))
+			e.rarely(claiming, func(skipped int) {
+				e.Log.Error("runs cannot be claimed", zap.Int("not_logged", skipped), zap.Error(err))
+			})
 		}
 		return claimRetry, true
+	}
+	if e.settled(claiming) {
+		e.Log.Warn("runs are claimed again")
 	}
 	more := len(claims) == free
 	e.take(len(claims), more)
@@ -137,6 +144,18 @@ func (e *Engine) claim(ctx context.Context, wg *sync.WaitGroup, drive Drive) (wa
 		return 0, false
 	}
 	return max(next.Sub(e.Leases.Now()), 0), true
+}
+
+// claiming is what is logged of claims that fail.
+const claiming = "claim"
+
+// settled reports whether what was logged is over, once.
+func (e *Engine) settled(what string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, logged := e.logged[what]
+	delete(e.logged, what)
+	return logged
 }
 
 // ask claims runs; a store that does not answer must not keep all others waiting.

@@ -30,3 +30,11 @@ type Leases interface {
 	// the zero time is at once. An input makes it due earlier. ErrFenced.
 	Release(ctx context.Context, c a2a.Claim, at time.Time) error
 }
+
+// Suspender is implemented by Leases that can park a run with a reason. Without it
+// such a run is tried again for ever, at longer and longer intervals.
+type Suspender interface {
+	// Suspend gives up a claimed run that is not due again before an input comes for it.
+	// Readers of its task see the reason meanwhile.
+	Suspend(ctx context.Context, c a2a.Claim, reason string) error
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,14 +18,21 @@ import (
 const (
 	// maxFailures is how many drives in a row may go wrong before the run is ended.
 	maxFailures = 3
-	// backoff is how long a run rests after a drive that went wrong.
-	backoff = time.Second
+	// backoff is how long a run rests after a drive that went wrong; twice as long after
+	// each further one that was stopped in the same way, up to maxBackoff.
+	backoff    = time.Second
+	maxBackoff = 30 * time.Second
+	// maxStops is how many drives in a row may be stopped before the run is parked.
+	maxStops = 10
+	// progress is how long a drive lasts that has not been stopped at its start.
+	progress = time.Minute
 	// settleTimeout bounds giving up a run: a store that hangs must not keep the process.
 	settleTimeout = 10 * time.Second
 )
 
 // run drives one claim and settles what became of it.
 func (e *Engine) run(ctx context.Context, c a2a.Claim, drive Drive) {
+	began := time.Now()
 	park, err := e.safely(ctx, c, drive)
 	if err == nil {
 		err = e.park(ctx, c, park)
@@ -36,19 +44,48 @@ func (e *Engine) run(ctx context.Context, c a2a.Claim, drive Drive) {
 			e.signal() // due again, perhaps at once
 		}
 	case errors.Is(err, agent.ErrFenced):
-		e.forget(c.Root)
-		e.Log.Warn("run was lost", zap.String("task", c.Root), zap.Int64("epoch", c.Epoch), zap.Error(err))
-		e.release(ctx, c, e.Leases.Now().Add(backoff)) // refused where somebody else has it
-		e.signal()
+		e.stopped(ctx, c, began, "run was lost", "what is on record of it does not take what follows", err)
 	case errors.Is(err, a2a.ErrStorage):
-		e.Log.Warn("run stopped: the store does not record", zap.String("task", c.Root), zap.Error(err))
-		e.release(ctx, c, e.Leases.Now().Add(backoff))
-		e.signal()
+		e.stopped(ctx, c, began, "run stopped: the store does not record", "the store does not record it", err)
 	case errors.Is(context.Cause(ctx), agent.ErrShutdown):
 		e.release(ctx, c, time.Time{})
 	default:
 		e.failed(ctx, c, err)
 	}
+}
+
+// stopped gives up a run that the store has stopped, or another owner. One that is
+// stopped again and again, while the store works for others, is parked.
+func (e *Engine) stopped(ctx context.Context, c a2a.Claim, began time.Time, what, why string, err error) {
+	n := e.countStop(c.Root, time.Since(began) >= progress)
+	e.rarely(c.Root+what, func(skipped int) {
+		e.Log.Warn(what, zap.String("task", c.Root), zap.Int64("epoch", c.Epoch), zap.Int("times", n), zap.Int("not_logged", skipped), zap.Error(err))
+	})
+	if n >= maxStops && e.suspend(ctx, c, n, why, err) {
+		return
+	}
+	e.release(ctx, c, e.Leases.Now().Add(min(backoff<<min(max(n-1, 0), maxStops), maxBackoff))) // refused where somebody else has it
+	e.signal()
+}
+
+// suspend parks a run with a reason.
+func (e *Engine) suspend(ctx context.Context, c a2a.Claim, n int, why string, cause error) bool {
+	s, ok := e.Leases.(Suspender)
+	if !ok {
+		return false
+	}
+	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	reason := fmt.Sprintf("The task is parked: it could not be started %d times in a row, because %s. "+
+		"Send it a message to have it tried again, or cancel it; the log of the server says more.", n, why)
+	if err := s.Suspend(settle, c, reason); err != nil {
+		e.rarely(c.Root+"suspend", func(int) { e.Log.Error("run cannot be parked", zap.String("task", c.Root), zap.Error(err)) })
+		return false
+	}
+	e.forget(c.Root)
+	e.Log.Error("run is parked: a message to its task, a cancel, or the next start of a server with a SQLite store has it tried again",
+		zap.String("task", c.Root), zap.Int("times", n), zap.Error(cause))
+	return true
 }
 
 // safely drives; a panic is an error, and logged with its stack here.
@@ -65,12 +102,16 @@ func (e *Engine) safely(ctx context.Context, c a2a.Claim, drive Drive) (park a2a
 // failed gives the run another try later, or ends it: nothing works for ever.
 func (e *Engine) failed(ctx context.Context, c a2a.Claim, err error) {
 	n := e.count(c.Root)
-	e.Log.Error("drive went wrong", zap.String("task", c.Root), zap.Int("times", n), zap.Error(err))
-	if n > maxFailures && e.end(ctx, c, err) {
-		e.forget(c.Root)
-		return
+	if n <= maxStops {
+		e.Log.Error("drive went wrong", zap.String("task", c.Root), zap.Int("times", n), zap.Error(err))
 	}
-	e.release(ctx, c, e.Leases.Now().Add(backoff))
+	if n > maxFailures {
+		if e.end(ctx, c, err) || n >= maxStops && e.suspend(ctx, c, n, "what is on record of it is damaged", err) {
+			e.forget(c.Root)
+			return
+		}
+	}
+	e.release(ctx, c, e.Leases.Now().Add(backoff<<max(min(n-maxFailures, 5), 0)))
 	e.signal()
 }
 
@@ -90,7 +131,7 @@ func (e *Engine) end(ctx context.Context, c a2a.Claim, cause error) bool {
 		err = e.Leases.Park(settle, c, a2a.Park{Done: true})
 	}
 	if err != nil {
-		e.Log.Error("run cannot be ended", zap.String("task", c.Root), zap.Error(err))
+		e.rarely(c.Root+"end", func(int) { e.Log.Error("run cannot be ended", zap.String("task", c.Root), zap.Error(err)) })
 	}
 	return err == nil
 }
@@ -118,7 +159,7 @@ func (e *Engine) release(ctx context.Context, c a2a.Claim, at time.Time) {
 		if err == nil || errors.Is(err, agent.ErrFenced) {
 			return
 		}
-		e.Log.Error("run cannot be released", zap.String("task", c.Root), zap.Error(err))
+		e.rarely(c.Root+"release", func(int) { e.Log.Error("run cannot be released", zap.String("task", c.Root), zap.Error(err)) })
 		select {
 		case <-time.After(claimRetry):
 		case <-e.stopping:
@@ -135,8 +176,54 @@ func (e *Engine) count(root string) int {
 	return e.failures[root]
 }
 
+// countStop adds a drive of root that was stopped; one that had got on begins the
+// count anew. While the store takes no writes of anybody none is counted: that is no
+// fault of the run.
+func (e *Engine) countStop(root string, gotOn bool) int {
+	if r, ok := e.Leases.(interface{ Ready() error }); ok && r.Ready() != nil {
+		return 0
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if gotOn {
+		e.stops[root] = 0
+	}
+	e.stops[root]++
+	return e.stops[root]
+}
+
 func (e *Engine) forget(root string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.failures, root)
+	delete(e.stops, root)
+	for what := range e.logged {
+		if strings.HasPrefix(what, root) {
+			delete(e.logged, what)
+		}
+	}
+}
+
+// logEvery is how often what happens again and again is logged.
+const logEvery = 5 * time.Minute
+
+// entry is when something was logged last, and how often it has happened since.
+type entry struct {
+	at      time.Time
+	skipped int
+}
+
+// rarely logs what may happen every second, now and then.
+func (e *Engine) rarely(what string, log func(skipped int)) {
+	e.mu.Lock()
+	last, known := e.logged[what]
+	if known && time.Since(last.at) < logEvery {
+		last.skipped++
+		e.logged[what] = last
+		e.mu.Unlock()
+		return
+	}
+	e.logged[what] = entry{at: time.Now()}
+	e.mu.Unlock()
+	log(last.skipped)
 }

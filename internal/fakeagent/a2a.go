@@ -145,8 +145,8 @@ func (s a2aService) get(req *a2av1.GetTaskRequest) (*a2av1.Task, error) {
 		return nil, err
 	}
 	p := t.project()
-	if req.HistoryLength != nil && req.GetHistoryLength() == 0 {
-		p.History = nil
+	if req.HistoryLength != nil {
+		p.History = p.History[max(0, len(p.GetHistory())-int(req.GetHistoryLength())):]
 	}
 	return p, nil
 }
@@ -196,6 +196,7 @@ func (t *task) projectOf(events []*teamv1.Event) *a2av1.Task {
 			fold(p, r)
 		}
 	}
+	p.History = append(p.History, t.notes()...)
 	return p
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -176,8 +177,8 @@ func (a *Agent) decode(r *http.Request, op *operation, id string) error {
 	switch req := op.body.(type) {
 	case *a2av1.GetTaskRequest:
 		req.Id = id
-		if r.URL.Query().Get("historyLength") == "0" {
-			req.HistoryLength = proto.Int32(0)
+		if n, err := strconv.ParseInt(r.URL.Query().Get("historyLength"), 10, 32); err == nil {
+			req.HistoryLength = proto.Int32(int32(n))
 		}
 	case *a2av1.CancelTaskRequest:
 		req.Id = id

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/google/uuid"
@@ -26,6 +27,8 @@ type Turn struct {
 	Before <-chan struct{}
 	// Progress is a status text.
 	Progress string
+	// Noted is what the agent says in the history of its task alone.
+	Noted string
 	// Chunks are streamed pieces of text, and the beginning of the answer.
 	Chunks []string
 	// Gate holds the end back until it is closed, or the task is cancelled.
@@ -61,14 +64,15 @@ type task struct {
 	id, contextID string
 
 	mu       sync.Mutex
-	events   []*teamv1.Event // guarded by mu
-	changed  chan struct{}   // closed at each change; guarded by mu
-	canceled chan struct{}   // closed by a cancel; guarded by mu
-	asking   string          // the open question; guarded by mu
-	ended    bool            // guarded by mu
-	breaks   int             // guarded by mu
-	direct   *a2av1.Message  // guarded by mu
-	keys     []string        // of the messages it has got; guarded by mu
+	events   []*teamv1.Event  // guarded by mu
+	changed  chan struct{}    // closed at each change; guarded by mu
+	canceled chan struct{}    // closed by a cancel; guarded by mu
+	asking   string           // the open question; guarded by mu
+	ended    bool             // guarded by mu
+	breaks   int              // guarded by mu
+	direct   *a2av1.Message   // guarded by mu
+	keys     []string         // of the messages it has got; guarded by mu
+	noted    []*a2av1.Message // what the agent said while it worked; guarded by mu
 }
 
 func newTask(key string) *task {
@@ -87,6 +91,20 @@ func (t *task) append(events ...*teamv1.Event) {
 	}
 	close(t.changed)
 	t.changed = make(chan struct{})
+}
+
+// note puts a message into the history.
+func (t *task) note(m *a2av1.Message) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.noted = append(t.noted, m)
+}
+
+// notes are what the agent said while it worked.
+func (t *task) notes() []*a2av1.Message {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.noted)
 }
 
 // add puts an event on record. The caller holds mu.
@@ -199,7 +217,11 @@ func (t *task) play(ctx context.Context, turn Turn, m *a2av1.Message) {
 	if turn.Progress != "" {
 		p := agent.NewMessage(turn.Progress)
 		p.MessageId = uuid.NewString()
+		t.note(p)
 		t.append(&teamv1.Event{Kind: &teamv1.Event_Progress{Progress: &teamv1.Progress{Message: p}}})
+	}
+	if turn.Noted != "" {
+		t.note(agent.NewMessage(turn.Noted))
 	}
 	for _, e := range turn.Steps {
 		t.append(proto.CloneOf(e))

@@ -50,14 +50,15 @@ type step struct {
 	parent *step
 	steps  []*step
 
-	state   teamv1.TraceStep_State
-	outcome teamv1.Outcome
-	asks    int // questions of its own that are open
-	decided time.Time
-	started time.Time
-	ended   time.Time
-	at      *teamv1.Spent // its end, with everything below it
-	wasted  *teamv1.Spent // on attempts that failed, until its end has them
+	state    teamv1.TraceStep_State
+	heldFrom teamv1.TraceStep_State // before it was held, as the run is paused; unset: it is not
+	outcome  teamv1.Outcome
+	asks     int // questions of its own that are open
+	decided  time.Time
+	started  time.Time
+	ended    time.Time
+	at       *teamv1.Spent // its end, with everything below it
+	wasted   *teamv1.Spent // on attempts that failed, until its end has them
 }
 
 func newRun(root, of string) *run {
@@ -97,7 +98,9 @@ func (r *run) take(ev *teamv1.Event) {
 			r.resume(s)
 		}
 	case *teamv1.Event_Waiting:
-		if !k.Waiting.GetPaused() {
+		if k.Waiting.GetPaused() {
+			r.hold(s)
+		} else {
 			r.wait(s)
 		}
 	case *teamv1.Event_Commanded:
@@ -118,6 +121,7 @@ func (r *run) commanded(s *step, c *teamv1.Commanded) {
 		r.foresee(c)
 		s.cancel, r.stopped = true, true
 	case cmd == teamv1.Commanded_COMMAND_RESUME:
+		r.goOn()
 		r.resume(s)
 	}
 }
@@ -207,7 +211,7 @@ func (r *run) start(s *step) {
 			r.parts = append(r.parts, s)
 		}
 	}
-	s.state = teamv1.TraceStep_STATE_RUNNING
+	s.state, s.heldFrom = teamv1.TraceStep_STATE_RUNNING, teamv1.TraceStep_STATE_UNSPECIFIED
 	if s == r.top && !asksFor(r.state) {
 		r.state = a2av1.TaskState_TASK_STATE_WORKING
 	}
@@ -259,6 +263,27 @@ func (r *run) wait(s *step) {
 	r.state = r.waits("")
 }
 
+// hold notes that nothing of a step, and of what it has begun, goes on before the run is
+// resumed.
+func (r *run) hold(s *step) {
+	for _, below := range r.steps {
+		running := below.state == teamv1.TraceStep_STATE_RUNNING || below.state == teamv1.TraceStep_STATE_RETRYING
+		if running && below != r.top && agent.Within(below.scope, s.scope) {
+			below.heldFrom, below.state = below.state, teamv1.TraceStep_STATE_WAITING
+		}
+	}
+}
+
+// goOn ends what hold noted: the run was resumed.
+func (r *run) goOn() {
+	for _, s := range r.steps {
+		if s.state == teamv1.TraceStep_STATE_WAITING && s.heldFrom != teamv1.TraceStep_STATE_UNSPECIFIED {
+			s.state = s.heldFrom
+		}
+		s.heldFrom = teamv1.TraceStep_STATE_UNSPECIFIED
+	}
+}
+
 // waits is the state of a task that waits: input required, or auth required where
 // nothing else is asked for.
 func (r *run) waits(scope string) a2av1.TaskState {
@@ -281,7 +306,7 @@ func (r *run) resume(s *step) {
 		r.state = a2av1.TaskState_TASK_STATE_WORKING
 	}
 	for ; s != nil; s = s.parent {
-		if s.state == teamv1.TraceStep_STATE_WAITING && s.asks == 0 {
+		if s.state == teamv1.TraceStep_STATE_WAITING && s.asks == 0 && s.heldFrom == teamv1.TraceStep_STATE_UNSPECIFIED {
 			s.state = teamv1.TraceStep_STATE_RUNNING
 		}
 	}

@@ -56,7 +56,7 @@ func (m *Monitor) WatchTeam(ctx context.Context, req *teamv1.WatchTeamRequest) (
 	if m.hasBoard(ctx, w.team) {
 		w.board = &boardWatch{boards: m.c.Boards, key: board.Key{Account: who.Account, Team: w.team}, clock: m.c.Clock}
 	}
-	w.wake, w.stop = overview.WatchAll()
+	w.wake, w.stop = overview.WatchAll(w.owner)
 	all := func() { w.stop(); leave() }
 	if err := w.begin(ctx, req.GetCursor()); err != nil {
 		all()

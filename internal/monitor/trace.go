@@ -228,7 +228,9 @@ func taskState(r *run, s *step) a2av1.TaskState {
 	case teamv1.TraceStep_STATE_ENDED:
 		return endState(s.outcome)
 	case teamv1.TraceStep_STATE_WAITING:
-		return r.waits(s.scope)
+		if s.heldFrom == teamv1.TraceStep_STATE_UNSPECIFIED {
+			return r.waits(s.scope)
+		}
 	case teamv1.TraceStep_STATE_RUNNING, teamv1.TraceStep_STATE_RETRYING:
 	}
 	return a2av1.TaskState_TASK_STATE_WORKING

@@ -74,8 +74,9 @@ func (l Limits) withDefaults() Limits {
 // Dispatcher tells receivers. Safe for concurrent use.
 type Dispatcher struct {
 	Config
-	slots slots
-	freed chan struct{} // holds one signal: there is room for another session
+	slots   slots
+	freed   chan struct{} // holds one signal: there is room for another session
+	refused time.Time     // when claims that fail were logged last; zero: they work. Of Serve alone
 
 	mu       sync.Mutex
 	sessions map[string]int   // by host, by account, and in all under an empty name; guarded by mu
@@ -109,6 +110,9 @@ const claimed = 64
 // claimRetry is how long the dispatcher waits after the store refused a claim.
 const claimRetry = time.Second
 
+// logEvery is how often claims are logged that fail again and again.
+const logEvery = 5 * time.Minute
+
 // Serve tells receivers until ctx ends, then gives up what it holds, so that
 // another process goes on at once. Called once.
 func (d *Dispatcher) Serve(ctx context.Context) {
@@ -141,11 +145,13 @@ func (d *Dispatcher) claim(ctx context.Context, wg *sync.WaitGroup) (wait time.D
 	}
 	claims, next, err := d.Pushes.ClaimPushes(ctx, room, d.Policy.Lease)
 	if err != nil {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && time.Since(d.refused) >= logEvery {
+			d.refused = time.Now()
 			d.Log.Warn("push configurations cannot be claimed", zap.Error(err))
 		}
 		return claimRetry, true
 	}
+	d.refused = time.Time{}
 	for _, c := range claims {
 		s := d.newSession(c)
 		fits := d.enter(s)

@@ -16,6 +16,12 @@ import (
 
 // SendMessage hands a message to an agent.
 func (s *Server) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
+	if inboundOf(ctx).notified {
+		if req.GetConfiguration() == nil {
+			req.Configuration = &a2av1.SendMessageConfiguration{}
+		}
+		req.Configuration.ReturnImmediately = true
+	}
 	return unary(ctx, s, "SendMessage", true, req, s.h.SendMessage)
 }
 
@@ -60,8 +66,12 @@ func (s *Server) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av1
 	return unary(ctx, s, "GetTask", false, req, s.h.GetTask)
 }
 
-// ListTasks returns a page of tasks.
+// ListTasks returns a page of tasks. Over gRPC a page size of 0 is none: the official Go
+// client sends it where its caller set nothing.
 func (s *Server) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
+	if inboundOf(ctx).binding == bindingGRPC && req.GetPageSize() == 0 {
+		req.PageSize = nil
+	}
 	return unary(ctx, s, "ListTasks", false, req, s.h.ListTasks)
 }
 

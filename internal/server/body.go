@@ -21,7 +21,8 @@ import (
 // keeps only the text of a decoding error.
 type body struct {
 	*bytes.Buffer
-	fault error
+	fault  error
+	params map[string]string // of the path
 }
 
 func (*body) Close() error { return nil }
@@ -49,7 +50,7 @@ func (s *Server) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 		case err != nil:
 			s.fail(w, r, wire.Status(err))
 		default:
-			r.Body = &body{Buffer: bytes.NewBuffer(b)}
+			r.Body = &body{Buffer: bytes.NewBuffer(b), params: params}
 			next(w, r, params)
 		}
 	}
@@ -58,10 +59,14 @@ func (s *Server) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 type mediaError struct {
 	sent string
 	yaml bool // may be sent, too
+	json bool // nothing else may be sent
 }
 
 func (e *mediaError) Error() string {
-	if e.yaml {
+	switch {
+	case e.json:
+		return fmt.Sprintf("content type %q is not taken here; send %s", e.sent, wire.TypeJSON)
+	case e.yaml:
 		return fmt.Sprintf("content type %q is not taken; send %s, %s or %s", e.sent, typeYAML, wire.TypeA2A, wire.TypeJSON)
 	}
 	return fmt.Sprintf("content type %q is not taken; send %s or %s", e.sent, wire.TypeA2A, wire.TypeJSON)
@@ -81,8 +86,9 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		encoding = ""
 	}
 	isYAML := media == typeYAML && takesYAML(r)
-	if err != nil || media != wire.TypeA2A && media != wire.TypeJSON && !isYAML || encoding != "" {
-		return nil, &mediaError{sent: strings.TrimSpace(sent + " " + encoding), yaml: takesYAML(r)}
+	json := inboundOf(r.Context()).atAgent
+	if err != nil || media != wire.TypeJSON && (json || media != wire.TypeA2A && !isYAML) || encoding != "" {
+		return nil, &mediaError{sent: strings.TrimSpace(sent + " " + encoding), yaml: takesYAML(r), json: json}
 	}
 	b, err := readSlowly(http.NewResponseController(w), r.Body, r.ContentLength)
 	if err != nil || !isYAML {

@@ -59,7 +59,7 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, params map[st
 	}
 	card, err := unary(withInbound(r.Context(), &in), s, "AgentCard", false, req, publicCard)
 	h := w.Header()
-	crossOrigin(h)
+	fromAnywhere(h)
 	if err != nil {
 		s.fail(w, r, wire.Status(err))
 		return
@@ -70,7 +70,7 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, params map[st
 		return
 	}
 	h.Set("Vary", "Accept, A2A-Version")
-	if len(s.config.TrustedProxies) > 0 {
+	if len(s.config.TrustedProxies) > 0 && s.config.PublicURL == "" {
 		h.Add("Vary", forwardHeaders)
 	}
 	writeCached(w, r, s.cards.version(form+"/"+req.GetTenant()+" "+in.base, b), b)
@@ -96,7 +96,7 @@ const jwksPath = "/.well-known/jwks.json"
 
 // serveJWKS answers with the public keys of signed cards.
 func (s *Server) serveJWKS(w http.ResponseWriter, r *http.Request, _ map[string]string) {
-	crossOrigin(w.Header())
+	fromAnywhere(w.Header())
 	writeCached(w, r, s.cards.version(jwksPath, s.config.JWKS), s.config.JWKS)
 }
 
@@ -115,14 +115,15 @@ func unchanged(r *http.Request, v cardVersion) bool {
 	return err == nil && !v.since.Truncate(time.Second).After(since)
 }
 
-func crossOrigin(h http.Header) {
+// fromAnywhere lets pages of all origins read an answer.
+func fromAnywhere(h http.Header) {
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Expose-Headers", "ETag, Last-Modified")
 }
 
 func preflight(w http.ResponseWriter, _ *http.Request, _ map[string]string) {
 	h := w.Header()
-	crossOrigin(h)
+	fromAnywhere(h)
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
 	h.Set("Access-Control-Allow-Headers", "A2A-Version, A2A-Extensions, Content-Type, If-None-Match, If-Modified-Since")
 	h.Set("Access-Control-Max-Age", "86400")

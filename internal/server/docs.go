@@ -52,7 +52,7 @@ func openAPI(version string) ([]byte, error) {
 
 // serveOpenAPI answers with the description.
 func (s *Server) serveOpenAPI(w http.ResponseWriter, _ *http.Request, _ map[string]string) {
-	crossOrigin(w.Header())
+	fromAnywhere(w.Header())
 	s.asset(w, "application/json", s.openAPI)
 }
 

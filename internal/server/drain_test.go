@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"io"
 	"net"
@@ -101,6 +102,60 @@ func TestA_20_TooManyPings(t *testing.T) {
 				t.Errorf("code %d: %s", code, payload[8:])
 			}
 			return
+		}
+	}
+}
+
+// TestA_19_TheDrainDelayEnds: whoever closes the listeners, or finds that nothing can
+// be answered any more, does not wait for the delay.
+func TestA_19_TheDrainDelayEnds(t *testing.T) {
+	for name, end := range map[string]func(server.Listeners, chan struct{}){
+		"the listeners are closed": func(l server.Listeners, _ chan struct{}) { _, _ = l.HTTP.Close(), l.GRPC.Close() },
+		"the store has failed":     func(_ server.Listeners, failed chan struct{}) { close(failed) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			failed := make(chan struct{})
+			s, err := server.New(server.Config{Handler: &probe{get: task}, DrainDelay: time.Hour, Hurry: failed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := server.Listeners{HTTP: local(t), GRPC: local(t)}
+			ctx, cancel := context.WithCancel(t.Context())
+			served := make(chan error, 1)
+			go func() { served <- s.Serve(ctx, l) }()
+			until(t, "the server is ready", func() bool { return s.Ready() == nil })
+			cancel()
+			until(t, "the server is not ready", func() bool { return s.Ready() != nil })
+			end(l, failed)
+			select {
+			case err := <-served:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatal("the delay goes on")
+			}
+		})
+	}
+}
+
+func local(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// until waits for something that another goroutine brings about.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for: %s", what)
 		}
 	}
 }

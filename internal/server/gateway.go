@@ -224,7 +224,7 @@ func camel(snake string) string {
 // private keeps what an authenticated caller alone may see out of caches.
 func private(_ context.Context, w http.ResponseWriter, _ proto.Message) error {
 	w.Header().Set("Cache-Control", "private, no-store")
-	w.Header().Set("Vary", "Authorization, Accept")
+	w.Header().Add("Vary", "Authorization, Accept")
 	soon(w)
 	return nil
 }
@@ -263,7 +263,11 @@ func (m marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 			return io.EOF
 		}
 		err = m.Unmarshal(b, v)
-		if from, ok := r.(*body); ok {
+		from, ok := r.(*body)
+		if req, isMessage := v.(proto.Message); ok && isMessage && err == nil {
+			err = setTenant(req, from.params)
+		}
+		if ok {
 			from.fault = err
 		}
 		return err

@@ -91,6 +91,7 @@ func TestA_21_UnknownKeysAreSlowedDown(t *testing.T) {
 func TestA_21_UnknownKeysBehindAProxy(t *testing.T) {
 	config := server.Config{Handler: &probe{get: task}, Keys: []server.APIKey{key("ann", "", "secret")}}
 	config.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
+	config.PublicURL = "https://team.example"
 	behind := start(t, config)
 	config.TrustedProxies = nil
 	alone := start(t, config)

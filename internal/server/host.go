@@ -23,7 +23,7 @@ func (s *Server) checkHost(r *http.Request) error {
 		return nil
 	}
 	for _, origin := range r.Header.Values("Origin") {
-		if u, err := url.Parse(origin); err != nil || !s.ownHost(u.Host) {
+		if u, err := url.Parse(origin); (err != nil || !s.ownHost(u.Host)) && !s.mayCall(origin) {
 			return foreign("Origin", origin)
 		}
 	}
@@ -49,6 +49,6 @@ func hostName(host string) string {
 
 func foreign(header, value string) error {
 	return agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
-		"a server without API keys takes calls to localhost, and none with %s %.64q; serve also takes those to "+
-			"server.public_url, and with server.auth those of whoever has a key", header, value)
+		"a server without API keys takes calls to localhost, and none with %s %.64q; it also takes those to "+
+			"server.public_url and of pages in server.cors, and with server.auth those of whoever has a key", header, value)
 }

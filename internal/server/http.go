@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"net/url"
@@ -41,7 +42,9 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	defer linger(w)
 	in := newInbound(bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
-	in.base = forwarded(s.config.TrustedProxies, r)
+	if s.config.PublicURL == "" {
+		in.base = forwarded(s.config.TrustedProxies, r)
+	}
 	in.addr = callerAddr(s.config.TrustedProxies, r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
 	open := s.isOpen(r)
 	w.Header().Set("X-Request-Id", in.id)
@@ -57,6 +60,9 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	}()
 	if err := s.checkHost(r); err != nil {
 		s.fail(w, r, wire.Status(err))
+		return
+	}
+	if s.crossOrigin(w, r) {
 		return
 	}
 	caller, err := s.keys.identify(r.Header.Values("Authorization"), in.addr)
@@ -79,7 +85,7 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		w.Header().Set("Connection", "close") // a body is not waited for
 		routed.Body, routed.ContentLength = http.NoBody, 0
 	}
-	routed.URL = placeV03(unescapedOnce(tenantOnce(r.URL)), in)
+	routed.URL = placeV03(unescapedOnce(tenantOnce(placeRPC(r, in))), in)
 	if name := twice(r.URL.Query()); name != "" {
 		s.fail(w, r, wire.Status(wire.Invalid(name, "is there twice")))
 		return
@@ -146,7 +152,7 @@ func (s *Server) logPanic(where string, p any) {
 }
 
 func bindingOf(r *http.Request) string {
-	if r.URL.Path == "/rpc" || strings.HasSuffix(r.URL.Path, "/rpc") {
+	if strings.HasSuffix(r.URL.Path, "/rpc") || atAgent(r) {
 		return bindingRPC
 	}
 	return bindingREST
@@ -168,7 +174,7 @@ func serviceParameter(r *http.Request, name string) []string {
 }
 
 // bounded returns the context of a request with the time its caller allows: a
-// Grpc-Timeout, at most an hour. The header is taken away from the gateway,
+// Grpc-Timeout, of which an hour is granted. The header is taken away from the gateway,
 // which knows no bound.
 func bounded(r *http.Request) (context.Context, context.CancelFunc, error) {
 	text := r.Header.Get("Grpc-Timeout")
@@ -184,12 +190,19 @@ func bounded(r *http.Request) (context.Context, context.CancelFunc, error) {
 	if err != nil || !known || len(text) > 9 {
 		return nil, nil, wire.Invalid("Grpc-Timeout", "must be up to eight digits and one of H, M, S, m, u, n")
 	}
-	wait := maxTime
-	if n < uint64(maxTime/unit) { //nolint:gosec // both positive
-		wait = time.Duration(n) * unit
+	if n == 0 || n > uint64(maxAllowed/unit) { //nolint:gosec // both positive
+		return nil, nil, notAllowed(text)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	ctx, cancel := context.WithTimeout(r.Context(), min(time.Duration(n)*unit, maxTime))
 	return ctx, cancel, nil
+}
+
+// maxAllowed is the longest time that a caller may allow: a year. Who wants no limit names
+// none.
+const maxAllowed = 365 * 24 * time.Hour
+
+func notAllowed(text string) error {
+	return wire.Invalid("Grpc-Timeout", fmt.Sprintf("is %.32s; it must be more than 0 and at most a year (8760H), leave it out for no limit", text))
 }
 
 // replyType is the media type of the answer: what the caller accepts, else what

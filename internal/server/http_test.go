@@ -144,7 +144,7 @@ func TestA_01_TenantNamedTeam(t *testing.T) {
 	if resp, _ := request(t, http.MethodGet, target.HTTP+"/team/v1/agents/team", "", nil); resp.StatusCode != 200 || id != "team" {
 		t.Errorf("%d, agent %q", resp.StatusCode, id)
 	}
-	resp, _ := post(t, target.HTTP+"/team/rpc", "application/json", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"tenant":"other","id":"t1"}}`)
+	resp, _ := post(t, target.HTTP+"/team/rpc", "application/json", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"tenant":"team","id":"t1"}}`)
 	if resp.StatusCode != 200 || tenant != "team" {
 		t.Errorf("rpc: %d, tenant %q", resp.StatusCode, tenant)
 	}

@@ -38,6 +38,8 @@ type inbound struct {
 	trace      []string
 	accept     string // as it came
 	v03        bool   // the call is made in 0.3
+	atAgent    bool   // JSON-RPC at the address of an agent, without /rpc
+	notified   bool   // the caller wants no answer
 }
 
 type inboundKey struct{}

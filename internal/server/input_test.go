@@ -9,13 +9,16 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -336,6 +339,23 @@ func data(v *structpb.Value) *a2av1.Part {
 	return &a2av1.Part{Content: &a2av1.Part_Data{Data: v}}
 }
 
+// TestA_05_PageSizeZero: over gRPC a page size of 0 is none, because the official Go client
+// sends it where its caller set nothing; elsewhere it is refused as the protocol has it.
+func TestA_05_PageSizeZero(t *testing.T) {
+	target := start(t, server.Config{Handler: &probe{list: func(_ context.Context, req *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
+		if req.PageSize != nil {
+			return nil, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "page size %d", req.GetPageSize())
+		}
+		return &a2av1.ListTasksResponse{}, nil
+	}}})
+	rig.Each(t, target, func(t *testing.T, c rig.Client) {
+		_, err := c.List(t.Context(), &a2av1.ListTasksRequest{PageSize: proto.Int32(0)})
+		if f := rig.Fault(err); (f == nil) != (c.Binding() == "grpc") {
+			t.Errorf("got %v", f)
+		}
+	})
+}
+
 func TestA_01_GatewayTraps(t *testing.T) {
 	var seen []string
 	p := &probe{get: func(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av1.Task, error) {
@@ -364,15 +384,50 @@ func TestA_01_GatewayTraps(t *testing.T) {
 		}
 	})
 	t.Run("Grpc-Timeout is bounded", func(t *testing.T) {
-		if resp, _ := get(t, map[string]string{"Grpc-Timeout": "99999999H"}); resp.StatusCode != http.StatusOK || len(seen) > 0 {
-			t.Errorf("status %d, %v", resp.StatusCode, seen)
+		for _, long := range []string{"8760H", "31536000S", "99999999m"} {
+			if resp, _ := get(t, map[string]string{"Grpc-Timeout": long}); resp.StatusCode != http.StatusOK || len(seen) > 0 {
+				t.Errorf("%s: status %d, %v", long, resp.StatusCode, seen)
+			}
 		}
 	})
 	t.Run("a bad Grpc-Timeout is refused", func(t *testing.T) {
-		for _, bad := range []string{"1", "x", "-1S", "123456789S", "S"} {
+		for _, bad := range []string{"1", "x", "-1S", "123456789S", "S", "0S", "00000000n", "8761H", "99999999H", "31536001S", "99999999M"} {
 			if resp, body := get(t, map[string]string{"Grpc-Timeout": bad}); resp.StatusCode != http.StatusBadRequest || violation(body) != "Grpc-Timeout" {
 				t.Errorf("%q: status %d", bad, resp.StatusCode)
 			}
+		}
+	})
+	t.Run("over gRPC a timeout makes sense too", func(t *testing.T) {
+		g, err := rig.NewGRPC(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
+		within := func(d time.Duration) *rig.Error {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			defer cancel()
+			_, err := a2av1.NewA2AServiceClient(g.Conn).GetTask(ctx, &a2av1.GetTaskRequest{Id: "t1"})
+			return rig.Fault(rig.FromGRPC(err))
+		}
+		if f := within(8759 * time.Hour); f != nil {
+			t.Errorf("a year: %v", f)
+		}
+		if f := within(8770 * time.Hour); f == nil || f.Reason != "INVALID_REQUEST" || len(f.Fields) != 1 || f.Fields[0] != "Grpc-Timeout" {
+			t.Errorf("more than a year: %v", f)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+target.GRPC+a2av1.A2AService_GetTask_FullMethodName, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/grpc")
+		req.Header.Set("Grpc-Timeout", "0S") // no client sends it
+		resp, err := unencrypted(t).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if got := resp.Header.Get("Grpc-Status"); got != "4" {
+			t.Errorf("none: status %q", got)
 		}
 	})
 	t.Run("the answer has the asked type", func(t *testing.T) {

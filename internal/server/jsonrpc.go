@@ -1,8 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -24,6 +29,8 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[str
 		return
 	}
 	switch method, ok := s.rpc[req.Method]; {
+	case req.Notification:
+		s.serveNotification(w, r, req, params)
 	case s.methodV03(req.Method) || inboundOf(r.Context()).wantsV03() && !s.config.NoV03:
 		s.serveRPCV03(w, r, req, params)
 	case ok:
@@ -39,8 +46,77 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[str
 			return s.subscribe(ctx, in, begin, s.updates(send))
 		})
 	default:
-		s.failRPC(w, req, wire.NotServed("there is no method %.64q", req.Method))
+		s.failRPC(w, req, noMethod(req.Method))
 	}
+}
+
+// withAnswer are the methods with one answer that do what a stream does before it begins.
+var withAnswer = map[string]string{
+	"SendStreamingMessage": "SendMessage", "SubscribeToTask": "GetTask",
+	"message/stream": "message/send", "tasks/resubscribe": "tasks/get",
+}
+
+// serveNotification carries out a request without an id. It gets no response of JSON-RPC:
+// the HTTP status alone says whether it was accepted. A send does not wait for its task, and
+// a stream is not opened.
+func (s *Server) serveNotification(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
+	code := http.StatusAccepted
+	if err := s.notified(r.Context(), req, params); err != nil {
+		code = wire.HTTPStatus(wire.Status(err))
+	}
+	soon(w)
+	w.WriteHeader(code)
+}
+
+func (s *Server) notified(ctx context.Context, req wire.RPCRequest, params map[string]string) error {
+	in := *inboundOf(ctx)
+	in.notified = true
+	ctx = withInbound(ctx, &in)
+	name := cmp.Or(withAnswer[req.Method], req.Method)
+	if s.methodV03(req.Method) || in.wantsV03() && !s.config.NoV03 {
+		if st := s.refusedV03(&in, req.Method); st != nil {
+			return st.Err()
+		}
+		_, err := s.v03[name](s, asV03(ctx), req.Params, params)
+		return err
+	}
+	method, ok := s.rpc[name]
+	if !ok {
+		return noMethod(req.Method).Err()
+	}
+	_, err := method(s, ctx, func(v any) error { return readParams(req, v, params) }, nil)
+	return err
+}
+
+func noMethod(name string) *status.Status { return wire.NotServed("there is no method %.64q", name) }
+
+// Addresses to which some clients post JSON-RPC: that of an agent, or of the server for the
+// default agent, and /rpc with a slash at the end.
+var (
+	agentPath = regexp.MustCompile(`^(/[^/:%]+)?/?$`)
+	rpcSlash  = regexp.MustCompile(`^(/[^/]+)?/rpc/$`)
+)
+
+// notAgents are the first parts of paths that are served otherwise.
+var notAgents = []string{
+	"/tasks", "/extendedAgentCard", "/rpc", "/v1", "/team", "/assets", "/docs", "/openapi.json", "/healthz", "/readyz", "/.well-known",
+}
+
+// atAgent reports whether a request is JSON-RPC at one of these addresses.
+func atAgent(r *http.Request) bool {
+	m := agentPath.FindStringSubmatch(r.URL.Path)
+	return r.Method == http.MethodPost && (m != nil && !slices.Contains(notAgents, m[1]) || rpcSlash.MatchString(r.URL.Path))
+}
+
+// placeRPC is the address to which a request of JSON-RPC belongs.
+func placeRPC(r *http.Request, in *inbound) *url.URL {
+	if !atAgent(r) {
+		return r.URL
+	}
+	in.atAgent = true
+	to := *r.URL
+	to.Path, to.RawPath = strings.TrimSuffix(strings.TrimRight(to.Path, "/"), "/rpc")+"/rpc", ""
+	return &to
 }
 
 // rpcMethods are the methods that have one answer, as gRPC knows them.
@@ -89,8 +165,7 @@ func readParams(req wire.RPCRequest, v any, params map[string]string) error {
 	if err := wire.Unmarshal(req.Params, m); err != nil {
 		return err
 	}
-	setTenant(m, params)
-	return nil
+	return setTenant(m, params)
 }
 
 func rpcResult(req wire.RPCRequest, v any) ([]byte, error) {

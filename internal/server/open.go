@@ -41,7 +41,7 @@ var openCard = regexp.MustCompile(`^(/[^/]+)?(` + regexp.QuoteMeta(cardPath) + `
 // isOpen reports whether everybody may make a request, with or without a key. Open requests
 // only read, so their bodies are ignored; OPTIONS is for pages that want to read a card.
 func (s *Server) isOpen(r *http.Request) bool {
-	card := openCard.MatchString(r.URL.Path)
+	card := openCard.MatchString(tenantOnce(r.URL).Path)
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		return card || s.open[r.URL.Path]

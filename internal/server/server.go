@@ -57,6 +57,9 @@ type Config struct {
 	// DrainDelay is how long a stopping server still takes calls, so that load
 	// balancers see that it is not ready; 0.
 	DrainDelay time.Duration
+	// Hurry ends the DrainDelay when it is closed; nil never does. So does the end of
+	// a listener.
+	Hurry <-chan struct{}
 	// DrainTime is how long calls may take to end when the server stops; 20 s.
 	DrainTime time.Duration
 	// HealthInterval is how often a watched health is looked at; 5 s.
@@ -66,9 +69,15 @@ type Config struct {
 	StallTime time.Duration
 	// JWKS is the set of public keys of signed cards; nil: none is served.
 	JWKS []byte
-	// TrustedProxies are callers whose X-Forwarded headers say by which URL calls
-	// came, for cards.
+	// TrustedProxies are callers whose X-Forwarded headers say who calls, and without a
+	// PublicURL by which URL, for cards.
 	TrustedProxies []netip.Prefix
+	// Origins are the origins of pages that may call, such as https://app.example; "*" is
+	// every origin, where there are keys. Default: only those of this server.
+	Origins []string
+	// OriginHeaders are request headers that these pages may send besides those that the
+	// server reads.
+	OriginHeaders []string
 	// Log gets one line a call; nil logs nothing.
 	Log *zap.Logger
 }
@@ -166,6 +175,10 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
+	s.serving.Store(false)
+	if err == nil {
+		err = s.delay(failed)
+	}
 	s.stop()
 	serving.Wait()
 	return err
@@ -211,9 +224,23 @@ func (s *Server) Ready() error {
 	return nil
 }
 
+// delay lets DrainDelay pass, until a listener fails or nothing is worth waiting for.
+// That a listener was closed meanwhile is no error.
+func (s *Server) delay(failed <-chan error) error {
+	timer := time.NewTimer(s.config.DrainDelay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.config.Hurry:
+	case err := <-failed:
+		if !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s *Server) stop() {
-	s.serving.Store(false)
-	time.Sleep(s.config.DrainDelay)
 	s.close(agent.ErrShutdown)
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.DrainTime)
 	defer cancel()

@@ -111,7 +111,10 @@ func (s *Server) serveSendStreaming(w http.ResponseWriter, r *http.Request, para
 	if !s.decode(w, r, req) {
 		return
 	}
-	setTenant(req, params)
+	if err := setTenant(req, params); err != nil {
+		s.fail(w, r, wire.Status(err))
+		return
+	}
 	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send eventFunc) error {
 		return s.sendStreaming(ctx, req, begin, s.updates(send))
 	})
@@ -122,7 +125,10 @@ func (s *Server) serveSubscribe(w http.ResponseWriter, r *http.Request, params m
 	if !s.decode(w, r, req) {
 		return
 	}
-	setTenant(req, params)
+	if err := setTenant(req, params); err != nil {
+		s.fail(w, r, wire.Status(err))
+		return
+	}
 	req.Id = params["id"]
 	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send eventFunc) error {
 		return s.subscribe(ctx, req, begin, s.updates(send))
@@ -186,11 +192,18 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, req proto.Messag
 	return err == nil
 }
 
-// setTenant gives a request the tenant of its path, which wins over the body's.
-func setTenant(req proto.Message, params map[string]string) {
+// setTenant gives a request the tenant of its path. INVALID_REQUEST where its body names
+// another one.
+func setTenant(req proto.Message, params map[string]string) error {
 	m := req.ProtoReflect()
 	fd := m.Descriptor().Fields().ByName("tenant")
-	if tenant, ok := params["tenant"]; ok && fd != nil {
-		m.Set(fd, protoreflect.ValueOfString(tenant))
+	tenant, ok := params["tenant"]
+	if !ok || fd == nil {
+		return nil
 	}
+	if of := m.Get(fd).String(); of != "" && of != tenant {
+		return wire.Invalid("tenant", fmt.Sprintf("is %.64q in the body and %.64q in the path; leave it out of the body, or call the path of the other one", of, tenant))
+	}
+	m.Set(fd, protoreflect.ValueOfString(tenant))
+	return nil
 }

@@ -29,7 +29,9 @@ func callV03[Req, Resp any](read func([]byte) (Req, error), call func(*Server, c
 		if err != nil {
 			return nil, err
 		}
-		setTenantOf(req, tenant)
+		if err := setTenantOf(req, tenant); err != nil {
+			return nil, err
+		}
 		resp, err := call(s, ctx, req)
 		if err != nil {
 			return nil, err
@@ -145,7 +147,9 @@ func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map
 		if err != nil {
 			return nil, err
 		}
-		setTenant(req, params)
+		if err := setTenant(req, params); err != nil {
+			return nil, err
+		}
 		return func(ctx context.Context, begin func(), send eventFunc) error {
 			return s.subscribe(ctx, req, begin, s.updatesV03(form, send))
 		}, nil
@@ -154,7 +158,9 @@ func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map
 	if err != nil {
 		return nil, err
 	}
-	setTenant(req, params)
+	if err := setTenant(req, params); err != nil {
+		return nil, err
+	}
 	return func(ctx context.Context, begin func(), send eventFunc) error {
 		return s.sendStreaming(ctx, req, begin, s.updatesV03(form, send))
 	}, nil

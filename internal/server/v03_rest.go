@@ -140,7 +140,7 @@ func (s *Server) sendV03(r *http.Request, params map[string]string) ([]byte, err
 func (s *Server) getV03(r *http.Request, params map[string]string) ([]byte, error) {
 	req := &a2av1.GetTaskRequest{Tenant: params["tenant"], Id: params["id"]}
 	var err error
-	if req.HistoryLength, err = queryNumber(r, "historyLength"); err != nil {
+	if req.HistoryLength, err = queryNumber(r.URL.Query(), "historyLength"); err != nil {
 		return nil, err
 	}
 	return rendered(a2av03.REST.WriteTask)(s.GetTask(r.Context(), req))
@@ -149,15 +149,15 @@ func (s *Server) getV03(r *http.Request, params map[string]string) ([]byte, erro
 // listV03 takes its filters from the query.
 func (s *Server) listV03(r *http.Request, params map[string]string) ([]byte, error) {
 	q := r.URL.Query()
-	req := &a2av1.ListTasksRequest{Tenant: params["tenant"], ContextId: q.Get("contextId"), PageToken: q.Get("pageToken")}
+	req := &a2av1.ListTasksRequest{Tenant: params["tenant"], ContextId: queryText(q, "contextId"), PageToken: queryText(q, "pageToken")}
 	var err error
-	if req.PageSize, err = queryNumber(r, "pageSize"); err != nil {
+	if req.PageSize, err = queryNumber(q, "pageSize"); err != nil {
 		return nil, err
 	}
-	if req.HistoryLength, err = queryNumber(r, "historyLength"); err != nil {
+	if req.HistoryLength, err = queryNumber(q, "historyLength"); err != nil {
 		return nil, err
 	}
-	if q.Get("includeArtifacts") == "true" {
+	if queryText(q, "includeArtifacts") == "true" {
 		req.IncludeArtifacts = proto.Bool(true)
 	}
 	if word := q.Get("status"); word != "" {
@@ -165,7 +165,7 @@ func (s *Server) listV03(r *http.Request, params map[string]string) ([]byte, err
 			return nil, err
 		}
 	}
-	if at := q.Get("lastUpdatedAfter"); at != "" {
+	if at := queryText(q, "lastUpdatedAfter"); at != "" {
 		if req.StatusTimestampAfter, err = a2av03.ReadTime("lastUpdatedAfter", at); err != nil {
 			return nil, err
 		}
@@ -223,9 +223,20 @@ func rendered[T any](write func(T) ([]byte, error)) func(T, error) ([]byte, erro
 	}
 }
 
+// queryText returns a parameter of the query by its name in JSON, or by that of its field:
+// page_size is pageSize.
+func queryText(q url.Values, name string) string {
+	for given := range q {
+		if given == name || camel(given) == name {
+			return q.Get(given)
+		}
+	}
+	return ""
+}
+
 // queryNumber reads a number of the query, nil without one.
-func queryNumber(r *http.Request, name string) (*int32, error) {
-	text := r.URL.Query().Get(name)
+func queryNumber(q url.Values, name string) (*int32, error) {
+	text := queryText(q, name)
 	if text == "" {
 		return nil, nil
 	}
@@ -237,10 +248,11 @@ func queryNumber(r *http.Request, name string) (*int32, error) {
 }
 
 // setTenantOf gives a request the tenant of its path.
-func setTenantOf(req any, params map[string]string) {
+func setTenantOf(req any, params map[string]string) error {
 	if m, ok := req.(proto.Message); ok {
-		setTenant(m, params)
+		return setTenant(m, params)
 	}
+	return nil
 }
 
 // oldCardPath is where clients before 0.3 look for a card, and some after.

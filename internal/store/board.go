@@ -80,7 +80,7 @@ func (s *Memory) ChangeBoard(_ context.Context, k board.Key, op board.Op, f func
 	b.events = append(b.events, boardRecord{op, proto.CloneOf(c.Event)})
 	b.events = b.events[max(0, len(b.events)-board.MaxEvents):]
 	s.boards.keep(k, b)
-	s.all.Ring()
+	s.all.Ring(EveryoneOf(k.Account))
 	return c.Event, nil
 }
 

@@ -75,7 +75,7 @@ func (j *journal) append(events []*teamv1.Event) (ended bool, err error) {
 	}
 	j.store.relist(r)
 	j.store.reask(r)
-	j.store.all.Ring()
+	j.store.all.Ring(r.owner)
 	return r.ended, nil
 }
 

@@ -43,7 +43,7 @@ func (s *Memory) claim(r *run) (a2a.Claim, bool) {
 	if r.claimed || r.ended {
 		return a2a.Claim{}, false
 	}
-	r.claimed = true
+	r.claimed, r.parked = true, ""
 	r.epoch++
 	r.wake = make(chan struct{}, 1)
 	j := &journal{store: s, run: r, epoch: r.epoch, wake: r.wake}
@@ -76,6 +76,15 @@ func (s *Memory) Release(_ context.Context, c a2a.Claim, at time.Time) error {
 		if !r.ended {
 			s.due.set(r, at)
 		}
+		return nil
+	})
+}
+
+// Suspend gives up a run that is not to be tried again before an input comes for it.
+// reason is for those who read the task meanwhile.
+func (s *Memory) Suspend(_ context.Context, c a2a.Claim, reason string) error {
+	return s.giveUp(c, func(r *run) error {
+		r.parked = reason
 		return nil
 	})
 }

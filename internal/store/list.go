@@ -86,4 +86,7 @@ func (s *Memory) list(r *run) {
 	}
 	r.entry = &entry{at: r.fold.StatusAt().UnixNano(), id: r.root, state: r.fold.State(), run: r}
 	o.listed.add(r.entry)
+	if r.briefed {
+		o.briefed.Set(r)
+	}
 }

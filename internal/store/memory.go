@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidwall/btree"
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -62,7 +63,7 @@ type Memory struct {
 	fold        FoldFunc
 	tokens      Sealer
 	due         dueQueue
-	all         Bell // rung when a root is new or has new events
+	all         Bell // rung when a root is new or has new events, or a board has changed
 
 	conversations conversations
 	pushes        pushes
@@ -85,8 +86,9 @@ type Memory struct {
 
 // owner is what the store keeps for one owner.
 type owner struct {
-	runs   int
-	listed index
+	runs    int
+	listed  index
+	briefed *btree.BTreeG[*run] // those that were begun with a brief and are listed, by root
 }
 
 // NewMemory returns an empty store.
@@ -152,7 +154,7 @@ func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool
 	s.remember(r, key, request{root: root, digest: n.Digest}, now)
 	s.list(r)
 	s.due.set(r, now)
-	s.all.Ring()
+	s.all.Ring(n.Owner)
 	return root, false, nil
 }
 
@@ -172,7 +174,7 @@ func (s *Memory) Sent(_ context.Context, owner, agent, messageID string) (string
 func (s *Memory) ownerOf(name string) *owner {
 	o := s.owners[name]
 	if o == nil {
-		o = &owner{listed: index{}}
+		o = &owner{listed: index{}, briefed: btree.NewBTreeGOptions(func(a, b *run) bool { return a.root < b.root }, btree.Options{NoLocks: true})}
 		s.owners[name] = o
 	}
 	return o

@@ -21,6 +21,29 @@ func (s *Memory) Runs(_ context.Context, owner string, f a2a.RunFilter) ([]a2a.R
 	return marks, nil
 }
 
+// Collaborating returns ids of the owner's roots that were begun with a brief.
+func (s *Memory) Collaborating(_ context.Context, owner string, f a2a.RootFilter) ([]string, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	o := s.owners[owner]
+	if o == nil {
+		return nil, nil
+	}
+	var ids []string
+	visit := func(r *run) bool {
+		if r.root != f.Before && (f.Agent == "" || f.Agent == r.agent) {
+			ids = append(ids, r.root)
+		}
+		return f.Limit <= 0 || len(ids) < f.Limit
+	}
+	if f.Before == "" {
+		o.briefed.Reverse(visit)
+	} else {
+		o.briefed.Descend(&run{root: f.Before}, visit)
+	}
+	return ids, nil
+}
+
 // selected returns the index entries of a filter. Their runs are not locked: that
 // comes before mu, never after.
 func (s *Memory) selected(owner string, f a2a.RunFilter) []*entry {
@@ -40,24 +63,40 @@ func (s *Memory) selected(owner string, f a2a.RunFilter) []*entry {
 	return list
 }
 
-// WatchAll returns a channel that receives when any root may be new or have new events.
-func (s *Memory) WatchAll() (wake <-chan struct{}, stop func()) { return s.all.Watch() }
-
-// Bell wakes all who watch. The zero value has nobody. Safe for concurrent use.
-type Bell struct {
-	mu       sync.Mutex
-	watchers map[chan struct{}]struct{} // guarded by mu
+// WatchAll returns a channel that receives when a root of the owner may be new or have
+// new events, or a board of the owner's account has changed.
+func (s *Memory) WatchAll(owner string) (wake <-chan struct{}, stop func()) {
+	return s.all.Watch(owner)
 }
 
-// Watch returns a channel that receives when the bell is rung, until stop is called.
-func (b *Bell) Watch() (wake <-chan struct{}, stop func()) {
+// Everybody is the audience of a change that may concern every owner.
+const Everybody = ""
+
+// EveryoneOf is the audience of a change that may concern every owner of an account.
+func EveryoneOf(account string) string { return account + "/" }
+
+// Audiences are those that an owner belongs to: the owner, its account, and everybody.
+func Audiences(owner string) [3]string {
+	return [3]string{owner, EveryoneOf(a2a.AccountOf(owner)), Everybody}
+}
+
+// Bell wakes those whom a change may concern. The zero value has no watchers. Safe for
+// concurrent use.
+type Bell struct {
+	mu       sync.Mutex
+	watchers map[chan struct{}]string // the owner that each watches; guarded by mu
+}
+
+// Watch returns a channel that receives when the bell is rung for an audience that the
+// owner belongs to, until stop is called.
+func (b *Bell) Watch(owner string) (wake <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.watchers == nil {
-		b.watchers = map[chan struct{}]struct{}{}
+		b.watchers = map[chan struct{}]string{}
 	}
-	b.watchers[c] = struct{}{}
+	b.watchers[c] = owner
 	return c, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -65,11 +104,23 @@ func (b *Bell) Watch() (wake <-chan struct{}, stop func()) {
 	}
 }
 
-// Ring wakes all who watch; it never blocks.
-func (b *Bell) Ring() {
+// Ring wakes the watchers of an audience: an owner, EveryoneOf an account, or Everybody.
+// It never blocks.
+func (b *Bell) Ring(audience string) {
+	b.RingIf(func(a string) bool { return a == audience })
+}
+
+// RingIf wakes the watchers of each audience for which concerned returns true. It never
+// blocks.
+func (b *Bell) RingIf(concerned func(audience string) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for c := range b.watchers {
-		Poke(c)
+	for c, owner := range b.watchers {
+		for _, audience := range Audiences(owner) {
+			if concerned(audience) {
+				Poke(c)
+				break
+			}
+		}
 	}
 }

@@ -113,6 +113,7 @@ func (s *Memory) drop(r *run) {
 	o := s.owners[r.owner]
 	if r.entry != nil {
 		o.listed.remove(r.entry)
+		o.briefed.Delete(r)
 	}
 	for _, key := range r.requests {
 		if s.requests[key].root == r.root {

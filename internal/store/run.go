@@ -30,10 +30,12 @@ type run struct {
 	epoch    int64                      // of the last claim; guarded by mu
 	claimed  bool                       // somebody drives it; guarded by mu
 	wake     chan struct{}              // of the last claim; guarded by mu
+	parked   string                     // why it is not tried again, see Suspend; guarded by mu
 	pushed   bool                       // there has been a push configuration; guarded by mu
 
 	listedAsking bool // it is in Memory.asking; guarded by mu
 
+	briefed  bool         // it was begun with a brief; never changes
 	entry    *entry       // in the owner's index; written under mu and Memory.mu
 	requests []requestKey // guarded by Memory.mu
 	collab   bool         // it counts as a collaboration until it ends; never changes
@@ -48,7 +50,7 @@ func (s *Memory) newRun(n a2a.New, now time.Time) *run {
 	acc := n.Accepted
 	r := &run{
 		root: acc.GetTaskId(), owner: n.Owner, agent: acc.GetAgent(), context: acc.GetMessage().GetContextId(),
-		fold: s.fold(acc.GetTaskId(), ""),
+		fold: s.fold(acc.GetTaskId(), ""), briefed: acc.GetCollaboration() != nil,
 	}
 	r.record(timestamppb.New(now), &teamv1.Event{Agent: acc.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}})
 	r.last, r.bytes = now, int64(proto.Size(acc))
@@ -133,7 +135,7 @@ func (r *run) snapshot(task bool) (*a2av1.Task, []*teamv1.Event) {
 	if !task {
 		return nil, r.events
 	}
-	return r.fold.Task(), r.events
+	return a2a.Parked(r.fold.Task(), r.parked), r.events
 }
 
 // since returns the events after a sequence.

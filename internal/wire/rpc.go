@@ -26,6 +26,8 @@ type RPCRequest struct {
 	ID     json.RawMessage `json:"id,omitempty"` // a string, a number or null, as it came
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params,omitempty"`
+	// Notification says that there is no id: the caller wants no response.
+	Notification bool `json:"-"`
 }
 
 // RPCError is the error of a JSON-RPC response.
@@ -74,6 +76,8 @@ func ParseRPC(b []byte) (RPCRequest, *RPCError) {
 	if len(req.Params) == 0 || string(req.Params) == "null" {
 		req.Params = json.RawMessage("{}")
 	}
+	_, answered := members["id"]
+	req.Notification = !answered
 	if bytes.TrimLeft(req.Params, " \t\r\n")[0] != '{' {
 		return req, rpcFault(RPCInvalidParams, "params", "must be an object")
 	}

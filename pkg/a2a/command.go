@@ -78,8 +78,9 @@ func (d *drive) obey(ev *teamv1.Event, c *teamv1.Commanded) {
 	switch c.GetCommand() {
 	case teamv1.Commanded_COMMAND_PAUSE:
 		d.run.Pause()
+		d.run.PauseBegan(ev.GetTime().AsTime())
 	case teamv1.Commanded_COMMAND_RESUME:
-		d.run.Resume()
+		d.run.Resume(ev.GetTime().AsTime())
 	case teamv1.Commanded_COMMAND_STOP:
 		d.run.Stop()
 		d.markStopped(ev.GetSeq())

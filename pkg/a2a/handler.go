@@ -200,7 +200,7 @@ func storeError(id string, err error) error {
 			Message: fmt.Sprintf("what is on record of task %q is damaged; other tasks are not: restore a backup, or do without it", id)}
 	case errors.Is(err, ErrStorage):
 		return &agent.Error{Reason: agent.ReasonStoreUnavailable, Code: agent.CodeUnavailable, Retry: true,
-			Message: "the store is not available; try again", RetryAfter: time.Second, Err: err}
+			Message: "the store is not available, and nothing was recorded; try again, with the same message id. Where that does not help, the log of the server says what to do", RetryAfter: time.Second, Err: err}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}

@@ -13,9 +13,14 @@ type Overview interface {
 	// Runs returns how far the owner's root tasks have come that callers can see:
 	// those that have not ended, and on request those that have; newest status first.
 	Runs(ctx context.Context, owner string, f RunFilter) ([]RunMark, error)
-	// WatchAll returns a channel that receives when any root may be new or have new
-	// events. A hint: losing one costs time, never an event. stop must be called.
-	WatchAll() (wake <-chan struct{}, stop func())
+	// Collaborating returns the ids of the owner's root tasks that callers can see and that
+	// were begun with a brief, in descending order: the newest first, as ids begin with their
+	// time. Tasks of stores of an earlier version may be among them that have no brief.
+	Collaborating(ctx context.Context, owner string, f RootFilter) ([]string, error)
+	// WatchAll returns a channel that receives when a root of the owner may be new or have
+	// new events, or a board of the owner's account has changed. A hint: losing one costs
+	// time, never an event, and it may receive when nothing is new. stop must be called.
+	WatchAll(owner string) (wake <-chan struct{}, stop func())
 }
 
 // RunFilter selects roots; the zero value selects those that have not ended.
@@ -25,6 +30,16 @@ type RunFilter struct {
 	// Ended selects those that have ended too: all, or those that did at or after Since.
 	Ended bool
 	Since time.Time
+	// Limit bounds how many are returned; 0 is no limit.
+	Limit int
+}
+
+// RootFilter selects ids of roots; the zero value selects all.
+type RootFilter struct {
+	// Agent that they were given to; empty is all.
+	Agent string
+	// Before selects the ids that come before it in order; empty is all.
+	Before string
 	// Limit bounds how many are returned; 0 is no limit.
 	Limit int
 }

@@ -111,6 +111,53 @@ func TestC_15_PausedTimeDoesNotCount(t *testing.T) {
 		r.until(t, id, completed)
 		r.wantGate(t, id)
 	})
+	limited := func(most time.Duration) a2a.Start {
+		b := someBrief()
+		b.MaxDuration = durationpb.New(most)
+		return a2a.Start{Agent: "team", Brief: b, Deadline: time.Now().Add(most)}
+	}
+	in("of a collaboration whose member works on, whether it parks or is resumed before", func(t *testing.T) {
+		for _, pause := range []time.Duration{30 * time.Second, time.Hour} {
+			r := start(t, taking("slow", 50*time.Second), taking("last", 4*time.Second))
+			inner := teamConfig("inner", through("slow"), nil) // the time of the collaboration is also that of its teams
+			r.newTeamOf(t, inner, "slow")
+			r.newTeam(t, "team", through("inner", "last"), "inner", "last")
+			id := idOf(r.begin(t, limited(25*time.Second)))
+			time.Sleep(5 * time.Second)
+			r.pause(t, id)
+			time.Sleep(pause)
+			r.resume(t, id)
+			r.until(t, id, completed) // 5 s and what was left of the member's work, then 4 s
+			r.wantGate(t, id)
+		}
+	})
+	in("of a collaboration whose time runs out after it: not a second more is left", func(t *testing.T) {
+		r := start(t, taking("slow", 50*time.Second))
+		r.newTeam(t, "team", through("slow"), "slow")
+		id, began := idOf(r.begin(t, limited(25*time.Second))), time.Now()
+		time.Sleep(5 * time.Second)
+		r.pause(t, id)
+		time.Sleep(20 * time.Second)
+		r.resume(t, id)
+		r.until(t, id, failed)
+		if took := time.Since(began); took != 45*time.Second {
+			t.Errorf("it ended after %s, want 45s", took)
+		}
+	})
+	in("of a collaboration that is driven again later, from what is on record", func(t *testing.T) {
+		r := start(t, taking("slow", 50*time.Second), script(t, "asks", ask("which?"), say("{{answer}}")), taking("last", 4*time.Second))
+		r.newTeamOf(t, teamConfig("inner", through("slow", "asks", "last"), nil), "slow", "asks", "last")
+		r.newTeam(t, "team", through("inner"), "inner")
+		id := idOf(r.begin(t, limited(25*time.Second)))
+		time.Sleep(5 * time.Second)
+		r.pause(t, id)
+		time.Sleep(30 * time.Second)
+		r.resume(t, id)
+		r.until(t, id, inputRequired)
+		time.Sleep(time.Hour)
+		r.send(t, ann(t), reply(id, "blue"))
+		r.until(t, id, completed)
+	})
 	in("and an agent, which may be on another server, is told of the time that is left", func(t *testing.T) {
 		a := &hurried{Agent: script(t, "asks", ask("which?"), say("{{answer}}"))}
 		r := start(t, a)

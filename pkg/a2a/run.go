@@ -79,7 +79,7 @@ type drive struct {
 	recorded  []*teamv1.Event          // for the agent: without the driver's own
 	questions map[string]*openQuestion // by id
 	waiting   time.Time                // since when the run waits for people
-	waited    time.Duration            // how long it has waited in all
+	waited    agent.Standstill         // when it waited
 	started   bool                     // the root's start is on record
 	resumed   bool                     // it was when the run was claimed: somebody has driven it before
 	canceled  bool                     // a cancel of the root is on record
@@ -177,7 +177,7 @@ func (d *drive) resume(now time.Time) {
 	if d.waiting.IsZero() {
 		return
 	}
-	d.waited += now.Sub(d.waiting)
+	d.waited.Add(d.waiting, now)
 	d.waiting = time.Time{}
 	if d.run.Paused() {
 		d.waiting = now
@@ -334,7 +334,7 @@ func (d *drive) process(ctx context.Context) error {
 		d.reply = nil // what came after the cancel does not count
 		return d.canceledBy(err)
 	}
-	if err == nil && d.reply == nil && ctx.Err() != nil {
+	if d.reply == nil && ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())) {
 		err = context.Cause(ctx)
 	}
 	return err
@@ -350,22 +350,23 @@ func (d *drive) attend(ctx context.Context, a agent.Agent) error {
 	return d.drain(ctx, a)
 }
 
-// bounded applies the caller's deadline, which stands while the run waits for people.
+// bounded applies the caller's deadline, which stands while the run waits for people or
+// is paused.
 func (d *drive) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx = agent.WithBudget(agent.WithDepth(agent.With(ctx, d.run), int(d.accepted.GetDepth())), d.budget)
 	at := d.deadline()
 	if at == nil {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, at.AsTime().Sub(d.run.Now()), agent.ErrTimeout)
+	return d.run.WithTimeout(ctx, at.AsTime().Sub(d.run.Now()), agent.ErrTimeout)
 }
 
-// deadline is the caller's, moved by how long the run has waited; nil is none.
+// deadline is the caller's, moved by how long the run's time stood still; nil is none.
 func (d *drive) deadline() *timestamppb.Timestamp {
 	if d.accepted.GetDeadline() == nil {
 		return nil
 	}
-	return timestamppb.New(d.accepted.GetDeadline().AsTime().Add(d.waited))
+	return timestamppb.New(d.accepted.GetDeadline().AsTime().Add(d.run.Stood(&d.waited, time.Time{}, d.run.Now())))
 }
 
 // drain appends every event of the agent's sequence before it asks for the next.

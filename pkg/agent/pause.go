@@ -1,9 +1,13 @@
 package agent
 
+import "time"
+
 // pause keeps steps from beginning while the run is paused. All of it is guarded
 // by run.mu.
 type pause struct {
 	paused   bool
+	since    time.Time  // when the pause began
+	past     Standstill // pauses that have ended
 	stopped  bool
 	heldBack bool          // who was about to begin does not any more
 	resumed  int           // how often the run has been resumed
@@ -17,7 +21,27 @@ type pause struct {
 // wait. What is about to begin still does: the channel is closed once it has, so that
 // its start is on record before what the caller records then. A caller that cannot
 // wait so long calls HoldBack. Again, it changes nothing.
-func (r *Run) Pause() (begun <-chan struct{}) { return r.close(func(p *pause) { p.paused = true }) }
+//
+// The time of the run stands still until Resume, see WithTimeout; that of steps goes on.
+func (r *Run) Pause() (begun <-chan struct{}) {
+	now := r.Now()
+	return r.close(func(p *pause) {
+		if p.paused {
+			return
+		}
+		p.paused, p.since = true, now
+		for t := range r.timeouts {
+			t.stop()
+		}
+	})
+}
+
+// PauseBegan says when the pause of the run began, as it is on record.
+func (r *Run) PauseBegan(at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pause.since = at
+}
 
 // Stop is a Pause that no Resume ends.
 func (r *Run) Stop() (begun <-chan struct{}) { return r.close(func(p *pause) { p.stopped = true }) }
@@ -61,14 +85,19 @@ func (r *Run) HeldBack() bool {
 	return r.pause.heldBack
 }
 
-// Resume ends a Pause and wakes every live loop. Again, it changes nothing.
-func (r *Run) Resume() {
+// Resume ends a Pause and wakes every live loop. Again, it changes nothing. The pause
+// ended at a time that is on record.
+func (r *Run) Resume(at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.pause.paused {
 		return
 	}
 	r.pause.paused = false
+	r.pause.past.Add(r.pause.since, at)
+	for t := range r.timeouts {
+		t.start()
+	}
 	r.pause.resumed++
 	if !r.pause.stopped {
 		r.pause.shut, r.pause.heldBack = nil, false

@@ -40,6 +40,7 @@ type Run struct {
 	canceled  map[string]bool                    // scopes whose cancel was asked for; guarded by mu
 	fenced    map[string]bool                    // scopes in which nothing may begin; guarded by mu
 	pause     pause                              // guarded by mu
+	timeouts  map[*timeout]struct{}              // guarded by mu
 }
 
 // Limits that an Expired event names.

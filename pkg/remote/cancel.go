@@ -244,7 +244,7 @@ func (x *exchange) press(ctx context.Context, accepted bool) (*a2av1.Task, error
 		x.link = l
 	}
 	if accepted {
-		return x.look(ctx)
+		return x.look(ctx, 0)
 	}
 	return x.link.transport.cancel(x.calling(ctx), &a2av1.CancelTaskRequest{Tenant: x.link.tenant, Id: x.bound.GetTaskId()})
 }

@@ -33,6 +33,7 @@ type exchange struct {
 	said     []*a2av1.Message
 	saidSize int // of said, in bytes
 	output   artifacts
+	latest   *a2av1.Message // the newest that a status said; nil without any
 }
 
 func newExchange(a *A2A, c *call) *exchange {
@@ -273,7 +274,7 @@ func (x *exchange) follow(src *updates) error {
 		case err != nil && !errors.Is(err, errIdle) && x.bound != nil && unfinished(x.agent.cfg.ID, err):
 			return x.poll(0)
 		case errors.Is(err, errIdle):
-			if r, err = x.glance(); err != nil {
+			if r, err = x.glance(0); err != nil {
 				return err
 			}
 		case err != nil:
@@ -298,7 +299,7 @@ func (x *exchange) poll(round int) error {
 		if x.ctx.Err() != nil {
 			return x.ended(nil)
 		}
-		r, err := x.glance()
+		r, err := x.glance(0)
 		if err != nil {
 			return err
 		}
@@ -312,12 +313,12 @@ func (x *exchange) poll(round int) error {
 // looks is how often a peer is asked for its task before it counts as unreachable.
 const looks = 3
 
-// glance is a look at the task as a response of a stream. A look changes nothing at the
+// glance is a look at the task, and at the end of its history, as a response of a stream. A look changes nothing at the
 // peer, so that one whose connection breaks is repeated.
-func (x *exchange) glance() (*a2av1.StreamResponse, error) {
+func (x *exchange) glance(history int32) (*a2av1.StreamResponse, error) {
 	every := x.agent.cfg.PollEvery
 	for n := 1; ; n++ {
-		t, err := x.look(x.ctx)
+		t, err := x.look(x.ctx, history)
 		switch {
 		case err == nil:
 			return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: t}}, nil
@@ -329,9 +330,9 @@ func (x *exchange) glance() (*a2av1.StreamResponse, error) {
 	}
 }
 
-func (x *exchange) look(ctx context.Context) (*a2av1.Task, error) {
+func (x *exchange) look(ctx context.Context, history int32) (*a2av1.Task, error) {
 	return x.link.transport.task(x.calling(ctx), &a2av1.GetTaskRequest{
-		Tenant: x.link.tenant, Id: x.bound.GetTaskId(), HistoryLength: proto.Int32(0),
+		Tenant: x.link.tenant, Id: x.bound.GetTaskId(), HistoryLength: proto.Int32(history),
 	})
 }
 

@@ -77,6 +77,76 @@ func TestA_12_StreamOfSeveralMessages(t *testing.T) {
 	}
 }
 
+// TestA_12_AnswerInAStatus: a task that is completed without artifacts and without a message
+// answers with what the agent said last, in a status or in the history.
+func TestA_12_AnswerInAStatus(t *testing.T) {
+	empty := []*a2av1.Part{}
+	for name, tt := range map[string]struct {
+		turns []fakeagent.Turn
+		reply string
+	}{
+		"of a status":             {[]fakeagent.Turn{{Progress: "the answer", Parts: empty}}, "the answer"},
+		"of the history":          {[]fakeagent.Turn{{Noted: "the answer", Parts: empty}}, "the answer"},
+		"after a question":        {[]fakeagent.Turn{{Ask: "which?"}, {Noted: "the answer", Parts: empty}}, "the answer"},
+		"none after a question":   {[]fakeagent.Turn{{Ask: "which?"}, {Parts: empty}}, ""},
+		"none":                    {[]fakeagent.Turn{{Parts: empty}}, ""},
+		"an artifact comes first": {[]fakeagent.Turn{{Progress: "I think.", Noted: "I thought.", Text: "the answer"}}, "the answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, w way) {
+				if !w.a2a {
+					t.Skip("is not A2A")
+				}
+				_, a := w.start(t, func(c *fakeagent.Config) { c.Turns = tt.turns })
+				j := newJournal("hello")
+				if err := j.play(t.Context(), a); err != nil {
+					t.Fatal(err)
+				}
+				if len(tt.turns) > 1 {
+					j.answer("this")
+					if err := j.play(t.Context(), a); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if got := texts(j.reply.GetMessage()); got != tt.reply {
+					t.Errorf("reply %q, want %q", got, tt.reply)
+				}
+			})
+		})
+	}
+}
+
+// TestA_12_NoHistory: a task that is completed without an answer stays so where the peer does
+// not tell its task, and what users say is no answer.
+func TestA_12_NoHistory(t *testing.T) {
+	body := `{"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_COMPLETED"}}}`
+	said := `{"id":"t","history":[{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hello"}]}]}`
+	for name, answer := range map[string]http.HandlerFunc{
+		"no such call": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "{}", http.StatusNotFound) },
+		"of the user":  func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, said) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := false
+			a := serveCard(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", wire.TypeJSON)
+				switch {
+				case strings.HasSuffix(r.URL.Path, ".json"):
+					_, _ = fmt.Fprintf(w, `{"name":"x","supportedInterfaces":[{"url":"http://%s","protocolBinding":"HTTP+JSON","protocolVersion":"1.0"}]}`, r.Host)
+				case r.Method == http.MethodPost:
+					_, _ = io.WriteString(w, body)
+				default:
+					asked = true
+					answer(w, r)
+				}
+			})
+			j := newJournal("hello")
+			if err := j.play(t.Context(), a); err != nil || texts(j.reply.GetMessage()) != "" || !asked {
+				t.Errorf("reply %q, asked for the task %t, error %v; want an empty reply", texts(j.reply.GetMessage()), asked, err)
+			}
+		})
+	}
+}
+
 // TestA_12_ServerThatRefusesStreams: the card says streaming and the server refuses it,
 // so the message is sent without a stream, once.
 func TestA_12_ServerThatRefusesStreams(t *testing.T) {

@@ -125,6 +125,9 @@ func (x *exchange) status(s *a2av1.TaskStatus, metadata *structpb.Struct) (done 
 		return true, x.ask(teamv1.Asked_KIND_AUTH, s, metadata)
 	case a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING, a2av1.TaskState_TASK_STATE_UNSPECIFIED:
 	}
+	if m := s.GetMessage(); m.GetRole() == a2av1.Role_ROLE_AGENT && len(m.GetParts()) > 0 {
+		x.latest = m
+	}
 	return false, x.progress(s.GetMessage())
 }
 
@@ -160,7 +163,8 @@ func (x *exchange) ask(kind teamv1.Asked_Kind, s *a2av1.TaskStatus, metadata *st
 }
 
 // complete replies with the artifacts, or where there are none with the last
-// status text, or with the messages that came beside the task.
+// status text, or with the messages that came beside the task, or with what the agent
+// said last while it worked.
 func (x *exchange) complete(s *a2av1.TaskStatus, metadata *structpb.Struct) error {
 	r := &teamv1.Reply{Spent: teamRunOf(metadata).GetSpent()}
 	if to := transferOf(append(x.output.metadata(), metadata, s.GetMessage().GetMetadata())...); to != nil {
@@ -177,8 +181,34 @@ func (x *exchange) complete(s *a2av1.TaskStatus, metadata *structpb.Struct) erro
 	if len(m.GetParts()) == 0 && len(x.said) > 0 {
 		m = x.joined()
 	}
+	if len(m.GetParts()) == 0 && len(x.output.order) == 0 {
+		last, err := x.last()
+		if err != nil {
+			return err
+		}
+		if last != nil {
+			m = own(last)
+		}
+	}
 	r.Result = &teamv1.Reply_Message{Message: m}
 	return x.reply(r)
+}
+
+// last is what the agent said last: in a status of this call, else as the end of the
+// task's history; nil if that is not the agent's, or the peer does not tell.
+func (x *exchange) last() (*a2av1.Message, error) {
+	if x.latest != nil {
+		return x.latest, nil
+	}
+	r, err := x.glance(1)
+	if err != nil && (x.ctx.Err() != nil || unfinished(x.agent.cfg.ID, err)) {
+		return nil, err
+	}
+	h := r.GetTask().GetHistory()
+	if len(h) == 0 || h[len(h)-1].GetRole() != a2av1.Role_ROLE_AGENT {
+		return nil, nil //nolint:nilnil // no message is no error
+	}
+	return h[len(h)-1], nil
 }
 
 // unsuccessful is the peer's own error where it tells it, else its status text.

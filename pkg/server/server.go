@@ -96,9 +96,17 @@ type Config struct {
 	// replaced. Default: cards are not signed. The public keys are served at
 	// /.well-known/jwks.json, which signatures name where PublicURL is set.
 	CardKeys []CardKey
-	// TrustedProxies are addresses of proxies whose X-Forwarded-Proto, -Host and
-	// -Prefix say where cards are reached; not looked at with PublicURL.
+	// TrustedProxies are addresses of proxies whose X-Forwarded-For says who calls, and
+	// whose X-Forwarded-Proto, -Host and -Prefix say where cards are reached where there is
+	// no PublicURL.
 	TrustedProxies []netip.Prefix
+	// Origins are the origins of pages in browsers that may call over HTTP, such as
+	// https://app.example; "*" is every origin, and counts only where there are Keys.
+	// Default: only pages of this server.
+	Origins []string
+	// OriginHeaders are request headers that these pages may send besides those that the
+	// server reads.
+	OriginHeaders []string
 	// ExtendedCards returns the extended cards of an agent: a caller gets the first
 	// that is for it. Default: there are none. Safe for concurrent use.
 	ExtendedCards func(agentID string) []a2a.ExtendedCard
@@ -139,7 +147,8 @@ type Config struct {
 	// Ready says why the server should get no calls; nil: it should.
 	Ready func() error
 	// DrainDelay is how long a stopping server still takes calls, so that load
-	// balancers see that it is not ready; default 0.
+	// balancers see that it is not ready; default 0. Close ends it, and so does a
+	// store that fails.
 	DrainDelay time.Duration
 	// DrainTime is how long calls may take to end when it stops; default 20 s.
 	DrainTime time.Duration
@@ -292,9 +301,9 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	m := monitor.New(watching)
 	config := server.Config{
 		Handler: k.handler, Teams: c.Teams, Monitor: m,
-		Keys: c.Keys, BaseURL: cmp.Or(c.PublicURL, at.URL), PublicURL: c.PublicURL, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
+		Keys: c.Keys, BaseURL: cmp.Or(c.PublicURL, at.URL), PublicURL: c.PublicURL, TrustedProxies: c.TrustedProxies, Origins: c.Origins, OriginHeaders: c.OriginHeaders, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
 		NoV03: c.NoV03, NoReflection: c.NoReflection,
-		Ready: ready(c), DrainDelay: c.DrainDelay, DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
+		Ready: ready(c), DrainDelay: c.DrainDelay, Hurry: failed(c.Store), DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	}
 	slots, _ := c.Store.(collab.Slots)
 	config.Collaborations = collab.New(collab.Config{Handler: k.handler, Teams: c.Definitions, Slots: slots, Full: k.engine.Full, Clock: c.Store.Now})
@@ -303,9 +312,6 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	}
 	if sign != nil {
 		config.JWKS = sign.JWKS()
-	}
-	if c.PublicURL == "" {
-		config.TrustedProxies = c.TrustedProxies
 	}
 	s, err := server.New(config)
 	if err != nil {
@@ -353,5 +359,6 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 // Addrs returns where the server is reached, with the ports that were chosen.
 func (s *TeamServer) Addrs() Addrs { return addrs(s.listeners) }
 
-// Close gives the addresses of a server back that was never served.
+// Close closes the listeners: those of a server that was never served, or of one that
+// stops and does not have to wait for its DrainDelay, as at a second signal.
 func (s *TeamServer) Close() error { return closeAll(s.listeners) }

@@ -106,6 +106,14 @@ func ready(c Config) func() error {
 	}
 }
 
+// failed is closed when the store can acknowledge nothing more; nil: it always can.
+func failed(s Store) <-chan struct{} {
+	if f, ok := s.(faulty); ok {
+		return f.Failed()
+	}
+	return nil
+}
+
 // guard calls stop when the store has failed, unless ctx ends before.
 func guard(ctx context.Context, s Store, stop func()) {
 	f, ok := s.(faulty)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -106,6 +107,9 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 			return err
 		}
 		res := ex.attempt(w.bound(sctx), p.key(w))
+		if ex.leaf {
+			p.logCause(w, res.err)
+		}
 		p.settle(w, ex, &res)
 		p.judged(sctx, w, res)
 		res = p.checkResult(sctx, w, emit, res)
@@ -125,6 +129,15 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 		default:
 			return p.fail(ctx, w, emit, p.endOfAttempt(sctx, w, ex, res.err))
 		}
+	}
+}
+
+// logCause logs why whoever an attempt called did not work, which callers are not told:
+// the address, and what was wrong there.
+func (p *process) logCause(w *work, err error) {
+	var e *agent.Error
+	if errors.As(err, &e) && e.Err != nil && e.Code == agent.CodeUnavailable {
+		p.cfg.Log.Warn("attempt failed", zap.String("agent", p.Path), zap.String("step", w.scope), zap.Error(err))
 	}
 }
 
@@ -229,6 +242,10 @@ func (p *process) stepContext(ctx context.Context, w *work) (context.Context, co
 	}
 	left := w.deadline.Sub(p.run.Now())
 	tctx, tstop := context.WithTimeoutCause(ctx, left, errStepTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(time.Now().Add(left)) { // of the run, whose time may stand still: tctx has no timer
+		late := time.AfterFunc(left, func() { cancel(errStepTimeout) })
+		return tctx, func() { late.Stop(); tstop(); stop() }
+	}
 	return tctx, func() { tstop(); stop() }
 }
 

@@ -128,7 +128,7 @@ func (l *leader) refused(s *State, r *round) error {
 		return nil
 	}
 	return agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
-		"all calls of the last %d model turns of %q were refused, the most that may be; say in its instructions what it may call. The last one: %s", n, s.Team.ID, last)
+		"all tool calls of %q were refused in %d model turns in a row, so the run ends; say in its instructions what it may call. The last refusal: %s", s.Team.ID, n, last)
 }
 
 // refusedTurns returns how many of the last turns made nothing but calls that were

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -48,10 +47,8 @@ func (l *loop) within(req *teamv1.ProcessRequest) *loop {
 	if most == l.cfg.Limits.GetTimeout() && parallel == 0 {
 		return l
 	}
-	c, limits := *l, &teamv1.Limits{}
-	proto.Merge(limits, l.cfg.Limits)
-	limits.Timeout = most
-	c.limit(limits)
+	c := *l
+	setDuration(&c.limits.timeout, most) // members keep their own time: theirs goes on while the run is paused
 	if parallel > 0 {
 		c.limits.maxParallel = min(c.limits.maxParallel, int(parallel))
 	}
@@ -264,15 +261,16 @@ func (p *process) note(code, text string) error {
 	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{Code: code, Text: text}}})
 }
 
-// clock bounds the run by the team's own timeout, which stands while the run
-// waits for people: it counts from the scope's first event on record.
+// clock bounds the run by the team's own timeout, which stands while the run waits for
+// people or is paused: it counts from the scope's first event on record.
 func (p *process) clock(ctx context.Context) (context.Context, context.CancelFunc) {
 	start := p.started
 	if start.IsZero() {
 		start = p.run.Now()
 	}
-	left := p.limits.timeout + p.waited - p.run.Now().Sub(start)
-	return context.WithTimeoutCause(ctx, left, errTeamTimeout)
+	now := p.run.Now()
+	left := p.limits.timeout + p.run.Stood(&p.waited, start, now) - now.Sub(start)
+	return p.run.WithTimeout(ctx, left, errTeamTimeout)
 }
 
 // errTeamTimeout: the team's own time ran out, not its caller's.

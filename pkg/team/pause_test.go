@@ -151,7 +151,7 @@ func TestC_15_PauseKeepsBackoff(t *testing.T) {
 		for range 5 {
 			time.Sleep(5 * time.Second)
 			run.Pause()
-			run.Resume()
+			run.Resume(run.Now())
 		}
 		if err := <-over; err != nil || len(calls) != 2 || calls[1].Sub(calls[0]) < 30*time.Second {
 			t.Errorf("%v: called at %v", err, calls)

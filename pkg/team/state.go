@@ -28,7 +28,7 @@ type fold struct {
 	visited    map[visit]bool           // handed over so far (R-000-29)
 	batches    []batch                  // decisions whose steps have not all ended
 	started    time.Time                // time of the scope's first event
-	waited     time.Duration            // how long the scope waited for people
+	waited     agent.Standstill         // when the scope waited for people, or to be resumed
 	asked      string                   // own open question
 	questions  int64                    // own ones so far
 	asks       *a2av1.Message           // decided to be asked, and not yet
@@ -77,14 +77,14 @@ func (f *fold) apply(ev *teamv1.Event) {
 	if t := ev.GetTime(); t != nil {
 		now := t.AsTime()
 		if ev.GetExpired().GetLimit() == agent.LimitQuestion && agent.Within(ev.GetScope(), f.Scope) {
-			f.waited += now.Sub(f.Now) // a question lapses while nothing runs
+			f.waited.Add(f.Now, now) // a question lapses while nothing runs
 		}
 		f.Now = now
 		if ev.GetCommanded().GetCommand() == teamv1.Commanded_COMMAND_RESUME {
 			f.resumed(ev)
 			return
 		}
-		f.waited += ev.GetCommanded().GetWaited().AsDuration()
+		f.addWait(ev.GetCommanded().GetWaited().AsDuration())
 		if f.started.IsZero() {
 			f.started = f.Now
 		}
@@ -103,12 +103,15 @@ func (f *fold) apply(ev *teamv1.Event) {
 	}
 }
 
+// addWait notes that the scope has waited for so long until now.
+func (f *fold) addWait(d time.Duration) { f.waited.Add(f.Now.Add(-d), f.Now) }
+
 // resumed folds the end of a pause: the clocks of the scope, and of what had begun
 // in it, had stood.
 func (f *fold) resumed(ev *teamv1.Event) {
 	waited := ev.GetCommanded().GetWaited().AsDuration()
 	if !f.started.IsZero() {
-		f.waited += waited
+		f.addWait(waited)
 	}
 	for st := range f.pending() {
 		switch {
@@ -175,7 +178,7 @@ func (f *fold) applyOwn(ev *teamv1.Event) {
 // which scope had stood still.
 func (f *fold) wait(a *teamv1.Answered) {
 	if a.GetWaited() != nil && agent.Within(f.Scope, a.GetWaiter()) {
-		f.waited += a.GetWaited().AsDuration()
+		f.addWait(a.GetWaited().AsDuration())
 	}
 }
 

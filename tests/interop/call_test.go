@@ -38,6 +38,8 @@ func (foreignAgent) Execute(ctx context.Context, req *a2asrv.ExecutorContext) it
 	var first []a2a.Event
 	if req.StoredTask == nil {
 		first = append(first, a2a.NewSubmittedTask(req, req.Message))
+	} else {
+		said = "you said " + said
 	}
 	note := func(state a2a.TaskState, words string) a2a.Event {
 		return a2a.NewStatusUpdateEvent(req, state, a2a.NewMessageForTask(a2a.MessageRoleAgent, req, a2a.NewTextPart(words)))
@@ -222,7 +224,7 @@ func callSends(c *callerOf, url string) {
 	c.says(1, []string{`2>^task \S+  failed  It is broken.$`}, "send", url, "fail")
 	asked := c.says(1, []string{`2>^task \S+  input required  Which city\?$`}, "send", url, "ask")
 	_, id, _ := strings.Cut(asked.talk, "--task ")
-	c.says(0, []string{`^far: \nBrest$`}, "send", url, "Brest", "--task", strings.TrimSpace(id))
+	c.says(0, []string{`^far: \nyou said Brest$`}, "send", url, "Brest", "--task", strings.TrimSpace(id))
 }
 
 func callTasks(c *callerOf, url string) {

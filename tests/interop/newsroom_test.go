@@ -180,6 +180,9 @@ func playList(s *stage) any {
 	if diff := cmp.Diff(want, got); diff != "" {
 		s.Errorf("tasks, newest first (- want, + got):\n%s", diff)
 	}
+	if page, err := s.ListTasks(s.ctx, &a2a.ListTasksRequest{ContextID: first.ContextID}); err != nil || len(page.Tasks) != len(want) {
+		s.Errorf("without a page size: %v %v", page, err)
+	}
 	_, err := s.ListTasks(s.ctx, &a2a.ListTasksRequest{PageSize: 101})
 	return []any{pages, s.invalid(err, "pageSize")}
 }

@@ -58,20 +58,11 @@ const losesRefusals = "A stream that is refused seems empty to the client: it lo
 const refusedStream = `{"jsonrpc":"2.0","id":"1","error":{"code":-32001,"message":"there is no task \"none\"",` +
 	`"data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"TASK_NOT_FOUND","domain":"a2a-protocol.org"}]}}`
 
-// asksForNothing is what the SDK does where no page size is given: over gRPC it says 0,
-// which A2A does not allow. What it is answered is refusedPage.
-const asksForNothing = "Where no page size is given, the client sends 0 over gRPC (`20 00`, A2A has 1 to 100), and is answered `" + refusedPage + "`."
-
-const refusedPage = "pageSize is 0; it must be 1 to 100, or left out for 50"
-
 // limited puts down what the SDK, and its program for the command line, do not bring off.
 func limited(c interoprig.Column) {
-	switch c.Binding {
-	case string(a2a.TransportProtocolJSONRPC):
+	if c.Binding == string(a2a.TransportProtocolJSONRPC) {
 		c.Limited("unknown", losesRefusals)
 		c.Limited("ended", losesRefusals)
-	case string(a2a.TransportProtocolGRPC):
-		c.Limited("list", asksForNothing)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"text/tabwriter"
 )
 
 // Steps are what every client is asked to do, in this order.
@@ -35,21 +34,22 @@ var Steps = []string{
 
 // What stands in a cell of the matrix.
 const (
-	ok    = "ok"
-	fails = "FAIL"
-	part  = "part" // the client has not all of the calls
-	lacks = "-"    // the client has no such call
+	ok     = "ok"
+	fails  = "FAIL"
+	partly = "part" // the client has not all of the calls
+	lacks  = "-"    // the client has no such call
 )
 
-// Column is a client on a binding: a line of the matrix as it is printed.
+// Column is a client or a member on a binding: a line of the matrix as it is printed.
 type Column struct {
 	Client, Version, Binding string
+	Role                     string `json:",omitempty"` // "member", or empty for a client
 }
 
 type cell struct {
 	Column
 	Step, Result string
-	Why          string `json:",omitempty"` // of part and lacks
+	Why          string `json:",omitempty"` // of partly and lacks
 }
 
 // matrix is what the tests of this process have found.
@@ -61,7 +61,7 @@ var (
 
 // golden is the matrix of a module, as it has to be: which clients there are, and what each
 // of them may lack or do in part, and why.
-var golden = filepath.Join("testdata", "matrix.golden")
+var golden = filepath.Join("testdata", "matrix.md")
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
@@ -91,12 +91,12 @@ func (c Column) Lacks(t *testing.T, step, why string) {
 
 // Limited puts down that a client does not bring off all of a step, and why that is the
 // client's own doing.
-func (c Column) Limited(step, why string) { c.record(step, part, why) }
+func (c Column) Limited(step, why string) { c.record(step, partly, why) }
 
 // Main runs the tests of a module, and prints the matrix. All of them together have to
 // give the module's golden one, unless a tool was wanting. Where INTEROP_MATRIX names a
 // file, the cells are added to it, a line of JSON each, and the matrix is that of all
-// modules that have: it is printed, and written beside the file, as .txt.
+// modules that have: it is printed, and written beside the file, as .md.
 func Main(m *testing.M) int {
 	code := m.Run()
 	mu.Lock()
@@ -117,7 +117,7 @@ func Main(m *testing.M) int {
 		out := table(cells)
 		_, err = os.Stdout.Write(out)
 		if err == nil && file != "" {
-			err = os.WriteFile(file+".txt", out, 0o600) //nolint:gosec // named by who runs the tests
+			err = os.WriteFile(file+".md", out, 0o600) //nolint:gosec // named by who runs the tests
 		}
 	}
 	if err != nil {
@@ -162,7 +162,7 @@ func fold(cells []cell) (columns []Column, results map[Column]map[string]string)
 			columns = append(columns, c.Column)
 			results[c.Column] = map[string]string{}
 		}
-		if was := results[c.Column][c.Step]; was != fails && (was != part || c.Result == fails) {
+		if was := results[c.Column][c.Step]; was != fails && (was != partly || c.Result == fails) {
 			results[c.Column][c.Step] = c.Result
 		}
 	}
@@ -199,25 +199,54 @@ func diff(want, got string) string {
 	return out.String()
 }
 
-// table is the matrix as text, by client, version and binding.
+// table is the matrix in Markdown, by client, version and binding: the clients, then the
+// members, then why something is missing.
 func table(cells []cell) []byte {
-	cells = slices.Clone(cells)
+	var out bytes.Buffer
+	for _, of := range []struct {
+		role, title string
+		steps       []string
+	}{{"", "Clients", Steps}, {"member", "Members of teams", MemberSteps}} {
+		part := slices.DeleteFunc(slices.Clone(cells), func(c cell) bool { return c.Role != of.role })
+		if len(part) > 0 {
+			rows(&out, of.title, of.steps, part)
+		}
+	}
+	return out.Bytes()
+}
+
+// rows writes one table, and the reasons below it.
+func rows(out *bytes.Buffer, title string, steps []string, cells []cell) {
 	slices.SortStableFunc(cells, func(a, b cell) int {
 		return cmp.Or(cmp.Compare(a.Client, b.Client), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Binding, b.Binding),
-			cmp.Compare(slices.Index(Steps, a.Step), slices.Index(Steps, b.Step)))
+			cmp.Compare(slices.Index(steps, a.Step), slices.Index(steps, b.Step)))
 	})
 	columns, results := fold(cells)
-	var out bytes.Buffer
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "client\tversion\tbinding\t%s\n", strings.Join(Steps, "\t"))
+	lines := [][]string{append([]string{title, "Version", "Binding"}, steps...), nil}
 	for _, c := range columns {
-		fmt.Fprintf(w, "%s\t%s\t%s", c.Client, c.Version, c.Binding)
-		for _, step := range Steps {
-			fmt.Fprintf(w, "\t%s", results[c][step])
+		line := []string{"`" + c.Client + "`", c.Version, c.Binding}
+		for _, step := range steps {
+			line = append(line, results[c][step])
 		}
-		fmt.Fprintln(w)
+		lines = append(lines, line)
 	}
-	_ = w.Flush() // to memory
+	if out.Len() > 0 {
+		out.WriteString("\n")
+	}
+	for i, line := range lines {
+		for j, head := range lines[0] {
+			width := len(head)
+			for _, other := range lines[2:] {
+				width = max(width, len(other[j]))
+			}
+			if i == 1 {
+				fmt.Fprintf(out, "|%s", strings.Repeat("-", width+2))
+			} else {
+				fmt.Fprintf(out, "| %-*s ", width, line[j])
+			}
+		}
+		out.WriteString("|\n")
+	}
 	var order []string
 	where := map[string][]string{} // by why
 	for _, c := range cells {
@@ -229,8 +258,10 @@ func table(cells []cell) []byte {
 			where[c.Why] = append(where[c.Why], at)
 		}
 	}
-	for _, why := range order {
-		fmt.Fprintf(&out, "%s:\n    %s\n", strings.Join(where[why], ", "), why)
+	for i, why := range order {
+		if i == 0 {
+			out.WriteString("\n")
+		}
+		fmt.Fprintf(out, "- %s:\n  %s\n", strings.Join(where[why], ", "), why)
 	}
-	return out.Bytes()
 }

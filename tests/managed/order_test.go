@@ -40,7 +40,7 @@ func TestC_02_RecordsOfThePreviousVersion(t *testing.T) {
 			t.Skip("it keeps no records")
 		}
 		s, done := at.Open(t)
-		records := s.(catalog.Store) //nolint:errcheck // every store is one
+		records := s.(catalog.Store)
 		put := catalog.Entry{ID: "release", Data: old, Created: time.UnixMilli(1), Changed: time.UnixMilli(1), ChangedBy: "acme/ann"}
 		if _, err := records.ChangeCatalog(t.Context(), 0, catalog.Change{Put: []catalog.Entry{put}}); err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -56,7 +57,7 @@ func TestR_003_31_NoTeam(t *testing.T) {
 	p.do(chromedp.Navigate(server + "/#team=nobody"))
 	p.shows("main .empty", `agent "nobody" not found`)
 	p.shows("main .empty code", "team-server agents ls --server "+server)
-	p.shows("#connection", "not watched")
+	p.shows("#connection", "not connected")
 	p.goTo(server + "/#team=guide&task=none")
 	p.shows("#trace [role=alert]", "none")
 	p.inside(server)
@@ -223,6 +224,54 @@ func TestS_51_Questions(t *testing.T) {
 	})
 	p.T = t
 	p.healthy(server)
+}
+
+// TestS_51_QuestionsOfAllTeams: a question of another team than the one that is shown is
+// there too, and opens in its own.
+func TestS_51_QuestionsOfAllTeams(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=guide")
+	p.say("A walk")
+	p.shows("#questions-title", "A question waits for you")
+	p.goTo(server + "/#team=archive")
+	p.shows(".questions li", "Team guide")
+	p.shows(".questions label", "Which city?")
+	p.shot("other-team")
+	p.click(".questions li .link")
+	p.shows("title", "Guide – Team Monitor")
+	p.shows("#trace form.question label", "Which city?")
+	p.healthy(server)
+}
+
+// TestS_51_AnsweredByAnother: who answers second is told that somebody was first, also
+// where the question is gone by then.
+func TestS_51_AnsweredByAnother(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=guide")
+	task := p.say("A walk")
+	p.shows(".questions label", "Which city?")
+	value[bool](p, `(window.send = window.fetch, window.fetch = (to, how) => !String(to).endsWith(":answer") ? window.send(to, how)
+		: new Promise((done) => (window.release = () => done(window.send(to, how)))), true)`)
+	p.do(chromedp.SendKeys(chromedp.CSS(".questions form input"), "Lisbon"))
+	p.click(".questions form button")
+	p.wait("window.release")
+	p.answerElsewhere(server, task, "Porto")
+	p.wait("document.querySelectorAll('.questions form').length === 0")
+	value[bool](p, "(window.release(), true)")
+	p.shows(".questions [role=alert]", "answer")
+	p.shows(".questions [role=alert]", "Which city?")
+	p.shows("#trace .io", "A walk in Porto")
+	p.shot("second-answer")
+}
+
+// answerElsewhere answers the only question of a task, not by the page.
+func (p *tab) answerElsewhere(server, task, text string) {
+	p.Helper()
+	resp, err := http.Post(server+"/team/v1/monitor/tasks/"+task+":answer", "application/json", strings.NewReader(`{"text":"`+text+`"}`)) //nolint:noctx,gosec // a test's
+	if err != nil || resp.StatusCode != http.StatusOK {
+		p.Fatalf("answering: %v, %v", resp, err)
+	}
+	_ = resp.Body.Close()
 }
 
 // TestS_25_Cancel: a task is canceled, with everything below it.

@@ -161,7 +161,7 @@ func TestR_003_31_APIKey(t *testing.T) {
 	value[bool](p, "document.querySelector('#key').value = '', true")
 	p.do(chromedp.SendKeys(chromedp.CSS("#key"), "wrong"))
 	p.click("form button")
-	p.shows("[role=alert]", "does not take this key")
+	p.shows("[role=alert]", "does not know this API key")
 	p.do(chromedp.SendKeys(chromedp.CSS("#key"), "sesame"))
 	p.shot("key")
 	p.click("form button")

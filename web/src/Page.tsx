@@ -15,7 +15,7 @@ import { TeamChooser } from "./parts/TeamChooser";
 import { TracePanel } from "./parts/TracePanel";
 import { forgetKey, keepKey, keptKey } from "./state/key";
 import { usePlace } from "./state/link";
-import { useApprovals } from "./state/useApprovals";
+import { merge, useQuestions } from "./state/useQuestions";
 import { useTeam } from "./state/useTeam";
 import { useTrace } from "./state/useTrace";
 import { within } from "./text";
@@ -29,16 +29,24 @@ export function Page({ base }: { base: string }) {
   const [key, setKey] = useState(keptKey);
   const [refused, setRefused] = useState<string | null>(null); // the key that the server did not take
   const [choices, setChoices] = useState<Choice[] | null>(null);
+  const [trouble, setTrouble] = useState(""); // why the teams cannot be listed
   const place = usePlace();
   const client = useMemo(() => new Client(base, key, () => setRefused(key)), [base, key]);
   const wantsKey = refused === key;
   const state = useTeam(client, wantsKey ? "" : place.team);
-  const approvals = useApprovals(client, key !== "" && !wantsKey);
+  const questions = useQuestions(client, !wantsKey);
   const root = place.task.split("~")[0] ?? "";
   const followed = state.team?.active?.some((t) => within(place.task, t.taskId)) ?? false; // its events come with those of the team
   const traced = useTrace(client, wantsKey ? "" : place.task, `${state.heard.get(root)} ${state.connections}`, followed);
 
-  const list = () => void client.choices().then(setChoices, () => setChoices((known) => known ?? []));
+  const list = () =>
+    void client.choices().then(
+      (all) => {
+        setChoices(all);
+        setTrouble("");
+      },
+      (e: unknown) => setTrouble(e instanceof Error ? e.message : String(e)),
+    );
   useEffect(list, [client, state.connections]);
   useEffect(() => {
     const first = choices?.[0];
@@ -81,12 +89,18 @@ export function Page({ base }: { base: string }) {
       </header>
       <main>
         {choices?.length === 0 && !place.team && (
-          <Empty say="This server shows no teams." command="team-server teams apply -f team.yaml" base={base} />
+          <Empty say="This server shows no teams." command={`team-server teams apply -f team.yaml${key && " --token KEY"}`} base={base} />
         )}
-        {state.connection === "refused" && <Empty say={state.refusal} command="team-server agents ls" base={base} />}
+        {trouble && !choices && <Empty say={trouble} />}
+        {state.connection === "refused" && <Empty say={state.refusal} command={`team-server agents ls${key && " --token KEY"}`} base={base} />}
+        <Questions
+          client={client}
+          questions={merge(team ? place.team : "", team?.questions ?? [], questions)}
+          team={place.team}
+          open={(of, task) => place.go({ team: of, task })}
+        />
         {team && (
           <>
-            <Questions client={client} questions={[...(team.questions ?? []), ...approvals]} open={open} />
             <Stats team={team} />
             <div class="columns">
               <div class="column">

@@ -534,7 +534,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one id space.
@@ -3648,6 +3648,8 @@ type ServerSettings struct {
 	// How long the id of a message is remembered: the same message sent again within
 	// that time is answered as the first one was. 1m to 720h, or off; 24h.
 	Deduplicate string `protobuf:"bytes,30,opt,name=deduplicate,proto3" json:"deduplicate,omitempty"`
+	// Which pages in browsers may call; unset: those of this server alone.
+	Cors *CorsSettings `protobuf:"bytes,21,opt,name=cors,proto3" json:"cors,omitempty"`
 	// What cards show.
 	Card          *CardSettings `protobuf:"bytes,20,opt,name=card,proto3" json:"card,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3789,9 +3791,71 @@ func (x *ServerSettings) GetDeduplicate() string {
 	return ""
 }
 
+func (x *ServerSettings) GetCors() *CorsSettings {
+	if x != nil {
+		return x.Cors
+	}
+	return nil
+}
+
 func (x *ServerSettings) GetCard() *CardSettings {
 	if x != nil {
 		return x.Card
+	}
+	return nil
+}
+
+// CorsSettings says which pages of other sites may call over HTTP.
+type CorsSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Origins of the pages, or "*" alone for all of them, which needs API keys.
+	Origins []string `protobuf:"bytes,1,rep,name=origins,proto3" json:"origins,omitempty"`
+	// Request headers that the pages may send besides those that the server reads.
+	Headers       []string `protobuf:"bytes,2,rep,name=headers,proto3" json:"headers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CorsSettings) Reset() {
+	*x = CorsSettings{}
+	mi := &file_team_v1_config_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CorsSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CorsSettings) ProtoMessage() {}
+
+func (x *CorsSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
+func (*CorsSettings) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *CorsSettings) GetOrigins() []string {
+	if x != nil {
+		return x.Origins
+	}
+	return nil
+}
+
+func (x *CorsSettings) GetHeaders() []string {
+	if x != nil {
+		return x.Headers
 	}
 	return nil
 }
@@ -3808,7 +3872,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3820,7 +3884,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3833,7 +3897,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -3854,7 +3918,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3866,7 +3930,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3879,7 +3943,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -3900,7 +3964,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3912,7 +3976,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3925,7 +3989,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -3948,7 +4012,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3960,7 +4024,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3973,7 +4037,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -4012,7 +4076,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4024,7 +4088,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +4101,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Definition) GetId() string {
@@ -4087,7 +4151,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4099,7 +4163,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4112,7 +4176,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -4159,7 +4223,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4171,7 +4235,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4184,7 +4248,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -4217,7 +4281,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4229,7 +4293,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4242,7 +4306,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 // AuthConfig is who may call. Without it everybody who reaches the server may.
@@ -4258,7 +4322,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4270,7 +4334,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4283,7 +4347,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -4320,7 +4384,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4332,7 +4396,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4345,7 +4409,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ApiKey) GetName() string {
@@ -4396,7 +4460,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4408,7 +4472,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4421,7 +4485,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -4619,10 +4683,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\fgrpc.address\x12-grpc needs an address; add address: HOST:PORT\x1a-this.matches('^(dns:///)?[^/ ]+:[0-9]{1,5}$')R\aaddress\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12$\n" +
 	"\x03tls\x18\x03 \x01(\v2\x12.team.v1.TlsConfigR\x03tls\x12&\n" +
-	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\"\x94\x06\n" +
-	"\bA2aAgent\x12\xb5\x01\n" +
-	"\x04card\x18\x01 \x01(\tB\xa0\x01\xbaH\x9c\x01\xba\x01\x98\x01\n" +
-	"\ba2a.card\x12[a2a needs the address of the agent card; add card: https://HOST/.well-known/agent-card.json\x1a/this.matches('^https?://[^/]+') && this.isUri()R\x04card\x12:\n" +
+	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\"\x96\x06\n" +
+	"\bA2aAgent\x12\xb7\x01\n" +
+	"\x04card\x18\x01 \x01(\tB\xa2\x01\xbaH\x9e\x01\xba\x01\x9a\x01\n" +
+	"\ba2a.card\x12[a2a needs the address of the agent card; add card: https://HOST/.well-known/agent-card.json\x1a1this.matches('^https?://[^/?#]+') && this.isUri()R\x04card\x12:\n" +
 	"\abinding\x18\x02 \x01(\x0e2\x16.team.v1.Binding.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\abinding\x12\xa7\x01\n" +
 	"\aversion\x18\x03 \x01(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
 	"\va2a.version\x12Yversion must be 1.0 or 0.3, in quotes; or remove it to have the best that the card offers\x1a\x1athis in ['', '1.0', '0.3']R\aversion\x12&\n" +
@@ -4871,7 +4935,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xb6\x15\n" +
+	"\x0f_strict_members\"\xa1\x17\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -4900,9 +4964,17 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\astreams\x18\x0e \x01(\v2\x17.team.v1.StreamSettingsR\astreams\x12\x8d\x02\n" +
 	"\vdeduplicate\x18\x1e \x01(\tB\xea\x01\xbaH\xe6\x01\xba\x01\xe2\x01\n" +
 	"\x12server.deduplicate\x12Cdeduplicate must be off, or a time from 1m to 720h; for example 24h\x1a\x86\x01this in ['', 'off'] || (this.matches('^[0-9]{1,6}(s|m|h)$') && duration(this) >= duration('1m') && duration(this) <= duration('720h'))R\vdeduplicate\x12)\n" +
-	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card:\xfc\x02\xbaH\xf8\x02\x1a\xc1\x01\n" +
+	"\x04cors\x18\x15 \x01(\v2\x15.team.v1.CorsSettingsR\x04cors\x12)\n" +
+	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card:\xbc\x04\xbaH\xb8\x04\x1a\xc1\x01\n" +
 	"\x18server.store_listen_only\x12gstore_listen belongs to a store in PostgreSQL; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\x1a\xb1\x01\n" +
-	"\x10server.card_grpc\x12ecards name GRPC alone, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\"\xf1\x01\n" +
+	"\x10server.card_grpc\x12ecards name GRPC alone, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xbd\x01\n" +
+	"\x10server.cors_keys\x12lcors lets pages of every origin call, which needs API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\"\xb6\x05\n" +
+	"\fCorsSettings\x12\xd4\x02\n" +
+	"\aorigins\x18\x01 \x03(\tB\xb9\x02\xbaH\xb5\x02\xba\x01\xb1\x02\n" +
+	"\vcors.origin\x12\x96\x01origins are http or https addresses without a path, in lower case, at most 100; for example https://app.example or http://localhost:5173, or \"*\" alone\x1a\x88\x01this == ['*'] || (size(this) <= 100 && this.all(o, o.matches('^https?://([a-z0-9._-]+|[[][0-9a-f:.]+[]])(:[0-9]{1,5})?$') && o.isUri()))R\aorigins\x12\xd6\x01\n" +
+	"\aheaders\x18\x02 \x03(\tB\xbb\x01\xbaH\xb7\x01\xba\x01\xb3\x01\n" +
+	"\fcors.headers\x12Eheaders are names of HTTP headers, at most 50; for example X-Trace-Id\x1a\\size(this) <= 50 && this.all(h, h.matches('^[A-Za-z0-9!#$%&*+.^_`|~-]{1,100}$') && h != '*')R\aheaders:v\xbaHs\x1aq\n" +
+	"\fcors.origins\x12Icors names no origins; add origins: [https://app.example], or remove cors\x1a\x16size(this.origins) > 0\"\xf1\x01\n" +
 	"\fCardSettings\x12\xe0\x01\n" +
 	"\n" +
 	"interfaces\x18\x01 \x03(\tB\xbf\x01\xbaH\xbb\x01\xba\x01\xb7\x01\n" +
@@ -4990,7 +5062,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
 	(Binding_Value)(0),          // 1: team.v1.Binding.Value
@@ -5042,50 +5114,51 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*ToolStyle)(nil),           // 47: team.v1.ToolStyle
 	(*SwarmConfig)(nil),         // 48: team.v1.SwarmConfig
 	(*ServerSettings)(nil),      // 49: team.v1.ServerSettings
-	(*CardSettings)(nil),        // 50: team.v1.CardSettings
-	(*PushSettings)(nil),        // 51: team.v1.PushSettings
-	(*SigningSettings)(nil),     // 52: team.v1.SigningSettings
-	(*SigningKey)(nil),          // 53: team.v1.SigningKey
-	(*Definition)(nil),          // 54: team.v1.Definition
-	(*ProtocolSettings)(nil),    // 55: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),      // 56: team.v1.StreamSettings
-	(*StreamClose)(nil),         // 57: team.v1.StreamClose
-	(*AuthConfig)(nil),          // 58: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 59: team.v1.ApiKey
-	(*OidcConfig)(nil),          // 60: team.v1.OidcConfig
-	nil,                         // 61: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 62: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 63: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 64: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 65: team.v1.McpTool.EnvEntry
-	nil,                         // 66: team.v1.McpTool.EffectsEntry
-	nil,                         // 67: team.v1.Definition.ScriptsEntry
-	nil,                         // 68: team.v1.Definition.SchemasEntry
-	(*Skill)(nil),               // 69: team.v1.Skill
-	(*Limits)(nil),              // 70: team.v1.Limits
-	(*durationpb.Duration)(nil), // 71: google.protobuf.Duration
-	(*Retry)(nil),               // 72: team.v1.Retry
+	(*CorsSettings)(nil),        // 50: team.v1.CorsSettings
+	(*CardSettings)(nil),        // 51: team.v1.CardSettings
+	(*PushSettings)(nil),        // 52: team.v1.PushSettings
+	(*SigningSettings)(nil),     // 53: team.v1.SigningSettings
+	(*SigningKey)(nil),          // 54: team.v1.SigningKey
+	(*Definition)(nil),          // 55: team.v1.Definition
+	(*ProtocolSettings)(nil),    // 56: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),      // 57: team.v1.StreamSettings
+	(*StreamClose)(nil),         // 58: team.v1.StreamClose
+	(*AuthConfig)(nil),          // 59: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 60: team.v1.ApiKey
+	(*OidcConfig)(nil),          // 61: team.v1.OidcConfig
+	nil,                         // 62: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 63: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 64: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 65: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 66: team.v1.McpTool.EnvEntry
+	nil,                         // 67: team.v1.McpTool.EffectsEntry
+	nil,                         // 68: team.v1.Definition.ScriptsEntry
+	nil,                         // 69: team.v1.Definition.SchemasEntry
+	(*Skill)(nil),               // 70: team.v1.Skill
+	(*Limits)(nil),              // 71: team.v1.Limits
+	(*durationpb.Duration)(nil), // 72: google.protobuf.Duration
+	(*Retry)(nil),               // 73: team.v1.Retry
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	61, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	62, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	63, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	64, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	62, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	63, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	64, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	65, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	49, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	11, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
 	13, // 6: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	65, // 7: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	66, // 8: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	69, // 9: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	70, // 10: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	66, // 7: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	67, // 8: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	70, // 9: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	71, // 10: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	20, // 11: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	22, // 12: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	23, // 13: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
 	18, // 14: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
 	16, // 15: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
 	17, // 16: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	71, // 17: team.v1.ConformanceAgent.stream_timeout:type_name -> google.protobuf.Duration
-	69, // 18: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	72, // 17: team.v1.ConformanceAgent.stream_timeout:type_name -> google.protobuf.Duration
+	70, // 18: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	19, // 19: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	19, // 20: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	19, // 21: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -5105,10 +5178,10 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	18, // 35: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	17, // 36: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
 	28, // 37: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	70, // 38: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	71, // 38: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
 	29, // 39: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	71, // 40: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	72, // 41: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	72, // 40: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	73, // 41: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	2,  // 42: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	33, // 43: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
 	34, // 44: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
@@ -5118,38 +5191,39 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	39, // 48: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
 	40, // 49: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
 	37, // 50: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	71, // 51: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	72, // 52: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	72, // 51: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	73, // 52: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
 	42, // 53: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	7,  // 54: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	5,  // 55: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
 	6,  // 56: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	3,  // 57: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	69, // 58: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	58, // 59: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	55, // 60: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	71, // 61: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	51, // 62: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	52, // 63: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	56, // 64: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	50, // 65: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	53, // 66: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	9,  // 67: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	67, // 68: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	68, // 69: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	8,  // 70: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	59, // 71: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	60, // 72: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	10, // 73: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	12, // 74: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	15, // 75: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	27, // 76: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 77: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	78, // [78:78] is the sub-list for method output_type
-	78, // [78:78] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	70, // 58: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	59, // 59: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	56, // 60: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	72, // 61: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	52, // 62: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	53, // 63: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	57, // 64: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	50, // 65: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	51, // 66: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	54, // 67: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	9,  // 68: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	68, // 69: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	69, // 70: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	8,  // 71: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	60, // 72: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	61, // 73: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	10, // 74: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	12, // 75: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	15, // 76: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	27, // 77: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 78: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	79, // [79:79] is the sub-list for method output_type
+	79, // [79:79] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -5175,16 +5249,16 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[32].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[42].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[46].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[43].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[47].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[48].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   60,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

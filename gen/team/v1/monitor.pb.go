@@ -92,7 +92,7 @@ const (
 	MemberStatus_ACTIVITY_IDLE MemberStatus_Activity = 1
 	// It works.
 	MemberStatus_ACTIVITY_WORKING MemberStatus_Activity = 2
-	// All its work waits for people.
+	// All its work waits: for people, or for a paused run to be resumed.
 	MemberStatus_ACTIVITY_WAITING MemberStatus_Activity = 3
 	// It cannot be given work.
 	MemberStatus_ACTIVITY_OFFLINE MemberStatus_Activity = 4
@@ -212,7 +212,8 @@ const (
 	TraceStep_STATE_RUNNING TraceStep_State = 2
 	// An attempt failed, the next one has not begun.
 	TraceStep_STATE_RETRYING TraceStep_State = 3
-	// It waits for people: it, or a step below it, has asked.
+	// It waits: for people, as it or a step below it has asked, or for the paused run to
+	// be resumed.
 	TraceStep_STATE_WAITING TraceStep_State = 4
 	// Ended; the outcome says how.
 	TraceStep_STATE_ENDED TraceStep_State = 5

@@ -100,6 +100,17 @@ func (s *Store) Runs(ctx context.Context, owner string, f a2a.RunFilter) ([]a2a.
 	return nil, nil
 }
 
+// Collaborating implements a2a.Overview; an inner store that is none has no runs.
+func (s *Store) Collaborating(ctx context.Context, owner string, f a2a.RootFilter) ([]string, error) {
+	if after, err := s.meet(ctx, List); err != nil || after != nil {
+		return nil, first(err, after)
+	}
+	if o, ok := s.Inner.(a2a.Overview); ok {
+		return o.Collaborating(ctx, owner, f)
+	}
+	return nil, nil
+}
+
 // Questions implements a2a.Approvals; an inner store that is none has no questions.
 func (s *Store) Questions(ctx context.Context, f a2a.QuestionFilter) ([]a2a.RoleQuestion, bool, error) {
 	if after, err := s.meet(ctx, List); err != nil || after != nil {
@@ -112,9 +123,9 @@ func (s *Store) Questions(ctx context.Context, f a2a.QuestionFilter) ([]a2a.Role
 }
 
 // WatchAll implements a2a.Overview.
-func (s *Store) WatchAll() (wake <-chan struct{}, stop func()) {
+func (s *Store) WatchAll(owner string) (wake <-chan struct{}, stop func()) {
 	if o, ok := s.Inner.(a2a.Overview); ok {
-		return o.WatchAll()
+		return o.WatchAll(owner)
 	}
 	return make(chan struct{}), func() {}
 }

@@ -212,6 +212,11 @@ func (s *Store) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
 	return s.do(ctx, Release, func() error { return s.Inner.Release(ctx, inner(c), at) })
 }
 
+// Suspend implements engine.Suspender.
+func (s *Store) Suspend(ctx context.Context, c a2a.Claim, reason string) error {
+	return s.do(ctx, Release, func() error { return s.Inner.(engine.Suspender).Suspend(ctx, inner(c), reason) })
+}
+
 // do makes an operation that returns nothing but its error.
 func (s *Store) do(ctx context.Context, op Op, run func() error) error {
 	after, err := s.meet(ctx, op)

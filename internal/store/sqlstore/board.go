@@ -14,6 +14,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -49,8 +50,7 @@ func (s *Store) ChangeBoard(ctx context.Context, k board.Key, op board.Op, f fun
 	if err != nil {
 		return nil, err
 	}
-	s.hub.poke(boardTopic)
-	s.db.tell(boardTopic)
+	s.announce(boardTopic, store.EveryoneOf(k.Account))
 	return ev, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentteams/team-server/internal/catalog"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -100,8 +101,7 @@ ON CONFLICT (id) DO UPDATE SET version = excluded.version, changed = excluded.ch
 	if err != nil {
 		return 0, err
 	}
-	s.hub.poke(catalogTopic)
-	s.db.tell(catalogTopic)
+	s.announce(catalogTopic, store.Everybody)
 	return next, nil
 }
 

@@ -28,8 +28,8 @@ var tables = []struct{ name, columns, key string }{
 	{"work_item", "account, team, id, n, state, priority, assignee, lease, sum, body", "account, team, id"},
 	{"board", "account, team, seq", "account, team"},
 	{"push_dead", "id, scope, config, seq, part, tries, error, at", "id, scope, config, seq, part"},
-	{"task", "id, owner, agent, context_id, state, status_at, visible, snap_seq, snap_sum, snap", "id"},
-	{"run", "id, owner, epoch, seq, bytes, inputs, due, ended, deltas, definition, push", "id"},
+	{"task", "id, owner, agent, context_id, state, status_at, visible, brief, snap_seq, snap_sum, snap", "id"},
+	{"run", "id, owner, epoch, seq, bytes, inputs, due, ended, deltas, definition, push, parked", "id"},
 }
 
 // A transaction of a copy is at most so many rows, and a little more than so many bytes.
@@ -55,7 +55,7 @@ func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 		s.sweeps.Lock()
 		defer s.sweeps.Unlock()
 	}
-	if err := from.settle(ctx); err != nil {
+	if err := from.unused(ctx); err != nil {
 		return 0, err
 	}
 	if err := to.takePushKey(ctx, from); err != nil {
@@ -68,11 +68,14 @@ func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 			return rows, fmt.Errorf("copy %s: %w; empty the target before the next try", t.name, err)
 		}
 	}
+	if err := to.free(ctx, from); err != nil {
+		return rows, err
+	}
 	return rows, to.takeCatalogVersion(ctx, from)
 }
 
-// settle makes what was driven due, unless somebody still may drive it.
-func (s *Store) settle(ctx context.Context) error {
+// unused refuses a store that somebody still may drive runs of.
+func (s *Store) unused(ctx context.Context) error {
 	var alive int
 	if err := s.db.reader().scan(ctx, []any{&alive}, `SELECT count(*) FROM replica WHERE expires > $1`, s.now()); err != nil {
 		return err
@@ -80,7 +83,31 @@ func (s *Store) settle(ctx context.Context) error {
 	if alive > 0 && !s.db.single() {
 		return fmt.Errorf("the store to copy from is in use, by %d of its servers; stop them and wait %v", alive, s.cfg.Lease)
 	}
-	return s.orphan(ctx)
+	return nil
+}
+
+// free makes due what was driven in the store that was copied, which is not written:
+// it may be damaged, or its disk full.
+func (s *Store) free(ctx context.Context, from *Store) error {
+	var driven []string
+	err := each(ctx, from.db.reader(), func() { driven = nil }, func(r *sql.Rows) error {
+		var id string
+		err := r.Scan(&id)
+		driven = append(driven, id)
+		return err
+	}, `SELECT id FROM run WHERE holder IS NOT NULL OR parked IS NOT NULL`)
+	if err != nil {
+		return err
+	}
+	return s.db.do(ctx, func(ctx context.Context, q querier) error {
+		for _, id := range driven {
+			if _, err := q.exec(ctx, `UPDATE run SET due = $2 WHERE id = $1`, id, s.now()); err != nil {
+				return err
+			}
+		}
+		_, err := q.exec(ctx, `UPDATE push_config SET due = $1, held = 0 WHERE held = 1`, s.now())
+		return err
+	})
 }
 
 // copyTable copies a table in batches, each a transaction.

@@ -42,7 +42,7 @@ type database interface {
 	lock() string
 	skip() string
 	// tell lets other replicas know that something about a root is new.
-	tell(root string)
+	tell(root, audience string)
 	state() *health
 	close() error
 }
@@ -143,9 +143,10 @@ func notFound(err error) error {
 type health struct {
 	failed chan struct{} // closed with the first error that nothing heals
 
-	mu    sync.Mutex
-	fatal error // guarded by mu
-	now   error // of the last write, where it could not be done; guarded by mu
+	mu     sync.Mutex
+	fatal  error // guarded by mu
+	frozen error // why nothing may be written, until somebody has looked into it; guarded by mu
+	now    error // of the last write, where it could not be done; guarded by mu
 }
 
 func newHealth() *health { return &health{failed: make(chan struct{})} }
@@ -167,6 +168,25 @@ func (h *health) latched() error {
 	return h.fatal
 }
 
+// freeze ends all writes of this process; what is there can be read.
+func (h *health) freeze(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.frozen == nil {
+		h.frozen = err
+	}
+}
+
+// closed is why nothing is written any more; nil: it may be tried.
+func (h *health) closed() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.fatal != nil {
+		return h.fatal
+	}
+	return h.frozen
+}
+
 // wrote notes how the last write went.
 func (h *health) wrote(err error) {
 	h.mu.Lock()
@@ -177,8 +197,11 @@ func (h *health) wrote(err error) {
 func (h *health) problem() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.fatal != nil {
+	switch {
+	case h.fatal != nil:
 		return h.fatal
+	case h.frozen != nil:
+		return h.frozen
 	}
 	return h.now
 }

@@ -14,7 +14,7 @@ import (
 type hub struct {
 	mu       sync.Mutex
 	watchers map[string]map[chan struct{}]struct{} // by root; guarded by mu
-	all      store.Bell                            // rung with every poke
+	all      store.Bell                            // rung with every change, for its audience
 }
 
 // Watch returns a channel that receives when a root may have new events; a
@@ -45,8 +45,8 @@ func (h *hub) watch(root string) (wake <-chan struct{}, stop func()) {
 	}
 }
 
+// poke wakes the readers of a root.
 func (h *hub) poke(root string) {
-	h.all.Ring()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for c := range h.watchers[root] {
@@ -65,18 +65,38 @@ func (h *hub) roots() []string {
 	return list
 }
 
-// heard is told the roots that another replica changed; none is any.
-func (s *Store) heard(roots []string) {
+// changed wakes the readers of a root or topic in this process, and the watchers of the
+// owners that its change may concern.
+func (s *Store) changed(root, audience string) {
+	s.hub.all.Ring(audience)
+	s.hub.poke(root)
+}
+
+// announce does what changed does, in this process and in other replicas.
+func (s *Store) announce(root, audience string) {
+	s.changed(root, audience)
+	s.db.tell(root, audience)
+}
+
+// heard wakes those who wait for what another replica has changed.
+func (s *Store) heard(h hint) {
+	s.hub.all.RingIf(h.concerns)
+	roots := h.roots
 	if roots == nil {
 		roots = s.concerned()
 	}
 	for _, root := range roots {
-		if j := s.journal(root); j != nil {
-			j.arrived()
-			store.Poke(j.wake)
-		}
-		s.hub.poke(root)
+		s.arrived(root)
 	}
+}
+
+// arrived wakes the readers and the driver of a root.
+func (s *Store) arrived(root string) {
+	if j := s.journal(root); j != nil {
+		j.arrived()
+		store.Poke(j.wake)
+	}
+	s.hub.poke(root)
 }
 
 // concerned are the roots that somebody here reads or drives.
@@ -101,28 +121,36 @@ func (s *Store) poll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		now, err := s.marks(ctx, s.concerned())
-		if err != nil {
-			continue // the next second comes
-		}
-		var changed []string
-		for root, m := range now {
-			if was, known := seen[root]; !known || was != m {
-				changed = append(changed, root)
-			}
-			if j := s.journal(root); j != nil && j.epoch < m.epoch {
-				j.lose()
-			}
-		}
-		seen = now
-		if len(changed) > 0 {
-			s.heard(changed)
+		if now, err := s.look(ctx, seen); err == nil { // else the next second comes
+			seen = now
 		}
 	}
 }
 
-// mark is what shows that a root has events or inputs, or an owner, that are new.
-type mark struct{ seq, inputs, epoch int64 }
+// look wakes those who wait for roots that have changed since the last look, and
+// returns what it saw.
+func (s *Store) look(ctx context.Context, seen map[string]mark) (map[string]mark, error) {
+	now, err := s.marks(ctx, s.concerned())
+	if err != nil {
+		return nil, err
+	}
+	for root, m := range now {
+		if j := s.journal(root); j != nil && j.epoch < m.epoch {
+			j.lose()
+		}
+		if was, known := seen[root]; !known || was != m {
+			s.hub.all.Ring(m.owner)
+			s.arrived(root)
+		}
+	}
+	return now, nil
+}
+
+// mark shows whether a root has new events or inputs, or is claimed anew.
+type mark struct {
+	owner              string // never changes
+	seq, inputs, epoch int64
+}
 
 // pollFor bounds one look.
 const pollFor = 5 * time.Second
@@ -138,11 +166,11 @@ func (s *Store) marks(ctx context.Context, roots []string) (map[string]mark, err
 	err := each(ctx, s.db.reader(), func() { clear(marks) }, func(r *sql.Rows) error {
 		var root string
 		var m mark
-		if err := r.Scan(&root, &m.seq, &m.inputs, &m.epoch); err != nil {
+		if err := r.Scan(&root, &m.owner, &m.seq, &m.inputs, &m.epoch); err != nil {
 			return err
 		}
 		marks[root] = m
 		return nil
-	}, `SELECT id, seq, inputs, epoch FROM run WHERE id = ANY($1)`, roots)
+	}, `SELECT id, owner, seq, inputs, epoch FROM run WHERE id = ANY($1)`, roots)
 	return marks, err
 }

@@ -353,8 +353,7 @@ func (j *journal) announce() {
 		close(j.changed)
 		j.changed = nil
 	}
-	j.s.hub.poke(j.root)
-	j.s.db.tell(j.root)
+	j.s.announce(j.root, j.owner)
 }
 
 // fail ends the journal. The caller holds mu.

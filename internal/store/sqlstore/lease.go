@@ -109,8 +109,11 @@ func (s *Store) reclaim(ctx context.Context, replica string) error {
 // Claim takes up to limit due runs, and those of replicas that are not heard of
 // any more. With several replicas the next time to ask is at most a second away.
 func (s *Store) Claim(ctx context.Context, replica string, limit int) (claims []a2a.Claim, next time.Time, err error) {
-	if err := s.Err(); err != nil {
+	if err := s.db.state().closed(); err != nil {
 		return nil, time.Time{}, err
+	}
+	if s.stale.Load() {
+		return nil, time.Time{}, fmt.Errorf("%w: no run can be claimed before those of the process before are free", a2a.ErrStorage)
 	}
 	if !s.heardOf(replica) {
 		if err := s.Beat(ctx, replica); err != nil {
@@ -187,13 +190,13 @@ AND holder NOT IN (SELECT id FROM replica WHERE expires > $1) LIMIT 1`, now, rep
 // claim takes runs in a transaction.
 func (s *Store) claim(ctx context.Context, q querier, replica string, limit int, now int64) ([]*journal, error) {
 	taken, err := s.takes(ctx, q, `WITH c AS MATERIALIZED (SELECT id FROM run WHERE due <= $2 ORDER BY due LIMIT $3`+s.db.skip()+`)
-UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL WHERE id IN (SELECT id FROM c)`+claimed, replica, now, int64(limit))
+UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL, parked = NULL WHERE id IN (SELECT id FROM c)`+claimed, replica, now, int64(limit))
 	if err != nil || s.db.single() || len(taken) >= limit {
 		return taken, err
 	}
 	left, err := s.takes(ctx, q, `WITH c AS MATERIALIZED (SELECT id FROM run WHERE holder <> $1
   AND holder NOT IN (SELECT id FROM replica WHERE expires > $2) LIMIT $3`+s.db.skip()+`)
-UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL WHERE id IN (SELECT id FROM c)`+claimed, replica, now, int64(limit-len(taken)))
+UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL, parked = NULL WHERE id IN (SELECT id FROM c)`+claimed, replica, now, int64(limit-len(taken)))
 	return append(taken, left...), err
 }
 
@@ -342,6 +345,24 @@ func (s *Store) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
 	return s.kept(err)
 }
 
+// Suspend gives up a run that is not to be tried again before an input comes for it,
+// or before the next start of the only process that has the database. reason is for
+// those who read the task meanwhile.
+func (s *Store) Suspend(ctx context.Context, c a2a.Claim, reason string) error {
+	j, ok := c.Journal.(*journal)
+	if !ok || j.s != s {
+		return fmt.Errorf("give up %s: no claim of this store", c.Root)
+	}
+	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.exec(ctx, `UPDATE run SET holder = NULL, due = NULL, parked = $3 WHERE id = $1 AND epoch = $2 AND ended IS NULL`, j.root, j.epoch, reason)
+		return err
+	})
+	if err == nil {
+		j.give()
+	}
+	return s.kept(err)
+}
+
 // kept is the error of a claim that could not be given up: unless somebody else has
 // the run, it may have been all the same.
 func (s *Store) kept(err error) error {
@@ -363,6 +384,9 @@ func (j *journal) over() bool {
 func (s *Store) orphan(ctx context.Context) error {
 	return s.db.do(ctx, func(ctx context.Context, q querier) error {
 		if _, err := q.exec(ctx, `UPDATE run SET holder = NULL, due = $1 WHERE holder IS NOT NULL`, s.now()); err != nil {
+			return err
+		}
+		if _, err := q.exec(ctx, `UPDATE run SET due = $1 WHERE parked IS NOT NULL`, s.now()); err != nil {
 			return err
 		}
 		if _, err := q.exec(ctx, `UPDATE push_config SET due = $1, held = 0 WHERE held = 1`, s.now()); err != nil {

@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"sync"
@@ -29,18 +31,46 @@ type bell struct {
 	listen *pgx.ConnConfig
 	send   *pgx.ConnConfig
 	self   string // marks our own
-	heard  func(roots []string)
+	heard  func(hint)
 	rung   chan struct{}
 	work   sync.WaitGroup
 
-	mu    sync.Mutex
-	roots map[string]struct{} // to tell; guarded by mu
+	mu  sync.Mutex
+	due map[change]struct{} // to tell; guarded by mu
+}
+
+// change is of a root or a topic, and may concern an audience.
+type change struct{ root, audience string }
+
+// hint is what another replica has changed.
+type hint struct {
+	roots []string            // nil: any
+	tags  map[string]struct{} // of the audiences; nil: any
+}
+
+// concerns reports whether an audience is one of the hint.
+func (h hint) concerns(audience string) bool {
+	if h.tags == nil {
+		return true
+	}
+	_, is := h.tags[tag(audience)]
+	return is
+}
+
+// forTag begins the entries of a notification that name an audience. No root begins so:
+// a replica that does not know these entries takes them for roots without readers.
+const forTag = "~for/"
+
+// tag stands for an audience in a notification: owners may be long, or have commas.
+func tag(audience string) string {
+	sum := sha256.Sum256([]byte(audience))
+	return forTag + hex.EncodeToString(sum[:8])
 }
 
 // newBell starts to send and to listen, until ctx ends. Losing a connection costs
 // time, never an event: replicas also poll.
-func newBell(ctx context.Context, conn *pgx.ConnConfig, cfg Config, heard func([]string)) (*bell, error) {
-	b := &bell{listen: conn, send: conn, self: rand.Text()[:8], heard: heard, rung: make(chan struct{}, 1), roots: map[string]struct{}{}}
+func newBell(ctx context.Context, conn *pgx.ConnConfig, cfg Config, heard func(hint)) (*bell, error) {
+	b := &bell{listen: conn, send: conn, self: rand.Text()[:8], heard: heard, rung: make(chan struct{}, 1), due: map[change]struct{}{}}
 	if cfg.Listen != "" {
 		var err error
 		if b.listen, err = pgx.ParseConfig(cfg.Listen); err != nil {
@@ -52,10 +82,10 @@ func newBell(ctx context.Context, conn *pgx.ConnConfig, cfg Config, heard func([
 	return b, nil
 }
 
-// ring has other replicas told of a root, soon and together with others.
-func (b *bell) ring(root string) {
+// ring has other replicas told of a change, soon and together with others.
+func (b *bell) ring(c change) {
 	b.mu.Lock()
-	b.roots[root] = struct{}{}
+	b.due[c] = struct{}{}
 	b.mu.Unlock()
 	select {
 	case b.rung <- struct{}{}:
@@ -93,11 +123,11 @@ func (b *bell) tell(ctx context.Context, conn *pgx.Conn) error {
 			return nil
 		}
 		b.mu.Lock()
-		roots := b.roots
-		b.roots = map[string]struct{}{}
+		due := b.due
+		b.due = map[change]struct{}{}
 		b.mu.Unlock()
 		failpoint.Hit("store.before_notify")
-		for _, p := range payloads(b.self, roots) {
+		for _, p := range payloads(b.self, due) {
 			if _, err := conn.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, p); err != nil {
 				return err
 			}
@@ -105,21 +135,42 @@ func (b *bell) tell(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// payloads are the sender and the roots, in texts that are not too long.
-func payloads(self string, roots map[string]struct{}) []string {
+// payloads are the sender, the roots and the tags of their audiences, in texts that are
+// not too long. Each text has the tags of all its roots.
+func payloads(self string, changes map[change]struct{}) []string {
 	var list []string
-	text := self
-	for root := range roots {
-		if len(text)+1+len(root) > maxPayload {
+	text, told := self, map[string]bool{}
+	for c := range changes {
+		to := tag(c.audience)
+		if len(text)+1+len(c.root)+1+len(to) > maxPayload {
 			list = append(list, text)
-			text = self
+			text, told = self, map[string]bool{}
 		}
-		text += "," + root
+		if text += "," + c.root; !told[to] {
+			text, told[to] = text+","+to, true
+		}
 	}
 	if text != self {
 		list = append(list, text)
 	}
 	return list
+}
+
+// hintOf reads what follows the sender in a notification. One without tags is of an
+// older version, and for everybody.
+func hintOf(entries []string) hint {
+	h := hint{roots: []string{}}
+	for _, e := range entries {
+		if !strings.HasPrefix(e, forTag) {
+			h.roots = append(h.roots, e)
+			continue
+		}
+		if h.tags == nil {
+			h.tags = map[string]struct{}{}
+		}
+		h.tags[e] = struct{}{}
+	}
+	return h
 }
 
 // hear passes on what other replicas tell. What was told before it listened is
@@ -128,14 +179,14 @@ func (b *bell) hear(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, `LISTEN `+channel); err != nil {
 		return err
 	}
-	b.heard(nil)
+	b.heard(hint{})
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			return err
 		}
-		if roots := strings.Split(n.Payload, ","); roots[0] != b.self && len(roots) > 1 {
-			b.heard(roots[1:])
+		if entries := strings.Split(n.Payload, ","); entries[0] != b.self && len(entries) > 1 {
+			b.heard(hintOf(entries[1:]))
 		}
 	}
 }

@@ -13,8 +13,11 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// WatchAll returns a channel that receives when any root may be new or have new events.
-func (s *Store) WatchAll() (wake <-chan struct{}, stop func()) { return s.hub.all.Watch() }
+// WatchAll returns a channel that receives when a root of the owner may be new or have
+// new events, or a board of the owner's account or the catalog has changed.
+func (s *Store) WatchAll(owner string) (wake <-chan struct{}, stop func()) {
+	return s.hub.all.Watch(owner)
+}
 
 // Runs returns how far the owner's roots have come that callers can see. Those
 // that have not ended are found by their state, the others by the time of it:
@@ -55,6 +58,29 @@ func newestFirst(open, ended []a2a.RunMark) []a2a.RunMark {
 		return cmp.Or(b.StatusAt.Compare(a.StatusAt), cmp.Compare(b.Root, a.Root))
 	})
 	return marks
+}
+
+// Collaborating returns ids of the owner's roots that were begun with a brief, or that
+// an earlier version of the program made.
+func (s *Store) Collaborating(ctx context.Context, owner string, f a2a.RootFilter) ([]string, error) {
+	w := wanted(owner, a2a.Filter{Agent: f.Agent})
+	w.and("brief = 1")
+	if f.Before != "" {
+		w.and("task.id < ?", f.Before)
+	}
+	limit := f.Limit
+	if limit <= 0 {
+		limit = math.MaxInt32
+	}
+	args := append(slices.Clip(w.args), int64(limit))
+	var ids []string
+	err := each(ctx, s.db.reader(), func() { ids = nil }, func(r *sql.Rows) error {
+		var id string
+		err := r.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}, `SELECT task.id FROM task WHERE `+w.text+fmt.Sprintf(` ORDER BY task.id DESC LIMIT $%d`, len(args)), args...)
+	return ids, damaged(err)
 }
 
 func (s *Store) runMarks(ctx context.Context, w *where, limit int) ([]a2a.RunMark, error) {

@@ -56,8 +56,8 @@ type postgresDB struct {
 }
 
 // openPostgres connects, checks that what the database acknowledges is safe, and
-// listens; heard is told the roots that other replicas changed, none for any.
-func openPostgres(ctx context.Context, url string, cfg Config, heard func(roots []string)) (_ *postgresDB, err error) {
+// listens; heard is called with what other replicas have changed.
+func openPostgres(ctx context.Context, url string, cfg Config, heard func(hint)) (_ *postgresDB, err error) {
 	pc, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("the store's URL is not understood; use postgres://USER:PASSWORD@HOST:PORT/DATABASE: %w", scrub(err))
@@ -85,7 +85,7 @@ func openPostgres(ctx context.Context, url string, cfg Config, heard func(roots 
 	if err != nil {
 		return nil, err
 	}
-	if err := migrate(ctx, d.db, goose.DialectPostgres, goose.WithSessionLocker(locker)); err != nil {
+	if err := migrate(ctx, d.db, goose.DialectPostgres, false, goose.WithSessionLocker(locker)); err != nil {
 		return nil, scrub(err)
 	}
 	var sctx context.Context
@@ -120,12 +120,12 @@ func scrub(err error) error {
 	return err
 }
 
-func (d *postgresDB) single() bool     { return false }
-func (d *postgresDB) reader() querier  { return pgReader{pgQuerier{d.db}, d} }
-func (d *postgresDB) lock() string     { return " FOR UPDATE" }
-func (d *postgresDB) skip() string     { return " FOR UPDATE SKIP LOCKED" }
-func (d *postgresDB) tell(root string) { d.bell.ring(root) }
-func (d *postgresDB) state() *health   { return d.health }
+func (d *postgresDB) single() bool               { return false }
+func (d *postgresDB) reader() querier            { return pgReader{pgQuerier{d.db}, d} }
+func (d *postgresDB) lock() string               { return " FOR UPDATE" }
+func (d *postgresDB) skip() string               { return " FOR UPDATE SKIP LOCKED" }
+func (d *postgresDB) tell(root, audience string) { d.bell.ring(change{root, audience}) }
+func (d *postgresDB) state() *health             { return d.health }
 
 func (d *postgresDB) now(ctx context.Context) (time.Time, error) {
 	var t time.Time

@@ -15,6 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/pgtest"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
@@ -422,4 +426,67 @@ func (p *proxy) cuts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.n
+}
+
+// R-003-30: who watches an owner's roots hears from another replica of these, and of the
+// boards of the account, and is not woken for others.
+func TestPostgres_R_003_30_AWatcherElsewhereIsWokenForItsOwner(t *testing.T) {
+	a, b := pair(t, sqlstore.Config{})
+	claims := map[string]a2a.Claim{}
+	for _, owner := range []string{"acme/ann", "acme/bob", "globex/eve"} {
+		n := task("of-" + owner)
+		n.Owner = owner
+		if _, _, err := a.Create(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		claims[owner] = claim(t, a, "a")
+	}
+	ann, stop := b.WatchAll("acme/ann")
+	defer stop()
+	bob, stop := b.WatchAll("acme/bob")
+	defer stop()
+	eve, stop := b.WatchAll("globex/eve")
+	defer stop()
+	woken := func(c <-chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
+	until(t, "the other replica listens", func() bool {
+		record(t, claims["acme/bob"], note("x"))
+		return woken(bob)
+	})
+	// Notifications come in their order: what follows an end is not of before.
+	settle := func(owner string, c <-chan struct{}) {
+		record(t, claims[owner], note("settle"))
+		until(t, "the watcher of "+owner+" is woken", func() bool { return woken(c) })
+	}
+	settle("globex/eve", eve) // notices of bob that are still under way come before this one
+	for _, c := range []<-chan struct{}{ann, bob, eve} {
+		woken(c)
+	}
+	for range 20 {
+		record(t, claims["acme/bob"], note("x"))
+	}
+	settle("acme/bob", bob)
+	settle("globex/eve", eve)
+	if woken(ann) {
+		t.Error("the watcher of acme/ann was woken for other owners")
+	}
+	settle("acme/ann", ann)
+	woken(bob)
+	_, err := a.ChangeBoard(t.Context(), board.Key{Account: "acme", Team: "a"}, board.Op{ID: "one"}, func(v board.View) (*board.Change, error) {
+		return &board.Change{Event: &teamv1.BoardEvent{Time: timestamppb.New(v.Now())}}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the watcher of acme/ann hears of its board", func() bool { return woken(ann) })
+	until(t, "the watcher of acme/bob hears of its board", func() bool { return woken(bob) })
+	if woken(eve) {
+		t.Error("the watcher of globex/eve was woken for a board of acme")
+	}
 }

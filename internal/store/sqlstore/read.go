@@ -180,12 +180,13 @@ type taskRow struct {
 	visible, statusAt, snapSeq, sum, seq int64
 	snap                                 []byte
 	dropped                              bool // snap, which is there
+	parked                               sql.NullString
 }
 
-const taskColumns = `SELECT task.id, visible, status_at, snap_seq, snap_sum, snap, seq FROM task JOIN run ON run.id = task.id`
+const taskColumns = `SELECT task.id, visible, status_at, snap_seq, snap_sum, snap, seq, parked FROM task JOIN run ON run.id = task.id`
 
 func (r *taskRow) dest() []any {
-	return []any{&r.id, &r.visible, &r.statusAt, &r.snapSeq, &r.sum, &r.snap, &r.seq}
+	return []any{&r.id, &r.visible, &r.statusAt, &r.snapSeq, &r.sum, &r.snap, &r.seq, &r.parked}
 }
 
 // taskOf returns the task of a row and the sequence it shows: the snapshot where
@@ -199,7 +200,7 @@ func (s *Store) taskOf(ctx context.Context, r *taskRow) (*a2av1.Task, int64, err
 		if sumOf(r.id, r.snapSeq, "", r.snap) != r.sum || proto.Unmarshal(r.snap, t) != nil {
 			return nil, 0, dataLoss("task", r.id, r.snapSeq)
 		}
-		return t, r.seq, nil
+		return a2a.Parked(t, r.parked.String), r.seq, nil
 	}
 	f, seq, err := s.foldOf(ctx, r.id, "")
 	switch {
@@ -208,7 +209,7 @@ func (s *Store) taskOf(ctx context.Context, r *taskRow) (*a2av1.Task, int64, err
 	case seq == 0: // deleted since its row was read, or gone
 		return nil, 0, dataLoss("the journal behind event", r.id, 0)
 	}
-	return f.Task(), seq, nil
+	return a2a.Parked(f.Task(), r.parked.String), seq, nil
 }
 
 // child computes the task of a scope below a root.

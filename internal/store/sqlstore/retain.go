@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -36,6 +37,9 @@ func (s *Store) retain(ctx context.Context) {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
+		}
+		if s.Ready() != nil {
+			continue
 		}
 		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Warn("what is old cannot be deleted", zap.Error(err))
@@ -118,15 +122,21 @@ func (s *Store) sweep(ctx context.Context, old string, before int64, texts []str
 }
 
 // secret returns a key that something is sealed with: all replicas share it.
-func (s *Store) secret(ctx context.Context, name string) ([]byte, error) {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // never fails
-	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.exec(ctx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, name, key)
+func (s *Store) secret(ctx context.Context, name string) (key []byte, err error) {
+	read := func() error {
+		return s.db.reader().scan(ctx, []any{&key}, `SELECT value FROM setting WHERE name = $1`, name)
+	}
+	if err = read(); !errors.Is(err, sql.ErrNoRows) {
+		return key, err
+	}
+	fresh := make([]byte, 32)
+	_, _ = rand.Read(fresh) // never fails
+	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.exec(ctx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, name, fresh)
 		return err
 	})
 	if err == nil {
-		err = s.db.reader().scan(ctx, []any{&key}, `SELECT value FROM setting WHERE name = $1`, name)
+		err = read()
 	}
 	return key, err
 }

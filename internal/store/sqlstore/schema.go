@@ -9,6 +9,7 @@ import (
 	"io/fs"
 
 	"github.com/pressly/goose/v3"
+	goosedb "github.com/pressly/goose/v3/database"
 )
 
 //go:embed migrations/*.sql
@@ -17,8 +18,32 @@ var migrations embed.FS
 // errNewer: the database was written by a later version of the program.
 var errNewer = errors.New("the store was written by a newer version")
 
-// migrate brings the schema to the version of this program. A newer one is refused.
-func migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, opts ...goose.ProviderOption) error {
+// beginSchema notes in an empty SQLite file that nothing of the schema is there yet.
+// goose would do so too, and try again after an error of the disk.
+func beginSchema(ctx context.Context, db *sql.DB) error {
+	versions, err := goosedb.NewStore(goosedb.DialectSQLite3, goose.DefaultTablename)
+	if err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err = versions.CreateVersionTable(ctx, tx); err == nil {
+		err = versions.Insert(ctx, tx, goosedb.InsertRequest{Version: 0})
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("create the table of the schema's version: %w", err), tx.Rollback())
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("create the table of the schema's version: %w", err)
+	}
+	return nil
+}
+
+// migrate brings the schema to the version of this program. A newer one is refused,
+// and an older one where nothing may be written.
+func migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, readOnly bool, opts ...goose.ProviderOption) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err
@@ -33,6 +58,12 @@ func migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, opts ...goo
 	}
 	if have > want {
 		return fmt.Errorf("%w of team-server: its schema is %d, this version knows %d; start the newer version, or use another store", errNewer, have, want)
+	}
+	if readOnly {
+		if have < want {
+			return fmt.Errorf("its schema is %d and this version needs %d, but the store is damaged and must not be written; start the version that wrote it, or restore a backup", have, want)
+		}
+		return nil
 	}
 	if _, err := p.Up(ctx); err != nil {
 		return fmt.Errorf("bring the schema to version %d: %w", want, err)

@@ -26,8 +26,8 @@ const mine = `($2 = '' OR EXISTS (SELECT 1 FROM request WHERE request.owner = $3
 
 const insertRun = `INSERT INTO run (id, owner, seq, bytes, due, definition, push) SELECT $1, $3, 1, $4, $5, $6, $7 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
 
-const insertTask = `INSERT INTO task (id, owner, agent, context_id, state, status_at, visible)
-SELECT $1, $3, $4, $5, $6, $7, $8 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
+const insertTask = `INSERT INTO task (id, owner, agent, context_id, state, status_at, visible, brief)
+SELECT $1, $3, $4, $5, $6, $7, $8, $9 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
 
 const insertFirst = `INSERT INTO event (id, seq, scope, delta, sum, body) SELECT $1, 1, '', 0, $4, $5 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
 
@@ -69,7 +69,7 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed boo
 		return "", false, s.unrecorded(err)
 	}
 	if !existed {
-		s.hub.poke(root)
+		s.changed(root, n.Owner)
 	}
 	return root, existed, nil
 }
@@ -94,7 +94,7 @@ func (s *Store) creation(n a2a.New) (*op, error) {
 	}
 	o.stmts = append(o.stmts,
 		stmt{insertRun, []any{id, n.MessageID, n.Owner, int64(len(e.body)), at, definitionOf(acc), flag(n.Push != nil)}},
-		stmt{insertTask, []any{id, n.MessageID, n.Owner, acc.GetAgent(), acc.GetMessage().GetContextId(), int64(l.state), l.at, flag(l.visible)}},
+		stmt{insertTask, []any{id, n.MessageID, n.Owner, acc.GetAgent(), acc.GetMessage().GetContextId(), int64(l.state), l.at, flag(l.visible), flag(acc.GetCollaboration() != nil)}},
 		stmt{insertFirst, []any{id, n.MessageID, n.Owner, e.sum, e.body}},
 	)
 	if n.Push != nil {
@@ -229,7 +229,7 @@ func (s *Store) put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 		j.arrived()
 		store.Poke(j.wake)
 	}
-	s.db.tell(root)
+	s.db.tell(root, k.Owner)
 	return p.n, p.existed, nil
 }
 

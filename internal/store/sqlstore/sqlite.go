@@ -8,12 +8,15 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/pressly/goose/v3"
+	"go.uber.org/zap"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -33,6 +36,7 @@ type sqliteDB struct {
 	logged    int          // pages in the log, about; the writer's own
 	groups    atomic.Int64 // transactions, for tests
 	stop      context.CancelFunc
+	checks    sync.WaitGroup // of the file's structure
 }
 
 // pragmas: a commit is on the disk before it is acknowledged (synchronous FULL),
@@ -40,7 +44,7 @@ type sqliteDB struct {
 const pragmas = "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)" +
 	"&_pragma=wal_autocheckpoint(0)&_pragma=foreign_keys(1)&_pragma=secure_delete(1)&_pragma=temp_store(MEMORY)&_pragma=cache_size(-16000)"
 
-func openSQLite(ctx context.Context, file string) (_ *sqliteDB, err error) {
+func openSQLite(ctx context.Context, file string, log *zap.Logger) (_ *sqliteDB, err error) {
 	if file == "" {
 		return nil, errors.New("the store's URL names no file; use sqlite:FILE")
 	}
@@ -65,44 +69,168 @@ func openSQLite(ctx context.Context, file string) (_ *sqliteDB, err error) {
 			err = errors.Join(err, d.closeAll())
 		}
 	}()
+	private(file, log)
 	if err := d.take(ctx, file); err != nil {
 		return nil, err
 	}
-	name := "file:" + (&url.URL{Path: file}).EscapedPath() + "?"
-	w, err := sql.Open("sqlite", name+pragmas)
+	lost, err := checkFile(file)
 	if err != nil {
 		return nil, err
+	}
+	if err = d.connect(ctx, file, "", lost != nil); noRoom(err) {
+		if err := d.disconnect(); err != nil {
+			return nil, err
+		}
+		// This one needs no shared memory, for which there is no room. Nobody else can
+		// read the file meanwhile, and not until the next start.
+		err = d.connect(ctx, file, "&vfs=unix-excl", lost != nil)
+	}
+	if err != nil && lost != nil {
+		err = fmt.Errorf("%w; its write-ahead log was damaged at byte %d, and is %s as it was", err, append(lost.scan.damage, 0)[0], lost.file)
+	}
+	if err != nil {
+		return nil, explainSQLite(file, err)
+	}
+	var sctx context.Context
+	sctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
+	d.writer = writer{ctx: sctx, write: d.write}
+	if lost != nil {
+		d.health.freeze(lost.err(ctx, d.reads))
+	} else {
+		d.check(sctx, file, log)
+	}
+	return d, nil
+}
+
+// private creates a store's files readable for its user alone; SQLite gives those
+// that it adds the same rights. What is wrong with them it says itself.
+func private(file string, log *zap.Logger) {
+	for _, name := range []string{file, file + ".lock"} {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the store
+		if err != nil {
+			continue
+		}
+		const others = 0o007
+		if info, err := f.Stat(); err == nil && name == file && info.Mode().Perm()&others != 0 && runtime.GOOS != "windows" {
+			log.Warn("every user of this machine can open the store; chmod 600 it, and the files beside it whose names begin like its own", zap.String("file", file))
+		}
+		_ = f.Close() // nothing was written
+	}
+}
+
+// checkFile looks for damage before SQLite opens a file. Its log may be mended, and
+// set aside.
+func checkFile(file string) (*damagedLog, error) {
+	header, err := readAt(file, 0, headerSize+8)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", file, err)
+	}
+	lost, page1, err := checkLog(file, pageSizeOf(header))
+	if err == nil && page1 > 0 { // newer than the file's
+		header, err = readAt(file+"-wal", page1, headerSize+8)
+	}
+	if err == nil {
+		err = checkHeader(header)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be used: %w", file, err)
+	}
+	return lost, nil
+}
+
+// connect opens the connections, brings the schema up to date, unless readOnly, and
+// has the names of the files on the disk.
+func (d *sqliteDB) connect(ctx context.Context, file, options string, readOnly bool) error {
+	name := "file:" + (&url.URL{Path: file}).EscapedPath() + "?" + pragmas + options
+	w, err := sql.Open("sqlite", name)
+	if err != nil {
+		return err
 	}
 	w.SetMaxOpenConns(1)
 	d.writePool = w
-	if err := foreign(ctx, w, file); err != nil {
-		return nil, err
+	tables, err := foreign(ctx, w, file)
+	if err != nil {
+		return err
 	}
-	if err := migrate(ctx, w, goose.DialectSQLite3); err != nil {
-		return nil, explainSQLite(file, err)
+	if tables == 0 && !readOnly {
+		if err := beginSchema(ctx, w); err != nil {
+			return err
+		}
+	}
+	if err := migrate(ctx, w, goose.DialectSQLite3, readOnly); err != nil {
+		return err
 	}
 	conn, err := w.Conn(ctx)
 	if err != nil {
-		return nil, explainSQLite(file, err)
+		return err
 	}
 	d.writes = &statements{on: conn}
-	r, err := sql.Open("sqlite", name+pragmas+"&_pragma=query_only(1)")
+	r, err := sql.Open("sqlite", name+"&_pragma=query_only(1)")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.SetMaxOpenConns(8)
 	r.SetMaxIdleConns(8)
 	d.reads = &statements{on: r}
-	var sctx context.Context
-	sctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
-	d.writer = writer{ctx: sctx, write: d.write}
-	return d, nil
+	if err := syncFolder(file); errors.Is(err, syscall.EIO) {
+		return fmt.Errorf("sync the folder of %s: %w", file, err)
+	}
+	return nil
+}
+
+// disconnect closes what connect has opened, so that it can be called again.
+func (d *sqliteDB) disconnect() error {
+	var errs []error
+	for _, s := range []*statements{d.reads, d.writes} {
+		if s != nil {
+			errs = append(errs, s.close())
+		}
+	}
+	if d.writePool != nil {
+		errs = append(errs, d.writePool.Close())
+	}
+	d.reads, d.writes, d.writePool = nil, nil, nil
+	return errors.Join(errs...)
+}
+
+// check reads the structure of the whole file. A large one is served meanwhile.
+func (d *sqliteDB) check(ctx context.Context, file string, log *zap.Logger) {
+	done := make(chan struct{})
+	d.checks.Go(func() {
+		defer close(done)
+		pool, _ := d.reads.on.(*sql.DB)
+		err := checkPages(ctx, pool, file)
+		switch {
+		case errors.Is(err, a2a.ErrStorage):
+			d.health.freeze(err)
+		case err != nil && ctx.Err() == nil:
+			log.Warn("whether the store is damaged is not known", zap.Error(err))
+		}
+	})
+	wait := time.NewTimer(checkWait)
+	defer wait.Stop()
+	select {
+	case <-done:
+	case <-wait.C:
+	}
+}
+
+// noRoom reports whether an error says that the disk is full: also of the memory that
+// connections share, which is a file.
+func noRoom(err error) bool {
+	switch c := code(err); c {
+	case sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP, sqlite3.SQLITE_IOERR_SHMOPEN:
+		return true
+	default:
+		return c&0xff == sqlite3.SQLITE_FULL
+	}
 }
 
 // take locks the file for this process, by a transaction on a database beside it
-// that is never ended: the lock goes when the process goes, however it does.
+// that is never ended: the lock goes when the process goes, however it does. Nothing is
+// written, so that a full disk does not keep anybody from reading.
 func (d *sqliteDB) take(ctx context.Context, file string) error {
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file + ".lock"}).EscapedPath())
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file + ".lock"}).EscapedPath()+"?_pragma=journal_mode(MEMORY)")
 	if err != nil {
 		return err
 	}
@@ -120,24 +248,28 @@ func (d *sqliteDB) take(ctx context.Context, file string) error {
 	return nil
 }
 
-// foreign refuses a database that holds what another program put there.
-func foreign(ctx context.Context, db *sql.DB, file string) error {
-	var tables, ours int
-	err := db.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(name = 'goose_db_version'), 0) FROM sqlite_master WHERE type = 'table'`).Scan(&tables, &ours)
-	if err != nil {
-		return explainSQLite(file, err)
+// foreign refuses a database that holds what another program put there. It returns
+// how many tables there are.
+func foreign(ctx context.Context, db *sql.DB, file string) (tables int, err error) {
+	var ours int
+	err = db.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(name = 'goose_db_version'), 0) FROM sqlite_master WHERE type = 'table'`).Scan(&tables, &ours)
+	if err == nil && tables > 0 && ours == 0 {
+		err = fmt.Errorf("%s is the database of another program; name another file", file)
 	}
-	if tables > 0 && ours == 0 {
-		return fmt.Errorf("%s is the database of another program; name another file", file)
-	}
-	return nil
+	return tables, err
 }
 
 // explainSQLite says what to do about an error at the start.
 func explainSQLite(file string, err error) error {
 	switch code(err) & 0xff {
+	case 0:
+		return err
+	case sqlite3.SQLITE_FULL:
+		return fmt.Errorf("the disk of %s is full, and what the store has to hold from the start is not in it; free space, and start again: %w", file, err)
+	case sqlite3.SQLITE_IOERR:
+		return fmt.Errorf("the disk of %s does not do what it is asked for, and nobody knows what is on it; check it, and start again: %w", file, err)
 	case sqlite3.SQLITE_NOTADB:
-		return fmt.Errorf("%s is not a SQLite database; name another file: %w", file, err)
+		return fmt.Errorf("%s is not a SQLite database, or its first page is damaged; name another file, or restore a backup: %w", file, err)
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
 		return fmt.Errorf("%s cannot be written; check the folder and its rights: %w", file, err)
 	case sqlite3.SQLITE_CORRUPT:
@@ -159,7 +291,7 @@ func (d *sqliteDB) single() bool       { return true }
 func (d *sqliteDB) reader() querier    { return d.reads }
 func (d *sqliteDB) lock() string       { return "" }
 func (d *sqliteDB) skip() string       { return "" }
-func (d *sqliteDB) tell(string)        {}
+func (d *sqliteDB) tell(_, _ string)   {}
 func (d *sqliteDB) state() *health     { return d.health }
 func (d *sqliteDB) add(s source) error { return d.writer.add(s) }
 
@@ -173,7 +305,7 @@ func (d *sqliteDB) do(ctx context.Context, f func(ctx context.Context, q querier
 
 // write applies a group in one transaction.
 func (d *sqliteDB) write(ctx context.Context, ops []*op) (left []*op, err error) {
-	if err := d.health.latched(); err != nil {
+	if err := d.health.closed(); err != nil {
 		return ops, err
 	}
 	answers, err := d.group(ctx, ops)
@@ -246,10 +378,12 @@ func (o *op) apply(ctx context.Context, q querier) error {
 // failed tells what an error of a write means: a full disk may have room again;
 // after an error of the disk itself nobody knows what is on it.
 func (d *sqliteDB) failed(err error) error {
-	switch code(err) & 0xff {
-	case sqlite3.SQLITE_FULL:
-		err = fmt.Errorf("%w: the disk is full: %w", a2a.ErrStorage, err)
+	if noRoom(err) {
+		err = fmt.Errorf("%w: the disk is full; free space, and writes are taken again: %w", a2a.ErrStorage, err)
 		d.health.wrote(err)
+		return err
+	}
+	switch code(err) & 0xff {
 	case sqlite3.SQLITE_IOERR:
 		return d.health.latch(fmt.Errorf("the disk does not take what is written: %w", err))
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
@@ -264,23 +398,17 @@ func (d *sqliteDB) failed(err error) error {
 func (d *sqliteDB) close() error {
 	d.writer.close()
 	d.stop()
+	d.checks.Wait()
 	return d.closeAll()
 }
 
 func (d *sqliteDB) closeAll() error {
-	var errs []error
-	for _, s := range []*statements{d.reads, d.writes} {
-		if s != nil {
-			errs = append(errs, s.close())
-		}
-	}
+	errs := []error{d.disconnect()}
 	if d.locked != nil {
 		errs = append(errs, d.locked.Close())
 	}
-	for _, db := range []*sql.DB{d.writePool, d.locks} {
-		if db != nil {
-			errs = append(errs, db.Close())
-		}
+	if d.locks != nil {
+		errs = append(errs, d.locks.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -63,6 +63,7 @@ type Store struct {
 	ringed atomic.Int64 // bytes in all rings
 	pushes seal         // of push configurations
 	pushed chan struct{}
+	stale  atomic.Bool // runs may be on record as held by a process that is gone: none is claimed before
 
 	mu       sync.Mutex
 	journals map[string]*journal  // open claims of this process, by root; guarded by mu
@@ -96,7 +97,7 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	var err error
 	switch {
 	case strings.HasPrefix(url, "sqlite:"):
-		s.db, err = openSQLite(ctx, strings.TrimPrefix(url, "sqlite:"))
+		s.db, err = openSQLite(ctx, strings.TrimPrefix(url, "sqlite:"), cfg.Log)
 	case strings.HasPrefix(url, "postgres://"), strings.HasPrefix(url, "postgresql://"):
 		s.db, err = openPostgres(ctx, url, cfg, s.heard)
 	default:
@@ -127,7 +128,8 @@ func (s *Store) start(ctx context.Context) error {
 	}
 	s.pushes = newSeal(key)
 	if s.db.single() {
-		if err := s.orphan(ctx); err != nil {
+		s.stale.Store(true)
+		if err := s.adoptOrphans(ctx); err != nil && (s.Err() != nil || s.Ready() == nil) {
 			return err
 		}
 	}
@@ -148,7 +150,7 @@ func (s *Store) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var err error
-	if s.Err() == nil {
+	if s.Err() == nil && (s.Ready() == nil || !s.db.single()) {
 		err = s.leave(ctx)
 	}
 	return errors.Join(err, s.db.close())
@@ -186,24 +188,54 @@ func (s *Store) live(root string) *journal {
 }
 
 // heal tries a small write every second while the last one could not be done: a
-// server that is not ready gets no calls that would.
+// server that is not ready gets no calls that would. It logs why no writes are taken,
+// and when they are again.
 func (s *Store) heal(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
+	logged := ""
 	for {
+		why := s.Ready()
+		switch {
+		case why != nil && logged == "":
+			logged = why.Error()
+			s.cfg.Log.Error("the store takes no writes", zap.Error(why))
+		case why == nil && logged != "":
+			logged = ""
+			s.cfg.Log.Warn("the store takes writes again")
+		}
+		if why != nil || s.stale.Load() {
+			_ = s.mend(ctx) // Ready tells
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		if s.Ready() == nil || s.Err() != nil {
-			continue
-		}
-		_ = s.db.do(ctx, func(ctx context.Context, q querier) error { // Ready tells
-			_, err := q.exec(ctx, `UPDATE setting SET value = value WHERE name = 'page_token_key'`)
-			return err
-		})
 	}
+}
+
+// mend tries a small write.
+func (s *Store) mend(ctx context.Context) error {
+	if err := s.db.state().closed(); err != nil {
+		return err
+	}
+	if s.stale.Load() {
+		return s.adoptOrphans(ctx)
+	}
+	return s.db.do(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.exec(ctx, `UPDATE setting SET value = value WHERE name = 'page_token_key'`)
+		return err
+	})
+}
+
+// adoptOrphans makes the runs due that an earlier process held.
+func (s *Store) adoptOrphans(ctx context.Context) error {
+	err := s.orphan(ctx)
+	if err == nil {
+		s.stale.Store(false)
+	}
+	return err
 }
 
 // owned splits a key and checks that its root is the owner's. a2a.ErrNotFound.

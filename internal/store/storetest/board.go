@@ -299,9 +299,26 @@ func boardMessages(t *testing.T, open Open) {
 }
 
 func boardOrder(t *testing.T, open Open) {
+	t.Run("R-003-30 a change wakes who watches in the account, and nobody else", func(t *testing.T) {
+		d := newDesk(t, open)
+		for owner, want := range map[string]bool{desk.Account + "/ann": true, desk.Account + "/bob": true, "globex/ann": false} {
+			wake, stop := d.WatchAll(owner)
+			woken := wakes(wake, func(i int) {
+				_, err := d.ChangeBoard(t.Context(), desk, board.Op{ID: owner + id(i)}, func(v board.View) (*board.Change, error) {
+					return &board.Change{Event: &teamv1.BoardEvent{Time: timestamppb.New(v.Now())}, Put: []*teamv1.WorkItem{work(v.Seq()+1, pending, 3)}}, nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			})
+			if stop(); woken != want {
+				t.Errorf("the watcher of %s is woken: %v, want %v", owner, woken, want)
+			}
+		}
+	})
 	t.Run("R-003-30 changes side by side have one order without gaps, and wake", func(t *testing.T) {
 		d := newDesk(t, open)
-		wake, stop := d.WatchAll()
+		wake, stop := d.WatchAll(desk.Account + "/ann")
 		defer stop()
 		var wg sync.WaitGroup
 		for i := range 20 {

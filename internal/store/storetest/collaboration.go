@@ -2,9 +2,11 @@ package storetest
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/catalog"
@@ -44,6 +46,14 @@ func (r *rig) refused(n a2a.New) {
 }
 
 func collaborations(t *testing.T, open Open) {
+	slots(t, open)
+	slotsOfDefined(t, open)
+	slotsAtOnce(t, open)
+	newestCollaborations(t, open)
+}
+
+// slots tests how many collaborations an agent may have.
+func slots(t *testing.T, open Open) {
 	t.Run("R-001-30 there are as many as there may be", func(t *testing.T) {
 		r := newRig(t, open)
 		r.create(collaboration("one", 2), collaboration("two", 2))
@@ -93,6 +103,10 @@ func collaborations(t *testing.T, open Open) {
 		r.create(collaboration("one", 1), task("plain"), other)
 		r.running("one")
 	})
+}
+
+// slotsOfDefined tests collaborations of teams that the catalog defines.
+func slotsOfDefined(t *testing.T, open Open) {
 	defined := func(id string, most int) a2a.New {
 		n := collaboration(id, most)
 		n.Entry = "a"
@@ -151,6 +165,10 @@ func collaborations(t *testing.T, open Open) {
 			}
 		}
 	})
+}
+
+// slotsAtOnce tests collaborations that begin at the same time.
+func slotsAtOnce(t *testing.T, open Open) {
 	t.Run("R-001-30 of many at once as many begin as there may be", func(t *testing.T) {
 		r := newRig(t, open)
 		for round := range 3 {
@@ -177,6 +195,57 @@ func collaborations(t *testing.T, open Open) {
 				r.append(c, succeeded())
 			}
 			r.running()
+		}
+	})
+}
+
+// collaborating are ids of my collaborations.
+func (r *rig) collaborating(f a2a.RootFilter) []string {
+	r.Helper()
+	ids, err := r.Collaborating(r.ctx(), me, f)
+	if err != nil {
+		r.Fatalf("Collaborating(%+v): %v", f, err)
+	}
+	return ids
+}
+
+// newestCollaborations tests lists of collaborations.
+func newestCollaborations(t *testing.T, open Open) {
+	t.Run("R-001-32 an owner's collaborations are listed by their ids, in descending order", func(t *testing.T) {
+		r := newRig(t, open)
+		foreign, other, hidden := collaboration("6", 9), collaboration("4", 9), collaboration("2", 9)
+		foreign.Owner, other.Accepted.Agent, hidden.Accepted.MayReplyDirectly = "acme/bob", "b", true
+		r.create(collaboration("3", 9), collaboration("1", 9), task("0"), task("7"), foreign, other, hidden, collaboration("5", 9))
+		claims := map[string]a2a.Claim{}
+		for _, c := range r.claims() {
+			claims[c.Root] = c
+		}
+		r.clock.Move(time.Second)
+		r.append(claims["3"], started(""), succeeded()) // no order but that of the ids
+		for _, c := range []struct {
+			f    a2a.RootFilter
+			want []string
+		}{
+			{a2a.RootFilter{}, []string{"5", "4", "3", "1"}},
+			{a2a.RootFilter{Limit: 2}, []string{"5", "4"}},
+			{a2a.RootFilter{Before: "4"}, []string{"3", "1"}},
+			{a2a.RootFilter{Before: "4", Limit: 1}, []string{"3"}},
+			{a2a.RootFilter{Before: "45"}, []string{"4", "3", "1"}},
+			{a2a.RootFilter{Before: "1"}, nil},
+			{a2a.RootFilter{Agent: "a"}, []string{"5", "3", "1"}},
+			{a2a.RootFilter{Agent: "a", Before: "5", Limit: 1}, []string{"3"}},
+			{a2a.RootFilter{Agent: "c"}, nil},
+		} {
+			if got := r.collaborating(c.f); !slices.Equal(got, c.want) {
+				t.Errorf("Collaborating(%+v) = %v, want %v", c.f, got, c.want)
+			}
+		}
+		r.append(claims["2"], started(""), progress("it is seen now"))
+		if got := r.collaborating(a2a.RootFilter{Before: "3"}); !slices.Equal(got, []string{"2", "1"}) {
+			t.Errorf("Collaborating = %v, without the one that is seen now", got)
+		}
+		if ids, err := r.Collaborating(r.ctx(), "nobody/else", a2a.RootFilter{}); err != nil || len(ids) > 0 {
+			t.Errorf("Collaborating of somebody else = %v, %v", ids, err)
 		}
 	})
 }

@@ -57,9 +57,9 @@ export class Client {
     return (await this.get<{ tasks?: Task[] }>(`${encodeURIComponent(team)}/tasks?pageSize=20`)).tasks ?? [];
   }
 
-  /** approvals lists what tasks of others ask roles of the key's owner. */
-  async approvals(): Promise<OpenQuestion[]> {
-    return (await this.pages<OpenQuestion>("team/v1/monitor/questions", "questions")).filter((q) => q.byRole);
+  /** questions lists the open questions of all teams: of the caller's tasks, and those that others' tasks ask its roles. */
+  async questions(): Promise<OpenQuestion[]> {
+    return this.pages<OpenQuestion>("team/v1/monitor/questions", "questions");
   }
 
   /** answer answers a question of a task. */
@@ -122,7 +122,10 @@ export class Client {
     const headers = new Headers(init.headers);
     headers.set("A2A-Version", "1.0");
     if (this.key) headers.set("Authorization", `Bearer ${this.key}`);
-    const response = await fetch(this.base + path, { cache: "no-store", ...init, headers });
+    const response = await fetch(this.base + path, { cache: "no-store", ...init, headers }).catch((e: unknown) => {
+      if (e instanceof TypeError) throw new APIError(0, "UNAVAILABLE", `The server at ${this.base} cannot be reached. Check that it runs, then try again.`);
+      throw e; // an abort
+    });
     if (response.ok) return response;
     if (response.status === 401) this.unauthenticated();
     throw await failure(response);

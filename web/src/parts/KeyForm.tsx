@@ -26,9 +26,9 @@ export function KeyForm({ refused, enter }: { refused: boolean; enter: (key: str
         />
         <button class="primary">Open</button>
       </form>
-      {refused && <p role="alert">The server does not take this key.</p>}
+      {refused && <p role="alert">The server does not know this API key. Check it, or ask who runs the server for one.</p>}
       <p id="key-help">
-        The server wants a key, as in <code>team-server call --token KEY</code>. It is kept in this tab until the tab is closed.
+        Enter an API key of this server, the one for <code>team-server call --token KEY</code>. It stays in this tab only.
       </p>
     </main>
   );

@@ -1,5 +1,5 @@
 import { useId, useRef, useState } from "preact/hooks";
-import type { Client } from "../api/client";
+import { APIError, type Client } from "../api/client";
 import type { Message } from "../api/types";
 import { useCall } from "../state/useCall";
 import { find, neighbor, useSuccessor } from "../state/useSuccessor";
@@ -10,10 +10,12 @@ interface Props {
   task: string;
   question: string;
   message: Message | undefined;
+  /** Is told when somebody else answered first: this form may be gone by then. */
+  late?: (why: string) => void;
 }
 
 /** QuestionForm is a question, and takes the answer: one of its options, or words. It keeps the focus while it asks the server. */
-export function QuestionForm({ client, task, question, message }: Props) {
+export function QuestionForm({ client, task, question, message, late }: Props) {
   const [text, setText] = useState("");
   const [given, setGiven] = useState("");
   const call = useCall();
@@ -23,7 +25,15 @@ export function QuestionForm({ client, task, question, message }: Props) {
   const choices = options(message);
   const give = async (answer: string) => {
     if (given) return;
-    if (await call.make(() => client.answer(task, question, answer))) setGiven(answer);
+    const send = async () => {
+      try {
+        await client.answer(task, question, answer);
+      } catch (e) {
+        if (e instanceof APIError && e.reason === "QUESTION_ANSWERED") late?.(`“${asked(message)}”: ${e.message}`);
+        throw e;
+      }
+    };
+    if (await call.make(send)) setGiven(answer);
   };
   const idle = !call.busy && !given;
   return (

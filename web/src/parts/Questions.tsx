@@ -1,12 +1,24 @@
+import { useState } from "preact/hooks";
 import type { Client } from "../api/client";
 import type { OpenQuestion } from "../api/types";
 import { brief } from "../text";
 import { QuestionForm } from "./QuestionForm";
 
-/** Questions are those that wait for people: of a team, and of tasks of others by role, which are not to be opened. */
-export function Questions({ client, questions, open }: { client: Client; questions: OpenQuestion[]; open: (task: string) => void }) {
+interface Props {
+  client: Client;
+  questions: OpenQuestion[];
+  /** The team that the page shows. */
+  team: string;
+  /** Opens a task of a team. */
+  open: (team: string, task: string) => void;
+}
+
+/** Questions are those of all teams that wait for people, and tasks of others ask by role, which are not to be opened. */
+export function Questions({ client, questions, team, open }: Props) {
+  const [late, setLate] = useState<string[]>([]); // answers that came second
+  const shown = questions.length > 0 || late.length > 0;
   return (
-    <section aria-labelledby="questions-title" class={questions.length > 0 ? "questions" : "unseen"}>
+    <section aria-labelledby="questions-title" class={shown ? "questions" : "unseen"}>
       <h2 id="questions-title" aria-live="polite">
         {questions.length === 0
           ? "No questions wait"
@@ -14,21 +26,36 @@ export function Questions({ client, questions, open }: { client: Client; questio
             ? "A question waits for you"
             : `${questions.length} questions wait for you`}
       </h2>
+      {late.map((why, i) => (
+        <p role="alert" key={`${i} ${why}`}>
+          {why}{" "}
+          <button class="link" onClick={() => setLate(late.filter((w) => w !== why))}>
+            Dismiss
+          </button>
+        </p>
+      ))}
       <ul>
         {questions.map((q) => (
           <li key={`${q.taskId} ${q.question.question}`} data-question={q.question.question}>
             <p class="dim">
+              {q.agentId && q.agentId !== team ? `Team ${q.agentId}: ` : ""}
               {q.question.path} asks, in {q.byRole ? "somebody's task " : "task "}
               {q.byRole ? (
                 brief(q.taskId)
               ) : (
-                <button class="link" onClick={() => open(q.taskId)}>
+                <button class="link" onClick={() => open(q.agentId || team, q.taskId)}>
                   {brief(q.taskId)}
                 </button>
               )}
               {q.question.roles?.length ? `, for ${q.question.roles.join(", ")}` : ""}
             </p>
-            <QuestionForm client={client} task={q.taskId} question={q.question.question} message={q.question.message} />
+            <QuestionForm
+              client={client}
+              task={q.taskId}
+              question={q.question.question}
+              message={q.question.message}
+              late={(why) => setLate((all) => [...all, why])}
+            />
           </li>
         ))}
       </ul>

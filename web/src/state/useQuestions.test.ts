@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { pace, poll } from "./useApprovals";
+import { merge, pace, poll } from "./useQuestions";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -33,4 +33,10 @@ test("it is read while it is wanted, what cannot be read stays, and nothing is s
   await vi.advanceTimersByTimeAsync(9 * pace);
   await done;
   expect([read, shown]).toEqual([4, ["a", "b"]]);
+});
+
+test("what is watched comes first, and what is read adds other teams and what roles are asked", () => {
+  const q = (taskId: string, agentId: string, byRole = false) => ({ taskId, agentId, byRole, question: { question: "q" } });
+  const all = merge("desk", [q("1", "desk")], [q("1", "desk"), q("2", "house"), q("3", "desk", true)]);
+  expect(all.map((x) => x.taskId)).toEqual(["1", "2", "3"]);
 });

@@ -1,0 +1,531 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// mistake is why a text is not YAML, and the place of the cause, counted from 1.
+type mistake struct {
+	line, col     int
+	message, hint string
+	hidden        bool // the line is not to be shown: nothing says that it holds no secret
+}
+
+// level is a mapping or a list whose entries begin at one column.
+type level struct {
+	indent, line int // of its latest entry
+	list         bool
+	inEntry      bool // of a mapping: its first key stands behind a dash
+}
+
+// outline follows the keys, lists and values of a text line by line. It knows
+// less of YAML than its reader, and only looks for what people get wrong.
+type outline struct {
+	lines  []string
+	at     int     // the line that is read, from 0
+	levels []level // outer ones first
+	key    string  // the latest key; empty in an entry without one
+	open   bool    // the latest key or dash has no value yet, which may be below
+	openAt int     // its column
+	plain  bool    // the latest value has no quotes, and may go on in the next line
+	lone   *spot   // where the latest value begins, if it has a line of its own
+	block  int     // the indentation of the text after | that ended in the line before; 0 is none
+	first  string  // the latest value without quotes, as far as it stands in its first line
+	found  *mistake
+}
+
+// spot is a place in a text, both counted from 0, the column in bytes.
+type spot struct{ line, col int }
+
+// findMistake looks for why a text is not YAML; nil where it finds nothing.
+func findMistake(lines []string) *mistake {
+	o := &outline{lines: make([]string, len(lines))}
+	for i, text := range lines {
+		o.lines[i] = strings.TrimRight(text, "\r")
+	}
+	for o.found == nil && o.at < len(o.lines) {
+		o.line()
+	}
+	return o.found
+}
+
+// fail keeps the first mistake.
+func (o *outline) fail(at spot, message, hint string) {
+	if o.found == nil {
+		col := utf8.RuneCountInString(o.lines[at.line][:min(at.col, len(o.lines[at.line]))]) + 1
+		o.found = &mistake{line: at.line + 1, col: col, message: message, hint: hint}
+	}
+}
+
+func (o *outline) top() level {
+	if len(o.levels) == 0 {
+		return level{indent: -1}
+	}
+	return o.levels[len(o.levels)-1]
+}
+
+// line reads the next line, with all lines that its value takes.
+func (o *outline) line() {
+	text := o.lines[o.at]
+	indent := indentOf(text)
+	rest := text[indent:]
+	switch {
+	case blank(rest) && rest != "" && rest[0] == '\t' && o.plain && indent <= o.top().indent:
+		o.fail(spot{o.at, indent}, "this line is indented with a tab", "remove the tab")
+		return
+	case blank(rest):
+		o.at++
+		return
+	case strings.HasPrefix(rest, "? "): // a key that is not text: nobody writes that by mistake
+		o.at = len(o.lines)
+		return
+	case indent == 0 && (rest == "---" || rest == "..." || strings.HasPrefix(rest, "--- ") || rest[0] == '%'):
+		*o = outline{lines: o.lines, at: o.at + 1}
+		return
+	case rest[0] == '\t' && !o.goesOn(indent, rest):
+		o.fail(spot{o.at, indent}, "this line is indented with a tab", o.expected(text))
+		return
+	}
+	o.place(indent, rest)
+}
+
+// goesOn reports whether a line is more text of the value above it.
+func (o *outline) goesOn(indent int, rest string) bool {
+	return o.plain && indent > o.top().indent && keyEnd(strings.TrimLeft(rest, "\t ")) < 0
+}
+
+// expected words how a line is to be indented that begins with tabs.
+func (o *outline) expected(text string) string {
+	top := o.top()
+	if o.open {
+		return "indent it by " + spaces(top.indent+2) + fmt.Sprintf(" instead, 2 more than line %d", top.line+1)
+	}
+	item := isItem(strings.TrimLeft(text, " \t"))
+	for _, l := range slices.Backward(o.levels) {
+		if l.list == item {
+			return "indent it by " + spaces(l.indent) + fmt.Sprintf(" instead, as line %d", l.line+1)
+		}
+	}
+	return "indent it with spaces instead"
+}
+
+// place finds out what a line belongs to by its indentation, and reads it.
+func (o *outline) place(indent int, rest string) {
+	item, key := isItem(rest), keyEnd(rest) >= 0
+	if o.open && (indent > o.openAt || indent == o.openAt && item && !o.top().list) {
+		o.content(indent)
+		return
+	}
+	if o.plain && indent > o.top().indent {
+		o.more(indent, rest)
+		return
+	}
+	dropped := o.drop(indent)
+	if top := o.top(); top.list && !item && len(o.levels) > 1 && o.levels[len(o.levels)-2].indent == indent {
+		dropped = append(dropped, top)
+		o.levels = o.levels[:len(o.levels)-1]
+	}
+	switch top := o.top(); {
+	case len(o.levels) == 0 && len(dropped) == 0, top.indent == indent && top.list == item && (item || key):
+		o.content(indent)
+	case top.indent == indent && !top.list && !item:
+		o.noColon(spot{o.at, indent})
+	default:
+		o.misplaced(indent, item, dropped)
+	}
+}
+
+// drop ends the levels that are indented further.
+func (o *outline) drop(indent int) []level {
+	n := len(o.levels)
+	for n > 0 && o.levels[n-1].indent > indent {
+		n--
+	}
+	dropped := slices.Clone(o.levels[n:])
+	o.levels = o.levels[:n]
+	return dropped
+}
+
+// more reads a line of a value without quotes that began above it.
+func (o *outline) more(indent int, rest string) {
+	at := spot{o.at, indent}
+	switch k := keyEnd(rest); {
+	case k < 0:
+		o.at++
+	case o.noColonAbove():
+	case isItem(rest) || oneWord.MatchString(rest[:k]):
+		o.misplaced(indent, isItem(rest), nil)
+	default:
+		o.colonIn(spot{at.line, indent + k}, rest)
+	}
+}
+
+// oneWord matches what is a key rather than the begin of a sentence with a colon in it.
+var oneWord = regexp.MustCompile(`^["']?[\w.-]+["']?\s*$`)
+
+// noColonAbove reports whether text stood where a key was expected, and keys follow.
+func (o *outline) noColonAbove() bool {
+	if o.lone == nil {
+		return false
+	}
+	text := o.lines[o.lone.line][o.lone.col:]
+	word := keyWord.FindString(text)
+	_, known := harmlessKeys()[word]
+	if word == "" || !known && word != strings.TrimSpace(text) && !gluedColon.MatchString(text) {
+		return false
+	}
+	o.noColon(*o.lone)
+	return o.found != nil
+}
+
+var (
+	keyWord    = regexp.MustCompile(`^[\w.-]+`)
+	gluedColon = regexp.MustCompile(`^[\w.-]+:[^\s/]`)
+)
+
+// noColon reports text where a key was expected: its colon is missing, or the space behind it.
+func (o *outline) noColon(at spot) {
+	text := o.lines[at.line][at.col:]
+	word := keyWord.FindString(text)
+	shown := "KEY:"
+	_, known := harmlessKeys()[word]
+	if known {
+		shown = word + ":"
+	}
+	alone := word == strings.TrimSpace(text)
+	hint := "write " + shown + " and a space before the value"
+	switch {
+	case alone && known:
+		hint = "write " + shown
+	case alone:
+		hint = "write KEY: and its value behind it, or below it with more spaces"
+	case isDash(text):
+		o.noSpaceBehindDash(at)
+		return
+	case !known && !gluedColon.MatchString(text):
+		o.fail(at, "text where a key was expected", "indent it by "+spaces(at.col+2)+` if it belongs to the value above, or begin it with a key and ": "`)
+		o.found.hidden = true
+		return
+	}
+	message := "a colon is missing behind this key"
+	at.col += len(word)
+	if gluedColon.MatchString(text) {
+		message = "a space is missing behind the colon"
+		at.col++
+	}
+	o.fail(at, message, hint)
+	o.found.hidden = !harmlessKeys()[word]
+}
+
+func (o *outline) noSpaceBehindDash(at spot) {
+	at.col++
+	o.fail(at, "a space is missing behind the dash", "write a dash and a space before each entry of a list")
+}
+
+// misplaced reports a line whose indentation is that of no mapping or list that
+// it can belong to, and names the nearest one that it can.
+func (o *outline) misplaced(indent int, item bool, dropped []level) {
+	what := "key"
+	if item {
+		what = "list item"
+	} else if keyEnd(o.lines[o.at][indent:]) < 0 {
+		what = "text"
+	}
+	var best *level
+	for _, l := range slices.Concat(o.levels, dropped) {
+		if l.list == item && (best == nil || distance(l.indent, indent) <= distance(best.indent, indent)) {
+			best = &l
+		}
+	}
+	at := spot{o.at, indent}
+	if best == nil && item {
+		o.fail(at, "a list item where a key was expected", "write the key of the list in the line above, or remove the dash")
+		return
+	}
+	if best == nil {
+		o.fail(at, "a "+what+" where a list item was expected", "begin the line with a dash and a space")
+		return
+	}
+	hint := "indent it by " + spaces(best.indent) + fmt.Sprintf(" as line %d", best.line+1)
+	switch {
+	case o.block > indent:
+		hint = "indent it by " + spaces(o.block) + " if it belongs to the text above, or by " + spaces(best.indent) + fmt.Sprintf(" as line %d", best.line+1)
+	case best.indent == 0:
+		hint = fmt.Sprintf("remove the spaces before it, as in line %d", best.line+1)
+	case best.inEntry:
+		hint = "indent it by " + spaces(best.indent) + fmt.Sprintf(", below the first key in line %d", best.line+1)
+	}
+	o.fail(at, "wrong indentation: "+spaces(indent)+" before this "+what, hint)
+}
+
+// content reads what begins at a column: dashes, then a key, then a value.
+func (o *outline) content(col int) {
+	text, entry := o.lines[o.at], false
+	for isItem(text[col:]) {
+		o.enter(level{col, o.at, true, false})
+		o.key, o.open, o.openAt, entry = "", true, col, true
+		col += 1 + len(text[col+1:]) - len(strings.TrimLeft(text[col+1:], " \t"))
+		if blank(text[col:]) {
+			o.plain, o.lone = false, nil
+			o.at++
+			return
+		}
+	}
+	k := keyEnd(text[col:])
+	if k < 0 || text[col] == '*' {
+		if !entry {
+			o.lone = &spot{o.at, col}
+		} else {
+			o.lone = nil
+		}
+		if isDash(text[col:]) && !entry && strings.ContainsAny(text[col+1:col+2], `{["'`) {
+			o.noSpaceBehindDash(spot{o.at, col})
+			return
+		}
+		o.value(col)
+		return
+	}
+	if isDash(text[col:]) && !entry && len(text) > col+1 && text[col+1] != '-' {
+		o.noSpaceBehindDash(spot{o.at, col})
+		return
+	}
+	o.lone = nil
+	o.enter(level{col, o.at, false, entry})
+	o.key, o.openAt = strings.Trim(strings.TrimSpace(text[col:col+k]), `"'`), col
+	o.value(col + k + 1)
+}
+
+// enter begins a level, or its next entry.
+func (o *outline) enter(l level) {
+	if top := o.top(); top.indent == l.indent && top.list == l.list {
+		if !top.inEntry {
+			o.levels[len(o.levels)-1].line = l.line
+		}
+		return
+	}
+	o.levels = append(o.levels, l)
+}
+
+var (
+	property = regexp.MustCompile(`^([&!]\S*)(\s+|$)`)
+	header   = regexp.MustCompile(`^[|>][-+0-9]*\s*(\s#.*)?$`)
+)
+
+// value reads what is behind a key or a dash, or stands in a line of its own.
+func (o *outline) value(col int) {
+	text := o.lines[o.at]
+	col += len(text[col:]) - len(strings.TrimLeft(text[col:], " \t"))
+	for m := property.FindString(text[col:]); m != ""; m = property.FindString(text[col:]) {
+		col += len(m)
+	}
+	o.plain, o.open, o.block, o.first = false, false, 0, text[col:]
+	rest, at := text[col:], spot{o.at, col}
+	switch {
+	case blank(rest):
+		o.open = true
+		o.at++
+	case header.MatchString(rest):
+		o.skipBlock(rest)
+	case strings.HasPrefix(rest, "{{"):
+		o.braces(at)
+	case rest[0] == '{' || rest[0] == '[':
+		o.flow(at)
+	case rest[0] == '"' || rest[0] == '\'':
+		o.quoted(at)
+	case isItem(rest):
+		o.fail(at, "a list item cannot begin behind a key", "write it in the next line, or write [one, two]")
+	case strings.ContainsRune("@`%*&,]}|>", rune(rest[0])):
+		o.reserved(at, rest)
+	case keyEnd(rest) >= 0:
+		o.colonIn(spot{o.at, col + keyEnd(rest)}, rest)
+	default:
+		// A comment ends the value.
+		o.plain = !strings.Contains(rest, " #")
+		o.at++
+	}
+}
+
+// reserved reports a value that begins with a sign which means something in YAML.
+func (o *outline) reserved(at spot, value string) {
+	o.fail(at, "a value that begins with "+value[:1]+" must be in quotes", o.quoteHint(value))
+}
+
+func (o *outline) braces(at spot) {
+	o.fail(at, "a value that begins with {{ must be in quotes", o.quoteHint(o.lines[at.line][at.col:]))
+}
+
+// colonIn reports a colon in a value without quotes.
+func (o *outline) colonIn(at spot, value string) {
+	what := `": " in it`
+	if blank(o.lines[at.line][at.col+1:]) {
+		what = `":" at its end`
+	}
+	hint := o.quoteHint(o.first + value)
+	word := keyWord.FindString(value)
+	if _, known := harmlessKeys()[word]; known && strings.HasPrefix(value[len(word):], ":") {
+		hint = "write " + word + ": in the next line with more spaces; if it is text, " + hint
+	}
+	o.fail(at, "a value with "+what+" must be in quotes", hint)
+}
+
+// quoteHint words how a value is written in quotes. It does not show the value,
+// which may be a secret, and of the keys only those that every file may have.
+func (o *outline) quoteHint(value string) string {
+	key := ""
+	if _, known := harmlessKeys()[o.key]; known {
+		key = o.key + ": "
+	}
+	quote := `"`
+	if strings.ContainsAny(value, `"\`) {
+		quote = "'"
+	}
+	if quote == "'" && strings.Contains(value, "'") {
+		return "write " + key + "| and the text below it, indented by " + spaces(max(o.top().indent, 0)+2)
+	}
+	return "put the value in quotes: " + key + quote + "..." + quote
+}
+
+// skipBlock reads the text below | or >, which a digit may follow: how far it is indented.
+func (o *outline) skipBlock(header string) {
+	parent := o.top().indent
+	if i := strings.IndexAny(header[:min(3, len(header))], "123456789"); i > 0 {
+		o.block = max(parent, 0) + int(header[i]-'0')
+	}
+	for o.at++; o.at < len(o.lines); o.at++ {
+		text := o.lines[o.at]
+		indent := indentOf(text)
+		switch {
+		case strings.TrimSpace(text) == "":
+			continue
+		case indent <= parent && strings.HasPrefix(text[indent:], "\t"):
+			o.fail(spot{o.at, indent}, "this line is indented with a tab", "indent it by "+spaces(max(parent, 0)+2)+" instead")
+			return
+		case indent <= parent:
+			o.block = 0
+			return
+		case o.block == 0:
+			o.block = indent
+		case indent < o.block:
+			return
+		}
+	}
+}
+
+// quoted reads a value in quotes and what is behind it in its line.
+func (o *outline) quoted(at spot) {
+	end, ok := o.closing(at)
+	if !ok {
+		return
+	}
+	rest := o.lines[end.line][end.col:]
+	if !blank(rest) {
+		o.behindQuote(at, end)
+		return
+	}
+	o.at = end.line + 1
+}
+
+// behindQuote reports text behind a closing quote. Where lines between the
+// quotes look like keys, the first quote is the one without an end.
+func (o *outline) behindQuote(at, end spot) {
+	quote := o.lines[at.line][at.col : at.col+1]
+	for _, text := range o.lines[at.line+1 : end.line+1] {
+		indent := indentOf(text)
+		if indent <= indentOf(o.lines[at.line]) && (isItem(text[indent:]) || keyEnd(text[indent:]) > 0) {
+			o.unclosed(at)
+			return
+		}
+	}
+	escape := `\"`
+	if quote == "'" {
+		escape = "''"
+	}
+	end.col += len(o.lines[end.line][end.col:]) - len(strings.TrimLeft(o.lines[end.line][end.col:], " "))
+	o.fail(end, "text behind the closing "+quote, "put the whole value in quotes; within them, write "+escape+" for "+quote)
+}
+
+// unclosed reports a bracket or quote without an end.
+func (o *outline) unclosed(at spot) {
+	what := o.lines[at.line][at.col : at.col+1]
+	o.fail(at, "this "+what+" is never closed", "close it with "+closing[what])
+}
+
+// closing is what closes an open bracket or quote.
+var closing = map[string]string{"[": "]", "{": "}", `"`: `"`, "'": "'"}
+
+// escapes are what may follow a backslash in double quotes.
+const escapes = "0abt\tnvfre \"'/\\N_LPxuU"
+
+// closing finds the end of what is quoted from a place on: behind the quote.
+func (o *outline) closing(at spot) (end spot, ok bool) {
+	quote := o.lines[at.line][at.col]
+	for i, from := at.line, at.col+1; i < len(o.lines); i, from = i+1, 0 {
+		text := o.lines[i]
+		for j := from; j < len(text); j++ {
+			switch {
+			case quote == '"' && text[j] == '\\':
+				if j++; j < len(text) && !strings.ContainsRune(escapes, rune(text[j])) {
+					o.fail(spot{i, j - 1}, "this backslash and what follows it mean nothing in double quotes", `write \\ for a backslash, or put the value in single quotes`)
+					return spot{}, false
+				}
+			case quote == '\'' && strings.HasPrefix(text[j:], "''"):
+				j++
+			case text[j] == quote:
+				return spot{i, j + 1}, true
+			}
+		}
+	}
+	o.unclosed(at)
+	return spot{}, false
+}
+
+// keyEnd is where the colon behind a key is, -1 in a line that begins with none.
+func keyEnd(text string) int {
+	from := 0
+	switch {
+	case text == "" || strings.ContainsRune("{[|>#", rune(text[0])):
+		return -1
+	case text[0] == '"' || text[0] == '\'':
+		if from = quotedEnd(text, 0) + 1; from == 1 || !strings.HasPrefix(strings.TrimLeft(text[from:], " "), ":") {
+			return -1
+		}
+	}
+	for i := from; i < len(text); i++ {
+		switch {
+		case text[i] == '#' && i > 0 && (text[i-1] == ' ' || text[i-1] == '\t'):
+			return -1
+		case text[i] == ':' && (i+1 == len(text) || text[i+1] == ' ' || text[i+1] == '\t'):
+			return i
+		}
+	}
+	return -1
+}
+
+// isItem reports whether a text begins with the dash of a list's entry.
+func isItem(text string) bool {
+	return text == "-" || strings.HasPrefix(text, "- ") || strings.HasPrefix(text, "-\t")
+}
+
+// isDash reports whether a text begins with a dash that has no space behind it.
+func isDash(text string) bool { return len(text) > 1 && text[0] == '-' && !isItem(text) }
+
+// blank reports whether a text has nothing but spaces and a comment.
+func blank(text string) bool {
+	text = strings.TrimLeft(text, " \t")
+	return text == "" || text[0] == '#'
+}
+
+func indentOf(text string) int { return len(text) - len(strings.TrimLeft(text, " ")) }
+
+func distance(a, b int) int { return max(a-b, b-a) }
+
+func spaces(n int) string {
+	if n == 1 {
+		return "1 space"
+	}
+	return fmt.Sprintf("%d spaces", n)
+}

@@ -1,0 +1,134 @@
+package config
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
+
+// secretKeys are the keys of the definition whose values may be secrets, or hold some.
+var secretKeys = []string{"api_key", "bearer", "sha256", "key", "cert", "command", "env"}
+
+// harmlessKeys returns the keys of files and test files whose values hold no secrets.
+var harmlessKeys = sync.OnceValue(func() map[string]bool {
+	keys := map[string]bool{}
+	for alias := range aliases {
+		keys[alias] = true
+	}
+	seen := map[protoreflect.FullName]bool{}
+	var visit func(m protoreflect.MessageDescriptor)
+	visit = func(m protoreflect.MessageDescriptor) {
+		if seen[m.FullName()] {
+			return
+		}
+		seen[m.FullName()] = true
+		for i := range m.Fields().Len() {
+			f := m.Fields().Get(i)
+			keys[f.TextName()] = !slices.Contains(secretKeys, f.TextName())
+			if f.IsMap() {
+				f = f.MapValue()
+			}
+			if f.Message() != nil && strings.HasPrefix(string(f.Message().FullName()), "team.") {
+				visit(f.Message())
+			}
+		}
+	}
+	visit((&teamv1.ServerConfig{}).ProtoReflect().Descriptor())
+	visit((&teamv1.ScenarioFile{}).ProtoReflect().Descriptor())
+	return keys
+})
+
+// credentials matches addresses that may hold a secret, and passwords in connection strings.
+var credentials = regexp.MustCompile(`://\S*[@?]|password=`)
+
+// variableOnly matches a value that names a variable, which is no secret itself.
+var variableOnly = regexp.MustCompile(`^["']?\$\{[A-Za-z_][A-Za-z0-9_]*\}["']?\s*([,}\]#]|$)`)
+
+// shown is the source line of a fault: empty unless every key on it is known to hold no
+// secret. A key that is not known, such as an id, counts as such where what follows it on the
+// line is nothing or a mapping, whose keys count themselves. A line without a key, such as an
+// entry of a list, belongs to the key above it.
+func shown(lines []string, line int) string {
+	if line < 1 || line > len(lines) || credentials.MatchString(lines[line-1]) {
+		return ""
+	}
+	text := strings.TrimRight(lines[line-1], " \r")
+	keys := keysOf(text)
+	for _, k := range keys {
+		harmless, known := harmlessKeys()[k.name]
+		if !harmless && !variableOnly.MatchString(k.value) && (known || k.value != "" && !strings.HasPrefix(k.value, "{")) {
+			return ""
+		}
+	}
+	if len(keys) == 0 && !continues(lines[:line-1]) {
+		return ""
+	}
+	return text
+}
+
+// continues reports whether a line may be shown that has no key, behind these lines.
+func continues(above []string) bool {
+	for _, text := range slices.Backward(above) {
+		if keys := keysOf(text); len(keys) > 0 {
+			return !slices.ContainsFunc(keys, func(k keyOnLine) bool { return !harmlessKeys()[k.name] })
+		}
+	}
+	return false
+}
+
+// keyOnLine is what stands before a colon, and what stands behind it on the line.
+type keyOnLine struct{ name, value string }
+
+// keysOf finds the keys on a line. It takes rather too much for a key than too little: the
+// line may be no YAML at all.
+func keysOf(line string) (keys []keyOnLine) {
+	start := 0 // of what may become a key
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; c {
+		case '{', '[', ',':
+			start = i + 1
+		case '"', '\'':
+			if end := quotedEnd(line, i); end > 0 && keyText(line[start:i]) == "" { // else it stands within a word
+				i = end
+			}
+		case ':':
+			if rest := line[i+1:]; strings.HasPrefix(rest, "//") || port.MatchString(rest) {
+				continue
+			}
+			keys = append(keys, keyOnLine{strings.Trim(keyText(line[start:i]), `"'`), strings.TrimSpace(line[i+1:])})
+			start = i + 1
+		}
+	}
+	return keys
+}
+
+// port matches what follows the colon of HOST:PORT.
+var port = regexp.MustCompile(`^\d+([\s,\]}"'/]|$)`)
+
+// keyText is a key without the signs that may stand before it: of entries of lists, of
+// anchors and of tags.
+func keyText(s string) string {
+	words := strings.Fields(s)
+	for len(words) > 0 && strings.ContainsAny(words[0][:1], "-?&!") {
+		words = words[1:]
+	}
+	return strings.Join(words, " ")
+}
+
+// quotedEnd is where a quoted text ends that begins at i; 0 where it does not.
+func quotedEnd(line string, i int) int {
+	for j := i + 1; j < len(line); j++ {
+		switch {
+		case line[i] == '"' && line[j] == '\\':
+			j++
+		case line[j] == line[i]:
+			return j
+		}
+	}
+	return 0
+}

@@ -1,0 +1,63 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Headers that pages of other origins may send and read.
+const (
+	corsRequest = "Accept, Authorization, Content-Type, A2A-Version, A2A-Extensions, X-A2A-Extensions, Last-Event-ID, " +
+		"If-None-Match, If-Modified-Since, Grpc-Timeout, Team-Path, Traceparent, Tracestate"
+	corsExposed = "A2A-Extensions, X-A2A-Extensions, X-Request-Id, Retry-After, WWW-Authenticate, Allow, ETag, Last-Modified, Location"
+	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
+	// corsAge is how long a browser may remember a preflight, in seconds.
+	corsAge = "7200"
+)
+
+// mayCall reports whether pages of an origin may call. All may only where there are keys: a
+// server without them takes whoever reaches it for its only caller, so that any page in a
+// browser of this machine could act as that caller.
+func (s *Server) mayCall(origin string) bool {
+	return slices.Contains(s.config.Origins, origin) && origin != "*" || s.everyOrigin()
+}
+
+func (s *Server) everyOrigin() bool {
+	return s.keys.enabled() && slices.Contains(s.config.Origins, "*")
+}
+
+// crossOrigin tells a browser whether a page of another origin may read the answer. It
+// answers a preflight, which comes before the call and without its key, and reports whether
+// it did. Access-Control-Allow-Credentials is never sent: a page presents its key itself,
+// and cookies mean nothing here.
+func (s *Server) crossOrigin(w http.ResponseWriter, r *http.Request) bool {
+	if len(s.config.Origins) == 0 {
+		return false
+	}
+	h := w.Header()
+	if !s.everyOrigin() {
+		h.Add("Vary", "Origin")
+	}
+	origin := r.Header.Values("Origin")
+	if len(origin) != 1 || !s.mayCall(origin[0]) {
+		return false
+	}
+	h.Set("Access-Control-Allow-Origin", origin[0])
+	if s.everyOrigin() {
+		h.Set("Access-Control-Allow-Origin", "*")
+	}
+	h.Set("Access-Control-Expose-Headers", corsExposed)
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", corsMethods)
+	h.Set("Access-Control-Allow-Headers", strings.Join(append([]string{corsRequest}, s.config.OriginHeaders...), ", "))
+	h.Set("Access-Control-Max-Age", corsAge)
+	if r.ContentLength != 0 {
+		h.Set("Connection", "close") // a body is not waited for
+	}
+	soon(w)
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}

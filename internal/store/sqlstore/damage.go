@@ -1,0 +1,400 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// setAside is added to the name of a damaged log's copy. While the copy is there the
+// store takes no writes: whoever removes it goes on without what it lists.
+const setAside = ".damaged"
+
+// damagedLog is a write-ahead log in which transactions follow that SQLite does not read.
+type damagedLog struct {
+	file string // the copy
+	scan *logScan
+	size int // of a page
+}
+
+// checkLog looks through the log of a database before SQLite opens it, which drops
+// all that follows a damaged frame, and overwrites it. A damaged log is copied; then
+// single bits that are wrong are put right. nil: nothing is lost. With it comes the
+// offset of the newest page 1 in the log, 0 where it has none.
+func checkLog(file string, pageSize int) (lost *damagedLog, page1 int64, err error) {
+	name := file + "-wal"
+	scan, err := scanLog(name, pageSize)
+	if err != nil {
+		return nil, 0, err
+	}
+	copied := name + setAside
+	if scan.commits > 0 {
+		if err := setLogAside(name, copied); err != nil {
+			return nil, 0, fmt.Errorf("the log %s is damaged, and cannot be copied to %s before it is opened: %w", name, copied, err)
+		}
+		if err := putRight(name, scan.flips); err != nil {
+			return nil, 0, fmt.Errorf("the log %s is damaged, and cannot be mended: %w", name, err)
+		}
+	}
+	kept, err := scanLog(copied, pageSize)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && kept == nil {
+		return nil, scan.page1, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return &damagedLog{file: copied, scan: kept, size: pageSize}, scan.page1, nil
+}
+
+// scanLog reads a log's file. One that is not there is empty, a copy that is not
+// there nil.
+func scanLog(name string, pageSize int) (*logScan, error) {
+	f, err := os.Open(name) //nolint:gosec // beside the store
+	if errors.Is(err, fs.ErrNotExist) {
+		if strings.HasSuffix(name, setAside) {
+			return nil, nil //nolint:nilnil // nothing was set aside
+		}
+		return &logScan{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return readLog(f, info.Size(), pageSize)
+}
+
+// setLogAside copies a log, once: the first copy has the most.
+func setLogAside(name, copied string) error {
+	if _, err := os.Stat(copied); err == nil {
+		return nil
+	}
+	from, err := os.Open(name) //nolint:gosec // beside the store
+	if err != nil {
+		return err
+	}
+	defer from.Close() //nolint:errcheck // only read
+	partial := copied + ".partial"
+	to, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // beside the store
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	if err = errors.Join(err, to.Sync(), to.Close()); err != nil {
+		return errors.Join(err, os.Remove(partial))
+	}
+	if err := os.Rename(partial, copied); err != nil {
+		return err
+	}
+	return syncFolder(copied)
+}
+
+// syncFolder has the names in the folder of a file on the disk. SQLite does so too,
+// and keeps an error to itself.
+func syncFolder(file string) error {
+	dir, err := os.Open(filepath.Dir(file))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// putRight changes single bits of a file.
+func putRight(name string, flips []flip) error {
+	if len(flips) == 0 {
+		return nil
+	}
+	f, err := os.OpenFile(name, os.O_RDWR, 0) //nolint:gosec // beside the store
+	if err != nil {
+		return err
+	}
+	for _, flip := range flips {
+		var b [1]byte
+		if _, err = f.ReadAt(b[:], flip.at); err != nil {
+			break
+		}
+		b[0] ^= flip.mask
+		if _, err = f.WriteAt(b[:], flip.at); err != nil {
+			break
+		}
+	}
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// maxListed is how many tasks are listed that may have lost something.
+const maxListed = 50
+
+// err is why the store takes no writes, and what to do. It lists what the readable
+// store lacks of what the unreadable transactions wrote.
+func (l *damagedLog) err(ctx context.Context, q querier) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "its write-ahead log was damaged at byte %d; there and behind it stand %d transactions that may have been acknowledged: ",
+		append(l.scan.damage, 0)[0], l.scan.commits)
+	lost, more := l.lacking(ctx, q)
+	switch {
+	case len(l.scan.dropped) == 0:
+		b.WriteString("all of it could be put right, and nothing is lost")
+	case len(lost) == 0:
+		b.WriteString("tasks have lost nothing that can be recognized; other records may have")
+	default:
+		fmt.Fprintf(&b, "these tasks may have lost something: %s", strings.Join(lost, ", "))
+		if more > 0 {
+			fmt.Fprintf(&b, ", and %d others", more)
+		}
+	}
+	fmt.Fprintf(&b, ". Check the disk. The log as it was is %s. Restore a backup; or move that file away and start again, to go on with what can be read", l.file)
+	return fmt.Errorf("%w: %s", a2a.ErrStorage, b.String())
+}
+
+// lacking lists the tasks of which the unreadable transactions hold events or inputs
+// that the store does not have.
+func (l *damagedLog) lacking(ctx context.Context, q querier) (list []string, more int) {
+	f, err := os.Open(l.file)
+	if err != nil {
+		return nil, 0
+	}
+	defer f.Close() //nolint:errcheck // only read
+	most := map[string]int64{}
+	page := make([]byte, l.size)
+	for _, frame := range l.scan.dropped {
+		if frame.page <= 1 {
+			continue
+		}
+		if _, err := f.ReadAt(page, frame.at+frameHeader); err != nil {
+			continue
+		}
+		for _, row := range records(page) {
+			most[row.id] = max(most[row.id], row.n)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(most)) {
+		var seq int64
+		err := q.scan(ctx, []any{&seq}, `SELECT seq FROM run WHERE id = $1`, id)
+		var text string
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			text = id + " (all of it)"
+		case err != nil || seq < most[id]:
+			text = fmt.Sprintf("%s (events after %d)", id, seq)
+		default:
+			continue
+		}
+		if len(list) < maxListed {
+			list = append(list, text)
+		} else {
+			more++
+		}
+	}
+	return list, more
+}
+
+// record is a row of the table event: a task and a sequence.
+type record struct {
+	id string
+	n  int64
+}
+
+// records finds rows of the table event in a page: of a table, with columns as they
+// have. The page may be damaged.
+func records(page []byte) (list []record) {
+	const leaf = 13
+	if page[0] != leaf {
+		return nil
+	}
+	for i := range int(binary.BigEndian.Uint16(page[3:])) {
+		if 8+2*i+2 > len(page) {
+			return list
+		}
+		at := int(binary.BigEndian.Uint16(page[8+2*i:]))
+		if r, ok := recordAt(page, at); ok {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// recordAt reads the row of a cell: its header says the types of columns.
+func recordAt(page []byte, at int) (r record, ok bool) {
+	defer func() {
+		if recover() != nil { // behind the end of the page
+			ok = false
+		}
+	}()
+	_, at = varint(page, at) // length
+	_, at = varint(page, at) // rowid
+	size, types := varint(page, at)
+	body := at + int(size&0xffff)
+	id, types := varint(page, types)
+	seq, types := varint(page, types)
+	scope, types := varint(page, types)
+	delta, types := varint(page, types)
+	check, types := varint(page, types)
+	blob, types := varint(page, types)
+	isInt := func(t uint64) bool { return t >= 1 && t <= 6 || t == 8 || t == 9 }
+	isText := func(t uint64) bool { return t >= 13 && t%2 == 1 }
+	if types != body || !isText(id) || !isInt(seq) || !isText(scope) || !isInt(delta) || !isInt(check) || blob < 12 || blob%2 == 1 {
+		return record{}, false
+	}
+	length := int((id - 13) / 2 & 0xffff)
+	r.id = string(page[body : body+length])
+	for _, c := range r.id {
+		if c <= ' ' || c > '~' {
+			return record{}, false
+		}
+	}
+	at = body + length
+	switch seq {
+	case 8, 9: // the numbers 0 and 1
+		r.n = int64(seq - 8)
+	default:
+		width := [...]int{0, 1, 2, 3, 4, 6, 8}[seq]
+		for _, b := range page[at : at+width] {
+			r.n = r.n<<8 | int64(b)
+		}
+	}
+	return r, r.id != ""
+}
+
+// varint reads one of SQLite's integers.
+func varint(b []byte, at int) (n uint64, next int) {
+	for i := range 9 {
+		c := b[at+i]
+		if i == 8 {
+			return n<<8 | uint64(c), at + 9
+		}
+		n = n<<7 | uint64(c&0x7f)
+		if c < 0x80 {
+			return n, at + i + 1
+		}
+	}
+	return n, at + 9
+}
+
+// Fields of a database's header: https://www.sqlite.org/fileformat2.html#database_header
+const (
+	headerSize    = 100
+	defaultPage   = 4096
+	headerMagic   = "SQLite format 3\x00"
+	schemaFormat  = 4 // the only one in which the order of indexes counts
+	encodingUTF8  = 1
+	headerRootLen = 103 // how many tables there are is behind
+)
+
+// pageSizeOf is the size of pages that a header tells.
+func pageSizeOf(header []byte) int {
+	if len(header) < headerSize {
+		return defaultPage
+	}
+	n := int(binary.BigEndian.Uint16(header[16:]))
+	if n == 1 {
+		n = 65536
+	}
+	if !isPageSize(n) {
+		return defaultPage
+	}
+	return n
+}
+
+// checkHeader refuses a header in which something is damaged that SQLite believes
+// and that would have it read records wrongly, or not find them.
+func checkHeader(h []byte) error {
+	if len(h) < headerSize+8 || string(h[:16]) != headerMagic {
+		return nil // SQLite says so
+	}
+	var wrong []string
+	say := func(at int, format string, args ...any) {
+		wrong = append(wrong, fmt.Sprintf("byte %d: ", at)+fmt.Sprintf(format, args...))
+	}
+	if h[18] != h[19] || h[18] < 1 || h[18] > 2 {
+		say(18, "the versions of the format are %d and %d, expected 2 and 2", h[18], h[19])
+	}
+	if h[20] != 0 {
+		say(20, "%d bytes of each page are reserved, expected 0", h[20])
+	}
+	tables := binary.BigEndian.Uint16(h[headerRootLen:])
+	if f := binary.BigEndian.Uint32(h[44:]); f != schemaFormat && (f != 0 || tables > 0) {
+		say(44, "the schema's format is %d, expected %d", f, schemaFormat)
+	}
+	if e := binary.BigEndian.Uint32(h[56:]); e != encodingUTF8 && (e != 0 || tables > 0) {
+		say(56, "the text encoding is %d, expected %d", e, encodingUTF8)
+	}
+	for i, b := range h[72:92] {
+		if b != 0 {
+			say(72+i, "%d, expected 0", b)
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return fmt.Errorf("its header is damaged (%s); check the disk and restore a backup", strings.Join(wrong, "; "))
+}
+
+// readAt reads up to n bytes of a file; fewer where it ends, none where it is not there.
+func readAt(file string, at int64, n int) ([]byte, error) {
+	f, err := os.Open(file) //nolint:gosec // the store
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	b := make([]byte, n)
+	n, err = f.ReadAt(b, at)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return b[:n], err
+}
+
+// checkWait is how long opening a store waits for the check of its structure. That of
+// a large one goes on while it is served.
+const checkWait = 2 * time.Second
+
+// checkPages reads the structure of the whole database. An error wraps
+// a2a.ErrStorage where it is damaged; ctx ends the check.
+func checkPages(ctx context.Context, db *sql.DB, file string) error {
+	rows, err := db.QueryContext(ctx, `PRAGMA quick_check(10)`)
+	var found []string
+	if err == nil {
+		defer rows.Close() //nolint:errcheck // Err tells
+		for rows.Next() {
+			var text string
+			if err := rows.Scan(&text); err != nil {
+				return err
+			}
+			if text = strings.Join(strings.Fields(strings.TrimPrefix(text, "*** in database main ***")), " "); text != "ok" {
+				found = append(found, text)
+			}
+		}
+		err = rows.Err()
+	}
+	if c := code(err) & 0xff; c == sqlite3.SQLITE_CORRUPT || c == sqlite3.SQLITE_NOTADB {
+		found = append(found, err.Error())
+	} else if err != nil {
+		return fmt.Errorf("check %s: %w", file, err)
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: more than single records of %s are damaged: %s. Check the disk. "+
+		"Restore a backup; or save what can be read: sqlite3 %s .recover | sqlite3 NEW, and serve sqlite:NEW",
+		a2a.ErrStorage, file, strings.Join(found, "; "), file)
+}

@@ -1,0 +1,331 @@
+package sqlstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/bits"
+	"slices"
+)
+
+// Sizes and numbers of SQLite's write-ahead log: https://www.sqlite.org/fileformat2.html#walformat
+const (
+	logHeader   = 32
+	frameHeader = 24
+	logMagic    = 0x377f0682 // the last bit says that checksums read big-endian words
+	logVersion  = 3007000
+)
+
+// logScan is what a write-ahead log holds, damaged or not. SQLite reads up to the
+// first frame whose checksum is wrong, and drops all that follows without a word.
+type logScan struct {
+	flips   []flip     // single bits that are wrong, up to the first frame that cannot be mended
+	damage  []int64    // offsets of what is damaged: the header, or frames
+	commits int        // complete transactions that SQLite would drop
+	dropped []logFrame // frames of those that stay unreadable when the flips are put right
+	page1   int64      // offset of the newest page 1 that is readable then; 0 is none
+}
+
+// flip is a bit that is wrong: the byte at an offset, and the bit's mask.
+type flip struct {
+	at   int64
+	mask byte
+}
+
+// logFrame is a frame: a page as a transaction left it.
+type logFrame struct {
+	at     int64 // offset in the log
+	kind   frameKind
+	page   uint32 // number
+	commit bool   // the transaction ends with it
+}
+
+// valid reports whether the page is what was written, but for a bit that is known.
+func (f logFrame) valid() bool { return f.kind == frameGood || f.kind == frameMended }
+
+// frameKind is what is known of a frame.
+type frameKind int
+
+const (
+	frameGood    frameKind = iota
+	frameMended            // one bit is wrong, and known
+	frameFlipped           // one bit is wrong, and which is not known
+	frameBad               // of this generation of the log, and damaged or torn
+	frameForeign           // of an earlier generation, or nothing
+)
+
+// sum is SQLite's checksum: two words, over pairs of words.
+type sum [2]uint32
+
+func (c sum) add(order binary.ByteOrder, data []byte) sum {
+	for ; len(data) >= 8; data = data[8:] {
+		c[0] += order.Uint32(data) + c[1]
+		c[1] += order.Uint32(data[4:]) + c[0]
+	}
+	return c
+}
+
+// mend looks for bits of data of which each alone, put right, makes the checksum what
+// it was: the last that it found, and whether there are none, one, or more. The
+// checksum is linear, so that what a bit adds to it is computed from the end.
+func mend(order binary.ByteOrder, data []byte, have, want sum) (at int, mask byte, found int) {
+	missing := sum{want[0] - have[0], want[1] - have[1]}
+	weights := [2]sum{{1, 1}, {0, 1}} // of the two words of a pair
+	for end := len(data); end >= 8; end -= 8 {
+		for i, w := range weights {
+			word := order.Uint32(data[end-8+4*i:])
+			for b := range 32 {
+				change := uint32(1) << b
+				if word&change != 0 {
+					change = -change
+				}
+				if change*w[0] != missing[0] || change*w[1] != missing[1] {
+					continue
+				}
+				var right [4]byte
+				order.PutUint32(right[:], word^1<<b)
+				n, bit, _ := oneBit(right[:], data[end-8+4*i:][:4])
+				if at, mask, found = end-8+4*i+n, bit, found+1; found > 1 {
+					return at, mask, found
+				}
+			}
+			weights[i] = sum{w[0] + w[1], w[0] + 2*w[1]}
+		}
+	}
+	return at, mask, found
+}
+
+// oneBit returns where two equally long texts differ, if by one bit alone.
+func oneBit(a, b []byte) (at int, mask byte, ok bool) {
+	n := 0
+	for i := range a {
+		if x := a[i] ^ b[i]; x != 0 {
+			n += bits.OnesCount8(x)
+			at, mask = i, x
+		}
+	}
+	return at, mask, n == 1
+}
+
+// chain checks frame after frame: each checksum goes on from the one before.
+type chain struct {
+	order binary.ByteOrder
+	size  int    // of a page
+	salt  []byte // of this generation of the log
+	sum   sum    // where the next frame goes on
+	known bool   // sum is
+}
+
+// parseLogHeader returns the begin of the chain; false where the header is damaged.
+func parseLogHeader(b []byte) (c chain, ok bool) {
+	magic := binary.BigEndian.Uint32(b)
+	c.order = binary.LittleEndian
+	if magic&1 == 1 {
+		c.order = binary.BigEndian
+	}
+	c.size, c.known = int(binary.BigEndian.Uint32(b[8:])), true
+	c.salt, c.sum = append([]byte{}, b[16:24]...), sum{}.add(c.order, b[:24])
+	ok = magic&^1 == logMagic && binary.BigEndian.Uint32(b[4:]) == logVersion && isPageSize(c.size) && c.sum == storedSum(b[24:])
+	return c, ok
+}
+
+func isPageSize(n int) bool { return n >= 512 && n <= 65536 && n&(n-1) == 0 }
+
+func storedSum(b []byte) sum { return sum{binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])} }
+
+// mendLogHeader finds the one bit of a header that is wrong.
+func mendLogHeader(b []byte) (c chain, f flip, ok bool) {
+	for at := range b {
+		for mask := byte(1); mask != 0; mask <<= 1 {
+			b[at] ^= mask
+			c, ok = parseLogHeader(b)
+			b[at] ^= mask
+			if ok {
+				return c, flip{int64(at), mask}, true
+			}
+		}
+	}
+	return chain{}, flip{}, false
+}
+
+// maxForeign is how many frames in a row may be of another generation before no more
+// of this one are looked for.
+const maxForeign = 1024
+
+// readLog reads a log as SQLite does, and on behind what is damaged. pageSize is the
+// database's, for a log whose header does not tell it.
+func readLog(r io.ReaderAt, size int64, pageSize int) (s *logScan, err error) {
+	s = &logScan{}
+	if size < logHeader {
+		return s, nil
+	}
+	b := make([]byte, logHeader)
+	if _, err := r.ReadAt(b, 0); err != nil {
+		return nil, fmt.Errorf("read the header of the log: %w", err)
+	}
+	c, ok := parseLogHeader(b)
+	whole := ok
+	if !ok {
+		var f flip
+		if c, f, ok = mendLogHeader(b); ok {
+			s.flips = []flip{f}
+		} else {
+			c = chain{order: binary.LittleEndian, size: pageSize}
+			if c.salt, err = saltOf(r, size, pageSize); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if !isPageSize(c.size) || len(c.salt) == 0 {
+		return &logScan{}, nil
+	}
+	frames, flips, err := c.frames(r, size)
+	if err != nil {
+		return nil, err
+	}
+	s.judge(frames, flips, whole, ok)
+	return s, nil
+}
+
+// saltOf is what two of the first frames of a log have as their salt; nil: none do.
+func saltOf(r io.ReaderAt, size int64, pageSize int) ([]byte, error) {
+	var seen [][]byte
+	for i := range int64(3) {
+		at, salt := logHeader+i*int64(frameHeader+pageSize)+8, make([]byte, 8)
+		if at+8 > size {
+			break
+		}
+		if _, err := r.ReadAt(salt, at); err != nil {
+			return nil, fmt.Errorf("read the log at byte %d: %w", at, err)
+		}
+		for _, s := range seen {
+			if string(s) == string(salt) {
+				return salt, nil
+			}
+		}
+		seen = append(seen, salt)
+	}
+	return nil, nil
+}
+
+// frames checks the frames of a log.
+func (c *chain) frames(r io.ReaderAt, size int64) (frames []logFrame, flips []flip, err error) {
+	b := make([]byte, frameHeader+c.size)
+	foreign := 0
+	for at := int64(logHeader); at+int64(len(b)) <= size && foreign <= maxForeign; at += int64(len(b)) {
+		if _, err := r.ReadAt(b, at); err != nil {
+			return nil, nil, fmt.Errorf("read the log at byte %d: %w", at, err)
+		}
+		kind, f := c.next(b)
+		if f.mask != 0 {
+			b[f.at] ^= f.mask
+			flips = append(flips, flip{at + f.at, f.mask})
+		}
+		if foreign++; kind != frameForeign {
+			foreign = 0
+		}
+		frames = append(frames, logFrame{at: at, kind: kind, page: binary.BigEndian.Uint32(b), commit: binary.BigEndian.Uint32(b[4:]) != 0})
+	}
+	return frames, flips, nil
+}
+
+// next checks a frame. The flip of one that can be mended is at an offset in it.
+func (c *chain) next(b []byte) (frameKind, flip) {
+	stored, computed := storedSum(b[16:]), c.sum.add(c.order, b[:8]).add(c.order, b[frameHeader:])
+	known, right := c.known, stored
+	kind, f := frameBad, flip{}
+	at, mask, ok := oneBit(b[8:16], c.salt)
+	switch same := string(b[8:16]) == string(c.salt); {
+	case known && same && computed == stored:
+		kind = frameGood
+	case known && ok && computed == stored:
+		kind, f = frameMended, flip{int64(8 + at), mask}
+	case !same:
+		kind = frameForeign
+	case known:
+		kind, f, right = mendFrame(c.order, b, computed, stored)
+	}
+	c.sum, c.known = right, true // also of a bad one: where its checksum is right, what follows is
+	return kind, f
+}
+
+// mendFrame finds the one bit of a frame that is wrong, and its true checksum.
+func mendFrame(order binary.ByteOrder, b []byte, computed, stored sum) (kind frameKind, f flip, right sum) {
+	text := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, computed[0]), computed[1])
+	n, bit, sumFlip := oneBit(b[16:24], text)
+	data := append(append(make([]byte, 0, len(b)), b[:8]...), b[frameHeader:]...)
+	at, mask, found := mend(order, data, computed, stored)
+	switch {
+	case sumFlip && found == 0:
+		return frameMended, flip{int64(16 + n), bit}, computed
+	case !sumFlip && found == 0:
+		return frameBad, flip{}, stored
+	case sumFlip || found > 1:
+		return frameFlipped, flip{}, stored
+	case at >= 8:
+		at += frameHeader - 8
+	}
+	return frameMended, flip{int64(at), mask}, stored
+}
+
+// judge tells damage from the torn end that a crash leaves. A transaction is synced
+// before the next one is written, so that only the last can be torn: one that cannot
+// be read was complete when the first frame of the next one is there. And what is torn
+// is not wrong in a single bit. whole says that the header is, known that it is or can
+// be mended.
+func (s *logScan) judge(frames []logFrame, flips []flip, whole, known bool) {
+	stuck := slices.IndexFunc(frames, func(f logFrame) bool { return !f.valid() })
+	if stuck < 0 {
+		stuck = len(frames)
+	}
+	wrong := 0 // the first that SQLite does not read
+	if whole {
+		for wrong < len(frames) && frames[wrong].kind == frameGood {
+			wrong++
+		}
+	}
+	readable, last := 0, 0 // up to the last commit before stuck, and to the last of all
+	later := false
+	for i, f := range frames {
+		if i > stuck && f.valid() && frames[i-1].commit && frames[i-1].kind != frameForeign {
+			later = true
+		}
+		if torn := stuck == len(frames) || frames[stuck].kind != frameFlipped; i >= stuck && !torn && f.commit && f.kind != frameForeign {
+			later = true
+			last = i + 1
+		}
+		if f.commit && f.valid() {
+			later = later || !known
+			last = i + 1
+			if i < stuck {
+				readable = i + 1
+			}
+		}
+	}
+	if !later {
+		last = readable
+	}
+	for i, f := range frames[:last] {
+		if f.kind != frameGood {
+			s.damage = append(s.damage, f.at)
+		}
+		if i >= wrong && f.commit && f.kind != frameForeign {
+			s.commits++
+		}
+		if f.page == 1 && i < readable {
+			s.page1 = f.at + frameHeader
+		}
+	}
+	s.dropped = frames[readable:last]
+	if !whole && s.commits > 0 {
+		s.damage = append([]int64{0}, s.damage...)
+	}
+	if readable == 0 {
+		s.flips = nil
+	}
+	for _, f := range flips {
+		if readable > 0 && (readable == len(frames) || f.at < frames[readable].at) {
+			s.flips = append(s.flips, f)
+		}
+	}
+}

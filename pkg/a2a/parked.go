@@ -1,0 +1,27 @@
+package a2a
+
+import (
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Parked returns a task as its readers see it while its run is not tried again: with
+// the reason as its status, and as a warning of its TeamRun. t is not changed; an
+// empty reason returns it as it is.
+func Parked(t *a2av1.Task, reason string) *a2av1.Task {
+	if reason == "" || t == nil {
+		return t
+	}
+	run := RunOf(t.GetMetadata())
+	if run == nil {
+		run = &teamv1.TeamRun{}
+	}
+	run.Warnings = append(run.Warnings, reason)
+	m := agent.NewMessage(reason)
+	m.TaskId, m.ContextId = t.GetId(), t.GetContextId()
+	return &a2av1.Task{
+		Id: t.GetId(), ContextId: t.GetContextId(), Artifacts: t.GetArtifacts(), History: t.GetHistory(), Metadata: wrap(run),
+		Status: &a2av1.TaskStatus{State: t.GetStatus().GetState(), Timestamp: t.GetStatus().GetTimestamp(), Message: m},
+	}
+}

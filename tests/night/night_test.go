@@ -1,0 +1,185 @@
+// Package night plays agent frameworks as clients of the server, and their agents as members
+// of a team. It is run by make night-clients alone: the frameworks are large.
+package night
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentteams/team-server/tests/interoprig"
+)
+
+// installTime bounds the installation of a framework.
+const installTime = 20 * time.Minute
+
+// frameworks are the folders of this module, with the package that each of them pins.
+var frameworks = []struct {
+	dir, name, binding string
+	card               string            // where below its address an agent's card is
+	lacks              map[string]string // by step, why its agent does not do it
+}{
+	{dir: "adk1", name: "google-adk", binding: "JSONRPC 0.3", lacks: map[string]string{
+		"stream": "Its card has `\"streaming\":false`, and `message/stream` is answered -32603, `Streaming is not supported by the agent`.",
+		"cancel": "`tasks/cancel` is answered -32603, `Cancellation is not supported`.",
+	}},
+	{dir: "adk2", name: "google-adk", binding: "JSONRPC", lacks: map[string]string{
+		"stream": "It sends the pieces as messages of statuses (`\"state\": \"TASK_STATE_WORKING\", \"message\": {\"parts\": [{\"text\": \"far: \"}]}`), and then the whole answer as an artifact.",
+	}},
+	{dir: "agno", name: "agno", binding: "JSONRPC 0.3", card: "/a2a/agents/peer", lacks: map[string]string{
+		"stream":   "It sends the pieces as messages beside the task (`\"kind\": \"message\", \"parts\": [{\"kind\": \"text\", \"text\": \"far: \"}]`): nothing says that one goes on in the next before all are there.",
+		"question": "It tells a run that waits for its user as `working` (`RunStatus.paused: TaskState.working`), and no state of its is `input-required`.",
+		"cancel":   "The one address of its card takes `message/stream` alone: `tasks/cancel` is answered 400, `Input should be 'message/stream'`.",
+		"failure":  "Its stream ends with `\"status\": {\"state\": \"completed\"}` and `\"parts\": []` after an error of the model.",
+	}},
+	{dir: "crewai", name: "crewai", binding: "JSONRPC 0.3", lacks: map[string]string{
+		"stream":   "Its stream is one line, the task with `\"status\":{\"state\":\"completed\"}` and the whole answer.",
+		"question": "Its agents cannot ask: a task ends with `\"status\":{\"state\":\"completed\"}` or with an error.",
+		"cancel":   "It says nothing of a task before the task's end, so no call can name the task to cancel.",
+	}},
+	{dir: "agentframework", name: "agent-framework-a2a", binding: "JSONRPC", lacks: map[string]string{
+		"stream":   "With its default, `A2AExecutor(agent)`, the whole answer is the message of a status with `TASK_STATE_WORKING`; it streams in pieces with `stream=True`.",
+		"question": "A2AExecutor cannot ask: a task ends with `TASK_STATE_COMPLETED`, `TASK_STATE_FAILED` or `TASK_STATE_CANCELED`.",
+	}},
+	{dir: "beeai", name: "beeai-framework", binding: "JSONRPC 0.3", lacks: map[string]string{
+		"stream":   "The whole answer is the message of the last status, with `\"state\":\"completed\"`.",
+		"question": "Its agents cannot ask: a task ends with `\"state\":\"completed\"` or `\"state\":\"failed\"`.",
+		"cancel":   "`tasks/cancel` is answered -32002, `Task cannot be canceled - current state: TaskState.working`, and the task goes on.",
+		"failure":  "After one cancel each further task ends with `Action has been aborted`: all tasks have one AbortController. Without, a task ends with `\"state\":\"failed\"` and the text of the error.",
+	}},
+	{dir: "fasta2a", name: "fasta2a", binding: "JSONRPC", lacks: map[string]string{
+		"question": "It begins a task for each message, also for one that names a task with `TASK_STATE_INPUT_REQUIRED`, which goes on waiting.",
+	}},
+}
+
+func TestMain(m *testing.M) { os.Exit(interoprig.Main(m)) }
+
+// The frameworks as clients. Cards leave gRPC out: google-adk 2 refuses a card that names an
+// address without a scheme ("Agent card RPC URL must use https, or http on a loopback host"),
+// and that is how A2A writes those of gRPC.
+func TestClients(t *testing.T) {
+	team, err := os.ReadFile(interoprig.Team(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "team.yaml")
+	if err := os.WriteFile(file, bytes.Replace(team, []byte("\nserver:"), []byte("\nserver:\n  card: {interfaces: [JSONRPC, HTTP+JSON]}"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := interoprig.Serve(t, interoprig.BuildServer(t), file)
+	for _, f := range frameworks {
+		t.Run(f.dir, func(t *testing.T) {
+			c := interoprig.Column{Client: f.name, Version: pinned(t, f.dir, f.name), Binding: f.binding}
+			c.Script(t, python(t, f.dir), filepath.Join(f.dir, "script.py"), s.URL)
+		})
+	}
+}
+
+// The frameworks' agents as members of a team.
+func TestMembers(t *testing.T) {
+	for _, f := range frameworks {
+		t.Run(f.dir, func(t *testing.T) {
+			address := serve(t, python(t, f.dir), filepath.Join(f.dir, "script.py")) + f.card
+			version := "1.0"
+			if strings.HasSuffix(f.binding, " 0.3") {
+				version = "0.3"
+			}
+			interoprig.Column{Client: f.name, Version: pinned(t, f.dir, f.name), Binding: f.binding}.
+				MemberLacking(t, address, version, f.lacks)
+		})
+	}
+}
+
+// serve runs a script that serves an agent, until the test ends, and returns its address.
+func serve(t *testing.T, program, script string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	c := exec.CommandContext(ctx, program, script) //nolint:gosec // the repository's own script
+	var said bytes.Buffer
+	c.Stderr = &said
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	t.Cleanup(func() {
+		defer cancel()
+		_ = in.Close() // ends the script
+		_, _ = io.Copy(io.Discard, lines)
+		_ = c.Wait()
+		if t.Failed() {
+			t.Logf("the script said:\n%s", said.Bytes())
+		}
+	})
+	for {
+		line, err := lines.ReadString('\n')
+		if at, ok := strings.CutPrefix(strings.TrimSpace(line), "ready "); ok {
+			return at
+		}
+		if err != nil {
+			t.Fatalf("the agent's server is not there: %v\n%s", err, said.Bytes())
+		}
+	}
+}
+
+// pinned is the version of the framework, which may be one before a release.
+func pinned(t *testing.T, dir, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, "requirements.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		pkg, version, ok := strings.Cut(strings.TrimSuffix(strings.TrimSpace(line), " \\"), "==")
+		if base, _, _ := strings.Cut(pkg, "["); ok && base == name {
+			return version
+		}
+	}
+	t.Fatalf("%s/requirements.txt pins no %s", dir, name)
+	return ""
+}
+
+// python returns a Python that has the packages of a folder. All that they need is pinned, so
+// nothing is resolved.
+func python(t *testing.T, dir string) string {
+	t.Helper()
+	const hint = "install Python 3.11 or newer, with venv and pip (python3, python3-venv); see https://www.python.org"
+	found := interoprig.Tool(t, "python3", hint)
+	lock, err := os.ReadFile(filepath.Join(dir, "requirements.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := interoprig.Repository(t, "bin", "night-clients", dir)
+	installed, done := filepath.Join(env, "bin", "python"), filepath.Join(env, "installed.txt")
+	if have, err := os.ReadFile(done); err == nil && bytes.Equal(have, lock) { //nolint:gosec // written below
+		return installed
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), installTime)
+	defer cancel()
+	for _, c := range [][]string{
+		{found, "-m", "venv", "--clear", env},
+		{installed, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", filepath.Join(dir, "requirements.txt")},
+	} {
+		if out, err := exec.CommandContext(ctx, c[0], c[1:]...).CombinedOutput(); err != nil { //nolint:gosec // installers
+			t.Fatalf("installing %s: %v\n%s", dir, err, out)
+		}
+	}
+	if err := os.WriteFile(done, lock, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return installed
+}

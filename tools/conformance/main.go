@@ -1,0 +1,98 @@
+// Command conformance runs a conformance kit of A2A, as its user has fetched it, against
+// this server, and compares what did not pass with the deviations that are on record here.
+//
+//	conformance -server bin/team-server -kit ../a2a-tck
+//
+// It works on a copy of the kit. A test that the kit skips, or expects to fail, has not
+// passed. Each test that has not passed must be in deviations-1.0.yaml or
+// deviations-0.3.yaml, with the reason; one that is not there, and one that is there and
+// passes, is an error.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	c := command{out: os.Stdout}
+	flag.StringVar(&c.kit, "kit", "", "folder of the kit: a checkout of it, without changes")
+	flag.StringVar(&c.server, "server", filepath.Join("bin", "team-server"), "the server, as a program")
+	flag.StringVar(&c.python, "python", os.Getenv("PYTHON"), "a Python that has the packages the kit needs; without one they are installed below -work")
+	flag.StringVar(&c.work, "work", filepath.Join("bin", "conformance"), "folder for the copy of the kit, its packages and its reports")
+	flag.StringVar(&c.deviations, "deviations", filepath.Join("tools", "conformance"), "folder of the deviations on record")
+	flag.StringVar(&c.doc, "doc", "", "write the result into this file, between its markers")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := c.run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "conformance:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// command is the program with its flags.
+type command struct {
+	kit, server, python, work, deviations, doc string
+	out                                        io.Writer
+}
+
+func (c *command) run(ctx context.Context) error {
+	if c.kit == "" {
+		return fmt.Errorf("no kit; fetch one of github.com/a2aproject/a2a-tck, branch 1.0-dev or 0.3.x, and name its folder: make conformance KIT=dir")
+	}
+	s, err := findSuite(c.kit)
+	if err != nil {
+		return err
+	}
+	origin, err := identify(ctx, c.kit)
+	if err != nil {
+		return err
+	}
+	known, err := readDeviations(filepath.Join(c.deviations, "deviations-"+s.line+".yaml"))
+	if err != nil {
+		return err
+	}
+	work, err := filepath.Abs(filepath.Join(c.work, s.line))
+	if err != nil {
+		return err
+	}
+	at, err := s.prepare(ctx, c.kit, work, c.python)
+	if err != nil {
+		return err
+	}
+	results, err := s.play(ctx, c.out, at, c.server)
+	if err != nil {
+		return err
+	}
+	summary := s.settings(origin, at) + report(results, known)
+	fmt.Fprintf(c.out, "\n%s", summary)
+	if c.doc != "" {
+		if err := insert(c.doc, s.line, summary); err != nil {
+			return err
+		}
+	}
+	return judge(results, known)
+}
+
+// insert replaces what is between the two markers of a line of the protocol in a document.
+func insert(file, line, text string) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	begin, end := "<!-- begin "+line+" -->\n", "<!-- end "+line+" -->\n"
+	before, rest, ok := strings.Cut(string(b), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		return fmt.Errorf("%s has no lines %q and %q to write between", file, strings.TrimSpace(begin), strings.TrimSpace(end))
+	}
+	return os.WriteFile(file, []byte(before+begin+"\n"+text+"\n"+end+after), 0o600)
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// How a test of the kit ended. All but the first have not passed.
+const (
+	passed  = "passed"
+	failed  = "failed"
+	skipped = "skipped"
+	xfailed = "xfailed" // failed, as the kit allows
+)
+
+// deviation is a reason for which tests do not pass.
+type deviation struct {
+	Reason  string
+	Failed  []string
+	Skipped []string
+	Xfailed []string
+}
+
+// tests returns how each test that the reason is for ends.
+func (d *deviation) tests() map[string]string {
+	all := map[string]string{}
+	for result, tests := range map[string][]string{failed: d.Failed, skipped: d.Skipped, xfailed: d.Xfailed} {
+		for _, t := range tests {
+			all[t] = result
+		}
+	}
+	return all
+}
+
+func readDeviations(file string) ([]deviation, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	d.KnownFields(true)
+	var all []deviation
+	if err := d.Decode(&all); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	seen := map[string]bool{}
+	for _, d := range all {
+		if strings.TrimSpace(d.Reason) == "" {
+			return nil, fmt.Errorf("%s has a deviation without a reason", file)
+		}
+		if len(d.tests()) == 0 {
+			return nil, fmt.Errorf("%s has a deviation without tests: %s", file, d.Reason)
+		}
+		for test := range d.tests() {
+			if seen[test] {
+				return nil, fmt.Errorf("%s has two deviations for %s", file, test)
+			}
+			seen[test] = true
+		}
+	}
+	return all, nil
+}
+
+// readReport adds what a JUnit report of pytest says. A test's name begins with the prefix;
+// the packages that all tests share are left out.
+func readReport(file, prefix string, into map[string]string) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("the kit wrote no report: %w", err)
+	}
+	var doc struct {
+		Suites []struct {
+			Cases []struct {
+				Class   string     `xml:"classname,attr"`
+				Name    string     `xml:"name,attr"`
+				Failure []struct{} `xml:"failure"`
+				Error   []struct{} `xml:"error"`
+				Skipped []struct {
+					Type string `xml:"type,attr"`
+				} `xml:"skipped"`
+			} `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
+	if err := xml.Unmarshal(b, &doc); err != nil {
+		return fmt.Errorf("reading the kit's report: %w", err)
+	}
+	n := 0
+	for _, s := range doc.Suites {
+		for _, c := range s.Cases {
+			n++
+			test := prefix + strings.TrimPrefix(c.Class, "tests.") + "." + c.Name
+			result := passed
+			switch {
+			case len(c.Failure)+len(c.Error) > 0:
+				result = failed
+			case len(c.Skipped) > 0 && c.Skipped[0].Type == "pytest.xfail":
+				result = xfailed
+			case len(c.Skipped) > 0:
+				result = skipped
+			}
+			into[test] = worse(into[test], result)
+		}
+	}
+	if n == 0 {
+		return errors.New("the kit ran no test")
+	}
+	return nil
+}
+
+// worse is the result of a test that the report has twice.
+func worse(a, b string) string {
+	order := []string{"", passed, xfailed, skipped, failed}
+	return slices.MaxFunc([]string{a, b}, func(a, b string) int { return cmp.Compare(slices.Index(order, a), slices.Index(order, b)) })
+}
+
+// judge is an error for each test that has not passed for a reason that is on record, and
+// for each deviation on record that is none.
+func judge(results map[string]string, known []deviation) error {
+	var errs []error
+	excused := map[string]string{}
+	for _, d := range known {
+		maps.Copy(excused, d.tests())
+	}
+	for _, test := range slices.Sorted(maps.Keys(excused)) {
+		switch got := results[test]; got {
+		case excused[test]:
+		case "":
+			errs = append(errs, fmt.Errorf("%s is on record as %s, and the kit has no such test; take it out", test, excused[test]))
+		default:
+			errs = append(errs, fmt.Errorf("%s is on record as %s, and is %s now; correct the record", test, excused[test], got))
+		}
+	}
+	for _, test := range slices.Sorted(maps.Keys(results)) {
+		if excused[test] == "" && results[test] != passed {
+			errs = append(errs, fmt.Errorf("%s is %s, for no reason that is on record", test, results[test]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// settings says, as Markdown, what was run and how.
+func (s *suite) settings(origin string, at place) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "Kit: a2a-tck, branch %s, %s, unmodified. %s.\n\n", s.branch, origin, at.version)
+	fmt.Fprintf(&out, "The server ran with `team-server dev --http 127.0.0.1:0 --grpc 127.0.0.1:0`")
+	if s.fresh {
+		out.WriteString(", was started anew for each test,")
+	}
+	fmt.Fprintf(&out, " and had this file:\n\n```yaml kit-%s.yaml\n%s```\n\nThe kit ran with:\n\n```sh\n", s.line, s.file)
+	for _, p := range s.runs {
+		fmt.Fprintf(&out, "%s\n", strings.Join(append(append(slices.Clone(s.env), "python -m pytest"), p.args...), " "))
+	}
+	out.WriteString("```\n\n")
+	return out.String()
+}
+
+// report is the result as Markdown: how many tests passed, and why the others did not.
+func report(results map[string]string, known []deviation) string {
+	count := map[string]int{}
+	for _, r := range results {
+		count[r]++
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%d of %d tests passed; %d did not: %d failed, %d were skipped by the kit, %d failed as the kit allows.\n\n",
+		count[passed], len(results), len(results)-count[passed], count[failed], count[skipped], count[xfailed])
+	if len(known) == 0 {
+		return out.String()
+	}
+	out.WriteString("| Why | Failed | Skipped | Failed as allowed |\n|---|---|---|---|\n")
+	for _, d := range known {
+		n := map[string]int{}
+		for test := range d.tests() {
+			n[results[test]]++
+		}
+		fmt.Fprintf(&out, "| %s | %d | %d | %d |\n", strings.ReplaceAll(strings.TrimSpace(d.Reason), "\n", " "), n[failed], n[skipped], n[xfailed])
+	}
+	return out.String()
+}

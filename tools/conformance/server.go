@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// readyTime is how long a server may take to say where it is.
+const readyTime = 30 * time.Second
+
+// server is a team-server on loopback that can be started anew at the same addresses.
+type server struct {
+	program, file string
+	http, grpc    string           // host:port
+	controls      *httptest.Server // a POST starts the server anew
+
+	mu      sync.Mutex
+	process *exec.Cmd // guarded by mu
+	drained chan struct{}
+}
+
+func start(program, file string) (*server, error) {
+	s := &server{program: program, file: file, http: "127.0.0.1:0", grpc: "127.0.0.1:0"}
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	s.controls = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		if err := s.again(); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}))
+	return s, nil
+}
+
+func (s *server) url() string     { return "http://" + s.http }
+func (s *server) control() string { return s.controls.URL }
+
+// begin starts the program and waits until it is ready.
+func (s *server) begin() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := exec.Command(s.program, "dev", "--http", s.http, "--grpc", s.grpc, s.file) //nolint:gosec,noctx // the server itself; ended by stop
+	pipe, err := c.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := c.Start(); err != nil {
+		return fmt.Errorf("starting the server: %w", err)
+	}
+	s.process, s.drained = c, make(chan struct{})
+	late := time.AfterFunc(readyTime, func() { _ = c.Process.Kill() })
+	defer late.Stop()
+	out := bufio.NewReader(pipe)
+	line, err := out.ReadString('\n')
+	go func(done chan struct{}) {
+		defer close(done)
+		_, _ = io.Copy(io.Discard, out)
+	}(s.drained)
+	if err != nil {
+		return fmt.Errorf("waiting for the line that says where the server is: %w", err)
+	}
+	if _, err := fmt.Sscanf(line, "ready http=%s grpc=%s", &s.http, &s.grpc); err != nil {
+		return fmt.Errorf("reading %q: %w", line, err)
+	}
+	return nil
+}
+
+// end ends the program with a signal and returns how it ended.
+func (s *server) end(sig syscall.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.process.Process.Signal(sig); err != nil {
+		return err
+	}
+	late := time.AfterFunc(readyTime, func() { _ = s.process.Process.Kill() })
+	defer late.Stop()
+	<-s.drained
+	return s.process.Wait()
+}
+
+// again starts the server anew, with an empty store, at the same addresses.
+func (s *server) again() error {
+	var exit *exec.ExitError
+	if err := s.end(syscall.SIGKILL); err != nil && !errors.As(err, &exit) {
+		return err
+	}
+	return s.begin()
+}
+
+// stop ends the server, which has to end well.
+func (s *server) stop() error {
+	s.controls.Close()
+	if err := s.end(syscall.SIGTERM); err != nil && !strings.Contains(err.Error(), "process already finished") {
+		return fmt.Errorf("ending the server: %w", err)
+	}
+	return nil
+}
