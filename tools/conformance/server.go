@@ -52,7 +52,7 @@ func (s *server) control() string { return s.controls.URL }
 func (s *server) begin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := exec.Command(s.program, "dev", "--http", s.http, "--grpc", s.grpc, s.file) //nolint:gosec,noctx // the server itself; ended by stop
+	c := exec.Command(s.program, "dev", "--http", s.http, "--grpc", s.grpc, s.file) //nolint:noctx // the server itself; ended by stop
 	pipe, err := c.StdoutPipe()
 	if err != nil {
 		return err
