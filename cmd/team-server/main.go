@@ -34,8 +34,9 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// wantsJSON reports whether arguments, or the environment, ask for JSON: a command line
-// that cannot be followed is answered in that form too.
+// wantsJSON reports whether the arguments or the environment ask for JSON. It also
+// works for a command line that cannot be parsed, so that its error is printed as JSON
+// too.
 func wantsJSON(args []string) bool {
 	output := os.Getenv("TEAM_OUTPUT")
 	for i, a := range args {

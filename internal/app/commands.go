@@ -92,8 +92,8 @@ func (s *Shell) Serve(ctx context.Context, file string, c Serving) error {
 	return running.Wait()
 }
 
-// ignoreHangups logs that SIGHUP changes nothing, which ends a process that does not
-// look at it. stop ends that.
+// ignoreHangups logs SIGHUP and ignores it; by default the signal ends a process. stop
+// restores the default.
 func ignoreHangups(log *zap.Logger) (stop func()) {
 	hangups, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(hangups, syscall.SIGHUP)

@@ -14,10 +14,12 @@ import (
 // Env is the environment of the process, and behind it a .env file.
 type Env map[string]string
 
-// dotEnv is the file that dev, run, validate and test read variables from; serve reads none.
+// dotEnv is the file that dev, run, validate and test read variables from; serve does
+// not read it.
 const dotEnv = ".env"
 
-// withDotEnv returns a loader that finds variables in the process and in .env of the working folder.
+// withDotEnv returns a loader that reads variables from the process and from .env in
+// the working folder.
 func withDotEnv() (config.Loader, error) {
 	env, err := ReadDotEnv(dotEnv)
 	return config.Loader{Env: env.Lookup}, err

@@ -15,20 +15,20 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// ErrInterrupted ends a command that a signal ended.
+// ErrInterrupted is the error of a command that a signal ended.
 var ErrInterrupted = errors.New("interrupted")
 
 // failure is an error as -o json prints it.
 type failure struct {
-	// Reason is one of docs/errors.md; empty where none of them fits.
+	// Reason is one of docs/errors.md; empty if no reason there fits.
 	Reason   string            `json:"reason,omitempty"`
 	Message  string            `json:"message"`
 	Details  map[string]string `json:"details,omitempty"`
-	Faults   config.Faults     `json:"faults,omitempty"` // of a configuration
+	Faults   config.Faults     `json:"faults,omitempty"` // faults of a configuration
 	ExitCode int               `json:"exitCode"`
 }
 
-// newFailure returns what -o json prints of an error that ends a command.
+// newFailure returns what -o json prints for the error of a command.
 func (s *Shell) newFailure(err error, exitCode int) failure {
 	f := failure{Message: printable(s.words(err)), ExitCode: exitCode}
 	var e *agent.Error
@@ -48,7 +48,7 @@ func (s *Shell) newFailure(err error, exitCode int) failure {
 	return f
 }
 
-// printFailure prints an error that ends a command as one line of JSON.
+// printFailure prints the error of a command as one line of JSON.
 func (s *Shell) printFailure(f failure) {
 	out := json.NewEncoder(s.Out)
 	out.SetEscapeHTML(false)
@@ -57,8 +57,8 @@ func (s *Shell) printFailure(f failure) {
 	}
 }
 
-// words is the text of an error, with what to do where the command line knows more of
-// that than the server.
+// words returns the text of an error. It adds what to do where the command line knows
+// more about that than the server.
 func (s *Shell) words(err error) string {
 	var e *agent.Error
 	switch {
@@ -70,8 +70,8 @@ func (s *Shell) words(err error) string {
 	return err.Error() + "; it came from --token or TEAM_TOKEN"
 }
 
-// causes collects why runs of a server in process failed: what its callers are not told,
-// and who started it is. Safe for concurrent use.
+// causes collects why runs of an in-process server failed. A2A callers do not see these
+// causes; the user who started the server does. Safe for concurrent use.
 type causes struct {
 	mu    sync.Mutex
 	texts []string // guarded by mu
@@ -82,7 +82,7 @@ func (c *causes) log(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core { return causesCore{core, c} }))
 }
 
-// add adds a cause, once.
+// add adds a cause, unless it is already there.
 func (c *causes) add(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,15 +91,15 @@ func (c *causes) add(text string) {
 	}
 }
 
-// all are the causes so far.
+// all returns the causes collected so far.
 func (c *causes) all() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.texts
 }
 
-// causesCore is a core that passes on what its Core is enabled for and hands the errors
-// of failed runs to causes.
+// causesCore passes on the entries that its Core is enabled for and adds the errors of
+// failed runs to causes.
 type causesCore struct {
 	zapcore.Core
 	causes *causes
@@ -118,7 +118,7 @@ func (c causesCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapco
 	return c.Core.Check(e, checked)
 }
 
-// causesOnly is the part of a causesCore that writes nothing.
+// causesOnly is the part of a causesCore that writes no log.
 type causesOnly struct{ causesCore }
 
 func (c causesOnly) Write(_ zapcore.Entry, fields []zapcore.Field) error {

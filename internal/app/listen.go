@@ -30,7 +30,7 @@ func checkAddresses(ctx context.Context, http, grpc string) error {
 	return nil
 }
 
-// Off as the address of gRPC serves none.
+// Off as the address of gRPC disables gRPC.
 const Off = "off"
 
 // isAddress reports whether a text is HOST:PORT, as it is listened on: the host may
@@ -99,7 +99,7 @@ func ListenNear(ctx context.Context, flag, address string) (l net.Listener, take
 	return l, address, err
 }
 
-// closeListeners closes the listeners that there are.
+// closeListeners closes the listeners that are not nil.
 func closeListeners(l server.Listeners) error {
 	var errs []error
 	for _, l := range []net.Listener{l.HTTP, l.GRPC} {
@@ -110,7 +110,7 @@ func closeListeners(l server.Listeners) error {
 	return errors.Join(errs...)
 }
 
-// addressOf returns where a listener listens, or Off without one.
+// addressOf returns the address of a listener, or Off if it is nil.
 func addressOf(l net.Listener) string {
 	if l == nil {
 		return Off

@@ -21,8 +21,7 @@ import (
 
 // Running is a server that runs until its context ends.
 type Running struct {
-	// HTTP and GRPC are the addresses in use, HOST:PORT. GRPC is Off where it is not
-	// served.
+	// HTTP and GRPC are the addresses in use, HOST:PORT. GRPC is Off if gRPC is disabled.
 	HTTP, GRPC string
 	// Live is what it serves.
 	Live *Live
@@ -105,7 +104,7 @@ func noPush(s *teamv1.ServerSettings) bool {
 // Serving says how a definition is served, where it is not as its file says.
 type Serving struct {
 	// HTTP and GRPC are the addresses; empty takes those of the file, else the default ones.
-	// Off as GRPC serves none.
+	// GRPC may be Off, which disables gRPC.
 	HTTP, GRPC string
 	// Store is where tasks are kept; empty takes that of the file, else memory.
 	Store string

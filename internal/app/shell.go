@@ -48,11 +48,11 @@ const (
 	ExitConfig      = 3
 	ExitTests       = 4 // tests failed
 	ExitUnreachable = 5
-	ExitInterrupted = 130 // 128 and the number of SIGINT, as shells have it
+	ExitInterrupted = 130 // 128 plus the number of SIGINT, as in shells
 )
 
-// Exit prints the error that a command ended with and returns its exit code. The error
-// goes to Talk in words, or with JSON to Out.
+// Exit prints the error of a command and returns the exit code. The error goes to Talk
+// as text, or with JSON to Out.
 func (s *Shell) Exit(err error) int {
 	code, faults := exitCode(err), config.Faults{}
 	switch {
@@ -69,7 +69,7 @@ func (s *Shell) Exit(err error) int {
 	return code
 }
 
-// exitCode is the exit code of a command that ended with an error; nil is none.
+// exitCode returns the exit code for the error of a command; nil means success.
 func exitCode(err error) int {
 	var usage UsageError
 	var faults config.Faults

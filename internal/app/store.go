@@ -34,8 +34,8 @@ func openStore(ctx context.Context, url string, s *teamv1.ServerSettings, lease 
 	return server.OpenStore(ctx, url, c)
 }
 
-// deduplicate returns how long message ids are remembered, 0 for the default, or that
-// they are not.
+// deduplicate returns how long message ids are remembered, 0 for the default, and
+// whether deduplication is off.
 func deduplicate(s *teamv1.ServerSettings) (window time.Duration, off bool) {
 	if s.GetDeduplicate() == "off" {
 		return 0, true

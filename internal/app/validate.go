@@ -27,7 +27,7 @@ type validated struct {
 	Unheld []keyed `json:"unheld,omitempty"`
 	// Unstaffed are members of teams none of which is enabled.
 	Unstaffed []keyed `json:"unstaffed,omitempty"`
-	// Reordered are steps of workflows that begin later than in the previous version.
+	// Reordered lists steps of workflows that begin later than in the previous version.
 	Reordered []reordered `json:"reordered,omitempty"`
 	// Teams that the files define, with their members.
 	Teams []roster `json:"teams,omitempty"`
@@ -96,7 +96,7 @@ const (
 	noneEnabled  = "none is enabled, so the team refuses all work"
 )
 
-// notes prints what is worth knowing about a file without faults.
+// notes prints hints about a file without faults.
 func (s *Shell) notes(file string, def *config.Config) {
 	for _, a := range def.Adjusted() {
 		fmt.Fprintf(s.Out, "  %s is %s, but %s holds: %s\n", a.Path, a.Set, a.Effective, a.Because)

@@ -38,8 +38,8 @@ const (
 type Config struct {
 	// Binding is one of the constants above; empty takes the card's first that is known.
 	Binding string
-	// Tenant is the agent to reach; empty takes the card's. Of the interfaces of 1.0 one
-	// whose URL names another agent is chosen last.
+	// Tenant is the agent to reach; empty means the card's. An interface of 1.0 whose URL
+	// names another agent is only chosen if there is no better one.
 	Tenant string
 	// Version is V10 or V03; empty takes 1.0 where the card offers it, else 0.3.
 	Version string
@@ -134,8 +134,8 @@ func cutScheme(target string, schemes ...string) (string, bool) {
 	return "", false
 }
 
-// choose picks the interface to use: the first of 1.0 that leads to the tenant, else the
-// first of 1.0, else the first of 0.3. target is where the card is.
+// choose picks the interface to use: the first of 1.0 that leads to the tenant, else
+// the first of 1.0, else the first of 0.3. target is the address of the card.
 func (cfg Config) choose(card *a2av1.AgentCard, target string) (*a2av1.AgentInterface, error) {
 	var offered []string
 	var hint string
@@ -254,9 +254,9 @@ func grpcAddress(address, target string) (hostPort string, secure bool) {
 // names; empty where the request decides.
 func (c *Client) Bound() string { return c.bound }
 
-// boundTo returns the tenant of a card that is part of an interface's URL; empty where
-// there is none. An interface of HTTP+JSON that has a tenant of its own adds it to the URL
-// with each request.
+// boundTo returns the tenant of a card that is part of an interface's URL; empty if the
+// URL has none. A client of an HTTP+JSON interface that has a tenant field adds that
+// tenant to the URL of each request.
 func boundTo(card *a2av1.AgentCard, i *a2av1.AgentInterface) string {
 	u, err := url.Parse(i.GetUrl())
 	if err != nil || i.GetProtocolBinding() == GRPC || i.GetProtocolBinding() == REST && i.GetTenant() != "" {

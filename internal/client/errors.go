@@ -32,7 +32,7 @@ func noAddress(target, expected string) error {
 	return &said{text: fmt.Sprintf("%q is no address; expected %s", target, expected), of: ErrAddress}
 }
 
-// unreachable says why an address cannot be reached.
+// unreachable returns why an address cannot be reached.
 func unreachable(address string, cause error) error {
 	why := wire.WhyUnreachable(cause)
 	switch why {

@@ -25,8 +25,8 @@ type Teams interface {
 	// Definition returns the definition of a team: that of a revision, for an empty one
 	// as it is served. Nil where there is none any more.
 	Definition(ctx context.Context, id, revision string) (*teamv1.TeamConfig, error)
-	// Entry returns the entry of the catalog that a team is defined by, which another
-	// replica can delete; empty: none.
+	// Entry returns the catalog entry that defines a team, which another replica can
+	// delete; empty means that no entry defines it.
 	Entry(id string) string
 }
 
@@ -113,7 +113,7 @@ func (s *Service) StartCollaboration(ctx context.Context, req *teamv1.StartColla
 	}, nil
 }
 
-// begin puts a collaboration on record, and returns its id.
+// begin records a collaboration and returns its id.
 func (s *Service) begin(ctx context.Context, req *teamv1.StartCollaborationRequest) (string, error) {
 	if err := s.c.Teams.Ready(ctx, req.GetTeamId()); err != nil {
 		return "", err
@@ -342,8 +342,8 @@ func notFound(id string, err error) error {
 	return err
 }
 
-// maxLooks bounds how many tasks are looked at for a page: those that an earlier version
-// made may be no collaborations.
+// maxLooks limits how many tasks are read for one page: some tasks of an earlier version
+// are not collaborations.
 const maxLooks = 1000
 
 // ListCollaborations implements the service.
@@ -357,12 +357,12 @@ func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollab
 		return nil, err
 	}
 	last := req.GetPageToken()
-	if last != "" && uuid.Validate(last) != nil { // no task of ours
+	if last != "" && uuid.Validate(last) != nil { // not an id of this server
 		return nil, a2a.StoreError("", a2a.ErrPageToken)
 	}
 	resp := &teamv1.ListCollaborationsResponse{}
 	for looks := 0; ; {
-		most := size - len(resp.GetCollaborations()) + 1 // one more, to know whether there is a next page
+		most := size - len(resp.GetCollaborations()) + 1 // one extra, to know whether there is a next page
 		roots, err := s.roots(ctx, who.Owner(), a2a.RootFilter{Agent: req.GetTeamId(), Before: last, Limit: most})
 		if err != nil {
 			return nil, err
@@ -374,7 +374,7 @@ func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollab
 			}
 			r, err := s.fold(ctx, a2a.Key{Owner: who.Owner(), ID: root})
 			switch {
-			case lost(err): // the others are worth more than none
+			case lost(err): // return the others without it
 			case err != nil:
 				return nil, err
 			case r.accepted.GetCollaboration() != nil:
@@ -389,7 +389,7 @@ func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollab
 	}
 }
 
-// roots are tasks of an owner that may be collaborations, the newest first.
+// roots returns tasks of an owner that may be collaborations, newest first.
 func (s *Service) roots(ctx context.Context, owner string, f a2a.RootFilter) ([]string, error) {
 	if f.Agent != "" && !agent.ValidID(f.Agent) {
 		return nil, nil

@@ -26,7 +26,7 @@ type run struct {
 	at       time.Time // of the last event
 
 	driven   bool // somebody has begun to work
-	parked   bool // nothing of it runs: it waits for people, or to be resumed
+	parked   bool // nothing is running: it waits for people, or to be resumed
 	end      *teamv1.Ended
 	reply    *a2av1.Message
 	steps    []*step // in the order they were decided, at all levels
@@ -54,7 +54,7 @@ type step struct {
 	end     *teamv1.Ended
 	reply   *a2av1.Message
 	dropped bool
-	held    bool // the run is paused, and nothing of the step runs
+	held    bool // the run is paused and nothing of the step is running
 	wasted  *teamv1.Spent
 }
 
@@ -104,8 +104,8 @@ func (r *run) take(ev *teamv1.Event) {
 	}
 }
 
-// park folds whether anything runs, of the collaboration and of a step; nil: the event
-// is of neither.
+// park updates whether anything of the collaboration and of a step is running; a nil
+// event belongs to neither.
 func (r *run) park(s *step, ev *teamv1.Event) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Waiting:
@@ -130,7 +130,7 @@ func (r *run) park(s *step, ev *teamv1.Event) {
 	}
 }
 
-// works reports whether a step has begun and is being worked on.
+// works reports whether a step has begun and is running.
 func (r *run) works(s *step) bool {
 	return s.begun() && s.end == nil && !r.parked && !s.held && !s.asking()
 }

@@ -2,15 +2,16 @@ package config
 
 import "strings"
 
-// bracket is an open [ or {, and what was read of its latest entry.
+// bracket is an open [ or {, with the state of its latest entry.
 type bracket struct {
 	at    spot
-	colon bool // the entry has a key, and its colon
+	colon bool // the entry has a key and a colon
 	done  bool // the entry has a value
-	plain bool // which has no quotes
+	plain bool // the value has no quotes
 }
 
-// flow reads lists and mappings in brackets, to the end of the line of the last.
+// flow reads lists and mappings in brackets, up to the end of the line with the last
+// closing bracket.
 func (o *outline) flow(at spot) {
 	var stack []bracket
 	key, i, j := o.key, at.line, at.col
@@ -37,15 +38,16 @@ func (o *outline) flow(at spot) {
 	}
 }
 
-// leftOpen reports whether a line has keys or entries that stand beside the key
-// of the brackets: these were to end before.
+// leftOpen reports whether a line has keys or entries at the level of the key that the
+// brackets belong to, so the brackets should have been closed before it.
 func (o *outline) leftOpen(stack []bracket, line int) bool {
 	first, text := stack[0].at, o.lines[line]
 	outer, indent := indentOf(o.lines[first.line]), indentOf(text)
 	return first.col > outer && indent <= outer && (isItem(text[indent:]) || keyEnd(text[indent:]) > 0)
 }
 
-// token reads one sign, value or key within brackets and returns where it ends.
+// token reads one punctuation mark, value or key within brackets and returns where it
+// ends.
 func (o *outline) token(stack []bracket, at spot) ([]bracket, spot) {
 	text := o.lines[at.line]
 	next := spot{at.line, at.col + 1}
@@ -95,7 +97,7 @@ func (o *outline) token(stack []bracket, at spot) ([]bracket, spot) {
 	return stack, o.word(top, at)
 }
 
-// word reads text without quotes within brackets: a key to its colon, or a value.
+// word reads text without quotes within brackets: a key up to its colon, or a value.
 func (o *outline) word(top *bracket, at spot) spot {
 	text := o.lines[at.line]
 	if top.done && !top.plain {
@@ -134,7 +136,7 @@ func endsKey(text string, i int) bool {
 	return text[i] == ':' && (i+1 == len(text) || strings.ContainsRune(" \t,[]{}", rune(text[i+1])))
 }
 
-// bracketIn reports a bracket in a value without quotes within brackets.
+// bracketIn reports a bracket within an unquoted value in brackets.
 func (o *outline) bracketIn(at spot) {
 	what := o.lines[at.line][at.col : at.col+1]
 	if strings.HasPrefix(o.lines[at.line][at.col:], "{{") {
@@ -143,7 +145,7 @@ func (o *outline) bracketIn(at spot) {
 	o.fail(at, "a value with "+what+" in it must be in quotes within brackets", o.quoteHint(o.first))
 }
 
-// behindValue reports what follows a value that has ended, with no comma between.
+// behindValue reports text that follows a complete value without a comma.
 func (o *outline) behindValue(top *bracket, at spot) {
 	before := strings.TrimRight(o.lines[at.line][:at.col], " ")
 	if before != "" && !top.plain && strings.ContainsAny(before[len(before)-1:], `"'`) && !strings.ContainsAny(o.lines[at.line][at.col:at.col+1], `"'`) && keyEnd(o.lines[at.line][at.col:]) < 0 {
@@ -159,13 +161,13 @@ func (o *outline) noComma(at spot) {
 	o.fail(at, "a comma is missing before this", "write a comma between the entries")
 }
 
-// behindBracket reads what follows the last closing bracket in its line.
+// behindBracket reads the rest of the line after the last closing bracket.
 func (o *outline) behindBracket(end spot) {
 	text := o.lines[end.line]
 	rest := strings.TrimLeft(text[end.col:], " \t")
 	at := spot{end.line, len(text) - len(rest)}
 	switch {
-	case blank(rest), rest[0] == ':': // which is a key in brackets
+	case blank(rest), rest[0] == ':': // the brackets are a key
 		o.at = end.line + 1
 	case rest[0] == '}' || rest[0] == ']':
 		opens := map[byte]string{'}': "{", ']': "["}[rest[0]]

@@ -8,40 +8,41 @@ import (
 	"unicode/utf8"
 )
 
-// mistake is why a text is not YAML, and the place of the cause, counted from 1.
+// mistake is why a text is not YAML and where the cause is, line and column counted
+// from 1.
 type mistake struct {
 	line, col     int
 	message, hint string
-	hidden        bool // the line is not to be shown: nothing says that it holds no secret
+	hidden        bool // do not show the line: it may hold a secret
 }
 
-// level is a mapping or a list whose entries begin at one column.
+// level is a mapping or a list; its entries begin at one column.
 type level struct {
 	indent, line int // of its latest entry
 	list         bool
-	inEntry      bool // of a mapping: its first key stands behind a dash
+	inEntry      bool // of a mapping: its first key follows a dash
 }
 
-// outline follows the keys, lists and values of a text line by line. It knows
-// less of YAML than its reader, and only looks for what people get wrong.
+// outline tracks the keys, lists and values of a text line by line. It covers less of
+// YAML than the parser and only looks for common mistakes.
 type outline struct {
 	lines  []string
-	at     int     // the line that is read, from 0
-	levels []level // outer ones first
+	at     int     // index of the current line, from 0
+	levels []level // outermost first
 	key    string  // the latest key; empty in an entry without one
-	open   bool    // the latest key or dash has no value yet, which may be below
-	openAt int     // its column
-	plain  bool    // the latest value has no quotes, and may go on in the next line
-	lone   *spot   // where the latest value begins, if it has a line of its own
-	block  int     // the indentation of the text after | that ended in the line before; 0 is none
-	first  string  // the latest value without quotes, as far as it stands in its first line
+	open   bool    // the latest key or dash has no value yet; it may be below
+	openAt int     // column of that key or dash
+	plain  bool    // the latest value has no quotes and may continue on the next line
+	lone   *spot   // start of the latest value, if it has a line of its own
+	block  int     // indentation of the block text (|) that ended on the previous line; 0 if there was none
+	first  string  // first line of the latest unquoted value
 	found  *mistake
 }
 
-// spot is a place in a text, both counted from 0, the column in bytes.
+// spot is a place in a text: line and column (in bytes), both from 0.
 type spot struct{ line, col int }
 
-// findMistake looks for why a text is not YAML; nil where it finds nothing.
+// findMistake looks for the reason why a text is not YAML; nil if it finds none.
 func findMistake(lines []string) *mistake {
 	o := &outline{lines: make([]string, len(lines))}
 	for i, text := range lines {
@@ -53,7 +54,7 @@ func findMistake(lines []string) *mistake {
 	return o.found
 }
 
-// fail keeps the first mistake.
+// fail records the first mistake and ignores later ones.
 func (o *outline) fail(at spot, message, hint string) {
 	if o.found == nil {
 		col := utf8.RuneCountInString(o.lines[at.line][:min(at.col, len(o.lines[at.line]))]) + 1
@@ -68,7 +69,7 @@ func (o *outline) top() level {
 	return o.levels[len(o.levels)-1]
 }
 
-// line reads the next line, with all lines that its value takes.
+// line reads the next line, with all lines that belong to its value.
 func (o *outline) line() {
 	text := o.lines[o.at]
 	indent := indentOf(text)
@@ -80,7 +81,7 @@ func (o *outline) line() {
 	case blank(rest):
 		o.at++
 		return
-	case strings.HasPrefix(rest, "? "): // a key that is not text: nobody writes that by mistake
+	case strings.HasPrefix(rest, "? "): // an explicit key, which is not a common mistake
 		o.at = len(o.lines)
 		return
 	case indent == 0 && (rest == "---" || rest == "..." || strings.HasPrefix(rest, "--- ") || rest[0] == '%'):
@@ -93,12 +94,12 @@ func (o *outline) line() {
 	o.place(indent, rest)
 }
 
-// goesOn reports whether a line is more text of the value above it.
+// goesOn reports whether a line continues the value above it.
 func (o *outline) goesOn(indent int, rest string) bool {
 	return o.plain && indent > o.top().indent && keyEnd(strings.TrimLeft(rest, "\t ")) < 0
 }
 
-// expected words how a line is to be indented that begins with tabs.
+// expected describes the indentation that a line which begins with tabs should have.
 func (o *outline) expected(text string) string {
 	top := o.top()
 	if o.open {
@@ -113,7 +114,7 @@ func (o *outline) expected(text string) string {
 	return "indent it with spaces instead"
 }
 
-// place finds out what a line belongs to by its indentation, and reads it.
+// place finds the level that a line belongs to by its indentation, and reads the line.
 func (o *outline) place(indent int, rest string) {
 	item, key := isItem(rest), keyEnd(rest) >= 0
 	if o.open && (indent > o.openAt || indent == o.openAt && item && !o.top().list) {
@@ -139,7 +140,7 @@ func (o *outline) place(indent int, rest string) {
 	}
 }
 
-// drop ends the levels that are indented further.
+// drop removes the levels that are indented further.
 func (o *outline) drop(indent int) []level {
 	n := len(o.levels)
 	for n > 0 && o.levels[n-1].indent > indent {
@@ -150,7 +151,7 @@ func (o *outline) drop(indent int) []level {
 	return dropped
 }
 
-// more reads a line of a value without quotes that began above it.
+// more reads a line that continues an unquoted value.
 func (o *outline) more(indent int, rest string) {
 	at := spot{o.at, indent}
 	switch k := keyEnd(rest); {
@@ -164,10 +165,10 @@ func (o *outline) more(indent int, rest string) {
 	}
 }
 
-// oneWord matches what is a key rather than the begin of a sentence with a colon in it.
+// oneWord matches a key, as opposed to the start of a sentence with a colon in it.
 var oneWord = regexp.MustCompile(`^["']?[\w.-]+["']?\s*$`)
 
-// noColonAbove reports whether text stood where a key was expected, and keys follow.
+// noColonAbove reports text where a key was expected and keys follow below.
 func (o *outline) noColonAbove() bool {
 	if o.lone == nil {
 		return false
@@ -187,7 +188,8 @@ var (
 	gluedColon = regexp.MustCompile(`^[\w.-]+:[^\s/]`)
 )
 
-// noColon reports text where a key was expected: its colon is missing, or the space behind it.
+// noColon reports text where a key was expected: the colon, or the space after it, is
+// missing.
 func (o *outline) noColon(at spot) {
 	text := o.lines[at.line][at.col:]
 	word := keyWord.FindString(text)
@@ -226,8 +228,8 @@ func (o *outline) noSpaceBehindDash(at spot) {
 	o.fail(at, "a space is missing behind the dash", "write a dash and a space before each entry of a list")
 }
 
-// misplaced reports a line whose indentation is that of no mapping or list that
-// it can belong to, and names the nearest one that it can.
+// misplaced reports a line whose indentation matches no mapping or list that it can
+// belong to, and names the nearest one that it can.
 func (o *outline) misplaced(indent int, item bool, dropped []level) {
 	what := "key"
 	if item {
@@ -262,7 +264,7 @@ func (o *outline) misplaced(indent int, item bool, dropped []level) {
 	o.fail(at, "wrong indentation: "+spaces(indent)+" before this "+what, hint)
 }
 
-// content reads what begins at a column: dashes, then a key, then a value.
+// content reads the entry at a column: dashes, then a key, then a value.
 func (o *outline) content(col int) {
 	text, entry := o.lines[o.at], false
 	for isItem(text[col:]) {
@@ -299,7 +301,7 @@ func (o *outline) content(col int) {
 	o.value(col + k + 1)
 }
 
-// enter begins a level, or its next entry.
+// enter begins a level, or the next entry of one.
 func (o *outline) enter(l level) {
 	if top := o.top(); top.indent == l.indent && top.list == l.list {
 		if !top.inEntry {
@@ -315,7 +317,7 @@ var (
 	header   = regexp.MustCompile(`^[|>][-+0-9]*\s*(\s#.*)?$`)
 )
 
-// value reads what is behind a key or a dash, or stands in a line of its own.
+// value reads a value: after a key or a dash, or on a line of its own.
 func (o *outline) value(col int) {
 	text := o.lines[o.at]
 	col += len(text[col:]) - len(strings.TrimLeft(text[col:], " \t"))
@@ -349,7 +351,7 @@ func (o *outline) value(col int) {
 	}
 }
 
-// reserved reports a value that begins with a sign which means something in YAML.
+// reserved reports a value that begins with a character that is special in YAML.
 func (o *outline) reserved(at spot, value string) {
 	o.fail(at, "a value that begins with "+value[:1]+" must be in quotes", o.quoteHint(value))
 }
@@ -358,7 +360,7 @@ func (o *outline) braces(at spot) {
 	o.fail(at, "a value that begins with {{ must be in quotes", o.quoteHint(o.lines[at.line][at.col:]))
 }
 
-// colonIn reports a colon in a value without quotes.
+// colonIn reports a colon within an unquoted value.
 func (o *outline) colonIn(at spot, value string) {
 	what := `": " in it`
 	if blank(o.lines[at.line][at.col+1:]) {
@@ -372,8 +374,8 @@ func (o *outline) colonIn(at spot, value string) {
 	o.fail(at, "a value with "+what+" must be in quotes", hint)
 }
 
-// quoteHint words how a value is written in quotes. It does not show the value,
-// which may be a secret, and of the keys only those that every file may have.
+// quoteHint describes how to write a value in quotes. It never shows the value, which
+// may be a secret, and shows only keys that are known to the program.
 func (o *outline) quoteHint(value string) string {
 	key := ""
 	if _, known := harmlessKeys()[o.key]; known {
@@ -389,7 +391,8 @@ func (o *outline) quoteHint(value string) string {
 	return "put the value in quotes: " + key + quote + "..." + quote
 }
 
-// skipBlock reads the text below | or >, which a digit may follow: how far it is indented.
+// skipBlock skips the text below | or >. An optional digit after the sign is the
+// indentation of that text.
 func (o *outline) skipBlock(header string) {
 	parent := o.top().indent
 	if i := strings.IndexAny(header[:min(3, len(header))], "123456789"); i > 0 {
@@ -415,7 +418,7 @@ func (o *outline) skipBlock(header string) {
 	}
 }
 
-// quoted reads a value in quotes and what is behind it in its line.
+// quoted reads a quoted value and the rest of its line.
 func (o *outline) quoted(at spot) {
 	end, ok := o.closing(at)
 	if !ok {
@@ -429,8 +432,8 @@ func (o *outline) quoted(at spot) {
 	o.at = end.line + 1
 }
 
-// behindQuote reports text behind a closing quote. Where lines between the
-// quotes look like keys, the first quote is the one without an end.
+// behindQuote reports text after a closing quote. If lines between the quotes look like
+// keys, it reports that the first quote is never closed.
 func (o *outline) behindQuote(at, end spot) {
 	quote := o.lines[at.line][at.col : at.col+1]
 	for _, text := range o.lines[at.line+1 : end.line+1] {
@@ -448,19 +451,19 @@ func (o *outline) behindQuote(at, end spot) {
 	o.fail(end, "text behind the closing "+quote, "put the whole value in quotes; within them, write "+escape+" for "+quote)
 }
 
-// unclosed reports a bracket or quote without an end.
+// unclosed reports a bracket or quote that is never closed.
 func (o *outline) unclosed(at spot) {
 	what := o.lines[at.line][at.col : at.col+1]
 	o.fail(at, "this "+what+" is never closed", "close it with "+closing[what])
 }
 
-// closing is what closes an open bracket or quote.
+// closing maps an open bracket or quote to the one that closes it.
 var closing = map[string]string{"[": "]", "{": "}", `"`: `"`, "'": "'"}
 
-// escapes are what may follow a backslash in double quotes.
+// escapes are the characters that may follow a backslash in double quotes.
 const escapes = "0abt\tnvfre \"'/\\N_LPxuU"
 
-// closing finds the end of what is quoted from a place on: behind the quote.
+// closing finds the end of a quoted text: the position after the closing quote.
 func (o *outline) closing(at spot) (end spot, ok bool) {
 	quote := o.lines[at.line][at.col]
 	for i, from := at.line, at.col+1; i < len(o.lines); i, from = i+1, 0 {
@@ -483,7 +486,8 @@ func (o *outline) closing(at spot) (end spot, ok bool) {
 	return spot{}, false
 }
 
-// keyEnd is where the colon behind a key is, -1 in a line that begins with none.
+// keyEnd returns the index of the colon after a key, -1 for a line that does not begin
+// with a key.
 func keyEnd(text string) int {
 	from := 0
 	switch {
@@ -505,15 +509,15 @@ func keyEnd(text string) int {
 	return -1
 }
 
-// isItem reports whether a text begins with the dash of a list's entry.
+// isItem reports whether a text begins with the dash of a list entry.
 func isItem(text string) bool {
 	return text == "-" || strings.HasPrefix(text, "- ") || strings.HasPrefix(text, "-\t")
 }
 
-// isDash reports whether a text begins with a dash that has no space behind it.
+// isDash reports whether a text begins with a dash that has no space after it.
 func isDash(text string) bool { return len(text) > 1 && text[0] == '-' && !isItem(text) }
 
-// blank reports whether a text has nothing but spaces and a comment.
+// blank reports whether a text holds only spaces and a comment.
 func blank(text string) bool {
 	text = strings.TrimLeft(text, " \t")
 	return text == "" || text[0] == '#'

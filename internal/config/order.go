@@ -12,10 +12,11 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// inListedOrder writes the order of a list of steps into the steps: one of the list without
-// after follows those above it that no other step above it follows, except what waits for it.
-// Afterwards a step without after is one that begins with the run, as in a definition on
-// record. It returns the steps that follow others now and named none.
+// inListedOrder adds the order of a list to the steps as after. A step of the list
+// without after follows the steps above it that no other step above it follows, except
+// those that wait for it. Afterwards a step without after begins with the run, as in a
+// recorded definition. It returns the steps that now follow others and did not name
+// any.
 func inListedOrder(steps []*teamv1.WorkflowStep) []implied {
 	l := &listing{named: map[string][]*leaf{}}
 	var changed []implied
@@ -41,22 +42,23 @@ func inListedOrder(steps []*teamv1.WorkflowStep) []implied {
 
 // implied is a step that follows others because of its place in the list.
 type implied struct {
-	path  []any // below steps
+	path  []any // path of the step below steps
 	id    string
 	after []string
 }
 
-// listing is the steps of a workflow, those of groups in the place of the group.
+// listing holds the steps of a workflow; the steps of a group take the place of the
+// group.
 type listing struct {
 	steps []*leaf
-	named map[string][]*leaf // by the id of a step, or of the group that they stand in
+	named map[string][]*leaf // by the id of the step, or of the group that contains it
 }
 
-// leaf is a step that is no group.
+// leaf is a step that is not a group.
 type leaf struct {
 	step  *teamv1.WorkflowStep
-	from  *teamv1.WorkflowStep // whose after holds: the step itself, or the nearest group with one
-	entry int                  // index of the entry of the list that it stands in
+	from  *teamv1.WorkflowStep // the step whose after applies: the step itself, or the nearest group with one
+	entry int                  // index of the list entry that contains it
 	path  []any
 }
 
@@ -79,7 +81,7 @@ func (l *listing) add(s, from *teamv1.WorkflowStep, entry int, path []any) []*le
 	return in
 }
 
-// before are the steps that one follows.
+// before returns the steps that a step follows.
 func (l *listing) before(s *leaf) []*leaf {
 	var all []*leaf
 	for _, id := range s.from.GetAfter() {
@@ -88,10 +90,10 @@ func (l *listing) before(s *leaf) []*leaf {
 	return all
 }
 
-// above returns the ids of what an entry follows because of its place; inherit reports
+// above returns the ids that an entry follows because of its place; inherit reports
 // whether a step would follow them.
 func (l *listing) above(entry int, inherit func(*leaf) bool) []string {
-	waits := map[*leaf]bool{} // whether a step waits for one of the entry
+	waits := map[*leaf]bool{} // whether a step waits for a step of the entry
 	var visit func(s *leaf) bool
 	visit = func(s *leaf) bool {
 		if is, seen := waits[s]; seen {
@@ -131,33 +133,33 @@ type Reordered struct {
 	Col  int    `json:"col"`
 	Team string `json:"team"`
 	Step string `json:"step"`
-	// After are the steps that it follows now.
+	// After lists the steps that it now follows.
 	After []string `json:"after"`
 }
 
-// String says which step it is, when it begins, and when it began before.
+// String describes which step it is, when it begins, and when it began before.
 func (r Reordered) String() string {
 	return fmt.Sprintf("step %q of team %q begins after %s; in the previous version it began with the run", r.Step, r.Team, strings.Join(r.After, ", "))
 }
 
-// KeepOrder says what to write about steps that are Reordered.
+// KeepOrder describes what to write about Reordered steps.
 const KeepOrder = "To keep the old order, put the steps into a group: steps: [{parallel: [...]}]. Where the new order is right, write version: v2."
 
-// Reordered returns the steps whose meaning changed since the file was written: those of a
-// file of version v1, by their lines. A file of version v2 has none.
+// Reordered returns the steps of a version v1 file whose meaning differs from the
+// previous version. A file of version v2 has none.
 func (c *Config) Reordered() []Reordered {
 	return slices.DeleteFunc(slices.Clone(c.reordered), func(r Reordered) bool {
 		return c.Server.GetVersion() != "v1" || c.Addition(r.Team) != ""
 	})
 }
 
-// ReorderedOf returns the steps of a team that follow others because of their place in the
-// list, with their lines in the document that they came with.
+// ReorderedOf returns the steps of a team that follow others because of their place in
+// the list, with their lines in the original document.
 func (c *Config) ReorderedOf(team string) []Reordered {
 	return slices.DeleteFunc(slices.Clone(c.reordered), func(r Reordered) bool { return r.Team != team })
 }
 
-// order writes the order of the lists into the steps of all workflows.
+// order applies the order of the lists to the steps of all workflows.
 func (d *document) order(server *teamv1.ServerConfig) (reordered []Reordered) {
 	for _, id := range sorted(server.GetTeams()) {
 		path := []any{"teams", id, "workflow", "steps"}
@@ -169,16 +171,17 @@ func (d *document) order(server *teamv1.ServerConfig) (reordered []Reordered) {
 	return reordered
 }
 
-// DependsOnOrder reports whether the order in which a workflow of the document lists its
-// steps has a meaning: one behind the first names no other with after.
+// DependsOnOrder reports whether the order of the steps matters in a workflow of the
+// document: whether any step but the first has no after.
 func (a Addition) DependsOnOrder() bool {
 	o, err := a.Outline()
 	return err == nil && len(o.ordered()) > 0
 }
 
-// SideBySide returns the document as it was meant in the previous version, in which a step
-// without after began with the run: with the steps of each workflow that depends on its order
-// in a group. A document without such a workflow stays as it is.
+// SideBySide rewrites the document to keep its meaning in the previous version, in
+// which a step without after began with the run: it puts the steps of each workflow
+// that depends on its order into a group. A document without such a workflow is
+// returned unchanged.
 func (a Addition) SideBySide() []byte {
 	o, err := a.Outline()
 	if err != nil {
@@ -199,7 +202,7 @@ func (a Addition) SideBySide() []byte {
 	return data
 }
 
-// Version is what the addition says of itself; empty is nothing.
+// Version returns the version that the document names; empty if it names no version.
 func (o *Outline) Version() string {
 	if _, v := child(o.root, "version"); v != nil {
 		return v.Value
@@ -207,7 +210,7 @@ func (o *Outline) Version() string {
 	return ""
 }
 
-// ordered are the lists of steps that have an entry behind the first without after.
+// ordered returns the lists of steps in which any entry but the first has no after.
 func (o *Outline) ordered() []*yaml.Node {
 	var lists []*yaml.Node
 	for _, id := range o.Teams {
@@ -230,7 +233,7 @@ func (o *Outline) ordered() []*yaml.Node {
 	return lists
 }
 
-// encode writes nodes as a document.
+// encode encodes nodes as a YAML document.
 func encode(root *yaml.Node) ([]byte, error) {
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)

@@ -11,7 +11,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// secretKeys are the keys of the definition whose values may be secrets, or hold some.
+// secretKeys are the keys of the definition whose values may be secrets or contain
+// some.
 var secretKeys = []string{"api_key", "bearer", "sha256", "key", "cert", "command", "env"}
 
 // harmlessKeys returns the keys of files and test files whose values hold no secrets.
@@ -46,13 +47,13 @@ var harmlessKeys = sync.OnceValue(func() map[string]bool {
 // credentials matches addresses that may hold a secret, and passwords in connection strings.
 var credentials = regexp.MustCompile(`://\S*[@?]|password=`)
 
-// variableOnly matches a value that names a variable, which is no secret itself.
+// variableOnly matches a value that only names a variable and so is not a secret.
 var variableOnly = regexp.MustCompile(`^["']?\$\{[A-Za-z_][A-Za-z0-9_]*\}["']?\s*([,}\]#]|$)`)
 
-// shown is the source line of a fault: empty unless every key on it is known to hold no
-// secret. A key that is not known, such as an id, counts as such where what follows it on the
-// line is nothing or a mapping, whose keys count themselves. A line without a key, such as an
-// entry of a list, belongs to the key above it.
+// shown returns the source line of a fault; empty unless every key on the line is known
+// to hold no secret. An unknown key, such as an id, is accepted if nothing follows it
+// on the line, or only a mapping whose keys are checked themselves. A line without a
+// key, such as an entry of a list, belongs to the key above it.
 func shown(lines []string, line int) string {
 	if line < 1 || line > len(lines) || credentials.MatchString(lines[line-1]) {
 		return ""
@@ -71,7 +72,7 @@ func shown(lines []string, line int) string {
 	return text
 }
 
-// continues reports whether a line may be shown that has no key, behind these lines.
+// continues reports whether a line without a key may be shown below these lines.
 func continues(above []string) bool {
 	for _, text := range slices.Backward(above) {
 		if keys := keysOf(text); len(keys) > 0 {
@@ -81,19 +82,19 @@ func continues(above []string) bool {
 	return false
 }
 
-// keyOnLine is what stands before a colon, and what stands behind it on the line.
+// keyOnLine is the text before a colon and the text after it on the line.
 type keyOnLine struct{ name, value string }
 
-// keysOf finds the keys on a line. It takes rather too much for a key than too little: the
-// line may be no YAML at all.
+// keysOf finds the keys on a line. The line may not be YAML, so in doubt a text counts
+// as a key.
 func keysOf(line string) (keys []keyOnLine) {
-	start := 0 // of what may become a key
+	start := 0 // start of a possible key
 	for i := 0; i < len(line); i++ {
 		switch c := line[i]; c {
 		case '{', '[', ',':
 			start = i + 1
 		case '"', '\'':
-			if end := quotedEnd(line, i); end > 0 && keyText(line[start:i]) == "" { // else it stands within a word
+			if end := quotedEnd(line, i); end > 0 && keyText(line[start:i]) == "" { // otherwise the quote is within a word
 				i = end
 			}
 		case ':':
@@ -110,8 +111,8 @@ func keysOf(line string) (keys []keyOnLine) {
 // port matches what follows the colon of HOST:PORT.
 var port = regexp.MustCompile(`^\d+([\s,\]}"'/]|$)`)
 
-// keyText is a key without the signs that may stand before it: of entries of lists, of
-// anchors and of tags.
+// keyText returns a key without the characters that may precede it: those of list
+// entries, anchors and tags.
 func keyText(s string) string {
 	words := strings.Fields(s)
 	for len(words) > 0 && strings.ContainsAny(words[0][:1], "-?&!") {
@@ -120,7 +121,7 @@ func keyText(s string) string {
 	return strings.Join(words, " ")
 }
 
-// quotedEnd is where a quoted text ends that begins at i; 0 where it does not.
+// quotedEnd returns the end of the quoted text that begins at i; 0 if it has no end.
 func quotedEnd(line string, i int) int {
 	for j := i + 1; j < len(line); j++ {
 		switch {

@@ -38,7 +38,7 @@ func (d *document) shape(n *yaml.Node, m protoreflect.MessageDescriptor) {
 	})
 }
 
-// glued reports a text that is a key, a colon and a value with no space between.
+// glued reports a text that is a key, a colon and a value without a space between.
 func (d *document) glued(n *yaml.Node, known []string) bool {
 	key, value, found := strings.Cut(n.Value, ":")
 	if !found || value == "" || n.Style != 0 || !slices.Contains(known, key) {
@@ -48,7 +48,7 @@ func (d *document) glued(n *yaml.Node, known []string) bool {
 	return true
 }
 
-// gluedKey is glued for text where keys of a message were expected.
+// gluedKey is glued for a text in a place where keys of a message are expected.
 func (d *document) gluedKey(value *yaml.Node, f protoreflect.FieldDescriptor) bool {
 	return value.Kind == yaml.ScalarNode && f.Message() != nil && d.glued(value, fieldNames(f.Message()))
 }
@@ -159,8 +159,8 @@ func (d *document) kind(value *yaml.Node, want yaml.Kind) bool {
 	return false
 }
 
-// isBraces reports whether a value is written as {{...}}, which YAML takes for
-// a mapping within a mapping.
+// isBraces reports whether a value is written as {{...}}, which YAML reads as a mapping
+// within a mapping.
 func isBraces(n *yaml.Node) bool {
 	return n.Kind == yaml.MappingNode && len(n.Content) > 0 && n.Content[0].Kind == yaml.MappingNode
 }

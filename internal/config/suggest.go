@@ -16,15 +16,15 @@ func suggest(name string, known []string) string {
 	if len(known) == 0 {
 		return ""
 	}
-	const most = 64 // more than any part of a file has keys; ids may be thousands
+	const most = 64 // more than any part of a file has keys; there may be thousands of ids
 	if len(known) > most {
 		return fmt.Sprintf("known here: %s and %d more", strings.Join(known[:most], ", "), len(known)-most)
 	}
 	return "known here: " + strings.Join(known, ", ")
 }
 
-// maxMeant is the length of a name, in bytes, for which a similar one is looked for: the
-// time that takes grows with the square of the length, and ids have at most 63.
+// maxMeant is the longest name, in bytes, for which a similar one is searched: the
+// search time grows with the square of the length, and ids have at most 63 bytes.
 const maxMeant = 128
 
 // nearest returns the known name with the fewest edits, if they are few; else

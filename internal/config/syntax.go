@@ -55,8 +55,8 @@ func (d *document) accept(root *yaml.Node) {
 
 var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// syntax reports why a text is not YAML. The reader's error says where it
-// stopped, often far from the cause; it is only used where no cause is found.
+// syntax reports why a text is not YAML. The parser's error names the place where it
+// stopped, often far from the cause; it is only used if no cause is found.
 func (d *document) syntax(err error) {
 	if m := findMistake(d.lines); m != nil {
 		d.faultAt(m.line, m.col, m.message, m.hint)

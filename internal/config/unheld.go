@@ -35,7 +35,7 @@ func (c *Config) UnheldOf(id string) []string {
 	return all
 }
 
-// keyPath is a path as people read it: .key[index].
+// keyPath formats a path for users: .key[index].
 func keyPath(path []any) string {
 	var b strings.Builder
 	for _, step := range path {

@@ -103,7 +103,7 @@ var (
 // streamed shows a text as an artifact while the task works.
 func streamed(_ context.Context, c *call) error { return c.artifact(textParts, false, true, nil) }
 
-// inputRequired asks for input. The answer's own message id says what happens next.
+// inputRequired asks for input. The message id of the answer selects the next step.
 func inputRequired(_ context.Context, c *call) error {
 	asked, answered := int64(0), int64(0)
 	for _, ev := range c.own() {
@@ -114,7 +114,7 @@ func inputRequired(_ context.Context, c *call) error {
 			answered++
 		}
 	}
-	if asked > answered { // the question is on record
+	if asked > answered { // the question is recorded
 		return nil
 	}
 	id := c.run.ID(c.req.GetScope(), "question", asked+1)

@@ -44,7 +44,7 @@ func (e *Engine) beat(ctx context.Context) {
 	}
 }
 
-// beating is what is logged of beats that fail.
+// beating is the key in Engine.logged for failed heartbeats.
 const beating = "beat"
 
 // pulse is when a replica was heard of, and when its runs were given up.

@@ -46,12 +46,12 @@ type Engine struct {
 	stopping chan struct{} // closed when Serve ends
 
 	mu       sync.Mutex
-	busy     int              // runs that are driven; guarded by mu
+	busy     int              // runs being driven; guarded by mu
 	starved  bool             // due runs may wait for a slot; guarded by mu
-	failures map[string]int   // drives in a row that went wrong, by root; guarded by mu
+	failures map[string]int   // failed drives in a row, by root; guarded by mu
 	stops    map[string]int   // drives in a row that the store has stopped, by root; guarded by mu
-	logged   map[string]entry // what is logged now and then; guarded by mu
-	tenure   *tenure          // of the runs that are claimed now; guarded by mu
+	logged   map[string]entry // entries that are logged at intervals; guarded by mu
+	tenure   *tenure          // of the runs claimed now; guarded by mu
 }
 
 // tenure is a time in which the replica was heard of: what it has claimed in it
@@ -146,10 +146,10 @@ func (e *Engine) claim(ctx context.Context, wg *sync.WaitGroup, drive Drive) (wa
 	return max(next.Sub(e.Leases.Now()), 0), true
 }
 
-// claiming is what is logged of claims that fail.
+// claiming is the key in Engine.logged for failed claims.
 const claiming = "claim"
 
-// settled reports whether what was logged is over, once.
+// settled reports, once, that a logged condition is over.
 func (e *Engine) settled(what string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -31,10 +31,10 @@ type Leases interface {
 	Release(ctx context.Context, c a2a.Claim, at time.Time) error
 }
 
-// Suspender is implemented by Leases that can park a run with a reason. Without it
-// such a run is tried again for ever, at longer and longer intervals.
+// Suspender is implemented by Leases that can park a run with a reason. Without it such
+// a run is retried forever, at growing intervals.
 type Suspender interface {
-	// Suspend gives up a claimed run that is not due again before an input comes for it.
-	// Readers of its task see the reason meanwhile.
+	// Suspend releases a claimed run, which is not due again until an input arrives for
+	// it. Until then readers of its task see the reason.
 	Suspend(ctx context.Context, c a2a.Claim, reason string) error
 }

@@ -18,13 +18,13 @@ import (
 const (
 	// maxFailures is how many drives in a row may go wrong before the run is ended.
 	maxFailures = 3
-	// backoff is how long a run rests after a drive that went wrong; twice as long after
-	// each further one that was stopped in the same way, up to maxBackoff.
+	// backoff is the pause of a run after a failed drive; it doubles after each further
+	// drive that is stopped in the same way, up to maxBackoff.
 	backoff    = time.Second
 	maxBackoff = 30 * time.Second
 	// maxStops is how many drives in a row may be stopped before the run is parked.
 	maxStops = 10
-	// progress is how long a drive lasts that has not been stopped at its start.
+	// progress is the duration after which a drive counts as having made progress.
 	progress = time.Minute
 	// settleTimeout bounds giving up a run: a store that hangs must not keep the process.
 	settleTimeout = 10 * time.Second
@@ -54,8 +54,8 @@ func (e *Engine) run(ctx context.Context, c a2a.Claim, drive Drive) {
 	}
 }
 
-// stopped gives up a run that the store has stopped, or another owner. One that is
-// stopped again and again, while the store works for others, is parked.
+// stopped releases a run that the store or another owner has stopped. A run that is
+// stopped repeatedly, while the store works for others, is parked.
 func (e *Engine) stopped(ctx context.Context, c a2a.Claim, began time.Time, what, why string, err error) {
 	n := e.countStop(c.Root, time.Since(began) >= progress)
 	e.rarely(c.Root+what, func(skipped int) {
@@ -64,7 +64,7 @@ func (e *Engine) stopped(ctx context.Context, c a2a.Claim, began time.Time, what
 	if n >= maxStops && e.suspend(ctx, c, n, why, err) {
 		return
 	}
-	e.release(ctx, c, e.Leases.Now().Add(min(backoff<<min(max(n-1, 0), maxStops), maxBackoff))) // refused where somebody else has it
+	e.release(ctx, c, e.Leases.Now().Add(min(backoff<<min(max(n-1, 0), maxStops), maxBackoff))) // refused if another owner has it
 	e.signal()
 }
 
@@ -176,9 +176,9 @@ func (e *Engine) count(root string) int {
 	return e.failures[root]
 }
 
-// countStop adds a drive of root that was stopped; one that had got on begins the
-// count anew. While the store takes no writes of anybody none is counted: that is no
-// fault of the run.
+// countStop counts a drive of root that was stopped; a drive that made progress
+// restarts the count. While the store accepts no writes at all it does not count,
+// because the run is not the cause.
 func (e *Engine) countStop(root string, gotOn bool) int {
 	if r, ok := e.Leases.(interface{ Ready() error }); ok && r.Ready() != nil {
 		return 0
@@ -204,16 +204,16 @@ func (e *Engine) forget(root string) {
 	}
 }
 
-// logEvery is how often what happens again and again is logged.
+// logEvery is the interval at which a repeated condition is logged.
 const logEvery = 5 * time.Minute
 
-// entry is when something was logged last, and how often it has happened since.
+// entry is when a condition was logged last and how often it has occurred since.
 type entry struct {
 	at      time.Time
 	skipped int
 }
 
-// rarely logs what may happen every second, now and then.
+// rarely logs a condition that may occur every second, at most once per logEvery.
 func (e *Engine) rarely(what string, log func(skipped int)) {
 	e.mu.Lock()
 	last, known := e.logged[what]

@@ -54,7 +54,7 @@ type Config struct {
 	// NoStream: streams are not supported. NoCancel: cancels are not. NoHealth:
 	// the Agent service's HealthCheck is not.
 	NoStream, NoCancel, NoHealth bool
-	// Streams is what streams of A2A are refused with, whatever the card says.
+	// Streams is the error for streams of A2A, whatever the card says.
 	Streams error
 	// Old speaks A2A 0.3 over JSON-RPC and REST, and shows the card of that alone.
 	Old bool

@@ -27,14 +27,14 @@ type Turn struct {
 	Before <-chan struct{}
 	// Progress is a status text.
 	Progress string
-	// Noted is what the agent says in the history of its task alone.
+	// Noted is text that the agent adds only to the history of its task.
 	Noted string
 	// Chunks are streamed pieces of text, and the beginning of the answer.
 	Chunks []string
 	// Gate holds the end back until it is closed, or the task is cancelled.
 	Gate <-chan struct{}
-	// Break ends the first stream after so many events; the task goes on. -1 ends a
-	// stream of A2A after its task, before the first event.
+	// Break ends the first stream after this many events; the task continues. -1 ends a
+	// stream of A2A right after its task, before the first event.
 	Break int
 	// Ask ends the turn with a question; Auth asks for authentication.
 	Ask, Auth string
@@ -71,8 +71,8 @@ type task struct {
 	ended    bool             // guarded by mu
 	breaks   int              // guarded by mu
 	direct   *a2av1.Message   // guarded by mu
-	keys     []string         // of the messages it has got; guarded by mu
-	noted    []*a2av1.Message // what the agent said while it worked; guarded by mu
+	keys     []string         // ids of the messages received; guarded by mu
+	noted    []*a2av1.Message // messages of the agent while it worked; guarded by mu
 }
 
 func newTask(key string) *task {
@@ -93,14 +93,14 @@ func (t *task) append(events ...*teamv1.Event) {
 	t.changed = make(chan struct{})
 }
 
-// note puts a message into the history.
+// note adds a message to the history.
 func (t *task) note(m *a2av1.Message) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.noted = append(t.noted, m)
 }
 
-// notes are what the agent said while it worked.
+// notes returns the messages of the agent while it worked.
 func (t *task) notes() []*a2av1.Message {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,7 +180,7 @@ func (t *task) takeBreak() int {
 	return n
 }
 
-// breaksAtOnce reports, once, whether a stream is to end after its task.
+// breaksAtOnce reports, once, whether a stream must end right after its task.
 func (t *task) breaksAtOnce() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -29,12 +29,14 @@ type document struct {
 	named func(path []any) string
 }
 
-// inOrder begins the record of a document whose workflows run in the order that they list.
-// It is a YAML document of its own: a program of the version before, to which a step
-// without after began with the run, refuses the record instead of running it in another order.
+// inOrder begins the record of a document whose workflows run in the listed order. It
+// is a YAML document of its own, so that the previous version of the program, in which
+// a step without after begins with the run, rejects the record instead of running it in
+// another order.
 const inOrder = "format: 2\n---\n"
 
-// record is a document as it is kept. One that means the same in both versions is kept as it is.
+// record returns a document in its stored form. A document that means the same in both
+// versions is stored unchanged.
 func record(data []byte) []byte {
 	if (config.Addition{Data: data}).DependsOnOrder() {
 		return append([]byte(inOrder), data...)
@@ -42,8 +44,9 @@ func record(data []byte) []byte {
 	return data
 }
 
-// recorded is the document of a record. In one of the version before, a step without after
-// began with the run; changed reports that the document had to be written anew to say so.
+// recorded returns the document of a record. In a record of the previous version a step
+// without after begins with the run; changed reports that the document was rewritten to
+// keep that meaning.
 func recorded(data []byte) (document []byte, changed bool) {
 	if rest, ok := bytes.CutPrefix(data, []byte(inOrder)); ok {
 		return rest, false

@@ -23,12 +23,12 @@ type state struct {
 
 // entry is an entry of the catalog and what it defines.
 type entry struct {
-	catalog.Entry                 // Data is the document, not its record
-	previous      bool            // the record is of the previous version, and Data says what it meant
+	catalog.Entry                 // Data is the document, not its stored form
+	previous      bool            // the record is of the previous version; Data is rewritten to keep its meaning
 	outline       *config.Outline // nil where the document cannot be read
-	def           *config.Config  // the file with this entry and those that it names; nil: it is not served
-	faults        config.Faults   // why not
-	unbuilt       bool            // its definition is right; another file may help
+	def           *config.Config  // the file with this entry and those that it names; nil: the entry is not served
+	faults        config.Faults   // why the entry is not served
+	unbuilt       bool            // the definition is valid; another file may make it work
 }
 
 // team reports whether it was made for a team.
@@ -54,7 +54,7 @@ func (s *state) with(file *config.Config, snap catalog.Snapshot) *state {
 		}
 		made := &entry{Entry: e}
 		made.Data, made.previous = recorded(e.Data)
-		made.outline, _ = config.Addition{Name: e.ID, Data: made.Data}.Outline() // its faults come with the definition
+		made.outline, _ = config.Addition{Name: e.ID, Data: made.Data}.Outline() // faults are reported with the definition
 		next.entries[e.ID], stale[e.ID] = made, true
 	}
 	touched := map[string]bool{} // ids whose definition may be another one
@@ -195,9 +195,9 @@ func lacking(e *entry) error {
 	return err.With(e.ID, e.faults[0].Message)
 }
 
-// reordered returns a fault for each step that begins with the run in a record of the previous
-// version, and would begin later in a new document that does not say that it means that. e is
-// nil where nothing is replaced.
+// reordered returns a fault for each step that begins with the run in a record of the
+// previous version and would begin later under a new document that does not state this.
+// e is nil if no entry is replaced.
 func (e *entry) reordered(now *entry) (faults config.Faults) {
 	if e == nil || !e.previous || now.outline.Version() == "v2" {
 		return nil

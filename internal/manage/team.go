@@ -182,8 +182,8 @@ func (m *Manager) Ready(ctx context.Context, id string) error {
 	return nil
 }
 
-// Entry returns the entry of the catalog that a team is defined by; empty: it is defined
-// in the file of the server, or nowhere.
+// Entry returns the catalog entry that defines a team; empty if the server's file
+// defines it, or if it does not exist.
 func (m *Manager) Entry(id string) string { return m.served.Load().owners[id] }
 
 func notReady(id, why string) error {

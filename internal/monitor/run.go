@@ -51,14 +51,14 @@ type step struct {
 	steps  []*step
 
 	state    teamv1.TraceStep_State
-	heldFrom teamv1.TraceStep_State // before it was held, as the run is paused; unset: it is not
+	heldFrom teamv1.TraceStep_State // state before it was held while the run is paused; unset: it is not held
 	outcome  teamv1.Outcome
-	asks     int // questions of its own that are open
+	asks     int // its own open questions
 	decided  time.Time
 	started  time.Time
 	ended    time.Time
-	at       *teamv1.Spent // its end, with everything below it
-	wasted   *teamv1.Spent // on attempts that failed, until its end has them
+	at       *teamv1.Spent // at its end, including everything below it
+	wasted   *teamv1.Spent // by failed attempts, until its end includes them
 }
 
 func newRun(root, of string) *run {
@@ -263,7 +263,7 @@ func (r *run) wait(s *step) {
 	r.state = r.waits("")
 }
 
-// hold notes that nothing of a step, and of what it has begun, goes on before the run is
+// hold records that a step, and everything it has begun, does not run until the run is
 // resumed.
 func (r *run) hold(s *step) {
 	for _, below := range r.steps {
@@ -274,7 +274,7 @@ func (r *run) hold(s *step) {
 	}
 }
 
-// goOn ends what hold noted: the run was resumed.
+// goOn ends hold after the run was resumed.
 func (r *run) goOn() {
 	for _, s := range r.steps {
 		if s.state == teamv1.TraceStep_STATE_WAITING && s.heldFrom != teamv1.TraceStep_STATE_UNSPECIFIED {

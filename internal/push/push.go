@@ -75,8 +75,8 @@ func (l Limits) withDefaults() Limits {
 type Dispatcher struct {
 	Config
 	slots   slots
-	freed   chan struct{} // holds one signal: there is room for another session
-	refused time.Time     // when claims that fail were logged last; zero: they work. Of Serve alone
+	freed   chan struct{} // holds one signal: a slot for another session is free
+	refused time.Time     // when failing claims were logged last; zero: claims work. Used by Serve only
 
 	mu       sync.Mutex
 	sessions map[string]int   // by host, by account, and in all under an empty name; guarded by mu
@@ -110,7 +110,7 @@ const claimed = 64
 // claimRetry is how long the dispatcher waits after the store refused a claim.
 const claimRetry = time.Second
 
-// logEvery is how often claims are logged that fail again and again.
+// logEvery is the interval at which repeated claim failures are logged.
 const logEvery = 5 * time.Minute
 
 // Serve tells receivers until ctx ends, then gives up what it holds, so that

@@ -66,8 +66,8 @@ func (s *Server) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av1
 	return unary(ctx, s, "GetTask", false, req, s.h.GetTask)
 }
 
-// ListTasks returns a page of tasks. Over gRPC a page size of 0 is none: the official Go
-// client sends it where its caller set nothing.
+// ListTasks returns a page of tasks. Over gRPC a page size of 0 means the default: the
+// official Go client sends it if its caller sets no page size.
 func (s *Server) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
 	if inboundOf(ctx).binding == bindingGRPC && req.GetPageSize() == 0 {
 		req.PageSize = nil

@@ -69,7 +69,7 @@ func newKeyring(keys []APIKey, log *zap.Logger) (*keyring, error) {
 
 func (k *keyring) enabled() bool { return len(k.entries) > 0 }
 
-// identify returns who presents these authorization headers, from an address.
+// identify returns the caller for these authorization headers, from an address.
 func (k *keyring) identify(authorization []string, from netip.Addr) (a2a.Caller, error) {
 	if len(authorization) > 1 {
 		return a2a.Caller{}, unauthenticated("more than one authorization header")
@@ -94,8 +94,8 @@ func (k *keyring) identify(authorization []string, from netip.Addr) (a2a.Caller,
 	return k.entries[found].caller, nil
 }
 
-// find compares with every key, in the same time whichever it is. It returns the number of
-// the key, -1 for an unknown one.
+// find compares with all keys in constant time. It returns the number of the key, -1
+// for an unknown one.
 func (k *keyring) find(token string) int {
 	sum := sha256.Sum256([]byte(token))
 	found := -1

@@ -59,7 +59,7 @@ func (s *Server) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 type mediaError struct {
 	sent string
 	yaml bool // may be sent, too
-	json bool // nothing else may be sent
+	json bool // only JSON may be sent
 }
 
 func (e *mediaError) Error() string {

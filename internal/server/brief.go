@@ -20,25 +20,25 @@ import (
 )
 
 const (
-	// maxBrief bounds a message of a brief service, in bytes.
+	// maxBrief is the largest message of a brief service, in bytes.
 	maxBrief = 1 << 10
-	// briefTime bounds the wait for the first message of a call of a brief service.
+	// briefTime is the timeout for the first message of a call to a brief service.
 	briefTime = 10 * time.Second
 	// maxAnonymous is how many gRPC calls without a key may be open at the same time, and
 	// maxAnonymousFrom how many of them from one address.
 	maxAnonymous, maxAnonymousFrom = 1024, 128
 )
 
-// briefServices registers services whose requests are short: callers without a key may
-// call them, and must not be able to fill the memory. grpc-go has one limit of size for the
+// briefServices registers services whose requests are short. Callers without a key may
+// call them, so a request must not use much memory. grpc-go has one size limit for the
 // whole server, so the calls of these services read their messages themselves.
 type briefServices struct {
 	*grpc.Server
 	s *Server
 }
 
-// RegisterService registers a service with all its methods as streams, which looks the same
-// from outside: a stream gets its messages on its own demand.
+// RegisterService registers a service with all its methods as streams, which makes no
+// difference to clients: the handler of a stream reads its messages itself.
 func (b briefServices) RegisterService(d *grpc.ServiceDesc, impl any) {
 	c := *d
 	c.Methods, c.Streams = nil, nil
@@ -67,16 +67,16 @@ type briefStream struct {
 	grpc.ServerStream
 	s      *Server
 	single bool // the caller sends exactly one message
-	begun  bool // the first message is here
+	begun  bool // the first message has arrived
 }
 
-// transportStream is what grpc-go's streams of its transport have besides their interface.
+// transportStream is what grpc-go's transport streams offer besides their interface.
 type transportStream interface {
 	ReadMessageHeader(header []byte) error
 	Read(n int) (mem.BufferSlice, error)
 }
 
-// RecvMsg receives the next message. The first one has briefTime to come.
+// RecvMsg receives the next message. The first one must arrive within briefTime.
 func (b *briefStream) RecvMsg(v any) error {
 	m, ok := v.(proto.Message)
 	if !ok {
@@ -92,8 +92,8 @@ func (b *briefStream) RecvMsg(v any) error {
 	return nil
 }
 
-// next returns the bytes of the next message. The read that it leaves behind after briefTime
-// ends with the call.
+// next returns the bytes of the next message. After briefTime its read continues in the
+// background until the call ends.
 func (b *briefStream) next() (data []byte, err error) {
 	if b.begun {
 		return b.read()
@@ -146,15 +146,16 @@ func (b *briefStream) read() ([]byte, error) {
 	return data.Materialize(), nil
 }
 
-// anonymous counts the open gRPC calls of callers without a key. The zero value is ready.
+// anonymous counts the open gRPC calls of callers without a key. The zero value is
+// ready to use.
 type anonymous struct {
 	mu   sync.Mutex
 	all  int                // guarded by mu
 	from map[netip.Addr]int // guarded by mu
 }
 
-// enter counts a call. leave must be called when it ends; INSUFFICIENT_RESOURCES where too
-// many are open.
+// enter counts a call; leave must be called when the call ends. INSUFFICIENT_RESOURCES
+// if too many calls are open.
 func (a *anonymous) enter(ctx context.Context) (leave func(), err error) {
 	addr := inboundOf(ctx).addr
 	a.mu.Lock()

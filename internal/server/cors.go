@@ -12,13 +12,13 @@ const (
 		"If-None-Match, If-Modified-Since, Grpc-Timeout, Team-Path, Traceparent, Tracestate"
 	corsExposed = "A2A-Extensions, X-A2A-Extensions, X-Request-Id, Retry-After, WWW-Authenticate, Allow, ETag, Last-Modified, Location"
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
-	// corsAge is how long a browser may remember a preflight, in seconds.
+	// corsAge is how long a browser may cache a preflight, in seconds.
 	corsAge = "7200"
 )
 
-// mayCall reports whether pages of an origin may call. All may only where there are keys: a
-// server without them takes whoever reaches it for its only caller, so that any page in a
-// browser of this machine could act as that caller.
+// mayCall reports whether pages of an origin may call. "*" applies only to a server
+// with keys: a server without keys treats every client as the same caller, so any page
+// in a browser on this machine could act as that caller.
 func (s *Server) mayCall(origin string) bool {
 	return slices.Contains(s.config.Origins, origin) && origin != "*" || s.everyOrigin()
 }
@@ -27,10 +27,10 @@ func (s *Server) everyOrigin() bool {
 	return s.keys.enabled() && slices.Contains(s.config.Origins, "*")
 }
 
-// crossOrigin tells a browser whether a page of another origin may read the answer. It
-// answers a preflight, which comes before the call and without its key, and reports whether
-// it did. Access-Control-Allow-Credentials is never sent: a page presents its key itself,
-// and cookies mean nothing here.
+// crossOrigin sets the headers that let a page of another origin read the answer. It
+// answers a preflight, which a browser sends before the call and without its key, and
+// reports whether it did. Access-Control-Allow-Credentials is never sent: a page sends
+// its key itself, and the server uses no cookies.
 func (s *Server) crossOrigin(w http.ResponseWriter, r *http.Request) bool {
 	if len(s.config.Origins) == 0 {
 		return false
@@ -55,7 +55,7 @@ func (s *Server) crossOrigin(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Access-Control-Allow-Headers", strings.Join(append([]string{corsRequest}, s.config.OriginHeaders...), ", "))
 	h.Set("Access-Control-Max-Age", corsAge)
 	if r.ContentLength != 0 {
-		h.Set("Connection", "close") // a body is not waited for
+		h.Set("Connection", "close") // do not wait for a body
 	}
 	soon(w)
 	w.WriteHeader(http.StatusNoContent)

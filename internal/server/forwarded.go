@@ -45,8 +45,8 @@ func within(networks []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// addrOf is the address in a host, with a port or without; the zero address where there is
-// none.
+// addrOf returns the address in a host, with or without a port; the zero address if it
+// has none.
 func addrOf(host string) netip.Addr {
 	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	if p, withPort := netip.ParseAddrPort(host); withPort == nil {
@@ -58,8 +58,8 @@ func addrOf(host string) netip.Addr {
 	return addr.Unmap().WithZone("")
 }
 
-// callerAddr is the address that a call came from: remote, or what proxies that are trusted
-// say in X-Forwarded-For. Each proxy appends the address that it was called from.
+// callerAddr returns the address that a call came from: remote, or the one that trusted
+// proxies name in X-Forwarded-For. Each proxy appends the address of its own caller.
 func callerAddr(trusted []netip.Prefix, remote string, forwardedFor []string) netip.Addr {
 	addr := addrOf(remote)
 	for _, hop := range slices.Backward(list(forwardedFor)) {

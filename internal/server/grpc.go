@@ -90,7 +90,7 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	case info.FullMethodName != healthpb.Health_Check_FullMethodName && info.FullMethodName != healthpb.Health_Watch_FullMethodName:
 		return nil, wire.Status(err).Err()
 	}
-	if until, ok := ctx.Deadline(); ok && time.Until(until) > maxAllowed { // one of 0 is refused before a call begins
+	if until, ok := ctx.Deadline(); ok && time.Until(until) > maxAllowed { // a timeout of 0 is refused before a call begins
 		return nil, wire.Status(notAllowed(time.Until(until).Round(time.Hour).String())).Err()
 	}
 	return withInbound(ctx, in), nil

@@ -11,27 +11,29 @@ import (
 )
 
 const (
-	// minPause is how long an address pauses for its first unknown key. Each further one
-	// doubles the pause, up to maxPause.
+	// minPause is the pause of an address for its first unknown key. Each further unknown
+	// key doubles the pause, up to maxPause.
 	minPause, maxPause = time.Millisecond, 200 * time.Millisecond
-	// maxPaused is how much pause an address may owe before its keys are not looked at.
+	// maxPaused is the pause that an address may accumulate before its keys are rejected
+	// unchecked.
 	maxPaused = 4 * time.Second
 	// forgetTime is how long after its last pause an address is forgotten.
 	forgetTime = time.Minute
-	// guessLog is how often an address that goes on is logged at least.
+	// guessLog is the longest interval between log lines for an address that continues.
 	guessLog = 10 * time.Second
-	// maxAddresses and maxKnown bound what is remembered.
+	// maxAddresses and maxKnown limit the size of the maps.
 	maxAddresses, maxKnown = 4096, 16384
 )
 
-// guesses slows down who tries out API keys: unknown keys make the address that they come
-// from owe a pause, and while it owes too much its keys are not looked at. A key that was
-// right from an address before is taken from there at once, whatever else comes from it.
+// guesses slows down callers that guess API keys. Each unknown key adds a pause to its
+// address; while the sum of the pauses is too long, keys from there are rejected
+// unchecked. A key that was valid from an address before is always accepted from there
+// without a pause.
 type guesses struct {
 	log  *zap.Logger
 	mu   sync.Mutex
 	from map[netip.Prefix]*guesser // guarded by mu
-	// known are keys that were right, with where they came from; guarded by mu.
+	// known holds valid keys with the network they came from; guarded by mu.
 	known map[knownKey]struct{}
 }
 
@@ -40,19 +42,19 @@ type knownKey struct {
 	key  int
 }
 
-// guesser is an address that unknown keys came from.
+// guesser is an address that sent unknown keys.
 type guesser struct {
 	pause   time.Duration // for the next unknown key
-	until   time.Time     // when it owes nothing any more
+	until   time.Time     // when all its pauses are over
 	began   time.Time
-	unknown int       // keys that were looked at
-	refused int       // keys that were not looked at
-	logged  time.Time // when a line was written last
-	next    int       // unknown and refused keys at which the next line is written
+	unknown int       // keys that were checked
+	refused int       // keys that were rejected unchecked
+	logged  time.Time // when the last line was logged
+	next    int       // number of keys at which the next line is logged
 }
 
-// admit takes note of a key that came from an address: found is its number, negative for a
-// key that nobody has. The error says that the key is not looked at now.
+// admit records a key that came from an address: found is its number, negative for an
+// unknown key. The error means that the key is rejected unchecked.
 func (g *guesses) admit(addr netip.Addr, found int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,13 +89,14 @@ func (g *guesses) admit(addr netip.Addr, found int) error {
 	return nil
 }
 
-// network is the address, or the network of an IPv6 address: one caller has all of it.
+// network returns the address, or the /64 network of an IPv6 address, which one caller
+// usually has to itself.
 func network(addr netip.Addr) netip.Prefix {
 	bits := 64
 	if addr.Is4() {
 		bits = 32
 	}
-	p, _ := addr.Prefix(bits) // fails for the zero address, whose network is the zero one
+	p, _ := addr.Prefix(bits) // fails for the zero address, whose network is the zero prefix
 	return p
 }
 
@@ -104,7 +107,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// remember notes a key that was right. The caller holds mu.
+// remember records a valid key. The caller holds mu.
 func (g *guesses) remember(k knownKey) {
 	if g.known == nil || len(g.known) >= maxKnown {
 		g.known = map[knownKey]struct{}{}
@@ -112,8 +115,8 @@ func (g *guesses) remember(k knownKey) {
 	g.known[k] = struct{}{}
 }
 
-// add returns a new guesser; where there are too many, all others share one. The caller
-// holds mu.
+// add returns a new guesser; if there are too many, further addresses share one. The
+// caller holds mu.
 func (g *guesses) add(from netip.Prefix, now time.Time) (netip.Prefix, *guesser) {
 	for p, r := range g.from {
 		if now.Sub(r.until) > forgetTime {
@@ -133,8 +136,8 @@ func (g *guesses) add(from netip.Prefix, now time.Time) (netip.Prefix, *guesser)
 	return from, g.from[from]
 }
 
-// tell logs a guesser at its first key, its tenth, its hundredth and so on, and every
-// guessLog. The caller holds mu.
+// tell logs a guesser at its first key, its tenth, its hundredth and so on, and
+// otherwise when guessLog has passed. The caller holds mu.
 func (g *guesses) tell(from netip.Prefix, r *guesser, now time.Time) {
 	if n := r.unknown + r.refused; n < r.next && now.Sub(r.logged) < guessLog {
 		return
@@ -158,7 +161,7 @@ func (g *guesses) line(from netip.Prefix, r *guesser) {
 		zap.Duration("since", time.Since(r.began)))
 }
 
-// flush logs what was not logged yet, when the server stops.
+// flush logs all guessers when the server stops.
 func (g *guesses) flush() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

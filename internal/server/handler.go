@@ -22,7 +22,7 @@ type Handler interface {
 	GetTask(context.Context, *a2av1.GetTaskRequest) (*a2av1.Task, error)
 	ListTasks(context.Context, *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error)
 	CancelTask(context.Context, *a2av1.CancelTaskRequest) (*a2av1.Task, error)
-	// Part finds a part of a task by what it holds.
+	// Part finds a part of a task by the digest of its content.
 	Part(ctx context.Context, tenant, id string, is func(*a2av1.Part) bool) (*a2av1.Part, error)
 	CreateTaskPushNotificationConfig(context.Context, *a2av1.TaskPushNotificationConfig) (*a2av1.TaskPushNotificationConfig, error)
 	GetTaskPushNotificationConfig(context.Context, *a2av1.GetTaskPushNotificationConfigRequest) (*a2av1.TaskPushNotificationConfig, error)

@@ -19,7 +19,7 @@ func (s *Server) checkHost(r *http.Request) error {
 	if r.Host != "" && !s.ownHost(r.Host) {
 		return foreign("Host", r.Host)
 	}
-	if s.isOpen(r) { // cards are for the pages of others, too
+	if s.isOpen(r) { // pages of other origins may read cards, too
 		return nil
 	}
 	for _, origin := range r.Header.Values("Origin") {

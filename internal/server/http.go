@@ -82,7 +82,7 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	r.Header["Accept"] = []string{replyType(r)}
 	routed := r.WithContext(withInbound(ctx, in))
 	if open && r.ContentLength != 0 {
-		w.Header().Set("Connection", "close") // a body is not waited for
+		w.Header().Set("Connection", "close") // do not wait for a body
 		routed.Body, routed.ContentLength = http.NoBody, 0
 	}
 	routed.URL = placeV03(unescapedOnce(tenantOnce(placeRPC(r, in))), in)
@@ -96,11 +96,12 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	next.ServeHTTP(w, routed)
 }
 
-// twoSegments is a path below an agent whose first two segments may both be the tenant.
+// twoSegments matches a path below an agent whose first two segments may both be the
+// tenant.
 var twoSegments = regexp.MustCompile(`^(/[^/]+)(/[^/]+)(?:/message:|/tasks(?:/|$)|/extendedAgentCard$|/\.well-known/|/v1/)`)
 
-// tenantOnce returns an address that names the tenant once, where it names it twice: the
-// caller has added the tenant to the URL of an interface that ends in it.
+// tenantOnce returns an address with the tenant once if it has it twice, because the
+// caller added the tenant to an interface URL that already ends in it.
 func tenantOnce(u *url.URL) *url.URL {
 	m := twoSegments.FindStringSubmatch(u.Path)
 	if m == nil || m[1] != m[2] {
@@ -173,9 +174,9 @@ func serviceParameter(r *http.Request, name string) []string {
 	return nil
 }
 
-// bounded returns the context of a request with the time its caller allows: a
-// Grpc-Timeout, of which an hour is granted. The header is taken away from the gateway,
-// which knows no bound.
+// bounded returns the context of a request with the timeout that its caller allows in
+// Grpc-Timeout, at most an hour. It removes the header from the request, because the
+// gateway would apply it without that limit.
 func bounded(r *http.Request) (context.Context, context.CancelFunc, error) {
 	text := r.Header.Get("Grpc-Timeout")
 	if text == "" {
@@ -197,8 +198,8 @@ func bounded(r *http.Request) (context.Context, context.CancelFunc, error) {
 	return ctx, cancel, nil
 }
 
-// maxAllowed is the longest time that a caller may allow: a year. Who wants no limit names
-// none.
+// maxAllowed is the longest timeout that a caller may send: a year. A caller that wants
+// no limit sends no timeout.
 const maxAllowed = 365 * 24 * time.Hour
 
 func notAllowed(text string) error {

@@ -27,8 +27,8 @@ const (
 type inbound struct {
 	binding    string
 	id         string     // of the request, for logs
-	addr       netip.Addr // that it came from; the zero address is unknown
-	base       string     // URL by which it came, as a trusted proxy says; empty: not known
+	addr       netip.Addr // of the caller; the zero address is unknown
+	base       string     // URL that the caller used, as reported by a trusted proxy; empty: unknown
 	caller     *a2a.Caller
 	open       bool // to everybody: there may be no caller
 	version    []string
@@ -39,7 +39,7 @@ type inbound struct {
 	accept     string // as it came
 	v03        bool   // the call is made in 0.3
 	atAgent    bool   // JSON-RPC at the address of an agent, without /rpc
-	notified   bool   // the caller wants no answer
+	notified   bool   // a notification: the caller wants no answer
 }
 
 type inboundKey struct{}

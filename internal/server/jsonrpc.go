@@ -50,15 +50,16 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[str
 	}
 }
 
-// withAnswer are the methods with one answer that do what a stream does before it begins.
+// withAnswer maps a streaming method to the method with one answer that makes the same
+// checks.
 var withAnswer = map[string]string{
 	"SendStreamingMessage": "SendMessage", "SubscribeToTask": "GetTask",
 	"message/stream": "message/send", "tasks/resubscribe": "tasks/get",
 }
 
-// serveNotification carries out a request without an id. It gets no response of JSON-RPC:
-// the HTTP status alone says whether it was accepted. A send does not wait for its task, and
-// a stream is not opened.
+// serveNotification carries out a request without an id. The caller gets no JSON-RPC
+// response; only the HTTP status says whether the request was accepted. A send does not
+// wait for its task, and no stream is opened.
 func (s *Server) serveNotification(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
 	code := http.StatusAccepted
 	if err := s.notified(r.Context(), req, params); err != nil {
@@ -90,14 +91,14 @@ func (s *Server) notified(ctx context.Context, req wire.RPCRequest, params map[s
 
 func noMethod(name string) *status.Status { return wire.NotServed("there is no method %.64q", name) }
 
-// Addresses to which some clients post JSON-RPC: that of an agent, or of the server for the
-// default agent, and /rpc with a slash at the end.
+// Addresses to which some clients post JSON-RPC: the address of an agent, that of the
+// server for the default agent, and /rpc with a trailing slash.
 var (
 	agentPath = regexp.MustCompile(`^(/[^/:%]+)?/?$`)
 	rpcSlash  = regexp.MustCompile(`^(/[^/]+)?/rpc/$`)
 )
 
-// notAgents are the first parts of paths that are served otherwise.
+// notAgents are first path segments that belong to other handlers.
 var notAgents = []string{
 	"/tasks", "/extendedAgentCard", "/rpc", "/v1", "/team", "/assets", "/docs", "/openapi.json", "/healthz", "/readyz", "/.well-known",
 }
@@ -108,7 +109,7 @@ func atAgent(r *http.Request) bool {
 	return r.Method == http.MethodPost && (m != nil && !slices.Contains(notAgents, m[1]) || rpcSlash.MatchString(r.URL.Path))
 }
 
-// placeRPC is the address to which a request of JSON-RPC belongs.
+// placeRPC returns the /rpc address to which a JSON-RPC request belongs.
 func placeRPC(r *http.Request, in *inbound) *url.URL {
 	if !atAgent(r) {
 		return r.URL

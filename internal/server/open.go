@@ -8,8 +8,8 @@ import (
 	"github.com/agentteams/team-server/web"
 )
 
-// openFiles returns the paths that everybody may read besides cards: probes, the two pages
-// with their files, and the descriptions of the server.
+// openFiles returns the paths, besides cards, that need no key: probes, the two pages
+// with their files, and the API descriptions of the server.
 func openFiles() map[string]bool {
 	open := map[string]bool{
 		"/": true, "/healthz": true, "/readyz": true, "/openapi.json": true, "/docs": true, jwksPath: true,
@@ -17,7 +17,7 @@ func openFiles() map[string]bool {
 	for below, files := range map[string]fs.FS{"/assets/": sub(web.Files(), "assets"), "/docs/": sub(docsFiles, "docs")} {
 		names, err := fs.Glob(files, "*")
 		if err != nil {
-			panic(err) // the pattern is a valid one
+			panic(err) // the pattern is valid
 		}
 		for _, name := range names {
 			open[below+name] = true
@@ -38,8 +38,8 @@ func sub(files fs.FS, folder string) fs.FS {
 // openCard matches the paths of public cards: of the default agent, and of one agent.
 var openCard = regexp.MustCompile(`^(/[^/]+)?(` + regexp.QuoteMeta(cardPath) + `|` + regexp.QuoteMeta(oldCardPath) + `)$`)
 
-// isOpen reports whether everybody may make a request, with or without a key. Open requests
-// only read, so their bodies are ignored; OPTIONS is for pages that want to read a card.
+// isOpen reports whether a request needs no key. Open requests only read, so their
+// bodies are ignored; OPTIONS is for pages that read a card.
 func (s *Server) isOpen(r *http.Request) bool {
 	card := openCard.MatchString(tenantOnce(r.URL).Path)
 	switch r.Method {

@@ -14,7 +14,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// partRoutes serve the parts of tasks that answers replace by their URL.
+// partRoutes serves the parts of tasks that answers replace by their URL.
 func (s *Server) partRoutes() []route {
 	return []route{
 		{"GET", "/tasks/{id}/parts/{digest}", s.servePart},
@@ -22,8 +22,9 @@ func (s *Server) partRoutes() []route {
 	}
 }
 
-// servePart answers with what a part of a task holds, whole or in ranges, to those who
-// may read the task. A URL names no version of the protocol, so none is asked for.
+// servePart serves the content of one part of a task, whole or in ranges, to callers
+// that may read the task. The URL works without A2A-Version, because clients follow it
+// as a plain link.
 func (s *Server) servePart(w http.ResponseWriter, r *http.Request, params map[string]string) {
 	in := *inboundOf(r.Context())
 	in.version = []string{a2a.ProtocolVersion}
@@ -43,7 +44,7 @@ func (s *Server) servePart(w http.ResponseWriter, r *http.Request, params map[st
 	h.Set("Cache-Control", "private, no-store")
 	h.Set("Vary", "Authorization")
 	h.Set("ETag", `"`+params["digest"]+`"`)
-	h.Set("X-Content-Type-Options", "nosniff") // an agent wrote it: no page of ours
+	h.Set("X-Content-Type-Options", "nosniff") // content of an agent, never a page of this server
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	disposition := mime.FormatMediaType("attachment", map[string]string{"filename": part.GetFilename()})
 	if part.GetFilename() == "" || disposition == "" {

@@ -38,7 +38,7 @@ type Config struct {
 	// is local/local, and only loopback addresses are served: over HTTP as localhost,
 	// a loopback address, or PublicURL, and to pages of these origins.
 	Keys []APIKey
-	// BaseURL is the URL of REST, for parts that answers replace by their URL.
+	// BaseURL is the URL of REST. Answers use it for parts that they replace by their URL.
 	BaseURL string
 	// PublicURL is the URL by which others reach HTTP; empty: there is none.
 	PublicURL string
@@ -57,8 +57,8 @@ type Config struct {
 	// DrainDelay is how long a stopping server still takes calls, so that load
 	// balancers see that it is not ready; 0.
 	DrainDelay time.Duration
-	// Hurry ends the DrainDelay when it is closed; nil never does. So does the end of
-	// a listener.
+	// Hurry ends the DrainDelay when it is closed; a nil channel never does. A listener
+	// that closes also ends it.
 	Hurry <-chan struct{}
 	// DrainTime is how long calls may take to end when the server stops; 20 s.
 	DrainTime time.Duration
@@ -69,14 +69,14 @@ type Config struct {
 	StallTime time.Duration
 	// JWKS is the set of public keys of signed cards; nil: none is served.
 	JWKS []byte
-	// TrustedProxies are callers whose X-Forwarded headers say who calls, and without a
-	// PublicURL by which URL, for cards.
+	// TrustedProxies are proxies whose X-Forwarded headers name the caller and, if there
+	// is no PublicURL, the URL for cards.
 	TrustedProxies []netip.Prefix
-	// Origins are the origins of pages that may call, such as https://app.example; "*" is
-	// every origin, where there are keys. Default: only those of this server.
+	// Origins are the origins of pages that may call, such as https://app.example; "*"
+	// allows every origin on a server with keys. Default: only those of this server.
 	Origins []string
-	// OriginHeaders are request headers that these pages may send besides those that the
-	// server reads.
+	// OriginHeaders are request headers that these pages may send in addition to those
+	// that the server reads.
 	OriginHeaders []string
 	// Log gets one line a call; nil logs nothing.
 	Log *zap.Logger
@@ -97,7 +97,7 @@ type Server struct {
 	h      Handler
 	log    *zap.Logger
 	keys   *keyring
-	open   map[string]bool // paths that everybody may read
+	open   map[string]bool // paths that need no key
 	rpc    map[string]grpc.MethodHandler
 	v03    map[string]unaryV03
 	cards  cards
@@ -224,8 +224,8 @@ func (s *Server) Ready() error {
 	return nil
 }
 
-// delay lets DrainDelay pass, until a listener fails or nothing is worth waiting for.
-// That a listener was closed meanwhile is no error.
+// delay waits for DrainDelay, for Hurry, or until a listener stops. A closed listener
+// is not an error.
 func (s *Server) delay(failed <-chan error) error {
 	timer := time.NewTimer(s.config.DrainDelay)
 	defer timer.Stop()

@@ -167,8 +167,8 @@ func (s *Server) updates(send eventFunc) func(a2a.Update) error {
 	}
 }
 
-// fitting is an encoding that replaces parts which are too large for any of the
-// bindings, and refuses what is too large all the same.
+// fitting wraps an encoder: it replaces parts that are too large for any binding, and
+// returns an error for a message that is still too large.
 func (s *Server) fitting(encode func(proto.Message) ([]byte, error)) func(proto.Message) ([]byte, error) {
 	return func(m proto.Message) ([]byte, error) {
 		m = wire.Reduce(m, s.config.BaseURL)
@@ -192,7 +192,7 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, req proto.Messag
 	return err == nil
 }
 
-// setTenant gives a request the tenant of its path. INVALID_REQUEST where its body names
+// setTenant gives a request the tenant of its path. INVALID_REQUEST if its body names
 // another one.
 func setTenant(req proto.Message, params map[string]string) error {
 	m := req.ProtoReflect()

@@ -223,8 +223,8 @@ func rendered[T any](write func(T) ([]byte, error)) func(T, error) ([]byte, erro
 	}
 }
 
-// queryText returns a parameter of the query by its name in JSON, or by that of its field:
-// page_size is pageSize.
+// queryText returns a query parameter by its JSON name or its field name: pageSize or
+// page_size.
 func queryText(q url.Values, name string) string {
 	for given := range q {
 		if given == name || camel(given) == name {

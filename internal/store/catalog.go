@@ -41,7 +41,7 @@ func (s *Memory) CatalogVersion(context.Context) (int64, error) {
 	return s.catalog.version, nil
 }
 
-// has reports whether there is an entry.
+// has reports whether an entry exists.
 func (c *entries) has(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +52,7 @@ func (c *entries) has(id string) bool {
 // ChangeCatalog implements catalog.Store.
 func (s *Memory) ChangeCatalog(_ context.Context, version int64, change catalog.Change) (int64, error) {
 	c := &s.catalog
-	s.mu.RLock() // no collaboration begins meanwhile
+	s.mu.RLock() // no collaboration can begin meanwhile
 	defer s.mu.RUnlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,16 +17,16 @@ const (
 	MaxBytes  = 50 << 20 // as encoded
 )
 
-// RequestWindow is how long a request is known again, unless a store is set up with
-// another time for message ids.
+// RequestWindow is how long a repeated request is recognized, unless a store is
+// configured with another time for message ids.
 const RequestWindow = 24 * time.Hour
 
-// serverKey reports whether a key is one that this server makes, not the id of a
-// caller's message: callers' ids have no slash.
+// serverKey reports whether this server made a key; otherwise the key is the id of a
+// caller's message, which never has a slash.
 func serverKey(key string) bool { return strings.Contains(key, "/") }
 
-// AgentOf returns the agent that a key counts for: the one that a caller's message is
-// for, none for a key that this server makes.
+// AgentOf returns the agent that a key counts for: the agent of a caller's message, or
+// an empty id for a key that this server made.
 func AgentOf(key, agent string) string {
 	if serverKey(key) {
 		return ""
@@ -34,8 +34,8 @@ func AgentOf(key, agent string) string {
 	return agent
 }
 
-// Window is how long a key is known again, in a store that remembers message ids for a
-// time; 0 is RequestWindow.
+// Window is how long a key is recognized in a store that remembers message ids for the
+// given time; 0 means RequestWindow.
 func Window(key string, deduplicate time.Duration) time.Duration {
 	if serverKey(key) || deduplicate == 0 {
 		return RequestWindow

@@ -80,8 +80,8 @@ func (s *Memory) Release(_ context.Context, c a2a.Claim, at time.Time) error {
 	})
 }
 
-// Suspend gives up a run that is not to be tried again before an input comes for it.
-// reason is for those who read the task meanwhile.
+// Suspend releases a run that must not be retried until an input arrives for it. Until
+// then readers of the task see reason.
 func (s *Memory) Suspend(_ context.Context, c a2a.Claim, reason string) error {
 	return s.giveUp(c, func(r *run) error {
 		r.parked = reason

@@ -47,7 +47,7 @@ type MemoryConfig struct {
 	// MaxFinished bounds the finished runs that are kept, of all owners
 	// together; the ones that finished first go first. 0 is DefaultMaxFinished.
 	MaxFinished int
-	// Deduplicate is how long a message id is remembered; 0 is RequestWindow.
+	// Deduplicate is how long a message id is remembered; 0 means RequestWindow.
 	Deduplicate time.Duration
 	// Fold computes tasks; unset is a2a.NewFold.
 	Fold FoldFunc
@@ -63,7 +63,7 @@ type Memory struct {
 	fold        FoldFunc
 	tokens      Sealer
 	due         dueQueue
-	all         Bell // rung when a root is new or has new events, or a board has changed
+	all         Bell // rung when a root is new or has new events, or when a board has changed
 
 	conversations conversations
 	pushes        pushes
@@ -88,7 +88,7 @@ type Memory struct {
 type owner struct {
 	runs    int
 	listed  index
-	briefed *btree.BTreeG[*run] // those that were begun with a brief and are listed, by root
+	briefed *btree.BTreeG[*run] // listed runs that were begun with a brief, by root
 }
 
 // NewMemory returns an empty store.
@@ -158,8 +158,8 @@ func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool
 	return root, false, nil
 }
 
-// Sent returns the root of the task that a message of the owner made, or was put to,
-// within the time that message ids are remembered.
+// Sent returns the root of the task that a message of the owner created or was added
+// to, within the time that message ids are remembered.
 func (s *Memory) Sent(_ context.Context, owner, agent, messageID string) (string, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

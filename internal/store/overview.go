@@ -64,7 +64,7 @@ func (s *Memory) selected(owner string, f a2a.RunFilter) []*entry {
 }
 
 // WatchAll returns a channel that receives when a root of the owner may be new or have
-// new events, or a board of the owner's account has changed.
+// new events, or when a board of the owner's account has changed.
 func (s *Memory) WatchAll(owner string) (wake <-chan struct{}, stop func()) {
 	return s.all.Watch(owner)
 }
@@ -72,19 +72,21 @@ func (s *Memory) WatchAll(owner string) (wake <-chan struct{}, stop func()) {
 // Everybody is the audience of a change that may concern every owner.
 const Everybody = ""
 
-// EveryoneOf is the audience of a change that may concern every owner of an account.
+// EveryoneOf returns the audience of a change that may concern every owner of an
+// account.
 func EveryoneOf(account string) string { return account + "/" }
 
-// Audiences are those that an owner belongs to: the owner, its account, and everybody.
+// Audiences returns those that an owner belongs to: the owner, its account, and
+// Everybody.
 func Audiences(owner string) [3]string {
 	return [3]string{owner, EveryoneOf(a2a.AccountOf(owner)), Everybody}
 }
 
-// Bell wakes those whom a change may concern. The zero value has no watchers. Safe for
-// concurrent use.
+// Bell wakes the watchers that a change may concern. The zero value has no watchers.
+// Safe for concurrent use.
 type Bell struct {
 	mu       sync.Mutex
-	watchers map[chan struct{}]string // the owner that each watches; guarded by mu
+	watchers map[chan struct{}]string // owner of each watcher; guarded by mu
 }
 
 // Watch returns a channel that receives when the bell is rung for an audience that the
@@ -104,8 +106,8 @@ func (b *Bell) Watch(owner string) (wake <-chan struct{}, stop func()) {
 	}
 }
 
-// Ring wakes the watchers of an audience: an owner, EveryoneOf an account, or Everybody.
-// It never blocks.
+// Ring wakes the watchers of an audience: an owner, EveryoneOf an account, or
+// Everybody. It never blocks.
 func (b *Bell) Ring(audience string) {
 	b.RingIf(func(a string) bool { return a == audience })
 }

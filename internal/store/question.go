@@ -66,8 +66,8 @@ func RolesOf(ev *teamv1.Event) []string {
 	return list
 }
 
-// Unanswered returns nil, or an *a2a.AnsweredError where an input answers a question
-// that one of the inputs before it answers.
+// Unanswered returns nil, or an *a2a.AnsweredError if an input answers a question that
+// an earlier input already answers.
 func Unanswered(in *teamv1.Inbound, inbox []*teamv1.Inbound) error {
 	question := in.GetAnswered().GetQuestion()
 	for _, other := range inbox {
@@ -78,8 +78,9 @@ func Unanswered(in *teamv1.Inbound, inbox []*teamv1.Inbound) error {
 	return nil
 }
 
-// Decides reports whether an event says if a question is open: it asks or answers it.
-// The error is an *a2a.AnsweredError where it answers it. The latest such event counts.
+// Decides reports whether an event decides that a question is open or closed: it asks
+// or answers the question. The error is an *a2a.AnsweredError if the event answers it.
+// The latest such event counts.
 func Decides(ev *teamv1.Event, question string) (bool, error) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Asked:

@@ -9,8 +9,8 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// requestKey names what was asked for once: a message of who sends it to an agent, or
-// an input that only one root knows.
+// requestKey identifies a request that may be repeated: a sender's message to an agent,
+// or an input that belongs to one root.
 type requestKey struct{ owner, agent, root, id string }
 
 // request is what became of it.

@@ -30,12 +30,12 @@ type run struct {
 	epoch    int64                      // of the last claim; guarded by mu
 	claimed  bool                       // somebody drives it; guarded by mu
 	wake     chan struct{}              // of the last claim; guarded by mu
-	parked   string                     // why it is not tried again, see Suspend; guarded by mu
+	parked   string                     // why the run is parked, see Suspend; empty: it is not; guarded by mu
 	pushed   bool                       // there has been a push configuration; guarded by mu
 
 	listedAsking bool // it is in Memory.asking; guarded by mu
 
-	briefed  bool         // it was begun with a brief; never changes
+	briefed  bool         // begun with a brief; never changes
 	entry    *entry       // in the owner's index; written under mu and Memory.mu
 	requests []requestKey // guarded by Memory.mu
 	collab   bool         // it counts as a collaboration until it ends; never changes
@@ -108,7 +108,7 @@ func (r *run) leave(in *teamv1.Inbound) int64 {
 	return in.N
 }
 
-// unanswered refuses a second answer to a question. The caller holds mu.
+// unanswered rejects a second answer to a question. The caller holds mu.
 func (r *run) unanswered(in *teamv1.Inbound) error {
 	if in.GetAnswered() == nil {
 		return nil

@@ -15,9 +15,9 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// UnmarshalAnswer reads ProtoJSON that another server answered with, as Unmarshal
-// reads a request, and takes a time without a zone for one in UTC. AnswerFault is the
-// text of the error.
+// UnmarshalAnswer reads ProtoJSON in the answer of another server, as Unmarshal reads a
+// request, and reads a time without a zone as UTC. AnswerFault returns the text of its
+// error.
 func UnmarshalAnswer(b []byte, m proto.Message) error {
 	err := Unmarshal(b, m)
 	if err == nil {
@@ -36,7 +36,8 @@ func UnmarshalAnswer(b []byte, m proto.Message) error {
 	return Unmarshal(zoned, m)
 }
 
-// AnswerFault says as a sentence what is wrong with an answer; err is that of reading it.
+// AnswerFault describes in a sentence what is wrong with an answer; err is the error of
+// reading it.
 func AnswerFault(err error) string {
 	var e *a2a.Error
 	if !errors.As(err, &e) {
@@ -48,8 +49,8 @@ func AnswerFault(err error) string {
 	return "the answer cannot be read: " + e.Message
 }
 
-// addZones adds UTC to the times of a message that name no zone, and reports whether
-// there are any. v is the message as JSON.
+// addZones adds UTC to the times of a message that name no zone, and reports whether it
+// found any. v is the message as JSON.
 func addZones(v any, d protoreflect.MessageDescriptor) (added bool) {
 	object, ok := v.(map[string]any)
 	if !ok || d.ParentFile().Package() == "google.protobuf" {
@@ -73,7 +74,7 @@ func addZones(v any, d protoreflect.MessageDescriptor) (added bool) {
 	return added
 }
 
-// elements are the messages that a field holds.
+// elements returns the messages that a field holds.
 func elements(v any, fd protoreflect.FieldDescriptor) []any {
 	switch v := v.(type) {
 	case []any:
@@ -86,7 +87,7 @@ func elements(v any, fd protoreflect.FieldDescriptor) []any {
 	return []any{v}
 }
 
-// elementOf is the type of the messages that a field holds.
+// elementOf returns the type of the messages that a field holds.
 func elementOf(fd protoreflect.FieldDescriptor) protoreflect.MessageDescriptor {
 	if !fd.IsMap() {
 		return fd.Message()
@@ -94,13 +95,13 @@ func elementOf(fd protoreflect.FieldDescriptor) protoreflect.MessageDescriptor {
 	if d := fd.MapValue().Message(); d != nil {
 		return d
 	}
-	return fd.Message() // of a map to plain values: it has no times
+	return fd.Message() // of a map to plain values, which have no times
 }
 
-// inUTC adds UTC to a time that names no zone; ok reports whether it is one.
+// inUTC adds UTC to a time that names no zone; ok reports whether text is such a time.
 func inUTC(text string) (_ string, ok bool) {
 	text = strings.Replace(text, " ", "T", 1)
-	if _, err := time.Parse("2006-01-02T15:04:05", text); err != nil { // takes fractions of a second too
+	if _, err := time.Parse("2006-01-02T15:04:05", text); err != nil { // accepts fractions of a second too
 		return "", false
 	}
 	return text + "Z", true

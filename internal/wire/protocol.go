@@ -14,7 +14,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// TooLarge is the error for a request over a limit of bytes.
+// TooLarge is the error for a request that is larger than a limit in bytes.
 func TooLarge(limit int) error {
 	return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
 		"the request is larger than %d bytes", limit).With(sizeDetail, strconv.Itoa(limit))

@@ -15,12 +15,12 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Reduce returns an answer of A2A, or a notification, that every client can read: of
-// one with more than MaxEvent bytes the largest parts are replaced by parts with the
-// URL at which they can be read, until it has no more than a2a.MaxPageBytes; and so
-// are parts that nest too deep. base is the server's URL; where it is empty, a text says
-// what is missing. An answer that needs nothing of this is returned as it is, and m is
-// never changed.
+// Reduce returns an answer of A2A, or a notification, in a form that every client can
+// read. If it has more than MaxEvent bytes, its largest parts are replaced by parts
+// with the URL at which they can be read, until it has at most a2a.MaxPageBytes. Parts
+// that nest too deep are replaced too. base is the server's URL; if it is empty, a text
+// says what is missing. An answer that needs no change is returned as it is. m is never
+// changed.
 func Reduce(m proto.Message, base string) proto.Message {
 	r := &reducer{base: base}
 	r.visit(m)
@@ -45,19 +45,19 @@ func Reduce(m proto.Message, base string) proto.Message {
 	return m
 }
 
-// minReplaced is the size of the smallest part that is replaced for its size: what
-// takes its place has some hundred bytes.
+// minReplaced is the size of the smallest part that is replaced for its size: its
+// replacement has several hundred bytes.
 const minReplaced = 1 << 10
 
-// reducer looks at the parts of an answer.
+// reducer inspects the parts of an answer.
 type reducer struct {
 	base   string
-	change bool // replace what is too deep; else only look
+	change bool // replace what is too deep; otherwise only detect it
 	deep   bool
 	parts  []partPlace
 }
 
-// partPlace is where a part stands.
+// partPlace is the location of a part.
 type partPlace struct {
 	task  string
 	parts []*a2av1.Part
@@ -116,7 +116,7 @@ func (r *reducer) artifact(task string, a *a2av1.Artifact) {
 	}
 }
 
-// metadata reports whether metadata nests too deep and is to be left out.
+// metadata reports whether metadata nests too deep and must be left out.
 func (r *reducer) metadata(s *structpb.Struct) bool {
 	deep := a2a.TooDeepStruct(s)
 	r.deep = r.deep || deep
@@ -138,7 +138,7 @@ func (r *reducer) all(task string, parts []*a2av1.Part) {
 	}
 }
 
-// replace puts a part with a URL in the place of one.
+// replace replaces a part with one that has a URL.
 func (r *reducer) replace(at partPlace, reason string) {
 	p := at.parts[at.i]
 	metadata := &structpb.Struct{Fields: map[string]*structpb.Value{}}
@@ -164,7 +164,7 @@ func (r *reducer) replace(at partPlace, reason string) {
 	}
 }
 
-// PartDigest names a part by what it holds, among the parts of a task.
+// PartDigest identifies a part among the parts of a task, by its content.
 func PartDigest(p *a2av1.Part) string {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
 	if err != nil {
@@ -174,8 +174,8 @@ func PartDigest(p *a2av1.Part) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// PartContent returns the media type of a part and what it holds as bytes: text as it
-// is, data as JSON.
+// PartContent returns the media type of a part and its content as bytes: text as it is,
+// data as JSON.
 func PartContent(p *a2av1.Part) (media string, body []byte) {
 	switch k := p.GetContent().(type) {
 	case *a2av1.Part_Text:

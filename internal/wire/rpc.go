@@ -26,7 +26,7 @@ type RPCRequest struct {
 	ID     json.RawMessage `json:"id,omitempty"` // a string, a number or null, as it came
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params,omitempty"`
-	// Notification says that there is no id: the caller wants no response.
+	// Notification reports that the request has no id: the caller wants no response.
 	Notification bool `json:"-"`
 }
 

@@ -194,11 +194,11 @@ func IsEventStream(h http.Header) bool {
 	return err == nil && kind == TypeSSE
 }
 
-// ErrEventTooLarge is the error of an event that is larger than MaxEvent.
+// ErrEventTooLarge is the error for an event that is larger than MaxEvent.
 var ErrEventTooLarge = fmt.Errorf("it is larger than %d bytes", MaxEvent)
 
-// ReadEvents reads server-sent events until the end of r. Comments are skipped. After
-// an event that is larger than MaxEvent the error is ErrEventTooLarge.
+// ReadEvents reads server-sent events until the end of r. It skips comments. After an
+// event that is larger than MaxEvent it returns ErrEventTooLarge.
 func ReadEvents(r io.Reader) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for e, err := range sse.Read(r, &sse.ReadConfig{MaxEventSize: MaxEvent}) {

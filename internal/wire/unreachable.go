@@ -2,18 +2,18 @@ package wire
 
 import "strings"
 
-// What WhyUnreachable says of a server that speaks something else.
+// Results of WhyUnreachable for a server that speaks another protocol.
 const (
 	NotHTTP = "it does not speak HTTP"
 	NotGRPC = "it does not speak gRPC"
 )
 
-// WhyUnreachable says in a few words, without an address, why a server cannot be
-// reached. Over gRPC the cause is there as text alone, so that is what is looked at.
+// WhyUnreachable describes in a few words, without an address, why a server cannot be
+// reached. An error of gRPC has its cause only as text, so the text is matched.
 func WhyUnreachable(cause error) string {
 	for _, known := range [][2]string{
 		{"malformed HTTP response", NotHTTP},
-		{"readLoopPeekFailLocked", NotHTTP}, // it spoke before it was asked
+		{"readLoopPeekFailLocked", NotHTTP}, // it sent data before the request
 		{"http2: frame too large", NotGRPC},
 		{"no application protocol", NotGRPC},
 		{"connection refused", "connection refused"},

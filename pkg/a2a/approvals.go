@@ -162,7 +162,7 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 	if errors.Is(err, ErrTerminal) || errors.Is(err, ErrNotFound) {
 		return none
 	}
-	if errors.Is(err, ErrAnswered) { // what others said is shown to the task's owner alone
+	if errors.Is(err, ErrAnswered) { // only the task's owner may see the answers of others
 		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonQuestionAnswered, "the question has an answer already; nothing was recorded")
 	}
 	if err != nil {
@@ -186,10 +186,11 @@ func mayNot(q *teamv1.Question) error {
 		With("roles", clip(roles)).With("question", clip(q.GetQuestion()))
 }
 
-// maxQuoted is how many bytes of an answer an error repeats.
+// maxQuoted is the number of bytes of an answer that an error repeats.
 const maxQuoted = 256
 
-// questionAnswered is the error for a second answer, to a caller who may read the task.
+// questionAnswered is the error for a second answer, for a caller that may read the
+// task.
 func questionAnswered(first *teamv1.Answered) error {
 	text := clipTo(agent.Text(first.GetMessage()), maxQuoted)
 	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonQuestionAnswered,

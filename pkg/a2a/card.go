@@ -23,7 +23,7 @@ const (
 	BindingGRPC     = "GRPC"
 )
 
-// Bindings returns all bindings in the order in which cards show them.
+// Bindings returns all bindings in the order in which cards list them.
 func Bindings() []string { return []string{BindingJSONRPC, BindingHTTPJSON, BindingGRPC} }
 
 // Card returns the public card of an agent, of the default one for an empty
@@ -80,9 +80,9 @@ func (h *Handler) card(ctx context.Context, id string, info *teamv1.AgentInfo) *
 
 func yes(b bool) *bool { return &b }
 
-// interfaces returns the bindings by which an agent is reached, as its card shows
-// them. The tenant of HTTP+JSON is part of the URL: some clients ignore the field,
-// and would reach the default agent.
+// interfaces returns the bindings of an agent as its card lists them. The tenant of
+// HTTP+JSON is part of the URL, because some clients ignore the field and would reach
+// the default agent.
 func (h *Handler) interfaces(ctx context.Context, id string) []*a2av1.AgentInterface {
 	of := map[string]*a2av1.AgentInterface{}
 	if at := h.c.Interfaces.GRPC; at != "" {

@@ -27,7 +27,7 @@ type Start struct {
 	Deadline time.Time
 	// Concurrent is how many collaborations of the team may run at once, 1 at least.
 	Concurrent int
-	// Entry of the catalog that the team is defined by; empty: it is in no catalog.
+	// Entry is the catalog entry that defines the team; empty if it is not in a catalog.
 	Entry string
 }
 
@@ -42,9 +42,9 @@ type Stop struct {
 	Reason string
 }
 
-// Start begins a collaboration and returns at once. Errors: as of SendMessage, and
-// COLLABORATION_IN_PROGRESS when Concurrent of the team are under way, AGENT_NOT_FOUND
-// when its entry of the catalog has been deleted.
+// Start begins a collaboration and returns at once. Errors: those of SendMessage,
+// COLLABORATION_IN_PROGRESS if Concurrent collaborations of the team are running, and
+// AGENT_NOT_FOUND if its catalog entry has been deleted.
 func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
 	who, err := caller(ctx)
 	if err != nil {

@@ -8,19 +8,19 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// MaxLevels is how deep data may nest, in messages of protobuf: a list is two, a value
-// and its list, an object three, since the entry of its map is a message too. Readers
-// in Python, Java and C++ refuse more than 100 levels, and up to 4 are above the data
-// of a listed task. It is 48 lists or 32 objects.
+// MaxLevels is how deep data may nest, in protobuf messages. A list counts as two: a
+// value and its list. An object counts as three, because the entry of its map is a
+// message too. So the limit is 48 lists or 32 objects. Readers in Python, Java and C++
+// reject more than 100 levels, and up to 4 are above the data of a listed task.
 const MaxLevels = 96
 
-// DeepText says what is wrong with data that TooDeep reports.
+// DeepText describes what is wrong with data that TooDeep reports.
 const DeepText = "is nested deeper than 48 lists or 32 objects; clients of other languages cannot read it"
 
 // TooDeep reports whether a value nests deeper than MaxLevels.
 func TooDeep(v *structpb.Value) bool { return deeper(v, MaxLevels) }
 
-// deeper reports whether a value has more levels below it than are left.
+// deeper reports whether a value has more levels than left.
 func deeper(v *structpb.Value, left int) bool {
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_ListValue:
@@ -50,7 +50,7 @@ func deeperStruct(s *structpb.Struct, left int) bool {
 	return false
 }
 
-// checkDepth refuses what an agent puts out that clients could not read.
+// checkDepth rejects output of an agent that clients could not read.
 func checkDepth(ev *teamv1.Event) error {
 	var parts []*a2av1.Part
 	var metadata *structpb.Struct

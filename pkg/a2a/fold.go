@@ -34,9 +34,9 @@ type Fold struct {
 
 	questions   []*teamv1.Question
 	answers     map[string]*teamv1.Answered // by question
-	delegations []*teamv1.Delegation        // below the scope, as they were decided
+	delegations []*teamv1.Delegation        // below the scope, in the order of the decisions
 	failed      []*teamv1.Delegation        // those that did not succeed
-	warnings    []string                    // what went wrong and did not stop the run
+	warnings    []string                    // problems that did not stop the run
 	context     map[string]*structpb.Value
 	updates     map[string]*structpb.Value // of context, once the steps have ended
 	works       map[string]*work           // of steps, by scope

@@ -80,9 +80,9 @@ type Config struct {
 	// RequireTeamRun has cards say that the team-run extension is required; who
 	// serves the handler refuses calls without it.
 	RequireTeamRun bool
-	// ForgetMessageIDs takes every message that is sent for a new one, also with an id
-	// that was sent before; without it a repeated message is answered as the first
-	// one was. Keys of the Agent service are remembered either way.
+	// ForgetMessageIDs treats every message as new, even if its id was sent before;
+	// otherwise a repeated message gets the answer of the first one. Keys of the Agent
+	// service are remembered in both cases.
 	ForgetMessageIDs bool
 	// RefuseWhileWorking refuses messages to a task that asks for nothing; without it
 	// they are recorded, and seen by its agent at its next decision.
@@ -97,7 +97,7 @@ type Interfaces struct {
 	HTTP string
 	// GRPC is host:port.
 	GRPC string
-	// Shown are the bindings that cards name, the preferred one first; empty: those of
+	// Shown lists the bindings that cards name, the preferred one first; empty means
 	// Bindings.
 	Shown []string
 }

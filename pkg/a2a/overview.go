@@ -13,13 +13,14 @@ type Overview interface {
 	// Runs returns how far the owner's root tasks have come that callers can see:
 	// those that have not ended, and on request those that have; newest status first.
 	Runs(ctx context.Context, owner string, f RunFilter) ([]RunMark, error)
-	// Collaborating returns the ids of the owner's root tasks that callers can see and that
-	// were begun with a brief, in descending order: the newest first, as ids begin with their
-	// time. Tasks of stores of an earlier version may be among them that have no brief.
+	// Collaborating returns the ids of the owner's root tasks that callers can see and
+	// that were begun with a brief, newest first: ids begin with their time, so the order
+	// is descending. In stores of an earlier version it may include tasks without a brief.
 	Collaborating(ctx context.Context, owner string, f RootFilter) ([]string, error)
 	// WatchAll returns a channel that receives when a root of the owner may be new or have
-	// new events, or a board of the owner's account has changed. A hint: losing one costs
-	// time, never an event, and it may receive when nothing is new. stop must be called.
+	// new events, or when a board of the owner's account has changed. A value is only a
+	// hint: losing one costs time but never an event, and a value may arrive without a
+	// change. stop must be called.
 	WatchAll(owner string) (wake <-chan struct{}, stop func())
 }
 
@@ -36,11 +37,11 @@ type RunFilter struct {
 
 // RootFilter selects ids of roots; the zero value selects all.
 type RootFilter struct {
-	// Agent that they were given to; empty is all.
+	// Agent that received the tasks; empty selects all.
 	Agent string
-	// Before selects the ids that come before it in order; empty is all.
+	// Before selects the ids that sort before it; empty selects all.
 	Before string
-	// Limit bounds how many are returned; 0 is no limit.
+	// Limit is the maximum number of ids; 0 means no limit.
 	Limit int
 }
 

@@ -6,9 +6,9 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Parked returns a task as its readers see it while its run is not tried again: with
-// the reason as its status, and as a warning of its TeamRun. t is not changed; an
-// empty reason returns it as it is.
+// Parked returns a task as readers see it while its run is parked: the reason is its
+// status, and a warning of its TeamRun. t is not changed; with an empty reason it is
+// returned as it is.
 func Parked(t *a2av1.Task, reason string) *a2av1.Task {
 	if reason == "" || t == nil {
 		return t

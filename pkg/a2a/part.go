@@ -7,8 +7,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Part returns the first part of a task of the caller, its artifacts first, for which
-// is reports true. Errors: TASK_NOT_FOUND, also where the task has no such part.
+// Part returns the first part of a task of the caller, artifacts first, for which is
+// returns true. TASK_NOT_FOUND if the task does not exist or has no such part.
 func (h *Handler) Part(ctx context.Context, tenant, id string, is func(*a2av1.Part) bool) (*a2av1.Part, error) {
 	f, err := h.owned(ctx, tenant, id)
 	if err != nil {

@@ -79,7 +79,7 @@ type drive struct {
 	recorded  []*teamv1.Event          // for the agent: without the driver's own
 	questions map[string]*openQuestion // by id
 	waiting   time.Time                // since when the run waits for people
-	waited    agent.Standstill         // when it waited
+	waited    agent.Standstill         // times when it waited
 	started   bool                     // the root's start is on record
 	resumed   bool                     // it was when the run was claimed: somebody has driven it before
 	canceled  bool                     // a cancel of the root is on record
@@ -350,8 +350,8 @@ func (d *drive) attend(ctx context.Context, a agent.Agent) error {
 	return d.drain(ctx, a)
 }
 
-// bounded applies the caller's deadline, which stands while the run waits for people or
-// is paused.
+// bounded applies the caller's deadline, which is extended by the time for which the
+// run waits for people or is paused.
 func (d *drive) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx = agent.WithBudget(agent.WithDepth(agent.With(ctx, d.run), int(d.accepted.GetDepth())), d.budget)
 	at := d.deadline()
@@ -361,7 +361,8 @@ func (d *drive) bounded(ctx context.Context) (context.Context, context.CancelFun
 	return d.run.WithTimeout(ctx, at.AsTime().Sub(d.run.Now()), agent.ErrTimeout)
 }
 
-// deadline is the caller's, moved by how long the run's time stood still; nil is none.
+// deadline is the caller's deadline plus the time for which the run waited; nil means
+// no deadline.
 func (d *drive) deadline() *timestamppb.Timestamp {
 	if d.accepted.GetDeadline() == nil {
 		return nil

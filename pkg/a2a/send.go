@@ -30,14 +30,14 @@ type send struct {
 	tenant   string
 	message  *a2av1.Message
 	metadata *structpb.Struct
-	key      string // makes it unique for its owner and agent; empty: a repeat is another message
+	key      string // makes the message unique for its owner and agent; empty: a repeat is a new message
 	question string // of the task, that is answered
 	answer   bool   // it answers a question, or is refused
 	accepted *teamv1.Accepted
 	push     *a2av1.TaskPushNotificationConfig // nil: nobody is told
 	// concurrent is how many collaborations of the agent may run at once; 0: it is none.
 	concurrent int
-	entry      string // of the catalog, that the agent is defined by; empty: none
+	entry      string // catalog entry that defines the agent; empty: it is not in a catalog
 }
 
 // SendMessage gives an agent a message. It waits until the task has ended or
@@ -208,8 +208,9 @@ func infoOf(ctx context.Context, a agent.Agent) *teamv1.AgentInfo {
 	return info
 }
 
-// digestOf returns what tells a repetition from another message to the same id: the
-// binding does not count. INVALID_REQUEST for a message that cannot be encoded.
+// digestOf returns the digest that distinguishes a repetition from another message with
+// the same id. The binding is not part of it. INVALID_REQUEST for a message that cannot
+// be encoded.
 func digestOf(id string, content ...proto.Message) ([]byte, error) {
 	all := []byte(id + "\x00")
 	for _, m := range content {
@@ -245,7 +246,7 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 		return sent{}, err
 	}
 	known, err := h.c.Store.Sent(ctx, who.Owner(), f.Agent(), s.key)
-	again := err == nil && known == root && s.key != "" // the answer is what it was then
+	again := err == nil && known == root && s.key != "" // then the answer is the earlier one
 	if !again {
 		if first := f.answers[s.question]; first != nil {
 			return sent{}, questionAnswered(first)

@@ -127,10 +127,10 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 	return h.put(ctx, who, s)
 }
 
-// ProcessStream is Process with the events of the run as they are recorded,
-// until it ends or waits for people. Owner, pins, conversation, claims and what a
-// model's provider wants back are left out. It goes on behind req.After. It counts as a
-// stream of its caller and of the task: INSUFFICIENT_RESOURCES when too many are open.
+// ProcessStream is Process with the events of the run as they are recorded, until it
+// ends or waits for people. It omits owner, pins, conversation, claims and the data
+// that a model's provider wants back. It continues after req.After. It counts as a
+// stream of its caller and of the task: INSUFFICIENT_RESOURCES if too many are open.
 func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRequest) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
 	if req.GetRequest() == nil {
 		return nil, Invalid(Violation{"request", "is required"})
@@ -159,7 +159,7 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 	}, nil
 }
 
-// process puts a call of the Agent service on record and returns the events of its run.
+// process records a call of the Agent service and returns the events of its run.
 func (t *tail) process(ctx context.Context, req *teamv1.ProcessStreamRequest) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
 	h := t.h
 	s, err := h.acceptProcess(ctx, req.GetRequest())

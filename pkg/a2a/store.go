@@ -23,21 +23,21 @@ var (
 	ErrDataLoss = errors.New("the record is damaged")
 	// ErrStorage: the store cannot record now; nothing is acknowledged.
 	ErrStorage = errors.New("store cannot record")
-	// ErrAnswered: the question has an answer; an *AnsweredError tells which.
+	// ErrAnswered means that the question has an answer; an *AnsweredError has it.
 	ErrAnswered = errors.New("question has an answer")
 	// ErrBusy: as many collaborations of the agent are under way as may be at once.
 	ErrBusy = errors.New("collaboration in progress")
-	// ErrDeleted: the agent of a task to create has been deleted.
+	// ErrDeleted means that the agent of a task to create has been deleted.
 	ErrDeleted = errors.New("agent has been deleted")
 )
 
 // AnsweredError is the error of Put for a second answer to a question.
 type AnsweredError struct {
-	// First is the answer that was recorded first. Shared: read only.
+	// First is the answer that was recorded first. It is shared: do not modify it.
 	First *teamv1.Answered
 }
 
-// Error returns the text of ErrAnswered: who answered is not for every caller.
+// Error returns the text of ErrAnswered: not every caller may see who answered.
 func (*AnsweredError) Error() string { return ErrAnswered.Error() }
 
 // Is reports whether target is ErrAnswered.
@@ -56,8 +56,8 @@ type New struct {
 	Owner string
 	// Accepted is the first event; its task_id is the root's id.
 	Accepted *teamv1.Accepted
-	// MessageID makes the creation unique for its owner and agent for as long as
-	// message ids are remembered; empty: a repeated message makes another task.
+	// MessageID makes the creation unique for its owner and agent as long as message ids
+	// are remembered; empty means that a repeated message creates another task.
 	MessageID string
 	// Digest of the message and the agent: the same id with another digest is ErrReused.
 	Digest []byte
@@ -70,8 +70,8 @@ type New struct {
 	// one included; 0: it is none. ErrBusy; a message that is known begins nothing,
 	// and is never refused so.
 	Collaborations int
-	// Entry of the catalog that the agent of a collaboration is defined by, which must
-	// still be there: else ErrDeleted. Empty: it is in no catalog.
+	// Entry is the catalog entry that defines the agent of a collaboration. It must still
+	// exist, else ErrDeleted. Empty if the agent is not in a catalog.
 	Entry string
 }
 
@@ -121,14 +121,13 @@ type Store interface {
 	// the owner has sent the message before: root is then the task made from it.
 	Create(ctx context.Context, n New) (root string, existed bool, err error)
 	// Sent returns the root that a message id of the owner began or was left for,
-	// within the time that message ids are remembered. agent is the one that the
-	// message was for; it does not count for a key with a slash. ErrNotFound.
+	// within the time that message ids are remembered. agent is the one that the message
+	// was for; it is ignored for a key with a slash. ErrNotFound.
 	Sent(ctx context.Context, owner, agent, messageID string) (root string, err error)
-	// Put leaves an input in the inbox of a task and makes it due. existed
-	// reports that the input's key is known; an answer's is that of who gives it,
-	// whoever owns the task. A question takes one answer: whether it has one is
-	// decided where the input is recorded, across all processes. ErrNotFound,
-	// ErrTerminal, ErrReused, *AnsweredError.
+	// Put leaves an input in the inbox of a task and makes it due. existed reports that
+	// the input's key is known. The key of an answer belongs to its sender, whoever owns
+	// the task. A question takes one answer; the store decides this where it records the
+	// input, across all processes. ErrNotFound, ErrTerminal, ErrReused, *AnsweredError.
 	Put(ctx context.Context, k Key, in *teamv1.Inbound, digest []byte) (n int64, existed bool, err error)
 	// Task returns the A2A task and the sequence it shows, from one read. What
 	// the task's lists hold is shared: read only.

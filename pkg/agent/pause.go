@@ -6,7 +6,7 @@ import "time"
 // by run.mu.
 type pause struct {
 	paused   bool
-	since    time.Time  // when the pause began
+	since    time.Time  // start of the current pause
 	past     Standstill // pauses that have ended
 	stopped  bool
 	heldBack bool          // who was about to begin does not any more
@@ -22,7 +22,8 @@ type pause struct {
 // its start is on record before what the caller records then. A caller that cannot
 // wait so long calls HoldBack. Again, it changes nothing.
 //
-// The time of the run stands still until Resume, see WithTimeout; that of steps goes on.
+// The timeouts of the run do not advance until Resume, see WithTimeout; those of steps
+// do.
 func (r *Run) Pause() (begun <-chan struct{}) {
 	now := r.Now()
 	return r.close(func(p *pause) {
@@ -36,7 +37,7 @@ func (r *Run) Pause() (begun <-chan struct{}) {
 	})
 }
 
-// PauseBegan says when the pause of the run began, as it is on record.
+// PauseBegan sets the recorded time at which the pause of the run began.
 func (r *Run) PauseBegan(at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,8 +86,8 @@ func (r *Run) HeldBack() bool {
 	return r.pause.heldBack
 }
 
-// Resume ends a Pause and wakes every live loop. Again, it changes nothing. The pause
-// ended at a time that is on record.
+// Resume ends a Pause and wakes every live loop. at is the recorded end of the pause. A
+// second call changes nothing.
 func (r *Run) Resume(at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Standstill is when a clock stood still. The zero value is never.
+// Standstill records the times when a clock was stopped. The zero value records none.
 type Standstill struct{ spans []span }
 
 type span struct{ from, to time.Time }
@@ -18,8 +18,8 @@ func (s *Standstill) Add(from, to time.Time) {
 	}
 }
 
-// Stood returns for how long a clock that began at start stood still: when s says so,
-// and while the run was paused. Times that overlap count once.
+// Stood returns for how long a clock that began at start was stopped until now: during
+// the times in s, and while the run was paused. Times that overlap count once.
 func (r *Run) Stood(s *Standstill, start, now time.Time) time.Duration {
 	r.mu.Lock()
 	spans := slices.Concat(s.spans, r.pause.past.spans)
@@ -42,20 +42,20 @@ func (r *Run) Stood(s *Standstill, start, now time.Time) time.Duration {
 	return total
 }
 
-// timeout is the time of a whole run, or of a team of it, as a context.
+// timeout is the timeout of a whole run, or of a team in it, as a context.
 type timeout struct {
 	context.Context
 	run    *Run
 	expire func()
 
 	timer *time.Timer   // nil while the run is paused; guarded by run.mu
-	at    time.Time     // when it expires, while there is a timer; guarded by run.mu
-	left  time.Duration // while there is none; guarded by run.mu
+	at    time.Time     // deadline while timer is set; guarded by run.mu
+	left  time.Duration // remaining time while timer is nil; guarded by run.mu
 }
 
 // WithTimeout returns a context that is canceled with a cause when d has passed, not
-// counting the time for which the run is paused. Its Deadline is that of ctx while the
-// run is paused. Its Err is context.Canceled; context.Cause tells more.
+// counting the time for which the run is paused. While the run is paused, its Deadline
+// is that of ctx. Its Err is context.Canceled; context.Cause returns the cause.
 func (r *Run) WithTimeout(ctx context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := &timeout{Context: ctx, run: r, expire: func() { cancel(cause) }, left: d}
@@ -79,7 +79,7 @@ func (r *Run) WithTimeout(ctx context.Context, d time.Duration, cause error) (co
 	}
 }
 
-// start has the time pass. The caller holds run.mu.
+// start starts the timer. The caller holds run.mu.
 func (t *timeout) start() {
 	if t.left <= 0 {
 		t.expire()
@@ -89,14 +89,14 @@ func (t *timeout) start() {
 	t.timer = time.AfterFunc(t.left, t.expire)
 }
 
-// stop has the time stand still, unless it is over. The caller holds run.mu.
+// stop stops the timer, unless it has expired. The caller holds run.mu.
 func (t *timeout) stop() {
 	if t.timer == nil {
 		return
 	}
 	t.timer.Stop()
 	t.timer = nil
-	if t.left = time.Until(t.at); t.left <= 0 { // its timer is late
+	if t.left = time.Until(t.at); t.left <= 0 { // the timer has not fired yet
 		t.expire()
 	}
 }

@@ -10,10 +10,11 @@ import (
 // maxSuggest bounds the registry in which a similar id is looked for.
 const maxSuggest = 1000
 
-// maxNamed is the most agents that an error lists.
+// maxNamed is the maximum number of agents that an error lists.
 const maxNamed = 20
 
-// notFound names the id and the one that may be meant, or the known ones where they are few.
+// notFound names the id and the most similar agent, or all known agents if there are
+// few.
 func (m *Manager) notFound(id string) error {
 	var hint string
 	switch near, n := m.nearest(id), m.Len(); {

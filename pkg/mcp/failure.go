@@ -64,8 +64,8 @@ func (s *Server) failure(ctx context.Context, tool string, err error, x *exchang
 	return e.Because(err)
 }
 
-// crashed returns how the program ended, where its end is why a call failed with err,
-// and as an error what it wrote to its standard error last: that is for the log alone.
+// crashed returns how the program ended, if that is why a call failed with err. It also
+// returns the last lines of its standard error as an error, which is only for the log.
 func (s *Server) crashed(ctx context.Context, err error) (how string, crash error) {
 	p := s.newest.Load()
 	hungUp := errors.Is(err, mcp.ErrConnectionClosed) || errors.Is(err, io.EOF)

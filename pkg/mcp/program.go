@@ -19,7 +19,7 @@ import (
 // once it was told to.
 const grace = 2 * time.Second
 
-// program is an MCP server that is started, and the transport to it.
+// program is a running MCP server and the transport to it.
 type program struct {
 	command mcp.CommandTransport
 	stderr  *lines
@@ -41,16 +41,16 @@ type programConn struct {
 	ended func()
 }
 
-// Close implements mcp.Connection. It ends the program and waits for its end.
+// Close implements mcp.Connection. It ends the program and waits until it has exited.
 func (c *programConn) Close() error {
 	defer c.ended()
 	return c.Connection.Close()
 }
 
-// exit returns how a program ended that nobody ended, and what it wrote last. ok is
+// exit returns how a program ended that exited by itself, and its last output. ok is
 // false while it runs.
 func (p *program) exit(ctx context.Context) (how, stderr string, ok bool) {
-	wait := time.NewTimer(grace) // its connection is closed by now, or is being closed
+	wait := time.NewTimer(grace) // its connection is closed or about to be
 	defer wait.Stop()
 	select {
 	case <-p.ended:
@@ -71,8 +71,8 @@ func (p *program) exit(ctx context.Context) (how, stderr string, ok bool) {
 	return how, p.stderr.tail(), true
 }
 
-// start returns a program that starts with its connection. It ends when its input does,
-// also when this process dies.
+// start returns a program that starts with its connection. It ends when its input is
+// closed, which also happens when this process dies.
 func (s *Server) start() *program {
 	c := s.config.Command
 	cmd := exec.Command(c[0], c[1:]...) //nolint:gosec,noctx // G204: the operator's own command; it lives as long as the connection
@@ -112,7 +112,7 @@ type lines struct {
 	last []string
 }
 
-// tail returns the last lines, the one that has no end yet included.
+// tail returns the last lines, including an unfinished one.
 func (l *lines) tail() string {
 	last := l.last
 	if rest := strings.TrimSpace(string(l.rest)); rest != "" {

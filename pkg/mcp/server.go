@@ -71,7 +71,7 @@ type Server struct {
 	config Config
 	client *mcp.Client
 	known  []agent.Tool            // guarded by mu
-	newest atomic.Pointer[program] // that was started; nil with a URL
+	newest atomic.Pointer[program] // the program started last; nil with a URL
 
 	ctx    context.Context // of all calls
 	cancel context.CancelCauseFunc

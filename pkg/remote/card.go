@@ -243,7 +243,7 @@ func parseCard(id string, body []byte) (*a2av1.AgentCard, error) {
 	return card, nil
 }
 
-// unreadableCard is the error of a card that err says is not what it should be.
+// unreadableCard is the error for an invalid card; err describes the problem.
 func unreadableCard(id string, err error) error {
 	return senseless(id, "has a card that cannot be read: "+clip(strings.TrimPrefix(wire.AnswerFault(err), "the answer cannot be read: ")), err)
 }

@@ -38,7 +38,7 @@ func failure(id string, err error) error {
 	case codes.DeadlineExceeded:
 		return peerError(st, true, false)
 	case codes.ResourceExhausted:
-		if wire.InfoOf(st) == nil && strings.Contains(st.Message(), "received message larger than max") { // gRPC's own, on our side
+		if wire.InfoOf(st) == nil && strings.Contains(st.Message(), "received message larger than max") { // gRPC's own error, on the client side
 			return failure(id, tooLarge(err))
 		}
 		return peerError(st, true, true)
@@ -99,8 +99,8 @@ func senseless(id, what string, err error) error {
 	return e
 }
 
-// unreadableError is the error of an answer that breaks the protocol. The transport
-// that returns it does not know which agent answered: failure names it.
+// unreadableError is the error for an answer that breaks the protocol. The transport
+// that returns it does not know which agent answered: failure adds the name.
 type unreadableError struct {
 	what string // the end of a sentence that begins with the agent
 	err  error
@@ -109,18 +109,18 @@ type unreadableError struct {
 func (e *unreadableError) Error() string { return e.what }
 func (e *unreadableError) Unwrap() error { return e.err }
 
-// unreadable is the error of an answer that err says is not what it should be.
+// unreadable is the error for an invalid answer; err describes the problem.
 func unreadable(err error) error {
 	return &unreadableError{what: "broke the protocol: " + clip(wire.AnswerFault(err)), err: err}
 }
 
-// tooLarge is the error of an answer, or an event, that is larger than maxBody.
+// tooLarge is the error for an answer, or an event, that is larger than maxBody.
 func tooLarge(err error) error {
 	return &unreadableError{what: "sent more than " + strconv.Itoa(maxBody) + " bytes at once; have it send less, or in pieces", err: err}
 }
 
-// unfinished reports whether a peer's error leaves open what became of its task: the
-// connection broke, or time ran out on the way.
+// unfinished reports whether a peer's error leaves the state of its task open: the
+// connection broke, or the deadline passed on the way.
 func unfinished(id string, err error) bool {
 	e := agent.AsError(failure(id, err))
 	return e.Retry && !e.Fresh

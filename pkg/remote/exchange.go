@@ -29,11 +29,11 @@ type exchange struct {
 	resumed  bool          // the task was known before this call: its text comes again
 	answered bool          // this call has sent an answer, nothing has come back yet
 	nothing  bool          // the peer has answered that it has no task
-	tasked   bool          // this call has heard of the task
+	tasked   bool          // this call has received the task
 	said     []*a2av1.Message
 	saidSize int // of said, in bytes
 	output   artifacts
-	latest   *a2av1.Message // the newest that a status said; nil without any
+	latest   *a2av1.Message // the newest message of a status; nil if there is none
 }
 
 func newExchange(a *A2A, c *call) *exchange {
@@ -170,8 +170,8 @@ func (x *exchange) request(m *a2av1.Message) *a2av1.SendMessageRequest {
 	}
 }
 
-// converse sends a message and follows what comes of it. To a server that refuses
-// streams, whatever its card says, the message is sent without one.
+// converse sends a message and follows its task. If the server rejects streams,
+// whatever its card says, converse sends the message without one.
 func (x *exchange) converse(req *a2av1.SendMessageRequest) error {
 	err := x.sendAndFollow(req)
 	if !x.link.streaming || x.tasked || len(x.said) > 0 || !x.refusesStreams(err) {
@@ -184,8 +184,9 @@ func (x *exchange) converse(req *a2av1.SendMessageRequest) error {
 	return x.sendAndFollow(req)
 }
 
-// refusesStreams reports whether an error says that the server has no streams: it
-// refuses the operation, or does not know it. The message was not taken then.
+// refusesStreams reports whether an error means that the server has no streams: it
+// rejects the operation or does not know it. In that case it has not accepted the
+// message.
 func (x *exchange) refusesStreams(err error) bool {
 	switch code := codeOf(err); {
 	case reasonOf(err) == a2aUnsupported, code == codes.Unimplemented:
@@ -199,8 +200,7 @@ func (x *exchange) refusesStreams(err error) bool {
 // a2aUnsupported is A2A's reason for an operation that the server does not offer.
 const a2aUnsupported = "UNSUPPORTED_OPERATION"
 
-// sendAndFollow sends a message, as a stream where the link streams, and follows what
-// comes of it.
+// sendAndFollow sends a message, as a stream if the link streams, and follows its task.
 func (x *exchange) sendAndFollow(req *a2av1.SendMessageRequest) error {
 	open := once(func(ctx context.Context) (*a2av1.StreamResponse, error) {
 		resp, err := x.link.transport.send(x.calling(ctx), req)
@@ -252,8 +252,8 @@ func (x *exchange) reattach() error {
 	return err
 }
 
-// follow reads until the result or a question. While a stream is silent the task
-// is looked at, and where it ends early or breaks from then on.
+// follow reads until the result or a question. It polls the task while a stream is
+// silent, and after a stream that ends early or breaks.
 func (x *exchange) follow(src *updates) error {
 	for {
 		idle := x.agent.cfg.Idle
@@ -310,11 +310,11 @@ func (x *exchange) poll(round int) error {
 	}
 }
 
-// looks is how often a peer is asked for its task before it counts as unreachable.
+// looks is how often a peer is polled for its task before it counts as unreachable.
 const looks = 3
 
-// glance is a look at the task, and at the end of its history, as a response of a stream. A look changes nothing at the
-// peer, so that one whose connection breaks is repeated.
+// glance gets the task, with the end of its history, as a response of a stream. Getting
+// a task changes nothing at the peer, so glance retries if the connection breaks.
 func (x *exchange) glance(history int32) (*a2av1.StreamResponse, error) {
 	every := x.agent.cfg.PollEvery
 	for n := 1; ; n++ {
@@ -325,7 +325,7 @@ func (x *exchange) glance(history int32) (*a2av1.StreamResponse, error) {
 		case x.ctx.Err() != nil, n == looks, !unfinished(x.agent.cfg.ID, err):
 			return nil, x.interrupted(err)
 		}
-		_ = agent.Sleep(x.ctx, every) // the end of ctx ends the next look
+		_ = agent.Sleep(x.ctx, every) // if ctx has ended, the next call to look fails
 		every = min(2*every, x.agent.cfg.PollMost)
 	}
 }

@@ -18,7 +18,7 @@ func (x *exchange) take(r *a2av1.StreamResponse) (done bool, err error) {
 	if m := r.GetMessage(); m != nil {
 		return false, x.message(m)
 	}
-	fresh := !x.answered // of an answer the first response may still show its question
+	fresh := !x.answered // the first response after an answer may still show its question
 	x.answered = false
 	id, contextID := taskOf(r)
 	if x.bound == nil || id == x.bound.GetTaskId() {
@@ -74,8 +74,8 @@ func (x *exchange) meet(id, contextID string) (ours bool, err error) {
 	return true, x.bind(proto.CloneOf(x.bound))
 }
 
-// message keeps a message until it is known whether a task comes too: then the message
-// is progress of the task, else part of the answer.
+// message keeps a message until it is known whether a task follows: then the message is
+// progress of the task, otherwise part of the answer.
 func (x *exchange) message(m *a2av1.Message) error {
 	x.nothing = true
 	if x.saidSize += proto.Size(m); x.saidSize > maxArtifactSize || len(x.said) >= maxArtifacts {
@@ -88,8 +88,8 @@ func (x *exchange) message(m *a2av1.Message) error {
 	return nil
 }
 
-// direct replies with the messages that came without a task: the newest one, with the
-// parts of all.
+// direct replies with the messages that arrived without a task: the newest one, with
+// the parts of all.
 func (x *exchange) direct() error {
 	for _, m := range x.said {
 		if to := transferOf(m.GetMetadata()); to != nil {
@@ -99,7 +99,8 @@ func (x *exchange) direct() error {
 	return x.reply(&teamv1.Reply{Result: &teamv1.Reply_Message{Message: x.joined()}})
 }
 
-// joined is the newest message with the parts of all; nil without any.
+// joined returns the newest message with the parts of all; nil if there are no
+// messages.
 func (x *exchange) joined() *a2av1.Message {
 	if len(x.said) == 0 {
 		return nil
@@ -162,9 +163,9 @@ func (x *exchange) ask(kind teamv1.Asked_Kind, s *a2av1.TaskStatus, metadata *st
 	return x.asked(&teamv1.Asked{Question: x.question(questionID(len(x.past.asked) + 1)), Kind: kind, Message: m, Roles: roles})
 }
 
-// complete replies with the artifacts, or where there are none with the last
-// status text, or with the messages that came beside the task, or with what the agent
-// said last while it worked.
+// complete replies with the artifacts. If there are none, it replies with the last
+// status text, else with the messages that arrived beside the task, else with the last
+// message of the agent while it worked.
 func (x *exchange) complete(s *a2av1.TaskStatus, metadata *structpb.Struct) error {
 	r := &teamv1.Reply{Spent: teamRunOf(metadata).GetSpent()}
 	if to := transferOf(append(x.output.metadata(), metadata, s.GetMessage().GetMetadata())...); to != nil {
@@ -194,8 +195,9 @@ func (x *exchange) complete(s *a2av1.TaskStatus, metadata *structpb.Struct) erro
 	return x.reply(r)
 }
 
-// last is what the agent said last: in a status of this call, else as the end of the
-// task's history; nil if that is not the agent's, or the peer does not tell.
+// last returns the last message of the agent: in a status of this call, else at the end
+// of the task's history; nil if that is not a message of the agent, or if the peer
+// sends no history.
 func (x *exchange) last() (*a2av1.Message, error) {
 	if x.latest != nil {
 		return x.latest, nil

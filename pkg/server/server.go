@@ -85,8 +85,8 @@ type Config struct {
 	PublicURL string
 	// PublicGRPC is the host:port by which others reach gRPC, for cards.
 	PublicGRPC string
-	// CardInterfaces are the bindings that cards name, the preferred one first; one that
-	// is left out is served all the same. Default: a2a.Bindings.
+	// CardInterfaces are the bindings that cards name, the preferred one first. Bindings
+	// that are left out are still served. Default: a2a.Bindings.
 	CardInterfaces []string
 	// Keys are the API keys that callers may present. Without any, everybody is
 	// local/local, and only loopback addresses are served: over HTTP as localhost, a
@@ -96,16 +96,16 @@ type Config struct {
 	// replaced. Default: cards are not signed. The public keys are served at
 	// /.well-known/jwks.json, which signatures name where PublicURL is set.
 	CardKeys []CardKey
-	// TrustedProxies are addresses of proxies whose X-Forwarded-For says who calls, and
-	// whose X-Forwarded-Proto, -Host and -Prefix say where cards are reached where there is
-	// no PublicURL.
+	// TrustedProxies are addresses of proxies whose X-Forwarded-For names the caller. If
+	// there is no PublicURL, their X-Forwarded-Proto, -Host and -Prefix name the URL in
+	// cards.
 	TrustedProxies []netip.Prefix
 	// Origins are the origins of pages in browsers that may call over HTTP, such as
-	// https://app.example; "*" is every origin, and counts only where there are Keys.
-	// Default: only pages of this server.
+	// https://app.example; "*" allows every origin, but only with Keys. Default: only
+	// pages of this server.
 	Origins []string
-	// OriginHeaders are request headers that these pages may send besides those that the
-	// server reads.
+	// OriginHeaders are request headers that these pages may send in addition to those
+	// that the server reads.
 	OriginHeaders []string
 	// ExtendedCards returns the extended cards of an agent: a caller gets the first
 	// that is for it. Default: there are none. Safe for concurrent use.
@@ -115,8 +115,8 @@ type Config struct {
 	// RequireTeamRun refuses calls of A2A that do not activate the team-run extension
 	// (a2a.TeamRunURI); cards say so.
 	RequireTeamRun bool
-	// ForgetMessageIDs takes every message for a new one, also with an id that was
-	// sent before. Default: a repeated message is answered as the first one was.
+	// ForgetMessageIDs treats every message as new, even if its id was sent before.
+	// Default: a repeated message gets the answer of the first one.
 	ForgetMessageIDs bool
 	// RefuseWhileWorking refuses messages to a task that asks for nothing. Default:
 	// its agent sees them at its next decision.
@@ -146,9 +146,8 @@ type Config struct {
 	Version string
 	// Ready says why the server should get no calls; nil: it should.
 	Ready func() error
-	// DrainDelay is how long a stopping server still takes calls, so that load
-	// balancers see that it is not ready; default 0. Close ends it, and so does a
-	// store that fails.
+	// DrainDelay is how long a stopping server still accepts calls, so that load balancers
+	// see that it is not ready; default 0. Close ends it, and so does a store that fails.
 	DrainDelay time.Duration
 	// DrainTime is how long calls may take to end when it stops; default 20 s.
 	DrainTime time.Duration
@@ -286,7 +285,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 		return nil, err
 	}
 	at := public(l)
-	if at.GRPC != "" { // a server without gRPC has no address of it, whoever names one
+	if at.GRPC != "" { // without gRPC there is no address, even if the caller names one
 		at.GRPC = cmp.Or(c.PublicGRPC, at.GRPC)
 	}
 	k, err := newCore(&c, at, sign)
@@ -359,6 +358,6 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 // Addrs returns where the server is reached, with the ports that were chosen.
 func (s *TeamServer) Addrs() Addrs { return addrs(s.listeners) }
 
-// Close closes the listeners: those of a server that was never served, or of one that
-// stops and does not have to wait for its DrainDelay, as at a second signal.
+// Close closes the listeners of a server that was never served, or of one that is
+// stopping. The latter skips the rest of its DrainDelay, as at a second signal.
 func (s *TeamServer) Close() error { return closeAll(s.listeners) }

@@ -20,7 +20,7 @@ type StoreConfig struct {
 	// Retention is how long a task is kept after its end; 0 is 7 days. A store in
 	// memory keeps the last 10,000 instead.
 	Retention time.Duration
-	// Deduplicate is how long the id of a message is remembered; 0 is 24 h. See
+	// Deduplicate is how long the id of a message is remembered; 0 means 24 h. See
 	// Config.ForgetMessageIDs.
 	Deduplicate time.Duration
 	// Lease is how long a process that is not heard of keeps its tasks, before
@@ -106,7 +106,8 @@ func ready(c Config) func() error {
 	}
 }
 
-// failed is closed when the store can acknowledge nothing more; nil: it always can.
+// failed is closed when the store can acknowledge nothing more; nil if that cannot
+// happen.
 func failed(s Store) <-chan struct{} {
 	if f, ok := s.(faulty); ok {
 		return f.Failed()

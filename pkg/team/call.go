@@ -76,7 +76,7 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 		return p.emitEnd(w, emit, endedWith(err, teamv1.Outcome_OUTCOME_REJECTED))
 	}
 	if w.step.GetKind() == teamv1.Step_KIND_MODEL && w.prompt == nil {
-		return agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, // of the run: no result of the step could mend it
+		return agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, // an error of the run: no result of the step could correct it
 			"the scheduler of team %q decided on a model step and gave no request for it; implement Prompter, and return a request from Prompt", p.cfg.ID)
 	}
 	w.loop = !ex.leaf
@@ -132,8 +132,8 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	}
 }
 
-// logCause logs why whoever an attempt called did not work, which callers are not told:
-// the address, and what was wrong there.
+// logCause logs why the target of an attempt failed, with its address. A2A callers do
+// not see these details.
 func (p *process) logCause(w *work, err error) {
 	var e *agent.Error
 	if errors.As(err, &e) && e.Err != nil && e.Code == agent.CodeUnavailable {
@@ -242,7 +242,7 @@ func (p *process) stepContext(ctx context.Context, w *work) (context.Context, co
 	}
 	left := w.deadline.Sub(p.run.Now())
 	tctx, tstop := context.WithTimeoutCause(ctx, left, errStepTimeout)
-	if d, ok := ctx.Deadline(); ok && d.Before(time.Now().Add(left)) { // of the run, whose time may stand still: tctx has no timer
+	if d, ok := ctx.Deadline(); ok && d.Before(time.Now().Add(left)) { // the deadline of the run, which may move; tctx has no timer
 		late := time.AfterFunc(left, func() { cancel(errStepTimeout) })
 		return tctx, func() { late.Stop(); tstop(); stop() }
 	}

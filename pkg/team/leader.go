@@ -16,8 +16,8 @@ const (
 	finalTurn   = "final"   // a limit is reached: answer without tools
 )
 
-// maxRefused is how many turns in a row may make nothing but refused calls before
-// the run ends.
+// maxRefused is how many turns in a row may make only refused calls before the run
+// ends.
 const maxRefused = 10
 
 // leader is the scheduler of every agent that a model answers for: a turn, what
@@ -131,8 +131,8 @@ func (l *leader) refused(s *State, r *round) error {
 		"all tool calls of %q were refused in %d model turns in a row, so the run ends; say in its instructions what it may call. The last refusal: %s", s.Team.ID, n, last)
 }
 
-// refusedTurns returns how many of the last turns made nothing but calls that were
-// refused, and why the last call was.
+// refusedTurns returns how many of the last turns made only refused calls, and why the
+// last call was refused.
 func refusedTurns(steps []*StepState) (n int, last string) {
 	for _, st := range steps {
 		switch {
@@ -194,8 +194,8 @@ func (l *leader) atLimit(s *State, r *round, err error) (Decision, error) {
 	return modelStep(finalTurn, "a limit is reached: "+agent.AsError(err).Message), nil
 }
 
-// call decides on what the turn calls: all of it at the same time, or the next. The
-// agent hands over when all other calls of the turn have ended.
+// call decides on the calls of the turn: all of them at the same time, or the next one.
+// The agent hands over when all other calls of the turn have ended.
 func (l *leader) call(s *State, r *round) Decision {
 	c := &calling{leader: l, state: s, round: r, used: l.delegated(s)}
 	var d Decision
@@ -220,8 +220,8 @@ func (l *leader) call(s *State, r *round) Decision {
 	return d
 }
 
-// handover returns what the first call of a turn that hands over asks for, and which
-// call that is; nil when there is none.
+// handover returns the target and index of the first valid hand-over call of a turn;
+// nil if there is none.
 func (l *leader) handover(s *State, r *round) (*teamv1.Transfer, int) {
 	for k, call := range r.calls() {
 		if t := l.transfer(s, call); t != nil {
@@ -354,9 +354,9 @@ func (c *calling) step(call *teamv1.ToolCall) *teamv1.Step {
 	return step
 }
 
-// handOver makes the step of a call that hands over, or cannot, in a turn with calls
-// behind it. The first hand-over takes place when the other calls have ended, any
-// further one never.
+// handOver makes the step of a hand-over call in a turn that has other calls too. The
+// first hand-over takes place when the other calls have ended; further ones are
+// refused.
 func (c *calling) handOver(step *teamv1.Step, call *teamv1.ToolCall) {
 	t, at := c.handover(c.state, c.round)
 	switch _, err := readTransfer(call.GetArguments(), c.state.Transfers); {

@@ -48,7 +48,7 @@ func (l *loop) within(req *teamv1.ProcessRequest) *loop {
 		return l
 	}
 	c := *l
-	setDuration(&c.limits.timeout, most) // members keep their own time: theirs goes on while the run is paused
+	setDuration(&c.limits.timeout, most) // members have deadlines of their own, which keep advancing while the run is paused
 	if parallel > 0 {
 		c.limits.maxParallel = min(c.limits.maxParallel, int(parallel))
 	}
@@ -261,8 +261,8 @@ func (p *process) note(code, text string) error {
 	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{Code: code, Text: text}}})
 }
 
-// clock bounds the run by the team's own timeout, which stands while the run waits for
-// people or is paused: it counts from the scope's first event on record.
+// clock applies the team's own timeout, counted from the scope's first recorded event.
+// It does not advance while the run waits for people or is paused.
 func (p *process) clock(ctx context.Context) (context.Context, context.CancelFunc) {
 	start := p.started
 	if start.IsZero() {

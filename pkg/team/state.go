@@ -28,7 +28,7 @@ type fold struct {
 	visited    map[visit]bool           // handed over so far (R-000-29)
 	batches    []batch                  // decisions whose steps have not all ended
 	started    time.Time                // time of the scope's first event
-	waited     agent.Standstill         // when the scope waited for people, or to be resumed
+	waited     agent.Standstill         // times when the scope waited for people or was paused
 	asked      string                   // own open question
 	questions  int64                    // own ones so far
 	asks       *a2av1.Message           // decided to be asked, and not yet
@@ -77,7 +77,7 @@ func (f *fold) apply(ev *teamv1.Event) {
 	if t := ev.GetTime(); t != nil {
 		now := t.AsTime()
 		if ev.GetExpired().GetLimit() == agent.LimitQuestion && agent.Within(ev.GetScope(), f.Scope) {
-			f.waited.Add(f.Now, now) // a question lapses while nothing runs
+			f.waited.Add(f.Now, now) // a question expires while nothing runs
 		}
 		f.Now = now
 		if ev.GetCommanded().GetCommand() == teamv1.Commanded_COMMAND_RESUME {
@@ -103,7 +103,7 @@ func (f *fold) apply(ev *teamv1.Event) {
 	}
 }
 
-// addWait notes that the scope has waited for so long until now.
+// addWait records that the scope waited for d until now.
 func (f *fold) addWait(d time.Duration) { f.waited.Add(f.Now.Add(-d), f.Now) }
 
 // resumed folds the end of a pause: the clocks of the scope, and of what had begun

@@ -29,8 +29,8 @@ type WorkflowStep struct {
 	// Task is a Template of what the member is given; empty: the results of
 	// After, joined (C-16), and without those the run's input.
 	Task string
-	// After are the steps that it follows, by ID; nil: those of its group, and outside of
-	// a group none: the step starts with the run, wherever it stands in the list. (In a
+	// After lists the steps that it follows, by ID. nil means the After of its group;
+	// outside of a group the step starts with the run, wherever it is in the list. (In a
 	// file a step without after follows the steps above it.)
 	After []string
 	// Join says how many of them it waits for. Those that were skipped do not count.
@@ -42,7 +42,7 @@ type WorkflowStep struct {
 	When string
 	// Repeat runs the step again until its result is good.
 	Repeat *Repeat
-	// Parallel are the steps of a group. Those without After start after the group's.
+	// Parallel are the steps of a group. Those without After use the group's.
 	Parallel []WorkflowStep
 	// Human makes the step a question to people; their answer is its result.
 	Human *Human

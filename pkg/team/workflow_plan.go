@@ -15,7 +15,7 @@ import (
 type node struct {
 	WorkflowStep
 	path      string // in the configuration
-	from      *node  // whose After holds: the node itself, or the nearest group with one
+	from      *node  // the node whose After applies: the node itself, or the nearest group with one
 	place     int
 	after     []int        // right before it
 	before    []int        // right after it
@@ -89,8 +89,9 @@ func NewWorkflow(c WorkflowConfig) (*Workflow, error) {
 	return p.Workflow, nil
 }
 
-// flatten lists the steps, those of groups in the group's place. It returns their ids.
-// Steps without After take that of from, nil for steps that stand in no group.
+// flatten lists the steps; the steps of a group take the place of the group. It returns
+// their ids. Steps without After use that of from, which is nil for steps outside of
+// groups.
 func (p *planner) flatten(path string, steps []WorkflowStep, from *node) []string {
 	var ids []string
 	for i, s := range steps {

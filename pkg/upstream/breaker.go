@@ -17,7 +17,7 @@ type breaker struct {
 	cfg   *Config
 	cb    circuitbreaker.CircuitBreaker[any]
 	age   atomic.Int64 // changes of its state: what a call says counts in the state it began in
-	under atomic.Int64 // calls under way
+	under atomic.Int64 // running calls
 	last  atomic.Int64 // when the last call ended, in nanoseconds since 1970
 }
 
@@ -65,8 +65,8 @@ func (b *breaker) leave() {
 	b.under.Add(-1)
 }
 
-// idle reports whether nothing is known of the agent that counts: the breaker is
-// closed, and no call is under way or ended within two windows.
+// idle reports whether the breaker has no state worth keeping: it is closed, and no
+// call is running or ended within two windows.
 func (b *breaker) idle() bool {
 	return b.under.Load() == 0 && b.cb.IsClosed() && time.Since(time.Unix(0, b.last.Load())) > 2*b.cfg.Window
 }

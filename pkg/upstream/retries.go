@@ -57,7 +57,7 @@ func (r *retries) retry(now time.Time) bool {
 	return true
 }
 
-// idle reports whether no call and no repetition of the last window is known.
+// idle reports whether there was no call and no retry within the last window.
 func (r *retries) idle(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -63,10 +63,10 @@ type Guard struct {
 	mu       sync.Mutex
 	breakers map[string]*breaker // by agent id; guarded by mu
 	retries  map[string]*retries // by upstream; guarded by mu
-	sweepAt  int                 // entries of both maps from which sweep is called; guarded by mu
+	sweepAt  int                 // number of entries of both maps at which sweep is called; guarded by mu
 }
 
-// minSweep is how many entries are kept without a look at what is idle.
+// minSweep is the number of entries below which nothing is swept.
 const minSweep = 64
 
 // New returns a Guard of which nothing is known yet.
@@ -111,7 +111,7 @@ func (g *Guard) MayRetry(upstream string) bool {
 	return ok
 }
 
-// enter returns the breaker of an agent, with one more call under way.
+// enter returns the breaker of an agent and counts one more running call.
 func (g *Guard) enter(id string) *breaker {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,9 +137,10 @@ func (g *Guard) counted(upstream string) *retries {
 	return r
 }
 
-// sweep drops what a new entry would be the same as, each time the maps have grown to
-// twice what was left before: they hold what was called in the last two windows, the
-// breakers that are not closed, and the agents with calls under way. The caller holds mu.
+// sweep removes entries that are equal to new ones. It is called each time the maps
+// have doubled since the last sweep, so they hold only the calls of the last two
+// windows, breakers that are not closed, and agents with running calls. The caller
+// holds mu.
 func (g *Guard) sweep() {
 	if len(g.breakers)+len(g.retries) < g.sweepAt {
 		return

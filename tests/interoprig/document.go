@@ -25,7 +25,7 @@ client a question, confirms a cancel, and fails.
 In Chromium, a page of another origin with ` + "`@a2a-js/sdk` 1.3.0 sends, streams and gets over JSONRPC and HTTP+JSON where\n[`server.cors`](configuration.md#server)" + ` names the page's origin; elsewhere the browser refuses the calls.
 `
 
-// document returns docs/interop.md: the golden matrices of the modules.
+// document returns docs/interop.md, made of the golden matrices of the modules.
 func document(t *testing.T) []byte {
 	t.Helper()
 	out := bytes.NewBufferString(documentHead)

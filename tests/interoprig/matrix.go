@@ -36,11 +36,11 @@ var Steps = []string{
 const (
 	ok     = "ok"
 	fails  = "FAIL"
-	partly = "part" // the client has not all of the calls
+	partly = "part" // the client has only some of the calls
 	lacks  = "-"    // the client has no such call
 )
 
-// Column is a client or a member on a binding: a line of the matrix as it is printed.
+// Column is a client or a member on a binding: one line of the printed matrix.
 type Column struct {
 	Client, Version, Binding string
 	Role                     string `json:",omitempty"` // "member", or empty for a client
@@ -49,7 +49,7 @@ type Column struct {
 type cell struct {
 	Column
 	Step, Result string
-	Why          string `json:",omitempty"` // of partly and lacks
+	Why          string `json:",omitempty"` // for partly and lacks
 }
 
 // matrix is what the tests of this process have found.
@@ -93,10 +93,10 @@ func (c Column) Lacks(t *testing.T, step, why string) {
 // client's own doing.
 func (c Column) Limited(step, why string) { c.record(step, partly, why) }
 
-// Main runs the tests of a module, and prints the matrix. All of them together have to
-// give the module's golden one, unless a tool was wanting. Where INTEROP_MATRIX names a
-// file, the cells are added to it, a line of JSON each, and the matrix is that of all
-// modules that have: it is printed, and written beside the file, as .md.
+// Main runs the tests of a module and prints the matrix. All tests together must give
+// the module's golden matrix, unless a tool was missing. If INTEROP_MATRIX names a
+// file, the cells are added to it, one line of JSON each; then the matrix covers all
+// modules in the file, and is also written beside it, as .md.
 func Main(m *testing.M) int {
 	code := m.Run()
 	mu.Lock()
@@ -199,8 +199,8 @@ func diff(want, got string) string {
 	return out.String()
 }
 
-// table is the matrix in Markdown, by client, version and binding: the clients, then the
-// members, then why something is missing.
+// table formats the matrix in Markdown, sorted by client, version and binding: the
+// clients, then the members, then the reasons for missing cells.
 func table(cells []cell) []byte {
 	var out bytes.Buffer
 	for _, of := range []struct {
@@ -215,7 +215,7 @@ func table(cells []cell) []byte {
 	return out.Bytes()
 }
 
-// rows writes one table, and the reasons below it.
+// rows writes one table and the reasons below it.
 func rows(out *bytes.Buffer, title string, steps []string, cells []cell) {
 	slices.SortStableFunc(cells, func(a, b cell) int {
 		return cmp.Or(cmp.Compare(a.Client, b.Client), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Binding, b.Binding),

@@ -17,23 +17,23 @@ import (
 	"time"
 )
 
-// MemberSteps are what the agents of others are asked to do as the member of a team, in
-// this order. An agent echoes in two pieces, "far: " and what it was told; for "ask" it asks
-// "Which city?", and then says "far: you said " and the answer; for "fail" it fails with "It
-// is broken."; for "wait" it waits for its cancel.
+// MemberSteps are the steps of an agent that is the member of a team, in this order. An
+// agent echoes in two pieces, "far: " and the text it received. For "ask" it asks
+// "Which city?", and then says "far: you said " and the answer. For "fail" it fails
+// with "It is broken.". For "wait" it waits for its cancel.
 var MemberSteps = []string{
 	"send",     // the task of the team, with the member's answer
 	"stream",   // the same as a stream, the member's answer in pieces
-	"question", // of the member, put to the team's client, and the answer to it
+	"question", // of the member, passed to the team's client, and the answer to it
 	"cancel",   // of the team, confirmed by the member's server
-	"failure",  // of the member, told by the team
+	"failure",  // of the member, reported by the team
 }
 
-// memberTime bounds each step.
+// memberTime is the timeout of each step.
 const memberTime = 30 * time.Second
 
-// Agent starts a program that serves an agent, until the test ends, and returns its
-// address. The program prints "ready" and the address.
+// Agent starts a program that serves an agent and returns its address. It stops the
+// program when the test ends. The program prints "ready" and the address.
 func Agent(t *testing.T, program string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -51,7 +51,7 @@ func Agent(t *testing.T, program string, args ...string) string {
 	t.Cleanup(func() {
 		cancel()
 		_, _ = io.Copy(io.Discard, out)
-		_ = c.Wait() // it was killed
+		_ = c.Wait() // the error says only that it was killed
 		if t.Failed() {
 			t.Logf("the agent's server wrote:\n%s", log.Bytes())
 		}
@@ -76,20 +76,21 @@ teams:
     workflow: {steps: [{id: pass, agent: far}]}
 `
 
-// Member plays MemberSteps with the agent at an address as the member of a team. version is
-// the one of A2A that it is called in.
+// Member runs MemberSteps with the agent at an address as the member of a team. version
+// is the A2A version of the calls.
 func (c Column) Member(t *testing.T, address, version string) {
 	t.Helper()
 	c.MemberLacking(t, address, version, nil)
 }
 
-// MemberLacking is Member for an agent that cannot do some of the steps: lacks has why, with
-// what its server says. A step that lacks has and that succeeds is an error.
+// MemberLacking is Member for an agent that does not support some of the steps: lacks
+// maps each to the reason, with the server's response. A step in lacks that succeeds is
+// an error.
 func (c Column) MemberLacking(t *testing.T, address, version string, lacks map[string]string) {
 	t.Helper()
 	c.Role = "member"
 	file := filepath.Join(t.TempDir(), "team.yaml")
-	binding, _, _ := strings.Cut(strings.Replace(c.Binding, "HTTP+JSON", "REST", 1), " ") // as files name it
+	binding, _, _ := strings.Cut(strings.Replace(c.Binding, "HTTP+JSON", "REST", 1), " ") // the name of the binding in files
 	if err := os.WriteFile(file, fmt.Appendf(nil, memberTeam, address, binding, version), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -119,10 +120,10 @@ func (c Column) MemberLacking(t *testing.T, address, version string, lacks map[s
 // member calls the team over REST.
 type member struct {
 	at string
-	n  int // messages so far
+	n  int // number of messages sent
 }
 
-// task is what is read of a task.
+// task holds the fields of a task that the tests read.
 type task struct {
 	ID     string
 	Status struct {
@@ -157,7 +158,7 @@ func join(parts []part) string {
 	return all.String()
 }
 
-// result is the answer of a task.
+// result returns the text of a task's answer.
 func (k task) result() string {
 	for _, a := range k.Artifacts {
 		if a.Name == "result" {
@@ -167,7 +168,7 @@ func (k task) result() string {
 	return ""
 }
 
-// request calls the team and returns what it answers with.
+// request calls the team and returns the response.
 func (m *member) request(ctx context.Context, method, path string, body any) ([]byte, error) {
 	sent, err := json.Marshal(body)
 	if err != nil {
@@ -191,7 +192,7 @@ func (m *member) request(ctx context.Context, method, path string, body any) ([]
 	return got, nil
 }
 
-// message is a send of a text, to a task where there is one.
+// message returns the request for a send of a text, to a task if there is one.
 func (m *member) message(text, task string, wait bool) map[string]any {
 	m.n++
 	message := map[string]any{"messageId": fmt.Sprintf("m%d", m.n), "role": "ROLE_USER", "parts": []part{{text}}}
@@ -201,7 +202,7 @@ func (m *member) message(text, task string, wait bool) map[string]any {
 	return map[string]any{"message": message, "configuration": map[string]any{"returnImmediately": !wait}}
 }
 
-// say sends a text, and returns the task as it is then.
+// say sends a text and returns the task in its state at that time.
 func (m *member) say(ctx context.Context, text, to string, wait bool) (task, error) {
 	var answer struct{ Task task }
 	got, err := m.request(ctx, http.MethodPost, "/message:send", m.message(text, to, wait))
@@ -211,7 +212,7 @@ func (m *member) say(ctx context.Context, text, to string, wait bool) (task, err
 	return answer.Task, err
 }
 
-// ends sends a text, and compares what the task ends with.
+// ends sends a text and checks the final state of the task.
 func (m *member) ends(ctx context.Context, text, to, result string) error {
 	k, err := m.say(ctx, text, to, true)
 	if err == nil && (k.Status.State != "TASK_STATE_COMPLETED" || k.result() != result) {
@@ -220,7 +221,7 @@ func (m *member) ends(ctx context.Context, text, to, result string) error {
 	return err
 }
 
-// unexpected is a task as an error.
+// unexpected describes a task as an error.
 func (k task) unexpected() error {
 	return fmt.Errorf("task is %s, with the result %q and the message %q", k.Status.State, k.result(), join(k.Status.Message.Parts))
 }
@@ -295,7 +296,7 @@ func (m *member) cancel(ctx context.Context) error {
 	return nil
 }
 
-// working waits until the member's server has begun a task, as the monitor shows.
+// working waits until the member's server has begun a task, as shown by the monitor.
 func (m *member) working(ctx context.Context, id string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(m.at, "/relay")+"/team/v1/monitor/tasks/"+id+":watch", nil)
 	if err != nil {

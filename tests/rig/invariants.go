@@ -219,7 +219,7 @@ func (i Invariants) recomputed(t testing.TB, id string, events []*teamv1.Event) 
 		}
 		task := i.get(t, agent.ChildTask(id, scope), n)
 		want, _ := wire.Reduce(f.Task(), i.Target.HTTP).(*a2av1.Task)
-		if !proto.Equal(want, task) { // to compare lists in lists for a report takes twice the time for each level
+		if !proto.Equal(want, task) { // comparing lists in lists for a report takes twice the time for each level
 			t.Errorf("I5: task %q is not what its events say (-events +task):\n%s", scope, cmp.Diff(want, task, protocmp.Transform()))
 		}
 		if text, err := protojson.Marshal(task); err != nil || strings.Contains(string(text), Secret) {

@@ -22,7 +22,7 @@ func (i Invariants) traced(t testing.TB, id string, all []*teamv1.Event) {
 	for _, ev := range all {
 		f.Apply(ev)
 	}
-	if wire.Fits(f.Task()) != nil { // the trace holds what the task does, and is refused
+	if wire.Fits(f.Task()) != nil { // the trace contains the task, so it is refused too
 		return
 	}
 	m := Monitors(t, i.Target)

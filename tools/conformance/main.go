@@ -1,12 +1,12 @@
-// Command conformance runs a conformance kit of A2A, as its user has fetched it, against
-// this server, and compares what did not pass with the deviations that are on record here.
+// Command conformance runs an A2A conformance kit, which the user has fetched, against
+// this server, and compares the tests that did not pass with the recorded deviations.
 //
 //	conformance -server bin/team-server -kit ../a2a-tck
 //
-// It works on a copy of the kit. A test that the kit skips, or expects to fail, has not
-// passed. Each test that has not passed must be in deviations-1.0.yaml or
-// deviations-0.3.yaml, with the reason; one that is not there, and one that is there and
-// passes, is an error.
+// It works on a copy of the kit. A test that the kit skips or expects to fail counts as
+// not passed. Each test that did not pass must be in deviations-1.0.yaml or
+// deviations-0.3.yaml, with the reason. A missing entry is an error, and so is an entry
+// for a test that passes.
 package main
 
 import (
@@ -82,7 +82,7 @@ func (c *command) run(ctx context.Context) error {
 	return judge(results, known)
 }
 
-// insert replaces what is between the two markers of a line of the protocol in a document.
+// insert replaces the text between the two markers of a protocol version in a document.
 func insert(file, line, text string) error {
 	b, err := os.ReadFile(file)
 	if err != nil {

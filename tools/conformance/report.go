@@ -14,15 +14,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// How a test of the kit ended. All but the first have not passed.
+// Results of a test of the kit. All but the first count as not passed.
 const (
 	passed  = "passed"
 	failed  = "failed"
 	skipped = "skipped"
-	xfailed = "xfailed" // failed, as the kit allows
+	xfailed = "xfailed" // failed, as the kit expects
 )
 
-// deviation is a reason for which tests do not pass.
+// deviation is a reason why tests do not pass.
 type deviation struct {
 	Reason  string
 	Failed  []string
@@ -30,7 +30,7 @@ type deviation struct {
 	Xfailed []string
 }
 
-// tests returns how each test that the reason is for ends.
+// tests returns the result of each test that the reason is for.
 func (d *deviation) tests() map[string]string {
 	all := map[string]string{}
 	for result, tests := range map[string][]string{failed: d.Failed, skipped: d.Skipped, xfailed: d.Xfailed} {
@@ -70,8 +70,8 @@ func readDeviations(file string) ([]deviation, error) {
 	return all, nil
 }
 
-// readReport adds what a JUnit report of pytest says. A test's name begins with the prefix;
-// the packages that all tests share are left out.
+// readReport adds the results of a JUnit report of pytest. It puts prefix before
+// the names of tests; the packages that all tests share are omitted.
 func readReport(file, prefix string, into map[string]string) error {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -116,14 +116,14 @@ func readReport(file, prefix string, into map[string]string) error {
 	return nil
 }
 
-// worse is the result of a test that the report has twice.
+// worse returns the worse of two results of a test that the report lists twice.
 func worse(a, b string) string {
 	order := []string{"", passed, xfailed, skipped, failed}
 	return slices.MaxFunc([]string{a, b}, func(a, b string) int { return cmp.Compare(slices.Index(order, a), slices.Index(order, b)) })
 }
 
-// judge is an error for each test that has not passed for a reason that is on record, and
-// for each deviation on record that is none.
+// judge returns an error for each test that did not pass without a recorded reason, and
+// for each recorded deviation that did not occur.
 func judge(results map[string]string, known []deviation) error {
 	var errs []error
 	excused := map[string]string{}
@@ -147,7 +147,7 @@ func judge(results map[string]string, known []deviation) error {
 	return errors.Join(errs...)
 }
 
-// settings says, as Markdown, what was run and how.
+// settings returns, as Markdown, what was run and how.
 func (s *suite) settings(origin string, at place) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Kit: a2a-tck, branch %s, %s, unmodified. %s.\n\n", s.branch, origin, at.version)
@@ -163,7 +163,8 @@ func (s *suite) settings(origin string, at place) string {
 	return out.String()
 }
 
-// report is the result as Markdown: how many tests passed, and why the others did not.
+// report returns the result as Markdown: how many tests passed, and why the others did
+// not.
 func report(results map[string]string, known []deviation) string {
 	count := map[string]int{}
 	for _, r := range results {

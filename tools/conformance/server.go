@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// readyTime is how long a server may take to say where it is.
+// readyTime is the timeout for a server to print its addresses.
 const readyTime = 30 * time.Second
 
-// server is a team-server on loopback that can be started anew at the same addresses.
+// server is a team-server on loopback that can be restarted at the same addresses.
 type server struct {
 	program, file string
 	http, grpc    string           // host:port
-	controls      *httptest.Server // a POST starts the server anew
+	controls      *httptest.Server // a POST restarts the server
 
 	mu      sync.Mutex
 	process *exec.Cmd // guarded by mu
@@ -78,7 +78,7 @@ func (s *server) begin() error {
 	return nil
 }
 
-// end ends the program with a signal and returns how it ended.
+// end stops the program with a signal and returns how it ended.
 func (s *server) end(sig syscall.Signal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *server) end(sig syscall.Signal) error {
 	return s.process.Wait()
 }
 
-// again starts the server anew, with an empty store, at the same addresses.
+// again restarts the server, with an empty store, at the same addresses.
 func (s *server) again() error {
 	var exit *exec.ExitError
 	if err := s.end(syscall.SIGKILL); err != nil && !errors.As(err, &exit) {
@@ -100,7 +100,7 @@ func (s *server) again() error {
 	return s.begin()
 }
 
-// stop ends the server, which has to end well.
+// stop stops the server and checks that it exits without an error.
 func (s *server) stop() error {
 	s.controls.Close()
 	if err := s.end(syscall.SIGTERM); err != nil && !strings.Contains(err.Error(), "process already finished") {

@@ -16,24 +16,25 @@ import (
 	"time"
 )
 
-// suite is how the kit for one line of the protocol is run.
+// suite describes how the kit for one version of the protocol is run.
 type suite struct {
-	line   string // of the protocol
+	line   string // version of the protocol
 	branch string // of the kit
-	has    string // a folder by which the kit is recognised
+	has    string // a folder that identifies the kit
 	file   string // the configuration of the server
-	fresh  bool   // the server is started anew, with an empty store, for each test
+	fresh  bool   // restart the server, with an empty store, for each test
 	env    []string
 	runs   []playing
 }
 
-// playing is one run of the kit's tests with pytest. In its arguments URL is the server's.
+// playing is one run of the kit's tests with pytest. URL in its arguments stands for
+// the server's.
 type playing struct {
 	name string
 	args []string
 }
 
-// playTime is the most that one run of a kit may take.
+// playTime is the timeout of one run of a kit.
 const playTime = 20 * time.Minute
 
 var suites = []suite{
@@ -44,7 +45,7 @@ var suites = []suite{
 	},
 	{
 		line: "0.3", branch: "0.3.x", has: filepath.Join("tests", "mandatory"), env: []string{"TCK_STREAMING_TIMEOUT=2.0"},
-		// The kit wants tasks that are still open after the first answer.
+		// The kit expects tasks that are still open after the first answer.
 		file: "version: v1\nagents:\n  kit: {description: Asks once., scripted: {steps: [{ask: \"What else?\"}, {echo: true}]}}\nserver: {default_agent: kit}\n",
 		runs: []playing{
 			{"jsonrpc", []string{"tests/mandatory/", "tests/optional/", "--sut-url=URL", "--test-scope=all", "--transports=jsonrpc"}},
@@ -62,8 +63,8 @@ func findSuite(kit string) (*suite, error) {
 	return nil, fmt.Errorf("%s is not a kit that is known here: want a folder tests/compatibility (branch 1.0-dev) or tests/mandatory (branch 0.3.x)", kit)
 }
 
-// identify says which kit a folder is: its commit, or where git does not know it the
-// SHA-256 of its files. A checkout with changes is an error.
+// identify returns which kit a folder holds: its commit or, outside of git, the SHA-256
+// of its files. A checkout with changes is an error.
 func identify(ctx context.Context, kit string) (string, error) {
 	if _, err := os.Stat(filepath.Join(kit, ".git")); err == nil {
 		changes, err := output(ctx, kit, "git", "status", "--porcelain")
@@ -97,7 +98,8 @@ type place struct {
 	version string // of Python and pytest
 }
 
-// prepare copies the kit, and installs the packages that it needs unless a Python is given.
+// prepare copies the kit and installs the packages that it needs, unless a Python is
+// given.
 func (s *suite) prepare(ctx context.Context, kit, work, python string) (place, error) {
 	at := place{dir: filepath.Join(work, "kit"), reports: work, python: python}
 	if err := os.RemoveAll(at.dir); err != nil {
@@ -117,7 +119,8 @@ func (s *suite) prepare(ctx context.Context, kit, work, python string) (place, e
 	return at, err
 }
 
-// packages installs what the kit's pyproject.toml names into a virtual environment.
+// packages installs the dependencies in the kit's pyproject.toml into a virtual
+// environment.
 func packages(ctx context.Context, kit, env string) (string, error) {
 	found, err := exec.LookPath("python3")
 	if err != nil {
@@ -153,12 +156,12 @@ func output(ctx context.Context, dir, name string, args ...string) (string, erro
 	return strings.TrimSpace(string(out)), nil
 }
 
-// plugin has the server started anew before each test.
+// plugin restarts the server before each test.
 //
 //go:embed fresh.py
 var plugin []byte
 
-// play runs the kit. What pytest says goes to out.
+// play runs the kit and copies the output of pytest to out.
 func (s *suite) play(ctx context.Context, out io.Writer, at place, program string) (map[string]string, error) {
 	file := filepath.Join(at.reports, "team.yaml")
 	if err := os.WriteFile(file, []byte(s.file), 0o600); err != nil {
@@ -200,7 +203,7 @@ func (s *suite) playOne(ctx context.Context, out io.Writer, at place, srv *serve
 	c.Env = append(os.Environ(), "PYTHONPATH="+at.reports, "FRESH_SERVER="+srv.control())
 	c.Env = append(c.Env, s.env...)
 	fmt.Fprintf(out, "=== %s: %s %s\n", p.name, at.python, strings.Join(args, " "))
-	// pytest ends with 1 when tests fail: the report tells which.
+	// pytest exits with 1 if tests fail; the report names them.
 	var exit *exec.ExitError
 	if err := c.Run(); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
 		return err

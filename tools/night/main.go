@@ -1,11 +1,11 @@
-// Command night runs the long tests, part by part. A part that has passed for the files as
-// they are is not run again, so a night that was interrupted goes on where it stopped.
+// Command night runs the long tests, part by part. A part that has passed for the current
+// files is not run again, so an interrupted night continues where it stopped.
 //
 //	night               # all parts
 //	night machine-1     # some of them
 //
-// The parts are in parts.txt, a line each: the name, a colon, and the command. What a part
-// prints is kept below bin/night.
+// The parts are in parts.txt, one per line: the name, a colon, and the command. The output
+// of each part is stored below bin/night.
 package main
 
 import (
@@ -48,7 +48,7 @@ type night struct {
 	limit time.Duration
 }
 
-// part is a command of the shell with a name.
+// part is a shell command with a name.
 type part struct{ name, command string }
 
 func (n *night) run(ctx context.Context, file string, list bool, names []string) error {
@@ -97,8 +97,8 @@ func (n *night) run(ctx context.Context, file string, list bool, names []string)
 	return nil
 }
 
-// play runs a part. When its time is over, or the night is interrupted, the part and what
-// it has started are ended.
+// play runs a part. When it times out, or the night is interrupted, the part and all
+// processes that it started are stopped.
 func (n *night) play(ctx context.Context, p part, log string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, n.limit, fmt.Errorf("it took longer than %v; split it in parts.txt", n.limit))
 	defer cancel()
@@ -125,7 +125,8 @@ func (n *night) play(ctx context.Context, p part, log string) error {
 	return nil
 }
 
-// readParts returns the parts of a file that have one of the names, or all without names.
+// readParts returns the parts of a file: those with one of the names, or all if there
+// are no names.
 func readParts(file string, names []string) ([]part, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -155,8 +156,8 @@ func readParts(file string, names []string) ([]part, error) {
 	return parts, nil
 }
 
-// treeOf is git's name for the files of a checkout as they are, with changes that are not
-// committed and new files. The index is a file of its own: that of the checkout stays as it is.
+// treeOf returns git's tree hash of a checkout, including uncommitted changes and new
+// files. It uses an index file of its own and does not change that of the checkout.
 func treeOf(ctx context.Context, index string) (string, error) {
 	env := append(os.Environ(), "GIT_INDEX_FILE="+index)
 	if _, err := git(ctx, env, "add", "--all"); err != nil {

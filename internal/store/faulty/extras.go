@@ -100,7 +100,8 @@ func (s *Store) Runs(ctx context.Context, owner string, f a2a.RunFilter) ([]a2a.
 	return nil, nil
 }
 
-// Collaborating implements a2a.Overview; an inner store that is none has no runs.
+// Collaborating implements a2a.Overview; it returns no ids if the inner store does not
+// implement it.
 func (s *Store) Collaborating(ctx context.Context, owner string, f a2a.RootFilter) ([]string, error) {
 	if after, err := s.meet(ctx, List); err != nil || after != nil {
 		return nil, first(err, after)

@@ -106,9 +106,9 @@ ON CONFLICT (id) DO UPDATE SET version = excluded.version, changed = excluded.ch
 }
 
 // idle locks entries that are to be deleted, so that no collaboration of them begins
-// until the transaction ends; a2a.ErrBusy where there is one.
+// until the transaction ends. a2a.ErrBusy if one is running.
 func (s *Store) idle(ctx context.Context, q querier, ids []string) error {
-	if len(ids) > 0 { // in the order in which every change locks: the version first
+	if len(ids) > 0 { // in the lock order of every change: the version first
 		var version int64
 		if err := q.scan(ctx, []any{&version}, `SELECT version FROM catalog_version`+s.db.lock()); err != nil {
 			return err
@@ -129,7 +129,7 @@ func (s *Store) idle(ctx context.Context, q querier, ids []string) error {
 	return nil
 }
 
-// lockEntry locks an entry until the transaction ends. It reports whether there is one.
+// lockEntry locks an entry until the transaction ends and reports whether it exists.
 func (s *Store) lockEntry(ctx context.Context, q querier, id string) (bool, error) {
 	var version int64
 	err := q.scan(ctx, []any{&version}, `SELECT version FROM catalog WHERE id = $1`+s.db.lock(), id)

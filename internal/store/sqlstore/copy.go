@@ -74,7 +74,7 @@ func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 	return rows, to.takeCatalogVersion(ctx, from)
 }
 
-// unused refuses a store that somebody still may drive runs of.
+// unused rejects a store whose runs another process may still be driving.
 func (s *Store) unused(ctx context.Context) error {
 	var alive int
 	if err := s.db.reader().scan(ctx, []any{&alive}, `SELECT count(*) FROM replica WHERE expires > $1`, s.now()); err != nil {
@@ -86,8 +86,8 @@ func (s *Store) unused(ctx context.Context) error {
 	return nil
 }
 
-// free makes due what was driven in the store that was copied, which is not written:
-// it may be damaged, or its disk full.
+// free makes due the runs that were claimed in the source of a copy. It does not write
+// to the source, which may be damaged or on a full disk.
 func (s *Store) free(ctx context.Context, from *Store) error {
 	var driven []string
 	err := each(ctx, from.db.reader(), func() { driven = nil }, func(r *sql.Rows) error {

@@ -20,21 +20,22 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// setAside is added to the name of a damaged log's copy. While the copy is there the
-// store takes no writes: whoever removes it goes on without what it lists.
+// setAside is the suffix of the copy of a damaged log. The store accepts no writes
+// while the copy exists. Removing it accepts the loss that the server has logged.
 const setAside = ".damaged"
 
-// damagedLog is a write-ahead log in which transactions follow that SQLite does not read.
+// damagedLog is a write-ahead log with transactions that SQLite does not read because
+// of damage before them.
 type damagedLog struct {
-	file string // the copy
+	file string // name of the copy
 	scan *logScan
 	size int // of a page
 }
 
-// checkLog looks through the log of a database before SQLite opens it, which drops
-// all that follows a damaged frame, and overwrites it. A damaged log is copied; then
-// single bits that are wrong are put right. nil: nothing is lost. With it comes the
-// offset of the newest page 1 in the log, 0 where it has none.
+// checkLog checks the log of a database before SQLite opens it: SQLite drops everything
+// after the first damaged frame and overwrites it. checkLog copies a damaged log and
+// then corrects single wrong bits. It returns nil if nothing is lost. It also returns
+// the offset of the newest page 1 in the log, 0 if the log has none.
 func checkLog(file string, pageSize int) (lost *damagedLog, page1 int64, err error) {
 	name := file + "-wal"
 	scan, err := scanLog(name, pageSize)
@@ -60,8 +61,8 @@ func checkLog(file string, pageSize int) (lost *damagedLog, page1 int64, err err
 	return &damagedLog{file: copied, scan: kept, size: pageSize}, scan.page1, nil
 }
 
-// scanLog reads a log's file. One that is not there is empty, a copy that is not
-// there nil.
+// scanLog reads a log file. A missing log counts as empty; for a missing copy it
+// returns nil.
 func scanLog(name string, pageSize int) (*logScan, error) {
 	f, err := os.Open(name) //nolint:gosec // beside the store
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,7 +82,7 @@ func scanLog(name string, pageSize int) (*logScan, error) {
 	return readLog(f, info.Size(), pageSize)
 }
 
-// setLogAside copies a log, once: the first copy has the most.
+// setLogAside copies a log, unless a copy exists: the first copy is the most complete.
 func setLogAside(name, copied string) error {
 	if _, err := os.Stat(copied); err == nil {
 		return nil
@@ -106,8 +107,8 @@ func setLogAside(name, copied string) error {
 	return syncFolder(copied)
 }
 
-// syncFolder has the names in the folder of a file on the disk. SQLite does so too,
-// and keeps an error to itself.
+// syncFolder syncs the folder of a file, so that the names in it are durable. SQLite
+// does this too, but ignores errors.
 func syncFolder(file string) error {
 	dir, err := os.Open(filepath.Dir(file))
 	if err != nil {
@@ -116,7 +117,7 @@ func syncFolder(file string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// putRight changes single bits of a file.
+// putRight corrects single bits of a file.
 func putRight(name string, flips []flip) error {
 	if len(flips) == 0 {
 		return nil
@@ -138,11 +139,11 @@ func putRight(name string, flips []flip) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// maxListed is how many tasks are listed that may have lost something.
+// maxListed is the most tasks that are listed as possibly damaged.
 const maxListed = 50
 
-// err is why the store takes no writes, and what to do. It lists what the readable
-// store lacks of what the unreadable transactions wrote.
+// err returns why the store accepts no writes and what to do. It lists what the
+// unreadable transactions wrote and the readable store lacks.
 func (l *damagedLog) err(ctx context.Context, q querier) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "its write-ahead log was damaged at byte %d; there and behind it stand %d transactions that may have been acknowledged: ",
@@ -163,8 +164,8 @@ func (l *damagedLog) err(ctx context.Context, q querier) error {
 	return fmt.Errorf("%w: %s", a2a.ErrStorage, b.String())
 }
 
-// lacking lists the tasks of which the unreadable transactions hold events or inputs
-// that the store does not have.
+// lacking lists the tasks with events or inputs that are in the unreadable transactions
+// and not in the store.
 func (l *damagedLog) lacking(ctx context.Context, q querier) (list []string, more int) {
 	f, err := os.Open(l.file)
 	if err != nil {
@@ -205,14 +206,14 @@ func (l *damagedLog) lacking(ctx context.Context, q querier) (list []string, mor
 	return list, more
 }
 
-// record is a row of the table event: a task and a sequence.
+// record identifies a row of the table event: a task and a sequence number.
 type record struct {
 	id string
 	n  int64
 }
 
-// records finds rows of the table event in a page: of a table, with columns as they
-// have. The page may be damaged.
+// records finds rows of the table event in a database page, by their column types. The
+// page may be damaged.
 func records(page []byte) (list []record) {
 	const leaf = 13
 	if page[0] != leaf {
@@ -230,10 +231,10 @@ func records(page []byte) (list []record) {
 	return list
 }
 
-// recordAt reads the row of a cell: its header says the types of columns.
+// recordAt reads the row in a cell; the cell's header has the column types.
 func recordAt(page []byte, at int) (r record, ok bool) {
 	defer func() {
-		if recover() != nil { // behind the end of the page
+		if recover() != nil { // past the end of the page
 			ok = false
 		}
 	}()
@@ -272,7 +273,7 @@ func recordAt(page []byte, at int) (r record, ok bool) {
 	return r, r.id != ""
 }
 
-// varint reads one of SQLite's integers.
+// varint decodes a variable-length integer of SQLite.
 func varint(b []byte, at int) (n uint64, next int) {
 	for i := range 9 {
 		c := b[at+i]
@@ -292,12 +293,12 @@ const (
 	headerSize    = 100
 	defaultPage   = 4096
 	headerMagic   = "SQLite format 3\x00"
-	schemaFormat  = 4 // the only one in which the order of indexes counts
+	schemaFormat  = 4 // the only one that stores the sort order of indexes
 	encodingUTF8  = 1
-	headerRootLen = 103 // how many tables there are is behind
+	headerRootLen = 103 // the number of tables follows
 )
 
-// pageSizeOf is the size of pages that a header tells.
+// pageSizeOf returns the page size that a header names.
 func pageSizeOf(header []byte) int {
 	if len(header) < headerSize {
 		return defaultPage
@@ -312,11 +313,11 @@ func pageSizeOf(header []byte) int {
 	return n
 }
 
-// checkHeader refuses a header in which something is damaged that SQLite believes
-// and that would have it read records wrongly, or not find them.
+// checkHeader rejects a damaged header that SQLite would accept and that would make it
+// read records wrongly or not find them.
 func checkHeader(h []byte) error {
 	if len(h) < headerSize+8 || string(h[:16]) != headerMagic {
-		return nil // SQLite says so
+		return nil // SQLite reports it
 	}
 	var wrong []string
 	say := func(at int, format string, args ...any) {
@@ -346,7 +347,8 @@ func checkHeader(h []byte) error {
 	return fmt.Errorf("its header is damaged (%s); check the disk and restore a backup", strings.Join(wrong, "; "))
 }
 
-// readAt reads up to n bytes of a file; fewer where it ends, none where it is not there.
+// readAt reads up to n bytes of a file: fewer at its end, zero if the file does not
+// exist.
 func readAt(file string, at int64, n int) ([]byte, error) {
 	f, err := os.Open(file) //nolint:gosec // the store
 	if errors.Is(err, fs.ErrNotExist) {
@@ -364,17 +366,17 @@ func readAt(file string, at int64, n int) ([]byte, error) {
 	return b[:n], err
 }
 
-// checkWait is how long opening a store waits for the check of its structure. That of
-// a large one goes on while it is served.
+// checkWait is how long opening a store waits for the check of its structure. A longer
+// check continues while the store is served.
 const checkWait = 2 * time.Second
 
-// checkPages reads the structure of the whole database. An error wraps
-// a2a.ErrStorage where it is damaged; ctx ends the check.
+// checkPages reads the structure of the whole database. The error wraps a2a.ErrStorage
+// if the structure is damaged; ctx cancels the check.
 func checkPages(ctx context.Context, db *sql.DB, file string) error {
 	rows, err := db.QueryContext(ctx, `PRAGMA quick_check(10)`)
 	var found []string
 	if err == nil {
-		defer rows.Close() //nolint:errcheck // Err tells
+		defer rows.Close() //nolint:errcheck // Err reports it
 		for rows.Next() {
 			var text string
 			if err := rows.Scan(&text); err != nil {

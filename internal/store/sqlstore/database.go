@@ -145,8 +145,8 @@ type health struct {
 
 	mu     sync.Mutex
 	fatal  error // guarded by mu
-	frozen error // why nothing may be written, until somebody has looked into it; guarded by mu
-	now    error // of the last write, where it could not be done; guarded by mu
+	frozen error // why writes are refused until an operator repairs the store; guarded by mu
+	now    error // error of the last write, if it failed; guarded by mu
 }
 
 func newHealth() *health { return &health{failed: make(chan struct{})} }
@@ -168,7 +168,7 @@ func (h *health) latched() error {
 	return h.fatal
 }
 
-// freeze ends all writes of this process; what is there can be read.
+// freeze stops all writes of this process; reads continue.
 func (h *health) freeze(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -177,7 +177,7 @@ func (h *health) freeze(err error) {
 	}
 }
 
-// closed is why nothing is written any more; nil: it may be tried.
+// closed returns why writes are refused; nil means that a write may be tried.
 func (h *health) closed() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

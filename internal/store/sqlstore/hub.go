@@ -72,13 +72,13 @@ func (s *Store) changed(root, audience string) {
 	s.hub.poke(root)
 }
 
-// announce does what changed does, in this process and in other replicas.
+// announce is changed for this process and all other replicas.
 func (s *Store) announce(root, audience string) {
 	s.changed(root, audience)
 	s.db.tell(root, audience)
 }
 
-// heard wakes those who wait for what another replica has changed.
+// heard wakes the readers and watchers of a change in another replica.
 func (s *Store) heard(h hint) {
 	s.hub.all.RingIf(h.concerns)
 	roots := h.roots
@@ -121,14 +121,14 @@ func (s *Store) poll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if now, err := s.look(ctx, seen); err == nil { // else the next second comes
+		if now, err := s.look(ctx, seen); err == nil { // if it fails, the next second tries again
 			seen = now
 		}
 	}
 }
 
-// look wakes those who wait for roots that have changed since the last look, and
-// returns what it saw.
+// look wakes the readers of roots that have changed since the last call, and returns
+// the state that it saw.
 func (s *Store) look(ctx context.Context, seen map[string]mark) (map[string]mark, error) {
 	now, err := s.marks(ctx, s.concerned())
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *Store) look(ctx context.Context, seen map[string]mark) (map[string]mark
 	return now, nil
 }
 
-// mark shows whether a root has new events or inputs, or is claimed anew.
+// mark changes when a root has new events or inputs, or a new claim.
 type mark struct {
 	owner              string // never changes
 	seq, inputs, epoch int64

@@ -345,9 +345,8 @@ func (s *Store) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
 	return s.kept(err)
 }
 
-// Suspend gives up a run that is not to be tried again before an input comes for it,
-// or before the next start of the only process that has the database. reason is for
-// those who read the task meanwhile.
+// Suspend releases a run that must not be retried until an input arrives for it or,
+// with SQLite, the process starts again. Until then readers of the task see reason.
 func (s *Store) Suspend(ctx context.Context, c a2a.Claim, reason string) error {
 	j, ok := c.Journal.(*journal)
 	if !ok || j.s != s {

@@ -36,19 +36,19 @@ type bell struct {
 	work   sync.WaitGroup
 
 	mu  sync.Mutex
-	due map[change]struct{} // to tell; guarded by mu
+	due map[change]struct{} // changes to send; guarded by mu
 }
 
-// change is of a root or a topic, and may concern an audience.
+// change belongs to a root or a topic, and may concern an audience.
 type change struct{ root, audience string }
 
-// hint is what another replica has changed.
+// hint describes a change in another replica.
 type hint struct {
-	roots []string            // nil: any
-	tags  map[string]struct{} // of the audiences; nil: any
+	roots []string            // nil means any
+	tags  map[string]struct{} // of the audiences; nil means any
 }
 
-// concerns reports whether an audience is one of the hint.
+// concerns reports whether a hint covers an audience.
 func (h hint) concerns(audience string) bool {
 	if h.tags == nil {
 		return true
@@ -57,11 +57,13 @@ func (h hint) concerns(audience string) bool {
 	return is
 }
 
-// forTag begins the entries of a notification that name an audience. No root begins so:
-// a replica that does not know these entries takes them for roots without readers.
+// forTag is the prefix of entries in a notification that name an audience. No root
+// begins with it: replicas of older versions read these entries as roots without
+// readers.
 const forTag = "~for/"
 
-// tag stands for an audience in a notification: owners may be long, or have commas.
+// tag is the short form of an audience in a notification: owners may be long or contain
+// commas.
 func tag(audience string) string {
 	sum := sha256.Sum256([]byte(audience))
 	return forTag + hex.EncodeToString(sum[:8])
@@ -82,7 +84,7 @@ func newBell(ctx context.Context, conn *pgx.ConnConfig, cfg Config, heard func(h
 	return b, nil
 }
 
-// ring has other replicas told of a change, soon and together with others.
+// ring queues a change for the other replicas; it is sent soon, together with others.
 func (b *bell) ring(c change) {
 	b.mu.Lock()
 	b.due[c] = struct{}{}
@@ -135,8 +137,8 @@ func (b *bell) tell(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// payloads are the sender, the roots and the tags of their audiences, in texts that are
-// not too long. Each text has the tags of all its roots.
+// payloads returns the notifications for changes: each holds the sender, roots and the
+// tags of all audiences of these roots, and is short enough for PostgreSQL.
 func payloads(self string, changes map[change]struct{}) []string {
 	var list []string
 	text, told := self, map[string]bool{}
@@ -156,8 +158,8 @@ func payloads(self string, changes map[change]struct{}) []string {
 	return list
 }
 
-// hintOf reads what follows the sender in a notification. One without tags is of an
-// older version, and for everybody.
+// hintOf parses the part of a notification after the sender. A notification without
+// tags is of an older version and concerns everybody.
 func hintOf(entries []string) hint {
 	h := hint{roots: []string{}}
 	for _, e := range entries {

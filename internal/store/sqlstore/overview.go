@@ -14,7 +14,7 @@ import (
 )
 
 // WatchAll returns a channel that receives when a root of the owner may be new or have
-// new events, or a board of the owner's account or the catalog has changed.
+// new events, or when a board of the owner's account or the catalog has changed.
 func (s *Store) WatchAll(owner string) (wake <-chan struct{}, stop func()) {
 	return s.hub.all.Watch(owner)
 }
@@ -61,7 +61,7 @@ func newestFirst(open, ended []a2a.RunMark) []a2a.RunMark {
 }
 
 // Collaborating returns ids of the owner's roots that were begun with a brief, or that
-// an earlier version of the program made.
+// an earlier version of the program created.
 func (s *Store) Collaborating(ctx context.Context, owner string, f a2a.RootFilter) ([]string, error) {
 	w := wanted(owner, a2a.Filter{Agent: f.Agent})
 	w.and("brief = 1")

@@ -56,7 +56,7 @@ type postgresDB struct {
 }
 
 // openPostgres connects, checks that what the database acknowledges is safe, and
-// listens; heard is called with what other replicas have changed.
+// listens; heard is called with the changes of other replicas.
 func openPostgres(ctx context.Context, url string, cfg Config, heard func(hint)) (_ *postgresDB, err error) {
 	pc, err := pgxpool.ParseConfig(url)
 	if err != nil {

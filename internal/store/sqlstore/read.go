@@ -134,8 +134,8 @@ func (s *Store) inbox(ctx context.Context, q querier, root string) ([]*teamv1.In
 // errFound ends a scan before the last row.
 var errFound = errors.New("found")
 
-// answered returns an *a2a.AnsweredError where a question of a scope has an answer on
-// record, nil where it has none.
+// answered returns an *a2a.AnsweredError if a recorded answer to a question of a scope
+// exists, else nil.
 func (s *Store) answered(ctx context.Context, q querier, root, scope, question string) (answered, err error) {
 	err = each(ctx, q, func() { answered = nil }, func(r *sql.Rows) error {
 		rec, err := scanEvent(r, root)

@@ -18,8 +18,8 @@ var migrations embed.FS
 // errNewer: the database was written by a later version of the program.
 var errNewer = errors.New("the store was written by a newer version")
 
-// beginSchema notes in an empty SQLite file that nothing of the schema is there yet.
-// goose would do so too, and try again after an error of the disk.
+// beginSchema records in an empty SQLite file that no migration has run. goose would do
+// so too, but would retry after a disk error.
 func beginSchema(ctx context.Context, db *sql.DB) error {
 	versions, err := goosedb.NewStore(goosedb.DialectSQLite3, goose.DefaultTablename)
 	if err != nil {
@@ -41,8 +41,8 @@ func beginSchema(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// migrate brings the schema to the version of this program. A newer one is refused,
-// and an older one where nothing may be written.
+// migrate updates the schema to the version of this program. It rejects a newer schema,
+// and an older one if the store accepts no writes.
 func migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, readOnly bool, opts ...goose.ProviderOption) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {

@@ -150,7 +150,7 @@ func (s *Store) unrecorded(err error) error {
 	return err
 }
 
-// expired is the time up to which requests with a key are forgotten.
+// expired returns the time before which requests with a key are forgotten.
 func (s *Store) expired(key string, now int64) int64 {
 	return now - store.Window(key, s.cfg.Deduplicate).Milliseconds()
 }
@@ -237,7 +237,7 @@ func (s *Store) put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 type put struct {
 	s            *Store
 	sender, root string
-	agent        string // of the task, where the key is its sender's
+	agent        string // of the task, if the key is its sender's
 	in           *teamv1.Inbound
 	digest       []byte
 	child        *a2a.Fold // of the scope it names, if any
@@ -298,8 +298,8 @@ func (p *put) write(ctx context.Context, q querier) error {
 	return p.insert(ctx, q, inputs+1, holder == nil)
 }
 
-// unanswered refuses a second answer to a question. It reads under the lock of the run,
-// so an answer that another process recorded is seen.
+// unanswered rejects a second answer to a question. It reads under the lock of the run,
+// so it sees answers that other processes recorded.
 func (p *put) unanswered(ctx context.Context, q querier) error {
 	if p.in.GetAnswered() == nil {
 		return nil

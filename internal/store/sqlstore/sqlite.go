@@ -36,7 +36,7 @@ type sqliteDB struct {
 	logged    int          // pages in the log, about; the writer's own
 	groups    atomic.Int64 // transactions, for tests
 	stop      context.CancelFunc
-	checks    sync.WaitGroup // of the file's structure
+	checks    sync.WaitGroup // running checks of the file's structure
 }
 
 // pragmas: a commit is on the disk before it is acknowledged (synchronous FULL),
@@ -81,8 +81,8 @@ func openSQLite(ctx context.Context, file string, log *zap.Logger) (_ *sqliteDB,
 		if err := d.disconnect(); err != nil {
 			return nil, err
 		}
-		// This one needs no shared memory, for which there is no room. Nobody else can
-		// read the file meanwhile, and not until the next start.
+		// With this VFS the connections need no shared memory, for which there is no room.
+		// Other processes cannot open the file until the next start.
 		err = d.connect(ctx, file, "&vfs=unix-excl", lost != nil)
 	}
 	if err != nil && lost != nil {
@@ -102,8 +102,8 @@ func openSQLite(ctx context.Context, file string, log *zap.Logger) (_ *sqliteDB,
 	return d, nil
 }
 
-// private creates a store's files readable for its user alone; SQLite gives those
-// that it adds the same rights. What is wrong with them it says itself.
+// private creates the files of a store with mode 0600; SQLite gives the files that it
+// adds the same mode. It ignores errors, because SQLite reports them itself.
 func private(file string, log *zap.Logger) {
 	for _, name := range []string{file, file + ".lock"} {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the store
@@ -118,15 +118,15 @@ func private(file string, log *zap.Logger) {
 	}
 }
 
-// checkFile looks for damage before SQLite opens a file. Its log may be mended, and
-// set aside.
+// checkFile checks for damage before SQLite opens a file. It may correct the log and
+// copy it aside.
 func checkFile(file string) (*damagedLog, error) {
 	header, err := readAt(file, 0, headerSize+8)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", file, err)
 	}
 	lost, page1, err := checkLog(file, pageSizeOf(header))
-	if err == nil && page1 > 0 { // newer than the file's
+	if err == nil && page1 > 0 { // newer than the page in the file
 		header, err = readAt(file+"-wal", page1, headerSize+8)
 	}
 	if err == nil {
@@ -138,8 +138,8 @@ func checkFile(file string) (*damagedLog, error) {
 	return lost, nil
 }
 
-// connect opens the connections, brings the schema up to date, unless readOnly, and
-// has the names of the files on the disk.
+// connect opens the connections, updates the schema unless readOnly is set, and syncs
+// the folder so that the names of the files are durable.
 func (d *sqliteDB) connect(ctx context.Context, file, options string, readOnly bool) error {
 	name := "file:" + (&url.URL{Path: file}).EscapedPath() + "?" + pragmas + options
 	w, err := sql.Open("sqlite", name)
@@ -178,7 +178,7 @@ func (d *sqliteDB) connect(ctx context.Context, file, options string, readOnly b
 	return nil
 }
 
-// disconnect closes what connect has opened, so that it can be called again.
+// disconnect closes what connect has opened, so that connect can be called again.
 func (d *sqliteDB) disconnect() error {
 	var errs []error
 	for _, s := range []*statements{d.reads, d.writes} {
@@ -193,7 +193,8 @@ func (d *sqliteDB) disconnect() error {
 	return errors.Join(errs...)
 }
 
-// check reads the structure of the whole file. A large one is served meanwhile.
+// check reads the structure of the whole file. A large file is served while the check
+// continues.
 func (d *sqliteDB) check(ctx context.Context, file string, log *zap.Logger) {
 	done := make(chan struct{})
 	d.checks.Go(func() {
@@ -215,8 +216,8 @@ func (d *sqliteDB) check(ctx context.Context, file string, log *zap.Logger) {
 	}
 }
 
-// noRoom reports whether an error says that the disk is full: also of the memory that
-// connections share, which is a file.
+// noRoom reports whether an error means that the disk is full, or that there is no room
+// for the shared memory of the connections, which is a file.
 func noRoom(err error) bool {
 	switch c := code(err); c {
 	case sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP, sqlite3.SQLITE_IOERR_SHMOPEN:
@@ -226,9 +227,9 @@ func noRoom(err error) bool {
 	}
 }
 
-// take locks the file for this process, by a transaction on a database beside it
-// that is never ended: the lock goes when the process goes, however it does. Nothing is
-// written, so that a full disk does not keep anybody from reading.
+// take locks the file for this process, by a transaction on a database beside it that
+// never ends: the lock is released when the process exits for any reason. Nothing is
+// written, so that a full disk does not prevent reading.
 func (d *sqliteDB) take(ctx context.Context, file string) error {
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file + ".lock"}).EscapedPath()+"?_pragma=journal_mode(MEMORY)")
 	if err != nil {
@@ -248,8 +249,8 @@ func (d *sqliteDB) take(ctx context.Context, file string) error {
 	return nil
 }
 
-// foreign refuses a database that holds what another program put there. It returns
-// how many tables there are.
+// foreign rejects a database that another program created. It returns the number of
+// tables.
 func foreign(ctx context.Context, db *sql.DB, file string) (tables int, err error) {
 	var ours int
 	err = db.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(name = 'goose_db_version'), 0) FROM sqlite_master WHERE type = 'table'`).Scan(&tables, &ours)

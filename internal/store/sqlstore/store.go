@@ -40,7 +40,7 @@ type Config struct {
 	Lease time.Duration
 	// Retention is how long finished runs are kept; 0 is DefaultRetention.
 	Retention time.Duration
-	// Deduplicate is how long a message id is remembered; 0 is store.RequestWindow.
+	// Deduplicate is how long a message id is remembered; 0 means store.RequestWindow.
 	Deduplicate time.Duration
 	// Listen is the address for PostgreSQL's LISTEN, where the store's own goes
 	// through a pooler that does not carry it.
@@ -63,7 +63,7 @@ type Store struct {
 	ringed atomic.Int64 // bytes in all rings
 	pushes seal         // of push configurations
 	pushed chan struct{}
-	stale  atomic.Bool // runs may be on record as held by a process that is gone: none is claimed before
+	stale  atomic.Bool // recorded claims may belong to a process that has exited: no run is claimed before they are released
 
 	mu       sync.Mutex
 	journals map[string]*journal  // open claims of this process, by root; guarded by mu
@@ -187,9 +187,9 @@ func (s *Store) live(root string) *journal {
 	return nil
 }
 
-// heal tries a small write every second while the last one could not be done: a
-// server that is not ready gets no calls that would. It logs why no writes are taken,
-// and when they are again.
+// heal tries a small write every second after a write has failed, because a server that
+// is not ready gets no calls that would write. It logs why writes are refused, and when
+// they work again.
 func (s *Store) heal(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -205,7 +205,7 @@ func (s *Store) heal(ctx context.Context) {
 			s.cfg.Log.Warn("the store takes writes again")
 		}
 		if why != nil || s.stale.Load() {
-			_ = s.mend(ctx) // Ready tells
+			_ = s.mend(ctx) // Ready reports the error
 		}
 		select {
 		case <-tick.C:
@@ -229,7 +229,7 @@ func (s *Store) mend(ctx context.Context) error {
 	})
 }
 
-// adoptOrphans makes the runs due that an earlier process held.
+// adoptOrphans makes due the runs that an earlier process had claimed.
 func (s *Store) adoptOrphans(ctx context.Context) error {
 	err := s.orphan(ctx)
 	if err == nil {

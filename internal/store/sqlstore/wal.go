@@ -8,50 +8,52 @@ import (
 	"slices"
 )
 
-// Sizes and numbers of SQLite's write-ahead log: https://www.sqlite.org/fileformat2.html#walformat
+// Sizes and numbers of SQLite's write-ahead log:
+// https://www.sqlite.org/fileformat2.html#walformat
 const (
 	logHeader   = 32
 	frameHeader = 24
-	logMagic    = 0x377f0682 // the last bit says that checksums read big-endian words
+	logMagic    = 0x377f0682 // the last bit means that checksums read big-endian words
 	logVersion  = 3007000
 )
 
-// logScan is what a write-ahead log holds, damaged or not. SQLite reads up to the
-// first frame whose checksum is wrong, and drops all that follows without a word.
+// logScan is the content of a write-ahead log, damaged or not. SQLite reads up to the
+// first frame whose checksum is wrong, and silently drops all that follows.
 type logScan struct {
-	flips   []flip     // single bits that are wrong, up to the first frame that cannot be mended
-	damage  []int64    // offsets of what is damaged: the header, or frames
+	flips   []flip     // single wrong bits, up to the first frame that cannot be corrected
+	damage  []int64    // offsets of damage: the header, or frames
 	commits int        // complete transactions that SQLite would drop
-	dropped []logFrame // frames of those that stay unreadable when the flips are put right
-	page1   int64      // offset of the newest page 1 that is readable then; 0 is none
+	dropped []logFrame // frames of those transactions that stay unreadable after flips are corrected
+	page1   int64      // offset of the newest page 1 that is readable after flips are corrected; 0 if there is none
 }
 
-// flip is a bit that is wrong: the byte at an offset, and the bit's mask.
+// flip is a wrong bit: the offset of its byte, and the mask of the bit.
 type flip struct {
 	at   int64
 	mask byte
 }
 
-// logFrame is a frame: a page as a transaction left it.
+// logFrame is a frame: a page as a transaction wrote it.
 type logFrame struct {
 	at     int64 // offset in the log
 	kind   frameKind
-	page   uint32 // number
-	commit bool   // the transaction ends with it
+	page   uint32 // page number
+	commit bool   // the transaction ends with this frame
 }
 
-// valid reports whether the page is what was written, but for a bit that is known.
+// valid reports whether the page is as it was written, after correction of a known
+// wrong bit.
 func (f logFrame) valid() bool { return f.kind == frameGood || f.kind == frameMended }
 
-// frameKind is what is known of a frame.
+// frameKind is the result of the check of a frame.
 type frameKind int
 
 const (
 	frameGood    frameKind = iota
-	frameMended            // one bit is wrong, and known
-	frameFlipped           // one bit is wrong, and which is not known
+	frameMended            // one bit is wrong, and it is known which
+	frameFlipped           // one bit is wrong, and it is not known which
 	frameBad               // of this generation of the log, and damaged or torn
-	frameForeign           // of an earlier generation, or nothing
+	frameForeign           // of an earlier generation, or empty
 )
 
 // sum is SQLite's checksum: two words, over pairs of words.
@@ -65,12 +67,12 @@ func (c sum) add(order binary.ByteOrder, data []byte) sum {
 	return c
 }
 
-// mend looks for bits of data of which each alone, put right, makes the checksum what
-// it was: the last that it found, and whether there are none, one, or more. The
-// checksum is linear, so that what a bit adds to it is computed from the end.
+// mend searches for single bits of data that make the checksum correct when they are
+// flipped. It returns the last one, and whether it found zero, one or more. The
+// checksum is linear, so the effect of each bit is computed from the end of the data.
 func mend(order binary.ByteOrder, data []byte, have, want sum) (at int, mask byte, found int) {
 	missing := sum{want[0] - have[0], want[1] - have[1]}
-	weights := [2]sum{{1, 1}, {0, 1}} // of the two words of a pair
+	weights := [2]sum{{1, 1}, {0, 1}} // for the two words of a pair
 	for end := len(data); end >= 8; end -= 8 {
 		for i, w := range weights {
 			word := order.Uint32(data[end-8+4*i:])
@@ -95,7 +97,8 @@ func mend(order binary.ByteOrder, data []byte, have, want sum) (at int, mask byt
 	return at, mask, found
 }
 
-// oneBit returns where two equally long texts differ, if by one bit alone.
+// oneBit returns where two texts of equal length differ, if they differ in exactly one
+// bit.
 func oneBit(a, b []byte) (at int, mask byte, ok bool) {
 	n := 0
 	for i := range a {
@@ -107,16 +110,16 @@ func oneBit(a, b []byte) (at int, mask byte, ok bool) {
 	return at, mask, n == 1
 }
 
-// chain checks frame after frame: each checksum goes on from the one before.
+// chain checks frame after frame: each checksum continues from the one before.
 type chain struct {
 	order binary.ByteOrder
 	size  int    // of a page
 	salt  []byte // of this generation of the log
-	sum   sum    // where the next frame goes on
-	known bool   // sum is
+	sum   sum    // the checksum that the next frame continues
+	known bool   // whether sum is known
 }
 
-// parseLogHeader returns the begin of the chain; false where the header is damaged.
+// parseLogHeader returns the start of the chain; false if the header is damaged.
 func parseLogHeader(b []byte) (c chain, ok bool) {
 	magic := binary.BigEndian.Uint32(b)
 	c.order = binary.LittleEndian
@@ -133,7 +136,7 @@ func isPageSize(n int) bool { return n >= 512 && n <= 65536 && n&(n-1) == 0 }
 
 func storedSum(b []byte) sum { return sum{binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])} }
 
-// mendLogHeader finds the one bit of a header that is wrong.
+// mendLogHeader finds the single wrong bit of a header.
 func mendLogHeader(b []byte) (c chain, f flip, ok bool) {
 	for at := range b {
 		for mask := byte(1); mask != 0; mask <<= 1 {
@@ -148,12 +151,12 @@ func mendLogHeader(b []byte) (c chain, f flip, ok bool) {
 	return chain{}, flip{}, false
 }
 
-// maxForeign is how many frames in a row may be of another generation before no more
-// of this one are looked for.
+// maxForeign is the number of frames in a row of another generation after which the
+// search for frames of this one ends.
 const maxForeign = 1024
 
-// readLog reads a log as SQLite does, and on behind what is damaged. pageSize is the
-// database's, for a log whose header does not tell it.
+// readLog reads a log as SQLite does, and continues after damage. pageSize is the
+// database's, for a log whose header does not have it.
 func readLog(r io.ReaderAt, size int64, pageSize int) (s *logScan, err error) {
 	s = &logScan{}
 	if size < logHeader {
@@ -187,7 +190,8 @@ func readLog(r io.ReaderAt, size int64, pageSize int) (s *logScan, err error) {
 	return s, nil
 }
 
-// saltOf is what two of the first frames of a log have as their salt; nil: none do.
+// saltOf returns the salt that two of the first frames of a log share; nil if no two
+// do.
 func saltOf(r io.ReaderAt, size int64, pageSize int) ([]byte, error) {
 	var seen [][]byte
 	for i := range int64(3) {
@@ -229,7 +233,8 @@ func (c *chain) frames(r io.ReaderAt, size int64) (frames []logFrame, flips []fl
 	return frames, flips, nil
 }
 
-// next checks a frame. The flip of one that can be mended is at an offset in it.
+// next checks a frame. For a frame that can be corrected it returns the flip, with its
+// offset in the frame.
 func (c *chain) next(b []byte) (frameKind, flip) {
 	stored, computed := storedSum(b[16:]), c.sum.add(c.order, b[:8]).add(c.order, b[frameHeader:])
 	known, right := c.known, stored
@@ -245,11 +250,11 @@ func (c *chain) next(b []byte) (frameKind, flip) {
 	case known:
 		kind, f, right = mendFrame(c.order, b, computed, stored)
 	}
-	c.sum, c.known = right, true // also of a bad one: where its checksum is right, what follows is
+	c.sum, c.known = right, true // of a bad frame too: if its checksum is right, so is that of the frames after it
 	return kind, f
 }
 
-// mendFrame finds the one bit of a frame that is wrong, and its true checksum.
+// mendFrame finds the single wrong bit of a frame, and the correct checksum.
 func mendFrame(order binary.ByteOrder, b []byte, computed, stored sum) (kind frameKind, f flip, right sum) {
 	text := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, computed[0]), computed[1])
 	n, bit, sumFlip := oneBit(b[16:24], text)
@@ -268,23 +273,23 @@ func mendFrame(order binary.ByteOrder, b []byte, computed, stored sum) (kind fra
 	return frameMended, flip{int64(at), mask}, stored
 }
 
-// judge tells damage from the torn end that a crash leaves. A transaction is synced
-// before the next one is written, so that only the last can be torn: one that cannot
-// be read was complete when the first frame of the next one is there. And what is torn
-// is not wrong in a single bit. whole says that the header is, known that it is or can
-// be mended.
+// judge distinguishes damage from the torn end that a crash leaves. SQLite syncs a
+// transaction before it writes the next one, so only the last transaction can be torn:
+// if the first frame of the next one exists, an unreadable transaction was complete. A
+// torn frame also has more than one wrong bit. whole reports that the header is
+// undamaged, known that it is undamaged or can be corrected.
 func (s *logScan) judge(frames []logFrame, flips []flip, whole, known bool) {
 	stuck := slices.IndexFunc(frames, func(f logFrame) bool { return !f.valid() })
 	if stuck < 0 {
 		stuck = len(frames)
 	}
-	wrong := 0 // the first that SQLite does not read
+	wrong := 0 // the first frame that SQLite does not read
 	if whole {
 		for wrong < len(frames) && frames[wrong].kind == frameGood {
 			wrong++
 		}
 	}
-	readable, last := 0, 0 // up to the last commit before stuck, and to the last of all
+	readable, last := 0, 0 // end of the last commit before stuck, and of the last commit of all
 	later := false
 	for i, f := range frames {
 		if i > stuck && f.valid() && frames[i-1].commit && frames[i-1].kind != frameForeign {

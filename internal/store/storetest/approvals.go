@@ -283,7 +283,7 @@ func answers(t *testing.T, open Open) {
 	})
 }
 
-// oneAnswer has a question answered more than once.
+// oneAnswer tests a question that is answered more than once.
 func oneAnswer(t *testing.T, open Open) {
 	give := func(id, question, by, text string) *teamv1.Inbound {
 		return &teamv1.Inbound{Key: id, Kind: &teamv1.Inbound_Answered{Answered: &teamv1.Answered{
@@ -311,7 +311,7 @@ func oneAnswer(t *testing.T, open Open) {
 			Question: "q", By: me, Message: taken.GetAnswered().GetMessage(), Inbound: taken.GetN(),
 		}}})
 		refused("a5", "acme/bob")
-		r.append(c, askedOf("", "q")) // its agent broke the contract, and asks again with the same id
+		r.append(c, askedOf("", "q")) // the agent breaks the contract and asks again with the same id
 		r.put("one", give("a6", "q", "acme/bob", "later"))
 	})
 	t.Run("A-15 of many answers at one moment one is taken", func(t *testing.T) {

@@ -199,7 +199,7 @@ func slotsAtOnce(t *testing.T, open Open) {
 	})
 }
 
-// collaborating are ids of my collaborations.
+// collaborating returns the ids of the caller's collaborations.
 func (r *rig) collaborating(f a2a.RootFilter) []string {
 	r.Helper()
 	ids, err := r.Collaborating(r.ctx(), me, f)
@@ -221,7 +221,7 @@ func newestCollaborations(t *testing.T, open Open) {
 			claims[c.Root] = c
 		}
 		r.clock.Move(time.Second)
-		r.append(claims["3"], started(""), succeeded()) // no order but that of the ids
+		r.append(claims["3"], started(""), succeeded()) // the order is that of the ids
 		for _, c := range []struct {
 			f    a2a.RootFilter
 			want []string

@@ -31,8 +31,8 @@ func marked(marks []a2a.RunMark) []string {
 	return out
 }
 
-// wakes reports whether a change wakes a watcher each time. Now and then one may be woken
-// for nothing: when a store begins to hear of other replicas.
+// wakes reports whether a change wakes a watcher each time. A watcher may sometimes
+// wake without a change: when a store begins to listen to other replicas.
 func wakes(wake <-chan struct{}, change func(i int)) bool {
 	for i := range 3 {
 		select {
