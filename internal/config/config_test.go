@@ -348,8 +348,11 @@ func TestSecretsAreNotShown(t *testing.T) {
 		"base_url: https://ann:" + s + "@h.example/v1", "card: https://" + s + "@h.example", "base_url: https://h.example/v1?key=" + s, "store: postgres://h/db?password=" + s,
 		"version: v1 # apikey: " + s, "description: the key: " + s, "? apikey", "model: x, apikey: " + s, "apikey : " + s, "\"apikey\" : " + s,
 		`description: "a \"quoted\" one", apikey: ` + s, "- - apikey: " + s, "apikey: &anchor " + s, "apikey: !!str " + s, "apikey: |", "&x apikey: " + s, "!!str apikey: " + s,
+		`{provider: openai, name: gpt, api_key "` + s + `", base_url: "http://h/v1"}`, `auth: {bearer "` + s + `"}`, "{mcp: {url: \"https://w.example/mcp\", bearer " + s + "}}",
+		`provider: openai, name: "gpt, api_key: ` + s + `, base_url: "http://h/v1"`, "auth: " + s, "auth: bearer " + s, "auth: [bearer, " + s + "]", "api_keys: " + s,
+		"api_key= " + s, `"api_key: ` + s + `"`, "store: postgres:u:" + s + "@h/db", "card: http//u:" + s + "@h", "model: reel # " + s,
 	} {
-		for _, lines := range [][]string{{line}, {"apikey:", "  " + s}, {"api_key: |", "  text", "  " + s}, {"models:", "  m:", "    " + s}} {
+		for _, lines := range [][]string{{line}, {"apikey:", "  " + s}, {"api_key: |", "  text", "  " + s}, {"models:", "  m:", "    " + s}, {"auth:", "  " + s}, {"api_keys:", "  - " + s}} {
 			if got := shown(lines, len(lines)); strings.Contains(got, s) {
 				t.Errorf("%q is shown", got)
 			}
@@ -372,6 +375,8 @@ func TestSecretsAreNotShown(t *testing.T) {
 		"version: v1\nmodels: {m: {provider: openai, name: x, apikey: sk-secret}}\nagents: {a: {model: m}}\n",
 		"version: v1\nmodels:\n  m:\n    apikey: sk-secret\n   provider: openai\n",
 		"version: v1\nmodels:\n  m:\n    key: sk-secret: x\n",
+		"version: v1\nmodels: {m: {provider: openai, name: gpt, api_key \"sk-secret\"}}\nagents: {a: {model: m}}\n",
+		"version: v1\nagents: {a: {a2a: {card: 'https://h.example/c', auth: {bearer sk-secret}}}}\n",
 	} {
 		if fs := faultsOf(t, text); len(fs) == 0 || strings.Contains(fs.Error(), "sk-secret") {
 			t.Errorf("no fault, or the key is shown: %s", fs.Error())

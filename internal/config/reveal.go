@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -45,7 +46,26 @@ var harmlessKeys = sync.OnceValue(func() map[string]bool {
 })
 
 // credentials matches addresses that may hold a secret, and passwords in connection strings.
-var credentials = regexp.MustCompile(`://\S*[@?]|password=`)
+var credentials = regexp.MustCompile(`\S@\S|://\S*\?|password=`)
+
+// secretWords matches names of secrets wherever they are on a line: where the line is not
+// the YAML that its author meant, what follows such a name may be the secret.
+var secretWords = regexp.MustCompile(`(?i)api[_-]?key|bearer|secret|token|passw|credential|sha256|\bauth\b`)
+
+// variables matches a key whose value only names a variable, and one whose value is a
+// mapping: the keys of that are checked themselves.
+var variables = regexp.MustCompile(`[A-Za-z0-9_]+: *["']?\$\{[A-Za-z_][A-Za-z0-9_]*\}["']?|\b(auth|api_keys): *\[? *\{`)
+
+// mentionsSecret reports whether a line names a secret whose value is not a variable.
+// Names that the schema has for other things, such as max_tokens, do not count.
+func mentionsSecret(text string) bool {
+	for _, word := range strings.FieldsFunc(variables.ReplaceAllString(text, ""), func(r rune) bool { return r != '_' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		if secretWords.MatchString(word) && !(harmlessKeys()[word] && word != "auth" && word != "api_keys") {
+			return true
+		}
+	}
+	return false
+}
 
 // variableOnly matches a value that only names a variable and so is not a secret.
 var variableOnly = regexp.MustCompile(`^["']?\$\{[A-Za-z_][A-Za-z0-9_]*\}["']?\s*([,}\]#]|$)`)
@@ -55,10 +75,14 @@ var variableOnly = regexp.MustCompile(`^["']?\$\{[A-Za-z_][A-Za-z0-9_]*\}["']?\s
 // on the line, or only a mapping whose keys are checked themselves. A line without a
 // key, such as an entry of a list, belongs to the key above it.
 func shown(lines []string, line int) string {
-	if line < 1 || line > len(lines) || credentials.MatchString(lines[line-1]) {
+	if line < 1 || line > len(lines) {
 		return ""
 	}
-	text := strings.TrimRight(lines[line-1], " \r")
+	text, _, _ := strings.Cut(lines[line-1], " #") // a comment may hold anything
+	text = strings.TrimRight(text, " \r")
+	if credentials.MatchString(text) || mentionsSecret(text) {
+		return ""
+	}
 	keys := keysOf(text)
 	for _, k := range keys {
 		harmless, known := harmlessKeys()[k.name]
@@ -76,7 +100,7 @@ func shown(lines []string, line int) string {
 func continues(above []string) bool {
 	for _, text := range slices.Backward(above) {
 		if keys := keysOf(text); len(keys) > 0 {
-			return !slices.ContainsFunc(keys, func(k keyOnLine) bool { return !harmlessKeys()[k.name] })
+			return !mentionsSecret(text) && !slices.ContainsFunc(keys, func(k keyOnLine) bool { return !harmlessKeys()[k.name] })
 		}
 	}
 	return false
@@ -132,4 +156,16 @@ func quotedEnd(line string, i int) int {
 		}
 	}
 	return 0
+}
+
+// keyStart matches the part of a key that looks like a key.
+var keyStart = regexp.MustCompile(`^[A-Za-z0-9_.-]*`)
+
+// keyName returns a key as a message may show it: up to the first character that no known
+// key has, since what follows may be a value whose colon is missing.
+func keyName(key string) string {
+	if start := keyStart.FindString(key); start != key {
+		return start + "…"
+	}
+	return key
 }

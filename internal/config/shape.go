@@ -30,7 +30,7 @@ func (d *document) shape(n *yaml.Node, m protoreflect.MessageDescriptor) {
 			return false
 		}
 		if f == nil {
-			d.fault(key, "unknown key "+quote(key.Value), suggest(key.Value, known))
+			d.fault(key, "unknown key "+quote(keyName(key.Value)), suggest(key.Value, known))
 			d.damage(n)
 			return false
 		}

@@ -3,7 +3,7 @@ package team
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,8 +79,28 @@ func TestCoordinator_Sequential(t *testing.T) {
 type gated struct {
 	reg   registry
 	gates map[string]chan struct{}
-	now   atomic.Int32
-	peak  atomic.Int32
+	atWork
+}
+
+// atWork counts members that work at the same time.
+type atWork struct {
+	mu        sync.Mutex
+	now, peak int // guarded by mu
+}
+
+// add counts a member that begins, or with -1 one that ends.
+func (w *atWork) add(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now += n
+	w.peak = max(w.peak, w.now)
+}
+
+// counts returns how many work, and the most that did so far.
+func (w *atWork) counts() (now, peak int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now, w.peak
 }
 
 func newGated(ids ...string) *gated {
@@ -89,10 +109,8 @@ func newGated(ids ...string) *gated {
 		gate := make(chan struct{})
 		g.gates[id] = gate
 		g.reg[id] = &agent.Func{ID: id, Call: func(ctx context.Context, m *a2av1.Message) (*a2av1.Message, error) {
-			if n := g.now.Add(1); n > g.peak.Load() {
-				g.peak.Store(n)
-			}
-			defer g.now.Add(-1)
+			g.add(1)
+			defer g.add(-1)
 			select {
 			case <-gate:
 				return agent.NewMessage(id + "(" + agent.Text(m) + ")"), nil
@@ -123,14 +141,14 @@ func TestCoordinator_Parallel(t *testing.T) {
 			}()
 			for i, id := range []string{"m3", "m1", "m2", "m5", "m4"} { // m5 and m4 begin once the first have ended
 				synctest.Wait()
-				if want := int32(min(3, 5-i)); g.now.Load() != want {
-					t.Errorf("before %s ends %d work, want %d", id, g.now.Load(), want)
+				if now, _ := g.counts(); now != min(3, 5-i) {
+					t.Errorf("before %s ends %d work, want %d", id, now, min(3, 5-i))
 				}
 				close(g.gates[id])
 			}
 			<-done
-			if r.err != nil || g.peak.Load() != 3 {
-				t.Fatal(r.err, g.peak.Load())
+			if _, peak := g.counts(); r.err != nil || peak != 3 {
+				t.Fatal(r.err, peak)
 			}
 			if diff := cmp.Diff(inOrder, answers(m.all()[1])); diff != "" {
 				t.Error(diff)
@@ -143,7 +161,7 @@ func TestCoordinator_Parallel(t *testing.T) {
 		name     string
 		max      int32
 		list     []*teamv1.ToolCall
-		together int32
+		together int
 	}{
 		{"R-002-3.1 max_parallel beyond the calls: all of them", 5, five()[:2], 2},
 		{"R-002-3.5 allow_parallel with max_parallel 1: one after the other on the same path", 1, five()[:3], 1},
@@ -151,20 +169,21 @@ func TestCoordinator_Parallel(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var now, peak atomic.Int32
+				var working atWork
 				reg := registry{}
 				for i := range tt.list {
 					id := fmt.Sprintf("m%d", i+1)
 					reg[id] = &agent.Func{ID: id, Call: func(ctx context.Context, m *a2av1.Message) (*a2av1.Message, error) {
-						peak.Store(max(peak.Load(), now.Add(1)))
-						defer now.Add(-1)
+						working.add(1)
+						defer working.add(-1)
 						return agent.NewMessage(id + "(" + agent.Text(m) + ")"), agent.Sleep(ctx, time.Second)
 					}}
 				}
 				m := leads(t, calls(tt.list...), says("done"))
 				tm := ledBy(t, m, reg, inParallel, func(_ *CoordinatorConfig, c *Config) { c.Limits.MaxParallel = &tt.max })
-				if _, err := ask(t, tm, "x"); err != nil || peak.Load() != tt.together {
-					t.Error(err, peak.Load())
+				_, err := ask(t, tm, "x")
+				if _, peak := working.counts(); err != nil || peak != tt.together {
+					t.Error(err, peak)
 				}
 				if diff := cmp.Diff(inOrder[:len(tt.list)], answers(m.all()[1])); diff != "" {
 					t.Error(diff)
