@@ -300,7 +300,7 @@ func edgeParts() map[string]*a2av1.Part {
 		"null":              {Content: &a2av1.Part_Data{Data: structpb.NewNullValue()}},
 		"an empty object":   {Content: &a2av1.Part_Data{Data: structpb.NewStructValue(&structpb.Struct{})}},
 		"an empty list":     {Content: &a2av1.Part_Data{Data: structpb.NewListValue(&structpb.ListValue{})}},
-		"nested":            {Content: &a2av1.Part_Data{Data: nestedLists(50)}},
+		"nested":            {Content: &a2av1.Part_Data{Data: nestedLists(48)}},
 		"an empty key":      {Content: &a2av1.Part_Data{Data: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"": structpb.NewNullValue()}})}},
 		"a key of a oneof":  {Content: &a2av1.Part_Data{Data: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"text": structpb.NewStringValue("x"), "@type": structpb.NewStringValue("y")}})}},
 		"a list of nothing": {Content: &a2av1.Part_Data{Data: structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewNullValue(), structpb.NewNullValue()}})}},
