@@ -151,7 +151,7 @@ func sendCommand(s *app.Shell, at *app.Calling) *cobra.Command {
 		Short: "Sends a message and shows the answer",
 		Long: "Sends a message and waits for the answer. The text \"-\" is read from standard\n" +
 			"input; it may be left out where files, data or URLs are sent. Exit code 1 when the\n" +
-			"task fails or waits for somebody.",
+			"task fails or waits for an answer.",
 		Example: "  team-server call send http://127.0.0.1:8080/newsroom \"Write about tides\"\n" +
 			"  team-server call send http://127.0.0.1:8080/newsroom \"What is in it?\" --file report.txt",
 		Args: usage(urlAndText(f)),

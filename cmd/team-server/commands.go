@@ -81,7 +81,8 @@ func migrateCommand(s *app.Shell) *cobra.Command {
 		Short: "Copies all tasks from one store to another, empty one",
 		Long: "Copies everything that a store holds to another one, which must be empty. Stop\n" +
 			"the servers that use it first; then start them with the other store: what has not\n" +
-			"ended goes on there.",
+			"ended goes on there. A SQLite file is not changed: a copy of it is read, in the folder\n" +
+			"for temporary files (TMPDIR), which must have room for it.",
 		Example: "  team-server migrate --from sqlite:team.db --to postgres://ann@db.example/team",
 		Args:    usage(nothing),
 		RunE:    func(c *cobra.Command, _ []string) error { return s.Migrate(c.Context(), from, to) },
@@ -110,7 +111,7 @@ func runCommand(s *app.Shell) *cobra.Command {
 		Long: "Gives a team or agent a message and tells who works and why, until it is done.\n" +
 			"The answer goes to standard output, the rest to standard error. Without\n" +
 			"--server a server is started in process, from --file, ./team.yaml or the demo.\n" +
-			"Exit code 1 when the run fails or waits for somebody.",
+			"Exit code 1 when the run fails or waits for an answer.",
 		Example: "  team-server run newsroom \"Write about tides\"\n" +
 			"  team-server run --file examples/workflow release \"Version 2\" --answer yes",
 		Args: usage(named("TEAM", "TEXT")),

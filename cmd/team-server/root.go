@@ -44,6 +44,15 @@ func newRoot(s *app.Shell) *cobra.Command {
 	f.StringVar(&level, "log-level", "", "debug, info, warn or error (TEAM_LOG_LEVEL)")
 	root.AddCommand(devCommand(s), serveCommand(s), validateCommand(s), testCommand(s), runCommand(s), callCommand(s), cardCommand(s),
 		teamsCommand(s), collabCommand(s), agentsCommand(s), migrateCommand(s), versionCommand(s))
+	root.InitDefaultCompletionCmd("completion") // now, to give it our errors
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args, c.RunE = usage(nothing), func(c *cobra.Command, _ []string) error { return c.Help() }
+			for _, shell := range c.Commands() {
+				shell.Args = usage(nothing)
+			}
+		}
+	}
 	return root
 }
 

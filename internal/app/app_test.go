@@ -441,7 +441,7 @@ func TestDotEnv(t *testing.T) {
 	if env, err := ReadDotEnv(path); err != nil || len(env) != 0 {
 		t.Errorf("no file: %v, %v", env, err)
 	}
-	text := "# a comment\n\nA=1\nexport B=\"two words\"\nC='x'\nD=a=b\n"
+	text := "\ufeff# a comment\n\nA=1\nexport B=\"two words\"\nC='x'\nD=a=b\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -458,10 +458,22 @@ func TestDotEnv(t *testing.T) {
 	if got, _ := env.Lookup("A"); got != "process" {
 		t.Errorf("the process's own comes first, not %q", got)
 	}
-	if err := os.WriteFile(path, []byte("A=1\nnonsense\n"), 0o600); err != nil {
-		t.Fatal(err)
+	for _, line := range []string{"A=\"secret", "A='secret", "A=\"x\" # secret", "A=\"it's secret'"} {
+		if err := os.WriteFile(path, []byte("A=1\n"+line+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ReadDotEnv(path)
+		if exitCode(err) != ExitConfig || !strings.Contains(err.Error(), ".env:2:1  the value has an opening quote and does not end with it") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", line, err)
+		}
 	}
-	if _, err := ReadDotEnv(path); err == nil || !strings.Contains(err.Error(), ".env:2: expected NAME=value") {
-		t.Errorf("error is %v", err)
+	for _, line := range []string{"nonsense", "=secret", "1A=secret", "A B=secret", "A-B=secret", "export =secret"} {
+		if err := os.WriteFile(path, []byte("A=1\n"+line+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ReadDotEnv(path)
+		if exitCode(err) != ExitConfig || !strings.Contains(err.Error(), ".env:2:1  expected NAME=value") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", line, err)
+		}
 	}
 }

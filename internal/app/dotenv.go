@@ -1,11 +1,10 @@
 package app
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/agentteams/team-server/internal/config"
@@ -25,38 +24,58 @@ func withDotEnv() (config.Loader, error) {
 	return config.Loader{Env: env.Lookup}, err
 }
 
+// variableName is the name of a variable.
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 // ReadDotEnv reads a .env file: lines NAME=value, # comments, an optional
-// export, quotes around a value. A file that does not exist is empty.
+// export, quotes around a value. A file that does not exist is empty. The error is
+// config.Faults. They do not show lines of the file, which holds secrets.
 func ReadDotEnv(path string) (Env, error) {
-	f, err := os.Open(path) //nolint:gosec // the user's own file
+	data, err := os.ReadFile(path) //nolint:gosec // the user's own file
 	if errors.Is(err, fs.ErrNotExist) {
 		return Env{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", path, err)
+		return nil, config.Faults{config.Unreadable(path, err)}
 	}
-	defer f.Close() //nolint:errcheck // read only
-	env := Env{}
-	lines := bufio.NewScanner(f)
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
+	env, faults := Env{}, config.Faults{}
+	for i, line := range strings.Split(strings.TrimPrefix(string(data), "\ufeff"), "\n") {
+		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
-		if !ok {
-			return nil, fmt.Errorf("%s:%d: expected NAME=value", path, n)
+		name = strings.TrimSpace(name)
+		if !ok || !variableName.MatchString(name) {
+			faults = append(faults, config.Fault{
+				File: path, Line: i + 1, Col: 1, Message: "expected NAME=value", Hint: "a name has letters, digits and _, and begins with no digit",
+			})
+			continue
 		}
-		env[strings.TrimSpace(name)] = unquote(strings.TrimSpace(value))
+		if value, ok = unquote(strings.TrimSpace(value)); !ok {
+			faults = append(faults, config.Fault{
+				File: path, Line: i + 1, Col: 1, Message: "the value has an opening quote and does not end with it",
+				Hint: "close it at the end of the line; a comment has a line of its own",
+			})
+			continue
+		}
+		env[name] = value
 	}
-	return env, lines.Err()
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	return env, nil
 }
 
-func unquote(s string) string {
-	if len(s) >= 2 && (s[0] == '"' || s[0] == '\'') && s[len(s)-1] == s[0] {
-		return s[1 : len(s)-1]
+// unquote returns a value without the quotes around it. ok is false if they do not close.
+func unquote(s string) (value string, ok bool) {
+	if s == "" || s[0] != '"' && s[0] != '\'' {
+		return s, true
 	}
-	return s
+	if len(s) < 2 || s[len(s)-1] != s[0] {
+		return "", false
+	}
+	return s[1 : len(s)-1], true
 }
 
 // Lookup returns a variable: the process's own comes first.

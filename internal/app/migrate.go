@@ -15,7 +15,6 @@ import (
 
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/pkg/server"
 )
 
 // Migrate copies everything that one store holds to another, empty one, and says
@@ -41,12 +40,12 @@ func (s *Shell) Migrate(ctx context.Context, from, to string) error {
 }
 
 func (s *Shell) migrate(ctx context.Context, from, to string) (rows int64, err error) {
-	source, err := s.openMigrated(ctx, from)
+	source, err := s.openMigrated(ctx, from, true)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	target, err := s.openMigrated(ctx, to)
+	target, err := s.openMigrated(ctx, to, false)
 	if err != nil {
 		return 0, err
 	}
@@ -57,12 +56,14 @@ func (s *Shell) migrate(ctx context.Context, from, to string) (rows int64, err e
 	return rows, nil
 }
 
-func (s *Shell) openMigrated(ctx context.Context, url string) (*sqlstore.Store, error) {
-	opened, err := server.OpenStore(ctx, url, server.StoreConfig{Log: s.log(zapcore.ErrorLevel)})
+// openMigrated opens a side of a copy. snapshot leaves a SQLite file as it is.
+func (s *Shell) openMigrated(ctx context.Context, url string, snapshot bool) (*sqlstore.Store, error) {
+	opened, err := sqlstore.Open(ctx, url, sqlstore.Config{Snapshot: snapshot, Log: s.log(zapcore.ErrorLevel)})
 	if err != nil {
-		return nil, err
+		text := strings.Join(strings.Fields(store.Conceal(err.Error(), url)), " ")
+		return nil, fmt.Errorf("cannot open the store %s: %s", store.Redacted(url), text)
 	}
-	return opened.(*sqlstore.Store), nil //nolint:forcetypeassert // every store that is not in memory
+	return opened, nil
 }
 
 // migratable refuses what cannot be copied, or should not.

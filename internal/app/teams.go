@@ -33,7 +33,7 @@ func (s *Shell) manager(command string) (*client.Team, error) {
 // teamFile is a file of teams, as it is sent to a server.
 type teamFile struct {
 	path  string
-	lines []string
+	text  *config.Text
 	parts []config.Addition // a document for each team
 }
 
@@ -50,7 +50,7 @@ func readTeamFile(path string) (*teamFile, error) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	parts, err := config.Addition{Name: path, Data: data}.Split()
-	return &teamFile{path: path, lines: strings.Split(string(data), "\n"), parts: parts}, err
+	return &teamFile{path: path, text: config.Addition{Name: path, Data: data}.Text(), parts: parts}, err
 }
 
 var textPlace = regexp.MustCompile(`^yaml:(\d+):(\d+)$`)
@@ -69,9 +69,8 @@ func (f *teamFile) faults(err error) error {
 		if m := textPlace.FindStringSubmatch(v.Field); m != nil && len(f.parts) == 1 { // else its lines are others
 			fault.Line, _ = strconv.Atoi(m[1])
 			fault.Col, _ = strconv.Atoi(m[2])
-			fault.Source = config.Shown(f.lines, fault.Line)
 		}
-		faults = append(faults, fault)
+		faults = append(faults, f.text.Show(fault))
 	}
 	return faults
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/scripted"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/swarm"
 )
 
 // Config is what agents are built from.
@@ -303,7 +304,7 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 		}
 		c.Skills = config.Leader(t).GetSkills()
 	case t.GetSwarm() != nil:
-		if c.Scheduler, err = team.NewSwarm(config.Swarm(t)); err != nil {
+		if c.Scheduler, err = swarm.New(config.Swarm(t)); err != nil {
 			return nil, err
 		}
 	default:

@@ -89,6 +89,7 @@ func (d *document) add(a Addition) {
 	d.added = append(d.added, part{file: a.Name, after: len(d.lines)})
 	shift(own.root, len(d.lines))
 	d.lines = append(d.lines, own.lines...)
+	maps.Copy(d.names, own.names)
 	d.entries(own.root, func(key, value *yaml.Node) bool {
 		switch key.Value {
 		case "version":
@@ -268,6 +269,9 @@ func (d *document) isAdded(section, id string) bool {
 	key := d.keyOf(section, id)
 	return key != nil && key.Line > d.ownLines()
 }
+
+// Text returns the text of the addition.
+func (a Addition) Text() *Text { return parse(a.Name, a.Data).Text }
 
 // Outline is what an addition is about, without a look at what it says.
 type Outline struct {

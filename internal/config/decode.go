@@ -116,7 +116,7 @@ func reword(cause string) (message, hint string) {
 	case strings.Contains(cause, "duration"):
 		return "expected a duration", "write a number with its unit, for example 500ms, 90s or 5m"
 	}
-	return cause, ""
+	return "this value cannot be read", "docs/configuration.md shows what can be here"
 }
 
 // violation reports a rule that is not kept, unless it follows from a fault
@@ -139,17 +139,27 @@ func (d *document) violation(v *validate.Violation) {
 	if d.damaged[n] || n == d.root && len(path) > 1 {
 		return
 	}
-	message, hint := advice(v)
+	message, hint := advice(v, n.Value)
 	d.fault(n, message, hint)
 }
 
 func itoa(i int) string { return strconv.Itoa(i) }
 
-// advice splits a rule's text into what is wrong and what to do.
-func advice(v *validate.Violation) (message, hint string) {
+// advice splits a rule's text into what is wrong and what to do. Rules put the value in
+// quotation marks as it is.
+func advice(v *validate.Violation, value string) (message, hint string) {
 	if v.GetRuleId() == "required" {
 		return "a value is missing", "give it one of its keys"
 	}
-	message, hint, _ = strings.Cut(v.GetMessage(), "; ")
-	return message, hint
+	return cutHint(strings.ReplaceAll(v.GetMessage(), `"`+value+`"`, quote(value)))
+}
+
+var hintBehind = regexp.MustCompile(`(?s)^((?:"(?:[^"\\]|\\.)*"|[^"])*?); (.*)$`)
+
+// cutHint splits a message at the first semicolon that is not within quotation marks.
+func cutHint(text string) (message, hint string) {
+	if m := hintBehind.FindStringSubmatch(text); m != nil {
+		return m[1], m[2]
+	}
+	return text, ""
 }

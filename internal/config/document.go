@@ -6,8 +6,8 @@ import (
 
 // document is a file as its nodes, with what was found wrong so far.
 type document struct {
+	*Text  // of the file, and behind it those of the additions
 	file   string
-	lines  []string // of the file, and behind them those of the additions
 	added  []part
 	root   *yaml.Node
 	faults Faults
@@ -27,9 +27,9 @@ func (d *document) fault(n *yaml.Node, message, hint string) {
 
 func (d *document) faultAt(line, col int, message, hint string) {
 	file, own := d.locate(line)
-	d.faults = append(d.faults, Fault{
-		File: file, Line: own, Col: col, Message: message, Hint: hint, Source: shown(d.lines, line),
-	})
+	f := d.Fault(file, line, col, message, hint)
+	f.Line = own
+	d.faults = append(d.faults, f)
 }
 
 // damage marks nodes whose later faults are not reported.

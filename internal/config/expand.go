@@ -1,9 +1,9 @@
 package config
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -19,8 +19,11 @@ type missing struct {
 
 var reference = regexp.MustCompile(`\$\$\{|\$\{[^}]*\}?`)
 
-// unset is what is wrong with a variable that is not there.
-const unset = "is not set"
+// What is wrong with variables and files.
+const (
+	unset   = "is not set"
+	notText = "is not UTF-8"
+)
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
@@ -69,7 +72,7 @@ func (d *document) resolve(n *yaml.Node, s string, l lookup) (string, *missing) 
 		return s[1:], nil
 	}
 	if !strings.HasSuffix(s, "}") {
-		d.fault(n, fmt.Sprintf("%.40q has no end", s), "close it with }; $${ stands for ${")
+		d.fault(n, "a reference to a variable has no end", "close it with }; $${ stands for ${")
 		d.damage(n)
 		return "", nil
 	}
@@ -77,7 +80,10 @@ func (d *document) resolve(n *yaml.Node, s string, l lookup) (string, *missing) 
 	if file, ok := strings.CutPrefix(name, "file:"); ok {
 		data, err := l.file(file)
 		if err != nil {
-			return "", &missing{node: n, name: "the file " + file, lack: "cannot be read", why: "create the file, or correct the path; it is relative to this file"}
+			return "", &missing{node: n, name: "${file:" + file + "}", lack: "cannot be read", why: "create the file, or correct the path; it is relative to this file"}
+		}
+		if !utf8.Valid(data) {
+			return "", &missing{node: n, name: "${file:" + file + "}", lack: notText, why: "write the file in UTF-8"}
 		}
 		return strings.TrimRight(string(data), "\r\n"), nil
 	}
@@ -86,7 +92,9 @@ func (d *document) resolve(n *yaml.Node, s string, l lookup) (string, *missing) 
 		d.fault(n, s+" is no variable", "write ${NAME}, ${NAME:-default} or ${file:PATH}; $${ stands for ${")
 		return "", nil
 	}
-	if value, ok := l.env(name); ok && value != "" {
+	if value, ok := l.env(name); ok && !utf8.ValidString(value) {
+		return "", &missing{node: n, name: name, lack: notText, why: "write its value in UTF-8"}
+	} else if ok && value != "" {
 		return value, nil
 	}
 	if optional {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -68,20 +69,14 @@ func (k *checker) expression(subject string, err error, complete bool, path ...a
 		if k.refused(path) {
 			return
 		}
-		message, hint, found := strings.Cut(err.Error(), "; ")
-		if !found {
-			hint = "correct or remove it; examples/ has files that work"
-		}
-		k.fault(n, subject+": "+message, hint)
+		message, hint := cutHint(err.Error())
+		k.fault(n, subject+": "+message, cmp.Or(hint, "correct or remove it; examples/ has files that work"))
 		return
 	}
 	switch {
 	case e.Unknown == "":
-		message, hint, found := strings.Cut(plain(e.Message), "; ")
-		if !found {
-			hint = "check names, types, brackets and quotes; equal is =="
-		}
-		k.within(n, e.Offset, subject+": "+message, hint)
+		message, hint := cutHint(plain(e.Message))
+		k.within(n, e.Offset, subject+": "+message, cmp.Or(hint, "check names, types, brackets and quotes; equal is =="))
 	case complete:
 		k.within(n, e.Offset, subject+": "+e.Message, suggestAll(e.Unknown, e.Known))
 	}
@@ -106,11 +101,17 @@ func (d *document) reported(n *yaml.Node) bool {
 	return slices.ContainsFunc(d.faults, func(f Fault) bool { return f.Line == n.Line && f.Col == n.Column })
 }
 
-// plain takes the parser's words out of a syntax error.
+// plain takes the parser's words, and the text that it quotes, out of a syntax error.
 func plain(message string) string {
-	message, _, _ = strings.Cut(message, " expecting ")
-	message = strings.TrimPrefix(message, "Syntax error: ")
-	return strings.ReplaceAll(message, "mismatched input '<EOF>'", "it ends where a value belongs")
+	message, syntax := strings.CutPrefix(message, "Syntax error: ")
+	switch {
+	case !syntax:
+		return message
+	case strings.HasPrefix(message, "mismatched input '<EOF>'"):
+		return "it ends where a value belongs"
+	}
+	message, _, _ = strings.Cut(message, " '")
+	return strings.TrimSuffix(message, ":")
 }
 
 // suggestAll names what was probably meant and everything that is known.

@@ -23,8 +23,10 @@ type Fault struct {
 	Message string `json:"message"`
 	// Hint says what to do about it.
 	Hint string `json:"hint,omitempty"`
-	// Source is the line itself; empty where it could show a secret.
+	// Source is the line, with … for what may be a secret; empty if that is all of it.
 	Source string `json:"source,omitempty"`
+
+	caret int // column of the fault in Source, from 1
 }
 
 // String is the fault in one line.
@@ -73,7 +75,7 @@ func (f Fault) print(w io.Writer) {
 		}
 		return
 	}
-	text, caret := window(f.Source, f.Col)
+	text, caret := window(f.Source, f.caret)
 	number := fmt.Sprintf("%4d", f.Line)
 	fmt.Fprintf(w, "%s | %s\n", number, text)
 	fmt.Fprintf(w, "%s | %s\n", strings.Repeat(" ", len(number)), strings.TrimRight(strings.Repeat(" ", caret)+"^ "+f.Hint, " "))

@@ -33,8 +33,8 @@ func TestFilesThatHaveNoEnd(t *testing.T) {
 		"a device":            {"/dev/zero", "is no regular file"},
 		"a huge file":         {huge, "is larger than 64 MiB"},
 		"a script":            {write("script.yaml", "version: v1\nmodels: {m: {provider: scripted, file: /dev/zero}}"+agents), "script.yaml:2:"},
-		"a secret":            {write("secret.yaml", "version: v1\nmodels: {m: {provider: openai, name: n, api_key: \"${file:/dev/zero}\"}}"+agents), "the file /dev/zero, which cannot be read"},
-		"a secret's folder":   {write("folder.yaml", "version: v1\nmodels: {m: {provider: openai, name: n, api_key: \"${file:.}\"}}"+agents), "the file ., which cannot be read"},
+		"a secret":            {write("secret.yaml", "version: v1\nmodels: {m: {provider: openai, name: n, api_key: \"${file:/dev/zero}\"}}"+agents), "${file:/dev/zero}, which cannot be read"},
+		"a secret's folder":   {write("folder.yaml", "version: v1\nmodels: {m: {provider: openai, name: n, api_key: \"${file:.}\"}}"+agents), "${file:.}, which cannot be read"},
 		"a secret, not there": {write("none.yaml", "version: v1\nmodels: {m: {provider: openai, name: n, api_key: \"${file:no.txt}\"}}"+agents), "create the file"},
 	} {
 		t.Run(name, func(t *testing.T) {

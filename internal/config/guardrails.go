@@ -112,11 +112,9 @@ func (k *checker) schema(file string, read map[string]bool, path ...any) {
 	s, err := guard.ParseSchema(k.Path(file), data)
 	var faults guard.Faults
 	if errors.As(err, &faults) {
-		lines := strings.Split(string(data), "\n")
+		text := NewText(data, nil)
 		for _, f := range faults {
-			k.faults = append(k.faults, Fault{
-				File: f.File, Line: f.Line, Col: f.Col, Message: f.Message, Hint: f.Hint, Source: shown(lines, f.Line),
-			})
+			k.faults = append(k.faults, text.Fault(f.File, f.Line, f.Col, f.Message, f.Hint))
 		}
 		return
 	}

@@ -13,7 +13,6 @@ import (
 type mistake struct {
 	line, col     int
 	message, hint string
-	hidden        bool // do not show the line: it may hold a secret
 }
 
 // level is a mapping or a list; its entries begin at one column.
@@ -175,7 +174,7 @@ func (o *outline) noColonAbove() bool {
 	}
 	text := o.lines[o.lone.line][o.lone.col:]
 	word := keyWord.FindString(text)
-	_, known := harmlessKeys()[word]
+	known := isKey(word)
 	if word == "" || !known && word != strings.TrimSpace(text) && !gluedColon.MatchString(text) {
 		return false
 	}
@@ -194,7 +193,7 @@ func (o *outline) noColon(at spot) {
 	text := o.lines[at.line][at.col:]
 	word := keyWord.FindString(text)
 	shown := "KEY:"
-	_, known := harmlessKeys()[word]
+	known := isKey(word)
 	if known {
 		shown = word + ":"
 	}
@@ -210,7 +209,6 @@ func (o *outline) noColon(at spot) {
 		return
 	case !known && !gluedColon.MatchString(text):
 		o.fail(at, "text where a key was expected", "indent it by "+spaces(at.col+2)+` if it belongs to the value above, or begin it with a key and ": "`)
-		o.found.hidden = true
 		return
 	}
 	message := "a colon is missing behind this key"
@@ -220,7 +218,6 @@ func (o *outline) noColon(at spot) {
 		at.col++
 	}
 	o.fail(at, message, hint)
-	o.found.hidden = !harmlessKeys()[word]
 }
 
 func (o *outline) noSpaceBehindDash(at spot) {
@@ -368,7 +365,7 @@ func (o *outline) colonIn(at spot, value string) {
 	}
 	hint := o.quoteHint(o.first + value)
 	word := keyWord.FindString(value)
-	if _, known := harmlessKeys()[word]; known && strings.HasPrefix(value[len(word):], ":") {
+	if isKey(word) && strings.HasPrefix(value[len(word):], ":") {
 		hint = "write " + word + ": in the next line with more spaces; if it is text, " + hint
 	}
 	o.fail(at, "a value with "+what+" must be in quotes", hint)
@@ -378,7 +375,7 @@ func (o *outline) colonIn(at spot, value string) {
 // may be a secret, and shows only keys that are known to the program.
 func (o *outline) quoteHint(value string) string {
 	key := ""
-	if _, known := harmlessKeys()[o.key]; known {
+	if isKey(o.key) {
 		key = o.key + ": "
 	}
 	quote := `"`
@@ -532,4 +529,17 @@ func spaces(n int) string {
 		return "1 space"
 	}
 	return fmt.Sprintf("%d spaces", n)
+}
+
+// quotedEnd returns the end of the quoted text that begins at i; 0 if it has no end.
+func quotedEnd(line string, i int) int {
+	for j := i + 1; j < len(line); j++ {
+		switch {
+		case line[i] == '"' && line[j] == '\\':
+			j++
+		case line[j] == line[i]:
+			return j
+		}
+	}
+	return 0
 }

@@ -48,20 +48,27 @@ func (k *checker) key(name string, m *teamv1.ModelConfig, p provider) {
 	}
 }
 
-// addresses checks the addresses of models and of cards that the file names.
+// addresses checks the addresses of models, tools and cards that the file names.
 func (k *checker) addresses() {
 	for _, name := range sorted(k.Server.GetModels()) {
 		m := k.Server.GetModels()[name]
 		n, _ := k.at("models", name, "base_url")
 		u, err := url.Parse(m.GetBaseUrl())
 		added := map[string]string{"openai": "/chat/completions", "anthropic": "/v1/messages", "gemini": "/v1beta"}[m.GetProvider()]
-		base, ends := strings.CutSuffix(strings.TrimRight(m.GetBaseUrl(), "/"), added)
+		ends := strings.HasSuffix(strings.TrimRight(m.GetBaseUrl(), "/"), added)
 		switch {
 		case err != nil || k.hurt("models", name, "base_url"):
 		case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 			k.fault(n, "base_url must have no user, query or fragment", "a key belongs in api_key")
 		case ends && added != "":
-			k.fault(n, "base_url ends with "+added+", which is added to it", "write base_url: "+base)
+			k.fault(n, "base_url ends with "+added+", which is added to it", "remove "+added+" from its end")
+		}
+	}
+	for _, name := range sorted(k.Server.GetTools()) {
+		path := []any{"tools", name, "mcp", "url"}
+		if u, err := url.Parse(k.Server.GetTools()[name].GetMcp().GetUrl()); err == nil && (u.User != nil || u.RawQuery != "" || u.Fragment != "") && !k.hurt(path...) {
+			n, _ := k.at(path...)
+			k.fault(n, "url must have no user, query or fragment", "a token belongs in bearer")
 		}
 	}
 	for _, id := range sorted(k.Server.GetAgents()) {

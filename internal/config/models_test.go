@@ -86,9 +86,11 @@ agents: {writer: AGENT}
 		{`{mcp: {command: [x], bearer: t}}`, agent, "bearer belongs to a url", 3},
 		{`{mcp: {url: "http://x", env: {A: b}}}`, agent, "env belongs to a command", 3},
 		{`{mcp: {url: "ftp://x"}}`, agent, "url must be an http or https address", 3},
+		{`{mcp: {url: "http://ann:pw@x/mcp"}}`, agent, "url must have no user, query or fragment", 3},
+		{`{mcp: {url: "http://x/mcp?key=k"}}`, agent, "url must have no user, query or fragment", 3},
 		{`{mcp: {command: [""]}}`, agent, "the program has no name", 3},
-		{`{mcp: {command: [x], allow: [fetch], effects: {search: SAFE}}}`, agent, `tool "web" says what "search" does, and does not allow it`, 3},
-		{`{mcp: {command: [x], effects: {"*": SURE}}}`, agent, `unknown word "SURE"`, 3},
+		{`{mcp: {command: [x], allow: [fetch], effects: {search: SAFE}}}`, agent, `tool "web" says what "…" does, and does not allow it`, 3},
+		{`{mcp: {command: [x], effects: {"*": SURE}}}`, agent, `unknown word "…"`, 3},
 		{`{mcp: {url: "http://x", bearer: "${TOKEN}"}}`, agent, `agent "writer" needs TOKEN, which is not set`, 3},
 		{tool, "{model: m, tools: [wbe]}", `agent "writer" uses tool "wbe", which is not defined`, 4},
 		{tool, "{model: m, tools: [web, web]}", `agent "writer" has tool "web" twice`, 4},
@@ -186,7 +188,7 @@ func TestAddressesOfModelsAndCards(t *testing.T) {
 			t.Errorf("%s\n%v", text, fs)
 		}
 	}
-	if fs := faultsOf(t, model("http://h.example/v1/chat/completions/")); len(fs) != 1 || fs[0].Hint != "write base_url: http://h.example/v1" {
+	if fs := faultsOf(t, model("http://h.example/v1/chat/completions/")); len(fs) != 1 || fs[0].Hint != "remove /chat/completions from its end" {
 		t.Error(fs)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/swarm"
 )
 
 // The file's words in those of the schedulers.
@@ -30,7 +31,7 @@ var (
 	}
 )
 
-// Mode is a team's mode as clients see it (R-000-09).
+// Mode is a team's mode as clients see it.
 func Mode(t *teamv1.TeamConfig) string {
 	switch {
 	case t.GetSupervisor() != nil:
@@ -78,8 +79,8 @@ func Leader(t *teamv1.TeamConfig) *teamv1.LeaderConfig {
 }
 
 // Coordinator is what the scheduler of a coordinator team is made of. A team that
-// routes is one whose members' replies are its own, and that calls one of them
-// (C-04). tools are the leader's.
+// routes is one whose members' replies are its own, and that calls one of them.
+// tools are the leader's.
 func Coordinator(t *teamv1.TeamConfig, tools []agent.Tool) team.CoordinatorConfig {
 	c := t.GetCoordinator()
 	cfg := team.CoordinatorConfig{
@@ -99,8 +100,8 @@ func Coordinator(t *teamv1.TeamConfig, tools []agent.Tool) team.CoordinatorConfi
 }
 
 // Swarm is what the scheduler of a swarm is made of.
-func Swarm(t *teamv1.TeamConfig) team.SwarmConfig {
-	return team.SwarmConfig{
+func Swarm(t *teamv1.TeamConfig) swarm.Config {
+	return swarm.Config{
 		Entry: t.GetSwarm().GetEntryMember(), Members: Members(t), CrossRequest: t.GetSwarm().GetCrossRequestTransfer(), Limits: t.GetLimits(),
 	}
 }
@@ -132,7 +133,7 @@ func (k *checker) swarm(id string, t *teamv1.TeamConfig) {
 				"wrap the swarm in a coordinator that has both as members, or remove strict_members")
 		}
 	}
-	_, err := team.NewSwarm(Swarm(t))
+	_, err := swarm.New(Swarm(t))
 	k.scheduler(err, !k.hurt("teams", id, "members"), "teams", id, "swarm")
 }
 
@@ -154,7 +155,7 @@ func (k *checker) misplaced(t *teamv1.TeamConfig, m *teamv1.MemberConfig, path [
 	}
 }
 
-// inherits reports whether an agent takes the model of the leader it works for (R-003-14).
+// inherits reports whether an agent takes the model of the leader it works for.
 func inherits(a *teamv1.AgentConfig) bool {
 	return a != nil && a.GetModel() == "" && a.GetScripted() == nil && a.GetGrpc() == nil && a.GetA2A() == nil && a.GetConformance() == nil
 }

@@ -5,167 +5,317 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode"
+	"unicode/utf8"
 
+	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// secretKeys are the keys of the definition whose values may be secrets or contain
-// some.
+// Text is the text of a file that faults quote. Any text may hold a secret, wherever a
+// mistake in the file has put it. So a fault shows a word of a file only if it is
+//
+//   - a word of the program: a key, a value of an enumeration, a name in expressions,
+//   - a valid name that the file declares: the id of an agent, team, model or tool, of a step,
+//     rule or member. Events and cards show ids to everybody,
+//   - a name without digits where the file names an agent, member, model or tool,
+//   - the name of a YAML, JSON or key file,
+//   - a short number,
+//   - a word that resembles one that the hint of the fault suggests,
+//   - ${NAME} and ${file:PATH}, but never what they stand for.
+//
+// All other words are replaced by "…". This holds for source lines and for what messages
+// and hints quote: in quotation marks, in braces, in lists of known names and in cycles.
+// All else in a message is of the program. In a source line what follows a key of a
+// secret is replaced too, up to the next key.
+type Text struct {
+	lines []string
+	names map[string]bool // that the file declares
+}
+
+// NewText returns the text of a file. Faults show the names that root declares; root
+// may be nil.
+func NewText(data []byte, root *yaml.Node) *Text {
+	t := &Text{lines: lineBreak.Split(string(data), -1), names: map[string]bool{}}
+	t.declare(root)
+	return t
+}
+
+// Fault returns a fault at a line and column of the text, counted from 1.
+func (t *Text) Fault(file string, line, col int, message, hint string) Fault {
+	near := t.resembling(message, hint)
+	return t.Show(Fault{File: file, Line: line, Col: col, Message: t.quoted(inMessage, message, near), Hint: t.quoted(inHint, hint, near)})
+}
+
+// Show adds its line to a fault, with the words that its message shows.
+func (t *Text) Show(f Fault) Fault {
+	if f.Line < 1 || f.Line > len(t.lines) {
+		return f
+	}
+	near := map[string]bool{}
+	for _, word := range wordsQuoted(f.Message) {
+		near[word] = true
+	}
+	source, caret := t.mask(strings.TrimRight(t.lines[f.Line-1], " "), f.Col, near)
+	if words.MatchString(source) {
+		f.Source, f.caret = source, caret
+	}
+	return f
+}
+
+// declare adds the names that a file declares. It is called before variables are
+// replaced.
+func (t *Text) declare(root *yaml.Node) {
+	if root == nil {
+		return
+	}
+	for _, section := range []string{"agents", "teams", "models", "tools"} {
+		_, entries := child(root, section)
+		if entries == nil || entries.Kind != yaml.MappingNode {
+			continue
+		}
+		for i := 0; i+1 < len(entries.Content); i += 2 {
+			if entries.Content[i+1].Kind == yaml.MappingNode && anyID.MatchString(entries.Content[i].Value) {
+				t.name(entries.Content[i].Value)
+			}
+		}
+	}
+	t.scalars("", root)
+}
+
+// scalars adds the names among the scalars of a node, which is the value of key.
+func (t *Text) scalars(key string, n *yaml.Node) {
+	for i, c := range n.Content {
+		of := key
+		if n.Kind == yaml.MappingNode {
+			of = ""
+			if i%2 == 1 {
+				of = n.Content[i-1].Value
+			}
+		}
+		if c.Kind == yaml.ScalarNode {
+			id := of == "id" && anyID.MatchString(c.Value)
+			refers := slices.Contains(namingKeys, of) && plainName.MatchString(c.Value)
+			if id || refers || fileName.MatchString(c.Value) {
+				t.name(c.Value)
+			}
+		}
+		t.scalars(of, c)
+	}
+}
+
+// namingKeys are the keys whose values, or the items of whose lists, are names of agents,
+// members, steps, models and tools.
+var namingKeys = []string{
+	"after", "agent", "default_agent", "entry_member", "finish", "handoff", "handoff_after", "member", "members", "model", "next", "tools",
+}
+
+func (t *Text) name(name string) {
+	for _, chunk := range chunks.FindAllString(name, -1) {
+		t.names[chunk] = true
+	}
+}
+
+var (
+	// lineBreak matches what ends a line in YAML.
+	lineBreak = regexp.MustCompile("\r\n|[\n\r\u0085\u2028\u2029]")
+	// anyID matches ids; those of steps may have capitals.
+	anyID = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$`)
+	// plainName matches names that no generated secret looks like.
+	plainName = regexp.MustCompile(`^[a-z]{1,20}([_-][a-z]{1,20}){0,3}$`)
+	fileName  = regexp.MustCompile(`^[A-Za-z0-9._/-]{1,100}\.(ya?ml|json|pem|jwks?|crt|key)$`)
+
+	// chunks matches a reference to a variable, and text between spaces, quotes and brackets.
+	chunks = regexp.MustCompile(`\$\{(?:[A-Za-z_][A-Za-z0-9_]*|file:[A-Za-z0-9._/-]+)\}|[^\s{}\[\],"'` + "`" + `]+`)
+	// words matches a word, as opposed to punctuation.
+	words = regexp.MustCompile(`[A-Za-z0-9_-]*[A-Za-z0-9_][A-Za-z0-9_-]*`)
+	// number matches a number or a duration.
+	number = regexp.MustCompile(`^\d+(ms|s|m|h)?$`)
+	// punctuation matches what may stand between words.
+	punctuation = regexp.MustCompile(`^[!-/:-@\[-` + "`" + `{-~]{0,3}$`)
+	// inMessage matches what a message quotes.
+	inMessage = regexp.MustCompile(`(^|[\s(\[:])"(?:[^"\\]|\\.)*"|(^|[\s(:])'[^']*'|` + "`.*`" + `|\{\{.*?\}\}|\$\{[^}]*\}?|\S+(?: -> \S+)+`)
+	// inHint matches what a hint quotes, and lists of names.
+	inHint = regexp.MustCompile(`(^|\s)"(?:[^"\\]|\\.)*"|[kK]nown here[^:]*: .*`)
+	// listLabel matches what stands before a list of names.
+	listLabel = regexp.MustCompile(`^[kK]nown here[^:]*: `)
+)
+
+// maxDigits is how many digits a chunk may have outside of known words.
+const maxDigits = 3
+
+// harmless reports whether a chunk consists of words that can be shown.
+func (t *Text) harmless(chunk string, near map[string]bool) bool {
+	if t.names[chunk] || strings.HasPrefix(chunk, "${") {
+		return true
+	}
+	digits, from := 0, 0
+	for _, at := range words.FindAllStringIndex(chunk, -1) {
+		word := chunk[at[0]:at[1]]
+		switch bare := strings.Trim(word, "-"); {
+		case !punctuation.MatchString(chunk[from:at[0]]):
+			return false
+		case isWord(word), isWord(bare), t.names[word], near[word]:
+		case number.MatchString(bare):
+			digits += len(strings.TrimRight(bare, "msh"))
+		default:
+			return false
+		}
+		from = at[1]
+	}
+	return digits <= maxDigits && punctuation.MatchString(chunk[from:])
+}
+
+// mask replaces what may be a secret, and returns where the character at col is
+// afterwards. Columns count from 1; a text with column 0 is no source line.
+func (t *Text) mask(text string, col int, near map[string]bool) (masked string, caret int) {
+	var b strings.Builder
+	position := func() int { return utf8.RuneCountInString(b.String()) + 1 }
+	at := byteAt(text, col)
+	secret, from := false, 0
+	for _, c := range chunks.FindAllStringIndex(text, -1) {
+		chunk, between := text[c[0]:c[1]], text[from:c[0]]
+		word, isKey := strings.CutSuffix(chunk, ":")
+		isKey = isKey && programKeys()[word]
+		if ofSecret := slices.Contains(secretKeys, word); isKey || ofSecret {
+			isKey, secret = true, ofSecret && col > 0
+		}
+		show := t.harmless(chunk, near) && (isKey || !secret || strings.HasPrefix(chunk, "${"))
+		if !show && strings.TrimSpace(between) == "" && strings.HasSuffix(b.String(), "…") {
+			between = ""
+		}
+		if caret == 0 && at < c[0] {
+			caret = position() + utf8.RuneCountInString(text[from:max(from, min(at, from+len(between)))])
+		}
+		b.WriteString(between)
+		if caret == 0 && at < c[1] {
+			caret = position()
+			if show {
+				caret += utf8.RuneCountInString(text[c[0]:at])
+			}
+		}
+		if from = c[1]; !show {
+			if !strings.HasSuffix(b.String(), "…") {
+				b.WriteString("…")
+			}
+			continue
+		}
+		b.WriteString(chunk)
+	}
+	if caret == 0 {
+		caret = position() + utf8.RuneCountInString(text[from:max(from, at)])
+	}
+	return b.String() + text[from:], caret
+}
+
+// byteAt returns the index of the character at col, counted from 1.
+func byteAt(text string, col int) int {
+	for i := range text {
+		if col--; col < 1 {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// quoted masks the quotations in a message or a hint.
+func (t *Text) quoted(quotation *regexp.Regexp, message string, near map[string]bool) string {
+	return quotation.ReplaceAllStringFunc(message, func(s string) string {
+		label := listLabel.FindString(s)
+		masked, _ := t.mask(s[len(label):], 0, near)
+		return label + masked
+	})
+}
+
+// resembling returns the words that a message quotes from the file and that a known word
+// in the hint resembles: they are that word, mistyped.
+func (t *Text) resembling(message, hint string) map[string]bool {
+	near := map[string]bool{}
+	var meant []string
+	for _, word := range words.FindAllString(hint, -1) {
+		if isWord(word) || t.names[word] {
+			meant = append(meant, word)
+		}
+	}
+	for _, word := range wordsQuoted(message) {
+		if nearest(word, meant) != "" && slices.ContainsFunc(t.lines, func(line string) bool { return strings.Contains(line, word) }) {
+			near[word] = true
+		}
+	}
+	return near
+}
+
+func wordsQuoted(message string) []string {
+	return words.FindAllString(strings.Join(inMessage.FindAllString(message, -1), " "), -1)
+}
+
+// secretKeys are the keys of the definition whose values may be secrets or contain some.
 var secretKeys = []string{"api_key", "bearer", "sha256", "key", "cert", "command", "env"}
 
-// harmlessKeys returns the keys of files and test files whose values hold no secrets.
-var harmlessKeys = sync.OnceValue(func() map[string]bool {
+// isWord reports whether a word is one of the program.
+func isWord(word string) bool { return programWords()[word] }
+
+// isKey reports whether a word is a key of files or of test files.
+func isKey(word string) bool { return programKeys()[word] }
+
+// programKeys returns the keys of files and of test files.
+var programKeys = sync.OnceValue(func() map[string]bool {
 	keys := map[string]bool{}
 	for alias := range aliases {
 		keys[alias] = true
 	}
+	eachField(func(f protoreflect.FieldDescriptor) { keys[f.TextName()] = true })
+	return keys
+})
+
+// programWords returns the keys, the values of enumerations, and otherWords.
+var programWords = sync.OnceValue(func() map[string]bool {
+	known := map[string]bool{}
+	for key := range programKeys() {
+		known[key] = true
+	}
+	for _, word := range strings.Fields(otherWords) {
+		known[word] = true
+	}
+	eachField(func(f protoreflect.FieldDescriptor) {
+		for e, i := f.Enum(), 0; e != nil && i < e.Values().Len(); i++ {
+			known[string(e.Values().Get(i).Name())] = true
+		}
+	})
+	return known
+})
+
+// otherWords are the words that files have besides those of their definition: versions,
+// names of providers and stores, and the keys and names of expressions, templates,
+// scripts and schemas.
+const otherWords = `v1 v2 true false null yes no on off openai anthropic gemini scripted memory sqlite postgres postgresql http https
+	context round turn last input results steps data score outcome error size contains startsWith endsWith matches has exists all filter map in int string double bool list
+	brief task_description expected_output when arguments chunks tool_calls status reason delay usage
+	type properties required items enum const pattern minimum maximum minLength maxLength minItems maxItems additionalProperties format title object array number integer boolean
+	anyOf allOf oneOf not KEY`
+
+// eachField calls visit for each field of files and test files.
+func eachField(visit func(protoreflect.FieldDescriptor)) {
 	seen := map[protoreflect.FullName]bool{}
-	var visit func(m protoreflect.MessageDescriptor)
-	visit = func(m protoreflect.MessageDescriptor) {
+	var message func(m protoreflect.MessageDescriptor)
+	message = func(m protoreflect.MessageDescriptor) {
 		if seen[m.FullName()] {
 			return
 		}
 		seen[m.FullName()] = true
 		for i := range m.Fields().Len() {
 			f := m.Fields().Get(i)
-			keys[f.TextName()] = !slices.Contains(secretKeys, f.TextName())
+			visit(f)
 			if f.IsMap() {
 				f = f.MapValue()
+				visit(f)
 			}
 			if f.Message() != nil && strings.HasPrefix(string(f.Message().FullName()), "team.") {
-				visit(f.Message())
+				message(f.Message())
 			}
 		}
 	}
-	visit((&teamv1.ServerConfig{}).ProtoReflect().Descriptor())
-	visit((&teamv1.ScenarioFile{}).ProtoReflect().Descriptor())
-	return keys
-})
-
-// credentials matches addresses that may hold a secret, and passwords in connection strings.
-var credentials = regexp.MustCompile(`\S@\S|://\S*\?|password=`)
-
-// secretWords matches names of secrets wherever they are on a line: where the line is not
-// the YAML that its author meant, what follows such a name may be the secret.
-var secretWords = regexp.MustCompile(`(?i)api[_-]?key|bearer|secret|token|passw|credential|sha256|\bauth\b`)
-
-// variables matches a key whose value only names a variable, and one whose value is a
-// mapping: the keys of that are checked themselves.
-var variables = regexp.MustCompile(`[A-Za-z0-9_]+: *["']?\$\{[A-Za-z_][A-Za-z0-9_]*\}["']?|\b(auth|api_keys): *\[? *\{`)
-
-// mentionsSecret reports whether a line names a secret whose value is not a variable.
-// Names that the schema has for other things, such as max_tokens, do not count.
-func mentionsSecret(text string) bool {
-	for _, word := range strings.FieldsFunc(variables.ReplaceAllString(text, ""), func(r rune) bool { return r != '_' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-		if secretWords.MatchString(word) && (!harmlessKeys()[word] || word == "auth" || word == "api_keys") {
-			return true
-		}
-	}
-	return false
-}
-
-// variableOnly matches a value that only names a variable and so is not a secret.
-var variableOnly = regexp.MustCompile(`^["']?\$\{[A-Za-z_][A-Za-z0-9_]*\}["']?\s*([,}\]#]|$)`)
-
-// shown returns the source line of a fault; empty unless every key on the line is known
-// to hold no secret. An unknown key, such as an id, is accepted if nothing follows it
-// on the line, or only a mapping whose keys are checked themselves. A line without a
-// key, such as an entry of a list, belongs to the key above it.
-func shown(lines []string, line int) string {
-	if line < 1 || line > len(lines) {
-		return ""
-	}
-	text, _, _ := strings.Cut(lines[line-1], " #") // a comment may hold anything
-	text = strings.TrimRight(text, " \r")
-	if credentials.MatchString(text) || mentionsSecret(text) {
-		return ""
-	}
-	keys := keysOf(text)
-	for _, k := range keys {
-		harmless, known := harmlessKeys()[k.name]
-		if !harmless && !variableOnly.MatchString(k.value) && (known || k.value != "" && !strings.HasPrefix(k.value, "{")) {
-			return ""
-		}
-	}
-	if len(keys) == 0 && !continues(lines[:line-1]) {
-		return ""
-	}
-	return text
-}
-
-// continues reports whether a line without a key may be shown below these lines.
-func continues(above []string) bool {
-	for _, text := range slices.Backward(above) {
-		if keys := keysOf(text); len(keys) > 0 {
-			return !mentionsSecret(text) && !slices.ContainsFunc(keys, func(k keyOnLine) bool { return !harmlessKeys()[k.name] })
-		}
-	}
-	return false
-}
-
-// keyOnLine is the text before a colon and the text after it on the line.
-type keyOnLine struct{ name, value string }
-
-// keysOf finds the keys on a line. The line may not be YAML, so in doubt a text counts
-// as a key.
-func keysOf(line string) (keys []keyOnLine) {
-	start := 0 // start of a possible key
-	for i := 0; i < len(line); i++ {
-		switch c := line[i]; c {
-		case '{', '[', ',':
-			start = i + 1
-		case '"', '\'':
-			if end := quotedEnd(line, i); end > 0 && keyText(line[start:i]) == "" { // otherwise the quote is within a word
-				i = end
-			}
-		case ':':
-			if rest := line[i+1:]; strings.HasPrefix(rest, "//") || port.MatchString(rest) {
-				continue
-			}
-			keys = append(keys, keyOnLine{strings.Trim(keyText(line[start:i]), `"'`), strings.TrimSpace(line[i+1:])})
-			start = i + 1
-		}
-	}
-	return keys
-}
-
-// port matches what follows the colon of HOST:PORT.
-var port = regexp.MustCompile(`^\d+([\s,\]}"'/]|$)`)
-
-// keyText returns a key without the characters that may precede it: those of list
-// entries, anchors and tags.
-func keyText(s string) string {
-	words := strings.Fields(s)
-	for len(words) > 0 && strings.ContainsAny(words[0][:1], "-?&!") {
-		words = words[1:]
-	}
-	return strings.Join(words, " ")
-}
-
-// quotedEnd returns the end of the quoted text that begins at i; 0 if it has no end.
-func quotedEnd(line string, i int) int {
-	for j := i + 1; j < len(line); j++ {
-		switch {
-		case line[i] == '"' && line[j] == '\\':
-			j++
-		case line[j] == line[i]:
-			return j
-		}
-	}
-	return 0
-}
-
-// keyStart matches the part of a key that looks like a key.
-var keyStart = regexp.MustCompile(`^[A-Za-z0-9_.-]*`)
-
-// keyName returns a key as a message may show it: up to the first character that no known
-// key has, since what follows may be a value whose colon is missing.
-func keyName(key string) string {
-	if start := keyStart.FindString(key); start != key {
-		return start + "…"
-	}
-	return key
+	message((&teamv1.ServerConfig{}).ProtoReflect().Descriptor())
+	message((&teamv1.ScenarioFile{}).ProtoReflect().Descriptor())
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
@@ -32,11 +31,9 @@ func (k *checker) script(model, file string) {
 	var faults scripted.Faults
 	switch {
 	case errors.As(err, &faults):
-		lines := strings.Split(string(data), "\n")
+		text := NewText(data, nil)
 		for _, f := range faults {
-			k.faults = append(k.faults, Fault{
-				File: f.File, Line: f.Line, Col: f.Col, Message: f.Message, Hint: f.Hint, Source: shown(lines, f.Line),
-			})
+			k.faults = append(k.faults, text.Fault(f.File, f.Line, f.Col, f.Message, f.Hint))
 		}
 	case err != nil:
 		k.fault(n, "script "+quote(file)+": "+err.Error(), "correct the script")

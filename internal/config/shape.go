@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// aliases of keys of a team: other words for its mode (C-01).
+// aliases are other words for the mode of a team that its definition may have as keys.
 var aliases = map[string]string{
 	"orchestrator_agent": "coordinator", "ai_employee": "coordinator", "team_lead": "coordinator",
 }
@@ -30,7 +30,7 @@ func (d *document) shape(n *yaml.Node, m protoreflect.MessageDescriptor) {
 			return false
 		}
 		if f == nil {
-			d.fault(key, "unknown key "+quote(keyName(key.Value)), suggest(key.Value, known))
+			d.fault(key, "unknown key "+quote(key.Value), suggest(key.Value, known))
 			d.damage(n)
 			return false
 		}
@@ -145,7 +145,7 @@ func (d *document) fits(value *yaml.Node, f protoreflect.FieldDescriptor) bool {
 func (d *document) kind(value *yaml.Node, want yaml.Kind) bool {
 	switch {
 	case value.Kind == yaml.AliasNode:
-		d.fault(value, "aliases (*"+value.Value+") are not supported", "write the value out")
+		d.fault(value, "aliases are not supported", "write the value out")
 	case value.Tag == "!!null":
 		d.fault(value, "a value is missing", "give it one, or remove the key")
 	case want == yaml.ScalarNode && isBraces(value):

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 
 	"go.yaml.in/yaml/v3"
@@ -97,6 +98,10 @@ func (s *Source) Faults() Faults {
 	return tidy(s.d.faults)
 }
 
+// Declare makes names of another configuration known to this file, which tests it:
+// its faults show them.
+func (s *Source) Declare(c *Config) { maps.Copy(s.d.names, c.document.names) }
+
 // Suggest words a hint for a name that is not among the known ones.
 func Suggest(name string, known []string) string { return suggest(name, known) }
 
@@ -114,9 +119,6 @@ func (c *Config) Line(path ...any) int {
 	}
 	return c.document.keyAt(path...).Line
 }
-
-// Shown is a line of a file as faults show it: nothing where it may hold a secret.
-func Shown(lines []string, line int) string { return shown(lines, line) }
 
 // Exists reports whether there is a file.
 func (l Loader) Exists(path string) bool {

@@ -18,7 +18,7 @@ func suggest(name string, known []string) string {
 	}
 	const most = 64 // more than any part of a file has keys; there may be thousands of ids
 	if len(known) > most {
-		return fmt.Sprintf("known here: %s and %d more", strings.Join(known[:most], ", "), len(known)-most)
+		return fmt.Sprintf("known here, with %d more: %s", len(known)-most, strings.Join(known[:most], ", "))
 	}
 	return "known here: " + strings.Join(known, ", ")
 }

@@ -14,7 +14,7 @@ import (
 
 // parse reads a file into its nodes. A document without a root has faults only.
 func parse(file string, data []byte) *document {
-	d := &document{file: file, lines: strings.Split(string(data), "\n"), damaged: map[*yaml.Node]bool{}}
+	d := &document{Text: NewText(data, nil), file: file, damaged: map[*yaml.Node]bool{}}
 	if line, col, ok := badText(data); !ok {
 		d.faultAt(line, col, "the file is not UTF-8 text", "save it as UTF-8")
 		return d
@@ -50,6 +50,7 @@ func (d *document) accept(root *yaml.Node) {
 		d.fault(root, "expected keys such as version, agents and teams, got "+kindOf(root), "a file starts with: version: v1")
 	default:
 		d.root = root
+		d.declare(root)
 	}
 }
 
@@ -60,9 +61,6 @@ var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 func (d *document) syntax(err error) {
 	if m := findMistake(d.lines); m != nil {
 		d.faultAt(m.line, m.col, m.message, m.hint)
-		if m.hidden {
-			d.faults[len(d.faults)-1].Source = ""
-		}
 		return
 	}
 	line, message := 1, err.Error()
@@ -72,6 +70,7 @@ func (d *document) syntax(err error) {
 		}
 		message = m[2]
 	}
+	message, _, _ = strings.Cut(message, " '") // what the parser quotes may be a secret
 	line = min(max(line, 1), len(d.lines))
 	d.faultAt(line, indentOf(d.lines[line-1])+1, "not YAML: "+message, "check the indentation and the quotes of this line and the one above")
 }

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"syscall"
 	"time"
@@ -137,4 +138,13 @@ func roots(file string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("CA file %s holds no certificate in PEM form", file)
 	}
 	return pool, nil
+}
+
+// WithoutURL takes the address out of the error of a request: it may hold a secret.
+func WithoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
 }

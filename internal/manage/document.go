@@ -113,7 +113,8 @@ func (d document) field(e *entry, f config.Fault) string {
 		return place(f)
 	}
 	at := e.outline.Path(f.Line, f.Col)
-	if len(at) == 2 && strings.HasPrefix(f.Message, fmt.Sprintf("\"%v\" ", at[1])) { // so do those of ids begin
+	// Faults of ids begin with the id, or with "…" in place of what cannot be one.
+	if len(at) == 2 && (strings.HasPrefix(f.Message, fmt.Sprintf("\"%v\" ", at[1])) || strings.HasPrefix(f.Message, `"…" cannot be the id `)) {
 		return d.idField
 	}
 	if d.named != nil {

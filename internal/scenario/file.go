@@ -106,6 +106,7 @@ func (r *reader) read() error {
 		return err
 	}
 	r.loaded = def
+	r.Declare(def)
 	r.known(nil, r.message.GetModels(), r.message.GetAgents())
 	for i, s := range r.message.GetScenarios() {
 		if err := r.scenario([]any{"scenarios", i}, s, def, common); err != nil && !errors.Is(err, errFaults) {
@@ -161,6 +162,10 @@ func defaultTeam(def *config.Config) string {
 
 // load reads the configuration with stand-ins. Its faults are kept.
 func (r *reader) load(s *config.StandIns) (*config.Config, error) {
+	if name := r.message.GetConfig(); name != "" && !r.loader.Exists(r.Path(name)) {
+		r.Fault(fmt.Sprintf("config %q: there is no such file", name), "the path is relative to this file", "config")
+		return nil, errFaults
+	}
 	l := r.loader
 	l.StandIns = s
 	def, err := l.Load(r.config())
@@ -228,9 +233,9 @@ func (r *reader) script(m *teamv1.ModelScript, at []any) (config.Script, bool) {
 		return config.Script{}, false
 	}
 	s, err := scripted.Parse(r.Path(m.GetFile()), source)
-	lines := strings.Split(string(source), "\n")
+	text := config.NewText(source, nil)
 	return config.Script{Script: s, Source: source}, r.sound(err, file, func(f scripted.Fault) {
-		r.faults = append(r.faults, config.Fault{File: f.File, Line: f.Line, Col: f.Col, Message: f.Message, Hint: f.Hint, Source: config.Shown(lines, f.Line)})
+		r.faults = append(r.faults, text.Fault(f.File, f.Line, f.Col, f.Message, f.Hint))
 	})
 }
 
