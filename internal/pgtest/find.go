@@ -44,3 +44,16 @@ func runnable(dir, name string) bool {
 	info, err := os.Stat(filepath.Join(dir, name))
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
+
+// Program is the path of a program that comes with PostgreSQL, such as pg_dump.
+// Skips t when there is none.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	for _, dir := range folders() {
+		if runnable(dir, name) {
+			return filepath.Join(dir, name)
+		}
+	}
+	t.Skip("SKIP-MISSING-TOOL: no " + name + ": install the package postgresql")
+	return ""
+}

@@ -54,17 +54,8 @@ func (a *Asking) Apply(ev *teamv1.Event) (closed []int64) {
 	return closed
 }
 
-// RolesOf returns the roles that a question is found by; none of other events. What
-// is no role, which a remote agent may ask, nobody has.
-func RolesOf(ev *teamv1.Event) []string {
-	var list []string
-	for _, r := range ev.GetAsked().GetRoles() {
-		if len(list) < a2a.MaxRoles && a2a.IsRole(r) && !slices.Contains(list, r) {
-			list = append(list, r)
-		}
-	}
-	return list
-}
+// RolesOf returns the roles that a question is found by; none of other events.
+func RolesOf(ev *teamv1.Event) []string { return a2a.FindableRoles(ev.GetAsked().GetRoles()) }
 
 // Unanswered returns nil, or an *a2a.AnsweredError if an input answers a question that
 // an earlier input already answers.
@@ -122,6 +113,17 @@ func (s *Memory) Questions(_ context.Context, f a2a.QuestionFilter) (list []a2a.
 		}
 	}
 	return list, false, nil
+}
+
+// Root implements a2a.Approvals.
+func (s *Memory) Root(_ context.Context, account, id string) (a2a.Key, error) {
+	s.mu.RLock()
+	r := s.runs[id]
+	s.mu.RUnlock()
+	if r == nil || a2a.AccountOf(r.owner) != account {
+		return a2a.Key{}, a2a.ErrNotFound
+	}
+	return a2a.Key{Owner: r.owner, ID: id}, nil
 }
 
 // asks reports whether a filter's roles may answer what an event asks.

@@ -3,6 +3,8 @@ package store
 import (
 	"errors"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -17,9 +19,19 @@ const (
 // errURL is what is wrong with a URL that names no store.
 var errURL = errors.New("a store is memory:, sqlite:FILE or postgres://USER@HOST/DATABASE")
 
+// errAt is what is wrong with a URL of which nobody can say where the password ends:
+// part of it would be taken for a host, and shown.
+var errAt = errors.New("a store's URL has one @ before the host; write an @ in a user or password as %40")
+
+// twoAts matches a URL with more than one @ before its path.
+var twoAts = regexp.MustCompile(`^[^/]*//[^/?#]*@[^/?#]*@`)
+
 // CheckURL says whether a URL can name a store. Whether that can be opened is
 // another question.
 func CheckURL(raw string) error {
+	if IsPostgres(raw) && twoAts.MatchString(raw) {
+		return errAt
+	}
 	if raw == MemoryURL || IsPostgres(raw) || strings.HasPrefix(raw, SQLite) && raw != SQLite {
 		return nil
 	}
@@ -36,15 +48,15 @@ const concealed = "xxxxx"
 
 // Redacted is a store's URL for people and logs: without passwords.
 func Redacted(raw string) string {
-	if !IsPostgres(raw) {
-		if CheckURL(raw) != nil {
-			if scheme, rest, _ := strings.Cut(raw, ":"); rest != "" && !strings.ContainsAny(scheme, "= ") {
-				return scheme + ":…"
-			}
-			if strings.ContainsAny(raw, "=@") {
-				return "…" // whatever it is, it may hold a password
-			}
+	if CheckURL(raw) != nil {
+		if scheme, rest, _ := strings.Cut(raw, ":"); rest != "" && !strings.ContainsAny(scheme, "= ") {
+			return scheme + ":…"
 		}
+		if strings.ContainsAny(raw, "=@") {
+			return "…" // whatever it is, it may hold a password
+		}
+	}
+	if !IsPostgres(raw) {
 		return raw
 	}
 	u, err := url.Parse(raw)
@@ -52,8 +64,8 @@ func Redacted(raw string) string {
 		return "postgres://…"
 	}
 	q := u.Query()
-	for _, name := range secretParameters {
-		if q.Has(name) {
+	for name := range q {
+		if !slices.Contains(plainParameters, name) {
 			q.Set(name, concealed)
 		}
 	}
@@ -61,8 +73,9 @@ func Redacted(raw string) string {
 	return u.Redacted()
 }
 
-// secretParameters are those of a PostgreSQL URL that hold a secret.
-var secretParameters = []string{"password", "sslpassword"}
+// plainParameters are those of a PostgreSQL URL that hold no secret. Others may, also
+// mistyped ones.
+var plainParameters = []string{"host", "port", "user", "dbname", "sslmode", "connect_timeout", "application_name", "target_session_attrs"}
 
 // Conceal takes the passwords of a store's URL out of a text, where they stand as
 // part of an address.
@@ -82,8 +95,8 @@ func Conceal(text, raw string) string {
 			text = strings.ReplaceAll(text, ":"+s+"@", ":"+concealed+"@")
 		}
 	}
-	for _, name := range secretParameters {
-		if s := u.Query().Get(name); s != "" {
+	for name, values := range u.Query() {
+		if s := values[0]; s != "" && !slices.Contains(plainParameters, name) {
 			text = strings.ReplaceAll(text, name+"="+s, name+"="+concealed)
 		}
 	}

@@ -21,6 +21,9 @@ type Approvals interface {
 	// Questions returns open questions in the order of their tasks' ids, and of a
 	// task as they were asked; more says that there are others behind them.
 	Questions(ctx context.Context, f QuestionFilter) (list []RoleQuestion, more bool, err error)
+	// Root returns the key of a root task of an account, whoever owns it. The caller of
+	// Root checks which of its questions may be answered by whom. ErrNotFound.
+	Root(ctx context.Context, account, id string) (Key, error)
 }
 
 // QuestionFilter selects open questions that roles may answer.
@@ -63,6 +66,18 @@ func IsRole(s string) bool { return role.MatchString(s) }
 // MaxRoles is how many roles a question is found by; of one with more the first count.
 const MaxRoles = 16
 
+// FindableRoles returns the roles that a question to these is found by. What is no role,
+// which a remote agent may ask, nobody has.
+func FindableRoles(asked []string) []string {
+	var list []string
+	for _, r := range asked {
+		if len(list) < MaxRoles && IsRole(r) && !slices.Contains(list, r) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
 // QuestionsFor returns a page of the open questions of other tasks of the caller's
 // account that it may answer by a role. The filter's account, roles and owner are
 // set here.
@@ -87,7 +102,8 @@ func (h *Handler) QuestionsFor(ctx context.Context, f QuestionFilter) ([]RoleQue
 // of somebody else in the caller's account it takes the answer to a question that the
 // caller may answer by a role; the task is not shown then: it is nil. Errors: those of
 // SendMessage; UNSUPPORTED_OPERATION for a task that asks nothing; PERMISSION_DENIED for
-// a question of the caller's own task to roles of which it has none; TASK_NOT_FOUND for
+// a question of the caller's own task to roles of which it has none; QUESTION_ANSWERED for
+// a question that it might have answered, as long as the task is kept; TASK_NOT_FOUND for
 // all that it may not answer elsewhere.
 func (h *Handler) Answer(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.Task, error) {
 	who, s, err := h.checked(ctx, req)
@@ -110,9 +126,10 @@ func (h *Handler) Answer(ctx context.Context, req *a2av1.SendMessageRequest) (*a
 }
 
 // answerByRole leaves an answer for a task of somebody else. The error is none where
-// the caller may answer nothing there: whether there is such a task is not said.
+// the caller may answer nothing there, and never might: whether there is such a task is
+// not said.
 func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none error) error {
-	root, scope := agent.SplitTask(s.message.GetTaskId())
+	root, _ := agent.SplitTask(s.message.GetTaskId())
 	var err error
 	if s.key, err = answerKey(s); err != nil {
 		return err
@@ -125,18 +142,13 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 	case err != nil && !errors.Is(err, ErrNotFound):
 		return storeError(root, err)
 	}
-	open, _, err := h.QuestionsFor(ctx, QuestionFilter{Root: root, Limit: 1})
+	key, f, err := h.askedOfRoles(ctx, who, s.message.GetTaskId(), none)
 	if err != nil {
 		return err
 	}
-	if len(open) == 0 {
-		return none
+	if first := f.firstAnswer(s.question); first != nil && (s.question != "" || len(f.questions) == 0) {
+		return questionAnswered(first)
 	}
-	f, err := h.fold(ctx, open[0].Task, scope)
-	if err != nil {
-		return err
-	}
-	f.questions = slices.DeleteFunc(f.questions, func(q *teamv1.Question) bool { return !who.Has(q.GetRoles()) })
 	if len(f.questions) == 0 {
 		return none
 	}
@@ -157,18 +169,44 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 	if err != nil {
 		return err
 	}
-	_, _, err = h.c.Store.Put(ctx, open[0].Task, in, digest)
+	_, _, err = h.c.Store.Put(ctx, key, in, digest)
 	h.c.Wake(root) // also after an error: it may be on record
 	if errors.Is(err, ErrTerminal) || errors.Is(err, ErrNotFound) {
 		return none
-	}
-	if errors.Is(err, ErrAnswered) { // only the task's owner may see the answers of others
-		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonQuestionAnswered, "the question has an answer already; nothing was recorded")
 	}
 	if err != nil {
 		return storeError(root, err)
 	}
 	return nil
+}
+
+// askedOfRoles returns the fold of a task of somebody else in the caller's account, with
+// those of its questions alone that the caller may answer by a role, or might have. The
+// error is none where there is no such task, and where it is damaged.
+func (h *Handler) askedOfRoles(ctx context.Context, who Caller, id string, none error) (Key, *Fold, error) {
+	store, ok := h.c.Store.(Approvals)
+	if !ok || len(who.Roles) == 0 && !who.EveryRole {
+		return Key{}, nil, none
+	}
+	root, scope := agent.SplitTask(id)
+	key, err := store.Root(ctx, who.Account, root)
+	if errors.Is(err, ErrNotFound) || err == nil && key.Owner == who.Owner() {
+		return Key{}, nil, none
+	}
+	if err != nil {
+		return Key{}, nil, storeError(id, err)
+	}
+	f, err := h.fold(ctx, key, scope)
+	if IsNotFound(err) || IsDamaged(err) {
+		return Key{}, nil, none
+	}
+	if err != nil {
+		return Key{}, nil, err
+	}
+	others := func(q *teamv1.Question) bool { return !who.Has(FindableRoles(q.GetRoles())) }
+	f.questions = slices.DeleteFunc(f.questions, others)
+	f.answers = slices.DeleteFunc(f.answers, func(a answer) bool { return others(a.question) })
+	return key, f, nil
 }
 
 // answerKey tells the same answer again from another one, among all that its giver
@@ -190,10 +228,10 @@ func mayNot(q *teamv1.Question) error {
 const maxQuoted = 256
 
 // questionAnswered is the error for a second answer, for a caller that may read the
-// task.
+// task, or might have given the first.
 func questionAnswered(first *teamv1.Answered) error {
 	text := clipTo(agent.Text(first.GetMessage()), maxQuoted)
 	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonQuestionAnswered,
-		"the question was answered by %s first: %q; this answer was not recorded, read the task for what followed", clip(first.GetBy()), text).
+		"the question was answered by %s first: %q; this answer was not recorded", clip(first.GetBy()), text).
 		With("question", clip(first.GetQuestion())).With("answered_by", clip(first.GetBy())).With("answer", text)
 }

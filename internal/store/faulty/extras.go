@@ -123,6 +123,17 @@ func (s *Store) Questions(ctx context.Context, f a2a.QuestionFilter) ([]a2a.Role
 	return nil, false, nil
 }
 
+// Root implements a2a.Approvals; an inner store that is none has no such task.
+func (s *Store) Root(ctx context.Context, account, id string) (a2a.Key, error) {
+	if after, err := s.meet(ctx, List); err != nil || after != nil {
+		return a2a.Key{}, first(err, after)
+	}
+	if a, ok := s.Inner.(a2a.Approvals); ok {
+		return a.Root(ctx, account, id)
+	}
+	return a2a.Key{}, a2a.ErrNotFound
+}
+
 // WatchAll implements a2a.Overview.
 func (s *Store) WatchAll(owner string) (wake <-chan struct{}, stop func()) {
 	if o, ok := s.Inner.(a2a.Overview); ok {

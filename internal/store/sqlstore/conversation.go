@@ -26,7 +26,7 @@ func (s *Store) Position(ctx context.Context, t a2a.Thread) (int64, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
-	return last, damaged(err)
+	return last, err
 }
 
 // Recall implements a2a.Conversations.
@@ -48,11 +48,11 @@ func (s *Store) Recall(ctx context.Context, t a2a.Thread, path string, upTo int6
 	}, `SELECT n, sum, body FROM history WHERE owner = $1 AND context_id = $2 AND path = $3 AND n <= $4 ORDER BY n DESC LIMIT $5`,
 		t.Owner, t.ContextID, path, upTo, int64(agent.HistoryLength))
 	if err != nil {
-		return a2a.Recollection{}, damaged(err)
+		return a2a.Recollection{}, err
 	}
 	slices.Reverse(r.History)
 	if r.State, err = stateOf(ctx, q, t, path, upTo); err != nil {
-		return a2a.Recollection{}, damaged(err)
+		return a2a.Recollection{}, err
 	}
 	return r, nil
 }

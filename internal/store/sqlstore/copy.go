@@ -114,6 +114,10 @@ func (s *Store) free(ctx context.Context, from *Store) error {
 func copyTable(ctx context.Context, from, to *Store, name, columns, key string) (copied int64, err error) {
 	n := strings.Count(columns, ",") + 1
 	insert := `INSERT INTO ` + name + ` (` + columns + `) VALUES (` + placeholders(n) + `)`
+	order := ` ORDER BY ` + key
+	if from.db.single() {
+		order = ` NOT INDEXED` // a damaged index of a SQLite file hides no row
+	}
 	var batch [][]any
 	size := 0
 	flush := func() error {
@@ -145,7 +149,7 @@ func copyTable(ctx context.Context, from, to *Store, name, columns, key string) 
 			return nil
 		}
 		return flush()
-	}, `SELECT `+columns+` FROM `+name+` ORDER BY `+key)
+	}, `SELECT `+columns+` FROM `+name+order)
 	if err != nil {
 		return copied, err
 	}

@@ -15,8 +15,6 @@ import (
 	"strings"
 	"time"
 
-	sqlite3 "modernc.org/sqlite/lib"
-
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -27,9 +25,11 @@ const setAside = ".damaged"
 // damagedLog is a write-ahead log with transactions that SQLite does not read because
 // of damage before them.
 type damagedLog struct {
-	file string // name of the copy
-	scan *logScan
-	size int // of a page
+	file   string // name of the copy
+	named  string // the log as it was, as messages name it
+	advice string // what to do, besides restoring a backup
+	scan   *logScan
+	size   int // of a page
 }
 
 // checkLog checks the log of a database before SQLite opens it: SQLite drops everything
@@ -58,7 +58,8 @@ func checkLog(file string, pageSize int) (lost *damagedLog, page1 int64, err err
 	if err != nil {
 		return nil, 0, err
 	}
-	return &damagedLog{file: copied, scan: kept, size: pageSize}, scan.page1, nil
+	advice := "move that file away and start again, to go on with what can be read"
+	return &damagedLog{file: copied, named: copied, advice: advice, scan: kept, size: pageSize}, scan.page1, nil
 }
 
 // scanLog reads a log file. A missing log counts as empty; for a missing copy it
@@ -84,22 +85,12 @@ func scanLog(name string, pageSize int) (*logScan, error) {
 
 // setLogAside copies a log, unless a copy exists: the first copy is the most complete.
 func setLogAside(name, copied string) error {
-	if _, err := os.Stat(copied); err == nil {
+	if exists(copied) {
 		return nil
 	}
-	from, err := os.Open(name) //nolint:gosec // beside the store
-	if err != nil {
-		return err
-	}
-	defer from.Close() //nolint:errcheck // only read
 	partial := copied + ".partial"
-	to, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // beside the store
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(to, from)
-	if err = errors.Join(err, to.Sync(), to.Close()); err != nil {
-		return errors.Join(err, os.Remove(partial))
+	if err := copyFile(context.Background(), name, partial); err != nil {
+		return errors.Join(err, os.RemoveAll(partial))
 	}
 	if err := os.Rename(partial, copied); err != nil {
 		return err
@@ -160,8 +151,34 @@ func (l *damagedLog) err(ctx context.Context, q querier) error {
 			fmt.Fprintf(&b, ", and %d others", more)
 		}
 	}
-	fmt.Fprintf(&b, ". Check the disk. The log as it was is %s. Restore a backup; or move that file away and start again, to go on with what can be read", l.file)
+	fmt.Fprintf(&b, ". Check the disk. The log as it was is %s. Restore a backup; or %s", l.named, l.advice)
 	return fmt.Errorf("%w: %s", a2a.ErrStorage, b.String())
+}
+
+// unopened returns why a file with a damaged log cannot be opened, and what to do.
+func (l *damagedLog) unopened(file string, err error) error {
+	or := ""
+	switch {
+	case errors.Is(err, errNoSchema):
+		or = "; or move it and the files beside it whose names begin like its own away, to begin with an empty store"
+	case errors.Is(err, errOlder):
+		or = fmt.Sprintf("; or copy what can be read to a new store: team-server migrate --from sqlite:%s --to sqlite:NEW", file)
+	}
+	return fmt.Errorf("the write-ahead log of %s was damaged at byte %d: %w. Check the disk. The log as it was is %s. Restore a backup%s",
+		file, append(l.scan.damage, 0)[0], err, l.named, or)
+}
+
+// ofSource makes messages name the log of the file that was copied.
+func (l *damagedLog) ofSource(file string) {
+	l.advice = "go on with what can be read, which is copied"
+	if l.named = file + "-wal" + setAside; !exists(l.named) {
+		l.named = file + "-wal"
+	}
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // lacking lists the tasks with events or inputs that are in the unreadable transactions
@@ -370,33 +387,79 @@ func readAt(file string, at int64, n int) ([]byte, error) {
 // check continues while the store is served.
 const checkWait = 2 * time.Second
 
-// checkPages reads the structure of the whole database. The error wraps a2a.ErrStorage
-// if the structure is damaged; ctx cancels the check.
+// maxFindings is how many findings of a check an error lists.
+const maxFindings = 10
+
+// checkPages reads the structure of the whole database, but does not compare indexes
+// with tables. The error wraps a2a.ErrStorage if the structure is damaged; ctx cancels
+// the check.
 func checkPages(ctx context.Context, db *sql.DB, file string) error {
-	rows, err := db.QueryContext(ctx, `PRAGMA quick_check(10)`)
+	found, err := findings(ctx, db, fmt.Sprintf("PRAGMA quick_check(%d)", maxFindings))
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	return structureDamaged(file, found)
+}
+
+// checkIndexes compares all indexes with their tables, which takes longer than
+// checkPages. It checks one table after another, so that it does not read in one
+// transaction, which would keep the log from being written over.
+func checkIndexes(ctx context.Context, db *sql.DB, file string) error {
+	names, err := column(ctx, db, `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`)
 	var found []string
-	if err == nil {
-		defer rows.Close() //nolint:errcheck // Err reports it
-		for rows.Next() {
-			var text string
-			if err := rows.Scan(&text); err != nil {
-				return err
-			}
-			if text = strings.Join(strings.Fields(strings.TrimPrefix(text, "*** in database main ***")), " "); text != "ok" {
-				found = append(found, text)
-			}
+	for _, name := range names {
+		if err == nil && len(found) < maxFindings {
+			var more []string
+			more, err = findings(ctx, db, fmt.Sprintf("PRAGMA integrity_check(%q)", name))
+			found = append(found, more...)
 		}
-		err = rows.Err()
 	}
-	if c := code(err) & 0xff; c == sqlite3.SQLITE_CORRUPT || c == sqlite3.SQLITE_NOTADB {
-		found = append(found, err.Error())
-	} else if err != nil {
-		return fmt.Errorf("check %s: %w", file, err)
+	if err != nil || len(found) == 0 {
+		return err
 	}
-	if len(found) == 0 {
-		return nil
+	found = found[:min(len(found), maxFindings)]
+	if slices.ContainsFunc(found, func(text string) bool { return !strings.Contains(text, " index ") }) {
+		return structureDamaged(file, found)
 	}
+	return fmt.Errorf("%w: indexes of %s do not agree with its tables, so tasks may not be found or listed: %s. Check the disk. "+
+		"Restore a backup; or stop the server, and make the indexes again: sqlite3 %s REINDEX",
+		a2a.ErrStorage, file, strings.Join(found, "; "), file)
+}
+
+func structureDamaged(file string, found []string) error {
 	return fmt.Errorf("%w: more than single records of %s are damaged: %s. Check the disk. "+
 		"Restore a backup; or save what can be read: sqlite3 %s .recover | sqlite3 NEW, and serve sqlite:NEW",
 		a2a.ErrStorage, file, strings.Join(found, "; "), file)
+}
+
+// findings returns what a check finds, a line each. That SQLite cannot go on because of
+// damage is a finding as well.
+func findings(ctx context.Context, db *sql.DB, check string) (found []string, err error) {
+	list, err := column(ctx, db, check)
+	for _, text := range list {
+		if text = strings.Join(strings.Fields(strings.TrimPrefix(text, "*** in database main ***")), " "); text != "ok" {
+			found = append(found, text)
+		}
+	}
+	if isDamage(err) {
+		return append(found, err.Error()), nil
+	}
+	return found, err
+}
+
+// column returns the rows of a query of one column, also those before an error.
+func column(ctx context.Context, db *sql.DB, query string) (list []string, err error) {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // Err reports it
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return list, err
+		}
+		list = append(list, text)
+	}
+	return list, rows.Err()
 }

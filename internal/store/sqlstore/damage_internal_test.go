@@ -3,12 +3,15 @@ package sqlstore
 import (
 	"bytes"
 	"context"
+	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -124,12 +127,26 @@ func TestSQLite_P15_AFlippedBitOfTheLogIsFound(t *testing.T) {
 	}
 }
 
+// A flipped bit of the header is corrected, wherever it is: the salt of the first frame
+// tells a bit of the salt from one of the checksum.
+func TestSQLite_P15_AFlippedBitOfTheLogsHeaderIsCorrected(t *testing.T) {
+	_, log := crashed(t, 2)
+	for bit := range 8 * logHeader {
+		at, mask := bit/8, byte(1)<<(bit%8)
+		if s := scanned(t, flipped(log, at, mask)); s.commits != len(commitsOf(log)) || len(s.flips) != 1 || s.flips[0] != (flip{int64(at), mask}) || len(s.dropped) > 0 {
+			t.Errorf("byte %d, mask %#x: %d commits, put right at %v, %d frames are dropped", at, mask, s.commits, s.flips, len(s.dropped))
+		}
+	}
+}
+
 // A sector that is not what was written is found by the transactions behind it, unless
 // where the last but one ends is destroyed with it.
 func TestSQLite_P15_ADamagedSectorOfTheLogIsFound(t *testing.T) {
 	_, log := crashed(t, 5)
 	ends := commitsOf(log)
-	for at := 0; at+512 <= ends[len(ends)-2]-frameHeader-defaultPage; at += 512 {
+	// Frames are no multiple of a sector, so every seventh sector begins at each kind of
+	// place within a frame.
+	for at := 0; at+512 <= ends[len(ends)-2]-frameHeader-defaultPage; at += 7 * 512 {
 		bad := bytes.Clone(log)
 		copy(bad[at:], bytes.Repeat([]byte{0xa5}, 512))
 		if s := scanned(t, bad); s.commits == 0 {
@@ -216,25 +233,12 @@ func TestSQLite_P15_ADamagedLogStopsWrites(t *testing.T) {
 // The structure of the file is damaged: more than records.
 func TestSQLite_P15_ADamagedStructureStopsWrites(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "team.db")
-	s, err := Open(t.Context(), "sqlite:"+file, Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 300 {
-		made(t, s, fmt.Sprintf("task-%d", i))
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := stopped(t, 300)
 	b[39] ^= 8 // how many pages are free
 	if err := os.WriteFile(file, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s = opened(t, "sqlite:"+file, Config{})
+	s := opened(t, "sqlite:"+file, Config{})
 	if err := s.Ready(); !errors.Is(err, a2a.ErrStorage) || !strings.Contains(err.Error(), "more than single records") {
 		t.Errorf("Ready = %v", err)
 	}
@@ -266,4 +270,135 @@ func FuzzReadLog(f *testing.F) {
 			_ = checkHeader(log)
 		}
 	})
+}
+
+// pageOf returns where the root page of a table or an index is in a file.
+func pageOf(t *testing.T, file, name string) int {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var page int
+	if err := db.QueryRowContext(t.Context(), `SELECT rootpage FROM sqlite_master WHERE name = ?`, name).Scan(&page); err != nil {
+		t.Fatal(err)
+	}
+	return (page - 1) * defaultPage
+}
+
+// cell returns where the content of a cell of a leaf is, in an index or a table.
+func cell(t *testing.T, b []byte, page, n int) (from, to int) {
+	t.Helper()
+	const leafIndex, leafTable = 10, 13
+	kind := b[page]
+	if kind != leafIndex && kind != leafTable {
+		t.Fatalf("page %d is of kind %d", page/defaultPage+1, kind)
+	}
+	at := page + int(binary.BigEndian.Uint16(b[page+8+2*n:]))
+	size, from := varint(b, at)
+	if kind == leafTable {
+		_, from = varint(b, from)
+	}
+	return from, from + int(size)
+}
+
+// stopped is the file of a store that was closed, after so many tasks.
+func stopped(t *testing.T, tasks int) []byte {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "team.db")
+	s, err := Open(t.Context(), "sqlite:"+file, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range tasks {
+		made(t, s, fmt.Sprintf("task-%d", i))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// A wrong bit of an index, which has no checksum, stops writes: it hides tasks.
+func TestSQLite_P15_AFlippedBitOfAnIndexIsFound(t *testing.T) {
+	sound := stopped(t, 7)
+	file := filepath.Join(written(t, map[string][]byte{"": sound}), "team.db")
+	for _, index := range []string{"sqlite_autoindex_run_1", "sqlite_autoindex_task_1", "sqlite_autoindex_event_1", "task_owner", "task_agent", "run_due", "request_at"} {
+		from, to := cell(t, sound, pageOf(t, file, index), 3)
+		for _, at := range []int{from, from + 1, (from + to) / 2, to - 2, to - 1} {
+			t.Run(fmt.Sprintf("%s byte %d", index, at-from), func(t *testing.T) {
+				t.Parallel()
+				file := filepath.Join(written(t, map[string][]byte{"": flipped(sound, at, 1<<(at%7))}), "team.db")
+				core, logged := observer.New(zap.WarnLevel)
+				s := opened(t, "sqlite:"+file, Config{Log: zap.New(core)})
+				await1(t, "the damage is found", func() bool { return s.Ready() != nil })
+				why := s.Ready()
+				for _, want := range []string{file, "backup", "Check the disk"} {
+					if !errors.Is(why, a2a.ErrStorage) || !strings.Contains(why.Error(), want) {
+						t.Errorf("Ready = %v, want %q", why, want)
+					}
+				}
+				if strings.Contains(why.Error(), "do not agree") && !strings.Contains(why.Error(), "sqlite3 "+file+" REINDEX") {
+					t.Errorf("Ready = %v", why)
+				}
+				if err := make1(s, "more"); !errors.Is(err, a2a.ErrStorage) {
+					t.Errorf("Create = %v", err)
+				}
+				await1(t, "the log says so", func() bool { return logged.FilterMessage("the store takes no writes").Len() > 0 })
+				if n := logged.Len(); n != 1 {
+					t.Errorf("the log has %d lines: %v", n, logged.All())
+				}
+			})
+		}
+	}
+}
+
+// await1 waits for what another goroutine brings about.
+func await1(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for ; !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// A record that SQLite cannot read is one that is damaged, whatever is asked of it.
+func TestSQLite_P15_AnUnreadableRecordIsDataLoss(t *testing.T) {
+	sound := stopped(t, 7)
+	file := filepath.Join(written(t, map[string][]byte{"": sound}), "team.db")
+	for _, table := range []string{"run", "task", "event"} {
+		page := pageOf(t, file, table)
+		from, to := cell(t, sound, page, 3)
+		for _, at := range []int{page + 1, page + 3, page + 8, page + 15, from, from + 1, from + 5, from + 8, from + 9, to - 1} {
+			for _, bit := range []int{0, 3, 6} {
+				t.Run(fmt.Sprintf("%s byte %d bit %d", table, at-page, bit), func(t *testing.T) {
+					t.Parallel()
+					file := filepath.Join(written(t, map[string][]byte{"": flipped(sound, at, 1<<bit)}), "team.db")
+					s := opened(t, "sqlite:"+file, Config{})
+					for n := range 7 {
+						key := a2a.Key{Owner: "o", ID: fmt.Sprintf("task-%d", n)}
+						_, _, task := s.Task(t.Context(), key)
+						_, events := s.Events(t.Context(), key, 0, 10)
+						for _, err := range []error{task, events} {
+							if err != nil && !errors.Is(err, a2a.ErrDataLoss) && !errors.Is(err, a2a.ErrNotFound) {
+								t.Errorf("task %d: %v", n, err)
+							}
+						}
+					}
+					if _, err := s.List(t.Context(), "o", a2a.Filter{}); err != nil && !errors.Is(err, a2a.ErrDataLoss) {
+						t.Errorf("List = %v", err)
+					}
+				})
+			}
+		}
+	}
 }

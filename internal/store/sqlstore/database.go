@@ -19,7 +19,7 @@ type querier interface {
 	// again runs a read, once more from its beginning where the connection turns
 	// out to be lost and there is another one.
 	again(ctx context.Context, read func() error) error
-	// scan reads the one row of a query; sql.ErrNoRows.
+	// scan reads the one row of a query; sql.ErrNoRows, a2a.ErrDataLoss.
 	scan(ctx context.Context, dest []any, text string, args ...any) error
 }
 
@@ -207,8 +207,9 @@ func (h *health) problem() error {
 }
 
 // each scans the rows of a query. It may begin again: reset is called before.
+// a2a.ErrDataLoss.
 func each(ctx context.Context, q querier, reset func(), scan func(*sql.Rows) error, text string, args ...any) error {
-	return q.again(ctx, func() error {
+	return damaged(q.again(ctx, func() error {
 		reset()
 		rows, err := q.query(ctx, text, args...)
 		if err != nil {
@@ -221,5 +222,5 @@ func each(ctx context.Context, q querier, reset func(), scan func(*sql.Rows) err
 			}
 		}
 		return rows.Err()
-	})
+	}))
 }

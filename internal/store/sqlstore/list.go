@@ -32,14 +32,14 @@ func (s *Store) List(ctx context.Context, owner string, f a2a.Filter) (a2a.Page,
 	w := wanted(owner, f)
 	if c.ID == "" {
 		if c.Total, err = s.count(ctx, w); err != nil {
-			return a2a.Page{}, damaged(err)
+			return a2a.Page{}, err
 		}
 	} else {
 		w.and("(status_at, task.id) < (?, ?)", c.At, c.ID)
 	}
 	rows, err := s.rows(ctx, w, size+1)
 	if err != nil {
-		return a2a.Page{}, damaged(err)
+		return a2a.Page{}, err
 	}
 	page := a2a.Page{Total: c.Total}
 	n, err := s.fill(ctx, &page, owner, f, rows[:min(len(rows), size)])

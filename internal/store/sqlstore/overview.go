@@ -80,7 +80,7 @@ func (s *Store) Collaborating(ctx context.Context, owner string, f a2a.RootFilte
 		ids = append(ids, id)
 		return err
 	}, `SELECT task.id FROM task WHERE `+w.text+fmt.Sprintf(` ORDER BY task.id DESC LIMIT $%d`, len(args)), args...)
-	return ids, damaged(err)
+	return ids, err
 }
 
 func (s *Store) runMarks(ctx context.Context, w *where, limit int) ([]a2a.RunMark, error) {
@@ -102,5 +102,5 @@ func (s *Store) runMarks(ctx context.Context, w *where, limit int) ([]a2a.RunMar
 		marks = append(marks, m)
 		return nil
 	}, text, args...)
-	return marks, damaged(err)
+	return marks, err
 }

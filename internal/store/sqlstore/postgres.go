@@ -333,7 +333,7 @@ func (q pgQuerier) query(ctx context.Context, text string, args ...any) (*sql.Ro
 func (q pgQuerier) again(_ context.Context, f func() error) error { return f() }
 
 func (q pgQuerier) scan(ctx context.Context, dest []any, text string, args ...any) error {
-	return q.on.QueryRowContext(ctx, text, args...).Scan(dest...)
+	return damaged(q.on.QueryRowContext(ctx, text, args...).Scan(dest...))
 }
 
 // pgReader reads, and reads again where the connection turns out to be lost.

@@ -441,12 +441,6 @@ func TestPostgres_R_003_30_AWatcherElsewhereIsWokenForItsOwner(t *testing.T) {
 		}
 		claims[owner] = claim(t, a, "a")
 	}
-	ann, stop := b.WatchAll("acme/ann")
-	defer stop()
-	bob, stop := b.WatchAll("acme/bob")
-	defer stop()
-	eve, stop := b.WatchAll("globex/eve")
-	defer stop()
 	woken := func(c <-chan struct{}) bool {
 		select {
 		case <-c:
@@ -455,38 +449,50 @@ func TestPostgres_R_003_30_AWatcherElsewhereIsWokenForItsOwner(t *testing.T) {
 			return false
 		}
 	}
-	until(t, "the other replica listens", func() bool {
+	early, stop := b.WatchAll("acme/bob")
+	defer stop()
+	until(t, "the other replica listens", func() bool { // and has woken all, as it does once when it begins
 		record(t, claims["acme/bob"], note("x"))
-		return woken(bob)
+		return woken(early)
 	})
-	// Notifications come in their order: what follows an end is not of before.
-	settle := func(owner string, c <-chan struct{}) {
-		record(t, claims[owner], note("settle"))
-		until(t, "the watcher of "+owner+" is woken", func() bool { return woken(c) })
+	ann, stop := b.WatchAll("acme/ann")
+	defer stop()
+	bob, stop := b.WatchAll("acme/bob")
+	defer stop()
+	eve, stop := b.WatchAll("globex/eve")
+	defer stop()
+	// settle waits until the other replica has heard of all changes before. Notifications
+	// come in order, and those of a new owner wake nobody else.
+	settle := func(owner string) {
+		last, stop := b.WatchAll(owner)
+		n := task("of-" + owner)
+		n.Owner = owner
+		if _, _, err := a.Create(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		record(t, claim(t, a, "a"), note("last"))
+		until(t, "the watcher of "+owner+" is woken", func() bool { return woken(last) })
+		stop() // waits for those who are woken together with this one
 	}
-	settle("globex/eve", eve) // notices of bob that are still under way come before this one
+	settle("one/last")
 	for _, c := range []<-chan struct{}{ann, bob, eve} {
 		woken(c)
 	}
 	for range 20 {
 		record(t, claims["acme/bob"], note("x"))
 	}
-	settle("acme/bob", bob)
-	settle("globex/eve", eve)
-	if woken(ann) {
-		t.Error("the watcher of acme/ann was woken for other owners")
+	settle("two/last")
+	if !woken(bob) || woken(ann) || woken(eve) {
+		t.Error("changes of acme/bob did not wake the watcher of acme/bob alone")
 	}
-	settle("acme/ann", ann)
-	woken(bob)
 	_, err := a.ChangeBoard(t.Context(), board.Key{Account: "acme", Team: "a"}, board.Op{ID: "one"}, func(v board.View) (*board.Change, error) {
 		return &board.Change{Event: &teamv1.BoardEvent{Time: timestamppb.New(v.Now())}}, nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the watcher of acme/ann hears of its board", func() bool { return woken(ann) })
-	until(t, "the watcher of acme/bob hears of its board", func() bool { return woken(bob) })
-	if woken(eve) {
-		t.Error("the watcher of globex/eve was woken for a board of acme")
+	settle("three/last")
+	if !woken(ann) || !woken(bob) || woken(eve) {
+		t.Error("a change of a board of acme did not wake the watchers of acme alone")
 	}
 }

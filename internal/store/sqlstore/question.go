@@ -39,10 +39,22 @@ func (s *Store) Questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a
 		page, last, err := s.questions(ctx, f)
 		list = append(list, page...)
 		if more = last.id != ""; err != nil || !more || len(list) == limit {
-			return list, more, damaged(err)
+			return list, more, err
 		}
 		f.After, f.AfterSeq = last.id, last.seq
 	}
+}
+
+// Root implements a2a.Approvals.
+func (s *Store) Root(ctx context.Context, account, id string) (a2a.Key, error) {
+	var owner string
+	if err := s.db.reader().scan(ctx, []any{&owner}, `SELECT owner FROM run WHERE id = $1`, id); err != nil {
+		return a2a.Key{}, notFound(err)
+	}
+	if a2a.AccountOf(owner) != account {
+		return a2a.Key{}, a2a.ErrNotFound
+	}
+	return a2a.Key{Owner: owner, ID: id}, nil
 }
 
 // asker is where a question stands.

@@ -71,7 +71,7 @@ func (s *Store) events(ctx context.Context, q querier, root, scope string, after
 	}, `SELECT seq, scope, sum, body FROM event
 WHERE id = $1 AND seq > $2 AND seq <= $7 AND ($3 = '' OR scope = $3 OR substr(scope, 1, $4) = $5) ORDER BY seq LIMIT $6`,
 		root, after, scope, int64(len(below)), below, int64(limit), upTo)
-	return records, damaged(err)
+	return records, err
 }
 
 func scanEvent(r *sql.Rows, root string) (a2a.Record, error) {
@@ -95,7 +95,7 @@ func (s *Store) journalOf(ctx context.Context, q querier, root string, upTo int6
 		}
 		return err
 	}, `SELECT seq, scope, sum, body FROM event WHERE id = $1 AND seq <= $2 ORDER BY seq`, root, upTo)
-	return damaged(err)
+	return err
 }
 
 // replay reads all that is on record: the fold of the root, and the events
@@ -128,7 +128,7 @@ func (s *Store) inbox(ctx context.Context, q querier, root string) ([]*teamv1.In
 		list = append(list, in)
 		return err
 	}, `SELECT n, sum, body FROM inbox WHERE id = $1 ORDER BY n`, root)
-	return list, damaged(err)
+	return list, err
 }
 
 // errFound ends a scan before the last row.
@@ -151,7 +151,7 @@ func (s *Store) answered(ctx context.Context, q querier, root, scope, question s
 	if errors.Is(err, errFound) {
 		err = nil
 	}
-	return answered, damaged(err)
+	return answered, err
 }
 
 // Task returns the A2A task and the sequence it shows.

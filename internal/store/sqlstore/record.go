@@ -64,10 +64,19 @@ func decodeInbound(id string, n, sum int64, body []byte) (*teamv1.Inbound, error
 
 // damaged makes a database's word that it is damaged a2a.ErrDataLoss.
 func damaged(err error) error {
-	var pe *pgconn.PgError
-	switch c := code(err) & 0xff; {
-	case c == sqlite3.SQLITE_CORRUPT, c == sqlite3.SQLITE_NOTADB, errors.As(err, &pe) && strings.HasPrefix(pe.Code, "XX"):
+	if isDamage(err) && !errors.Is(err, a2a.ErrDataLoss) {
 		return fmt.Errorf("%w: %w", a2a.ErrDataLoss, err)
 	}
 	return err
+}
+
+// isDamage reports whether an error is a database's word that it is damaged, or that a
+// column has a value of another type than is ever written to it.
+func isDamage(err error) bool {
+	var pe *pgconn.PgError
+	c := code(err) & 0xff
+	if err != nil && strings.HasPrefix(err.Error(), "sql: Scan error on column") {
+		return true
+	}
+	return c == sqlite3.SQLITE_CORRUPT || c == sqlite3.SQLITE_NOTADB || errors.As(err, &pe) && strings.HasPrefix(pe.Code, "XX")
 }

@@ -18,6 +18,13 @@ var migrations embed.FS
 // errNewer: the database was written by a later version of the program.
 var errNewer = errors.New("the store was written by a newer version")
 
+// errOlder: the schema must be updated, and the store must not be written. errNoSchema:
+// not even the schema can be read.
+var (
+	errOlder    = errors.New("what can be read has an older schema, and a damaged store is not written")
+	errNoSchema = errors.New("the schema is in the damaged part, so nothing of the store can be read")
+)
+
 // beginSchema records in an empty SQLite file that no migration has run. goose would do
 // so too, but would retry after a disk error.
 func beginSchema(ctx context.Context, db *sql.DB) error {
@@ -61,7 +68,7 @@ func migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, readOnly bo
 	}
 	if readOnly {
 		if have < want {
-			return fmt.Errorf("its schema is %d and this version needs %d, but the store is damaged and must not be written; start the version that wrote it, or restore a backup", have, want)
+			return fmt.Errorf("%w: it is %d, and this version needs %d", errOlder, have, want)
 		}
 		return nil
 	}

@@ -26,6 +26,7 @@ import (
 // sqliteDB is a database in a file that this process has alone. One connection
 // writes; readers have their own and see what is committed.
 type sqliteDB struct {
+	temp      string      // folder of the copy that is open in place of the file; "" is none
 	locks     *sql.DB     // beside the file
 	locked    *sql.Conn   // holds the lock of the process
 	writePool *sql.DB     // of one connection
@@ -44,7 +45,8 @@ type sqliteDB struct {
 const pragmas = "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)" +
 	"&_pragma=wal_autocheckpoint(0)&_pragma=foreign_keys(1)&_pragma=secure_delete(1)&_pragma=temp_store(MEMORY)&_pragma=cache_size(-16000)"
 
-func openSQLite(ctx context.Context, file string, log *zap.Logger) (_ *sqliteDB, err error) {
+// openSQLite opens a file, or a private copy of it.
+func openSQLite(ctx context.Context, file string, snapshot bool, log *zap.Logger) (_ *sqliteDB, err error) {
 	if file == "" {
 		return nil, errors.New("the store's URL names no file; use sqlite:FILE")
 	}
@@ -60,6 +62,9 @@ func openSQLite(ctx context.Context, file string, log *zap.Logger) (_ *sqliteDB,
 	if info, err := os.Stat(file); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%s is a folder; name a file in it", file)
 	}
+	if snapshot && !exists(file) {
+		return nil, fmt.Errorf("there is no file %s", file)
+	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the store: %w", err)
 	}
@@ -73,20 +78,29 @@ func openSQLite(ctx context.Context, file string, log *zap.Logger) (_ *sqliteDB,
 	if err := d.take(ctx, file); err != nil {
 		return nil, err
 	}
-	lost, err := checkFile(file)
-	if err != nil {
-		return nil, err
+	opened := file
+	if snapshot {
+		if opened, err = d.snapshot(ctx, file); err != nil {
+			return nil, err
+		}
 	}
-	if err = d.connect(ctx, file, "", lost != nil); noRoom(err) {
+	lost, err := checkFile(opened)
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be used: %w", file, err)
+	}
+	if lost != nil && snapshot {
+		lost.ofSource(file)
+	}
+	if err = d.connect(ctx, file, opened, "", lost); noRoom(err) {
 		if err := d.disconnect(); err != nil {
 			return nil, err
 		}
 		// With this VFS the connections need no shared memory, for which there is no room.
 		// Other processes cannot open the file until the next start.
-		err = d.connect(ctx, file, "&vfs=unix-excl", lost != nil)
+		err = d.connect(ctx, file, opened, "&vfs=unix-excl", lost)
 	}
 	if err != nil && lost != nil {
-		err = fmt.Errorf("%w; its write-ahead log was damaged at byte %d, and is %s as it was", err, append(lost.scan.damage, 0)[0], lost.file)
+		err = lost.unopened(file, err)
 	}
 	if err != nil {
 		return nil, explainSQLite(file, err)
@@ -97,24 +111,25 @@ func openSQLite(ctx context.Context, file string, log *zap.Logger) (_ *sqliteDB,
 	if lost != nil {
 		d.health.freeze(lost.err(ctx, d.reads))
 	} else {
-		d.check(sctx, file, log)
+		d.check(sctx, file, !snapshot, log)
 	}
 	return d, nil
 }
 
 // private creates the files of a store with mode 0600; SQLite gives the files that it
-// adds the same mode. It ignores errors, because SQLite reports them itself.
+// adds the same mode. It ignores errors, because SQLite reports them itself. It opens no
+// file that exists: closing a file releases all locks that the process has on it, also
+// those of a store that is open (POSIX, fcntl).
 func private(file string, log *zap.Logger) {
 	for _, name := range []string{file, file + ".lock"} {
-		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the store
-		if err != nil {
-			continue
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the store
+		if err == nil {
+			_ = f.Close() // nothing was written
 		}
-		const others = 0o007
-		if info, err := f.Stat(); err == nil && name == file && info.Mode().Perm()&others != 0 && runtime.GOOS != "windows" {
-			log.Warn("every user of this machine can open the store; chmod 600 it, and the files beside it whose names begin like its own", zap.String("file", file))
-		}
-		_ = f.Close() // nothing was written
+	}
+	const others = 0o007
+	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&others != 0 && runtime.GOOS != "windows" {
+		log.Warn("every user of this machine can open the store; chmod 600 it, and the files beside it whose names begin like its own", zap.String("file", file))
 	}
 }
 
@@ -123,7 +138,7 @@ func private(file string, log *zap.Logger) {
 func checkFile(file string) (*damagedLog, error) {
 	header, err := readAt(file, 0, headerSize+8)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", file, err)
+		return nil, err
 	}
 	lost, page1, err := checkLog(file, pageSizeOf(header))
 	if err == nil && page1 > 0 { // newer than the page in the file
@@ -132,16 +147,14 @@ func checkFile(file string) (*damagedLog, error) {
 	if err == nil {
 		err = checkHeader(header)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s cannot be used: %w", file, err)
-	}
-	return lost, nil
+	return lost, err
 }
 
-// connect opens the connections, updates the schema unless readOnly is set, and syncs
-// the folder so that the names of the files are durable.
-func (d *sqliteDB) connect(ctx context.Context, file, options string, readOnly bool) error {
-	name := "file:" + (&url.URL{Path: file}).EscapedPath() + "?" + pragmas + options
+// connect opens the connections, updates the schema unless the file has lost something
+// and must stay as it is, and syncs the folder so that the names of the files are
+// durable. opened is the file, or the copy that is opened in its place.
+func (d *sqliteDB) connect(ctx context.Context, file, opened, options string, lost *damagedLog) error {
+	name := "file:" + (&url.URL{Path: opened}).EscapedPath() + "?" + pragmas + options
 	w, err := sql.Open("sqlite", name)
 	if err != nil {
 		return err
@@ -152,12 +165,15 @@ func (d *sqliteDB) connect(ctx context.Context, file, options string, readOnly b
 	if err != nil {
 		return err
 	}
-	if tables == 0 && !readOnly {
+	switch {
+	case tables == 0 && lost != nil:
+		return errNoSchema
+	case tables == 0:
 		if err := beginSchema(ctx, w); err != nil {
 			return err
 		}
 	}
-	if err := migrate(ctx, w, goose.DialectSQLite3, readOnly); err != nil {
+	if err := migrate(ctx, w, goose.DialectSQLite3, lost != nil && opened == file); err != nil {
 		return err
 	}
 	conn, err := w.Conn(ctx)
@@ -169,10 +185,10 @@ func (d *sqliteDB) connect(ctx context.Context, file, options string, readOnly b
 	if err != nil {
 		return err
 	}
-	r.SetMaxOpenConns(8)
+	r.SetMaxOpenConns(8 + 1) // one is for the check
 	r.SetMaxIdleConns(8)
 	d.reads = &statements{on: r}
-	if err := syncFolder(file); errors.Is(err, syscall.EIO) {
+	if err := syncFolder(opened); errors.Is(err, syscall.EIO) {
 		return fmt.Errorf("sync the folder of %s: %w", file, err)
 	}
 	return nil
@@ -193,19 +209,26 @@ func (d *sqliteDB) disconnect() error {
 	return errors.Join(errs...)
 }
 
-// check reads the structure of the whole file. A large file is served while the check
-// continues.
-func (d *sqliteDB) check(ctx context.Context, file string, log *zap.Logger) {
+// check reads the structure of the whole file, and then, if indexes is set, compares its
+// indexes with its tables. It waits for the first part alone, and not for long: the file
+// is served while the check continues.
+func (d *sqliteDB) check(ctx context.Context, file string, indexes bool, log *zap.Logger) {
 	done := make(chan struct{})
-	d.checks.Go(func() {
-		defer close(done)
-		pool, _ := d.reads.on.(*sql.DB)
-		err := checkPages(ctx, pool, file)
+	pool, _ := d.reads.on.(*sql.DB)
+	judge := func(err error) (sound bool) {
 		switch {
 		case errors.Is(err, a2a.ErrStorage):
 			d.health.freeze(err)
 		case err != nil && ctx.Err() == nil:
-			log.Warn("whether the store is damaged is not known", zap.Error(err))
+			log.Warn("whether the store is damaged is not known", zap.String("file", file), zap.Error(err))
+		}
+		return err == nil
+	}
+	d.checks.Go(func() {
+		sound := judge(checkPages(ctx, pool, file))
+		close(done)
+		if sound && indexes {
+			judge(checkIndexes(ctx, pool, file))
 		}
 	})
 	wait := time.NewTimer(checkWait)
@@ -388,7 +411,7 @@ func (d *sqliteDB) failed(err error) error {
 	case sqlite3.SQLITE_IOERR:
 		return d.health.latch(fmt.Errorf("the disk does not take what is written: %w", err))
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		return fmt.Errorf("%w: %w", a2a.ErrDataLoss, err)
+		return damaged(err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN: // somebody looks into the file, say
 		err = fmt.Errorf("%w: %w", a2a.ErrStorage, err)
 		d.health.wrote(err)
@@ -410,6 +433,9 @@ func (d *sqliteDB) closeAll() error {
 	}
 	if d.locks != nil {
 		errs = append(errs, d.locks.Close())
+	}
+	if d.temp != "" {
+		errs = append(errs, os.RemoveAll(d.temp))
 	}
 	return errors.Join(errs...)
 }
@@ -475,9 +501,9 @@ func (s *statements) query(ctx context.Context, text string, args ...any) (*sql.
 func (s *statements) scan(ctx context.Context, dest []any, text string, args ...any) error {
 	p, err := s.stmt(ctx, text)
 	if err != nil {
-		return err
+		return damaged(err)
 	}
-	return p.QueryRowContext(ctx, args...).Scan(dest...)
+	return damaged(p.QueryRowContext(ctx, args...).Scan(dest...))
 }
 
 func (s *statements) again(_ context.Context, f func() error) error { return f() }

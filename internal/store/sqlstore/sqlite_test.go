@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,12 +47,29 @@ func TestSQLite_P1_WhatIsOnRecordIsThereAgain(t *testing.T) {
 	}
 }
 
+// A store that is open cannot be opened once more: neither by the process that has it
+// open, nor, after that was refused, by another one.
 func TestSQLite_RefusesASecondProcess(t *testing.T) {
-	url := sqliteURL(t)
-	open(t, url, sqlstore.Config{})
-	_, err := sqlstore.Open(t.Context(), url, sqlstore.Config{})
+	url := os.Getenv("OPENED_STORE") // of the process that started this one
+	elsewhere := url != ""
+	if !elsewhere {
+		url = sqliteURL(t)
+		open(t, url, sqlstore.Config{})
+	}
+	s, err := sqlstore.Open(t.Context(), url, sqlstore.Config{})
+	if err == nil {
+		_ = s.Close()
+	}
 	if err == nil || !strings.Contains(err.Error(), "in use by another process") || !strings.Contains(err.Error(), "postgres://") {
 		t.Fatalf("Open = %v", err)
+	}
+	if elsewhere {
+		return
+	}
+	other := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	other.Env = append(os.Environ(), "OPENED_STORE="+url)
+	if out, err := other.CombinedOutput(); err != nil {
+		t.Fatalf("in another process: %v\n%s", err, out)
 	}
 }
 

@@ -42,6 +42,9 @@ type Config struct {
 	Retention time.Duration
 	// Deduplicate is how long a message id is remembered; 0 means store.RequestWindow.
 	Deduplicate time.Duration
+	// Snapshot opens a private copy of a SQLite file, which Close removes: nothing of the
+	// file itself is changed, not its log and not its schema. It has no effect on PostgreSQL.
+	Snapshot bool
 	// Listen is the address for PostgreSQL's LISTEN, where the store's own goes
 	// through a pooler that does not carry it.
 	Listen string
@@ -97,7 +100,7 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	var err error
 	switch {
 	case strings.HasPrefix(url, "sqlite:"):
-		s.db, err = openSQLite(ctx, strings.TrimPrefix(url, "sqlite:"), cfg.Log)
+		s.db, err = openSQLite(ctx, strings.TrimPrefix(url, "sqlite:"), cfg.Snapshot, cfg.Log)
 	case strings.HasPrefix(url, "postgres://"), strings.HasPrefix(url, "postgresql://"):
 		s.db, err = openPostgres(ctx, url, cfg, s.heard)
 	default:

@@ -2,7 +2,9 @@ package sqlstore_test
 
 import (
 	"context"
+	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,7 +33,38 @@ func open(t testing.TB, url string, cfg sqlstore.Config) *sqlstore.Store {
 	return s
 }
 
-func sqliteURL(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "team.db") }
+// sqliteURL is an empty store in a file of its own, with the schema in place: most of the
+// time of a new store goes into its migrations.
+func sqliteURL(t testing.TB) string {
+	t.Helper()
+	empty, err := emptySQLite()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "team.db")
+	if err := os.WriteFile(file, empty, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "sqlite:" + file
+}
+
+// emptySQLite returns the file of an empty store.
+var emptySQLite = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "empty")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "team.db")
+	s, err := sqlstore.Open(context.Background(), "sqlite:"+file, sqlstore.Config{})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Close(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(file)
+})
 
 func TestSQLite(t *testing.T) {
 	storetest.Run(t, func(t testing.TB, clock func() time.Time) storetest.Store {

@@ -136,19 +136,34 @@ func isPageSize(n int) bool { return n >= 512 && n <= 65536 && n&(n-1) == 0 }
 
 func storedSum(b []byte) sum { return sum{binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])} }
 
-// mendLogHeader finds the single wrong bit of a header.
-func mendLogHeader(b []byte) (c chain, f flip, ok bool) {
+// mendLogHeader finds the single wrong bit of a header. Several may make its checksum
+// correct, such as one of the salt and one of the checksum: then it is the one with
+// which the first frame is correct, too.
+func mendLogHeader(r io.ReaderAt, b []byte) (c chain, f flip, ok bool) {
 	for at := range b {
 		for mask := byte(1); mask != 0; mask <<= 1 {
 			b[at] ^= mask
-			c, ok = parseLogHeader(b)
+			maybe, is := parseLogHeader(b)
 			b[at] ^= mask
-			if ok {
-				return c, flip{int64(at), mask}, true
+			switch {
+			case is && maybe.starts(r):
+				return maybe, flip{int64(at), mask}, true
+			case is && !ok:
+				c, f, ok = maybe, flip{int64(at), mask}, true
 			}
 		}
 	}
-	return chain{}, flip{}, false
+	return c, f, ok
+}
+
+// starts reports whether the first frame of the log is correct.
+func (c chain) starts(r io.ReaderAt) bool {
+	b := make([]byte, frameHeader+c.size)
+	if _, err := r.ReadAt(b, logHeader); err != nil {
+		return false // frames reports it
+	}
+	kind, _ := c.next(b)
+	return kind == frameGood
 }
 
 // maxForeign is the number of frames in a row of another generation after which the
@@ -170,7 +185,7 @@ func readLog(r io.ReaderAt, size int64, pageSize int) (s *logScan, err error) {
 	whole := ok
 	if !ok {
 		var f flip
-		if c, f, ok = mendLogHeader(b); ok {
+		if c, f, ok = mendLogHeader(r, b); ok {
 			s.flips = []flip{f}
 		} else {
 			c = chain{order: binary.LittleEndian, size: pageSize}

@@ -145,6 +145,18 @@ func findings(t *testing.T, open Open) {
 		f.Account = "acme%"
 		r.wantOpen(f, "")
 	})
+	t.Run("A-05 roots of other accounts are not found", func(t *testing.T) {
+		r := newRig(t, open)
+		r.create(task("one"))
+		if k, err := r.Root(r.ctx(), "acme", "one"); err != nil || k != key("one") {
+			t.Errorf("Root = %v, %v", k, err)
+		}
+		for account, id := range map[string]string{"acm": "one", "": "one", "acme/ann": "one", "acme": "two"} {
+			if k, err := r.Root(r.ctx(), account, id); !errors.Is(err, a2a.ErrNotFound) {
+				t.Errorf("Root(%q, %q) = %v, %v", account, id, k, err)
+			}
+		}
+	})
 	t.Run("S-51 questions are selected, and listed page by page", func(t *testing.T) {
 		r := newRig(t, open)
 		other := task("two")
