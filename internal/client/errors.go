@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"regexp"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -28,8 +29,14 @@ type said struct {
 func (e *said) Error() string { return e.text }
 func (e *said) Unwrap() error { return e.of }
 
+// user matches what may be a user and a password in an address.
+var user = regexp.MustCompile(`[^/\s]*@`)
+
+// shown returns an address without its user.
+func shown(address string) string { return user.ReplaceAllString(address, "…@") }
+
 func noAddress(target, expected string) error {
-	return &said{text: fmt.Sprintf("%q is no address; expected %s", target, expected), of: ErrAddress}
+	return &said{text: fmt.Sprintf("%q is no address; expected %s", shown(target), expected), of: ErrAddress}
 }
 
 // unreachable returns why an address cannot be reached.
@@ -41,7 +48,7 @@ func unreachable(address string, cause error) error {
 	case wire.NotGRPC:
 		why += "; a card is read from http://HOST:PORT"
 	}
-	return &said{text: "cannot reach " + address + ": " + why, of: ErrUnreachable}
+	return &said{text: "cannot reach " + shown(address) + ": " + why, of: ErrUnreachable}
 }
 
 // refused is the error that a server answered with, nil for OK.

@@ -152,6 +152,28 @@ func TestA_10_AddressesThatAreNone(t *testing.T) {
 	}
 }
 
+// TestA_21_AddressesAreShownWithoutUsers: what is wrong with an address is told without
+// the password in it.
+func TestA_21_AddressesAreShownWithoutUsers(t *testing.T) {
+	for _, address := range []string{
+		"http://ann:hush@127.0.0.1:x", "ann:hush@127.0.0.1", "ftp://ann:hush@127.0.0.1/x", "http://ann:hu@sh@127.0.0.1:x",
+		"grpc://ann:hush@127.0.0.1:9", "grpc://ann:hush@127.0.0.1:x/desk",
+	} {
+		_, err := NewTeam(address, Config{})
+		if !strings.Contains(text(err), "127.0.0.1") || strings.Contains(text(err), "hu") || strings.Contains(text(err), "sh@") {
+			t.Errorf("a server at %s: %v", address, err)
+		}
+		c, err := Open(t.Context(), address, Config{})
+		if err == nil {
+			t.Cleanup(func() { _ = c.Close() })
+			_, err = c.Task(t.Context(), &a2av1.GetTaskRequest{Id: "t"})
+		}
+		if !strings.Contains(text(err), "127.0.0.1") || strings.Contains(text(err), "hu") || strings.Contains(text(err), "sh@") {
+			t.Errorf("an agent at %s: %v", address, err)
+		}
+	}
+}
+
 // Who is called over the wrong protocol is there, and the person is told what else to
 // try.
 func TestA_21_PortsOfTheOtherProtocol(t *testing.T) {

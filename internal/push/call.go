@@ -11,13 +11,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"runtime/debug"
 	"strconv"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -58,7 +58,7 @@ func (s *session) try(ctx context.Context, n *a2a.Notice) (r result) {
 	}
 	resp, err := s.Client.Do(req)
 	if err != nil {
-		return result{err: reason(err), cause: withoutURL(err)}
+		return result{err: reason(err), cause: egress.WithoutURL(err)}
 	}
 	defer resp.Body.Close() //nolint:errcheck // nothing depends on it
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
@@ -98,7 +98,7 @@ func (s *session) request(ctx context.Context, n *a2a.Notice) (*http.Request, er
 	conf := s.claim.Config
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, conf.GetUrl(), bytes.NewReader(body))
 	if err != nil {
-		return nil, withoutURL(err)
+		return nil, egress.WithoutURL(err)
 	}
 	h := req.Header
 	h.Set("Content-Type", media)
@@ -114,15 +114,6 @@ func (s *session) request(ctx context.Context, n *a2a.Notice) (*http.Request, er
 		h.Set("Authorization", a.GetScheme()+" "+a.GetCredentials())
 	}
 	return req, nil
-}
-
-// withoutURL takes the address out of an error: it may hold what is secret.
-func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }
 
 // reason says why a call failed, without what only this server knows.

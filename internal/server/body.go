@@ -35,11 +35,15 @@ func readAll(r io.Reader) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// readBody is what every route runs first: the body has a known type, a limit,
-// and a least speed.
+// readBody is what every route runs first: the path and the query name one tenant, and
+// the body has a known type, a limit, and a least speed.
 func (s *Server) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		if isProbe(r, offered(r)) {
+			return
+		}
+		if err := oneTenant(r.URL.Query(), params); err != nil {
+			s.fail(w, r, wire.Status(err))
 			return
 		}
 		b, err := read(w, r)

@@ -9,8 +9,9 @@ import (
 // Headers that pages of other origins may send and read.
 const (
 	corsRequest = "Accept, Authorization, Content-Type, A2A-Version, A2A-Extensions, X-A2A-Extensions, Last-Event-ID, " +
-		"If-None-Match, If-Modified-Since, Grpc-Timeout, Team-Path, Traceparent, Tracestate"
-	corsExposed = "A2A-Extensions, X-A2A-Extensions, X-Request-Id, Retry-After, WWW-Authenticate, Allow, ETag, Last-Modified, Location"
+		"If-None-Match, If-Modified-Since, Range, If-Range, Grpc-Timeout, Team-Path, Traceparent, Tracestate"
+	corsExposed = "A2A-Extensions, X-A2A-Extensions, X-Request-Id, Retry-After, WWW-Authenticate, Allow, ETag, Last-Modified, Location, " +
+		"Accept-Ranges, Content-Range, Content-Disposition"
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
 	// corsAge is how long a browser may cache a preflight, in seconds.
 	corsAge = "7200"

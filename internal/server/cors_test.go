@@ -2,9 +2,9 @@ package server_test
 
 import (
 	"context"
-	"io"
 	"iter"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,26 +46,6 @@ func TestA_21_PagesOfOtherOrigins(t *testing.T) {
 		{"a stream over JSON-RPC", "POST", "/rpc", `{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":` + message + `}`},
 		{"a card", "GET", "/.well-known/agent-card.json", ""},
 	}
-	do := func(t *testing.T, method, url, body string, headers map[string]string) (*http.Response, string) {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for k, v := range headers {
-			req.Header.Set(k, v)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp, string(b)
-	}
 	for name, c := range map[string]struct {
 		target, origin, key string
 		status              int    // of the call
@@ -88,7 +68,7 @@ func TestA_21_PagesOfOtherOrigins(t *testing.T) {
 			for _, call := range calls {
 				url := targets[c.target] + call.path
 				card := call.path == "/.well-known/agent-card.json" // open to every page
-				resp, body := do(t, call.method, url, call.body, map[string]string{
+				resp, body := exchange(t, call.method, url, call.body, map[string]string{
 					"Origin": c.origin, "Content-Type": "application/json", "Authorization": strings.TrimSpace("Bearer " + c.key),
 				})
 				want, status := c.allowed, c.status
@@ -108,7 +88,7 @@ func TestA_21_PagesOfOtherOrigins(t *testing.T) {
 				if !card && want != "" && want != "*" && !strings.Contains(vary, "Origin") {
 					t.Errorf("%s: varies with %q", call.name, vary)
 				}
-				resp, _ = do(t, http.MethodOptions, url, "", map[string]string{ // has no key
+				resp, _ = exchange(t, http.MethodOptions, url, "", map[string]string{ // has no key
 					"Origin": c.origin, "Access-Control-Request-Method": call.method, "Access-Control-Request-Headers": "authorization, content-type, x-mine",
 				})
 				h := resp.Header
@@ -121,6 +101,20 @@ func TestA_21_PagesOfOtherOrigins(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a page reads a part in ranges", func(t *testing.T) {
+		const url = "/tasks/t1/parts/d"
+		resp, _ := exchange(t, http.MethodOptions, targets["keyed"]+url, "", map[string]string{
+			"Origin": app, "Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "authorization, if-range, range",
+		})
+		allowed := strings.Split(resp.Header.Get("Access-Control-Allow-Headers"), ", ")
+		resp, _ = exchange(t, http.MethodGet, targets["keyed"]+url, "", map[string]string{"Origin": app, "Range": "bytes=0-1"})
+		exposed := strings.Split(resp.Header.Get("Access-Control-Expose-Headers"), ", ")
+		for name, list := range map[string][]string{"Range": allowed, "If-Range": allowed, "Content-Range": exposed, "Accept-Ranges": exposed, "ETag": exposed} {
+			if !slices.Contains(list, name) {
+				t.Errorf("%s is not in %q", name, list)
+			}
+		}
+	})
 	t.Run("a preflight waits for no body", func(t *testing.T) {
 		if got := begun(t, targets["keyed"], http.MethodOptions, "/message:send"); got != http.StatusUnauthorized {
 			t.Errorf("without an origin: %d", got)

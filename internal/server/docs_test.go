@@ -45,7 +45,7 @@ func TestA_26_OpenAPI(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &doc); err != nil || resp.Header.Get("Content-Type") != "application/json" {
 			t.Fatal(err, resp.Header)
 		}
-		for _, path := range []string{"/message:send", "/message:stream", "/tasks/{id}:subscribe", "/tasks/{taskId}/pushNotificationConfigs/{id}", "/team/v1/agents/{agentId}:process"} {
+		for _, path := range []string{"/message:send", "/message:stream", "/tasks/{id}:subscribe", "/tasks/{taskId}/pushNotificationConfigs/{id}", "/tasks/{id}/parts/{digest}", "/team/v1/agents/{agentId}:process"} {
 			if doc.Paths[path] == nil {
 				t.Errorf("%s is not there", path)
 			}

@@ -137,6 +137,9 @@ func (s *Server) routingError(_ context.Context, mux *runtime.ServeMux, _ runtim
 	if isProbe(r, false) {
 		return
 	}
+	if r.URL.Path == "*" { // of OPTIONS, for which the routes take it for malformed
+		httpStatus = http.StatusNotFound
+	}
 	var st *status.Status
 	switch httpStatus {
 	case http.StatusBadRequest:
@@ -259,13 +262,15 @@ func (m marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 		if err != nil {
 			return err
 		}
-		if len(b) == 0 {
-			return io.EOF
+		if len(b) > 0 {
+			err = m.Unmarshal(b, v)
 		}
-		err = m.Unmarshal(b, v)
 		from, ok := r.(*body)
 		if req, isMessage := v.(proto.Message); ok && isMessage && err == nil {
 			err = setTenant(req, from.params)
+		}
+		if len(b) == 0 && err == nil {
+			return io.EOF
 		}
 		if ok {
 			from.fault = err

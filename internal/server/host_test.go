@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -81,14 +80,5 @@ func hosted(t *testing.T, url, host, origin string) (*http.Response, string) {
 		t.Fatal(err)
 	}
 	req.Host, req.Header = host, header
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp, string(b)
+	return do(t, req)
 }

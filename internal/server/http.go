@@ -33,6 +33,8 @@ func (s *Server) newHTTP() (*http.Server, error) {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          zap.NewStdLog(s.log),
+		// net/http would answer OPTIONS * itself, without a key.
+		DisableGeneralOptionsHandler: true,
 	}, nil
 }
 
@@ -86,12 +88,18 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		routed.Body, routed.ContentLength = http.NoBody, 0
 	}
 	routed.URL = placeV03(unescapedOnce(tenantOnce(placeRPC(r, in))), in)
-	if name := twice(r.URL.Query()); name != "" {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil { // r.URL.Query leaves out what it cannot read
+		s.fail(w, r, wire.Status(wire.Invalid("", "has a malformed query")))
+		return
+	}
+	if name := twice(query); name != "" {
 		s.fail(w, r, wire.Status(wire.Invalid(name, "is there twice")))
 		return
 	}
 	if asGet(r) {
 		routed.Method = http.MethodGet
+		routed.Header.Del("Range") // ranges are of GET alone
 	}
 	next.ServeHTTP(w, routed)
 }

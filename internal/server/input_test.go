@@ -30,6 +30,17 @@ func post(t *testing.T, url, contentType, body string) (*http.Response, map[stri
 
 func request(t *testing.T, method, url, body string, headers map[string]string) (*http.Response, map[string]any) {
 	t.Helper()
+	resp, answer := exchange(t, method, url, body, headers)
+	var m map[string]any
+	if json.Unmarshal([]byte(answer), &m) != nil {
+		t.Logf("%s %s: %d %q", method, url, resp.StatusCode, answer)
+	}
+	return resp, m
+}
+
+// exchange makes a request and returns the answer with its body as it is.
+func exchange(t *testing.T, method, url, body string, headers map[string]string) (*http.Response, string) {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -37,6 +48,11 @@ func request(t *testing.T, method, url, body string, headers map[string]string) 
 	for k, v := range headers {
 		req.Header.Set(k, v)
 	}
+	return do(t, req)
+}
+
+func do(t *testing.T, req *http.Request) (*http.Response, string) {
+	t.Helper()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -46,11 +62,7 @@ func request(t *testing.T, method, url, body string, headers map[string]string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	var m map[string]any
-	if json.Unmarshal(b, &m) != nil {
-		t.Logf("%s %s: %d %q", method, url, resp.StatusCode, b)
-	}
-	return resp, m
+	return resp, string(b)
 }
 
 // field walks into decoded JSON.

@@ -24,6 +24,11 @@ import (
 func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[string]string) {
 	b, _ := readAll(r.Body) // it is in memory
 	req, fault := wire.ParseRPC(b)
+	if fault != nil && req.Notification {
+		soon(w)
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
 	if fault != nil {
 		s.writeFault(w, req, fault)
 		return

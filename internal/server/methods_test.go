@@ -2,8 +2,8 @@ package server_test
 
 import (
 	"context"
-	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -61,6 +61,31 @@ func TestA_01_AllowedMethods(t *testing.T) {
 	}
 }
 
+// TestA_01_OptionsOfTheServer: OPTIONS * is answered like any other path that is not served.
+func TestA_01_OptionsOfTheServer(t *testing.T) {
+	options := func(config server.Config, key string) (*http.Response, string) {
+		t.Helper()
+		target := start(t, config)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, target.HTTP, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.URL.Opaque = "*"
+		req.Header.Set("Authorization", "Bearer "+key)
+		return do(t, req)
+	}
+	keyed := server.Config{Handler: &probe{}, Keys: []server.APIKey{key("ann", "", "secret")}}
+	if resp, body := options(keyed, ""); resp.StatusCode != http.StatusUnauthorized || !strings.Contains(body, `"reason"`) {
+		t.Errorf("without a key: %d %v", resp.StatusCode, body)
+	}
+	if resp, body := options(keyed, "secret"); resp.StatusCode != http.StatusNotFound || !strings.Contains(body, `"reason"`) {
+		t.Errorf("with a key: %d %v", resp.StatusCode, body)
+	}
+	if resp, body := options(server.Config{Handler: &probe{}}, ""); resp.StatusCode != http.StatusNotFound || !strings.Contains(body, `"reason"`) {
+		t.Errorf("without keys: %d %v", resp.StatusCode, body)
+	}
+}
+
 func TestA_01_HeadIsGetWithoutBody(t *testing.T) {
 	target := start(t, server.Config{Handler: &probe{
 		get: task,
@@ -73,8 +98,8 @@ func TestA_01_HeadIsGetWithoutBody(t *testing.T) {
 		"/tasks", "/tasks/t1", "/news/tasks/t1", "/tasks/none", "/nothing/here",
 		"/.well-known/agent-card.json", "/news/.well-known/agent-card.json", "/healthz", "/readyz",
 	} {
-		get, _ := raw(t, http.MethodGet, target.HTTP+path)
-		head, body := raw(t, http.MethodHead, target.HTTP+path)
+		get, _ := exchange(t, http.MethodGet, target.HTTP+path, "", nil)
+		head, body := exchange(t, http.MethodHead, target.HTTP+path, "", nil)
 		if head.StatusCode != get.StatusCode || len(body) > 0 {
 			t.Errorf("%s: %d with %d bytes, GET is %d", path, head.StatusCode, len(body), get.StatusCode)
 		}
@@ -84,22 +109,4 @@ func TestA_01_HeadIsGetWithoutBody(t *testing.T) {
 			}
 		}
 	}
-}
-
-func raw(t *testing.T, method, url string) (*http.Response, []byte) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp, b
 }

@@ -1,13 +1,11 @@
 package server
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"io/fs"
 	"net/http"
 	"path"
-	"time"
 
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/web"
@@ -53,5 +51,5 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request, params map[st
 	h.Set("Cache-Control", "no-cache")
 	h.Set("ETag", `"`+hex.EncodeToString(sum[:16])+`"`)
 	soon(w)
-	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(b))
+	s.serveContent(w, r, b)
 }

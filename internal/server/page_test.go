@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -18,21 +17,7 @@ func TestR_003_28_Page(t *testing.T) {
 	target := start(t, server.Config{Handler: &probe{}, Monitor: monitored, Keys: []server.APIKey{key("ann", "", "secret")}})
 	get := func(t *testing.T, path, etag string) (*http.Response, string) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target.HTTP+path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("If-None-Match", etag)
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp, string(b)
+		return exchange(t, http.MethodGet, target.HTTP+path, "", map[string]string{"If-None-Match": etag})
 	}
 	t.Run("R-003-28 the page and all that it names come from here, without a key", func(t *testing.T) {
 		_, page := get(t, "/", "")

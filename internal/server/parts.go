@@ -3,8 +3,10 @@ package server
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"mime"
 	"net/http"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -51,5 +53,46 @@ func (s *Server) servePart(w http.ResponseWriter, r *http.Request, params map[st
 		disposition = "attachment"
 	}
 	h.Set("Content-Disposition", disposition)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+	s.serveContent(w, r, body)
+}
+
+// serveContent answers with a content, whole or in ranges. The caller has set the
+// headers, with an ETag. A range in an unknown unit is ignored (RFC 9110, 14.2).
+func (s *Server) serveContent(w http.ResponseWriter, r *http.Request, content []byte) {
+	const unit = "bytes="
+	switch ranges := r.Header.Get("Range"); {
+	case len(ranges) >= len(unit) && strings.EqualFold(ranges[:len(unit)], unit):
+		r.Header.Set("Range", unit+ranges[len(unit):]) // net/http knows the unit in lower case only
+	default:
+		r.Header.Del("Range")
+	}
+	http.ServeContent(&rangeWriter{ResponseWriter: w, refuse: func() {
+		w.Header().Del("Content-Disposition")
+		s.failWith(w, r, wire.Status(wire.Invalid("Range", fmt.Sprintf("is no range of the content, which has %d bytes", len(content)))), http.StatusRequestedRangeNotSatisfiable)
+	}}, r, "", time.Time{}, bytes.NewReader(content))
+}
+
+// rangeWriter replaces the text with which net/http refuses a range.
+type rangeWriter struct {
+	http.ResponseWriter
+	refuse  func()
+	refused bool
+}
+
+// WriteHeader passes a status on, or refuses the range.
+func (w *rangeWriter) WriteHeader(code int) {
+	if code != http.StatusRequestedRangeNotSatisfiable {
+		w.ResponseWriter.WriteHeader(code)
+		return
+	}
+	w.refused = true
+	w.refuse()
+}
+
+// Write passes content on, unless the range was refused.
+func (w *rangeWriter) Write(b []byte) (int, error) {
+	if w.refused {
+		return len(b), nil
+	}
+	return w.ResponseWriter.Write(b)
 }

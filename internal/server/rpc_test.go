@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"strings"
 	"testing"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // named is a probe that remembers for which agent a call was.
@@ -94,6 +96,28 @@ func TestA_01_RPCAtTheAddressOfAnAgent(t *testing.T) {
 func TestA_01_OneTenant(t *testing.T) {
 	var tenant string
 	p := named(&tenant)
+	note := func(of string) { tenant = "<" + of + ">" }
+	p.list = func(_ context.Context, req *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
+		note(req.GetTenant())
+		return &a2av1.ListTasksResponse{}, nil
+	}
+	p.card = func(_ context.Context, of string) (*a2av1.AgentCard, error) {
+		note(of)
+		return &a2av1.AgentCard{Name: "a"}, nil
+	}
+	p.extended = func(_ context.Context, req *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error) {
+		note(req.GetTenant())
+		return &a2av1.AgentCard{Name: "a"}, nil
+	}
+	none := func(func(a2a.Update, error) bool) {}
+	p.stream = func(_ context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+		note(req.GetTenant())
+		return none, nil
+	}
+	p.subscribe = func(_ context.Context, req *a2av1.SubscribeToTaskRequest, _ int64) (iter.Seq2[a2a.Update, error], error) {
+		note(req.GetTenant())
+		return none, nil
+	}
 	target := start(t, server.Config{Handler: p})
 	rpc := func(method, rest string) string {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"tenant":%%q,%s}}`, method, rest)
@@ -119,10 +143,64 @@ func TestA_01_OneTenant(t *testing.T) {
 			}
 		})
 	}
+	for _, c := range []struct{ method, path, body string }{
+		{"GET", "/news/tasks/t1?tenant=other", ""},
+		{"GET", "/news/tasks?tenant=news&tenant=other", ""},
+		{"GET", "/news/news/tasks/t1?tenant=other", ""},
+		{"GET", "/news/extendedAgentCard?tenant=other", ""},
+		{"GET", "/news/tasks/t1:subscribe?tenant=other", ""},
+		{"GET", "/news/tasks/t1/parts/d?tenant=other", ""},
+		{"POST", "/news/message:send?tenant=other", `{` + message + `}`},
+		{"POST", "/news/message:stream?tenant=other", `{` + message + `}`},
+		{"DELETE", "/news/tasks/t1/pushNotificationConfigs/c?tenant=other", ""},
+	} {
+		resp, answer := request(t, c.method, target.HTTP+c.path, c.body, map[string]string{"Content-Type": "application/json"})
+		text, _ := field(answer, "error", "message").(string)
+		if resp.StatusCode != http.StatusBadRequest || violation(answer) != "tenant" || !strings.Contains(text, `"other" in the query and "news" in the path`) {
+			t.Errorf("%s %s: %d %v", c.method, c.path, resp.StatusCode, answer)
+		}
+	}
 	if n := p.calls.Load(); n != 0 {
 		t.Errorf("%d calls reached the handler", n)
 	}
-	for _, path := range []string{"/news/message:send", "/message:send"} {
+	for _, c := range []struct{ method, path, body, version string }{
+		{"GET", "/tasks/t1", "", "1.0"},
+		{"GET", "/tasks", "", "1.0"},
+		{"GET", "/extendedAgentCard", "", "1.0"},
+		{"GET", "/.well-known/agent-card.json", "", "1.0"},
+		{"GET", "/tasks/t1:subscribe", "", "1.0"},
+		{"POST", "/message:send", `{` + message + `}`, "1.0"},
+		{"POST", "/message:stream", `{` + message + `}`, "1.0"},
+		{"POST", "/tasks/t1:cancel", "", "1.0"},
+		{"POST", "/tasks/t1:cancel", "{}", "1.0"},
+		{"POST", "/tasks/t1:subscribe", "", "1.0"},
+		{"POST", "/rpc", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t1"}}`, "1.0"},
+		{"POST", "/", `{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":{` + message + `}}`, "1.0"},
+		{"POST", "/rpc", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"t1"}}`, "0.3"},
+		{"GET", "/v1/tasks/t1", "", "0.3"},
+		{"POST", "/v1/tasks/t1:cancel", "", "0.3"},
+		{"POST", "/v1/message:send", `{"message":{"messageId":"m","role":"ROLE_USER","content":[{"text":"x"}]}}`, "0.3"},
+	} {
+		tenant = ""
+		exchange(t, c.method, target.HTTP+c.path+"?tenant=news", c.body, map[string]string{"Content-Type": "application/json", "A2A-Version": c.version})
+		if tenant != "<news>" {
+			t.Errorf("%s %s: the tenant of the query reached %q", c.method, c.path, tenant)
+		}
+		tenant = ""
+		if resp, answer := request(t, c.method, target.HTTP+c.path+"?tenant=news&tenant=other", c.body, map[string]string{"Content-Type": "application/json", "A2A-Version": c.version}); resp.StatusCode != http.StatusBadRequest || tenant != "" {
+			t.Errorf("%s %s: two tenants in the query: %d %v", c.method, c.path, resp.StatusCode, answer)
+		}
+	}
+	for _, query := range []string{"tenant=news;x", "tenant=%zz", "tenant=new%"} {
+		for _, c := range []struct{ method, path string }{{"POST", "/message:send"}, {"POST", "/rpc"}, {"GET", "/tasks/t1"}, {"GET", "/.well-known/agent-card.json"}} {
+			before := p.calls.Load()
+			resp, answer := request(t, c.method, target.HTTP+c.path+"?"+query, `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t1"},`+message+`}`, map[string]string{"Content-Type": "application/json"})
+			if text := fmt.Sprint(answer); resp.StatusCode != http.StatusBadRequest || !strings.Contains(text, "malformed query") || p.calls.Load() != before {
+				t.Errorf("%s %s?%s: %d %v", c.method, c.path, query, resp.StatusCode, answer)
+			}
+		}
+	}
+	for _, path := range []string{"/news/message:send", "/message:send", "/news/message:send?tenant=news", "/message:send?tenant=news"} {
 		if resp, answer := post(t, target.HTTP+path, "application/json", `{"tenant":"news",`+message+`}`); resp.StatusCode != http.StatusOK || tenant != "<news>" {
 			t.Errorf("%s: the same twice: %d %v, for %s", path, resp.StatusCode, answer, tenant)
 		}
@@ -159,6 +237,7 @@ func TestA_01_Notifications(t *testing.T) {
 		"0.3: what fails":            {"tasks/get", `{"id":"t2"}`, 404, 1},
 		"a method that is not there": {"notifications/initialized", `{}`, 404, 0},
 		"parameters that are wrong":  {"SendMessage", `{"message":5}`, 400, 0},
+		"parameters by position":     {"SendMessage", `["x"]`, 400, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			atOnce = false

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"iter"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,11 +18,25 @@ import (
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-// grown is a task that has a size as it is encoded: most of it is one part, or metadata.
-func grown(size int, metadata bool) *a2av1.Task {
+// What a task holds most of.
+const (
+	onePart     = "a part"
+	oneValue    = "a value of metadata"
+	smallValues = "small values of metadata"
+)
+
+// grown is a task that has a size as it is encoded: most of it is of a kind.
+func grown(size int, kind string) *a2av1.Task {
 	t := &a2av1.Task{Id: "t1", Status: &a2av1.TaskStatus{State: a2av1.TaskState_TASK_STATE_WORKING}}
-	if metadata {
-		t.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"x": structpb.NewStringValue(strings.Repeat("x", size))}}
+	switch kind {
+	case oneValue:
+		t.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"x": structpb.NewStringValue(strings.Repeat("x", size)), "y": structpb.NewStringValue("z")}}
+		return t
+	case smallValues:
+		t.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{}}
+		for i := range size / 1000 {
+			t.Metadata.Fields[strconv.Itoa(i)] = structpb.NewStringValue(strings.Repeat("x", 1000))
+		}
 		return t
 	}
 	m := agent.UserMessage("m", strings.Repeat("x", size-100))
@@ -35,19 +50,19 @@ func grown(size int, metadata bool) *a2av1.Task {
 // the same words.
 func TestA_01_AnswersTooLarge(t *testing.T) {
 	var size int
-	var metadata bool
+	var kind string
 	once := func() (iter.Seq2[a2a.Update, error], error) {
 		return func(yield func(a2a.Update, error) bool) {
-			yield(a2a.Update{Seq: 1, Response: &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: grown(size, metadata)}}}, nil)
+			yield(a2a.Update{Seq: 1, Response: &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: grown(size, kind)}}}, nil)
 		}, nil
 	}
 	target := start(t, server.Config{BaseURL: "https://team.test", Handler: &probe{
-		get: func(context.Context, *a2av1.GetTaskRequest) (*a2av1.Task, error) { return grown(size, metadata), nil },
+		get: func(context.Context, *a2av1.GetTaskRequest) (*a2av1.Task, error) { return grown(size, kind), nil },
 		list: func(context.Context, *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
-			return &a2av1.ListTasksResponse{Tasks: []*a2av1.Task{grown(size, metadata)}}, nil
+			return &a2av1.ListTasksResponse{Tasks: []*a2av1.Task{grown(size, kind)}}, nil
 		},
 		send: func(context.Context, *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
-			return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: grown(size, metadata)}}, nil
+			return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: grown(size, kind)}}, nil
 		},
 		stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) { return once() },
 		subscribe: func(context.Context, *a2av1.SubscribeToTaskRequest, int64) (iter.Seq2[a2a.Update, error], error) {
@@ -83,17 +98,24 @@ func TestA_01_AnswersTooLarge(t *testing.T) {
 					continue // it has none
 				}
 				if name == "get" || name == "stream" { // the others take as long
-					size, metadata = wire.MaxEvent-16<<10, false
+					size, kind = wire.MaxEvent-16<<10, onePart
 					if task, err := call(c); err != nil || agent.Text(task.GetHistory()[0]) == "" {
 						t.Errorf("%s: a task of %d bytes: %v", c.Binding(), size, err)
 					}
 				}
-				size, metadata = wire.MaxEvent+1, false
+				size, kind = wire.MaxEvent+1, onePart
 				task, err := call(c)
 				if err != nil || !strings.HasPrefix(task.GetHistory()[0].GetParts()[0].GetUrl(), "https://team.test/tasks/t1/parts/") {
 					t.Errorf("%s: a task of %d bytes: %d bytes, %v", c.Binding(), size, proto.Size(task), err)
 				}
-				metadata = true
+				kind = oneValue
+				task, err = call(c)
+				left := task.GetMetadata().GetFields()["x"].GetStructValue().GetFields()[a2a.TeamRunURI].GetStructValue().GetFields()
+				if err != nil || !strings.HasPrefix(left["url"].GetStringValue(), "https://team.test/tasks/t1/parts/") || left["replaced"].GetStringValue() != "size" ||
+					left["bytes"].GetStringValue() != strconv.Itoa(size+2) || task.GetMetadata().GetFields()["y"].GetStringValue() != "z" {
+					t.Errorf("%s: metadata of %d bytes: %v, %v", c.Binding(), size, left, err)
+				}
+				kind = smallValues
 				_, err = call(c)
 				f := rig.Fault(err)
 				if f == nil || f.Reason != "INSUFFICIENT_RESOURCES" || f.Details["max_bytes"] != "16777216" || !strings.Contains(f.Message, "historyLength") {

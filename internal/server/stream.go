@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 
 	"go.uber.org/zap"
@@ -192,7 +193,7 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, req proto.Messag
 	return err == nil
 }
 
-// setTenant gives a request the tenant of its path. INVALID_REQUEST if its body names
+// setTenant gives a request the tenant of its address. INVALID_REQUEST if its body names
 // another one.
 func setTenant(req proto.Message, params map[string]string) error {
 	m := req.ProtoReflect()
@@ -201,9 +202,30 @@ func setTenant(req proto.Message, params map[string]string) error {
 	if !ok || fd == nil {
 		return nil
 	}
-	if of := m.Get(fd).String(); of != "" && of != tenant {
-		return wire.Invalid("tenant", fmt.Sprintf("is %.64q in the body and %.64q in the path; leave it out of the body, or call the path of the other one", of, tenant))
+	if in := m.Get(fd).String(); in != "" && in != tenant {
+		return otherTenant(in, "body", tenant, "address")
 	}
 	m.Set(fd, protoreflect.ValueOfString(tenant))
 	return nil
+}
+
+// oneTenant puts the tenant of a query into the parameters of a path that has none, so
+// that all calls read it. INVALID_REQUEST if the query names another tenant than the
+// path, or two.
+func oneTenant(query url.Values, params map[string]string) error {
+	before := "path"
+	for _, tenant := range query["tenant"] {
+		switch in, ok := params["tenant"]; {
+		case tenant == "" || tenant == in:
+		case ok:
+			return otherTenant(tenant, "query", in, before)
+		default:
+			params["tenant"], before = tenant, "query"
+		}
+	}
+	return nil
+}
+
+func otherTenant(tenant, part, other, before string) error {
+	return wire.Invalid("tenant", fmt.Sprintf("is %.64q in the %s and %.64q in the %s; name one, best in the path", tenant, part, other, before))
 }

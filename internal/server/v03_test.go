@@ -2,8 +2,8 @@ package server_test
 
 import (
 	"context"
-	"io"
 	"iter"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -20,29 +20,12 @@ const (
 	get10   = `{"jsonrpc":"2.0","id":7,"method":"GetTask","params":{"id":"t1"}}`
 )
 
-// exchange makes a request and returns the answer's status, headers and body.
-func exchange(t *testing.T, method, url, body string, headers map[string]string) (*http.Response, string) {
+// exchangeJSON makes a request with a JSON body.
+func exchangeJSON(t *testing.T, method, url, body string, headers map[string]string) (*http.Response, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for k, v := range headers {
-		req.Header.Set(k, v)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp, string(b)
+	all := map[string]string{"Content-Type": "application/json"}
+	maps.Copy(all, headers)
+	return exchange(t, method, url, body, all)
 }
 
 // spoken is a handler that tells in which version it was called.
@@ -102,7 +85,7 @@ func TestA_25_WhoSpeaksWhat_A_03(t *testing.T) {
 			if c.says != "" {
 				headers["A2A-Version"] = c.says
 			}
-			resp, body := exchange(t, method, c.base+c.path, c.body, headers)
+			resp, body := exchangeJSON(t, method, c.base+c.path, c.body, headers)
 			if resp.StatusCode != c.status || version != c.version || !strings.Contains(strings.ReplaceAll(body, `": `, `":`), c.want) {
 				t.Errorf("%d in %q: %s", resp.StatusCode, version, body)
 			}
@@ -126,21 +109,21 @@ func TestA_25_TurnedOff(t *testing.T) {
 		if c.says != "" {
 			headers["A2A-Version"] = c.says
 		}
-		resp, body := exchange(t, c.method, target.HTTP+c.path, c.body, headers)
+		resp, body := exchangeJSON(t, c.method, target.HTTP+c.path, c.body, headers)
 		if resp.StatusCode != c.status || !strings.Contains(body, c.want) || !strings.Contains(body, "server.protocol.v0_3") {
 			t.Errorf("%s: %d %s", c.name, resp.StatusCode, body)
 		}
 	}
-	if _, body := exchange(t, "GET", target.HTTP+"/tasks/t1", "", map[string]string{"A2A-Version": "9.9"}); !strings.Contains(body, `is not supported; use 1.0"`) {
+	if _, body := exchangeJSON(t, "GET", target.HTTP+"/tasks/t1", "", map[string]string{"A2A-Version": "9.9"}); !strings.Contains(body, `is not supported; use 1.0"`) {
 		t.Errorf("0.3 is not there, and offered: %s", body)
 	}
-	if _, body := exchange(t, "GET", target.HTTP+"/.well-known/agent-card.json", "", nil); strings.Contains(body, "preferredTransport") {
+	if _, body := exchangeJSON(t, "GET", target.HTTP+"/.well-known/agent-card.json", "", nil); strings.Contains(body, "preferredTransport") {
 		t.Errorf("the card offers 0.3: %s", body)
 	}
-	if resp, _ := exchange(t, "GET", target.HTTP+"/.well-known/agent.json", "", nil); resp.StatusCode != 404 {
+	if resp, _ := exchangeJSON(t, "GET", target.HTTP+"/.well-known/agent.json", "", nil); resp.StatusCode != 404 {
 		t.Errorf("the old place of the card: %d", resp.StatusCode)
 	}
-	if resp, body := exchange(t, "POST", target.HTTP+"/rpc", get10, nil); resp.StatusCode != 200 || version != "1.0" {
+	if resp, body := exchangeJSON(t, "POST", target.HTTP+"/rpc", get10, nil); resp.StatusCode != 200 || version != "1.0" {
 		t.Errorf("1.0: %d %s", resp.StatusCode, body)
 	}
 }
@@ -169,7 +152,7 @@ func TestA_25_WhoGetsWhichCard_A_10(t *testing.T) {
 		if c.says != "" {
 			headers["A2A-Version"] = c.says
 		}
-		resp, body := exchange(t, "GET", target.HTTP+c.path, "", headers)
+		resp, body := exchangeJSON(t, "GET", target.HTTP+c.path, "", headers)
 		if resp.StatusCode != 200 || strings.Contains(body, `"protocolVersion":"0.3.0"`) != c.union || !strings.Contains(body, "supportedInterfaces") {
 			t.Errorf("%s: %d %s", c.name, resp.StatusCode, body)
 		}
@@ -207,7 +190,7 @@ func TestA_25_RefusedStreams(t *testing.T) {
 		{"without a key", locked.HTTP + "/rpc", stream, "text/event-stream", 401, "application/json", "UNAUTHENTICATED"},
 		{"REST without a key", locked.HTTP + "/v1/message:stream", rest, "text/event-stream", 401, "application/json", `{"code":-32024`},
 	} {
-		resp, body := exchange(t, "POST", c.url, c.body, map[string]string{"Accept": c.accept})
+		resp, body := exchangeJSON(t, "POST", c.url, c.body, map[string]string{"Accept": c.accept})
 		if resp.StatusCode != c.status || resp.Header.Get("Content-Type") != c.media || !strings.Contains(body, c.want) {
 			t.Errorf("%s: %d %s\n%s", c.name, resp.StatusCode, resp.Header.Get("Content-Type"), body)
 		}
@@ -229,7 +212,7 @@ func TestA_25_FinalIsTheLast(t *testing.T) {
 		}, nil
 	}}
 	target := start(t, server.Config{Handler: p})
-	_, body := exchange(t, "POST", target.HTTP+"/rpc", strings.Replace(sendV03, "message/send", "message/stream", 1), nil)
+	_, body := exchangeJSON(t, "POST", target.HTTP+"/rpc", strings.Replace(sendV03, "message/send", "message/stream", 1), nil)
 	var finals []string
 	for line := range strings.Lines(body) {
 		if strings.HasPrefix(line, "data:") {
@@ -248,7 +231,7 @@ func TestA_25_ExtensionsByTheOldHeader(t *testing.T) {
 		uris = a2a.ExtensionsOf(ctx)
 		return echo(ctx, req)
 	}}})
-	resp, body := exchange(t, "POST", target.HTTP+"/rpc", sendV03, map[string]string{"X-A2A-Extensions": a2a.TeamRunURI + ", https://example.com/x"})
+	resp, body := exchangeJSON(t, "POST", target.HTTP+"/rpc", sendV03, map[string]string{"X-A2A-Extensions": a2a.TeamRunURI + ", https://example.com/x"})
 	if len(uris) != 2 || resp.Header.Get("X-A2A-Extensions") != a2a.TeamRunURI {
 		t.Errorf("heeded %v, answered %q: %s", uris, resp.Header.Get("X-A2A-Extensions"), body)
 	}
@@ -271,12 +254,12 @@ func TestA_25_ExtendedCardIsSigned_A_10(t *testing.T) {
 		{"GET", "/card", "", "0.3"},
 		{"GET", "/a/card", "", "0.3"},
 	} {
-		resp, body := exchange(t, c.method, target.HTTP+c.path, c.body, map[string]string{"A2A-Version": c.says})
+		resp, body := exchangeJSON(t, c.method, target.HTTP+c.path, c.body, map[string]string{"A2A-Version": c.says})
 		if resp.StatusCode != 200 || !strings.Contains(body, `"protocolVersion":"0.3.0"`) || !strings.Contains(body, `"signature":"c2ln"`) {
 			t.Errorf("%s: %d %s", c.path, resp.StatusCode, body)
 		}
 	}
-	if _, body := exchange(t, "GET", target.HTTP+"/extendedAgentCard", "", nil); !strings.Contains(body, "signatures") {
+	if _, body := exchangeJSON(t, "GET", target.HTTP+"/extendedAgentCard", "", nil); !strings.Contains(body, "signatures") {
 		t.Errorf("of 1.0: %s", body)
 	}
 }
@@ -289,12 +272,12 @@ func TestA_25_ListOverREST_A_05(t *testing.T) {
 		return &a2av1.ListTasksResponse{}, nil
 	}}})
 	for _, at := range []string{"2026-11-22T10:00:00Z", "2026-11-22T10:00:00", "2026-11-22T11:00:00%2B01:00"} {
-		resp, body := exchange(t, "GET", target.HTTP+"/v1/tasks?lastUpdatedAfter="+at, "", nil)
+		resp, body := exchangeJSON(t, "GET", target.HTTP+"/v1/tasks?lastUpdatedAfter="+at, "", nil)
 		if after := got.GetStatusTimestampAfter(); resp.StatusCode != 200 || after.AsTime().Format(time.RFC3339) != "2026-11-22T10:00:00Z" {
 			t.Errorf("%s: after %v, %d %s", at, after, resp.StatusCode, body)
 		}
 	}
-	if resp, body := exchange(t, "GET", target.HTTP+"/v1/tasks?lastUpdatedAfter=now", "", nil); resp.StatusCode != 400 || !strings.Contains(body, "lastUpdatedAfter") {
+	if resp, body := exchangeJSON(t, "GET", target.HTTP+"/v1/tasks?lastUpdatedAfter=now", "", nil); resp.StatusCode != 400 || !strings.Contains(body, "lastUpdatedAfter") {
 		t.Errorf("no time: %d %s", resp.StatusCode, body)
 	}
 }

@@ -184,6 +184,14 @@ func TestA_22_EnvelopeFaultsHaveAReason(t *testing.T) {
 	}
 }
 
+// TestA_22_IDThatIsNotUTF8: an answer must be UTF-8, so it does not repeat such an id.
+func TestA_22_IDThatIsNotUTF8(t *testing.T) {
+	req, fault := ParseRPC([]byte("{\"jsonrpc\":\"2.0\",\"id\":\"a\xff\",\"method\":\"GetTask\"}"))
+	if fault == nil || fault.Code != RPCParse || string(req.ID) != "null" || fault.Message != "the request is not UTF-8, at byte 25" {
+		t.Errorf("id %q, %+v", req.ID, fault)
+	}
+}
+
 func named(e *a2a.Error) string {
 	if len(e.Violations) == 0 {
 		return ""

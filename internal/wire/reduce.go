@@ -17,10 +17,10 @@ import (
 
 // Reduce returns an answer of A2A, or a notification, in a form that every client can
 // read. If it has more than MaxEvent bytes, its largest parts are replaced by parts
-// with the URL at which they can be read, until it has at most a2a.MaxPageBytes. Parts
-// that nest too deep are replaced too. base is the server's URL; if it is empty, a text
-// says what is missing. An answer that needs no change is returned as it is. m is never
-// changed.
+// with the URL at which they can be read, until it has at most a2a.MaxPageBytes; if that
+// leaves more than MaxEvent bytes, so are its largest values of metadata. Parts that nest
+// too deep are replaced too. base is the server's URL; if it is empty, a text says what is
+// missing. An answer that needs no change is returned as it is. m is never changed.
 func Reduce(m proto.Message, base string) proto.Message {
 	r := &reducer{base: base}
 	r.visit(m)
@@ -42,7 +42,24 @@ func Reduce(m proto.Message, base string) proto.Message {
 		r.replace(p, "size")
 		size -= p.size - proto.Size(p.parts[p.i])
 	}
+	if size > MaxEvent {
+		leaveOut(m, base, size)
+	}
 	return m
+}
+
+// leaveOut replaces the largest values of metadata in an answer of a size.
+func leaveOut(m proto.Message, base string, size int) {
+	r := &reducer{base: base, change: true} // parts that were replaced have other metadata
+	r.visit(m)
+	slices.SortFunc(r.values, func(a, b valuePlace) int { return cmp.Compare(b.size, a.size) })
+	for _, v := range r.values {
+		if size <= a2a.MaxPageBytes || v.size < minReplaced {
+			return
+		}
+		r.replaceValue(v)
+		size -= v.size - proto.Size(v.metadata.GetFields()[v.name])
+	}
 }
 
 // minReplaced is the size of the smallest part that is replaced for its size: its
@@ -55,6 +72,7 @@ type reducer struct {
 	change bool // replace what is too deep; otherwise only detect it
 	deep   bool
 	parts  []partPlace
+	values []valuePlace
 }
 
 // partPlace is the location of a part.
@@ -63,6 +81,14 @@ type partPlace struct {
 	parts []*a2av1.Part
 	i     int
 	size  int
+}
+
+// valuePlace is the location of a value of metadata.
+type valuePlace struct {
+	task     string
+	metadata *structpb.Struct
+	name     string
+	size     int
 }
 
 func (r *reducer) visit(m proto.Message) {
@@ -82,6 +108,8 @@ func (r *reducer) visit(m proto.Message) {
 		r.task(m.GetTask())
 		r.message("", m.GetMessage())
 		r.message(m.GetStatusUpdate().GetTaskId(), m.GetStatusUpdate().GetStatus().GetMessage())
+		r.collect("", m.GetStatusUpdate().GetMetadata())
+		r.collect("", m.GetArtifactUpdate().GetMetadata())
 		r.artifact(m.GetArtifactUpdate().GetTaskId(), m.GetArtifactUpdate().GetArtifact())
 	}
 }
@@ -94,6 +122,7 @@ func (r *reducer) task(t *a2av1.Task) {
 		r.message(t.GetId(), m)
 	}
 	r.message(t.GetId(), t.GetStatus().GetMessage())
+	r.collect(t.GetId(), t.GetMetadata())
 }
 
 func (r *reducer) message(task string, m *a2av1.Message) {
@@ -104,6 +133,7 @@ func (r *reducer) message(task string, m *a2av1.Message) {
 	if r.metadata(m.GetMetadata()) {
 		m.Metadata = nil
 	}
+	r.collect(task, m.GetMetadata())
 }
 
 func (r *reducer) artifact(task string, a *a2av1.Artifact) {
@@ -114,6 +144,7 @@ func (r *reducer) artifact(task string, a *a2av1.Artifact) {
 	if r.metadata(a.GetMetadata()) {
 		a.Metadata = nil
 	}
+	r.collect(task, a.GetMetadata())
 }
 
 // metadata reports whether metadata nests too deep and must be left out.
@@ -123,8 +154,20 @@ func (r *reducer) metadata(s *structpb.Struct) bool {
 	return deep && r.change
 }
 
+// collect notes the values of metadata. Those of an update have no task: they cannot be
+// read by a URL.
+func (r *reducer) collect(task string, s *structpb.Struct) {
+	if !r.change {
+		return
+	}
+	for name, v := range s.GetFields() {
+		r.values = append(r.values, valuePlace{task, s, name, proto.Size(v)})
+	}
+}
+
 func (r *reducer) all(task string, parts []*a2av1.Part) {
 	for i, p := range parts {
+		r.collect(task, p.GetMetadata())
 		deep := a2a.TooDeep(p.GetData()) || a2a.TooDeepStruct(p.GetMetadata())
 		r.deep = r.deep || deep
 		switch at := (partPlace{task, parts, i, 0}); {
@@ -148,9 +191,7 @@ func (r *reducer) replace(at partPlace, reason string) {
 		}
 	}
 	media, body := PartContent(p)
-	metadata.Fields[a2a.TeamRunURI] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
-		"replaced": structpb.NewStringValue(reason), "bytes": structpb.NewStringValue(strconv.Itoa(len(body))),
-	}})
+	metadata.Fields[a2a.TeamRunURI] = marker(reason, len(body))
 	if r.base == "" {
 		at.parts[at.i] = &a2av1.Part{
 			Content:  &a2av1.Part_Text{Text: "A part of " + strconv.Itoa(len(body)) + " bytes is left out: this server has no HTTP address at which it could be read."},
@@ -159,9 +200,37 @@ func (r *reducer) replace(at partPlace, reason string) {
 		return
 	}
 	at.parts[at.i] = &a2av1.Part{
-		Content:  &a2av1.Part_Url{Url: r.base + "/tasks/" + at.task + "/parts/" + PartDigest(p)},
+		Content:  &a2av1.Part_Url{Url: r.url(at.task, p)},
 		Filename: p.GetFilename(), MediaType: media, Metadata: metadata,
 	}
+}
+
+// replaceValue replaces a value of metadata with an object that has a URL. That of the
+// extension has none: it is computed for each answer.
+func (r *reducer) replaceValue(v valuePlace) {
+	part := a2a.MetadataPart(v.metadata.GetFields()[v.name])
+	_, body := PartContent(part)
+	with := marker("size", len(body))
+	switch {
+	case v.name == a2a.TeamRunURI:
+		v.metadata.Fields[v.name] = with
+		return
+	case r.base != "" && v.task != "":
+		with.GetStructValue().Fields["url"] = structpb.NewStringValue(r.url(v.task, part))
+	}
+	v.metadata.Fields[v.name] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{a2a.TeamRunURI: with}})
+}
+
+// marker says why something was replaced, and how many bytes it has.
+func marker(reason string, size int) *structpb.Value {
+	return structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+		"replaced": structpb.NewStringValue(reason), "bytes": structpb.NewStringValue(strconv.Itoa(size)),
+	}})
+}
+
+// url returns the URL of the content of a part of a task.
+func (r *reducer) url(task string, p *a2av1.Part) string {
+	return r.base + "/tasks/" + task + "/parts/" + PartDigest(p)
 }
 
 // PartDigest identifies a part among the parts of a task, by its content.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/status"
 )
@@ -61,6 +62,9 @@ func ParseRPC(b []byte) (RPCRequest, *RPCError) {
 		return req, rpcFault(RPCInvalidRequest, "", "must be one JSON object; batches are not taken")
 	}
 	if id, ok := members["id"]; ok {
+		if !utf8.Valid(id) {
+			return req, rpcFault(RPCParse, "", syntax(b))
+		}
 		if !validID(id) {
 			return req, rpcFault(RPCInvalidRequest, "id", fmt.Sprintf("must be a string, a number or null of at most %d bytes", maxRPCID))
 		}

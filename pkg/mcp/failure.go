@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -30,7 +31,21 @@ func (s *Server) unreachable(ctx context.Context, err error, x *exchange) error 
 	if x.status == http.StatusUnauthorized || x.status == http.StatusForbidden {
 		e = s.tokenRefused(x.status)
 	}
-	return e.Because(err)
+	return e.Because(withoutPath(err))
+}
+
+// withoutPath takes the path of an address out of the error of a request: some servers
+// want a token there.
+func withoutPath(err error) error {
+	var u *url.Error
+	if !errors.As(err, &u) {
+		return err
+	}
+	at, bad := url.Parse(u.URL)
+	if bad != nil {
+		return u.Err
+	}
+	return fmt.Errorf("%s %s://%s: %w", u.Op, at.Scheme, at.Host, u.Err)
 }
 
 func (s *Server) tokenRefused(status int) *agent.Error {
@@ -61,7 +76,7 @@ func (s *Server) failure(ctx context.Context, tool string, err error, x *exchang
 			err = crash
 		}
 	}
-	return e.Because(err)
+	return e.Because(withoutPath(err))
 }
 
 // crashed returns how the program ended, if that is why a call failed with err. It also

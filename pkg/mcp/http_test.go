@@ -159,12 +159,19 @@ func TestHTTPFailures(t *testing.T) {
 // again it is spoken to again.
 func TestHTTPServerIsGone(t *testing.T) {
 	r, c := serve(t, real)
+	c.URL = r.URL + "/s/hush/mcp"                                                    // some servers want a token in the path
 	c.HTTPClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // else the request may go out on a connection that ends now
 	s := start(t, c)
 	r.Close()
 	_, err := find(t, s, "echo").Call(t.Context(), json.RawMessage(`{}`), "k")
 	if e := agent.AsError(err); !e.Retry || !e.Fresh {
 		t.Errorf("error %#v", e)
+	}
+	if text := err.Error(); strings.Contains(text, "hush") || !strings.Contains(text, r.Listener.Addr().String()) {
+		t.Errorf("the error shows the path, or no address: %s", text)
+	}
+	if _, err := mcp.Start(t.Context(), c); err == nil || strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), r.Listener.Addr().String()) {
+		t.Errorf("the error shows the path, or no address: %v", err)
 	}
 	if tools, err := s.Tools(t.Context()); err != nil || len(tools) == 0 {
 		t.Error(tools, err)

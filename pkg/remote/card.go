@@ -48,7 +48,7 @@ type peer struct {
 func newPeer(cfg A2AConfig) (peer, error) {
 	u, err := url.Parse(cfg.Card)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
-		return peer{}, fmt.Errorf("a2a agent %q: card %q is no http or https URL", cfg.ID, cfg.Card)
+		return peer{}, fmt.Errorf("a2a agent %q: card is no http or https URL without a user", cfg.ID)
 	}
 	if !strings.HasSuffix(u.Path, ".json") {
 		u = u.JoinPath("/.well-known/agent-card.json")
@@ -216,9 +216,9 @@ func (a *A2A) fetchCard(ctx context.Context) (*a2av1.AgentCard, error) {
 	return parseCard(a.cfg.ID, body)
 }
 
-// noCard is the error of a peer that shows no card. That the peer's own members
-// nest too deep is passed on as it is, so that a circle of servers is seen by all
-// in it (R-000-36).
+// noCard returns the error of a peer that serves no card. If the peer refuses because its
+// own members nest too deep, it returns that error unchanged: servers that contain each
+// other then all report MAX_DEPTH_EXCEEDED.
 func (a *A2A) noCard(resp *http.Response) error {
 	body, err := egress.ReadBody(resp.Body, maxCard)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -18,9 +19,8 @@ import (
 // maxText bounds what a peer's text adds to an error, in bytes.
 const maxText = 1024
 
-// failure is a peer's error for our caller: reason, code and text are kept
-// (R-000-27), addresses are not shown. Whether the outcome is known decides over
-// the key of a repetition. Any other error is returned as it is.
+// failure is a peer's error for our caller: reason, code and text are kept,
+// addresses are not shown. A retry uses a new key only if the outcome is known. Any other error is returned as it is.
 func failure(id string, err error) error {
 	if u := (*unreadableError)(nil); errors.As(err, &u) {
 		return senseless(id, u.what, u.err)
@@ -65,6 +65,7 @@ func peerError(st *status.Status, retry, fresh bool) *agent.Error {
 }
 
 func unreachable(id string, err error) *agent.Error {
+	err = egress.WithoutURL(err)
 	return &agent.Error{
 		Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Retry: true, Err: err,
 		Message: "agent " + strconv.Quote(id) + " cannot be reached: " + wire.WhyUnreachable(err) + "; try again later",

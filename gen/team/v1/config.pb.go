@@ -4968,10 +4968,11 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card:\xbc\x04\xbaH\xb8\x04\x1a\xc1\x01\n" +
 	"\x18server.store_listen_only\x12gstore_listen belongs to a store in PostgreSQL; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\x1a\xb1\x01\n" +
 	"\x10server.card_grpc\x12ecards name GRPC alone, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xbd\x01\n" +
-	"\x10server.cors_keys\x12lcors lets pages of every origin call, which needs API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\"\xb6\x05\n" +
-	"\fCorsSettings\x12\xd4\x02\n" +
-	"\aorigins\x18\x01 \x03(\tB\xb9\x02\xbaH\xb5\x02\xba\x01\xb1\x02\n" +
-	"\vcors.origin\x12\x96\x01origins are http or https addresses without a path, in lower case, at most 100; for example https://app.example or http://localhost:5173, or \"*\" alone\x1a\x88\x01this == ['*'] || (size(this) <= 100 && this.all(o, o.matches('^https?://([a-z0-9._-]+|[[][0-9a-f:.]+[]])(:[0-9]{1,5})?$') && o.isUri()))R\aorigins\x12\xd6\x01\n" +
+	"\x10server.cors_keys\x12lcors lets pages of every origin call, which needs API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\"\x89\a\n" +
+	"\fCorsSettings\x12\xa7\x04\n" +
+	"\aorigins\x18\x01 \x03(\tB\x8c\x04\xbaH\x88\x04\xba\x01\xb6\x02\n" +
+	"\vcors.origin\x12\x96\x01origins are http or https addresses without a path, in lower case, at most 100; for example https://app.example or http://localhost:5173, or \"*\" alone\x1a\x8d\x01this == ['*'] || (size(this) <= 100 && this.all(o, o.matches('^https?://([a-z0-9._-]+|[[][0-9a-f:.]+[]])(:[1-9][0-9]{0,4})?$') && o.isUri()))\xba\x01\xca\x01\n" +
+	"\tcors.port\x12nan origin has no default port: browsers leave it out; remove :80 from http origins and :443 from https origins\x1aM!this.exists(o, o.matches('^http://.*:80$') || o.matches('^https://.*:443$'))R\aorigins\x12\xd6\x01\n" +
 	"\aheaders\x18\x02 \x03(\tB\xbb\x01\xbaH\xb7\x01\xba\x01\xb3\x01\n" +
 	"\fcors.headers\x12Eheaders are names of HTTP headers, at most 50; for example X-Trace-Id\x1a\\size(this) <= 50 && this.all(h, h.matches('^[A-Za-z0-9!#$%&*+.^_`|~-]{1,100}$') && h != '*')R\aheaders:v\xbaHs\x1aq\n" +
 	"\fcors.origins\x12Icors names no origins; add origins: [https://app.example], or remove cors\x1a\x16size(this.origins) > 0\"\xf1\x01\n" +

@@ -1699,9 +1699,12 @@ type Step struct {
 	// Readers of the deciding scope, and above, are shown nothing that the member
 	// says, or of what is judged: the scope's guardrails look at its answer alone. Set
 	// by the loop.
-	Withheld      bool `protobuf:"varint,14,opt,name=withheld,proto3" json:"withheld,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Withheld bool `protobuf:"varint,14,opt,name=withheld,proto3" json:"withheld,omitempty"`
+	// The reason why a hand-over by the member was refused, of which the step tells it.
+	// Records of earlier versions say it in the name alone: "hand-off refused: REASON".
+	RefusedTransfer string `protobuf:"bytes,15,opt,name=refused_transfer,json=refusedTransfer,proto3" json:"refused_transfer,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Step) Reset() {
@@ -1830,6 +1833,13 @@ func (x *Step) GetWithheld() bool {
 		return x.Withheld
 	}
 	return false
+}
+
+func (x *Step) GetRefusedTransfer() string {
+	if x != nil {
+		return x.RefusedTransfer
+	}
+	return ""
 }
 
 // Refusal is the reason why a step does not run.
@@ -4880,7 +4890,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05Retry\x12\x1f\n" +
 	"\battempts\x18\x01 \x01(\x05H\x00R\battempts\x88\x01\x01\x123\n" +
 	"\abackoff\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\abackoffB\v\n" +
-	"\t_attempts\"\x9e\x05\n" +
+	"\t_attempts\"\xc9\x05\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x12.team.v1.Step.KindR\x04kind\x12\x16\n" +
@@ -4896,7 +4906,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05retry\x18\v \x01(\v2\x0e.team.v1.RetryR\x05retry\x12\x1a\n" +
 	"\bdetached\x18\f \x01(\bR\bdetached\x12)\n" +
 	"\x05inner\x18\r \x01(\x0e2\x13.team.v1.Step.InnerR\x05inner\x12\x1a\n" +
-	"\bwithheld\x18\x0e \x01(\bR\bwithheld\"@\n" +
+	"\bwithheld\x18\x0e \x01(\bR\bwithheld\x12)\n" +
+	"\x10refused_transfer\x18\x0f \x01(\tR\x0frefusedTransfer\"@\n" +
 	"\x05Inner\x12\x15\n" +
 	"\x11INNER_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fINNER_EVENTS\x10\x01\x12\x0e\n" +

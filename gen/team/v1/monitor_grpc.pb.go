@@ -60,9 +60,10 @@ type MonitorServiceClient interface {
 	// in its metadata that returns at once, with the same errors: TASK_NOT_FOUND,
 	// INVALID_REQUEST with the open questions when it is none of them,
 	// UNSUPPORTED_OPERATION for a task that has ended, PERMISSION_DENIED for a question
-	// to roles of which the caller has none. Of somebody else's task a caller may answer
-	// what it is listed; all else is TASK_NOT_FOUND. The same answer given again is
-	// taken once.
+	// to roles of which the caller has none, QUESTION_ANSWERED with the first answer. Of
+	// somebody else's task a caller may answer what it is listed, and gets
+	// QUESTION_ANSWERED for what it might have answered; all else is TASK_NOT_FOUND. The
+	// same answer given again is taken once.
 	AnswerQuestion(ctx context.Context, in *AnswerQuestionRequest, opts ...grpc.CallOption) (*AnswerQuestionResponse, error)
 }
 
@@ -173,9 +174,10 @@ type MonitorServiceServer interface {
 	// in its metadata that returns at once, with the same errors: TASK_NOT_FOUND,
 	// INVALID_REQUEST with the open questions when it is none of them,
 	// UNSUPPORTED_OPERATION for a task that has ended, PERMISSION_DENIED for a question
-	// to roles of which the caller has none. Of somebody else's task a caller may answer
-	// what it is listed; all else is TASK_NOT_FOUND. The same answer given again is
-	// taken once.
+	// to roles of which the caller has none, QUESTION_ANSWERED with the first answer. Of
+	// somebody else's task a caller may answer what it is listed, and gets
+	// QUESTION_ANSWERED for what it might have answered; all else is TASK_NOT_FOUND. The
+	// same answer given again is taken once.
 	AnswerQuestion(context.Context, *AnswerQuestionRequest) (*AnswerQuestionResponse, error)
 	mustEmbedUnimplementedMonitorServiceServer()
 }
