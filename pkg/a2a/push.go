@@ -243,14 +243,10 @@ func inlinePush(s *send) (*a2av1.TaskPushNotificationConfig, error) {
 const inlineField = "configuration.taskPushNotificationConfig."
 
 // leave puts a message for a task on record, with the configuration that comes with
-// it, so that nothing that it brings about is missed.
-func (h *Handler) leave(ctx context.Context, f *Fold, who Caller, s *send, in *teamv1.Inbound, again bool) (n int64, err error) {
+// it, so that nothing that it brings about is missed. The digest is that of the message.
+func (h *Handler) leave(ctx context.Context, f *Fold, who Caller, s *send, in *teamv1.Inbound, digest []byte, again bool) (n int64, err error) {
 	root, _ := agent.SplitTask(f.id())
 	k := Key{who.Owner(), root}
-	digest, err := digestOf(f.id(), s.message)
-	if err != nil {
-		return 0, err
-	}
 	if s.push == nil || again {
 		if n, _, err = h.c.Store.Put(ctx, k, in, digest); err != nil {
 			return 0, storeError(f.id(), err)

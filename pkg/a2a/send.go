@@ -229,6 +229,10 @@ func digestOf(id string, content ...proto.Message) ([]byte, error) {
 func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, error) {
 	id := s.message.GetTaskId()
 	root, scope := agent.SplitTask(id)
+	digest, err := digestOf(id, s.message)
+	if err != nil {
+		return sent{}, err
+	}
 	f, err := h.fold(ctx, Key{who.Owner(), root}, scope)
 	if err != nil {
 		return sent{}, notFoundAs(err, id)
@@ -248,7 +252,7 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	known, err := h.c.Store.Sent(ctx, who.Owner(), f.Agent(), s.key)
 	again := err == nil && known == root && s.key != "" // then the answer is the earlier one
 	if !again {
-		if first := f.answers[s.question]; first != nil {
+		if first := f.firstAnswer(s.question); first != nil && s.question != "" {
 			return sent{}, questionAnswered(first)
 		}
 		if f.Terminal() {
@@ -263,7 +267,7 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	} else if in.GetReceived() != nil && h.c.RefuseWhileWorking {
 		return sent{}, UnsupportedOperation("task %q is at work, and this server takes no messages meanwhile; wait until it asks for something or has ended", id)
 	}
-	n, err := h.leave(ctx, f, who, s, in, again)
+	n, err := h.leave(ctx, f, who, s, in, digest, again)
 	h.c.Wake(root) // also after an error: it may be on record
 	if err != nil {
 		return sent{}, err
@@ -339,7 +343,7 @@ func chosen(q *teamv1.Question, m *a2av1.Message) bool {
 func (f *Fold) question(named string) (*teamv1.Question, error) {
 	var fit []*teamv1.Question
 	for _, q := range f.questions {
-		if named == "" || named == q.GetQuestion() || named == q.GetDelegationId() {
+		if names(named, q) {
 			fit = append(fit, q)
 		}
 	}
