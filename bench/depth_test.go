@@ -36,7 +36,7 @@ func nest(b *testing.B, depth int) agent.Agent {
 		id := fmt.Sprintf("t%d", len(agents))
 		agents[id] = a
 		t, err := team.New(team.Config{
-			ID: fmt.Sprintf("t%d", len(agents)), Scheduler: relay{1}, Members: []team.Member{{ID: "member", Agent: id}},
+			ID: fmt.Sprintf("t%d", len(agents)), Scheduler: relay{steps: 1}, Members: []team.Member{{ID: "member", Agent: id}},
 			Registry: agents, Limits: &teamv1.Limits{MaxDepth: &deepest},
 		})
 		if err != nil {

@@ -143,7 +143,7 @@ func talk(n int) func(*testing.B) (measure.Call, func()) {
 		s := store.NewMemory(store.MemoryConfig{MaxFinished: entries})
 		agents := measure.Registry{"member": counting()}
 		t, err := team.New(team.Config{
-			ID: "bench", Scheduler: relay{1}, Members: []team.Member{{Agent: "member"}}, Registry: agents, Memory: true,
+			ID: "bench", Scheduler: relay{steps: 1}, Members: []team.Member{{Agent: "member"}}, Registry: agents, Memory: true,
 		})
 		if err != nil {
 			b.Fatal(err)

@@ -26,7 +26,7 @@ func BenchmarkParallel(b *testing.B) {
 // fanOuts are the rivals of one width.
 func fanOuts(b *testing.B, width int) []measure.Rival {
 	ids := memberIDs(width)
-	t := staffed(b, team.Config{Scheduler: fan{ids}, Limits: wide(width)}, ids)
+	t := staffed(b, team.Config{Scheduler: fan{ids: ids}, Limits: wide(width)}, ids)
 	group := team.WorkflowStep{}
 	for _, id := range ids {
 		group.Parallel = append(group.Parallel, team.WorkflowStep{ID: id, Member: id})
@@ -70,7 +70,10 @@ func goroutines(ids []string) measure.Call {
 }
 
 // fan has all members called at the same time, and replies with what they say.
-type fan struct{ ids []string }
+type fan struct {
+	team.Base
+	ids []string
+}
 
 func (f fan) Next(s *team.State) (team.Decision, error) {
 	if len(s.Steps) > 0 {

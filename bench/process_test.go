@@ -23,7 +23,7 @@ func BenchmarkProcess(b *testing.B) {
 			return process(b, addr, stop)
 		}},
 		measure.Rival{Name: "agent", Start: func(b *testing.B) (measure.Call, func()) { return served(b, echo()) }},
-		measure.Rival{Name: "team", Start: func(b *testing.B) (measure.Call, func()) { return served(b, teamOf(b, relay{1}, echo(), nil)) }},
+		measure.Rival{Name: "team", Start: func(b *testing.B) (measure.Call, func()) { return served(b, teamOf(b, relay{steps: 1}, echo(), nil)) }},
 	)
 }
 

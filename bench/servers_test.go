@@ -67,7 +67,10 @@ func teamOf(b *testing.B, s team.Scheduler, member agent.Agent, limits *teamv1.L
 
 // relay has the member called a number of times, each time with its last
 // answer, and replies with the last one.
-type relay struct{ steps int }
+type relay struct {
+	team.Base
+	steps int
+}
 
 func (r relay) Next(s *team.State) (team.Decision, error) {
 	if len(s.Steps) < r.steps {

@@ -106,7 +106,7 @@ func most() *teamv1.Limits {
 
 // kinds of runs, the yardstick first.
 func kinds(b *testing.B, n int) []measure.Rival {
-	t := teamOf(b, relay{n}, counting(), most())
+	t := teamOf(b, relay{steps: n}, counting(), most())
 	return []measure.Rival{always("member", memberRun(n)), always("bare", bareRun(n)), always("loop", loopRun(t, n)), always("store", storeRun(t, n))}
 }
 
@@ -146,7 +146,7 @@ func around(b *testing.B, run func(*team.Team, int) measure.Call, place, window 
 	const runs = 21
 	var times, counts []float64
 	for range runs {
-		stamps := &stamps{relay: relay{place + 2*window}, from: place - window, to: place + window}
+		stamps := &stamps{relay: relay{steps: place + 2*window}, from: place - window, to: place + window}
 		if err := run(teamOf(b, stamps, counting(), most()), stamps.steps)(b.Context(), 0); err != nil {
 			b.Fatal(err)
 		}

@@ -23,7 +23,7 @@ import (
 // The code of go-library.md: what stands there stands here, and runs.
 
 // relay is a scheduler: each member works once, in the order of the roster.
-type relay struct{}
+type relay struct{ team.Base }
 
 func (relay) Next(s *team.State) (team.Decision, error) {
 	if s.Rounds < len(s.Team.Members) {

@@ -179,7 +179,7 @@ func TestS_51_ApprovalsByRole(t *testing.T) {
 			if _, err := two.monitor(t, who, n).Answer(t.Context(), toAsk(q, "yes")); err != nil {
 				t.Errorf("S-51: the same answer once more: %v", err)
 			}
-			if _, err := two.monitor(t, who, n).Answer(t.Context(), toAsk(q, "no")); rig.Fault(err).Reason != a2a.ReasonTaskNotFound && n == len(list)-1 {
+			if _, err := two.monitor(t, who, n).Answer(t.Context(), toAsk(q, "no")); rig.Fault(err).Reason != agent.ReasonQuestionAnswered {
 				t.Errorf("S-51: another answer to what is closed: %v", err)
 			}
 		}
@@ -399,7 +399,7 @@ func TestS_51_ApprovalsOnAnotherReplica(t *testing.T) {
 				switch {
 				case err == nil:
 					taken.Add(1)
-				case f.Reason != a2a.ReasonTaskNotFound && f.Reason != agent.ReasonQuestionAnswered && f.Reason != agent.ReasonInvalidRequest: // somebody was faster
+				case f.Reason != agent.ReasonQuestionAnswered && (who == "carl" || q.GetQuestion().GetPath() != "outer"): // which bob is not asked
 					t.Errorf("S-51 %s: %v", who, err)
 				}
 			})
@@ -469,4 +469,71 @@ func TestS_51_ApprovalsWhileOthersWork(t *testing.T) {
 			t.Errorf("S-51: %v", task)
 		}
 	}
+}
+
+// TestA_15_AnsweredByRole: who comes too late with an answer by role is told who was
+// first and what they said, for as long as the task is kept; who might not have answered
+// is told nothing.
+func TestA_15_AnsweredByRole(t *testing.T) {
+	rig.EachStore(t, func(t *testing.T, place rig.Place) {
+		l := keyed(t, place, approvals(t, signing(t)))
+		id := l.sendNow(t, "outer", "m1", "x").GetId()
+		l.until(t, id, asksAll(5))
+		asked := map[string]*teamv1.OpenQuestion{}
+		for _, q := range answerable(t, l.monitor(t, "carl", 0), &teamv1.ListQuestionsRequest{}) {
+			asked[q.GetQuestion().GetPath()] = q
+		}
+		publish, pay := asked["outer/inner"], asked["outer"]
+		give := func(who string, q *teamv1.OpenQuestion, n int) {
+			t.Helper()
+			if _, err := l.monitor(t, who, n).Answer(t.Context(), toAsk(q, "yes")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		give("bob", publish, 0)
+		give("carl", pay, 1)
+		named := func(q *teamv1.OpenQuestion) []*teamv1.AnswerQuestionRequest {
+			byDelegation, child := toAsk(q, "no"), toAsk(q, "no")
+			byDelegation.Question = q.GetQuestion().GetDelegationId()
+			child.TaskId, child.Question = q.GetQuestion().GetDelegationId(), ""
+			return []*teamv1.AnswerQuestionRequest{toAsk(q, "no"), byDelegation, child}
+		}
+		late := func(when string) {
+			t.Helper()
+			for n := range 2 {
+				for i, req := range named(publish) {
+					_, err := l.monitor(t, "carl", n).Answer(t.Context(), req)
+					f := rig.Fault(err)
+					if f == nil || f.Code != "FailedPrecondition" || f.Reason != agent.ReasonQuestionAnswered || !strings.Contains(f.Message, `acme/bob first: "yes"`) {
+						t.Errorf("A-15 %s, way %d: %v", when, i, err)
+					}
+				}
+				for _, q := range []*teamv1.OpenQuestion{publish, pay} {
+					_, err := l.monitor(t, "dora", n).Answer(t.Context(), toAsk(q, "no"))
+					if f := rig.Fault(err); f == nil || f.Reason != a2a.ReasonTaskNotFound {
+						t.Errorf("A-05 %s, another account: %v", when, err)
+					}
+				}
+				_, err := l.monitor(t, "bob", n).Answer(t.Context(), toAsk(pay, "no"))
+				if f := rig.Fault(err); f == nil || f.Reason != a2a.ReasonTaskNotFound && f.Reason != agent.ReasonInvalidRequest || strings.Contains(f.Message, "carl") {
+					t.Errorf("A-05 %s, other roles: %v", when, err)
+				}
+			}
+		}
+		l.until(t, id, asksAll(3))
+		late("while the task asks something else")
+		for n, path := range []string{"outer/signs", "outer/seals"} {
+			give("bob", asked[path], n)
+		}
+		l.until(t, id, asksAll(1))
+		_, err := l.monitor(t, "bob", 0).Answer(t.Context(), toAsk(pay, "no"))
+		if f := rig.Fault(err); f == nil || f.Reason != a2a.ReasonTaskNotFound {
+			t.Errorf("A-05: others are not asked any more: %v", err)
+		}
+		if _, err := l.clients[0].Cancel(t.Context(), &a2av1.CancelTaskRequest{Id: id}); err != nil {
+			t.Fatal(err)
+		}
+		l.until(t, id, ended)
+		late("after the task's end")
+	})
 }

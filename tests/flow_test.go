@@ -94,7 +94,7 @@ func TestC_16_SideBySide(t *testing.T) {
 }
 
 // endless gives two members work in turn, with another text each time.
-type endless struct{}
+type endless struct{ team.Base }
 
 func (endless) Next(s *team.State) (team.Decision, error) {
 	step := &teamv1.Step{Kind: teamv1.Step_KIND_DELEGATE, Member: []string{"tick", "tock"}[s.Rounds%2]}

@@ -203,3 +203,42 @@ func TestA_01_DataThatOthersCanRead(t *testing.T) {
 		}
 	})
 }
+
+// TestA_02_LargeMetadataIsReadable: values of metadata that make a task too large come
+// with the URL at which they are read.
+func TestA_02_LargeMetadataIsReadable(t *testing.T) {
+	metadata, err := structpb.NewStruct(map[string]any{"a": strings.Repeat("a", 9<<20), "b": strings.Repeat("b", 9<<20), "c": "small"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := rig.Manager(t, &agent.Func{ID: "big", Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) {
+		reply := agent.NewMessage("done")
+		reply.Metadata = metadata
+		return reply, nil
+	}})
+	target := rig.Serve(t, server.Config{Agents: m})
+	for _, c := range rig.Clients(t, target) {
+		resp, err := c.Send(t.Context(), rig.Text("big", "m"+c.Binding(), "go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := resp.GetTask().GetArtifacts()[0].GetMetadata().GetFields()
+		if shown["c"].GetStringValue() != "small" || proto.Size(resp) > a2a.MaxPageBytes {
+			t.Errorf("%s: %d bytes", c.Binding(), proto.Size(resp))
+		}
+		for name, want := range metadata.GetFields() {
+			left := shown[name].GetStructValue().GetFields()[a2a.TeamRunURI].GetStructValue().GetFields()
+			if name == "c" {
+				continue
+			}
+			r, err := target.Do(t.Context(), http.MethodGet, strings.TrimPrefix(left["url"].GetStringValue(), target.HTTP), nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := r.Body()
+			if err != nil || string(b) != `"`+want.GetStringValue()+`"` || r.Header.Get("Content-Type") != "application/json" {
+				t.Errorf("%s %s: %d, %d bytes, %v, %v", c.Binding(), name, r.Status, len(b), r.Header, err)
+			}
+		}
+	}
+}

@@ -188,7 +188,7 @@ func TestR_002_4_4_Damaged(t *testing.T) {
 }
 
 // setter is a scheduler that answers with the keys its run began with, and sets two.
-type setter struct{}
+type setter struct{ team.Base }
 
 func (setter) Next(s *team.State) (team.Decision, error) {
 	if len(s.Steps) > 0 {

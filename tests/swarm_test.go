@@ -12,6 +12,7 @@ import (
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/swarm"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -76,7 +77,7 @@ func desk(t testing.TB, m *manager.Manager, ids ...string) {
 	for _, id := range ids {
 		list = append(list, team.Member{Agent: id})
 	}
-	s, err := team.NewSwarm(team.SwarmConfig{Entry: ids[0], Members: list})
+	s, err := swarm.New(swarm.Config{Entry: ids[0], Members: list})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/swarm"
 )
 
 // ours is this framework: as a library, or driven with the journal of the store in
@@ -104,7 +105,7 @@ func (o ours) led(b *testing.B, n int, last bool) start {
 
 func (o ours) swarm(b *testing.B) start {
 	members := []team.Member{{Agent: "a"}, {Agent: "b"}}
-	s, err := team.NewSwarm(team.SwarmConfig{Entry: "a", Members: members})
+	s, err := swarm.New(swarm.Config{Entry: "a", Members: members})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func TestR_001_22_BriefReachesEverybody(t *testing.T) {
 	var state *team.State
 	seen := plan(func(s *team.State) (team.Decision, error) {
 		state = s
-		return through("func", "far", "near")(s)
+		return through("func", "far", "near").Next(s)
 	})
 	r.newTeam(t, "inner", seen, "func", "far", "near")
 	r.newTeam(t, "team", together("model", "inner"), "model", "inner")

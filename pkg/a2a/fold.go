@@ -14,9 +14,9 @@ import (
 )
 
 // Fold computes the A2A task of a scope from the events of its root, applied in
-// order from the first (events.md 2). One goroutine at a time. Project returns,
-// besides, what a reader of the task is told about each event: folding what it
-// is told gives the same task.
+// order from the first. It is not safe for concurrent use. Project also returns the
+// updates that a reader of the task receives for each event: a reader who applies them
+// has the same task.
 type Fold struct {
 	root, scope string
 
@@ -33,10 +33,10 @@ type Fold struct {
 	seq       int64          // of the last event of the scope
 
 	questions   []*teamv1.Question
-	answers     map[string]*teamv1.Answered // by question
-	delegations []*teamv1.Delegation        // below the scope, in the order of the decisions
-	failed      []*teamv1.Delegation        // those that did not succeed
-	warnings    []string                    // problems that did not stop the run
+	answers     []answer             // in order
+	delegations []*teamv1.Delegation // below the scope, in the order of the decisions
+	failed      []*teamv1.Delegation // those that did not succeed
+	warnings    []string             // problems that did not stop the run
 	context     map[string]*structpb.Value
 	updates     map[string]*structpb.Value // of context, once the steps have ended
 	works       map[string]*work           // of steps, by scope
@@ -157,7 +157,7 @@ func (f *Fold) inputOf(s *teamv1.Step) *a2av1.Message {
 }
 
 // update keeps changes of the run's context until the steps they come with have
-// ended, that is until the next decision (R-000-23).
+// ended, that is until the next decision.
 func (f *Fold) update(next map[string]*structpb.Value) {
 	if len(f.updates) > 0 && f.context == nil {
 		f.context = map[string]*structpb.Value{}

@@ -85,7 +85,7 @@ type Config struct {
 	// service are remembered in both cases.
 	ForgetMessageIDs bool
 	// RefuseWhileWorking refuses messages to a task that asks for nothing; without it
-	// they are recorded, and seen by its agent at its next decision.
+	// they are recorded, and seen by its agent at its next decision.
 	RefuseWhileWorking bool
 	// NoPush refuses push notifications. So does a store that is not Pushes.
 	NoPush bool
@@ -171,7 +171,8 @@ func (h *Handler) Find(ctx context.Context, id string) (agent.Agent, error) {
 	return h.c.Agents.Get(id)
 }
 
-// storeError is a store's error for the caller.
+// storeError is a store's error for the caller. id is the task that it is about, empty if
+// it is about none or many.
 func storeError(id string, err error) error {
 	var answered *AnsweredError
 	switch {
@@ -196,8 +197,11 @@ func storeError(id string, err error) error {
 	case errors.Is(err, ErrPageToken):
 		return Invalid(Violation{"pageToken", "is not a token of this list; begin again without one"})
 	case errors.Is(err, ErrDataLoss):
-		return &agent.Error{Reason: agent.ReasonDataLoss, Code: agent.CodeDataLoss, Err: err,
-			Message: fmt.Sprintf("what is on record of task %q is damaged; other tasks are not: restore a backup, or do without it", id)}
+		text := "a record that is needed for the answer is damaged; tasks that are not can be asked for by their ids. Restore a backup; the log of the server says what is damaged"
+		if id != "" {
+			text = fmt.Sprintf("what is on record of task %q is damaged; other tasks are not: restore a backup, or do without it", id)
+		}
+		return &agent.Error{Reason: agent.ReasonDataLoss, Code: agent.CodeDataLoss, Err: err, Message: text}
 	case errors.Is(err, ErrStorage):
 		return &agent.Error{Reason: agent.ReasonStoreUnavailable, Code: agent.CodeUnavailable, Retry: true,
 			Message: "the store is not available, and nothing was recorded; try again, with the same message id. Where that does not help, the log of the server says what to do", RetryAfter: time.Second, Err: err}

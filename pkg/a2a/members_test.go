@@ -102,7 +102,7 @@ func TestR_002_31_PartialResults(t *testing.T) {
 	t.Run("R-002-31 C-09 that work has begun by itself is no result", func(t *testing.T) {
 		r := start(t, echo("one"), failing("two", agent.Errorf(agent.CodeInternal, agent.ReasonTeamError, "no")))
 		r.newTeam(t, "team", plan(func(s *team.State) (team.Decision, error) {
-			d, err := through("one", "two")(s)
+			d, err := through("one", "two").Next(s)
 			if s.Rounds == 0 {
 				d.Steps[0].Async, d.Steps[0].Detached = true, true
 			}

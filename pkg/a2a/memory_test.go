@@ -207,13 +207,13 @@ func TestR_002_30_Delegations(t *testing.T) {
 // TestS_39_Teams_below: a team in a team is remembered under its path, unless it
 // does not remember.
 func TestS_39_Teams_below(t *testing.T) {
-	pass := func(member string) plan {
-		return func(s *team.State) (team.Decision, error) {
+	pass := func(member string) team.Scheduler {
+		return plan(func(s *team.State) (team.Decision, error) {
 			if s.Last != nil {
 				return team.Decision{Reply: s.Last.Message, Reason: "answered"}, nil
 			}
 			return team.Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_DELEGATE, Member: member}}, Reason: "pass it on"}, nil
-		}
+		})
 	}
 	for _, memory := range []bool{true, false} {
 		t.Run(fmt.Sprintf("S-39 memory %v", memory), func(t *testing.T) {

@@ -3,12 +3,15 @@ package a2a
 import (
 	"context"
 
+	"google.golang.org/protobuf/types/known/structpb"
+
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Part returns the first part of a task of the caller, artifacts first, for which is
-// returns true. TASK_NOT_FOUND if the task does not exist or has no such part.
+// returns true. A value of metadata counts as a part, see MetadataPart. TASK_NOT_FOUND if
+// the task does not exist or has no such part.
 func (h *Handler) Part(ctx context.Context, tenant, id string, is func(*a2av1.Part) bool) (*a2av1.Part, error) {
 	f, err := h.owned(ctx, tenant, id)
 	if err != nil {
@@ -16,18 +19,32 @@ func (h *Handler) Part(ctx context.Context, tenant, id string, is func(*a2av1.Pa
 	}
 	t := f.task(false)
 	var lists [][]*a2av1.Part
+	metadata := []*structpb.Struct{t.GetMetadata()}
 	for _, a := range t.GetArtifacts() {
-		lists = append(lists, a.GetParts())
+		lists, metadata = append(lists, a.GetParts()), append(metadata, a.GetMetadata())
 	}
 	for _, m := range append(t.GetHistory(), t.GetStatus().GetMessage()) {
-		lists = append(lists, m.GetParts())
+		lists, metadata = append(lists, m.GetParts()), append(metadata, m.GetMetadata())
 	}
 	for _, parts := range lists {
 		for _, p := range parts {
 			if is(p) {
 				return p, nil
 			}
+			metadata = append(metadata, p.GetMetadata())
+		}
+	}
+	for _, s := range metadata {
+		for _, v := range s.GetFields() {
+			if p := MetadataPart(v); is(p) {
+				return p, nil
+			}
 		}
 	}
 	return nil, &Error{Reason: ReasonTaskNotFound, Code: agent.CodeNotFound, Message: "task \"" + clip(id) + "\" has no such part; read the task again"}
+}
+
+// MetadataPart returns a value of metadata as a part, so that it can be read by a URL.
+func MetadataPart(v *structpb.Value) *a2av1.Part {
+	return &a2av1.Part{Content: &a2av1.Part_Data{Data: v}}
 }

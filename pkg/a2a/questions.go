@@ -33,7 +33,7 @@ func (f *Fold) closeQuestions(scope string) {
 
 // ask adds an open question.
 func (f *Fold) ask(ev *teamv1.Event) {
-	delete(f.answers, ev.GetAsked().GetQuestion())
+	f.answers = slices.DeleteFunc(f.answers, func(a answer) bool { return a.question.GetQuestion() == ev.GetAsked().GetQuestion() })
 	f.questions = append(f.questions, QuestionOf(f.root, ev))
 }
 
@@ -48,19 +48,45 @@ func QuestionOf(root string, ev *teamv1.Event) *teamv1.Question {
 
 // answered closes a question; the question and its answer become history.
 func (f *Fold) answered(ev *teamv1.Event, a *teamv1.Answered) {
+	closed := &teamv1.Question{Question: a.GetQuestion()}
 	f.questions = slices.DeleteFunc(f.questions, func(q *teamv1.Question) bool {
 		if q.GetQuestion() == a.GetQuestion() {
+			closed = q
 			f.say(q.GetMessage())
 			return true
 		}
 		return false
 	})
 	f.say(a.GetMessage())
-	if f.answers == nil {
-		f.answers = map[string]*teamv1.Answered{}
-	}
-	f.answers[a.GetQuestion()] = a
+	f.answers = append(f.answers, answer{closed, a})
 	f.resume(ev)
+}
+
+// answer is a question and its answer.
+type answer struct {
+	question *teamv1.Question
+	first    *teamv1.Answered
+}
+
+// firstAnswer returns the latest answer to a question that is named by its id or its
+// delegation's, or to any if named is empty. It returns nil if there is none, or if the
+// name is that of an open question.
+func (f *Fold) firstAnswer(named string) *teamv1.Answered {
+	if slices.ContainsFunc(f.questions, func(q *teamv1.Question) bool { return names(named, q) && named != "" }) {
+		return nil
+	}
+	for _, a := range slices.Backward(f.answers) {
+		if names(named, a.question) {
+			return a.first
+		}
+	}
+	return nil
+}
+
+// names reports whether an answer that names a question may mean q: by its id or its
+// delegation's; an empty name means any.
+func names(named string, q *teamv1.Question) bool {
+	return named == "" || named == q.GetQuestion() || named == q.GetDelegationId()
 }
 
 // waitingState is input required, or auth required where nothing else is asked for.

@@ -434,13 +434,18 @@ func (a talker) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Se
 }
 
 // plan is a scheduler made of a func.
-type plan func(*team.State) (team.Decision, error)
+func plan(f func(*team.State) (team.Decision, error)) team.Scheduler { return planned{decide: f} }
 
-func (p plan) Next(s *team.State) (team.Decision, error) { return p(s) }
+type planned struct {
+	team.Base
+	decide func(*team.State) (team.Decision, error)
+}
+
+func (p planned) Next(s *team.State) (team.Decision, error) { return p.decide(s) }
 
 // together gives the input to all members at the same time and joins what they say.
-func together(members ...string) plan {
-	return func(s *team.State) (team.Decision, error) {
+func together(members ...string) team.Scheduler {
+	return plan(func(s *team.State) (team.Decision, error) {
 		if len(s.Steps) > 0 {
 			if len(s.Open()) > 0 || s.Last == nil {
 				return team.Decision{}, nil
@@ -452,7 +457,7 @@ func together(members ...string) plan {
 			d.Steps = append(d.Steps, &teamv1.Step{Kind: teamv1.Step_KIND_DELEGATE, Member: m})
 		}
 		return d, nil
-	}
+	})
 }
 
 // newTeam registers a team of registered agents.

@@ -19,8 +19,8 @@ import (
 )
 
 // through gives the message to one member after the other.
-func through(members ...string) plan {
-	return func(s *team.State) (team.Decision, error) {
+func through(members ...string) team.Scheduler {
+	return plan(func(s *team.State) (team.Decision, error) {
 		if s.Rounds == len(members) {
 			return team.Decision{Reply: s.Last.Message, Reason: "that was the last"}, nil
 		}
@@ -32,7 +32,7 @@ func through(members ...string) plan {
 			d.Updates = map[string]*structpb.Value{"topic": structpb.NewStringValue("weather")}
 		}
 		return d, nil
-	}
+	})
 }
 
 func detailed(ctx context.Context) context.Context {
@@ -160,7 +160,7 @@ func (m *saying) Generate(_ context.Context, _ *agent.ModelRequest) iter.Seq2[ag
 }
 
 // routed asks its model whom to ask, and asks "one".
-type routed struct{}
+type routed struct{ team.Base }
 
 func (routed) Next(s *team.State) (team.Decision, error) {
 	switch len(s.Steps) {

@@ -21,7 +21,7 @@ func (p *process) inner(member string) teamv1.Step_Inner {
 // joins are the ids of the steps whose results a reply joins.
 func (s *State) joins(d *Decision) []string {
 	if len(d.Joins) == 0 && s.Last != nil && d.Reply == s.Last.Message {
-		return s.Last.joins
+		return s.Last.Joins
 	}
 	return d.Joins
 }

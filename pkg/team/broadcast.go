@@ -16,16 +16,17 @@ type BroadcastConfig struct {
 
 // Broadcast is the scheduler of teams in which all enabled members get the same
 // message at the same time, and the team's model writes the answer from their
-// results (C-04). It is a workflow of one wave with a model behind it: what the
+// results. It is a workflow of one wave with a model behind it: what the
 // model says is the team's own text, and streams as such.
 //
 // The team reports errors to it: a member that failed is told to the model, and
 // the run fails with the first one's error where all did. Safe for concurrent use.
 type Broadcast struct {
+	Base
 	instructions string
 }
 
-var _ Prompter = (*Broadcast)(nil)
+var _ Scheduler = (*Broadcast)(nil)
 
 // NewBroadcast returns a broadcast.
 func NewBroadcast(c BroadcastConfig) *Broadcast {
@@ -35,7 +36,7 @@ func NewBroadcast(c BroadcastConfig) *Broadcast {
 // Next implements Scheduler: the wave, the model's turn, its answer. What the
 // user says meanwhile is heard by a further turn.
 func (b *Broadcast) Next(s *State) (Decision, error) {
-	if err := staffed(s); err != nil {
+	if err := Staffed(s); err != nil {
 		return Decision{}, err
 	}
 	if len(s.Steps) == 0 {
@@ -50,7 +51,7 @@ func (b *Broadcast) Next(s *State) (Decision, error) {
 		return modelStep("", "the members have answered"), nil
 	case last.Err != nil:
 		return Decision{}, last.Err
-	case last.heard < len(s.Received):
+	case last.Heard < len(s.Received):
 		return modelStep("", "the user has said more"), nil
 	case strings.TrimSpace(agent.Text(last.Message)) == "":
 		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
@@ -63,7 +64,7 @@ func (b *Broadcast) Next(s *State) (Decision, error) {
 func (*Broadcast) wave(s *State) Decision {
 	d := Decision{Reason: "everybody is asked"}
 	for _, m := range enabled(s) {
-		id := memberID(m)
+		id := MemberID(m)
 		d.Steps = append(d.Steps, &teamv1.Step{
 			Kind: teamv1.Step_KIND_STEP, Member: id, Name: id, Input: &teamv1.Input{Message: s.Input},
 		})
@@ -75,10 +76,10 @@ func (*Broadcast) wave(s *State) Decision {
 func lost(steps []*StepState) *agent.Error {
 	var first *agent.Error
 	for _, st := range steps {
-		if !st.member() {
+		if !st.ByMember() {
 			continue
 		}
-		e := st.failure()
+		e := st.Failure()
 		if e == nil {
 			return nil
 		}
@@ -89,8 +90,8 @@ func lost(steps []*StepState) *agent.Error {
 	return first
 }
 
-// Prompt implements Prompter: the conversation, the input, and what each member
-// made of it, in the order of the roster (R-002-39).
+// Prompt implements [Scheduler]: the conversation, the input, and what each member
+// made of it, in the order of the roster.
 func (b *Broadcast) Prompt(s *State, _ *teamv1.Step) *agent.ModelRequest {
 	req := &agent.ModelRequest{Agent: s.Team.ID, Instructions: b.system(s)}
 	for _, m := range s.History {
@@ -102,7 +103,7 @@ func (b *Broadcast) Prompt(s *State, _ *teamv1.Step) *agent.ModelRequest {
 	user(promptText(s.Input))
 	for _, st := range s.Steps {
 		switch {
-		case st.member():
+		case st.ByMember():
 			user("Result of " + worded(st, begun(promptText(st.Message))))
 		case st.Turn != nil:
 			req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleAssistant, Text: st.Turn.GetText()})

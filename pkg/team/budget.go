@@ -9,22 +9,12 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Finalizer is a Scheduler that ends a run at the limit of its budget with one
-// more turn of its model, instead of failing. What that turn will need is
-// reserved from the beginning, and grows with the prompt. The step that the
-// budget refused is in the state as any other that failed.
-type Finalizer interface {
-	Scheduler
-	// FinalTurn is the name of the MODEL step that is that turn; empty: the run fails.
-	FinalTurn() string
-}
-
 // What is reserved.
 const (
 	defaultOutput = 4096 // tokens of an answer, where neither the model nor the request says
 	decentOutput  = 1024 // tokens of an answer that are worth waiting for
 	leastOutput   = 16   // tokens of an answer that are worth asking for
-	finalOutput   = 1024 // tokens of the last turn of a Finalizer
+	finalOutput   = 1024 // tokens of the last turn, see Traits.FinalTurn
 )
 
 // least is what a delegation needs: nothing is started when nothing is left.
@@ -39,9 +29,9 @@ type spending struct {
 	final *agent.Budget // reserved for the last turn; guarded by mu
 }
 
-// bind finds out what limits the run: its caller, through ctx, and the team's or
-// agent's own limits, of which is gone what is on record (C-07). What was under
-// way when a process died holds nothing.
+// bind returns ctx with the budget of the run: that of its caller, which ctx has, and the
+// team's or agent's own limits, less what the record says was spent. Work that a process
+// left unfinished when it died reserves nothing.
 func (p *process) bind(ctx context.Context) context.Context {
 	if len(p.cfg.Members) > 0 {
 		ctx = agent.WithDepthLimit(ctx, p.limits.maxDepth)
@@ -128,7 +118,7 @@ func (p *process) reserveTurn(ctx context.Context, w *work, ex *executor) error 
 		Least: turnCost(price, in, min(leastOutput, most)), Enough: turnCost(price, in, min(decentOutput, most)),
 		Most: turnCost(price, in, most),
 	}
-	switch name := p.finalTurn(); {
+	switch name := p.traits.FinalTurn; {
 	case name == "", w.step.GetKind() == teamv1.Step_KIND_JUDGE:
 	case name == w.step.GetName():
 		s.keep(nil) // it is for this
@@ -162,14 +152,6 @@ func outputOf(m agent.Model, req *agent.ModelRequest) int64 {
 		most = min(most, req.MaxOutput)
 	}
 	return most
-}
-
-// finalTurn is the name of the step that ends the run at its limit; empty is none.
-func (p *process) finalTurn() string {
-	if f, ok := p.cfg.Scheduler.(Finalizer); ok {
-		return f.FinalTurn()
-	}
-	return ""
 }
 
 // keep gives back what is reserved for the last turn.
@@ -255,11 +237,11 @@ func (p *process) withSpent(err error) error {
 // members, and who goes on deciding.
 func (p *process) peersOf(st *StepState) int {
 	n := 0
-	if p.spending == nil || !st.member() {
+	if p.spending == nil || !st.ByMember() {
 		return n
 	}
 	for o := range p.pending() {
-		if o.member() && !o.parked() {
+		if o.ByMember() && !o.Parked() {
 			n++
 		}
 	}
@@ -284,10 +266,7 @@ func (f *fold) exhausted(st *StepState) {
 	if !agent.Binds(st.Err, f.Path) || st.Step.GetKind() == teamv1.Step_KIND_JUDGE {
 		return
 	}
-	final := ""
-	if fin, ok := f.Team.Scheduler.(Finalizer); ok {
-		final = fin.FinalTurn()
-	}
+	final := f.loop.traits.FinalTurn
 	if f.failed == nil && (final == "" || final == st.Step.GetName()) {
 		f.failed = st.Err
 	}

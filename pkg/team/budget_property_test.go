@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // dice are randomness that several goroutines share.
@@ -168,9 +169,9 @@ func (c *company) team(levels int) string {
 	}
 	n := 1 + c.n(3)
 	limits := c.limited(id)
-	tm, err := New(Config{ID: id, Members: members(ids...), Registry: c.reg, Limits: limits, ReportErrors: c.n(2) == 0, Scheduler: next(func(s *State) (Decision, error) {
+	tm, err := team.New(team.Config{ID: id, Members: members(ids...), Registry: c.reg, Limits: limits, ReportErrors: c.n(2) == 0, Scheduler: next(func(s *team.State) (team.Decision, error) {
 		if s.Rounds == n || s.Rounds > 0 && s.Last.Message == nil {
-			return Decision{Reply: agent.NewMessage("done by " + id)}, nil
+			return team.Decision{Reply: agent.NewMessage("done by " + id)}, nil
 		}
 		d := delegateTo(ids...)
 		for i, st := range d.Steps {
@@ -192,7 +193,7 @@ func (c *company) agent() string {
 	if c.n(2) == 0 {
 		m.limit = int64(100 + c.n(2000))
 	}
-	a, err := NewModelAgent(ModelAgentConfig{ID: id, Instructions: strings.Repeat("be good. ", c.n(30)), Model: m, Tools: []agent.Tool{echoTool{}}, Limits: c.limited(id)})
+	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: id, Instructions: strings.Repeat("be good. ", c.n(30)), Model: m, Tools: []agent.Tool{echoTool{}}, Limits: c.limited(id)})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -310,7 +311,7 @@ func schedule(t *testing.T, seed uint64) (events int, err error) {
 	d := &dice{r: rand.New(rand.NewPCG(seed, 11))}
 	c := newCompany(t, d)
 	envelope := agent.Cost{Tokens: int64(1 + d.n(30_000)), Micros: int64(1 + d.n(30_000))}
-	root := c.root.(*Team).cfg.ID //nolint:forcetypeassert // it is
+	root := c.root.(*team.Team).Config().ID //nolint:forcetypeassert // it is
 	a := audit(c, envelope, root)
 	for life := 0; ; life++ {
 		ctx, cancel := context.WithCancelCause(t.Context())

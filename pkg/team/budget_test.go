@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // priced is a model that takes these turns, one a call, at a price, and keeps
@@ -49,9 +50,9 @@ func echoCall() *teamv1.Turn {
 	return &teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: "c", Name: "echo", Arguments: "{}"}}}
 }
 
-func limitedAgent(t *testing.T, id string, m agent.Model, l *teamv1.Limits) *ModelAgent {
+func limitedAgent(t *testing.T, id string, m agent.Model, l *teamv1.Limits) *team.ModelAgent {
 	t.Helper()
-	a, err := NewModelAgent(ModelAgentConfig{ID: id, Model: m, Tools: []agent.Tool{echoTool{}}, Limits: l})
+	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: id, Model: m, Tools: []agent.Tool{echoTool{}}, Limits: l})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +85,8 @@ func TestC_07_ModelTurns(t *testing.T) {
 			t.Fatal(r.err)
 		}
 		started := ofStep(r.events, "1")[0].GetStarted().GetReserved()
-		if started.GetInputTokens() < 7 || started.GetOutputTokens() != defaultOutput ||
-			started.GetCostMicros() != started.GetInputTokens()+2*defaultOutput || m.requests[0].MaxOutput != defaultOutput {
+		if started.GetInputTokens() < 7 || started.GetOutputTokens() != team.DefaultOutput ||
+			started.GetCostMicros() != started.GetInputTokens()+2*team.DefaultOutput || m.requests[0].MaxOutput != team.DefaultOutput {
 			t.Error(started, m.requests[0].MaxOutput)
 		}
 		want := &teamv1.Spent{InputTokens: 7, OutputTokens: 3, CostMicros: 13, ModelCalls: 1}
@@ -106,7 +107,7 @@ func TestC_07_ModelTurns(t *testing.T) {
 		r := newRecord()
 		r.process(t.Context(), limitedAgent(t, "root", m, &teamv1.Limits{MaxTokens: proto.Int64(1000)}), nil)
 		in := ofStep(r.events, "1")[0].GetStarted().GetReserved().GetInputTokens()
-		if got := m.requests[0].MaxOutput; got != 1000-in || got < leastOutput {
+		if got := m.requests[0].MaxOutput; got != 1000-in || got < team.LeastOutput {
 			t.Error(got, in)
 		}
 		m = &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{{Text: "hello"}}}, price: agent.Price{Output: 2_000_000}}
@@ -163,11 +164,11 @@ func TestC_07_ModelTurns(t *testing.T) {
 	t.Run("C-07 the router's turns count too", func(t *testing.T) {
 		m := &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{routeCall(`{"next": ["a"]}`), routeCall(`{"next": "finish"}`)}}, spent: []*teamv1.Spent{{InputTokens: 2900}}}
 		reg := registry{"a": skilled("a")}
-		v, err := NewSupervisor(SupervisorConfig{Members: members("a"), Router: &Router{}})
+		v, err := team.NewSupervisor(team.SupervisorConfig{Members: members("a"), Router: &team.Router{}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		tm := newTeamWith(t, Config{ID: "t1", Scheduler: v, Members: members("a"), Registry: reg, Model: m, Limits: &teamv1.Limits{MaxTokens: proto.Int64(3000)}})
+		tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: v, Members: members("a"), Registry: reg, Model: m, Limits: &teamv1.Limits{MaxTokens: proto.Int64(3000)}})
 		_, err = ask(t, tm, "hi")
 		if e := wantReason(t, err, agent.ReasonBudgetExceeded); len(m.requests) != 1 {
 			t.Error(e, len(m.requests))
@@ -177,19 +178,19 @@ func TestC_07_ModelTurns(t *testing.T) {
 
 func TestC_07_Subtree(t *testing.T) {
 	// nest is a team of a team of an agent with a model that spends 400 tokens a call.
-	nest := func(t *testing.T, m agent.Model, top, low, leaf *teamv1.Limits, report bool) *Team {
+	nest := func(t *testing.T, m agent.Model, top, low, leaf *teamv1.Limits, report bool) *team.Team {
 		reg := registry{"writer": limitedAgent(t, "writer", m, leaf)}
-		reg["low"] = newTeamWith(t, Config{ID: "low", Scheduler: inOrder("writer"), Members: members("writer"), Registry: reg, Limits: low})
+		reg["low"] = newTeamWith(t, team.Config{ID: "low", Scheduler: inOrder("writer"), Members: members("writer"), Registry: reg, Limits: low})
 		n := 0
-		twice := next(func(s *State) (Decision, error) {
+		twice := next(func(s *team.State) (team.Decision, error) {
 			if n = len(s.Steps); n == 2 {
-				return Decision{Reply: agent.NewMessage("done")}, nil
+				return team.Decision{Reply: agent.NewMessage("done")}, nil
 			}
 			d := delegateTo("low")
 			d.Steps[0].Input = &teamv1.Input{Message: agent.UserMessage("", strings.Repeat("x", n+1))}
 			return d, nil
 		})
-		return newTeamWith(t, Config{ID: "root", Scheduler: twice, Members: members("low"), Registry: reg, Limits: top, ReportErrors: report})
+		return newTeamWith(t, team.Config{ID: "root", Scheduler: twice, Members: members("low"), Registry: reg, Limits: top, ReportErrors: report})
 	}
 	model := func() *priced {
 		return &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{{Text: "a"}, {Text: "b"}}}, spent: []*teamv1.Spent{{InputTokens: 300, OutputTokens: 600}}}
@@ -301,7 +302,7 @@ func TestC_07_Envelopes(t *testing.T) {
 		a, b := &remoteFake{id: "a", reply: spends(300)}, &remoteFake{id: "b", reply: spends(100)}
 		reg := registry{"a": a, "b": b}
 		synctest.Test(t, func(t *testing.T) {
-			tm := newTeamWith(t, Config{ID: "root", Scheduler: inOrder("a", "b"), Members: members("a", "b"), Registry: reg,
+			tm := newTeamWith(t, team.Config{ID: "root", Scheduler: inOrder("a", "b"), Members: members("a", "b"), Registry: reg,
 				Limits: &teamv1.Limits{MaxTokens: proto.Int64(1000), MaxCost: proto.Float64(0.002)}})
 			r := newRecord()
 			r.process(t.Context(), tm, nil)
@@ -319,7 +320,7 @@ func TestC_07_Envelopes(t *testing.T) {
 			reg[id] = &remoteFake{id: id, reply: spends(10)}
 		}
 		synctest.Test(t, func(t *testing.T) {
-			tm := newTeamWith(t, Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("a"), to("b"), to("c")}), Members: members("a", "b", "c"), Registry: reg,
+			tm := newTeamWith(t, team.Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("a"), to("b"), to("c")}), Members: members("a", "b", "c"), Registry: reg,
 				Limits: &teamv1.Limits{MaxTokens: proto.Int64(900)}})
 			r := newRecord()
 			r.process(t.Context(), tm, nil)
@@ -334,9 +335,9 @@ func TestC_07_Envelopes(t *testing.T) {
 		over := agent.Errorf(agent.CodeInternal, agent.ReasonBudgetExceeded, "its budget is used up").With(agent.DetailSetBy, agent.SetByCaller)
 		over.Spent = &teamv1.Spent{OutputTokens: 5}
 		a := &remoteFake{id: "a", reply: func(context.Context, *teamv1.ProcessRequest) (*teamv1.Spent, error) { return nil, over }}
-		tm := newTeamWith(t, Config{ID: "root", Scheduler: next(func(s *State) (Decision, error) {
+		tm := newTeamWith(t, team.Config{ID: "root", Scheduler: next(func(s *team.State) (team.Decision, error) {
 			if len(s.Steps) > 0 {
-				return Decision{Reply: agent.NewMessage(s.Steps[0].Err.Reason)}, nil
+				return team.Decision{Reply: agent.NewMessage(s.Steps[0].Err.Reason)}, nil
 			}
 			return delegateTo("a"), nil
 		}), Members: members("a"), Registry: registry{"a": a}, ReportErrors: true, Limits: &teamv1.Limits{MaxTokens: proto.Int64(900)}})
@@ -353,7 +354,7 @@ func TestC_07_Envelopes(t *testing.T) {
 		t.Run("C-07 after a crash a member that works keeps the part it was told: "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, b := &remoteFake{id: "a", reply: spends(10)}, &remoteFake{id: "b", reply: spends(10)}
-				tm := newTeamWith(t, Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("a"), to("b")}), Members: members("a", "b"), Registry: registry{"a": a, "b": b},
+				tm := newTeamWith(t, team.Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("a"), to("b")}), Members: members("a", "b"), Registry: registry{"a": a, "b": b},
 					Limits: c.limits})
 				r := newRecord()
 				started := 0
@@ -375,9 +376,9 @@ func TestC_07_Envelopes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := &remoteFake{id: "a", reply: spends(10)}, &remoteFake{id: "b", reply: spends(10)}
 			reg := registry{"a": a, "b": b}
-			reg["x"] = newTeamWith(t, Config{ID: "x", Scheduler: inOrder("a"), Members: members("a"), Registry: reg})
-			reg["y"] = newTeamWith(t, Config{ID: "y", Scheduler: inOrder("b"), Members: members("b"), Registry: reg})
-			tm := newTeamWith(t, Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("x"), to("y")}), Members: members("x", "y"), Registry: reg,
+			reg["x"] = newTeamWith(t, team.Config{ID: "x", Scheduler: inOrder("a"), Members: members("a"), Registry: reg})
+			reg["y"] = newTeamWith(t, team.Config{ID: "y", Scheduler: inOrder("b"), Members: members("b"), Registry: reg})
+			tm := newTeamWith(t, team.Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("x"), to("y")}), Members: members("x", "y"), Registry: reg,
 				Limits: &teamv1.Limits{MaxTokens: proto.Int64(900)}})
 			r := newRecord()
 			r.process(t.Context(), tm, nil)
@@ -392,7 +393,7 @@ func TestC_07_Envelopes(t *testing.T) {
 				<-ctx.Done()
 				return nil, &agent.Error{Reason: agent.ReasonUnavailable, Spent: &teamv1.Spent{OutputTokens: 7}}
 			}}
-			tm := newTeamWith(t, Config{ID: "root", Scheduler: inOrder("a"), Members: members("a"), Registry: registry{"a": a},
+			tm := newTeamWith(t, team.Config{ID: "root", Scheduler: inOrder("a"), Members: members("a"), Registry: registry{"a": a},
 				Limits: &teamv1.Limits{MaxTokens: proto.Int64(900), MemberTimeout: durationpb.New(time.Second)}})
 			r := newRecord()
 			r.process(t.Context(), tm, nil)
@@ -405,7 +406,7 @@ func TestC_07_Envelopes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{{Text: "hello"}}}}
 			reg := registry{"a": &remoteFake{id: "a", reply: spends(10)}, "w": limitedAgent(t, "w", m, nil)}
-			tm := newTeamWith(t, Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("a"), to("w")}), Members: members("a", "w"), Registry: reg,
+			tm := newTeamWith(t, team.Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("a"), to("w")}), Members: members("a", "w"), Registry: reg,
 				Limits: &teamv1.Limits{MaxTokens: proto.Int64(1500)}})
 			r := newRecord()
 			r.process(t.Context(), tm, nil)
@@ -417,9 +418,9 @@ func TestC_07_Envelopes(t *testing.T) {
 }
 
 func TestC_07_Finalize(t *testing.T) {
-	root := func(t *testing.T, m agent.Model, limit int64) *ModelAgent {
+	root := func(t *testing.T, m agent.Model, limit int64) *team.ModelAgent {
 		a := limitedAgent(t, "root", m, &teamv1.Limits{MaxTokens: proto.Int64(limit)})
-		a.cfg.Scheduler.(*leader).onLimit = Finalize //nolint:forcetypeassert // it is
+		team.Finalizes(a)
 		return a
 	}
 	t.Run("C-07 at the limit there is enough for one turn without tools", func(t *testing.T) {
@@ -431,7 +432,7 @@ func TestC_07_Finalize(t *testing.T) {
 			r := newRecord()
 			r.process(t.Context(), root(t, &finalModel{m}, limit), nil)
 			last := m.requests[len(m.requests)-1]
-			if r.err != nil || agent.Text(r.reply.GetMessage()) != "summed up" || len(last.Tools) != 0 || last.MaxOutput < leastOutput {
+			if r.err != nil || agent.Text(r.reply.GetMessage()) != "summed up" || len(last.Tools) != 0 || last.MaxOutput < team.LeastOutput {
 				t.Fatalf("limit %d: %v, %d calls, %+v", limit, r.err, len(m.requests), last)
 			}
 			if got := agent.CostOf(agent.SpentOn(r.events)).Tokens; got > limit {
@@ -463,34 +464,34 @@ func TestMeter(t *testing.T) {
 		req  agent.ModelRequest
 		want int64
 	}{
-		{"a request", agent.ModelRequest{Instructions: "iii", Force: "ff"}, perRequest + 5},
-		{"a tool", agent.ModelRequest{Tools: []agent.ToolSpec{{Name: "n", Description: "dd", Parameters: []byte("{ }")}}}, perRequest + withTools + perTool + 6},
-		{"a message", agent.ModelRequest{Messages: []agent.ModelMessage{{Text: "t", CallID: "cc", Tool: "ooo", State: []byte("ssss")}}}, perRequest + perMessage + 10},
-		{"a call", agent.ModelRequest{Messages: []agent.ModelMessage{{ToolCalls: []*teamv1.ToolCall{{Id: "i", Name: "nn", Arguments: "{ }"}}}}}, perRequest + 2*perMessage + 6},
+		{"a request", agent.ModelRequest{Instructions: "iii", Force: "ff"}, team.PerRequest + 5},
+		{"a tool", agent.ModelRequest{Tools: []agent.ToolSpec{{Name: "n", Description: "dd", Parameters: []byte("{ }")}}}, team.PerRequest + team.WithTools + team.PerTool + 6},
+		{"a message", agent.ModelRequest{Messages: []agent.ModelMessage{{Text: "t", CallID: "cc", Tool: "ooo", State: []byte("ssss")}}}, team.PerRequest + team.PerMessage + 10},
+		{"a call", agent.ModelRequest{Messages: []agent.ModelMessage{{ToolCalls: []*teamv1.ToolCall{{Id: "i", Name: "nn", Arguments: "{ }"}}}}}, team.PerRequest + 2*team.PerMessage + 6},
 	} {
 		t.Run("C-07 every byte counts: "+tt.name, func(t *testing.T) {
-			if got := new(meter).bound(&tt.req); got != tt.want {
+			if got := new(team.Meter).Bound(&tt.req); got != tt.want {
 				t.Errorf("%d tokens, want %d", got, tt.want)
 			}
 		})
 	}
 	req := &agent.ModelRequest{Instructions: strings.Repeat("i", 300), Messages: []agent.ModelMessage{{Role: agent.RoleUser, Text: strings.Repeat("u", 1000)}}}
-	var m meter
-	if got := m.bound(req); got < 1300 || got > 1400 {
+	var m team.Meter
+	if got := m.Bound(req); got < 1300 || got > 1400 {
 		t.Error(got)
 	}
-	m.learn(req, 320)
+	m.Learn(req, 320)
 	more := *req
 	more.Messages = append(slices.Clip(req.Messages), agent.ModelMessage{Role: agent.RoleAssistant, Text: strings.Repeat("a", 100)})
-	if got := m.bound(&more); got < 420 || got > 450 {
+	if got := m.Bound(&more); got < 420 || got > 450 {
 		t.Error("only what is new is bounded by its bytes:", got)
 	}
 	other := more
 	other.Instructions = "x" + more.Instructions[1:]
-	if got := m.bound(&other); got < 1400 {
+	if got := m.Bound(&other); got < 1400 {
 		t.Error("another prompt is bounded as a whole:", got)
 	}
-	if m.learn(&more, 0); m.tokens != 320 {
+	if m.Learn(&more, 0); m.Tokens() != 320 {
 		t.Error("nothing was counted")
 	}
 }
@@ -499,7 +500,7 @@ func TestMeter(t *testing.T) {
 func BenchmarkBudget(b *testing.B) {
 	for name, limits := range map[string]*teamv1.Limits{"none": nil, "tokens": {MaxTokens: proto.Int64(1 << 40)}} {
 		b.Run(name, func(b *testing.B) {
-			a, err := NewModelAgent(ModelAgentConfig{ID: "m", Limits: limits, Tools: []agent.Tool{echoTool{}}, Model: modelFunc(func(req *agent.ModelRequest) *teamv1.Turn {
+			a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "m", Limits: limits, Tools: []agent.Tool{echoTool{}}, Model: modelFunc(func(req *agent.ModelRequest) *teamv1.Turn {
 				if len(req.Messages) < 18 {
 					return echoCall()
 				}
@@ -530,17 +531,17 @@ func (*away) Detached(context.Context, string) (*teamv1.Ended, error) { return n
 func TestC_07_DetachedWorkTakesItsPartAlong(t *testing.T) {
 	m := &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{{Text: "a"}}}}
 	reg := registry{"w": limitedAgent(t, "w", m, nil), "far": &remoteFake{id: "far", reply: func(context.Context, *teamv1.ProcessRequest) (*teamv1.Spent, error) { return nil, nil }}}
-	tm := newTeamWith(t, Config{ID: "root", Members: members("w", "far"), Registry: reg, Limits: &teamv1.Limits{MaxTokens: proto.Int64(1000)},
-		Scheduler: next(func(s *State) (Decision, error) {
+	tm := newTeamWith(t, team.Config{ID: "root", Members: members("w", "far"), Registry: reg, Limits: &teamv1.Limits{MaxTokens: proto.Int64(1000)},
+		Scheduler: next(func(s *team.State) (team.Decision, error) {
 			switch n := len(s.Steps); {
 			case len(s.Open()) > 0:
-				return Decision{}, nil
+				return team.Decision{}, nil
 			case n == 0:
-				return Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_DELEGATE, Member: "w", Async: true, Detached: true}}}, nil
+				return team.Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_DELEGATE, Member: "w", Async: true, Detached: true}}}, nil
 			case n == 1:
 				return delegateTo("far"), nil
 			}
-			return Decision{Reply: agent.NewMessage("done")}, nil
+			return team.Decision{Reply: agent.NewMessage("done")}, nil
 		})})
 	for at := 1; ; at++ {
 		a, r, n := &away{}, newRecord(), 0

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"hash/fnv"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -77,7 +76,7 @@ func (p *process) call(ctx context.Context, w *work, emit emitter) error {
 	}
 	if w.step.GetKind() == teamv1.Step_KIND_MODEL && w.prompt == nil {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, // an error of the run: no result of the step could correct it
-			"the scheduler of team %q decided on a model step and gave no request for it; implement Prompter, and return a request from Prompt", p.cfg.ID)
+			"the scheduler of team %q decided on a model step and gave no request for it; return a request from its method Prompt", p.cfg.ID)
 	}
 	w.loop = !ex.leaf
 	if w.deadline.IsZero() && ex.timeout > 0 {
@@ -359,7 +358,7 @@ func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) er
 
 // limitOf is the limit that bounds the time of a step.
 func limitOf(step *teamv1.Step) string {
-	if step.GetKind() == teamv1.Step_KIND_TRANSFER || strings.HasPrefix(step.GetName(), rejectedTransfer) {
+	if step.GetKind() == teamv1.Step_KIND_TRANSFER || RefusedTransfer(step) != "" {
 		return agent.LimitNodeTimeout
 	}
 	return agent.LimitMemberTimeout

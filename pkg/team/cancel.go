@@ -43,7 +43,7 @@ func (p *process) abandon(ctx context.Context, st *StepState) error {
 		p.spawn(st, func(child *process, w *work, emit emitter) error { return child.release(ctx, w, emit) })
 		return nil
 	}
-	return p.emitEnd(&work{step: st.Step, scope: st.scope, spent: st.wasted}, p.pass, endedWith(agent.ErrCanceled, teamv1.Outcome_OUTCOME_CANCELED))
+	return p.emitEnd(&work{step: st.Step, scope: st.Scope, spent: st.wasted}, p.pass, endedWith(agent.ErrCanceled, teamv1.Outcome_OUTCOME_CANCELED))
 }
 
 // release has a member close what it has open, and records the end of its step.
@@ -94,9 +94,9 @@ func opens(ev *teamv1.Event) bool { return ev.GetBound() != nil || ev.GetStarted
 // stands: the record is not looked at where nothing was canceled.
 func (st *StepState) closes(run *agent.Run) bool {
 	switch {
-	case !run.CancelsIn(st.scope):
+	case !run.CancelsIn(st.Scope):
 		return false
-	case run.Canceled(st.scope):
+	case run.Canceled(st.Scope):
 		return true
 	}
 	open := map[string]bool{}

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // cancel leaves a cancel of the root in the inbox.
@@ -179,20 +180,20 @@ func TestCrash_CancelBeforeTheCall(t *testing.T) {
 
 // oneByOne is a team that does one thing after the other, so that nothing is under
 // way while a commit is made.
-func oneByOne(t *testing.T, w *world) *Team {
+func oneByOne(t *testing.T, w *world) *team.Team {
 	t.Helper()
-	modeled, err := NewModelAgent(ModelAgentConfig{ID: "modeled", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}})
+	modeled, err := team.NewModelAgent(team.ModelAgentConfig{ID: "modeled", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	reg := registry{"a": &worker{w: w, name: "a"}, "peer": &peer{worker{w: w, name: "peer"}}, "modeled": modeled}
-	reg["inner"] = newTeamWith(t, Config{ID: "inner", Registry: reg, Members: members("modeled", "peer"), Scheduler: inOrder("modeled", "peer")})
-	return newTeamWith(t, Config{ID: "root", Registry: reg, Members: members("a", "inner"), Scheduler: inOrder("a", "inner")})
+	reg["inner"] = newTeamWith(t, team.Config{ID: "inner", Registry: reg, Members: members("modeled", "peer"), Scheduler: inOrder("modeled", "peer")})
+	return newTeamWith(t, team.Config{ID: "root", Registry: reg, Members: members("a", "inner"), Scheduler: inOrder("a", "inner")})
 }
 
 // ending is a team whose run is canceled just when it has parked.
 type ending struct {
-	*Team
+	*team.Team
 	cancel context.CancelCauseFunc
 }
 
@@ -211,9 +212,9 @@ func TestCancel_S_24_AsAMemberParks(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	w := newWorld(t)
 	reg := cast(w)
-	inner := newTeamWith(t, Config{ID: "inner", Registry: reg, Members: members("asker"), Scheduler: inOrder("asker")})
+	inner := newTeamWith(t, team.Config{ID: "inner", Registry: reg, Members: members("asker"), Scheduler: inOrder("asker")})
 	reg["inner"] = ending{inner, cancel}
-	r := watch(ctx, newTeamWith(t, Config{ID: "t1", Registry: reg, Members: members("inner"), Scheduler: inOrder("inner")}), "x")
+	r := watch(ctx, newTeamWith(t, team.Config{ID: "t1", Registry: reg, Members: members("inner"), Scheduler: inOrder("inner")}), "x")
 	if !errors.Is(r.err, agent.ErrCanceled) {
 		t.Error(r.err)
 	}

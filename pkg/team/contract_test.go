@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // record is a journal in memory: it drives an agent once, on top of what is there.
@@ -87,16 +88,16 @@ func human(question string) *teamv1.Step {
 }
 
 // batches has the batches run one after the other and returns what the first step answered.
-func batches(all ...[]*teamv1.Step) Scheduler {
-	return next(func(s *State) (Decision, error) {
+func batches(all ...[]*teamv1.Step) team.Scheduler {
+	return next(func(s *team.State) (team.Decision, error) {
 		n := 0
 		for _, b := range all {
 			if len(s.Steps) == n {
-				return Decision{Steps: b}, nil
+				return team.Decision{Steps: b}, nil
 			}
 			n += len(b)
 		}
-		return Decision{Reply: s.Steps[0].Message}, nil
+		return team.Decision{Reply: s.Steps[0].Message}, nil
 	})
 }
 
@@ -109,7 +110,7 @@ func to(member string) *teamv1.Step {
 func TestAnswer_OvertakesWaiting(t *testing.T) {
 	w := newWorld(t)
 	reg := registry{"asker": &asker{worker{w: w, name: "asker"}}, "b": skilled("b")}
-	tm := newTeamWith(t, Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("asker"), to("b")}), Members: members("asker", "b"), Registry: reg})
+	tm := newTeamWith(t, team.Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("asker"), to("b")}), Members: members("asker", "b"), Registry: reg})
 	r := newRecord()
 	r.process(t.Context(), tm, func(ev *teamv1.Event) bool {
 		if ev.GetAsked() != nil {
@@ -154,18 +155,18 @@ func TestC_28_CancelOfAQuestion(t *testing.T) {
 	for _, nested := range []bool{false, true} {
 		t.Run(fmt.Sprint(nested), func(t *testing.T) {
 			reg := registry{"b": skilled("b")}
-			inner := newTeamWith(t, Config{ID: "inner", ReportErrors: true, Registry: reg, Members: members("b"), Scheduler: next(func(s *State) (Decision, error) {
+			inner := newTeamWith(t, team.Config{ID: "inner", ReportErrors: true, Registry: reg, Members: members("b"), Scheduler: next(func(s *team.State) (team.Decision, error) {
 				if len(s.Steps) == 0 {
-					return Decision{Steps: []*teamv1.Step{human("well?")}}, nil
+					return team.Decision{Steps: []*teamv1.Step{human("well?")}}, nil
 				}
-				return Decision{Reply: agent.NewMessage("inner done")}, nil
+				return team.Decision{Reply: agent.NewMessage("inner done")}, nil
 			})})
 			reg["inner"] = inner
 			scope := "1"
 			var top agent.Agent = inner
 			if nested {
 				scope = "1.1"
-				top = newTeamWith(t, Config{ID: "root", Scheduler: inOrder("inner"), Registry: reg, Members: members("inner")})
+				top = newTeamWith(t, team.Config{ID: "root", Scheduler: inOrder("inner"), Registry: reg, Members: members("inner")})
 			}
 			w := newWorld(t)
 			r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
@@ -200,11 +201,11 @@ func TestC_28_CancelOfAQuestionWhileASiblingRuns(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			return agent.NewMessage("slow"), nil
 		}}}
-		top := newTeamWith(t, Config{ID: "root", ReportErrors: true, Registry: reg, Members: members("slow"), Scheduler: next(func(s *State) (Decision, error) {
+		top := newTeamWith(t, team.Config{ID: "root", ReportErrors: true, Registry: reg, Members: members("slow"), Scheduler: next(func(s *team.State) (team.Decision, error) {
 			if len(s.Steps) == 0 {
-				return Decision{Steps: []*teamv1.Step{human("well?"), to("slow")}}, nil
+				return team.Decision{Steps: []*teamv1.Step{human("well?"), to("slow")}}, nil
 			}
-			return Decision{Reply: agent.NewMessage("done")}, nil
+			return team.Decision{Reply: agent.NewMessage("done")}, nil
 		})})
 		w = newWorld(t)
 		start := time.Now()
@@ -224,7 +225,7 @@ func TestC_28_CancelOfAQuestionWhileASiblingRuns(t *testing.T) {
 
 // TestAnswer_TooLate gives two answers to one question: the first one counts.
 func TestAnswer_TooLate(t *testing.T) {
-	tm := newTeamWith(t, Config{ID: "root", Scheduler: batches([]*teamv1.Step{human("well?"), to("b")}), Members: members("b"), Registry: registry{"b": skilled("b")}})
+	tm := newTeamWith(t, team.Config{ID: "root", Scheduler: batches([]*teamv1.Step{human("well?"), to("b")}), Members: members("b"), Registry: registry{"b": skilled("b")}})
 	r := newRecord()
 	r.process(t.Context(), tm, func(ev *teamv1.Event) bool {
 		if ev.GetAsked() != nil {
@@ -250,9 +251,9 @@ func TestAnswer_TooLate(t *testing.T) {
 // TestDecision_IsNotMadeAnew crashes after the last decision of an impure scheduler.
 func TestDecision_IsNotMadeAnew(t *testing.T) {
 	calls := 0
-	tm := newTeamWith(t, Config{ID: "root", Scheduler: next(func(*State) (Decision, error) {
+	tm := newTeamWith(t, team.Config{ID: "root", Scheduler: next(func(*team.State) (team.Decision, error) {
 		calls++
-		return Decision{Reply: agent.NewMessage(fmt.Sprint("reply ", calls))}, nil
+		return team.Decision{Reply: agent.NewMessage(fmt.Sprint("reply ", calls))}, nil
 	})})
 	r := newRecord()
 	r.process(t.Context(), tm, func(ev *teamv1.Event) bool { return ev.GetDecided() == nil })
@@ -265,9 +266,9 @@ func TestDecision_IsNotMadeAnew(t *testing.T) {
 // TestDecision_ToAskIsNotMadeAnew crashes between the decision to ask and the question.
 func TestDecision_ToAskIsNotMadeAnew(t *testing.T) {
 	calls := 0
-	tm := newTeamWith(t, Config{ID: "root", Scheduler: next(func(s *State) (Decision, error) {
+	tm := newTeamWith(t, team.Config{ID: "root", Scheduler: next(func(s *team.State) (team.Decision, error) {
 		calls++
-		return Decision{Ask: agent.NewMessage(fmt.Sprint("ask ", calls))}, nil
+		return team.Decision{Ask: agent.NewMessage(fmt.Sprint("ask ", calls))}, nil
 	})})
 	r := newRecord()
 	r.process(t.Context(), tm, func(ev *teamv1.Event) bool { return ev.GetDecided() == nil })
@@ -283,14 +284,14 @@ func TestR_000_25_I1_PanickingScheduler(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
-	tm := newTeamWith(t, Config{ID: "root", Members: members("a", "b"), Registry: registry{"a": hang, "b": skilled("b")}, Scheduler: next(func(s *State) (Decision, error) {
+	tm := newTeamWith(t, team.Config{ID: "root", Members: members("a", "b"), Registry: registry{"a": hang, "b": skilled("b")}, Scheduler: next(func(s *team.State) (team.Decision, error) {
 		if len(s.Steps) == 0 {
 			a, b := to("a"), to("b")
 			a.Async, b.Async = true, true
-			return Decision{Steps: []*teamv1.Step{a, b}}, nil
+			return team.Decision{Steps: []*teamv1.Step{a, b}}, nil
 		}
 		if !s.Steps[1].Done {
-			return Decision{}, nil
+			return team.Decision{}, nil
 		}
 		panic("oops")
 	})})
@@ -319,11 +320,11 @@ func (busyTool) Call(context.Context, json.RawMessage, string) (*teamv1.ToolResu
 // TestTool_FailsUnderItsDelegation has a tool fail under a policy of one attempt: the model is
 // told, the run goes on.
 func TestTool_FailsUnderItsDelegation(t *testing.T) {
-	m, err := NewModelAgent(ModelAgentConfig{ID: "modeled", Model: &fakeModel{newWorld(t)}, Tools: []agent.Tool{busyTool{}}})
+	m, err := team.NewModelAgent(team.ModelAgentConfig{ID: "modeled", Model: &fakeModel{newWorld(t)}, Tools: []agent.Tool{busyTool{}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tm := newTeamWith(t, Config{ID: "root", Registry: registry{"modeled": m}, Scheduler: inOrder("modeled"), Members: []Member{{Agent: "modeled", Retry: &teamv1.Retry{Attempts: proto.Int32(1)}}}})
+	tm := newTeamWith(t, team.Config{ID: "root", Registry: registry{"modeled": m}, Scheduler: inOrder("modeled"), Members: []team.Member{{Agent: "modeled", Retry: &teamv1.Retry{Attempts: proto.Int32(1)}}}})
 	if got, err := ask(t, tm, "hi"); err != nil {
 		t.Error(got, err)
 	}
@@ -331,13 +332,13 @@ func TestTool_FailsUnderItsDelegation(t *testing.T) {
 
 // TestR_000_28_C_07_StepsEndEveryRun has a scheduler that gets failures itself and never stops.
 func TestR_000_28_C_07_StepsEndEveryRun(t *testing.T) {
-	tm := newTeamWith(t, Config{ID: "root", ReportErrors: true, Members: members("a"), Registry: registry{"a": skilled("a")}, Limits: &teamv1.Limits{MaxSteps: proto.Int32(3)}, Scheduler: next(func(s *State) (Decision, error) {
+	tm := newTeamWith(t, team.Config{ID: "root", ReportErrors: true, Members: members("a"), Registry: registry{"a": skilled("a")}, Limits: &teamv1.Limits{MaxSteps: proto.Int32(3)}, Scheduler: next(func(s *team.State) (team.Decision, error) {
 		if len(s.Steps) > 50 {
-			return Decision{Reply: agent.NewMessage("endless")}, nil
+			return team.Decision{Reply: agent.NewMessage("endless")}, nil
 		}
 		st := to("a")
 		st.Input = &teamv1.Input{Message: agent.UserMessage("", fmt.Sprint(len(s.Steps)))}
-		return Decision{Steps: []*teamv1.Step{st}}, nil
+		return team.Decision{Steps: []*teamv1.Step{st}}, nil
 	})})
 	_, err := ask(t, tm, "hi")
 	wantReason(t, err, agent.ReasonMaxIterations)
@@ -345,8 +346,8 @@ func TestR_000_28_C_07_StepsEndEveryRun(t *testing.T) {
 
 // TestQuestion_EachHasAnID has a scheduler ask twice in a row.
 func TestQuestion_EachHasAnID(t *testing.T) {
-	tm := newTeamWith(t, Config{ID: "root", Scheduler: next(func(s *State) (Decision, error) {
-		return Decision{Ask: agent.NewMessage("again?")}, nil
+	tm := newTeamWith(t, team.Config{ID: "root", Scheduler: next(func(s *team.State) (team.Decision, error) {
+		return team.Decision{Ask: agent.NewMessage("again?")}, nil
 	})})
 	r := newRecord()
 	r.process(t.Context(), tm, nil)
@@ -378,12 +379,12 @@ func (j *slowJournal) Commit(ctx context.Context) error {
 func TestCommit_EndsWithItsWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := registry{"a": skilled("a")}
-		reg["inner"] = newTeamWith(t, Config{ID: "inner", Scheduler: inOrder("a"), Registry: reg, Members: members("a")})
-		top := newTeamWith(t, Config{ID: "root", ReportErrors: true, Registry: reg, Members: []Member{{Agent: "inner", Timeout: time.Second}}, Scheduler: next(func(s *State) (Decision, error) {
+		reg["inner"] = newTeamWith(t, team.Config{ID: "inner", Scheduler: inOrder("a"), Registry: reg, Members: members("a")})
+		top := newTeamWith(t, team.Config{ID: "root", ReportErrors: true, Registry: reg, Members: []team.Member{{Agent: "inner", Timeout: time.Second}}, Scheduler: next(func(s *team.State) (team.Decision, error) {
 			if len(s.Steps) == 0 {
 				return delegateTo("inner"), nil
 			}
-			return Decision{Reply: agent.NewMessage("done")}, nil
+			return team.Decision{Reply: agent.NewMessage("done")}, nil
 		})})
 		w := newWorld(t)
 		r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
@@ -514,20 +515,20 @@ func TestQuestion_LeavesWhatRuns(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		return agent.NewMessage("a"), ctx.Err()
 	}}
-	tm := newTeamWith(t, Config{ID: "root", Members: members("a", "b"), Registry: registry{"a": a, "b": skilled("b")}, Scheduler: next(func(s *State) (Decision, error) {
+	tm := newTeamWith(t, team.Config{ID: "root", Members: members("a", "b"), Registry: registry{"a": a, "b": skilled("b")}, Scheduler: next(func(s *team.State) (team.Decision, error) {
 		switch {
 		case len(s.Steps) == 0:
 			a, b := to("a"), to("b")
 			a.Async, b.Async = true, true
-			return Decision{Steps: []*teamv1.Step{a, b}}, nil
+			return team.Decision{Steps: []*teamv1.Step{a, b}}, nil
 		case !s.Steps[1].Done:
-			return Decision{}, nil
+			return team.Decision{}, nil
 		case s.Messages[0].GetMessageId() == "a-yes" && !s.Steps[0].Done:
-			return Decision{}, nil
+			return team.Decision{}, nil
 		case s.Messages[0].GetMessageId() == "a-yes":
-			return Decision{Reply: agent.NewMessage("fine")}, nil
+			return team.Decision{Reply: agent.NewMessage("fine")}, nil
 		}
-		return Decision{Ask: agent.NewMessage("well?")}, nil
+		return team.Decision{Ask: agent.NewMessage("well?")}, nil
 	})})
 	r := newRecord()
 	r.process(t.Context(), tm, nil)

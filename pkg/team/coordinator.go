@@ -70,7 +70,7 @@ const (
 // for concurrent use.
 type Coordinator struct{ *leader }
 
-var _ Prompter = Coordinator{}
+var _ Scheduler = Coordinator{}
 
 // NewCoordinator returns a coordinator. The error joins a *Fault for everything
 // that is wrong with the configuration.
@@ -97,7 +97,7 @@ func specsOf(tools []agent.Tool) ([]agent.ToolSpec, error) {
 	var faults []error
 	for i, t := range tools {
 		specs[i] = t.Spec()
-		if specs[i].Name == transferTool || specs[i].Name == readTool {
+		if specs[i].Name == TransferTool || specs[i].Name == readTool {
 			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "tool %s has the name of a tool that agents have; rename it", specs[i].Name))
 		}
 		if seen[specs[i].Name] {

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 func TestCoordinator_Failures(t *testing.T) {
@@ -94,14 +95,14 @@ func TestCoordinator_Failures(t *testing.T) {
 
 	t.Run("C-06 on_member_error FAIL: the first failure is the run's", func(t *testing.T) {
 		reg := registry{"a": failing("a", agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "no such book"))}
-		r := watch(t.Context(), ledBy(t, leads(t, calls(give("a", "x"))), reg, func(_ *CoordinatorConfig, c *Config) { c.ReportErrors = false }), "x")
+		r := watch(t.Context(), ledBy(t, leads(t, calls(give("a", "x"))), reg, func(_ *team.CoordinatorConfig, c *team.Config) { c.ReportErrors = false }), "x")
 		wantReason(t, r.err, agent.ReasonAgentNotFound)
 	})
 
 	t.Run("C-06 R-002-1.3 with FAIL a call that cannot be run still goes back to the leader", func(t *testing.T) {
 		var d diary
 		m := leads(t, calls(tool("delegate_to_a", "{}"), give("a", "x"), give("a", "x"), give("nobody", "x")), says("done"))
-		r := watch(t.Context(), ledBy(t, m, d.crew("a"), func(_ *CoordinatorConfig, c *Config) { c.ReportErrors = false }), "x")
+		r := watch(t.Context(), ledBy(t, m, d.crew("a"), func(_ *team.CoordinatorConfig, c *team.Config) { c.ReportErrors = false }), "x")
 		if r.err != nil || r.text() != "done" || len(d.all()) != 1 {
 			t.Error(r.text(), r.err, d.all())
 		}
@@ -137,7 +138,7 @@ func TestCoordinator_Time(t *testing.T) {
 			}}}
 			begin := time.Now()
 			m := leads(t, calls(give("a", "x")), says("done"))
-			r := watch(t.Context(), ledBy(t, m, reg, member("a", func(m *Member) { m.Timeout = 2 * time.Second })), "x")
+			r := watch(t.Context(), ledBy(t, m, reg, member("a", func(m *team.Member) { m.Timeout = 2 * time.Second })), "x")
 			if n.Load() != 2 || time.Since(begin) != 2*time.Second || r.delegations()[0] != "2 a: timed_out TIMEOUT_EXCEEDED" {
 				t.Error(n.Load(), time.Since(begin), r.delegations())
 			}
@@ -153,7 +154,7 @@ func TestCoordinator_Time(t *testing.T) {
 				time.Sleep(time.Second) // the bubble's; so the members' own time ends after the run's
 				return calls(give("a", "1"), give("b", "2"), give("c", "3"))
 			})
-			r := watch(t.Context(), ledBy(t, m, reg, inParallel, func(_ *CoordinatorConfig, c *Config) {
+			r := watch(t.Context(), ledBy(t, m, reg, inParallel, func(_ *team.CoordinatorConfig, c *team.Config) {
 				c.Limits.MemberTimeout = durationpb.New(time.Hour)
 			}), "x")
 			has(t, wantReason(t, r.err, agent.ReasonTimeout).Message, `team "t1"`, "5m0s", "limits.timeout")
@@ -188,9 +189,9 @@ func TestCoordinator_Time(t *testing.T) {
 	})
 
 	t.Run("R-002-5.1 member_timeout is never more than the run's", func(t *testing.T) {
-		l := effective(&teamv1.Limits{Timeout: durationpb.New(time.Minute), MemberTimeout: durationpb.New(2 * time.Minute)})
-		if l.memberTimeout != time.Minute {
-			t.Error(l.memberTimeout)
+		l := team.MemberTimeoutOf(&teamv1.Limits{Timeout: durationpb.New(time.Minute), MemberTimeout: durationpb.New(2 * time.Minute)})
+		if l != time.Minute {
+			t.Error(l)
 		}
 	})
 }

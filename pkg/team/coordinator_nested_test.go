@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"strings"
@@ -8,25 +8,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // TestCoordinator_InheritsModel is S-53 without keys: R-003-14, C-26.
 func TestCoordinator_InheritsModel(t *testing.T) {
 	lead := leads(t, calls(give("plain", "x"), give("own", "x"), give("flow", "x")), says("by the lead: plain"), says("by the lead: deep"), says("done"))
 	own := leads(t, says("by its own"))
-	plain, err := NewModelAgent(ModelAgentConfig{ID: "plain", Instructions: "You are plain."})
+	plain, err := team.NewModelAgent(team.ModelAgentConfig{ID: "plain", Instructions: "You are plain."})
 	if err != nil {
 		t.Fatal(err)
 	}
-	owned, err := NewModelAgent(ModelAgentConfig{ID: "own", Model: own})
+	owned, err := team.NewModelAgent(team.ModelAgentConfig{ID: "own", Model: own})
 	if err != nil {
 		t.Fatal(err)
 	}
-	deep, err := NewModelAgent(ModelAgentConfig{ID: "deep"})
+	deep, err := team.NewModelAgent(team.ModelAgentConfig{ID: "deep"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	flow := newTeamWith(t, Config{ID: "flow", Scheduler: inOrder("deep"), Members: members("deep"), Registry: registry{"deep": deep}})
+	flow := newTeamWith(t, team.Config{ID: "flow", Scheduler: inOrder("deep"), Members: members("deep"), Registry: registry{"deep": deep}})
 	tm := ledBy(t, lead, registry{"plain": plain, "own": owned, "flow": flow})
 	r := watch(t.Context(), tm, "x")
 	if r.err != nil {
@@ -68,8 +69,8 @@ func TestR_004_06_Nested(t *testing.T) {
 	bottom := leads(t, calls(give("writer", "words")), says("bottom says"))
 	middle := leads(t, calls(give("bottom", "go down")), says("middle says"))
 	top := leads(t, calls(give("middle", "go")), says("top says"))
-	named := func(id string) func(*CoordinatorConfig, *Config) {
-		return func(_ *CoordinatorConfig, c *Config) { c.ID = id }
+	named := func(id string) func(*team.CoordinatorConfig, *team.Config) {
+		return func(_ *team.CoordinatorConfig, c *team.Config) { c.ID = id }
 	}
 	b := ledBy(t, bottom, d.crew("writer"), named("bottom"))
 	m := ledBy(t, middle, registry{"bottom": b}, named("middle"))
@@ -134,7 +135,7 @@ func TestR_002_14_TeamsAreMadeWithoutACall(t *testing.T) {
 	m := leads(t, says("Hi"))
 	var d diary
 	reg := d.crew("a")
-	var last *Team
+	var last *team.Team
 	for range 1000 {
 		last = ledBy(t, m, reg)
 	}

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 func TestCoordinator_Sequential(t *testing.T) {
@@ -51,7 +52,7 @@ func TestCoordinator_Sequential(t *testing.T) {
 	t.Run("R-002-22 R-004-16 a member that is isolated is given its task alone", func(t *testing.T) {
 		var d diary
 		m := leads(t, calls(give("a", "first"), give("b", "second")), says("done"))
-		tm := ledBy(t, m, d.crew("a", "b"), member("b", func(m *Member) { m.History = HistoryIsolated }))
+		tm := ledBy(t, m, d.crew("a", "b"), member("b", func(m *team.Member) { m.History = team.HistoryIsolated }))
 		if _, err := ask(t, tm, "x"); err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +181,7 @@ func TestCoordinator_Parallel(t *testing.T) {
 					}}
 				}
 				m := leads(t, calls(tt.list...), says("done"))
-				tm := ledBy(t, m, reg, inParallel, func(_ *CoordinatorConfig, c *Config) { c.Limits.MaxParallel = &tt.max })
+				tm := ledBy(t, m, reg, inParallel, func(_ *team.CoordinatorConfig, c *team.Config) { c.Limits.MaxParallel = &tt.max })
 				_, err := ask(t, tm, "x")
 				if _, peak := working.counts(); err != nil || peak != tt.together {
 					t.Error(err, peak)
@@ -195,7 +196,7 @@ func TestCoordinator_Parallel(t *testing.T) {
 	t.Run("R-002-26 what one of them keeps the other does not see", func(t *testing.T) {
 		reg := registry{}
 		for _, id := range []string{"left", "right"} {
-			reg[id] = newTeamWith(t, Config{ID: id, Registry: registry{"w": skilled("w")}, Members: members("w"), Scheduler: keepsState(id)})
+			reg[id] = newTeamWith(t, team.Config{ID: id, Registry: registry{"w": skilled("w")}, Members: members("w"), Scheduler: keepsState(id)})
 		}
 		m := leads(t, calls(give("left", "x"), give("right", "x")), says("done"))
 		r := watch(t.Context(), ledBy(t, m, reg, inParallel), "x")
@@ -207,13 +208,13 @@ func TestCoordinator_Parallel(t *testing.T) {
 }
 
 // keepsState writes its name into the run's context, and answers with what it finds there.
-func keepsState(id string) Scheduler {
-	return next(func(s *State) (Decision, error) {
+func keepsState(id string) team.Scheduler {
+	return next(func(s *team.State) (team.Decision, error) {
 		if len(s.Steps) == 0 {
 			d := delegateTo("w")
 			d.Updates = update("name", id)
 			return d, nil
 		}
-		return Decision{Reply: agent.NewMessage(id + " sees " + s.Context["name"].GetStringValue())}, nil
+		return team.Decision{Reply: agent.NewMessage(id + " sees " + s.Context["name"].GetStringValue())}, nil
 	})
 }

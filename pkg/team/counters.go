@@ -30,9 +30,9 @@ func (p *process) allow(ctx context.Context) context.Context {
 	if above == nil {
 		return ctx
 	}
-	p.counting = &counting{allowance: above, final: p.finalTurn(), begun: map[int]bool{}}
-	for _, st := range p.all() {
-		if st.member() && st.attempts > 0 {
+	p.counting = &counting{allowance: above, final: p.traits.FinalTurn, begun: map[int]bool{}}
+	for _, st := range p.All() {
+		if st.ByMember() && st.attempts > 0 {
 			p.counting.begun[st.Round] = true
 		}
 	}

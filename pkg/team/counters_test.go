@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -8,14 +8,15 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // threeLevels is a leader above a leader above a leader, whose member gets work three times.
-func threeLevels(t *testing.T, d *diary, top, mid, low *teamv1.Limits, onLimit OnLimit) *Team {
+func threeLevels(t *testing.T, d *diary, top, mid, low *teamv1.Limits, onLimit team.OnLimit) *team.Team {
 	t.Helper()
 	reg := d.crew("a")
-	set := func(id, of string, l *teamv1.Limits) func(*CoordinatorConfig, *Config) {
-		return func(c *CoordinatorConfig, cfg *Config) {
+	set := func(id, of string, l *teamv1.Limits) func(*team.CoordinatorConfig, *team.Config) {
+		return func(c *team.CoordinatorConfig, cfg *team.Config) {
 			cfg.ID, c.Members = id, members(of)
 			proto.Merge(cfg.Limits, l)
 		}
@@ -25,7 +26,7 @@ func threeLevels(t *testing.T, d *diary, top, mid, low *teamv1.Limits, onLimit O
 	midLead := leads(t, calls(give("low", "go")), says("mid"))
 	reg["mid"] = ledBy(t, midLead, reg, set("mid", "low", mid))
 	topLead := leads(t, calls(give("mid", "go")), says("top"))
-	return ledBy(t, topLead, reg, set("t1", "mid", top), func(c *CoordinatorConfig, _ *Config) { c.OnLimit = onLimit })
+	return ledBy(t, topLead, reg, set("t1", "mid", top), func(c *team.CoordinatorConfig, _ *team.Config) { c.OnLimit = onLimit })
 }
 
 func TestC_07_ExplicitCountersBindTheSubtree(t *testing.T) {
@@ -35,17 +36,17 @@ func TestC_07_ExplicitCountersBindTheSubtree(t *testing.T) {
 	cases := []struct {
 		name          string
 		top, mid, low *teamv1.Limits
-		onLimit       OnLimit
+		onLimit       team.OnLimit
 		ran           int
 		reason, setBy string // empty: it completes
 	}{
-		{"without a limit all of it runs", nil, nil, nil, FailRun, 3, "", ""},
-		{"what covers it all lets it run", &teamv1.Limits{MaxSteps: proto.Int32(5), MaxDelegations: proto.Int32(5), MaxTurns: proto.Int32(8)}, nil, nil, FailRun, 3, "", ""},
-		{"max_steps of the top counts those below", steps(4), nil, nil, FailRun, 2, agent.ReasonMaxIterations, "t1"},
-		{"max_delegations of the top counts those below", delegations(3), nil, nil, FailRun, 1, agent.ReasonMaxDelegations, "t1"},
-		{"max_turns of the top counts those below", turns(4), nil, nil, FailRun, 2, agent.ReasonMaxIterations, "t1"},
-		{"the smallest on the way down holds", steps(5), steps(2), nil, FailRun, 1, "", ""},
-		{"a limit's last turn at the top", delegations(3), nil, nil, Finalize, 1, "", ""},
+		{"without a limit all of it runs", nil, nil, nil, team.FailRun, 3, "", ""},
+		{"what covers it all lets it run", &teamv1.Limits{MaxSteps: proto.Int32(5), MaxDelegations: proto.Int32(5), MaxTurns: proto.Int32(8)}, nil, nil, team.FailRun, 3, "", ""},
+		{"max_steps of the top counts those below", steps(4), nil, nil, team.FailRun, 2, agent.ReasonMaxIterations, "t1"},
+		{"max_delegations of the top counts those below", delegations(3), nil, nil, team.FailRun, 1, agent.ReasonMaxDelegations, "t1"},
+		{"max_turns of the top counts those below", turns(4), nil, nil, team.FailRun, 2, agent.ReasonMaxIterations, "t1"},
+		{"the smallest on the way down holds", steps(5), steps(2), nil, team.FailRun, 1, "", ""},
+		{"a limit's last turn at the top", delegations(3), nil, nil, team.Finalize, 1, "", ""},
 	}
 	for _, c := range cases {
 		t.Run("C-07 "+c.name, func(t *testing.T) {
@@ -84,7 +85,7 @@ func TestC_07_CountsOnRecordAreThoseThatWereTaken(t *testing.T) {
 func TestC_07_CountsAfterACrash(t *testing.T) {
 	for at := 1; ; at++ {
 		var d diary
-		tm := newTeamWith(t, Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("a"), to("b")}), Members: members("a", "b"), Registry: d.crew("a", "b"),
+		tm := newTeamWith(t, team.Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("a"), to("b")}), Members: members("a", "b"), Registry: d.crew("a", "b"),
 			Limits: &teamv1.Limits{MaxParallel: proto.Int32(1)}})
 		r, n := newRecord(), 0
 		life := func(see func(*teamv1.Event) bool) agent.Counts {

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // blocker has its effect and then works until its context ends.
@@ -29,7 +30,7 @@ func (k *blocker) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.
 // crashFlow is a workflow that goes on after errors: two of five end, which is the
 // quorum, and the losers, a leaf, a team, a peer's task and one that asks, are
 // canceled; a step fails, and what comes after it is skipped.
-func crashFlow(t *testing.T, w *world) *Team {
+func crashFlow(t *testing.T, w *world) *team.Team {
 	t.Helper()
 	reg := registry{}
 	for _, n := range []string{"a", "b", "c", "d", "e", "f"} {
@@ -43,26 +44,26 @@ func crashFlow(t *testing.T, w *world) *Team {
 		return "", &agent.Error{Reason: agent.ReasonUnavailable, Retry: true, Fresh: true, Message: "out of ink"}
 	}}
 	limits := &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(time.Microsecond)}, MaxParallel: proto.Int32(9)}
-	flow := func(id string, steps ...WorkflowStep) *Team {
-		s, err := NewWorkflow(WorkflowConfig{Steps: steps})
+	flow := func(id string, steps ...team.WorkflowStep) *team.Team {
+		s, err := team.NewWorkflow(team.WorkflowConfig{Steps: steps})
 		if err != nil {
 			t.Fatal(err)
 		}
-		tm, err := New(Config{ID: id, Registry: reg, ReportErrors: true, Limits: limits, Scheduler: s, Members: members(sortedKeys(reg)...)})
+		tm, err := team.New(team.Config{ID: id, Registry: reg, ReportErrors: true, Limits: limits, Scheduler: s, Members: members(sortedKeys(reg)...)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return tm
 	}
-	reg["inner"] = flow("inner", WorkflowStep{ID: "far", Member: "peer"}, WorkflowStep{ID: "deep", Member: "deep", After: []string{"far"}})
+	reg["inner"] = flow("inner", team.WorkflowStep{ID: "far", Member: "peer"}, team.WorkflowStep{ID: "deep", Member: "deep", After: []string{"far"}})
 	return flow("root",
-		WorkflowStep{ID: "a", Member: "a"}, WorkflowStep{ID: "b", Member: "b"}, WorkflowStep{ID: "never", Member: "never"},
-		WorkflowStep{ID: "inner", Member: "inner"}, WorkflowStep{ID: "late", Member: "e", After: []string{"inner"}},
-		WorkflowStep{ID: "ask", Member: "asker"},
-		WorkflowStep{ID: "join", Member: "c", After: []string{"a", "b", "never", "late", "ask"}, Join: JoinQuorum, Quorum: 2},
-		WorkflowStep{ID: "broken", Member: "broken", After: []string{"join"}, Retry: &teamv1.Retry{Attempts: proto.Int32(2)}},
-		WorkflowStep{ID: "lost", Member: "f", After: []string{"broken"}},
-		WorkflowStep{ID: "end", Member: "d", After: []string{"join"}, Task: "{{steps.join.text}} end"},
+		team.WorkflowStep{ID: "a", Member: "a"}, team.WorkflowStep{ID: "b", Member: "b"}, team.WorkflowStep{ID: "never", Member: "never"},
+		team.WorkflowStep{ID: "inner", Member: "inner"}, team.WorkflowStep{ID: "late", Member: "e", After: []string{"inner"}},
+		team.WorkflowStep{ID: "ask", Member: "asker"},
+		team.WorkflowStep{ID: "join", Member: "c", After: []string{"a", "b", "never", "late", "ask"}, Join: team.JoinQuorum, Quorum: 2},
+		team.WorkflowStep{ID: "broken", Member: "broken", After: []string{"join"}, Retry: &teamv1.Retry{Attempts: proto.Int32(2)}},
+		team.WorkflowStep{ID: "lost", Member: "f", After: []string{"broken"}},
+		team.WorkflowStep{ID: "end", Member: "d", After: []string{"join"}, Task: "{{steps.join.text}} end"},
 	)
 }
 

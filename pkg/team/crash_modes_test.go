@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -18,6 +18,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/swarm"
 )
 
 // mind is a model with an effect: its turns, by how often it has spoken in the
@@ -103,18 +105,18 @@ func cast(w *world) registry {
 // crashLed is a leader above members that work at the same time: some fail, one
 // asks, one is a leader itself, whose members work one after the other; between
 // them calls that are refused, and a tool of its own.
-func crashLed(t *testing.T, w *world) *Team {
+func crashLed(t *testing.T, w *world) *team.Team {
 	t.Helper()
 	reg := cast(w)
 	inner := w.mind("inner-lead", calls(give("c", "one"), tool("foo", "{}"), give("d", "two"), give("asker2", "three")), calls(give("c", "one")), found("c(one)", "d(two", "told: yes", "second time"))
-	reg["inner"] = ledBy(t, inner, reg, func(c *CoordinatorConfig, cfg *Config) {
+	reg["inner"] = ledBy(t, inner, reg, func(c *team.CoordinatorConfig, cfg *team.Config) {
 		cfg.ID, cfg.Limits, c.Members = "inner", crashLimits(nil), members("c", "d", "asker2")
 	})
 	lead := w.mind("lead",
 		calls(give("a", "1"), give("inner", "2"), give("broken", "3"), tool("clock", `{"t":1}`), give("asker", "4"), give("panicker", "5"), tool("delegate_to_a", "{}"), give("peer", "6")),
 		calls(give("b", "7"), give("a", "1"), give("empty", "8"), tool("clock", `{"t":2}`)),
 		found("tides", "a(1)", "c(one), d(two, told: yes, second time", "out of ink", `{"t":1}`, "told: yes to asker?", "AGENT_PANIC", "argument task is missing", "peer(6)", "b(7)", "second time", "no content", `{"t":2}`))
-	return ledBy(t, lead, reg, inParallel, func(c *CoordinatorConfig, cfg *Config) {
+	return ledBy(t, lead, reg, inParallel, func(c *team.CoordinatorConfig, cfg *team.Config) {
 		cfg.ID, cfg.Limits = "root", crashLimits(nil)
 		c.Tools = []agent.Tool{&clockTool{w}}
 		c.Members = members("a", "b", "inner", "broken", "asker", "panicker", "peer", "empty")
@@ -124,20 +126,20 @@ func crashLed(t *testing.T, w *world) *Team {
 // crashAsync is a leader that goes on while its members work: tickets, a
 // duplicate, checks, one that asks, an answer that has to wait, a team with
 // tickets of its own below.
-func crashAsync(t *testing.T, w *world) *Team {
+func crashAsync(t *testing.T, w *world) *team.Team {
 	t.Helper()
 	reg := cast(w)
 	inner := w.mind("inner-lead", calls(give("c", "one"), give("asker2", "two")), says("soon"), found("c(one)", "told: yes to asker2?"))
-	reg["inner"] = ledBy(t, inner, reg, async, func(c *CoordinatorConfig, cfg *Config) {
+	reg["inner"] = ledBy(t, inner, reg, async, func(c *team.CoordinatorConfig, cfg *team.Config) {
 		cfg.ID, cfg.Limits, c.Members = "inner", crashLimits(nil), members("c", "asker2")
 	})
 	all := found("tides", "a(1)", "b(2", "c(one), told: yes to asker2?", "out of ink", "told: yes to asker?", "under way already", "peer(6)")
 	lead := w.mind("lead",
 		calls(give("a", "1"), give("b", "2"), give("asker", "3"), give("asker", "3"), give("broken", "4"), give("inner", "5")),
-		calls(tool(checkTool, `{"wait_seconds":30}`), tool("clock", "{}")),
-		calls(give("peer", "6"), tool(checkTool, "{}")),
+		calls(tool(team.CheckTool, `{"wait_seconds":30}`), tool("clock", "{}")),
+		calls(give("peer", "6"), tool(team.CheckTool, "{}")),
 		says("soon"), all)
-	return ledBy(t, lead, reg, async, member("b", func(m *Member) { m.Async = proto.Bool(false) }), func(c *CoordinatorConfig, cfg *Config) {
+	return ledBy(t, lead, reg, async, member("b", func(m *team.Member) { m.Async = proto.Bool(false) }), func(c *team.CoordinatorConfig, cfg *team.Config) {
 		cfg.ID, cfg.Limits = "root", crashLimits(nil)
 		c.Tools = []agent.Tool{&clockTool{w}}
 	})
@@ -147,12 +149,12 @@ func crashAsync(t *testing.T, w *world) *Team {
 // leader, a swarm that does through the member at work, a workflow with somebody
 // behind it, and a member that asks before it answers, after it was refused: the
 // hand-over within the pair counts with the four of the swarm above it (C-07).
-func crashSwarm(t *testing.T, w *world) *Team {
+func crashSwarm(t *testing.T, w *world) *team.Team {
 	t.Helper()
 	reg := cast(w)
 	agentOf := func(id string, m *mind, tools ...agent.Tool) { reg[id] = minded(t, id, m, tools...) }
 	desk := w.mind("desk-lead", calls(give("a", "work"), give("asker", "ask")), handsTo("pair", ""))
-	reg["desk"] = ledBy(t, desk, reg, inParallel, func(c *CoordinatorConfig, cfg *Config) {
+	reg["desk"] = ledBy(t, desk, reg, inParallel, func(c *team.CoordinatorConfig, cfg *team.Config) {
 		cfg.ID, cfg.Limits, c.Members = "desk", crashLimits(nil), members("a", "asker")
 	})
 	agentOf("p1", w.mind("p1", calls(tool("clock", "{}"), handOver("p2", "for you"))), &clockTool{w})
@@ -164,9 +166,11 @@ func crashSwarm(t *testing.T, w *world) *Team {
 		}
 		return handsTo("bob", "again")
 	}))
-	reg["flow"] = newTeamWith(t, Config{ID: "flow", Registry: reg, Members: members("c", "d"), Scheduler: inOrder("c", "d")})
-	reg["pair"] = swarmOf(t, reg, func(c *SwarmConfig, cfg *Config) { c.Entry, c.Members, cfg.ID = "p1", members("p1", "p2"), "pair" })
-	return swarmOf(t, reg, withLimits(&teamv1.Limits{MaxHandoffs: proto.Int32(5)}), func(c *SwarmConfig, cfg *Config) {
+	reg["flow"] = newTeamWith(t, team.Config{ID: "flow", Registry: reg, Members: members("c", "d"), Scheduler: inOrder("c", "d")})
+	reg["pair"] = swarmOf(t, reg, func(c *swarm.Config, cfg *team.Config) {
+		c.Entry, c.Members, cfg.ID = "p1", members("p1", "p2"), "pair"
+	})
+	return swarmOf(t, reg, withLimits(&teamv1.Limits{MaxHandoffs: proto.Int32(5)}), func(c *swarm.Config, cfg *team.Config) {
 		c.Entry, c.Members, cfg.ID = "desk", members("desk", "pair", "bob", "flow", "last"), "root"
 		c.Members[3].HandoffAfter = "last"
 	})
@@ -175,7 +179,7 @@ func crashSwarm(t *testing.T, w *world) *Team {
 // crashModes are the teams with what they must answer.
 var crashModes = []struct {
 	name  string
-	build func(*testing.T, *world) *Team
+	build func(*testing.T, *world) *team.Team
 	want  string
 }{
 	{
@@ -205,7 +209,7 @@ func TestCrash_Modes_Cancel(t *testing.T) {
 }
 
 // cancelAt cancels a run at one of its events; false when it has fewer.
-func cancelAt(t *testing.T, build func(*testing.T, *world) *Team, at int) bool {
+func cancelAt(t *testing.T, build func(*testing.T, *world) *team.Team, at int) bool {
 	t.Helper()
 	w := newWorld(t)
 	top := build(t, w)
@@ -280,10 +284,10 @@ func TestCrash_Modes_PanickingConsumer(t *testing.T) {
 
 // tapped is a team that keeps what it was given, by scope.
 type tapped struct {
-	*Team
+	*team.Team
 	mu    *sync.Mutex
 	given map[string]*teamv1.ProcessRequest
-	teams map[string]*Team
+	teams map[string]*team.Team
 }
 
 func (k *tapped) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
@@ -303,12 +307,12 @@ func TestCrash_Modes_DecisionsBelow(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			w := newWorld(t)
 			var mu sync.Mutex
-			given, teams := map[string]*teamv1.ProcessRequest{}, map[string]*Team{}
-			w.build = func(t *testing.T, w *world) *Team {
+			given, teams := map[string]*teamv1.ProcessRequest{}, map[string]*team.Team{}
+			w.build = func(t *testing.T, w *world) *team.Team {
 				top := m.build(t, w)
-				for id, a := range top.cfg.Registry.(registry) {
-					if tm, ok := a.(*Team); ok {
-						top.cfg.Registry.(registry)[id] = &tapped{tm, &mu, given, teams}
+				for id, a := range top.Config().Registry.(registry) {
+					if tm, ok := a.(*team.Team); ok {
+						top.Config().Registry.(registry)[id] = &tapped{tm, &mu, given, teams}
 					}
 				}
 				return top
@@ -327,29 +331,28 @@ func TestCrash_Modes_DecisionsBelow(t *testing.T) {
 }
 
 // replay recomputes the decisions of one scope and returns how many there are.
-func replay(t *testing.T, tm *Team, req *teamv1.ProcessRequest, events []*teamv1.Event) int {
+func replay(t *testing.T, tm *team.Team, req *teamv1.ProcessRequest, events []*teamv1.Event) int {
 	t.Helper()
-	f := newFold(tm.cfg, req, crashRoot, tm.limits.maxSteps)
-	p := &process{loop: &tm.loop, req: req, run: &agent.Run{Root: crashRoot}, gate: gateOf(t.Context(), tm.cfg, req), fold: f}
+	p := team.NewReplay(t.Context(), tm, req, crashRoot)
 	n := 0
 	for _, ev := range events {
 		if !agent.Within(ev.GetScope(), req.GetScope()) {
-			f.recorded = append(f.recorded, ev)
+			p.Remember(ev)
 			continue
 		}
 		own := ev.GetScope() == req.GetScope()
 		if own && ev.GetDecided() != nil {
-			d, err := p.next()
+			d, err := p.Decide()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(ev.GetDecided(), p.record(&d), protocmp.Transform()); diff != "" {
+			if diff := cmp.Diff(ev.GetDecided(), d, protocmp.Transform()); diff != "" {
 				t.Errorf("scope %s, decision %d is not what Next says now:\n%s", req.GetScope(), n, diff)
 			}
 			n++
 		}
 		if !own || ev.GetDecided() != nil || ev.GetObserved() != nil || ev.GetReceived() != nil || ev.GetNoted() != nil {
-			p.apply(ev)
+			p.Apply(ev)
 		}
 	}
 	return n
@@ -370,22 +373,22 @@ func TestPrompt_SameAfterReplay(t *testing.T) {
 			req := &teamv1.ProcessRequest{AgentId: "root", Message: w.events[0].GetAccepted().GetMessage()}
 			worded := map[string]string{} // the first words of a turn's prompt
 			for end := range w.events {
-				f := newFold(tm.cfg, req, crashRoot, tm.limits.maxSteps)
+				f := team.NewReplay(t.Context(), tm, req, crashRoot)
 				for _, ev := range w.events[1 : end+1] {
 					if ev.GetScope() != "" || ev.GetDecided() != nil || ev.GetObserved() != nil {
-						f.apply(ev)
+						f.Apply(ev)
 					}
 				}
 				for _, st := range f.Steps {
 					if st.Step.GetKind() != teamv1.Step_KIND_MODEL || st.Done {
 						continue
 					}
-					text := fmt.Sprint(heard(tm.cfg.Scheduler.(Prompter).Prompt(&f.State, st.Step)))
-					if worded[st.scope] == "" {
-						worded[st.scope] = text
+					text := fmt.Sprint(heard(tm.Config().Scheduler.Prompt(&f.State, st.Step)))
+					if worded[st.Scope] == "" {
+						worded[st.Scope] = text
 					}
-					if worded[st.scope] != text {
-						t.Errorf("turn %s is worded anew after event %d:\n%s", st.scope, end, cmp.Diff(worded[st.scope], text))
+					if worded[st.Scope] != text {
+						t.Errorf("turn %s is worded anew after event %d:\n%s", st.Scope, end, cmp.Diff(worded[st.Scope], text))
 					}
 				}
 			}

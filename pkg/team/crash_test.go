@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -25,6 +25,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // The test of the core contract: a run of nested, parallel, remote, asking,
@@ -36,7 +37,7 @@ const crashRoot = "7f2c1a44-9c50-4f0e-8d57-0d6a1f7f3f10"
 // inbox, and the effects that were had.
 type world struct {
 	t     *testing.T
-	build func(*testing.T, *world) *Team // the team under test
+	build func(*testing.T, *world) *team.Team // the team under test
 	mu    sync.Mutex
 
 	clock     func() time.Time
@@ -62,7 +63,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, build: crashTeam, clock: time.Now, wake: make(chan struct{}, 1), budget: -1, effects: map[string]int{}, remote: map[string]string{}, stopped: map[string]bool{}, outcome: outcomeDone}
+	w := &world{t: t, build: crashTeam, clock: time.Now, wake: make(chan struct{}, 1), budget: -1, effects: map[string]int{}, remote: map[string]string{}, stopped: map[string]bool{}, outcome: team.OutcomeDone}
 	accepted := &teamv1.Accepted{
 		TaskId: crashRoot, Agent: "root", Owner: "local/local", Seed: 42,
 		Message: agent.UserMessage("m-1", "tides"),
@@ -177,7 +178,7 @@ func (w *world) answer() int {
 		text := "yes to " + agent.Text(q.GetMessage())
 		if q.GetKind() == teamv1.Asked_KIND_OUTCOME {
 			text = w.outcome
-			if text == outcomeAgain {
+			if text == team.OutcomeAgain {
 				w.again++
 			}
 		}
@@ -401,13 +402,16 @@ func (s payments) Tools(context.Context) ([]agent.Tool, error) {
 }
 
 // script is a scheduler with fixed batches; "?" asks people.
-type script struct{ batches [][]string }
+type script struct {
+	team.Base
+	batches [][]string
+}
 
-func (s *script) Next(st *State) (Decision, error) {
+func (s *script) Next(st *team.State) (team.Decision, error) {
 	n := 0
 	for _, b := range s.batches {
 		if len(st.Steps) == n {
-			d := Decision{Reason: fmt.Sprintf("batch %v", b), Updates: map[string]*structpb.Value{"n": structpb.NewNumberValue(float64(n))}}
+			d := team.Decision{Reason: fmt.Sprintf("batch %v", b), Updates: map[string]*structpb.Value{"n": structpb.NewNumberValue(float64(n))}}
 			for _, m := range b {
 				step := &teamv1.Step{Kind: teamv1.Step_KIND_DELEGATE, Member: m}
 				if m == "?" {
@@ -420,9 +424,9 @@ func (s *script) Next(st *State) (Decision, error) {
 		n += len(b)
 	}
 	if st.Last.Message == nil {
-		return Decision{Reply: agent.NewMessage("nothing"), Reason: "done"}, nil
+		return team.Decision{Reply: agent.NewMessage("nothing"), Reason: "done"}, nil
 	}
-	return Decision{Reply: st.Last.Message, Reason: "done"}, nil
+	return team.Decision{Reply: st.Last.Message, Reason: "done"}, nil
 }
 
 // registry is Members over a map.
@@ -436,16 +440,16 @@ func (r registry) Agent(id string) (agent.Agent, error) {
 }
 func (r registry) Health(string) *teamv1.Health { return agent.Healthy() }
 
-func members(ids ...string) []Member {
-	var ms []Member
+func members(ids ...string) []team.Member {
+	var ms []team.Member
 	for _, id := range ids {
-		ms = append(ms, Member{Agent: id})
+		ms = append(ms, team.Member{Agent: id})
 	}
 	return ms
 }
 
 // crashTeam is the team under test: one process' view of the world.
-func crashTeam(t *testing.T, w *world) *Team {
+func crashTeam(t *testing.T, w *world) *team.Team {
 	t.Helper()
 	reg := registry{}
 	plain := func(name string) { reg[name] = &worker{w: w, name: name} }
@@ -468,24 +472,24 @@ func crashTeam(t *testing.T, w *world) *Team {
 		}
 		return "flaky(" + agent.Text(req.GetMessage()) + ")", nil
 	}}
-	modeled, err := NewModelAgent(ModelAgentConfig{ID: "modeled", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}, ToolSets: []agent.ToolSet{payments{w}}})
+	modeled, err := team.NewModelAgent(team.ModelAgentConfig{ID: "modeled", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}, ToolSets: []agent.ToolSet{payments{w}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	reg["modeled"] = modeled
 	limits := &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(time.Microsecond)}, MaxParallel: proto.Int32(6)}
-	inner, err := New(Config{
+	inner, err := team.New(team.Config{
 		ID: "inner", Mode: "script", Registry: reg, Members: members("c", "d", "e", "asker2"), Limits: limits,
-		Scheduler: &script{[][]string{{"c"}, {"?"}, {"d", "e", "asker2"}}},
+		Scheduler: &script{batches: [][]string{{"c"}, {"?"}, {"d", "e", "asker2"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	reg["inner"] = inner
-	top, err := New(Config{
+	top, err := team.New(team.Config{
 		ID: "root", Mode: "script", Registry: reg, ReportErrors: true, Limits: limits,
 		Members:   members("a", "b", "inner", "peer", "asker", "panicker", "flaky", "modeled"),
-		Scheduler: &script{[][]string{{"a"}, {"b", "inner", "peer", "asker", "panicker", "flaky"}, {"modeled"}, {"?"}, {"peer"}}},
+		Scheduler: &script{batches: [][]string{{"a"}, {"b", "inner", "peer", "asker", "panicker", "flaky"}, {"modeled"}, {"?"}, {"peer"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -567,21 +571,21 @@ func (w *world) replayDecisions() {
 	w.t.Helper()
 	top := w.build(w.t, newWorld(w.t))
 	req := &teamv1.ProcessRequest{AgentId: "root", Message: w.events[0].GetAccepted().GetMessage()}
-	p := &process{loop: &top.loop, req: req, run: &agent.Run{Root: crashRoot}, gate: gateOf(w.t.Context(), top.cfg, req), fold: newFold(top.cfg, req, crashRoot, 100)}
+	p := team.NewReplay(w.t.Context(), top, req, crashRoot)
 	n := 0
 	for _, ev := range w.events[1:] {
 		if ev.GetScope() == "" && ev.GetDecided() != nil {
-			d, err := p.next()
+			d, err := p.Decide()
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			if diff := cmp.Diff(ev.GetDecided(), p.record(&d), protocmp.Transform()); diff != "" {
+			if diff := cmp.Diff(ev.GetDecided(), d, protocmp.Transform()); diff != "" {
 				w.t.Errorf("decision %d is not what Next says now:\n%s", n, diff)
 			}
 			n++
 		}
 		if ev.GetScope() != "" || ev.GetDecided() != nil || ev.GetObserved() != nil {
-			p.apply(ev)
+			p.Apply(ev)
 		}
 	}
 	if n == 0 {
@@ -605,7 +609,7 @@ func baselineRun(t *testing.T) (events int, text string) {
 }
 
 // baselineOf runs a team without a crash.
-func baselineOf(t *testing.T, build func(*testing.T, *world) *Team, want string) (events int, text string) {
+func baselineOf(t *testing.T, build func(*testing.T, *world) *team.Team, want string) (events int, text string) {
 	t.Helper()
 	w := newWorld(t)
 	w.build = build
@@ -627,14 +631,14 @@ func baselineOf(t *testing.T, build func(*testing.T, *world) *Team, want string)
 func TestCrash_AtEveryEvent(t *testing.T) { crashEverywhere(t, crashTeam, "SUCCEEDED: peer(") }
 
 // crashEverywhere does it with a team whose answer begins as it is wanted.
-func crashEverywhere(t *testing.T, build func(*testing.T, *world) *Team, want string) {
+func crashEverywhere(t *testing.T, build func(*testing.T, *world) *team.Team, want string) {
 	t.Helper()
 	defer goleak.VerifyNone(t)
 	n, baseline := baselineOf(t, build, want)
 	unsafe := strings.HasPrefix(want, "SUCCEEDED: peer(") // the team with the tool that must not run twice
-	outcomes := []string{outcomeDone}
+	outcomes := []string{team.OutcomeDone}
 	if unsafe {
-		outcomes = append(outcomes, outcomeAgain, outcomeFail)
+		outcomes = append(outcomes, team.OutcomeAgain, team.OutcomeFail)
 	}
 	begin := func() *world {
 		w := newWorld(t)

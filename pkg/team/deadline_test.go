@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // outlasting are members that answer after a while, and note when they were let go.
@@ -43,7 +44,7 @@ func TestR_002_31_TimeRunsOut(t *testing.T) {
 	t.Run("R-002-31 R-002-3.4 R-002-8.3 the team's time ends what is under way; what has ended stays", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := &outlasting{ended: map[string]time.Duration{}, began: time.Now()}
-			tm := newTeamWith(t, Config{ID: "root", Members: members("first", "quick", "slow", "slower"), Registry: crew(l), ReportErrors: true,
+			tm := newTeamWith(t, team.Config{ID: "root", Members: members("first", "quick", "slow", "slower"), Registry: crew(l), ReportErrors: true,
 				Limits:    &teamv1.Limits{Timeout: durationpb.New(10 * time.Second), MemberTimeout: durationpb.New(time.Minute)},
 				Scheduler: batches([]*teamv1.Step{to("first")}, []*teamv1.Step{to("quick"), to("slow"), to("slower")}, []*teamv1.Step{to("first")})})
 			r := newRecord()
@@ -73,12 +74,12 @@ func TestR_002_31_TimeRunsOut(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := &outlasting{ended: map[string]time.Duration{}, began: time.Now()}
 			n := 0
-			tm := newTeamWith(t, Config{ID: "root", Members: members("quick", "slow"), Registry: crew(l), ReportErrors: true,
-				Scheduler: next(func(s *State) (Decision, error) {
+			tm := newTeamWith(t, team.Config{ID: "root", Members: members("quick", "slow"), Registry: crew(l), ReportErrors: true,
+				Scheduler: next(func(s *team.State) (team.Decision, error) {
 					if n++; len(s.Steps) == 0 {
 						return delegateTo("quick", "slow"), nil
 					}
-					return Decision{Reply: s.LastOf("quick").Message}, nil
+					return team.Decision{Reply: s.LastOf("quick").Message}, nil
 				})})
 			r := newRecord()
 			r.process(t.Context(), tm, nil)
@@ -96,7 +97,7 @@ func TestR_002_31_TimeRunsOut(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := &outlasting{ended: map[string]time.Duration{}, began: time.Now()}
 				reg := registry{"a": l.member("a", 5*time.Second+late)}
-				tm := newTeamWith(t, Config{ID: "root", Members: members("a"), Registry: reg, Scheduler: inOrder("a"), Limits: &teamv1.Limits{Timeout: durationpb.New(5 * time.Second)}})
+				tm := newTeamWith(t, team.Config{ID: "root", Members: members("a"), Registry: reg, Scheduler: inOrder("a"), Limits: &teamv1.Limits{Timeout: durationpb.New(5 * time.Second)}})
 				_, err := ask(t, tm, "hi")
 				if got := agent.AsError(err); (got != nil) != want || want && got.Reason != agent.ReasonTimeout {
 					t.Errorf("%s: %v", late, err)
@@ -105,9 +106,9 @@ func TestR_002_31_TimeRunsOut(t *testing.T) {
 		}
 	})
 	t.Run("R-002-5.1 the smaller of the team's and the member's time holds", func(t *testing.T) {
-		e := effective(&teamv1.Limits{Timeout: durationpb.New(60 * time.Second), MemberTimeout: durationpb.New(120 * time.Second)})
-		if e.memberTimeout != 60*time.Second {
-			t.Error(e.memberTimeout)
+		e := team.MemberTimeoutOf(&teamv1.Limits{Timeout: durationpb.New(60 * time.Second), MemberTimeout: durationpb.New(120 * time.Second)})
+		if e != 60*time.Second {
+			t.Error(e)
 		}
 	})
 }
@@ -116,7 +117,7 @@ func TestR_002_31_TimeRunsOut(t *testing.T) {
 // whatever it takes to start them (R-002-11.1).
 func TestR_002_11_1_OneLookAtTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tm := newTeamWith(t, Config{ID: "root", Members: members("a", "b", "c"), Registry: registry{"a": skilled("a"), "b": skilled("b"), "c": skilled("c")},
+		tm := newTeamWith(t, team.Config{ID: "root", Members: members("a", "b", "c"), Registry: registry{"a": skilled("a"), "b": skilled("b"), "c": skilled("c")},
 			Limits: &teamv1.Limits{MaxParallel: proto.Int32(3)}, Scheduler: batches([]*teamv1.Step{to("a"), to("b"), to("c")})})
 		r := newRecord()
 		r.process(t.Context(), tm, func(*teamv1.Event) bool {
@@ -137,10 +138,10 @@ func TestR_002_11_1_OneLookAtTheClock(t *testing.T) {
 
 func TestC_07_DepthBindsTheSubtree(t *testing.T) {
 	reg := registry{"a": skilled("a")}
-	reg["low"] = newTeamWith(t, Config{ID: "low", Scheduler: inOrder("a"), Registry: reg, Members: members("a"), Limits: &teamv1.Limits{MaxDepth: proto.Int32(9)}})
-	reg["mid"] = newTeamWith(t, Config{ID: "mid", Scheduler: inOrder("low"), Registry: reg, Members: members("low")})
+	reg["low"] = newTeamWith(t, team.Config{ID: "low", Scheduler: inOrder("a"), Registry: reg, Members: members("a"), Limits: &teamv1.Limits{MaxDepth: proto.Int32(9)}})
+	reg["mid"] = newTeamWith(t, team.Config{ID: "mid", Scheduler: inOrder("low"), Registry: reg, Members: members("low")})
 	for most, fits := range map[int32]bool{2: false, 3: true} {
-		top := newTeamWith(t, Config{ID: "top", Scheduler: inOrder("mid"), Registry: reg, Members: members("mid"), Limits: &teamv1.Limits{MaxDepth: proto.Int32(most)}})
+		top := newTeamWith(t, team.Config{ID: "top", Scheduler: inOrder("mid"), Registry: reg, Members: members("mid"), Limits: &teamv1.Limits{MaxDepth: proto.Int32(most)}})
 		got, err := ask(t, top, "hi")
 		if fits && (err != nil || got != "a(hi)") {
 			t.Error("C-07", most, got, err)
@@ -153,10 +154,10 @@ func TestC_07_DepthBindsTheSubtree(t *testing.T) {
 
 func TestC_07_DeepTeamsAreDescribed(t *testing.T) {
 	reg := registry{"t0": skilled("t0")}
-	var top *Team
+	var top *team.Team
 	for i := range agent.MaxDepth + 2 {
 		id, member := fmt.Sprintf("t%d", i+1), fmt.Sprintf("t%d", i)
-		top = newTeamWith(t, Config{ID: id, Scheduler: inOrder(member), Registry: reg, Members: members(member), Limits: &teamv1.Limits{MaxDepth: proto.Int32(9)}})
+		top = newTeamWith(t, team.Config{ID: id, Scheduler: inOrder(member), Registry: reg, Members: members(member), Limits: &teamv1.Limits{MaxDepth: proto.Int32(9)}})
 		reg[id] = top
 	}
 	if _, err := top.Info(t.Context()); err != nil {

@@ -93,8 +93,8 @@ func (p *process) record(d *choice) *teamv1.Decided {
 		step := &teamv1.Step{
 			Id: p.nextID(i), Kind: s.GetKind(), Member: s.GetMember(), Async: s.GetAsync(),
 			CallId: s.GetCallId(), Name: s.GetName(), Ask: s.GetAsk(), Timeout: s.GetTimeout(), Refusal: s.GetRefusal(),
-			Detached: s.GetDetached(),
-			Retry:    s.GetRetry(), Inner: p.inner(s.GetMember()), Withheld: p.withholds() && (memberKind(s.GetKind()) || s.GetKind() == teamv1.Step_KIND_JUDGE),
+			Detached: s.GetDetached(), RefusedTransfer: s.GetRefusedTransfer(),
+			Retry: s.GetRetry(), Inner: p.inner(s.GetMember()), Withheld: p.withholds() && (memberKind(s.GetKind()) || s.GetKind() == teamv1.Step_KIND_JUDGE),
 		}
 		switch {
 		case s.GetInput().GetMessage() != nil:
@@ -135,7 +135,7 @@ func onlyText(m *a2av1.Message) bool {
 // spent adds up what the steps cost.
 func (p *process) spent() *teamv1.Spent {
 	var sum *teamv1.Spent
-	for _, st := range p.all() {
+	for _, st := range p.All() {
 		sum = agent.AddSpent(sum, st.Spent)
 	}
 	return sum

@@ -9,10 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"go.uber.org/zap"
-
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
 )
 
 // Names of the tools by which a model gives work to members (C-08).
@@ -55,14 +54,14 @@ const (
 // newCrew names the members' tools. The error joins a fault for each pair of
 // tools that would have the same name.
 func newCrew(c *CoordinatorConfig) (*crew, error) {
-	var fs faults
+	var fs Faults
 	k := &crew{style: c.ToolStyle, async: c.Async, places: map[string]int{}}
 	taken := map[string]string{}
 	for i := range c.Members {
 		m := &c.Members[i]
-		id, tool := memberID(m), delegateName(memberID(m))
+		id, tool := MemberID(m), delegateName(MemberID(m))
 		if other, ok := taken[tool]; ok {
-			fs.addf(fmt.Sprintf("members[%d].id", i), "coordinator",
+			fs.Addf(fmt.Sprintf("members[%d].id", i), "coordinator",
 				"members %q and %q would both be the tool %s; give one of them another id", other, id, tool)
 		}
 		taken[tool] = id
@@ -73,19 +72,19 @@ func newCrew(c *CoordinatorConfig) (*crew, error) {
 		k.places[k.members[i].tool] = i
 	}
 	for i := range k.members {
-		k.places[memberID(k.members[i].Member)] = i // the id wins over another one's tool
+		k.places[MemberID(k.members[i].Member)] = i // the id wins over another one's tool
 	}
 	for i, t := range c.Tools {
 		name := t.Spec().Name
 		if other, ok := taken[name]; ok {
-			fs.addf(fmt.Sprintf("leader.tools[%d]", i), "coordinator",
+			fs.Addf(fmt.Sprintf("leader.tools[%d]", i), "coordinator",
 				"tool %s has the name of the tool that stands for member %q; rename one of them", name, other)
 		}
 		if name == delegateTool || name == checkTool {
-			fs.addf(fmt.Sprintf("leader.tools[%d]", i), "coordinator", "tool %s has the name of a tool that leaders have; rename it", name)
+			fs.Addf(fmt.Sprintf("leader.tools[%d]", i), "coordinator", "tool %s has the name of a tool that leaders have; rename it", name)
 		}
 	}
-	return k, fs.err()
+	return k, fs.Err()
 }
 
 var unfit = regexp.MustCompile(`[^A-Za-z0-9_-]`)
@@ -118,7 +117,7 @@ func (k *crew) enabled() []string {
 	var ids []string
 	for _, m := range k.members {
 		if !m.Disabled {
-			ids = append(ids, memberID(m.Member))
+			ids = append(ids, MemberID(m.Member))
 		}
 	}
 	return ids
@@ -157,9 +156,9 @@ func (k *crew) read(call *teamv1.ToolCall) (*delegation, *agent.Error) {
 	d := &delegation{member: k.find(id)}
 	switch {
 	case d.member == nil:
-		return nil, refused(agent.ReasonMemberNotFound, fmt.Errorf("there is no member %q; %s", shorten(id), k.listed()))
+		return nil, refused(agent.ReasonMemberNotFound, fmt.Errorf("there is no member %q; %s", excerpt.Quote(id), k.listed()))
 	case d.member.Disabled:
-		id = memberID(d.member.Member)
+		id = MemberID(d.member.Member)
 		return d, refused(agent.ReasonDisabled, fmt.Errorf("member %q is disabled; %s", id, k.others(nil)))
 	case argErr != nil:
 		return d, refused(agent.ReasonInvalidRequest, argErr)
@@ -191,13 +190,25 @@ func (k *crew) others(absent []string) string {
 	return "use another one: " + strings.Join(on, ", ")
 }
 
-// warn logs the members whose tools could not have their ids (R-004-08).
-func (k *crew) warn(log *zap.Logger, team string) {
+// warnings name the members whose tools could not have their ids.
+func (k *crew) warnings() []string {
+	var texts []string
 	for _, m := range k.members {
-		if id := memberID(m.Member); m.tool != delegatePrefix+id {
-			log.Warn("the id of a member does not fit into a tool's name", zap.String("team", team), zap.String("member", id), zap.String("tool", m.tool))
+		if id := MemberID(m.Member); m.tool != delegatePrefix+id {
+			texts = append(texts, fmt.Sprintf("the id of member %q does not fit into the name of a tool: the tool is named %s", id, m.tool))
 		}
 	}
+	return texts
+}
+
+// tools are the names of the tools by which a leader gives work to members and looks
+// after it.
+func (k *crew) tools() []string {
+	names := []string{delegateTool, checkTool}
+	for _, m := range k.members {
+		names = append(names, m.tool)
+	}
+	return names
 }
 
 // called is the member that a call names: by its tool, or in member_id.
@@ -205,7 +216,7 @@ func (k *crew) called(tool string, args map[string]json.RawMessage, argErr error
 	if tool != delegateTool {
 		for _, m := range k.members {
 			if m.tool == tool { // what is on offer wins over the id of another one
-				return memberID(m.Member), nil
+				return MemberID(m.Member), nil
 			}
 		}
 		if k.find(tool) != nil {
@@ -307,12 +318,12 @@ func (k *crew) specs(s *State) []agent.ToolSpec {
 		}}
 	}
 	specs := make([]agent.ToolSpec, 0, len(k.members)+2) // and what leaders have besides
-	known := infos{roster: s.Roster}
+	known := s.Infos()
 	schema := delegateSchema(nil)
 	for i := range k.members {
 		if m := &k.members[i]; !m.Disabled {
 			specs = append(specs, agent.ToolSpec{
-				Name: m.tool, Description: "Gives a task to " + describedAs(m.Member, known.of(m.Member)) + k.note(k.isAsync(m)), Parameters: schema,
+				Name: m.tool, Description: "Gives a task to " + describedAs(m.Member, known.Of(m.Member)) + k.note(k.isAsync(m)), Parameters: schema,
 			})
 		}
 	}
@@ -341,10 +352,10 @@ func (k *crew) anyAsync() bool {
 
 // describedAs is a member in one line: id and what it does.
 func describedAs(m *Member, info *teamv1.AgentInfo) string {
-	if what := strings.TrimRight(descriptionOf(m, info), "."); what != "" {
-		return "member " + memberID(m) + ": " + what + "."
+	if what := strings.TrimRight(DescriptionOf(m, info), "."); what != "" {
+		return "member " + MemberID(m) + ": " + what + "."
 	}
-	return "member " + memberID(m) + "."
+	return "member " + MemberID(m) + "."
 }
 
 // delegateSchema is the JSON Schema of a delegation; with members it also chooses one.

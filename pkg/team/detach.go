@@ -20,7 +20,7 @@ func (p *process) detach(ctx context.Context, w *work, m *Member, emit emitter) 
 			"member %q cannot work by itself: there is no server that keeps its task; serve the team, or use another policy for open delegations", m.ID)}
 	}
 	s := &teamv1.Spawned{TaskId: detachedID(p.run.Root, w.scope), Agent: m.Agent, Input: w.input, Member: m.ID, Team: p.cfg.ID, Budget: w.reserved}
-	if l, ok := p.cfg.Scheduler.(*Coordinator); ok && l.wake {
+	if p.traits.WakesOnDetachedEnd {
 		s.Lead = p.cfg.ID
 	}
 	if err := d.Detach(ctx, s); err != nil {
@@ -48,28 +48,41 @@ func (l *loop) Lend(ctx context.Context, member string) context.Context {
 // pollEvery is how often a check that waits looks for the end of a task of its own.
 const pollEvery = time.Second
 
-// elsewhere returns how the tasks stand that steps were begun as: their ends, by
-// step. A task that cannot be read counts as one that runs.
-func (p *process) elsewhere(ctx context.Context) map[*StepState]*teamv1.Ended {
-	ends := map[*StepState]*teamv1.Ended{}
-	for _, st := range watchedBy(&p.State, nil) {
-		if !st.Step.GetDetached() || st.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED || p.run.Detacher == nil {
-			continue
+// detached returns a function that tells how the task of a detached step has ended; nil:
+// it has not, or cannot be read. It reads each task once.
+func (p *process) detached(ctx context.Context) func(*StepState) *teamv1.Ended {
+	var ends map[*StepState]*teamv1.Ended
+	return func(st *StepState) *teamv1.Ended {
+		if !st.begun() || p.run.Detacher == nil {
+			return nil
 		}
-		if e, err := p.run.Detacher.Detached(ctx, ticket(&p.State, st)); err == nil && e != nil {
-			ends[st] = e
+		if e, ok := ends[st]; ok {
+			return e
 		}
+		e, err := p.run.Detacher.Detached(ctx, ticket(&p.State, st))
+		if err != nil {
+			e = nil
+		}
+		if ends == nil {
+			ends = map[*StepState]*teamv1.Ended{}
+		}
+		ends[st] = e
+		return e
 	}
-	return ends
 }
 
-// asEnded is a step as the task that it was begun as has left it; open when that has not ended.
-func asEnded(st *StepState, ends map[*StepState]*teamv1.Ended) *StepState {
-	if !st.Step.GetDetached() || st.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED {
+// begun reports whether the step has become a task of its own.
+func (st *StepState) begun() bool {
+	return st.Step.GetDetached() && st.Outcome == teamv1.Outcome_OUTCOME_SUCCEEDED
+}
+
+// asEnded is a step as the task that it was begun as has left it, with the end e of that
+// task; open when e is nil.
+func asEnded(st *StepState, e *teamv1.Ended) *StepState {
+	if !st.begun() {
 		return st
 	}
 	c := *st
-	e := ends[st]
 	c.Done, c.Outcome, c.Message, c.Err = e != nil, e.GetOutcome(), e.GetReply(), agent.FromProto(e.GetError())
 	return &c
 }

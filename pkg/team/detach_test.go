@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // elsewhere is a Detacher whose tasks have ended as soon as they have begun.
@@ -38,9 +39,11 @@ func (e *elsewhere) Detached(context.Context, string) (*teamv1.Ended, error) {
 }
 
 // detached is the ticket of a step that was begun as a task of its own.
-func detached(scope string) string { return detachedID(crashRoot, scope) }
+func detached(scope string) string { return team.DetachedID(crashRoot, scope) }
 
-func detaches(c *CoordinatorConfig, _ *Config) { c.Async, c.OpenDelegations = true, DetachOpen }
+func detaches(c *team.CoordinatorConfig, _ *team.Config) {
+	c.Async, c.OpenDelegations = true, team.DetachOpen
+}
 
 // watchWith runs a team whose detached work goes to d.
 func watchWith(t *testing.T, d agent.Detacher, tm agent.Agent) *recorded {
@@ -71,7 +74,7 @@ func TestC_09_Detached(t *testing.T) {
 				var e elsewhere
 				var d diary
 				m := leads(t, append(turns, says("done"))...)
-				r := watchWith(t, &e, ledBy(t, m, d.crew("a"), detaches, func(c *CoordinatorConfig, _ *Config) { c.AllowParallel = parallel }))
+				r := watchWith(t, &e, ledBy(t, m, d.crew("a"), detaches, func(c *team.CoordinatorConfig, _ *team.Config) { c.AllowParallel = parallel }))
 				if r.err != nil || len(e.begun) != 1 {
 					t.Fatal(name, parallel, r.err, len(e.begun))
 				}
@@ -98,7 +101,7 @@ func TestC_09_Detached(t *testing.T) {
 		var d diary
 		reg := d.crew("a", "b")
 		m := leads(t, calls(give("a", "x")), says("done"))
-		r := watchWith(t, &e, ledBy(t, m, reg, detaches, func(_ *CoordinatorConfig, c *Config) {
+		r := watchWith(t, &e, ledBy(t, m, reg, detaches, func(_ *team.CoordinatorConfig, c *team.Config) {
 			c.Registry = understaffed{reg, map[string]bool{"a": true}}
 		}))
 		if r.err != nil || len(e.begun) != 0 {
@@ -112,11 +115,11 @@ func TestC_09_Detached(t *testing.T) {
 		var d diary
 		var read readAll
 		m := leads(t, append([]any{calls(give("a", "x")), check1("{}")}, read.turns(80)...)...)
-		r := watchWith(t, &e, ledBy(t, m, d.crew("a"), detaches, func(_ *CoordinatorConfig, c *Config) { c.Limits.MaxTurns = new(int32(200)) }))
+		r := watchWith(t, &e, ledBy(t, m, d.crew("a"), detaches, func(_ *team.CoordinatorConfig, c *team.Config) { c.Limits.MaxTurns = new(int32(200)) }))
 		if r.err != nil || read.text.String() != e.text {
 			t.Fatalf("%v: read %d bytes of %d", r.err, read.text.Len(), len(e.text))
 		}
-		if slices.Contains(offered(m.all()[1]), readTool) || !slices.Contains(offered(m.all()[2]), readTool) {
+		if slices.Contains(offered(m.all()[1]), team.ReadTool) || !slices.Contains(offered(m.all()[2]), team.ReadTool) {
 			t.Error("the tool is there when there is something to read: ", offered(m.all()[1]), offered(m.all()[2]))
 		}
 	})
@@ -125,7 +128,7 @@ func TestC_09_Detached(t *testing.T) {
 		var e elsewhere
 		var d diary
 		m := leads(t, calls(give("a", "x"), give("b", "y")), says("done"))
-		r := watchWith(t, &e, ledBy(t, m, d.crew("a", "b"), detaches, member("b", func(m *Member) { m.Async = new(bool) })))
+		r := watchWith(t, &e, ledBy(t, m, d.crew("a", "b"), detaches, member("b", func(m *team.Member) { m.Async = new(bool) })))
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
@@ -138,7 +141,7 @@ func TestC_09_Detached(t *testing.T) {
 		var e elsewhere
 		var d diary
 		m := leads(t, calls(give("a", "x")), says("it has begun"))
-		r := watchWith(t, &e, ledBy(t, m, d.crew("a"), detaches, member("a", func(m *Member) { m.SkipSummarization = true })))
+		r := watchWith(t, &e, ledBy(t, m, d.crew("a"), detaches, member("a", func(m *team.Member) { m.SkipSummarization = true })))
 		if r.err != nil || r.text() != "it has begun" {
 			t.Error(r.text(), r.err)
 		}
@@ -146,7 +149,7 @@ func TestC_09_Detached(t *testing.T) {
 }
 
 func TestC_07_WhatSpendsNothingAtTheLimit(t *testing.T) {
-	one := func(_ *CoordinatorConfig, c *Config) { c.Limits.MaxDelegations = new(int32(1)) }
+	one := func(_ *team.CoordinatorConfig, c *team.Config) { c.Limits.MaxDelegations = new(int32(1)) }
 	t.Run("S-23 C-07 a duplicate gets its ticket", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var d diary
@@ -193,7 +196,7 @@ func TestCoordinator_HintAfterAFailure(t *testing.T) {
 		reg := d.crew("b", "c")
 		reg["a"] = fails(&d, "a")
 		m := leads(t, calls(give("b", "x")), calls(give("a", "x")), says("done"))
-		watch(t.Context(), ledBy(t, m, reg, func(_ *CoordinatorConfig, c *Config) {
+		watch(t.Context(), ledBy(t, m, reg, func(_ *team.CoordinatorConfig, c *team.Config) {
 			c.Registry = understaffed{reg, map[string]bool{"b": true}}
 		}), "x")
 		got := []string{hint(lastSaid(m.all()[1])), hint(lastSaid(m.all()[2]))}

@@ -64,7 +64,7 @@ func (p *process) dispatch(ctx context.Context, paused bool) (progressed bool, e
 	}
 	members := p.busyMembers()
 	for _, st := range ready {
-		if st.member() {
+		if st.ByMember() {
 			if members >= p.limits.maxParallel {
 				continue
 			}
@@ -79,7 +79,7 @@ func (p *process) dispatch(ctx context.Context, paused bool) (progressed bool, e
 func (p *process) busyMembers() int {
 	n := 0
 	for _, st := range p.running {
-		if st.member() {
+		if st.ByMember() {
 			n++
 		}
 	}
@@ -88,8 +88,7 @@ func (p *process) busyMembers() int {
 
 // goesOn reports whether there is more to decide while the step runs.
 func (p *process) goesOn(st *StepState) bool {
-	_, ok := p.cfg.Scheduler.(answerer)
-	return ok && st.Step.GetAsync()
+	return p.traits.Interleaves && st.Step.GetAsync()
 }
 
 // idle takes note that a step waits for others that the loop answers itself.
@@ -100,13 +99,12 @@ func (p *process) idle(st *StepState, until time.Time) {
 	}
 }
 
-// answer is what the loop itself answers a step, see answerer.
+// answer is what the scheduler answers a TOOL step itself.
 func (p *process) answer(ctx context.Context, st *StepState) (*teamv1.ToolResult, time.Time) {
-	a, ok := p.cfg.Scheduler.(answerer)
-	if !ok || st.Step.GetKind() != teamv1.Step_KIND_TOOL || st.refusal != nil {
+	if st.Step.GetKind() != teamv1.Step_KIND_TOOL || st.Refusal != nil {
 		return nil, time.Time{}
 	}
-	return a.answer(&p.State, st, p.run.Now(), func() map[*StepState]*teamv1.Ended { return p.elsewhere(ctx) })
+	return p.cfg.Scheduler.Answer(&p.State, st, Look{Now: p.run.Now(), Detached: p.detached(ctx)})
 }
 
 // answerAlone starts a step that the loop answers itself, and ends it when its
@@ -130,21 +128,21 @@ func (p *process) answerAlone(ctx context.Context, w *work, st *StepState) (bool
 // settleAlone does for a step what needs no work: a refusal, a question to
 // people, the end of a question, a cancel.
 func (p *process) settleAlone(ctx context.Context, st *StepState) (bool, error) {
-	w := &work{step: st.Step, scope: st.scope}
+	w := &work{step: st.Step, scope: st.Scope}
 	switch {
-	case p.run.Canceled(st.scope):
+	case p.run.Canceled(st.Scope):
 		return true, p.abandon(ctx, st)
-	case st.refusal != nil:
+	case st.Refusal != nil:
 		outcome := teamv1.Outcome_OUTCOME_REJECTED
 		if r := st.Step.GetRefusal(); r != nil {
 			outcome = r.GetOutcome()
 		}
 		if st.Step.GetKind() == teamv1.Step_KIND_TOOL && outcome == teamv1.Outcome_OUTCOME_REJECTED {
-			if err := p.note("TOOL_CALL_IGNORED", st.refusal.Message); err != nil { // R-002-1.2
+			if err := p.note("TOOL_CALL_IGNORED", st.Refusal.Message); err != nil { // R-002-1.2
 				return false, err
 			}
 		}
-		return true, p.emitEnd(w, p.pass, endedWith(st.refusal, outcome))
+		return true, p.emitEnd(w, p.pass, endedWith(st.Refusal, outcome))
 	case st.expired:
 		err := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question of %q in time; send the message again, and answer sooner", p.cfg.ID)
 		return true, p.emitEnd(w, p.pass, endedWith(err, teamv1.Outcome_OUTCOME_TIMED_OUT))
@@ -152,7 +150,7 @@ func (p *process) settleAlone(ctx context.Context, st *StepState) (bool, error) 
 		return true, p.emitWaiting(w, st)
 	case st.Step.GetKind() == teamv1.Step_KIND_TOOL && ctx.Err() == nil:
 		return p.answerAlone(ctx, w, st)
-	case st.Step.GetKind() != teamv1.Step_KIND_HUMAN || st.parked():
+	case st.Step.GetKind() != teamv1.Step_KIND_HUMAN || st.Parked():
 		return false, nil
 	case st.Message != nil:
 		return true, p.emitEnd(w, p.pass, &teamv1.Ended{
@@ -227,7 +225,7 @@ func (p *process) spawn(st *StepState, do func(child *process, w *work, emit emi
 func (p *process) child() *process {
 	return &process{
 		loop: p.loop, req: p.req, run: p.run, sets: p.sets, spending: p.spending, counting: p.counting, gate: p.gate,
-		fold: &fold{State: State{Team: p.Team, Scope: p.Scope, Path: p.Path}, prefix: p.prefix},
+		fold: &fold{loop: p.loop, State: State{Team: p.Team, Scope: p.Scope, Path: p.Path}, prefix: p.prefix},
 	}
 }
 
@@ -270,29 +268,30 @@ func (p *process) ring() <-chan time.Time {
 func (p *process) workOf(st *StepState) *work {
 	st.goOn(p.looked)
 	w := &work{
-		step: st.Step, index: st.index, round: st.Round, scope: st.scope, input: p.handed(st), history: p.historyFor(st), transfers: p.transfersFor(st),
+		step: st.Step, index: st.index, round: st.Round, scope: st.Scope, input: p.handed(st), history: p.historyFor(st),
 		recorded: st.recorded, asked: maps.Clone(st.asked), attempts: st.attempts, failures: st.failures, open: st.open,
 		unknown: st.open || st.unknown, deadline: st.deadline, notBefore: st.notBefore, checks: st.checks.copied(),
 		peers: p.peersOf(st), begins: p.looked, reserved: st.reserved, spent: st.wasted,
 	}
+	if st.ByMember() {
+		w.transfers = p.cfg.Scheduler.Transfers(&p.State, st)
+	}
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_MODEL:
-		if pr, ok := p.cfg.Scheduler.(Prompter); ok {
-			w.prompt = pr.Prompt(p.unjudged(), st.Step)
-		}
+		w.prompt = p.cfg.Scheduler.Prompt(p.unjudged(), st.Step)
 	case teamv1.Step_KIND_JUDGE:
 		p.gate.prepare(w, &p.State, st)
 	case teamv1.Step_KIND_TOOL:
-		w.arguments = p.argumentsOf(st)
+		w.arguments = p.Arguments(st)
 		p.weigh(w, st)
 	default:
 	}
 	return w
 }
 
-// argumentsOf finds the arguments of a tool step in the turn before it: the n-th
+// Arguments finds the arguments of a tool step in the turn before it: the n-th
 // step behind the turn is the turn's n-th call, whatever ids the model gave.
-func (s *State) argumentsOf(st *StepState) string {
+func (s *State) Arguments(st *StepState) string {
 	index := s.indexOf(st)
 	for i := index - 1; i >= 0; i-- {
 		if calls := s.Steps[i].Turn.GetToolCalls(); len(calls) >= index-i {

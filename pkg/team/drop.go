@@ -44,7 +44,7 @@ func (p *process) put(d *choice) error {
 func (p *process) cancelDropped() {
 	for st := range p.pending() {
 		if st.Dropped {
-			p.run.Cancel(st.scope)
+			p.run.Cancel(st.Scope)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"bytes"
@@ -23,6 +23,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/guard"
+	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/swarm"
 )
 
 var rewrite = flag.Bool("update", false, "write the golden file anew")
@@ -34,7 +36,7 @@ type provoked struct {
 }
 
 // fails runs a team and returns its error.
-func fails(c Config, shape func(*Config, *diary)) func(t *testing.T) error {
+func fails(c team.Config, shape func(*team.Config, *diary)) func(t *testing.T) error {
 	return func(t *testing.T) error {
 		t.Helper()
 		d := &diary{}
@@ -48,7 +50,7 @@ func fails(c Config, shape func(*Config, *diary)) func(t *testing.T) error {
 		if shape != nil {
 			shape(&c, d)
 		}
-		tm, err := New(c)
+		tm, err := team.New(c)
 		if err != nil {
 			return err
 		}
@@ -69,10 +71,10 @@ func callsOf(list ...string) *teamv1.Turn {
 
 // led is a coordinator's run whose leader takes these turns, and one more that
 // calls nothing.
-func led(k CoordinatorConfig, turns ...*teamv1.Turn) func(t *testing.T) error {
-	return fails(Config{}, func(c *Config, _ *diary) {
+func led(k team.CoordinatorConfig, turns ...*teamv1.Turn) func(t *testing.T) error {
+	return fails(team.Config{}, func(c *team.Config, _ *diary) {
 		k.Members = c.Members
-		s, err := NewCoordinator(k)
+		s, err := team.NewCoordinator(k)
 		if err != nil {
 			panic(err)
 		}
@@ -85,14 +87,14 @@ func answeredWith(call string) func(t *testing.T) error {
 	return func(t *testing.T) error {
 		t.Helper()
 		m := &turnsOf{turns: []*teamv1.Turn{callsOf(call), {Text: "done"}}}
-		c, err := NewCoordinator(CoordinatorConfig{Members: []Member{{ID: "ann", Agent: "ann"}, {ID: "bob", Agent: "bob"}, {ID: "off", Agent: "off", Disabled: true}}})
+		c, err := team.NewCoordinator(team.CoordinatorConfig{Members: []team.Member{{ID: "ann", Agent: "ann"}, {ID: "bob", Agent: "bob"}, {ID: "off", Agent: "off", Disabled: true}}})
 		if err != nil {
 			return err
 		}
 		var d diary
-		tm := newTeamWith(t, Config{
+		tm := newTeamWith(t, team.Config{
 			ID: "desk", Scheduler: c, Model: m, ReportErrors: true, Registry: d.crew("ann", "bob", "off"),
-			Members: []Member{{Agent: "ann"}, {Agent: "bob"}, {Agent: "off", Disabled: true}},
+			Members: []team.Member{{Agent: "ann"}, {Agent: "bob"}, {Agent: "off", Disabled: true}},
 		})
 		r := newRecord()
 		r.process(t.Context(), tm, nil)
@@ -105,11 +107,11 @@ func answeredWith(call string) func(t *testing.T) error {
 }
 
 // modelFails runs an agent with a model.
-func modelFails(c ModelAgentConfig) func(t *testing.T) error {
+func modelFails(c team.ModelAgentConfig) func(t *testing.T) error {
 	return func(t *testing.T) error {
 		t.Helper()
 		c.ID = "clerk"
-		a, err := NewModelAgent(c)
+		a, err := team.NewModelAgent(c)
 		if err != nil {
 			return err
 		}
@@ -119,9 +121,9 @@ func modelFails(c ModelAgentConfig) func(t *testing.T) error {
 	}
 }
 
-func rules(rules ...Rule) func(c *Config, _ *diary) {
-	return func(c *Config, _ *diary) {
-		s, err := NewSupervisor(SupervisorConfig{Members: c.Members, Rules: rules})
+func rules(rules ...team.Rule) func(c *team.Config, _ *diary) {
+	return func(c *team.Config, _ *diary) {
+		s, err := team.NewSupervisor(team.SupervisorConfig{Members: c.Members, Rules: rules})
 		if err != nil {
 			panic(err)
 		}
@@ -129,9 +131,9 @@ func rules(rules ...Rule) func(c *Config, _ *diary) {
 	}
 }
 
-func routing(turns ...*teamv1.Turn) func(c *Config, _ *diary) {
-	return func(c *Config, _ *diary) {
-		s, err := NewSupervisor(SupervisorConfig{Members: c.Members, Router: &Router{}})
+func routing(turns ...*teamv1.Turn) func(c *team.Config, _ *diary) {
+	return func(c *team.Config, _ *diary) {
+		s, err := team.NewSupervisor(team.SupervisorConfig{Members: c.Members, Router: &team.Router{}})
 		if err != nil {
 			panic(err)
 		}
@@ -139,9 +141,9 @@ func routing(turns ...*teamv1.Turn) func(c *Config, _ *diary) {
 	}
 }
 
-func flowing(steps ...WorkflowStep) func(c *Config, _ *diary) {
-	return func(c *Config, _ *diary) {
-		s, err := NewWorkflow(WorkflowConfig{Steps: steps})
+func flowing(steps ...team.WorkflowStep) func(c *team.Config, _ *diary) {
+	return func(c *team.Config, _ *diary) {
+		s, err := team.NewWorkflow(team.WorkflowConfig{Steps: steps})
 		if err != nil {
 			panic(err)
 		}
@@ -151,14 +153,14 @@ func flowing(steps ...WorkflowStep) func(c *Config, _ *diary) {
 
 // swarming is a swarm of ann, bob and cat whose members hand over to each other,
 // forever. cat is switched off.
-func swarming(limits *teamv1.Limits, hands map[string]string) func(c *Config, _ *diary) {
-	return func(c *Config, _ *diary) {
+func swarming(limits *teamv1.Limits, hands map[string]string) func(c *team.Config, _ *diary) {
+	return func(c *team.Config, _ *diary) {
 		reg := registry{}
 		c.Members = members("ann", "bob", "cat")
 		for i := range c.Members {
 			turn := callsOf(fmt.Sprintf(`transfer_to_agent {"agent_name": %q}`, hands[c.Members[i].Agent]))
 			m := &turnsOf{turns: slices.Repeat([]*teamv1.Turn{turn}, 50)}
-			a, err := NewModelAgent(ModelAgentConfig{ID: c.Members[i].Agent, Model: m})
+			a, err := team.NewModelAgent(team.ModelAgentConfig{ID: c.Members[i].Agent, Model: m})
 			if err != nil {
 				panic(err)
 			}
@@ -166,7 +168,7 @@ func swarming(limits *teamv1.Limits, hands map[string]string) func(c *Config, _ 
 			c.Members[i].ID = c.Members[i].Agent
 			c.Members[i].Disabled = c.Members[i].ID == "cat"
 		}
-		s, err := NewSwarm(SwarmConfig{Entry: "ann", Members: c.Members, Limits: limits})
+		s, err := swarm.New(swarm.Config{Entry: "ann", Members: c.Members, Limits: limits})
 		if err != nil {
 			panic(err)
 		}
@@ -177,7 +179,7 @@ func swarming(limits *teamv1.Limits, hands map[string]string) func(c *Config, _ 
 func looking(place func(*agent.Guards) *[]agent.Guard, g agent.Guard) func(t *testing.T) error {
 	var guards agent.Guards
 	*place(&guards) = []agent.Guard{g}
-	return fails(Config{Scheduler: inOrder("ann"), Guards: guards}, nil)
+	return fails(team.Config{Scheduler: inOrder("ann"), Guards: guards}, nil)
 }
 
 var places = []func(*agent.Guards) *[]agent.Guard{
@@ -186,7 +188,7 @@ var places = []func(*agent.Guards) *[]agent.Guard{
 }
 
 // slow is a member that ends with its time.
-func slow(c *Config, _ *diary) {
+func slow(c *team.Config, _ *diary) {
 	c.Registry = registry{"ann": &agent.Func{ID: "ann", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
@@ -196,16 +198,16 @@ func slow(c *Config, _ *diary) {
 
 func provocations(t *testing.T) []provoked {
 	t.Helper()
-	step := func(do *teamv1.Step) Scheduler {
-		return next(func(s *State) (Decision, error) {
+	step := func(do *teamv1.Step) team.Scheduler {
+		return next(func(s *team.State) (team.Decision, error) {
 			if n := len(s.Steps); n > 0 && s.Steps[n-1].Err != nil {
-				return Decision{}, s.Steps[n-1].Err
+				return team.Decision{}, s.Steps[n-1].Err
 			}
-			return Decision{Steps: []*teamv1.Step{do}}, nil
+			return team.Decision{Steps: []*teamv1.Step{do}}, nil
 		})
 	}
-	forever := next(func(s *State) (Decision, error) {
-		return Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_DELEGATE, Member: "ann", Input: &teamv1.Input{Message: agent.UserMessage("", fmt.Sprint(len(s.Steps)))}}}}, nil
+	forever := next(func(s *team.State) (team.Decision, error) {
+		return team.Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_DELEGATE, Member: "ann", Input: &teamv1.Input{Message: agent.UserMessage("", fmt.Sprint(len(s.Steps)))}}}}, nil
 	})
 	schema, err := guard.ParseSchema("s.json", []byte(`{"type": "object"}`))
 	if err != nil {
@@ -213,47 +215,47 @@ func provocations(t *testing.T) []provoked {
 	}
 	w := &wares{}
 	all := []provoked{
-		{"a scheduler that does nothing", fails(Config{Scheduler: next(func(*State) (Decision, error) { return Decision{}, nil })}, nil)},
-		{"a scheduler that fails", fails(Config{Scheduler: next(func(*State) (Decision, error) { return Decision{}, errors.New("no table; add one") })}, nil)},
-		{"a scheduler that crashes", fails(Config{Scheduler: next(func(*State) (Decision, error) { panic("no") })}, nil)},
-		{"a member that there is not", fails(Config{Scheduler: inOrder("eve")}, nil)},
-		{"a member whose agent is gone", fails(Config{Scheduler: inOrder("ann")}, func(c *Config, _ *diary) { c.Registry = registry{} })},
-		{"a member that is switched off", fails(Config{Scheduler: inOrder("ann")}, func(c *Config, _ *diary) { c.Members[0].Disabled = true })},
-		{"a member that says nothing", fails(Config{Scheduler: inOrder("ann")}, func(c *Config, _ *diary) { c.Registry = registry{"ann": &silentAgent{}} })},
-		{"a member that takes too long", fails(Config{Scheduler: inOrder("ann"), Limits: &teamv1.Limits{MemberTimeout: durationpb.New(time.Second)}}, slow)},
-		{"a step of a workflow that takes too long", fails(Config{Scheduler: step(&teamv1.Step{
+		{"a scheduler that does nothing", fails(team.Config{Scheduler: next(func(*team.State) (team.Decision, error) { return team.Decision{}, nil })}, nil)},
+		{"a scheduler that fails", fails(team.Config{Scheduler: next(func(*team.State) (team.Decision, error) { return team.Decision{}, errors.New("no table; add one") })}, nil)},
+		{"a scheduler that crashes", fails(team.Config{Scheduler: next(func(*team.State) (team.Decision, error) { panic("no") })}, nil)},
+		{"a member that there is not", fails(team.Config{Scheduler: inOrder("eve")}, nil)},
+		{"a member whose agent is gone", fails(team.Config{Scheduler: inOrder("ann")}, func(c *team.Config, _ *diary) { c.Registry = registry{} })},
+		{"a member that is switched off", fails(team.Config{Scheduler: inOrder("ann")}, func(c *team.Config, _ *diary) { c.Members[0].Disabled = true })},
+		{"a member that says nothing", fails(team.Config{Scheduler: inOrder("ann")}, func(c *team.Config, _ *diary) { c.Registry = registry{"ann": &silentAgent{}} })},
+		{"a member that takes too long", fails(team.Config{Scheduler: inOrder("ann"), Limits: &teamv1.Limits{MemberTimeout: durationpb.New(time.Second)}}, slow)},
+		{"a step of a workflow that takes too long", fails(team.Config{Scheduler: step(&teamv1.Step{
 			Kind: teamv1.Step_KIND_STEP, Name: "draft", Member: "ann", Timeout: durationpb.New(time.Second),
 		})}, slow)},
-		{"an agent that takes too long", modelFails(ModelAgentConfig{Model: hanging{}, Limits: &teamv1.Limits{Timeout: durationpb.New(time.Second)}})},
+		{"an agent that takes too long", modelFails(team.ModelAgentConfig{Model: hanging{}, Limits: &teamv1.Limits{Timeout: durationpb.New(time.Second)}})},
 		{"a question that nobody answers", lapsed},
-		{"the same message again", fails(Config{Scheduler: step(to("ann"))}, func(c *Config, _ *diary) {
+		{"the same message again", fails(team.Config{Scheduler: step(to("ann"))}, func(c *team.Config, _ *diary) {
 			c.Registry = registry{"ann": &agent.Func{ID: "ann", Call: func(_ context.Context, m *a2av1.Message) (*a2av1.Message, error) { return m, nil }}}
 			c.Members = members("ann")
 		})},
-		{"too many steps", fails(Config{Scheduler: forever, Limits: &teamv1.Limits{MaxSteps: proto.Int32(2)}}, nil)},
+		{"too many steps", fails(team.Config{Scheduler: forever, Limits: &teamv1.Limits{MaxSteps: proto.Int32(2)}}, nil)},
 		{"too deep", tooDeep},
-		{"a kind of step that nobody runs", fails(Config{Scheduler: step(&teamv1.Step{Kind: teamv1.Step_KIND_JUDGE})}, nil)},
-		{"a model step without a model", fails(Config{Scheduler: step(&teamv1.Step{Kind: teamv1.Step_KIND_MODEL})}, nil)},
-		{"work that goes on by itself, without a server", fails(Config{Scheduler: step(&teamv1.Step{Kind: teamv1.Step_KIND_DELEGATE, Member: "ann", Detached: true})}, nil)},
+		{"a kind of step that nobody runs", fails(team.Config{Scheduler: step(&teamv1.Step{Kind: teamv1.Step_KIND_JUDGE})}, nil)},
+		{"a model step without a model", fails(team.Config{Scheduler: step(&teamv1.Step{Kind: teamv1.Step_KIND_MODEL})}, nil)},
+		{"work that goes on by itself, without a server", fails(team.Config{Scheduler: step(&teamv1.Step{Kind: teamv1.Step_KIND_DELEGATE, Member: "ann", Detached: true})}, nil)},
 
-		{"no rule is true", fails(Config{}, rules(Rule{ID: "one", When: "turn == 7", Next: []string{"ann"}}))},
-		{"a rule ends with nothing", fails(Config{}, rules(Rule{ID: "one", When: "true", Finish: "ann"}))},
-		{"nobody to choose", fails(Config{}, func(c *Config, _ *diary) {
+		{"no rule is true", fails(team.Config{}, rules(team.Rule{ID: "one", When: "turn == 7", Next: []string{"ann"}}))},
+		{"a rule ends with nothing", fails(team.Config{}, rules(team.Rule{ID: "one", When: "true", Finish: "ann"}))},
+		{"nobody to choose", fails(team.Config{}, func(c *team.Config, _ *diary) {
 			c.Members[0].Disabled, c.Members[1].Disabled = true, true
-			rules(Rule{ID: "one", When: "true", Next: []string{"ann"}})(c, nil)
+			rules(team.Rule{ID: "one", When: "true", Next: []string{"ann"}})(c, nil)
 		})},
-		{"a router that chooses nobody", fails(Config{}, routing(&teamv1.Turn{Text: "eve"}, &teamv1.Turn{Text: "eve"}))},
-		{"a router that does not answer", fails(Config{}, routing())},
-		{"a router that ends at once", fails(Config{}, routing(routeCall(`{"next": "finish", "reason": "done"}`)))},
-		{"a workflow that skips all", fails(Config{}, flowing(WorkflowStep{ID: "one", Member: "ann", When: "false"}))},
-		{"a repeat without an end", fails(Config{}, flowing(WorkflowStep{ID: "one", Member: "ann", Repeat: &Repeat{Until: "false", Max: 2}}))},
+		{"a router that chooses nobody", fails(team.Config{}, routing(&teamv1.Turn{Text: "eve"}, &teamv1.Turn{Text: "eve"}))},
+		{"a router that does not answer", fails(team.Config{}, routing())},
+		{"a router that ends at once", fails(team.Config{}, routing(routeCall(`{"next": "finish", "reason": "done"}`)))},
+		{"a workflow that skips all", fails(team.Config{}, flowing(team.WorkflowStep{ID: "one", Member: "ann", When: "false"}))},
+		{"a repeat without an end", fails(team.Config{}, flowing(team.WorkflowStep{ID: "one", Member: "ann", Repeat: &team.Repeat{Until: "false", Max: 2}}))},
 
-		{"a leader without an answer", led(CoordinatorConfig{}, &teamv1.Turn{})},
-		{"a leader that delegates too often", led(CoordinatorConfig{Limits: &teamv1.Limits{MaxDelegations: proto.Int32(1)}},
+		{"a leader without an answer", led(team.CoordinatorConfig{}, &teamv1.Turn{})},
+		{"a leader that delegates too often", led(team.CoordinatorConfig{Limits: &teamv1.Limits{MaxDelegations: proto.Int32(1)}},
 			callsOf(`delegate_to_ann {"task": "1"}`), callsOf(`delegate_to_ann {"task": "2"}`))},
-		{"a leader that repeats itself", led(CoordinatorConfig{StrictCycles: true}, callsOf(`delegate_to_ann {"task": "1"}`), callsOf(`delegate_to_ann {"task": "1"}`))},
-		{"a leader whose calls are all refused", led(CoordinatorConfig{}, slices.Repeat([]*teamv1.Turn{callsOf("sing {}")}, 12)...)},
-		{"a leader without an end", led(CoordinatorConfig{Limits: &teamv1.Limits{MaxTurns: proto.Int32(2)}}, slices.Repeat([]*teamv1.Turn{callsOf("sing {}")}, 3)...)},
+		{"a leader that repeats itself", led(team.CoordinatorConfig{StrictCycles: true}, callsOf(`delegate_to_ann {"task": "1"}`), callsOf(`delegate_to_ann {"task": "1"}`))},
+		{"a leader whose calls are all refused", led(team.CoordinatorConfig{}, slices.Repeat([]*teamv1.Turn{callsOf("sing {}")}, 12)...)},
+		{"a leader without an end", led(team.CoordinatorConfig{Limits: &teamv1.Limits{MaxTurns: proto.Int32(2)}}, slices.Repeat([]*teamv1.Turn{callsOf("sing {}")}, 3)...)},
 		{"a call of no tool", answeredWith("sing {}")},
 		{"a call of no member", answeredWith(`delegate_to_eve {"task": "1"}`)},
 		{"a call of a member that is switched off", answeredWith(`delegate_to_off {"task": "1"}`)},
@@ -261,19 +263,19 @@ func provocations(t *testing.T) []provoked {
 		{"a call with other arguments", answeredWith(`delegate_to_ann [1]`)},
 		{"a call with a wrong type", answeredWith(`delegate_to_ann {"task": 7}`)},
 		{"a call with nothing to do", answeredWith(`delegate_to_ann {"task": " "}`)},
-		{"a call with too much", answeredWith(`delegate_to_ann {"task": "` + strings.Repeat("x", maxTask+1) + `"}`)},
+		{"a call with too much", answeredWith(`delegate_to_ann {"task": "` + strings.Repeat("x", team.MaxTask+1) + `"}`)},
 		{"a call with no member_id", answeredWith(`delegate_task_to_member {"task": "1"}`)},
 
-		{"a hand-off to oneself, twice", fails(Config{}, swarming(nil, map[string]string{"ann": "ann"}))},
-		{"a hand-off to one that is switched off, twice", fails(Config{}, swarming(nil, map[string]string{"ann": "cat"}))},
-		{"too many hand-offs", fails(Config{}, swarming(&teamv1.Limits{MaxHandoffs: proto.Int32(1)}, map[string]string{"ann": "bob", "bob": "ann"}))},
-		{"hand-offs to and fro", fails(Config{}, swarming(&teamv1.Limits{LoopWindow: proto.Int32(2)}, map[string]string{"ann": "bob", "bob": "ann"}))},
+		{"a hand-off to oneself, twice", fails(team.Config{}, swarming(nil, map[string]string{"ann": "ann"}))},
+		{"a hand-off to one that is switched off, twice", fails(team.Config{}, swarming(nil, map[string]string{"ann": "cat"}))},
+		{"too many hand-offs", fails(team.Config{}, swarming(&teamv1.Limits{MaxHandoffs: proto.Int32(1)}, map[string]string{"ann": "bob", "bob": "ann"}))},
+		{"hand-offs to and fro", fails(team.Config{}, swarming(&teamv1.Limits{LoopWindow: proto.Int32(2)}, map[string]string{"ann": "bob", "bob": "ann"}))},
 
-		{"a model that says nothing", modelFails(ModelAgentConfig{Model: mute{}})},
-		{"a model that does not fit its form", modelFails(ModelAgentConfig{Model: &turnsOf{turns: []*teamv1.Turn{{Text: "a"}, {Text: "b"}}}, Output: schema.Fit})},
-		{"two tools of one name", modelFails(ModelAgentConfig{Model: mute{}, Tools: []agent.Tool{&clockTool{}, &clockTool{}}})},
-		{"an agent with guards for members", modelFails(ModelAgentConfig{Model: mute{}, Guards: agent.Guards{Result: []agent.Guard{w.passes("x")}}})},
-		{"a team without anything", fails(Config{ID: "No id", Registry: registry{}, Members: []Member{{}, {Agent: "a"}, {Agent: "a"}}, Guards: agent.Guards{Input: []agent.Guard{{}}}, Limits: &teamv1.Limits{MaxSteps: proto.Int32(0)}}, nil)},
+		{"a model that says nothing", modelFails(team.ModelAgentConfig{Model: mute{}})},
+		{"a model that does not fit its form", modelFails(team.ModelAgentConfig{Model: &turnsOf{turns: []*teamv1.Turn{{Text: "a"}, {Text: "b"}}}, Output: schema.Fit})},
+		{"two tools of one name", modelFails(team.ModelAgentConfig{Model: mute{}, Tools: []agent.Tool{&clockTool{}, &clockTool{}}})},
+		{"an agent with guards for members", modelFails(team.ModelAgentConfig{Model: mute{}, Guards: agent.Guards{Result: []agent.Guard{w.passes("x")}}})},
+		{"a team without anything", fails(team.Config{ID: "No id", Registry: registry{}, Members: []team.Member{{}, {Agent: "a"}, {Agent: "a"}}, Guards: agent.Guards{Input: []agent.Guard{{}}}, Limits: &teamv1.Limits{MaxSteps: proto.Int32(0)}}, nil)},
 	}
 	for _, place := range places {
 		all = append(all, provoked{"a guardrail", looking(place, w.blocks("polite", "say please"))},
@@ -310,7 +312,7 @@ func (hanging) Generate(ctx context.Context, _ *agent.ModelRequest) iter.Seq2[ag
 
 // lapsed is a run whose question nobody answers.
 func lapsed(t *testing.T) error {
-	tm := newTeamWith(t, Config{ID: "desk", Scheduler: batches([]*teamv1.Step{human("Publish?")})})
+	tm := newTeamWith(t, team.Config{ID: "desk", Scheduler: batches([]*teamv1.Step{human("Publish?")})})
 	r := newRecord()
 	r.process(t.Context(), tm, nil)
 	r.events = append(r.events, &teamv1.Event{
@@ -323,7 +325,7 @@ func lapsed(t *testing.T) error {
 // tooDeep is a team far below others.
 func tooDeep(t *testing.T) error {
 	var d diary
-	tm := newTeamWith(t, Config{ID: "desk", Scheduler: inOrder("ann"), Registry: d.crew("ann"), Members: members("ann")})
+	tm := newTeamWith(t, team.Config{ID: "desk", Scheduler: inOrder("ann"), Registry: d.crew("ann"), Members: members("ann")})
 	for _, err := range tm.Process(t.Context(), &teamv1.ProcessRequest{AgentId: "desk", Message: agent.UserMessage("m", "x"), Depth: 9}) {
 		if err != nil {
 			return err

@@ -218,7 +218,7 @@ func (p *process) request(w *work, key string) *teamv1.ProcessRequest {
 		},
 		ContextId: p.req.GetContextId(), Key: key, History: w.history, Transfers: w.transfers,
 		Path: append(slices.Clip(p.req.GetPath()), p.req.GetAgentId()), Depth: p.req.GetDepth() + 1,
-		Brief: p.req.GetBrief(), Scope: w.scope, Recorded: w.recorded, Branch: p.cfg.historyScope(w.step.GetMember()) != HistoryConversation,
+		Brief: p.req.GetBrief(), Scope: w.scope, Recorded: w.recorded, Branch: p.historyScope(w.step.GetMember()) != HistoryConversation,
 	}
 	if !w.deadline.IsZero() {
 		req.Deadline = timestamppb.New(w.deadline)

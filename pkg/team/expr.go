@@ -13,6 +13,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+
+	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
 )
 
 // maxExprCost bounds the work of one evaluation, in CEL's units: far beyond any
@@ -98,7 +100,7 @@ func (e *Expr) eval(f *facts) (bool, *structpb.Struct, error) {
 	out, details, err := e.program.Eval(f)
 	var cancelled interpreter.EvalCancelledError
 	if errors.As(err, &cancelled) {
-		return false, nil, fmt.Errorf("the expression %q takes too much work on this input; make it simpler", shorten(e.source))
+		return false, nil, fmt.Errorf("the expression %q takes too much work on this input; make it simpler", excerpt.Quote(e.source))
 	}
 	return err == nil && out == types.True, e.values(details), nil
 }
@@ -116,7 +118,7 @@ func (e *Expr) score(ev *evidence) (float64, error) {
 	})
 	var cancelled interpreter.EvalCancelledError
 	if errors.As(err, &cancelled) {
-		return 0, fmt.Errorf("the check %q takes too much work on this result; make it simpler", shorten(e.source))
+		return 0, fmt.Errorf("the check %q takes too much work on this result; make it simpler", excerpt.Quote(e.source))
 	}
 	if err != nil || out == types.False {
 		return 0, nil //nolint:nilerr // it reads what is not there
@@ -131,7 +133,7 @@ func (e *Expr) score(ev *evidence) (float64, error) {
 	case types.Uint:
 		return float64(v), nil
 	}
-	return 0, fmt.Errorf("the check %q is neither true or false nor a number, but of type %s", shorten(e.source), out.Type().TypeName())
+	return 0, fmt.Errorf("the check %q is neither true or false nor a number, but of type %s", excerpt.Quote(e.source), out.Type().TypeName())
 }
 
 // language is what expressions of one kind may name.
@@ -242,7 +244,7 @@ func (e *Expr) inspect(checked *ast.AST) error {
 	for _, n := range e.names {
 		for holder, ids := range e.lang.keys {
 			if _, ok := slices.BinarySearch(ids, n.name); !ok {
-				return unknownName(n.offset, n.name, ids, "no such %s %q", kindOf[holder], n.name)
+				return UnknownName(n.offset, n.name, ids, "no such %s %q", kindOf[holder], n.name)
 			}
 		}
 	}

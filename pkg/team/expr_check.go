@@ -90,7 +90,7 @@ func noField(source string, at int, field string) *ExprError {
 	if strings.HasSuffix(strings.TrimRight(source[:at], ". \t\r\n"), "last") {
 		fields = resultFields["team.Last"]
 	}
-	return unknownName(at, field, sortedKeys(fields), "a result has no field %q", field)
+	return UnknownName(at, field, sortedKeys(fields), "a result has no field %q", field)
 }
 
 // undeclared is the fault of a variable or function that does not exist. The
@@ -100,7 +100,7 @@ func (l *language) undeclared(source string, at int, name string) *ExprError {
 	if at < len(source) && source[at] == '(' {
 		return &ExprError{Message: "no such function \"" + name + "\"", Offset: max(at-len(name), 0)}
 	}
-	return unknownName(at, name, l.vars, "no such variable %q", name)
+	return UnknownName(at, name, l.vars, "no such variable %q", name)
 }
 
 // tidy words a message of the compiler for people who do not know its inner names.

@@ -13,6 +13,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
 )
 
 // inspector finds in a checked expression what it reads and which ids it names.
@@ -173,21 +175,13 @@ func digest(v *structpb.Value) *structpb.Value {
 	}
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_StringValue:
-		return structpb.NewStringValue(shorten(k.StringValue))
+		return structpb.NewStringValue(excerpt.Quote(k.StringValue))
 	case *structpb.Value_ListValue:
 		return structpb.NewStringValue(fmt.Sprintf("(%d elements)", len(k.ListValue.GetValues())))
 	case *structpb.Value_StructValue:
 		return structpb.NewStringValue(fmt.Sprintf("(%d entries)", len(k.StructValue.GetFields())))
 	}
 	return v
-}
-
-// shorten cuts a text at maxValue bytes, between characters.
-func shorten(text string) string {
-	if len(text) <= maxValue {
-		return text
-	}
-	return upTo(text, maxValue) + "…"
 }
 
 // byteOffset turns a line from 1 and a column in characters from 0 into bytes.

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"errors"
@@ -13,22 +13,23 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // ended is a step of a member that has answered.
-func ended(member, name, text string) *StepState {
+func ended(member, name, text string) *team.StepState {
 	kind := teamv1.Step_KIND_DELEGATE
 	if name != "" {
 		kind = teamv1.Step_KIND_STEP
 	}
-	return &StepState{
+	return &team.StepState{
 		Step: &teamv1.Step{Kind: kind, Member: member, Name: name}, Done: true,
 		Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Message: agent.NewMessage(text),
 	}
 }
 
 // brokenStep is a step that has failed with e.
-func brokenStep(member, name string, e *agent.Error) *StepState {
+func brokenStep(member, name string, e *agent.Error) *team.StepState {
 	st := ended(member, name, "")
 	st.Outcome, st.Message, st.Err = teamv1.Outcome_OUTCOME_FAILED, nil, e
 	return st
@@ -36,19 +37,19 @@ func brokenStep(member, name string, e *agent.Error) *StepState {
 
 // stateOf is a state in which those steps have been decided, one a round, the
 // last of them being the last response.
-func stateOf(members []string, steps ...*StepState) *State {
-	s := &State{Team: &Config{ID: "newsroom"}, Input: agent.UserMessage("m1", "Write about tides"), Steps: steps}
+func stateOf(members []string, steps ...*team.StepState) *team.State {
+	s := &team.State{Team: &team.Config{ID: "newsroom"}, Input: agent.UserMessage("m1", "Write about tides"), Steps: steps}
 	for _, id := range members {
-		s.Team.Members = append(s.Team.Members, Member{ID: id, Agent: id})
+		s.Team.Members = append(s.Team.Members, team.Member{ID: id, Agent: id})
 	}
 	s.Messages = []*a2av1.Message{s.Input}
 	for _, st := range steps {
-		if !st.member() {
+		if !st.ByMember() {
 			continue
 		}
 		s.Rounds++
 		if st.Done {
-			s.Last = &Result{Member: st.Step.GetMember(), Message: st.Message, Outcome: st.Outcome}
+			s.Last = &team.Result{Member: st.Step.GetMember(), Message: st.Message, Outcome: st.Outcome}
 			s.Messages = []*a2av1.Message{st.Message}
 		}
 	}
@@ -94,7 +95,7 @@ func TestExpr_Rules(t *testing.T) {
 		"critic.data.score > 'a'": false,
 		"turn / (turn - 3) == 1":  false,
 	} {
-		e, err := CompileRule(expr, newsroom())
+		e, err := team.CompileRule(expr, newsroom())
 		if err != nil {
 			t.Errorf("%s: %v", expr, err)
 			continue
@@ -111,7 +112,7 @@ func TestExpr_NothingHasRun(t *testing.T) {
 		"turn == 1": true, "last.member == 'writer'": false, "last.member != 'writer'": false,
 		"has(last.member)": false, "size(results) == 0": true, "critic.data.score < 7": false,
 	} {
-		e, err := CompileRule(expr, newsroom())
+		e, err := team.CompileRule(expr, newsroom())
 		if err != nil {
 			t.Fatalf("%s: %v", expr, err)
 		}
@@ -123,10 +124,10 @@ func TestExpr_NothingHasRun(t *testing.T) {
 
 func TestExpr_Steps(t *testing.T) {
 	s := stateOf(nil, ended("critic", "score", `{"score": 6}`), ended("writer", "fact-fix", "done"))
-	s.Steps = append(s.Steps, &StepState{
+	s.Steps = append(s.Steps, &team.StepState{
 		Step: &teamv1.Step{Kind: teamv1.Step_KIND_HUMAN, Name: "approve"}, Done: true,
 		Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Message: agent.UserMessage("", "yes"),
-	}, &StepState{
+	}, &team.StepState{
 		Step: &teamv1.Step{Kind: teamv1.Step_KIND_STEP, Name: "law"}, Done: true, Outcome: teamv1.Outcome_OUTCOME_SKIPPED,
 	})
 	ids := []string{"score", "fact-fix", "approve", "law", "later"}
@@ -139,7 +140,7 @@ func TestExpr_Steps(t *testing.T) {
 		"has(steps.later)":                    false,
 		"input.size() > 0 && !has(context.k)": true,
 	} {
-		e, err := CompileStep(expr, ids)
+		e, err := team.CompileStep(expr, ids)
 		if err != nil {
 			t.Errorf("%s: %v", expr, err)
 			continue
@@ -160,7 +161,7 @@ func TestExpr_DataOfAReply(t *testing.T) {
 	for name, m := range map[string]*a2av1.Message{"data part": withPart, "JSON text": agent.NewMessage(" {\"score\": 3}\n")} {
 		st := ended("critic", "", "")
 		st.Message = m
-		e, err := CompileRule("critic.data.score == 3", newsroom())
+		e, err := team.CompileRule("critic.data.score == 3", newsroom())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +174,7 @@ func TestExpr_DataOfAReply(t *testing.T) {
 func TestExpr_ValuesThatWereRead(t *testing.T) {
 	s := stateOf(newsroom(), ended("writer", "", strings.Repeat("é", 400)), ended("critic", "", `{"score": 6}`))
 	s.Rounds = 3
-	e, err := CompileRule("critic.data.score < 7 && turn < 8 && writer.text != '' && (last.member == 'critic' || researcher.text == '')", newsroom())
+	e, err := team.CompileRule("critic.data.score < 7 && turn < 8 && writer.text != '' && (last.member == 'critic' || researcher.text == '')", newsroom())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +192,7 @@ func TestExpr_ValuesThatWereRead(t *testing.T) {
 }
 
 func TestExpr_ComputedKeysThatWereRead(t *testing.T) {
-	e, err := CompileRule("results[last.member].text == 'ok'", newsroom())
+	e, err := team.CompileRule("results[last.member].text == 'ok'", newsroom())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +205,7 @@ func TestExpr_ComputedKeysThatWereRead(t *testing.T) {
 func TestExpr_LargeValuesAreCountedOnTheRecord(t *testing.T) {
 	list, entry := strings.Repeat(`"aaaaaaaaaa",`, 40)+`""`, strings.Repeat("x", 400)
 	s := stateOf(newsroom(), ended("critic", "", `{"tags": [`+list+`], "by": {"a": "`+entry+`"}}`))
-	e, err := CompileRule("size(critic.data.tags) == 41 && critic.data.by.all(k, critic.data.by[k] != '')", newsroom())
+	e, err := team.CompileRule("size(critic.data.tags) == 41 && critic.data.by.all(k, critic.data.by[k] != '')", newsroom())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,40 +217,40 @@ func TestExpr_LargeValuesAreCountedOnTheRecord(t *testing.T) {
 }
 
 func TestExpr_Faults(t *testing.T) {
-	rule := func(s string) error { _, err := CompileRule(s, newsroom()); return err }
-	step := func(s string) error { _, err := CompileStep(s, []string{"draft", "score"}); return err }
+	rule := func(s string) error { _, err := team.CompileRule(s, newsroom()); return err }
+	step := func(s string) error { _, err := team.CompileStep(s, []string{"draft", "score"}); return err }
 	ruleNames := []string{"context", "critic", "input", "last", "researcher", "results", "turn", "writer"}
 	for _, c := range []struct {
 		compile func(string) error
 		expr    string
-		want    ExprError
+		want    team.ExprError
 	}{
-		{rule, "critc.data.score < 7 && turn < 8", ExprError{Message: `no such variable "critc"`, Unknown: "critc", Known: ruleNames}},
-		{rule, "critc.data.score < 7 &&\n  turn < 8", ExprError{Message: `no such variable "critc"`, Unknown: "critc", Known: ruleNames}},
-		{rule, "turn < 8 &&\n  critc.data.score < 7", ExprError{Message: `no such variable "critc"`, Offset: 14, Unknown: "critc", Known: ruleNames}},
-		{rule, "'é' == input && critc", ExprError{Message: `no such variable "critc"`, Offset: 17, Unknown: "critc", Known: ruleNames}},
-		{rule, "results.exists(m, m == critc)", ExprError{Message: `no such variable "critc"`, Offset: 23, Unknown: "critc", Known: ruleNames}},
-		{rule, "steps.draft.text == ''", ExprError{Message: `no such variable "steps"`, Unknown: "steps", Known: ruleNames}},
-		{rule, "results['critc'].text == ''", ExprError{
+		{rule, "critc.data.score < 7 && turn < 8", team.ExprError{Message: `no such variable "critc"`, Unknown: "critc", Known: ruleNames}},
+		{rule, "critc.data.score < 7 &&\n  turn < 8", team.ExprError{Message: `no such variable "critc"`, Unknown: "critc", Known: ruleNames}},
+		{rule, "turn < 8 &&\n  critc.data.score < 7", team.ExprError{Message: `no such variable "critc"`, Offset: 14, Unknown: "critc", Known: ruleNames}},
+		{rule, "'é' == input && critc", team.ExprError{Message: `no such variable "critc"`, Offset: 17, Unknown: "critc", Known: ruleNames}},
+		{rule, "results.exists(m, m == critc)", team.ExprError{Message: `no such variable "critc"`, Offset: 23, Unknown: "critc", Known: ruleNames}},
+		{rule, "steps.draft.text == ''", team.ExprError{Message: `no such variable "steps"`, Unknown: "steps", Known: ruleNames}},
+		{rule, "results['critc'].text == ''", team.ExprError{
 			Message: `no such member "critc"`, Offset: 8, Unknown: "critc", Known: []string{"critic", "fact-checker", "researcher", "writer"},
 		}},
-		{rule, "last.mamber == 'critic'", ExprError{
+		{rule, "last.mamber == 'critic'", team.ExprError{
 			Message: `a result has no field "mamber"`, Offset: 5, Unknown: "mamber", Known: []string{"data", "member", "outcome", "text"},
 		}},
-		{rule, "has(critic.dat)", ExprError{
+		{rule, "has(critic.dat)", team.ExprError{
 			Message: `a result has no field "dat"`, Offset: 11, Unknown: "dat", Known: []string{"data", "outcome", "text"},
 		}},
-		{rule, "lower(input) == 'a'", ExprError{Message: `no such function "lower"`}},
-		{rule, "turn == '1'", ExprError{Message: `found no matching overload for '==' applied to '(int, string)'`, Offset: 5}},
-		{rule, "turn + 1", ExprError{Message: `must be true or false, but is of type int`}},
-		{rule, "input.matches('(')", ExprError{Message: "error parsing regexp: missing closing ): `(`"}},
-		{rule, "{'a': 1}.size() == turn", ExprError{Message: "a condition cannot build a map or a message"}},
-		{step, "steps.scroe.data.score < 7", ExprError{
+		{rule, "lower(input) == 'a'", team.ExprError{Message: `no such function "lower"`}},
+		{rule, "turn == '1'", team.ExprError{Message: `found no matching overload for '==' applied to '(int, string)'`, Offset: 5}},
+		{rule, "turn + 1", team.ExprError{Message: `must be true or false, but is of type int`}},
+		{rule, "input.matches('(')", team.ExprError{Message: "error parsing regexp: missing closing ): `(`"}},
+		{rule, "{'a': 1}.size() == turn", team.ExprError{Message: "a condition cannot build a map or a message"}},
+		{step, "steps.scroe.data.score < 7", team.ExprError{
 			Message: `no such step "scroe"`, Offset: 6, Unknown: "scroe", Known: []string{"draft", "score"},
 		}},
-		{step, "turn == 1", ExprError{Message: `no such variable "turn"`, Unknown: "turn", Known: []string{"context", "input", "steps"}}},
+		{step, "turn == 1", team.ExprError{Message: `no such variable "turn"`, Unknown: "turn", Known: []string{"context", "input", "steps"}}},
 	} {
-		var e *ExprError
+		var e *team.ExprError
 		if err := c.compile(c.expr); !errors.As(err, &e) {
 			t.Errorf("%s: %v", c.expr, err)
 		} else if diff := cmp.Diff(c.want, *e); diff != "" {
@@ -261,7 +262,7 @@ func TestExpr_Faults(t *testing.T) {
 func TestExpr_MemberIDsThatAreWordsOfCEL(t *testing.T) {
 	words := []string{"in", "int", "list", "type", "true", "package", "input", "last", "size", "has", "dyn", "duration", "timestamp", "a-b"}
 	for _, word := range words {
-		e, err := CompileRule("results['"+word+"'].text == 'hi' && turn > 0", words)
+		e, err := team.CompileRule("results['"+word+"'].text == 'hi' && turn > 0", words)
 		if err != nil {
 			t.Errorf("%s: %v", word, err)
 			continue
@@ -278,7 +279,7 @@ func TestExpr_HostileRuleIsStopped(t *testing.T) {
 	for _, v := range []string{"a", "b", "c", "d", "e", "f", "g"} {
 		expr = digits + ".all(" + v + ", " + expr + ")"
 	}
-	e, err := CompileRule(expr, nil)
+	e, err := team.CompileRule(expr, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,9 +297,9 @@ func FuzzCompileRule(f *testing.F) {
 	}
 	s := stateOf(newsroom(), ended("critic", "", `{"score": 6, "a": [1, {"b": null}]}`))
 	f.Fuzz(func(t *testing.T, source string) {
-		e, err := CompileRule(source, newsroom())
+		e, err := team.CompileRule(source, newsroom())
 		if err != nil {
-			var fault *ExprError
+			var fault *team.ExprError
 			if !errors.As(err, &fault) || fault.Offset < 0 || fault.Offset > len(source) || fault.Message == "" {
 				t.Fatalf("%q: %#v", source, err)
 			}

@@ -70,7 +70,7 @@ func (f *facts) last() map[string]any {
 func (f *facts) members() map[string]any {
 	all := map[string]any{}
 	for _, st := range f.state.Steps {
-		if st.Done && st.member() {
+		if st.Done && st.ByMember() {
 			all[st.Step.GetMember()] = f.result(st)
 		}
 	}

@@ -29,21 +29,23 @@ func (f *Fault) Unwrap() []error {
 	return []error{f.Err, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "%s", f.Error())}
 }
 
-// faults collects them.
-type faults []error
+// Faults collects faults. The zero value has none.
+type Faults []error
 
-func (fs *faults) add(path, subject string, err error) {
+// Add adds a fault; nothing where err is nil.
+func (fs *Faults) Add(path, subject string, err error) {
 	if err != nil {
 		*fs = append(*fs, &Fault{Path: path, Subject: subject, Err: err})
 	}
 }
 
-func (fs *faults) addf(path, subject, format string, args ...any) {
-	fs.add(path, subject, fmt.Errorf(format, args...))
+// Addf adds a fault in words.
+func (fs *Faults) Addf(path, subject, format string, args ...any) {
+	fs.Add(path, subject, fmt.Errorf(format, args...))
 }
 
-// err returns the faults as one error, or nil.
-func (fs faults) err() error { return errors.Join(fs...) }
+// Err returns the faults as one error, or nil.
+func (fs Faults) Err() error { return errors.Join(fs...) }
 
 // ExprError is what is wrong with an expression, a template or a name in them.
 type ExprError struct {
@@ -68,7 +70,7 @@ func (e *ExprError) Error() string {
 	return e.Message + "; known here: " + strings.Join(e.Known, ", ")
 }
 
-// unknownName is the fault of a name that is none of those known.
-func unknownName(offset int, name string, known []string, format string, args ...any) *ExprError {
+// UnknownName returns the fault of a name that is none of those known.
+func UnknownName(offset int, name string, known []string, format string, args ...any) *ExprError {
 	return &ExprError{Message: fmt.Sprintf(format, args...), Offset: offset, Unknown: name, Known: known}
 }

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // lasting is a member that takes its time, unless its context ends.
@@ -53,9 +54,9 @@ func TestWorkflow_StepTimeAndRetry(t *testing.T) {
 				}
 				return agent.NewMessage("at last"), nil
 			}}}
-			w := workflow(t, WorkflowStep{ID: "1", Member: "a", Retry: &teamv1.Retry{Attempts: proto.Int32(4), Backoff: durationpb.New(time.Minute)}, Timeout: time.Hour})
-			tm := newTeamWith(t, Config{ID: "t1", Scheduler: w, Registry: reg, Limits: &teamv1.Limits{Timeout: durationpb.New(2 * time.Hour)},
-				Members: []Member{{Agent: "a", Retry: &teamv1.Retry{Attempts: proto.Int32(2)}}}})
+			w := workflow(t, team.WorkflowStep{ID: "1", Member: "a", Retry: &teamv1.Retry{Attempts: proto.Int32(4), Backoff: durationpb.New(time.Minute)}, Timeout: time.Hour})
+			tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: w, Registry: reg, Limits: &teamv1.Limits{Timeout: durationpb.New(2 * time.Hour)},
+				Members: []team.Member{{Agent: "a", Retry: &teamv1.Retry{Attempts: proto.Int32(2)}}}})
 			if answer, err := ask(t, tm, "x"); err != nil || answer != "at last" {
 				t.Error(answer, err)
 			}
@@ -70,8 +71,8 @@ func TestWorkflow_StepTimeAndRetry(t *testing.T) {
 			calls++
 			return nil, busy
 		}}}
-		w := workflow(t, WorkflowStep{ID: "1", Member: "a", Retry: &teamv1.Retry{Attempts: proto.Int32(1)}})
-		_, err := ask(t, newTeamWith(t, Config{ID: "t1", Scheduler: w, Registry: reg, Members: members("a")}), "x")
+		w := workflow(t, team.WorkflowStep{ID: "1", Member: "a", Retry: &teamv1.Retry{Attempts: proto.Int32(1)}})
+		_, err := ask(t, newTeamWith(t, team.Config{ID: "t1", Scheduler: w, Registry: reg, Members: members("a")}), "x")
 		wantReason(t, err, agent.ReasonUnavailable)
 		if calls != 1 {
 			t.Error(calls)
@@ -88,13 +89,13 @@ func TestWorkflow_StepTimeAndRetry(t *testing.T) {
 		} {
 			calls := 0
 			m := failingModel(func() error { calls++; return busy })
-			a, err := NewModelAgent(ModelAgentConfig{ID: "a", Model: m, Limits: &teamv1.Limits{Retry: tt.own}})
+			a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "a", Model: m, Limits: &teamv1.Limits{Retry: tt.own}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = ask(t, newTeamWith(t, Config{
-				ID: "t1", Scheduler: workflow(t, WorkflowStep{ID: "1", Member: "a"}), Registry: registry{"a": a},
-				Limits: &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(1)}}, Members: []Member{{Agent: "a", Retry: tt.member}},
+			_, err = ask(t, newTeamWith(t, team.Config{
+				ID: "t1", Scheduler: workflow(t, team.WorkflowStep{ID: "1", Member: "a"}), Registry: registry{"a": a},
+				Limits: &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(1)}}, Members: []team.Member{{Agent: "a", Retry: tt.member}},
 			}), "x")
 			wantReason(t, err, agent.ReasonUnavailable)
 			if calls != tt.want {
@@ -104,8 +105,8 @@ func TestWorkflow_StepTimeAndRetry(t *testing.T) {
 	})
 	t.Run("R-002-8.2 a step's time bounds all of its attempts, and nobody else's", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := workflow(t, WorkflowStep{ID: "short", Member: "slow", Timeout: 5 * time.Second}, WorkflowStep{ID: "long", Member: "slow"})
-			tm := newTeamWith(t, Config{ID: "t1", Scheduler: w, Registry: registry{"slow": lasting("slow", 30*time.Second)}, Members: members("slow"), ReportErrors: true})
+			w := workflow(t, team.WorkflowStep{ID: "short", Member: "slow", Timeout: 5 * time.Second}, team.WorkflowStep{ID: "long", Member: "slow"})
+			tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: w, Registry: registry{"slow": lasting("slow", 30*time.Second)}, Members: members("slow"), ReportErrors: true})
 			r, start := newRecord(), time.Now()
 			r.process(t.Context(), tm, nil)
 			ends := endsOf(r)
@@ -118,9 +119,9 @@ func TestWorkflow_StepTimeAndRetry(t *testing.T) {
 		})
 	})
 	t.Run("a question's time is how long it stays open", func(t *testing.T) {
-		w := workflow(t, WorkflowStep{ID: "ok", Human: &Human{Question: "Sure?"}, Timeout: time.Hour})
+		w := workflow(t, team.WorkflowStep{ID: "ok", Human: &team.Human{Question: "Sure?"}, Timeout: time.Hour})
 		r := newRecord()
-		r.process(t.Context(), newTeamWith(t, Config{ID: "t1", Scheduler: w}), nil)
+		r.process(t.Context(), newTeamWith(t, team.Config{ID: "t1", Scheduler: w}), nil)
 		for _, ev := range r.events {
 			if q := ev.GetAsked(); q != nil {
 				if left := q.GetExpires().AsTime().Sub(ev.GetTime().AsTime()); left < 50*time.Minute || left > time.Hour {
@@ -138,12 +139,12 @@ func TestDecision_Cancel(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			reg := registry{"slow": lasting("slow", time.Hour), "fast": lasting("fast", time.Second), "asker": &asker{worker{w: w, name: "asker"}}}
-			reg["deep"] = newTeamWith(t, Config{ID: "deep", Registry: reg, Members: members("slow"), Scheduler: inOrder("slow")})
+			reg["deep"] = newTeamWith(t, team.Config{ID: "deep", Registry: reg, Members: members("slow"), Scheduler: inOrder("slow")})
 			reg["end"] = lasting("end", 10*time.Second)
-			s := workflow(t, WorkflowStep{ID: "deep", Member: "deep"}, WorkflowStep{ID: "ask", Member: "asker"}, WorkflowStep{ID: "people", Human: &Human{Question: "Well?"}},
-				WorkflowStep{ID: "fast", Member: "fast"}, WorkflowStep{ID: "slow", Member: "slow"},
-				WorkflowStep{ID: "end", Member: "end", After: []string{"deep", "ask", "people", "fast", "slow"}, Join: JoinAny})
-			tm := newTeamWith(t, Config{ID: "root", Scheduler: s, Registry: reg, Members: members(sortedKeys(reg)...), Limits: &teamv1.Limits{MaxParallel: proto.Int32(9)}})
+			s := workflow(t, team.WorkflowStep{ID: "deep", Member: "deep"}, team.WorkflowStep{ID: "ask", Member: "asker"}, team.WorkflowStep{ID: "people", Human: &team.Human{Question: "Well?"}},
+				team.WorkflowStep{ID: "fast", Member: "fast"}, team.WorkflowStep{ID: "slow", Member: "slow"},
+				team.WorkflowStep{ID: "end", Member: "end", After: []string{"deep", "ask", "people", "fast", "slow"}, Join: team.JoinAny})
+			tm := newTeamWith(t, team.Config{ID: "root", Scheduler: s, Registry: reg, Members: members(sortedKeys(reg)...), Limits: &teamv1.Limits{MaxParallel: proto.Int32(9)}})
 			r := newRecord()
 			start := time.Now()
 			r.process(t.Context(), tm, nil)
@@ -174,14 +175,14 @@ func TestDecision_Cancel(t *testing.T) {
 		})
 	})
 	t.Run("an id that names no open step is none", func(t *testing.T) {
-		tm := newTeam(t, registry{"a": skilled("a")}, next(func(s *State) (Decision, error) {
+		tm := newTeam(t, registry{"a": skilled("a")}, next(func(s *team.State) (team.Decision, error) {
 			switch {
 			case len(s.Steps) == 0:
-				return Decision{Steps: []*teamv1.Step{to("a")}, Cancel: []string{"1", "7", "x", ""}}, nil
+				return team.Decision{Steps: []*teamv1.Step{to("a")}, Cancel: []string{"1", "7", "x", ""}}, nil
 			case s.Rounds == 1 && len(s.Context) == 0:
-				return Decision{Reply: s.Last.Message, Cancel: []string{"1"}}, nil
+				return team.Decision{Reply: s.Last.Message, Cancel: []string{"1"}}, nil
 			}
-			return Decision{}, nil
+			return team.Decision{}, nil
 		}), "a")
 		if answer, err := ask(t, tm, "x"); err != nil || answer != "a(x)" {
 			t.Error(answer, err)
@@ -190,18 +191,18 @@ func TestDecision_Cancel(t *testing.T) {
 	t.Run("what is dropped before it began never does", func(t *testing.T) {
 		var d diary
 		reg := d.crew("a", "b")
-		tm := newTeamWith(t, Config{ID: "t1", Registry: reg, Members: members("a", "b"), Limits: &teamv1.Limits{MaxParallel: proto.Int32(1)}, Scheduler: next(func(s *State) (Decision, error) {
+		tm := newTeamWith(t, team.Config{ID: "t1", Registry: reg, Members: members("a", "b"), Limits: &teamv1.Limits{MaxParallel: proto.Int32(1)}, Scheduler: next(func(s *team.State) (team.Decision, error) {
 			switch {
 			case len(s.Steps) == 0:
 				a, b := to("a"), to("b")
 				a.Async, b.Async = true, true
-				return Decision{Steps: []*teamv1.Step{a, b}}, nil
+				return team.Decision{Steps: []*teamv1.Step{a, b}}, nil
 			case !s.Steps[1].Dropped:
-				return Decision{Cancel: []string{"2"}, Reason: "b is not needed"}, nil
+				return team.Decision{Cancel: []string{"2"}, Reason: "b is not needed"}, nil
 			case len(s.Open()) > 0:
-				return Decision{}, nil
+				return team.Decision{}, nil
 			}
-			return Decision{Reply: s.Steps[0].Message}, nil
+			return team.Decision{Reply: s.Steps[0].Message}, nil
 		})})
 		answer, err := ask(t, tm, "x")
 		if err != nil || answer != "a(x)" || slices.Contains(d.all(), "b < x") {
@@ -214,16 +215,16 @@ func TestWorkflowTeam_ContinuePartial(t *testing.T) {
 	no := agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "no such book")
 	t.Run("S-19 C-06 what comes after a failure is SKIPPED, the rest is the answer", func(t *testing.T) {
 		reg := registry{"a": skilled("a"), "b": failing("b", no), "c": skilled("c")}
-		w := workflow(t, WorkflowStep{ID: "1", Member: "a"}, WorkflowStep{ID: "2", Member: "b", After: []string{"1"}},
-			WorkflowStep{ID: "3", Member: "c", After: []string{"2"}}, WorkflowStep{ID: "4", Member: "c", After: []string{"1"}})
+		w := workflow(t, team.WorkflowStep{ID: "1", Member: "a"}, team.WorkflowStep{ID: "2", Member: "b", After: []string{"1"}},
+			team.WorkflowStep{ID: "3", Member: "c", After: []string{"2"}}, team.WorkflowStep{ID: "4", Member: "c", After: []string{"1"}})
 		r := newRecord()
-		r.process(t.Context(), newTeamWith(t, Config{ID: "root", Scheduler: w, Registry: reg, Members: members("a", "b", "c"), ReportErrors: true}), nil)
+		r.process(t.Context(), newTeamWith(t, team.Config{ID: "root", Scheduler: w, Registry: reg, Members: members("a", "b", "c"), ReportErrors: true}), nil)
 		if got := agent.Text(r.reply.GetMessage()); got != "c(a(tides))" {
 			t.Error(got, r.err)
 		}
 		var got []string
 		for scope, ev := range endsOf(r) {
-			got = append(got, scope+" "+outcomeWord(ev.GetEnded().GetOutcome()))
+			got = append(got, scope+" "+team.OutcomeWord(ev.GetEnded().GetOutcome()))
 		}
 		slices.Sort(got)
 		if diff := cmp.Diff([]string{"1 succeeded", "2 failed", "3 succeeded", "4 skipped"}, got); diff != "" {
@@ -232,16 +233,16 @@ func TestWorkflowTeam_ContinuePartial(t *testing.T) {
 	})
 	t.Run("S-19 R-000-27 nothing succeeded: the run fails with the first error", func(t *testing.T) {
 		reg := registry{"b": failing("b", no), "c": skilled("c")}
-		w := workflow(t, WorkflowStep{ID: "2", Member: "b"}, WorkflowStep{ID: "3", Member: "c", After: []string{"2"}})
-		_, err := ask(t, newTeamWith(t, Config{ID: "root", Scheduler: w, Registry: reg, Members: members("b", "c"), ReportErrors: true}), "x")
+		w := workflow(t, team.WorkflowStep{ID: "2", Member: "b"}, team.WorkflowStep{ID: "3", Member: "c", After: []string{"2"}})
+		_, err := ask(t, newTeamWith(t, team.Config{ID: "root", Scheduler: w, Registry: reg, Members: members("b", "c"), ReportErrors: true}), "x")
 		wantReason(t, err, agent.ReasonAgentNotFound)
 	})
 	t.Run("S-19 a quorum that cannot be reached any more is not", func(t *testing.T) {
 		reg := registry{"a": skilled("a"), "b": failing("b", no)}
-		w := workflow(t, WorkflowStep{ID: "1", Member: "a"}, WorkflowStep{ID: "2", Member: "b"}, WorkflowStep{ID: "3", Member: "b"},
-			WorkflowStep{ID: "4", Member: "a", After: []string{"1", "2", "3"}, Join: JoinQuorum, Quorum: 2})
+		w := workflow(t, team.WorkflowStep{ID: "1", Member: "a"}, team.WorkflowStep{ID: "2", Member: "b"}, team.WorkflowStep{ID: "3", Member: "b"},
+			team.WorkflowStep{ID: "4", Member: "a", After: []string{"1", "2", "3"}, Join: team.JoinQuorum, Quorum: 2})
 		r := newRecord()
-		r.process(t.Context(), newTeamWith(t, Config{ID: "root", Scheduler: w, Registry: reg, Members: members("a", "b"), ReportErrors: true}), nil)
+		r.process(t.Context(), newTeamWith(t, team.Config{ID: "root", Scheduler: w, Registry: reg, Members: members("a", "b"), ReportErrors: true}), nil)
 		if got := agent.Text(r.reply.GetMessage()); got != "a(tides)" || endsOf(r)["4"].GetEnded().GetOutcome() != teamv1.Outcome_OUTCOME_SKIPPED {
 			t.Error(got, r.err, endsOf(r)["4"])
 		}
@@ -256,8 +257,8 @@ func TestBroadcast(t *testing.T) {
 		}
 		return out
 	}
-	team := func(t *testing.T, reg registry, m agent.Model, edit func(*Config)) *Team {
-		c := Config{ID: "t1", Name: "Round", Scheduler: NewBroadcast(BroadcastConfig{Instructions: "Be brief."}), Model: m, Registry: reg, Members: members(sortedKeys(reg)...), ReportErrors: true}
+	inWaves := func(t *testing.T, reg registry, m agent.Model, edit func(*team.Config)) *team.Team {
+		c := team.Config{ID: "t1", Name: "Round", Scheduler: team.NewBroadcast(team.BroadcastConfig{Instructions: "Be brief."}), Model: m, Registry: reg, Members: members(sortedKeys(reg)...), ReportErrors: true}
 		if edit != nil {
 			edit(&c)
 		}
@@ -274,7 +275,7 @@ func TestBroadcast(t *testing.T) {
 			return "yes to " + text, nil
 		}
 		reg := registry{"a": d.says("a", meet), "b": d.says("b", meet)}
-		answer, err := ask(t, team(t, reg, m, nil), "tides?")
+		answer, err := ask(t, inWaves(t, reg, m, nil), "tides?")
 		if err != nil || answer != "Both agree." {
 			t.Error(answer, err)
 		}
@@ -291,7 +292,7 @@ func TestBroadcast(t *testing.T) {
 	t.Run("C-04 R-002-39 the model is told who failed", func(t *testing.T) {
 		m := &turnsOf{turns: []*teamv1.Turn{{Text: "One of two."}}}
 		reg := registry{"a": failing("a", agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "no such book")), "b": skilled("b")}
-		answer, err := ask(t, team(t, reg, m, nil), "x")
+		answer, err := ask(t, inWaves(t, reg, m, nil), "x")
 		if err != nil || answer != "One of two." || texts(m.requests[0])[1] != "user: Result of a: failed (AGENT_NOT_FOUND)\n\nno such book" {
 			t.Error(answer, err, texts(m.requests[0]))
 		}
@@ -299,7 +300,7 @@ func TestBroadcast(t *testing.T) {
 	t.Run("C-04 all failed: the first error, and no model is asked", func(t *testing.T) {
 		m := &turnsOf{turns: []*teamv1.Turn{{Text: "?"}}}
 		reg := registry{"a": failing("a", agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "no such book"))}
-		_, err := ask(t, team(t, reg, m, nil), "x")
+		_, err := ask(t, inWaves(t, reg, m, nil), "x")
 		wantReason(t, err, agent.ReasonAgentNotFound)
 		if len(m.requests) > 0 {
 			t.Error("the model was asked")
@@ -308,25 +309,25 @@ func TestBroadcast(t *testing.T) {
 	t.Run("C-11 who is disabled is not asked; nobody enabled is an error", func(t *testing.T) {
 		m := &turnsOf{turns: []*teamv1.Turn{{Text: "fine"}}}
 		reg := registry{"a": skilled("a"), "b": skilled("b")}
-		if _, err := ask(t, team(t, reg, m, func(c *Config) { c.Members[0].Disabled = true }), "x"); err != nil || len(m.requests[0].Messages) != 2 {
+		if _, err := ask(t, inWaves(t, reg, m, func(c *team.Config) { c.Members[0].Disabled = true }), "x"); err != nil || len(m.requests[0].Messages) != 2 {
 			t.Error(err, texts(m.requests[0]))
 		}
-		_, err := ask(t, team(t, reg, m, func(c *Config) { c.Members[0].Disabled, c.Members[1].Disabled = true, true }), "x")
+		_, err := ask(t, inWaves(t, reg, m, func(c *team.Config) { c.Members[0].Disabled, c.Members[1].Disabled = true, true }), "x")
 		wantReason(t, err, agent.ReasonTeamError)
 	})
 	t.Run("C-05 a model without words is no answer", func(t *testing.T) {
-		_, err := ask(t, team(t, registry{"a": skilled("a")}, &turnsOf{turns: []*teamv1.Turn{{Text: " "}}}, nil), "x")
+		_, err := ask(t, inWaves(t, registry{"a": skilled("a")}, &turnsOf{turns: []*teamv1.Turn{{Text: " "}}}, nil), "x")
 		wantReason(t, err, agent.ReasonNoResponse)
 	})
 	t.Run("R-000-27 the model's failure is the run's", func(t *testing.T) {
-		_, err := ask(t, team(t, registry{"a": skilled("a")}, &turnsOf{}, nil), "x")
+		_, err := ask(t, inWaves(t, registry{"a": skilled("a")}, &turnsOf{}, nil), "x")
 		if e := wantReason(t, err, agent.ReasonUnavailable); !strings.Contains(e.Message, "500") {
 			t.Error(e)
 		}
 	})
 	t.Run("what the user says meanwhile is heard", func(t *testing.T) {
 		m := &turnsOf{turns: []*teamv1.Turn{{Text: "Nothing yet."}, {Text: "Now for Friday."}}}
-		tm := team(t, registry{"a": skilled("a")}, m, func(c *Config) { c.ID = "root" })
+		tm := inWaves(t, registry{"a": skilled("a")}, m, func(c *team.Config) { c.ID = "root" })
 		r := newRecord()
 		r.process(t.Context(), tm, func(ev *teamv1.Event) bool {
 			if ev.GetEnded().GetTurn().GetText() == "Nothing yet." {
@@ -348,23 +349,23 @@ func TestBroadcast(t *testing.T) {
 // names none.
 func TestC_16_Joins(t *testing.T) {
 	reg := registry{"a": skilled("a"), "b": skilled("b"), "c": failing("c", agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "no"))}
-	last := next(func(s *State) (Decision, error) {
+	last := next(func(s *team.State) (team.Decision, error) {
 		if len(s.Steps) == 0 {
 			return delegateTo("a", "c", "b"), nil
 		}
-		return Decision{Reply: s.Last.Message}, nil
+		return team.Decision{Reply: s.Last.Message}, nil
 	})
 	for name, tt := range map[string]struct {
-		s    Scheduler
+		s    team.Scheduler
 		want []string
 	}{
 		"C-16 the last response of several, of those that answered": {last, []string{"1", "3"}},
-		"C-16 a parallel last wave":                                 {workflow(t, WorkflowStep{ID: "x", Member: "a"}, WorkflowStep{ID: "y", Member: "b"}), []string{"1", "2"}},
+		"C-16 a parallel last wave":                                 {workflow(t, team.WorkflowStep{ID: "x", Member: "a"}, team.WorkflowStep{ID: "y", Member: "b"}), []string{"1", "2"}},
 		"C-16 one result":                                           {inOrder("a", "b"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRecord()
-			r.process(t.Context(), newTeamWith(t, Config{ID: "root", Scheduler: tt.s, Registry: reg, Members: members("a", "b", "c"), ReportErrors: true}), nil)
+			r.process(t.Context(), newTeamWith(t, team.Config{ID: "root", Scheduler: tt.s, Registry: reg, Members: members("a", "b", "c"), ReportErrors: true}), nil)
 			final := r.events[len(r.events)-1].GetDecided()
 			if diff := cmp.Diff(tt.want, final.GetJoins()); diff != "" || final.GetReply() == nil {
 				t.Error(final, diff, r.err)
@@ -376,7 +377,7 @@ func TestC_16_Joins(t *testing.T) {
 // TestR_004_14_Inner: what readers are shown of a member is on record with its steps.
 func TestR_004_14_Inner(t *testing.T) {
 	reg := registry{"a": skilled("a"), "b": skilled("b"), "c": skilled("c")}
-	tm := newTeamWith(t, Config{ID: "root", Registry: reg, Scheduler: inOrder("a", "b", "c"), Members: []Member{{Agent: "a"}, {Agent: "b", StreamInner: true}, {Agent: "c", StreamInner: true, HideText: true}}})
+	tm := newTeamWith(t, team.Config{ID: "root", Registry: reg, Scheduler: inOrder("a", "b", "c"), Members: []team.Member{{Agent: "a"}, {Agent: "b", StreamInner: true}, {Agent: "c", StreamInner: true, HideText: true}}})
 	r := newRecord()
 	r.process(t.Context(), tm, nil)
 	var got []string
@@ -395,10 +396,9 @@ func TestR_004_14_Inner(t *testing.T) {
 func TestR_002_32_LongPauses(t *testing.T) {
 	for _, base := range []time.Duration{1, time.Second, 3 * time.Hour, math.MaxInt64 / 3, math.MaxInt64} {
 		var last time.Duration
-		p := &process{run: &agent.Run{}}
 		for attempts := int32(1); attempts < 100; attempts++ {
-			got := p.backoff(&work{attempts: attempts}, base, 0)
-			if got <= 0 || got < last*4/5 || got > 2*maxBackoff {
+			got := team.Backoff(attempts, base)
+			if got <= 0 || got < last*4/5 || got > 2*team.MaxBackoff {
 				t.Fatalf("backoff %v, attempt %d: %v after %v", base, attempts, got, last)
 			}
 			last = got

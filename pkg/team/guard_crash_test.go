@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // guarded is a middleware with an effect outside that adds its name to what it
@@ -41,7 +42,7 @@ func (w *world) consulted(name, key string) {
 		if c == nil {
 			continue
 		}
-		kind := fmt.Sprintf("check/%s/%d", stageWord(c.GetStage()), c.GetRef())
+		kind := fmt.Sprintf("check/%s/%d", team.StageWord(c.GetStage()), c.GetRef())
 		n := looked[ev.GetScope()+" "+kind] + 1
 		looked[ev.GetScope()+" "+kind] = n
 		if (&agent.Run{Root: crashRoot}).ID(ev.GetScope(), kind, n) == key {
@@ -52,7 +53,7 @@ func (w *world) consulted(name, key string) {
 
 // guardedTeam has middlewares everywhere: nested, around members and a model,
 // and for what people answer.
-func guardedTeam(t *testing.T, w *world) *Team {
+func guardedTeam(t *testing.T, w *world) *team.Team {
 	t.Helper()
 	lists := func(name string) agent.Guards {
 		return agent.Guards{
@@ -66,16 +67,16 @@ func guardedTeam(t *testing.T, w *world) *Team {
 		return g
 	}
 	reg := registry{"a": &worker{w: w, name: "a"}, "b": &worker{w: w, name: "b"}}
-	m, err := NewModelAgent(ModelAgentConfig{ID: "m", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}, Guards: lists("m")})
+	m, err := team.NewModelAgent(team.ModelAgentConfig{ID: "m", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}, Guards: lists("m")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	reg["m"] = m
-	reg["inner"] = newTeamWith(t, Config{
-		ID: "inner", Registry: reg, Members: members("b", "m"), Scheduler: &script{[][]string{{"b"}, {"m"}}}, Guards: around(lists("i"), "i"),
+	reg["inner"] = newTeamWith(t, team.Config{
+		ID: "inner", Registry: reg, Members: members("b", "m"), Scheduler: &script{batches: [][]string{{"b"}, {"m"}}}, Guards: around(lists("i"), "i"),
 	})
-	return newTeamWith(t, Config{
-		ID: "root", Registry: reg, Members: members("a", "inner"), Scheduler: &script{[][]string{{"a"}, {"inner"}, {"?"}}}, Guards: around(lists("r"), "r"),
+	return newTeamWith(t, team.Config{
+		ID: "root", Registry: reg, Members: members("a", "inner"), Scheduler: &script{batches: [][]string{{"a"}, {"inner"}, {"?"}}}, Guards: around(lists("r"), "r"),
 	})
 }
 
@@ -179,7 +180,7 @@ func TestCrash_Barred(t *testing.T) {
 			var w wares
 			var d diary
 			place(&guards, w.blocks("x", "no"))
-			tm := newTeamWith(t, Config{ID: "root", Scheduler: inOrder("a"), Members: members("a"), Registry: d.crew("a"), Guards: guards})
+			tm := newTeamWith(t, team.Config{ID: "root", Scheduler: inOrder("a"), Members: members("a"), Registry: d.crew("a"), Guards: guards})
 			r := newRecord()
 			r.process(t.Context(), tm, nil)
 			for i := range len(r.events) + 1 {

@@ -1,11 +1,13 @@
 package team
 
 import (
+	"cmp"
 	"slices"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
 )
 
 // HistoryScope is what a member is shown of what was said before (C-14).
@@ -27,39 +29,33 @@ const (
 )
 
 // historyScope is that of a member.
-func (c *Config) historyScope(member string) HistoryScope {
-	for i := range c.Members {
-		if m := &c.Members[i]; m.ID == member && m.History != "" {
+func (l *loop) historyScope(member string) HistoryScope {
+	for i := range l.cfg.Members {
+		if m := &l.cfg.Members[i]; m.ID == member && m.History != "" {
 			return m.History
 		}
 	}
-	switch c.Scheduler.(type) {
-	case *Coordinator:
-		return HistoryParent
-	case *Swarm:
-		return HistoryConversation
-	}
-	return HistoryLastResult
+	return cmp.Or(l.traits.History, HistoryLastResult)
 }
 
 // historyFor is what the member of a step is shown of what was said before: what
 // had ended when the step was decided, so that it is the same after a crash.
 func (f *fold) historyFor(st *StepState) []*a2av1.Message {
-	if !st.member() {
+	if !st.ByMember() {
 		return nil
 	}
 	if st.checks.history != nil {
 		return st.checks.history.GetMessages()
 	}
 	var said []*a2av1.Message
-	switch f.Team.historyScope(st.Step.GetMember()) {
+	switch f.loop.historyScope(st.Step.GetMember()) {
 	case HistoryConversation:
 		said = append(said, f.History...)
 	case HistoryParent:
 	case HistoryLastResult, HistoryIsolated:
 		return nil
 	}
-	if st.input != f.Input {
+	if st.Given != f.Input {
 		said = append(said, f.Input)
 	}
 	for _, before := range f.Steps[:f.turnOf(st)] {
@@ -85,24 +81,24 @@ func (f *fold) turnOf(st *StepState) int {
 // saidBy is what a step has said, as the member of another one reads it: its own
 // words as its own, those of others with their author; nil is nothing.
 func (f *fold) saidBy(before, st *StepState) *a2av1.Message {
-	if !before.Done || before.place >= st.before || before.Step.GetKind() == teamv1.Step_KIND_JUDGE {
+	if !before.Done || before.EndIndex >= st.EndedBefore || before.Step.GetKind() == teamv1.Step_KIND_JUDGE {
 		return nil
 	}
 	switch {
-	case before.member() && before.Transfer != nil:
+	case before.ByMember() && before.Transfer != nil:
 		text := before.Step.GetMember() + " hands over to " + before.Transfer.GetTo()
 		if m := before.Transfer.GetMessage(); m != "" {
 			text += ": " + m
 		}
 		return agent.UserMessage("", text)
-	case before.member() && before.Step.GetMember() == st.Step.GetMember() && before.Message != nil:
+	case before.ByMember() && before.Step.GetMember() == st.Step.GetMember() && before.Message != nil:
 		return before.Message
-	case before.member(): // of a task of its own nothing has come yet
+	case before.ByMember(): // of a task of its own nothing has come yet
 		return &a2av1.Message{Role: a2av1.Role_ROLE_USER, Parts: told(&f.State, asEnded(before, nil))}
 	case before.Turn.GetText() != "":
 		return agent.UserMessage("", f.Team.ID+": "+before.Turn.GetText())
 	case before.Tool != nil:
-		return agent.UserMessage("", before.Step.GetName()+": "+upTo(before.Tool.GetText(), maxResult))
+		return agent.UserMessage("", before.Step.GetName()+": "+excerpt.UpTo(before.Tool.GetText(), maxResult))
 	}
 	return nil
 }
@@ -114,15 +110,15 @@ func (f *fold) handed(st *StepState) *a2av1.Message {
 		return st.checks.message
 	}
 	if len(st.earlier) == 0 {
-		return st.input
+		return st.Given
 	}
 	var j joiner
 	j.write("Results so far:")
 	for _, before := range f.Steps {
-		if before.Done && slices.Contains(st.earlier, before.endSeq) {
+		if before.Done && slices.Contains(st.earlier, before.EndSeq) {
 			j.add(told(&f.State, before))
 		}
 	}
-	parts := append(slices.Clip(st.input.GetParts()), j.message().GetParts()...)
-	return &a2av1.Message{ContextId: st.input.GetContextId(), Role: st.input.GetRole(), Parts: parts, Metadata: st.input.GetMetadata()}
+	parts := append(slices.Clip(st.Given.GetParts()), j.message().GetParts()...)
+	return &a2av1.Message{ContextId: st.Given.GetContextId(), Role: st.Given.GetRole(), Parts: parts, Metadata: st.Given.GetMetadata()}
 }

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"strings"
@@ -9,6 +9,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // heard is a prompt as "role: text".
@@ -21,9 +22,9 @@ func heard(req *agent.ModelRequest) []string {
 }
 
 // minded is a model-backed member.
-func minded(t *testing.T, id string, m agent.Model, tools ...agent.Tool) *ModelAgent {
+func minded(t *testing.T, id string, m agent.Model, tools ...agent.Tool) *team.ModelAgent {
 	t.Helper()
-	a, err := NewModelAgent(ModelAgentConfig{ID: id, Model: m, Tools: tools})
+	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: id, Model: m, Tools: tools})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,14 +44,14 @@ func TestS_28_HistoryScopes(t *testing.T) {
 	chained := "user: four\nResults so far:\n\na: succeeded\n\na(three)"
 	for _, tt := range []struct {
 		name  string
-		scope HistoryScope
+		scope team.HistoryScope
 		want  []string
 	}{
 		{"S-28 C-14 R-004-12 R-004-15 the default: the request, and what the leader has said and seen", "", append(branch[:4:4], chained)},
-		{"S-28 C-14 R-004-12 PARENT_BRANCH", HistoryParent, append(branch[:4:4], chained)},
-		{"S-28 C-14 CONVERSATION: the one before, too", HistoryConversation, append(append(before[:2:2], branch...), chained)},
-		{"S-28 C-14 LAST_RESULT: the task, and the results before it in this turn", HistoryLastResult, []string{chained}},
-		{"S-28 C-14 R-004-16 ISOLATED: the task alone", HistoryIsolated, []string{"user: four"}},
+		{"S-28 C-14 R-004-12 PARENT_BRANCH", team.HistoryParent, append(branch[:4:4], chained)},
+		{"S-28 C-14 CONVERSATION: the one before, too", team.HistoryConversation, append(append(before[:2:2], branch...), chained)},
+		{"S-28 C-14 LAST_RESULT: the task, and the results before it in this turn", team.HistoryLastResult, []string{chained}},
+		{"S-28 C-14 R-004-16 ISOLATED: the task alone", team.HistoryIsolated, []string{"user: four"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var d diary
@@ -60,7 +61,7 @@ func TestS_28_HistoryScopes(t *testing.T) {
 			opening := calls(tool("echo", `{"n":1}`), give("a", "one"))
 			opening.Text = "let me see"
 			m := leads(t, opening, calls(give("a", "three"), give("b", "four")), says("done"))
-			tm := ledBy(t, m, reg, member("b", func(m *Member) { m.History = tt.scope }), func(c *CoordinatorConfig, _ *Config) {
+			tm := ledBy(t, m, reg, member("b", func(m *team.Member) { m.History = tt.scope }), func(c *team.CoordinatorConfig, _ *team.Config) {
 				c.Tools, c.Instructions = []agent.Tool{echoTool{}}, "Secret of the leader."
 			})
 			r := watchRequest(t.Context(), tm, &teamv1.ProcessRequest{AgentId: "t1", Message: agent.UserMessage("m", "the request"), History: earlier})

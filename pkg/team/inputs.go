@@ -45,8 +45,8 @@ func (p *process) isOpen(question string) bool {
 // waitedFor notes in an answer how long the step it is for has waited.
 func (p *process) waitedFor(scope string, a *teamv1.Answered) {
 	for st := range p.pending() {
-		if agent.Within(scope, st.scope) && !st.waiting.IsZero() {
-			a.Waiter = st.scope
+		if agent.Within(scope, st.Scope) && !st.waiting.IsZero() {
+			a.Waiter = st.Scope
 			a.Waited = durationpb.New(p.run.Now().Sub(st.waiting))
 		}
 	}

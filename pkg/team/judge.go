@@ -29,7 +29,7 @@ func (g *gate) evidence(s *State, st *StepState) *evidence {
 	for _, said := range append(s.said[:len(s.said):len(s.said)], s.Received...) {
 		request += "\n\n" + promptText(said)
 	}
-	return &evidence{request: request, expected: g.Expected, result: st.input, brief: g.brief, round: s.round()}
+	return &evidence{request: request, expected: g.Expected, result: st.Given, brief: g.brief, round: s.round()}
 }
 
 // prepare adds to a judgement's work what its judge is given.

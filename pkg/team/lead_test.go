@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // scriptedLead is a leader's model: it takes its turns one after the other, keeps
@@ -84,7 +85,7 @@ func (m *scriptedLead) all() []*agent.ModelRequest {
 func wellFormed(req *agent.ModelRequest) error {
 	names := map[string]bool{}
 	for _, tool := range req.Tools {
-		if names[tool.Name] || len(tool.Name) > 64 || tool.Name == "" || unfit.MatchString(tool.Name) {
+		if names[tool.Name] || len(tool.Name) > 64 || tool.Name == "" || team.Unfit.MatchString(tool.Name) {
 			return fmt.Errorf("tool name %q", tool.Name)
 		}
 		names[tool.Name] = true
@@ -160,14 +161,14 @@ func tool(name, arguments string) *teamv1.ToolCall {
 // give is a call that gives a member a task.
 func give(member, task string) *teamv1.ToolCall {
 	arguments, _ := json.Marshal(map[string]string{"task": task})
-	return tool(delegateName(member), string(arguments))
+	return tool(team.DelegateName(member), string(arguments))
 }
 
 // ledBy is a coordinator team. Changes are made before it is built.
-func ledBy(t *testing.T, m agent.Model, reg registry, changes ...func(*CoordinatorConfig, *Config)) *Team {
+func ledBy(t *testing.T, m agent.Model, reg registry, changes ...func(*team.CoordinatorConfig, *team.Config)) *team.Team {
 	t.Helper()
-	c := CoordinatorConfig{Members: members(sortedKeys(reg)...)}
-	cfg := Config{
+	c := team.CoordinatorConfig{Members: members(sortedKeys(reg)...)}
+	cfg := team.Config{
 		ID: "t1", Mode: "coordinator", Registry: reg, Model: m, ReportErrors: true,
 		Limits: &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(1)}},
 	}
@@ -175,7 +176,7 @@ func ledBy(t *testing.T, m agent.Model, reg registry, changes ...func(*Coordinat
 		change(&c, &cfg)
 	}
 	cfg.Members, cfg.Tools, c.Limits = c.Members, c.Tools, cfg.Limits
-	s, err := NewCoordinator(c)
+	s, err := team.NewCoordinator(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,12 +184,12 @@ func ledBy(t *testing.T, m agent.Model, reg registry, changes ...func(*Coordinat
 	return newTeamWith(t, cfg)
 }
 
-func inParallel(c *CoordinatorConfig, _ *Config) { c.AllowParallel = true }
+func inParallel(c *team.CoordinatorConfig, _ *team.Config) { c.AllowParallel = true }
 
 // member changes a member of a team.
-func member(id string, change func(*Member)) func(*CoordinatorConfig, *Config) {
-	return func(c *CoordinatorConfig, _ *Config) {
-		i := slices.IndexFunc(c.Members, func(m Member) bool { return memberID(&m) == id })
+func member(id string, change func(*team.Member)) func(*team.CoordinatorConfig, *team.Config) {
+	return func(c *team.CoordinatorConfig, _ *team.Config) {
+		i := slices.IndexFunc(c.Members, func(m team.Member) bool { return team.MemberID(&m) == id })
 		change(&c.Members[i])
 	}
 }
@@ -235,8 +236,8 @@ func (r *recorded) delegations() []string {
 			}
 		}
 		st := kinds[ev.GetScope()]
-		if e := ev.GetEnded(); e != nil && st != nil && memberKind(st.GetKind()) {
-			list = append(list, strings.TrimSpace(fmt.Sprintf("%s %s: %s %s", st.GetId(), st.GetMember(), outcomeWord(e.GetOutcome()), e.GetError().GetReason())))
+		if e := ev.GetEnded(); e != nil && st != nil && team.MemberKind(st.GetKind()) {
+			list = append(list, strings.TrimSpace(fmt.Sprintf("%s %s: %s %s", st.GetId(), st.GetMember(), team.OutcomeWord(e.GetOutcome()), e.GetError().GetReason())))
 		}
 	}
 	slices.Sort(list)

@@ -8,6 +8,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
 )
 
 // Labels of a leader's turns that are more than the next one.
@@ -25,6 +26,7 @@ const maxRefused = 10
 // a team (R-002-01, R-004-02); without one it is an agent of its own (R-003-09,
 // R-003-16).
 type leader struct {
+	Base
 	instructions string
 	tools        []agent.ToolSpec // its own
 	crew         *crew            // nil: no members
@@ -38,17 +40,28 @@ type leader struct {
 	output       OutputFormat // what answers must fit; nil is anything
 }
 
-var (
-	_ Prompter  = (*leader)(nil)
-	_ Finalizer = (*leader)(nil)
-)
+var _ Scheduler = (*leader)(nil)
 
-// FinalTurn implements Finalizer.
-func (l *leader) FinalTurn() string {
+// Traits implements [Scheduler].
+func (l *leader) Traits() Traits {
+	t := Traits{UsesTools: true, Interleaves: true, Detaches: l.open == DetachOpen, WakesOnDetachedEnd: l.wake}
 	if l.onLimit == Finalize {
-		return finalTurn
+		t.FinalTurn = finalTurn
 	}
-	return ""
+	if l.crew != nil {
+		t.History, t.ReservedTools, t.Warnings = HistoryParent, l.crew.tools(), l.crew.warnings()
+	}
+	return t
+}
+
+// Handles implements [Scheduler]. The model is told of each call that is refused, whatever
+// the policy on failures is, and of what was canceled: that is nobody's failure, and so it
+// looks what the end of a run has canceled that fails for another reason.
+func (l *leader) Handles(st *StepState) bool {
+	if st.Refusal == nil && st.Outcome != teamv1.Outcome_OUTCOME_CANCELED {
+		return false
+	}
+	return !st.beyondLimit() || l.onLimit == Finalize
 }
 
 // round is a turn of the model and the steps that answer its calls, in their order.
@@ -93,7 +106,7 @@ func (l *leader) Next(s *State) (Decision, error) {
 	if err := l.refused(s, r); err != nil {
 		return l.atLimit(s, r, err)
 	}
-	if l.skipsSummary(r) && r.turn.heard == len(s.Received) && len(s.Open()) == 0 {
+	if l.skipsSummary(r) && r.turn.Heard == len(s.Received) && len(s.Open()) == 0 {
 		return Decision{Reply: joinResults(r.steps), Joins: joinedIDs(r.steps), Reason: "the reply of " + calledBy(r.steps) + " is the team's"}, nil
 	}
 	return l.turn(s, r, "", "the tools have answered")
@@ -105,7 +118,7 @@ func (l *leader) broken(s *State, r *round) error {
 		return r.turn.Err
 	}
 	for _, st := range r.steps {
-		if st.Err != nil && st.refusal == nil && st.Step.GetKind() == teamv1.Step_KIND_TOOL {
+		if st.Err != nil && st.Refusal == nil && st.Step.GetKind() == teamv1.Step_KIND_TOOL {
 			return st.Err
 		}
 	}
@@ -154,12 +167,12 @@ func refusedTurns(steps []*StepState) (n int, last string) {
 func (l *leader) repeated(s *State) error {
 	repeats := map[visit]int{}
 	for _, st := range s.Steps {
-		if st.refusal == nil || st.refusal.Reason != agent.ReasonCycleDetected {
+		if st.Refusal == nil || st.Refusal.Reason != agent.ReasonCycleDetected {
 			continue
 		}
-		v := visit{member: st.Step.GetMember(), text: handedOver(st.input)}
+		v := visit{member: st.Step.GetMember(), text: handedOver(st.Given)}
 		if repeats[v]++; repeats[v] > 1 || l.strict {
-			return st.refusal
+			return st.Refusal
 		}
 	}
 	return nil
@@ -239,14 +252,14 @@ func nameOf(step *teamv1.Step, call *teamv1.ToolCall) string {
 	if step.GetMember() != "" {
 		return step.GetMember()
 	}
-	return shorten(call.GetName())
+	return excerpt.Quote(call.GetName())
 }
 
 // delegated counts the delegations that were begun in the run (C-07): refused ones do not count.
 func (l *leader) delegated(s *State) int {
 	n := 0
-	for _, st := range s.all() {
-		if st.member() && st.refusal == nil && st.Outcome != teamv1.Outcome_OUTCOME_REJECTED {
+	for _, st := range s.All() {
+		if st.ByMember() && st.Refusal == nil && st.Outcome != teamv1.Outcome_OUTCOME_REJECTED {
 			n++
 		}
 	}
@@ -256,7 +269,7 @@ func (l *leader) delegated(s *State) int {
 // answered decides what an answer without a call means: the end, unless the user
 // has said more, or work is under way that the answer has to wait for (C-09).
 func (l *leader) answered(s *State, r *round) (Decision, error) {
-	if r.turn.heard < len(s.Received) {
+	if r.turn.Heard < len(s.Received) {
 		return l.turn(s, r, "", "the user has said more")
 	}
 	if l.open != CancelOpen && l.crew != nil {
@@ -296,7 +309,7 @@ func (l *leader) turn(s *State, r *round, name, reason string) (Decision, error)
 // modelTurns counts the turns of the model in the run.
 func modelTurns(s *State) int {
 	n := 0
-	for _, st := range s.all() {
+	for _, st := range s.All() {
 		if st.Step.GetKind() == teamv1.Step_KIND_MODEL {
 			n++
 		}
@@ -314,7 +327,7 @@ func modelStep(name, reason string) Decision {
 func (l *leader) skipsSummary(r *round) bool {
 	for _, st := range r.steps {
 		m := l.crew.find(st.Step.GetMember())
-		if !st.member() || m == nil || !m.SkipSummarization || st.Message == nil || st.Step.GetDetached() || st.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED {
+		if !st.ByMember() || m == nil || !m.SkipSummarization || st.Message == nil || st.Step.GetDetached() || st.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED {
 			return false
 		}
 	}
@@ -345,10 +358,10 @@ func (c *calling) step(call *teamv1.ToolCall) *teamv1.Step {
 	switch {
 	case c.crew.delegates(call, c.own(c.state)):
 		c.delegate(step, call)
-	case call.GetName() == transferTool && len(c.state.Transfers) > 0:
+	case call.GetName() == TransferTool && len(c.state.Transfers) > 0:
 		c.handOver(step, call)
 	case !c.knows(c.state, call.GetName()):
-		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", shorten(call.GetName()), c.toolList(c.state)))
+		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", excerpt.Quote(call.GetName()), c.toolList(c.state)))
 	}
 	c.planned = append(c.planned, step)
 	return step
@@ -374,7 +387,7 @@ func (c *calling) handOver(step *teamv1.Step, call *teamv1.ToolCall) {
 func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 	d, err := c.crew.read(call)
 	if d != nil && d.member != nil {
-		step.Kind, step.Member, step.Name = teamv1.Step_KIND_DELEGATE, memberID(d.member.Member), ""
+		step.Kind, step.Member, step.Name = teamv1.Step_KIND_DELEGATE, MemberID(d.member.Member), ""
 	}
 	if err != nil {
 		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_REJECTED, Error: err.Proto()}
@@ -410,7 +423,7 @@ func (c *calling) repeats(step *teamv1.Step) bool {
 	same := func(st *teamv1.Step, given *a2av1.Message) bool {
 		return memberKind(st.GetKind()) && st.GetRefusal() == nil && st.GetMember() == step.GetMember() && handedOver(given) == text
 	}
-	return slices.ContainsFunc(c.state.Steps, func(st *StepState) bool { return same(st.Step, st.input) }) ||
+	return slices.ContainsFunc(c.state.Steps, func(st *StepState) bool { return same(st.Step, st.Given) }) ||
 		slices.ContainsFunc(c.planned, func(p *teamv1.Step) bool { return same(p, p.GetInput().GetMessage()) })
 }
 
@@ -427,8 +440,8 @@ func refuse(step *teamv1.Step, reason, message string) {
 func (c *calling) earlier() []int64 {
 	var seqs []int64
 	for _, st := range c.round.steps {
-		if st.member() && st.Done && st.refusal == nil && !st.Step.GetDetached() {
-			seqs = append(seqs, st.endSeq)
+		if st.ByMember() && st.Done && st.Refusal == nil && !st.Step.GetDetached() {
+			seqs = append(seqs, st.EndSeq)
 		}
 	}
 	return seqs
@@ -446,10 +459,10 @@ func (c *calling) underWay(step *teamv1.Step) string {
 	}
 	for _, st := range c.state.Steps {
 		switch {
-		case st.refusal != nil || !same(st.Step, st.input):
+		case st.Refusal != nil || !same(st.Step, st.Given):
 		case !st.Done:
 			return "This task is under way already, as " + ticket(c.state, st) + "."
-		case st.Step.GetDetached() && st.failure() == nil:
+		case st.Step.GetDetached() && st.Failure() == nil:
 			return "This task was begun already, as " + ticket(c.state, st) + ". Call " + checkTool + " to see how it stands."
 		}
 	}

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // anyCall draws a call: good ones, and those that are none.
@@ -22,8 +23,8 @@ func anyCall(t *rapid.T) *teamv1.ToolCall {
 	task := rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "task")
 	return rapid.SampledFrom([]*teamv1.ToolCall{
 		give("quick", task), give("slow", task), give("late", task), give("bad", task), give("empty", task), give("off", task), give("nobody", task),
-		tool("echo", "{}"), tool("foo", "{}"), tool("delegate_to_quick", "junk"), tool(checkTool, "{}"), tool(checkTool, `{"wait_seconds":20}`),
-		tool(readTool, `{"id":"2","offset":0}`), tool("delegate_task_to_member", `{"member_id":"slow","task":"x"}`),
+		tool("echo", "{}"), tool("foo", "{}"), tool("delegate_to_quick", "junk"), tool(team.CheckTool, "{}"), tool(team.CheckTool, `{"wait_seconds":20}`),
+		tool(team.ReadTool, `{"id":"2","offset":0}`), tool("delegate_task_to_member", `{"member_id":"slow","task":"x"}`),
 	}).Draw(t, "call")
 }
 
@@ -46,7 +47,7 @@ func anyLead(t *rapid.T, tt *testing.T) *scriptedLead {
 }
 
 // anyTeam draws the policies of a team around a leader.
-func anyTeam(t *rapid.T, tt *testing.T, m *scriptedLead) *Team {
+func anyTeam(t *rapid.T, tt *testing.T, m *scriptedLead) *team.Team {
 	reg := registry{}
 	works := func(id string, wait time.Duration, text string, err error) {
 		reg[id] = &agent.Func{ID: id, Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
@@ -63,13 +64,13 @@ func anyTeam(t *rapid.T, tt *testing.T, m *scriptedLead) *Team {
 	works("empty", time.Second, "", nil)
 	works("off", 0, "never", nil)
 	flag := func(name string) bool { return rapid.Bool().Draw(t, name) }
-	return ledBy(tt, m, reg, member("off", func(m *Member) { m.Disabled = true }), func(c *CoordinatorConfig, cfg *Config) {
+	return ledBy(tt, m, reg, member("off", func(m *team.Member) { m.Disabled = true }), func(c *team.CoordinatorConfig, cfg *team.Config) {
 		c.AllowParallel, c.Async, c.StrictCycles, c.Tools = flag("parallel"), flag("async"), flag("strict"), []agent.Tool{echoTool{}}
 		if flag("cancel") {
-			c.OpenDelegations = CancelOpen
+			c.OpenDelegations = team.CancelOpen
 		}
 		if flag("finalize") {
-			c.OnLimit = Finalize
+			c.OnLimit = team.Finalize
 		}
 		cfg.ReportErrors = flag("report")
 		cfg.Limits.MaxParallel = proto.Int32(rapid.Int32Range(1, 4).Draw(t, "max_parallel"))
@@ -100,7 +101,7 @@ func TestLeader_Anything(t *testing.T) {
 }
 
 // runTwice runs a leader, and once more from a place of its record.
-func runTwice(t *testing.T, tm *Team, m *scriptedLead, place int) []string {
+func runTwice(t *testing.T, tm *team.Team, m *scriptedLead, place int) []string {
 	r := watch(t.Context(), tm, "x")
 	faults := faultsOf(r, tm)
 
@@ -125,15 +126,15 @@ func turnsIn(events []*teamv1.Event) int {
 }
 
 // faultsOf is what must not be of a run, however it ended.
-func faultsOf(r *recorded, tm *Team) []string {
+func faultsOf(r *recorded, tm *team.Team) []string {
+	lead := tm.Config().Scheduler.(forwarder).to.(*team.Coordinator)
 	faults := r.incomplete()
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
-	lead := tm.cfg.Scheduler.(*Coordinator)
 	if (r.reply == nil) == (r.err == nil) {
 		fault("it ended with %v and %v", r.reply, r.err)
 	}
 	may := []string{agent.ReasonMaxDelegations, agent.ReasonCycleDetected, agent.ReasonDelegationFailed, agent.ReasonAgentNotFound, agent.ReasonTimeout}
-	if lead.onLimit == Finalize {
+	if lead.Finalizes() {
 		may = append(may, agent.ReasonNoResponse) // the last turn has calls and no text
 	}
 	if r.err != nil && !slices.Contains(may, agent.AsError(r.err).Reason) {
@@ -150,11 +151,11 @@ func faultsOf(r *recorded, tm *Team) []string {
 		}
 		peak = max(peak, len(open))
 	}
-	if peak > tm.limits.maxParallel {
-		fault("%d members worked at the same time, the most is %d: %v", peak, tm.limits.maxParallel, r.events)
+	if peak > tm.MaxParallel() {
+		fault("%d members worked at the same time, the most is %d: %v", peak, tm.MaxParallel(), r.events)
 	}
-	if begun > lead.maxDelegated {
-		fault("%d delegations, the most is %d", begun, lead.maxDelegated)
+	if begun > lead.MaxDelegated() {
+		fault("%d delegations, the most is %d", begun, lead.MaxDelegated())
 	}
 	return faults
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Prompt implements Prompter: the conversation so far, with results under the
+// Prompt implements [Scheduler]: the conversation so far, with results under the
 // calls they answer, and what the user said meanwhile before the turn that heard it.
 func (l *leader) Prompt(s *State, step *teamv1.Step) *agent.ModelRequest {
 	req := &agent.ModelRequest{Agent: s.Team.ID, Instructions: l.system(s)}
@@ -43,7 +43,7 @@ func (w *wording) add(m agent.ModelMessage) { w.request.Messages = append(w.requ
 
 // turn writes what a turn was told, what it said, and what its calls were answered.
 func (w *wording) turn(i int, st *StepState) {
-	for ; w.heard < st.heard; w.heard++ {
+	for ; w.heard < st.Heard; w.heard++ {
 		w.add(said(w.state.Received[w.heard]))
 	}
 	switch st.Step.GetName() {
@@ -73,13 +73,13 @@ func (w *wording) answer(st *StepState) string {
 	switch {
 	case st.Tool != nil:
 		return st.Tool.GetText()
-	case st.refusal != nil && st.refusal.Reason == agent.ReasonCycleDetected:
-		return st.refusal.Message + "; use other words, or go on with the result you have"
-	case st.refusal != nil:
-		return st.refusal.Message
-	case st.Step.GetAsync() && (!st.Step.GetDetached() || st.failure() == nil):
+	case st.Refusal != nil && st.Refusal.Reason == agent.ReasonCycleDetected:
+		return st.Refusal.Message + "; use other words, or go on with the result you have"
+	case st.Refusal != nil:
+		return st.Refusal.Message
+	case st.Step.GetAsync() && (!st.Step.GetDetached() || st.Failure() == nil):
 		return fmt.Sprintf("Under way as %s. Go on; call %s to see how it stands.", ticket(w.state, st), checkTool)
-	case st.member():
+	case st.ByMember():
 		return w.result(st)
 	case st.Err != nil:
 		return st.Err.Message
@@ -91,7 +91,7 @@ func (w *wording) answer(st *StepState) string {
 func (w *wording) result(st *StepState) string {
 	text := resultText(w.state, st)
 	switch others := w.crew.others(w.absent(st)); {
-	case st.failure() == nil:
+	case st.Failure() == nil:
 	case unstaffed(st):
 		text += "\nGo on without it: " + others
 	default:
@@ -105,7 +105,7 @@ func (w *wording) result(st *StepState) string {
 func (w *wording) absent(st *StepState) []string {
 	ids := []string{st.Step.GetMember()}
 	for _, before := range w.state.Steps {
-		if before.Done && before.place < st.place && unstaffed(before) {
+		if before.Done && before.EndIndex < st.EndIndex && unstaffed(before) {
 			ids = append(ids, before.Step.GetMember())
 		}
 	}
@@ -115,7 +115,7 @@ func (w *wording) absent(st *StepState) []string {
 // unstaffed reports whether a step was refused because its member takes no work in
 // this run any more.
 func unstaffed(st *StepState) bool {
-	return st.member() && st.Outcome == teamv1.Outcome_OUTCOME_REJECTED && st.Err != nil &&
+	return st.ByMember() && st.Outcome == teamv1.Outcome_OUTCOME_REJECTED && st.Err != nil &&
 		(st.Err.Reason == agent.ReasonDisabled || st.Err.Reason == agent.ReasonMemberNotFound)
 }
 
@@ -159,10 +159,10 @@ func (l *leader) system(s *State) string {
 		"their tools, then write the answer from their results. A member sees the task you write and nothing you do not tell it: "+
 		"name everything it needs. Do not repeat a task in the same words. What a member reports as failed is not done: say so.\n\nMembers:\n",
 		teamName(s.Team))
-	known := infos{roster: s.Roster}
+	known := s.Infos()
 	for _, m := range l.crew.members {
 		if !m.Disabled {
-			describe(&b, m.Member, known.of(m.Member))
+			describe(&b, m.Member, known.Of(m.Member))
 		}
 	}
 	if past := PastDelegations(s.History); len(past) > 0 {

@@ -17,12 +17,14 @@ import (
 // asks, or hits a limit. Teams and model-backed agents are made of it.
 type loop struct {
 	cfg    *Config
+	noun   string // what people call what runs: agent or team
+	traits Traits
 	limits limits
 	tools  map[string]agent.Tool
 }
 
-func newLoop(c *Config) loop {
-	l := loop{cfg: c, tools: make(map[string]agent.Tool, len(c.Tools))}
+func newLoop(noun string, c *Config) loop {
+	l := loop{cfg: c, noun: noun, traits: c.Scheduler.Traits(), tools: make(map[string]agent.Tool, len(c.Tools))}
 	for _, t := range c.Tools {
 		l.tools[t.Spec().Name] = t
 	}
@@ -32,8 +34,8 @@ func newLoop(c *Config) loop {
 
 func (l *loop) limit(by *teamv1.Limits) {
 	l.limits = effective(by)
-	if _, ok := l.cfg.Scheduler.(*Swarm); ok {
-		l.limits.memberTimeout = 0 // node_timeout is (C-07)
+	if l.traits.SetsTimeouts {
+		l.limits.memberTimeout = 0
 	}
 }
 
@@ -63,7 +65,7 @@ func (*loop) steps() {}
 func (l *loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
 		run, l := agent.From(ctx), l.within(req)
-		p := &process{loop: l, req: req, run: run, gate: gateOf(ctx, l.cfg, req), yield: yield, fold: newFold(l.cfg, req, run.Root, l.limits.maxSteps)}
+		p := &process{loop: l, req: req, run: run, gate: gateOf(ctx, l.cfg, req), yield: yield, fold: newFold(l, req, run.Root)}
 		p.recall(req, run.Memory)
 		p.serve(agent.With(ctx, p.run))
 	}
@@ -284,7 +286,7 @@ func (p *process) mayDecide() bool {
 		return false
 	}
 	for st := range p.pending() {
-		if !st.Step.GetAsync() || st.Step.GetDetached() || st.refusal != nil {
+		if !st.Step.GetAsync() || st.Step.GetDetached() || st.Refusal != nil {
 			return false
 		}
 	}
@@ -302,17 +304,9 @@ func (p *process) cause(ctx context.Context) error {
 			return err
 		}
 		return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout,
-			"%s %q did not finish within %s (limits.timeout); raise it, or ask for less", p.noun(), p.cfg.ID, p.limits.timeout)
+			"%s %q did not finish within %s (limits.timeout); raise it, or ask for less", p.noun, p.cfg.ID, p.limits.timeout)
 	}
 	return cause
-}
-
-// noun is what people call that which runs.
-func (p *process) noun() string {
-	if l, alone := p.cfg.Scheduler.(*leader); alone && l.crew == nil {
-		return "agent"
-	}
-	return "team"
 }
 
 // event completes an event of the scope, or of a step of it.
@@ -348,9 +342,9 @@ func (p *process) pass(ev *teamv1.Event) error {
 	return nil
 }
 
-// parked reports whether a step waits for people and was not answered since.
-func (st *StepState) parked() bool { return !st.waiting.IsZero() || st.blocked() }
+// Parked reports whether a step waits for people and was not answered since.
+func (st *StepState) Parked() bool { return !st.waiting.IsZero() || st.blocked() }
 
 // parked reports whether there is nothing to do for a step but wait for people:
 // one that waits for a canceled scope goes on.
-func (p *process) parked(st *StepState) bool { return st.parked() && !st.asked.from(p.run.Canceled) }
+func (p *process) parked(st *StepState) bool { return st.Parked() && !st.asked.from(p.run.Canceled) }

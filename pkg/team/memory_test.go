@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"strings"
@@ -12,6 +12,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // book is a memory that has the same for every path it knows.
@@ -51,7 +52,7 @@ func TestR_002_29_ModelAgent(t *testing.T) {
 		"R-002-29 as a plain member":             {true, &teamv1.ProcessRequest{Path: []string{"team"}, Scope: "1"}, "new"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, err := NewModelAgent(ModelAgentConfig{ID: "m", Model: recites, Memory: c.memory})
+			a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "m", Model: recites, Memory: c.memory})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,13 +66,13 @@ func TestR_002_29_ModelAgent(t *testing.T) {
 }
 
 // contexts is a scheduler that replies with the keys of its run, and sets one.
-type contexts struct{}
+type contexts struct{ team.Base }
 
-func (contexts) Next(s *State) (Decision, error) {
+func (contexts) Next(s *team.State) (team.Decision, error) {
 	if s.Last != nil {
-		return Decision{Reply: agent.NewMessage(s.Context["conversation.k"].GetStringValue()), Reason: "done"}, nil
+		return team.Decision{Reply: agent.NewMessage(s.Context["conversation.k"].GetStringValue()), Reason: "done"}, nil
 	}
-	return Decision{
+	return team.Decision{
 		Steps:   []*teamv1.Step{{Kind: teamv1.Step_KIND_DELEGATE, Member: "a"}},
 		Updates: map[string]*structpb.Value{"conversation.k": structpb.NewStringValue(s.Context["conversation.k"].GetStringValue() + ", then new")},
 		Reason:  "work",
@@ -84,7 +85,7 @@ func TestR_000_15_State(t *testing.T) {
 	before := proto.CloneOf(memory["team"])
 	ctx := agent.With(t.Context(), &agent.Run{Root: crashRoot, Memory: memory})
 	for want, remembers := range map[string]bool{"old, then new": true, ", then new": false} {
-		tm := newTeamWith(t, Config{ID: "team", Scheduler: contexts{}, Members: members("a"), Registry: registry{"a": skilled("a")}, Memory: remembers})
+		tm := newTeamWith(t, team.Config{ID: "team", Scheduler: contexts{}, Members: members("a"), Registry: registry{"a": skilled("a")}, Memory: remembers})
 		m, err := agent.ReplyTo(ctx, tm, &teamv1.ProcessRequest{AgentId: "team", Message: agent.UserMessage("m", "x")})
 		if err != nil || agent.Text(m) != want {
 			t.Errorf("R-000-15 %q, %v, want %q", agent.Text(m), err, want)
@@ -97,7 +98,7 @@ func TestR_000_15_State(t *testing.T) {
 
 // TestR_003_33_Prepared: the note comes once, also when the process dies behind it.
 func TestR_003_33_Prepared(t *testing.T) {
-	tm := newTeamWith(t, Config{ID: "team", Mode: "relay", Scheduler: contexts{}, Members: members("a"), Registry: registry{"a": skilled("a")}, Memory: true})
+	tm := newTeamWith(t, team.Config{ID: "team", Mode: "relay", Scheduler: contexts{}, Members: members("a"), Registry: registry{"a": skilled("a")}, Memory: true})
 	req := &teamv1.ProcessRequest{AgentId: "team", Message: agent.UserMessage("m", "x")}
 	ctx := agent.With(t.Context(), &agent.Run{Root: crashRoot})
 	for lives := 1; lives <= 2; lives++ {
@@ -146,17 +147,17 @@ func TestR_002_30_PastDelegations(t *testing.T) {
 		answer([]any{map[string]any{"member": "b", "task": "wait"}}),
 	}
 	want := []string{`a was asked "find \"it\"": SUCCEEDED`, `b was asked "wait": not ended`}
-	if diff := cmp.Diff(want, PastDelegations(history)); diff != "" {
+	if diff := cmp.Diff(want, team.PastDelegations(history)); diff != "" {
 		t.Errorf("R-002-30 (-want +got):\n%s", diff)
 	}
 	var d diary
-	lead := ledBy(t, leads(t), d.crew("a")).cfg.Scheduler.(*Coordinator) //nolint:forcetypeassert // it is
+	lead := ledBy(t, leads(t), d.crew("a")).Config().Scheduler.(forwarder).to.(*team.Coordinator) //nolint:forcetypeassert // it is
 	for name, told := range map[bool][]*a2av1.Message{true: history, false: history[:1]} {
-		if got := strings.Contains(lead.system(&State{Team: &Config{ID: "t1"}, History: told}), "Earlier in this conversation:"); got != name {
+		if got := strings.Contains(lead.System(&team.State{Team: &team.Config{ID: "t1"}, History: told}), "Earlier in this conversation:"); got != name {
 			t.Errorf("R-002-30 the leader is told of them: %v, want %v", got, name)
 		}
 	}
-	if n := damagedDelegations(history); n != 3 {
+	if n := team.DamagedDelegations(history); n != 3 {
 		t.Errorf("R-002-4.4 %d are damaged, want 3", n)
 	}
 }

@@ -86,7 +86,7 @@ func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
 	if err := errors.Join(append(faults, cfg.validate())...); err != nil {
 		return nil, err
 	}
-	return &ModelAgent{loop: newLoop(cfg), info: modelInfo(cfg, shown(c.Skills))}, nil
+	return &ModelAgent{loop: newLoop("agent", cfg), info: modelInfo(cfg, shown(c.Skills))}, nil
 }
 
 func modelInfo(c *Config, skills []*teamv1.Skill) *teamv1.AgentInfo {

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // modelFunc answers turns by a func.
@@ -35,9 +36,9 @@ func (echoTool) Call(_ context.Context, arguments json.RawMessage, _ string) (*t
 	return &teamv1.ToolResult{Text: string(arguments)}, nil
 }
 
-func newModelAgent(t *testing.T, m agent.Model, tools ...agent.Tool) *ModelAgent {
+func newModelAgent(t *testing.T, m agent.Model, tools ...agent.Tool) *team.ModelAgent {
 	t.Helper()
-	a, err := NewModelAgent(ModelAgentConfig{ID: "m", Model: m, Tools: tools})
+	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "m", Model: m, Tools: tools})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func TestR_000_11_MemberThatPanicsWhenAsked(t *testing.T) {
 
 func TestModelAgent_R_000_05_Info(t *testing.T) {
 	for name, want := range map[string]string{"": "clerk", "The Clerk": "The Clerk"} {
-		a, err := NewModelAgent(ModelAgentConfig{ID: "clerk", Name: name, Model: mute{}})
+		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "clerk", Name: name, Model: mute{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,12 +127,12 @@ func (f dictating) Generate(context.Context, *agent.ModelRequest) iter.Seq2[agen
 
 func TestModelAgent_GathersWhatItStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		long := strings.Repeat("x", deltaBytes-1)
+		long := strings.Repeat("x", team.DeltaBytes-1)
 		r := watch(t.Context(), newModelAgent(t, dictating(func(yield func(string) bool) {
 			for _, piece := range []string{"first", "a", long, "b", "c"} {
 				yield(piece)
 			}
-			time.Sleep(deltaAge - time.Nanosecond)
+			time.Sleep(team.DeltaAge - time.Nanosecond)
 			yield("d")
 			time.Sleep(time.Nanosecond)
 			yield("e")

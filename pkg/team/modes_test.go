@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // diary notes who was called with what, in order.
@@ -57,9 +58,9 @@ func (d *diary) crew(ids ...string) registry {
 	return reg
 }
 
-func teamOf(t *testing.T, s Scheduler, reg registry, model agent.Model) *Team {
+func teamOf(t *testing.T, s team.Scheduler, reg registry, model agent.Model) *team.Team {
 	t.Helper()
-	return newTeamWith(t, Config{
+	return newTeamWith(t, team.Config{
 		ID: "t1", Scheduler: s, Members: members(sortedKeys(reg)...), Registry: reg, Model: model,
 		Limits: &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(1)}},
 	})
@@ -92,8 +93,8 @@ func TestSupervisorTeam(t *testing.T) {
 	t.Run("R-000-31 R-000-18 research, then writing, the writer's words are the answer", func(t *testing.T) {
 		var d diary
 		reg := d.crew("researcher", "writer")
-		v, err := NewSupervisor(SupervisorConfig{Members: members(sortedKeys(reg)...), Rules: []Rule{
-			{When: "turn == 1", Next: []string{"researcher"}}, {When: "turn == 2", Next: []string{"writer"}}, {Finish: FinishLast},
+		v, err := team.NewSupervisor(team.SupervisorConfig{Members: members(sortedKeys(reg)...), Rules: []team.Rule{
+			{When: "turn == 1", Next: []string{"researcher"}}, {When: "turn == 2", Next: []string{"writer"}}, {Finish: team.FinishLast},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -114,7 +115,7 @@ func TestSupervisorTeam(t *testing.T) {
 			routeCall(`{"next": ["researcher"], "reason": "facts first"}`), {Text: "I would say: writer"},
 			routeCall(`{"next": ["writer"], "reason": "now write", "message": "Write it."}`), {Text: "finish"},
 		}}
-		v, err := NewSupervisor(SupervisorConfig{Members: members(sortedKeys(reg)...), Router: &Router{}})
+		v, err := team.NewSupervisor(team.SupervisorConfig{Members: members(sortedKeys(reg)...), Router: &team.Router{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,8 +134,8 @@ func TestSupervisorTeam(t *testing.T) {
 	t.Run("C-16 several next work at the same time, joined in order", func(t *testing.T) {
 		var d diary
 		reg := d.crew("a", "b", "c")
-		v, err := NewSupervisor(SupervisorConfig{Members: members(sortedKeys(reg)...), Rules: []Rule{
-			{When: "turn == 1", Next: []string{"c", "a", "b"}}, {When: "last.member == 'c, a, b'", Finish: FinishLast},
+		v, err := team.NewSupervisor(team.SupervisorConfig{Members: members(sortedKeys(reg)...), Rules: []team.Rule{
+			{When: "turn == 1", Next: []string{"c", "a", "b"}}, {When: "last.member == 'c, a, b'", Finish: team.FinishLast},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -148,7 +149,7 @@ func TestSupervisorTeam(t *testing.T) {
 	t.Run("R-000-25 router model fails: SCHEDULER_ERROR that names it", func(t *testing.T) {
 		var d diary
 		reg := d.crew("writer")
-		v, err := NewSupervisor(SupervisorConfig{Members: members("writer"), Router: &Router{}})
+		v, err := team.NewSupervisor(team.SupervisorConfig{Members: members("writer"), Router: &team.Router{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +162,7 @@ func TestSupervisorTeam(t *testing.T) {
 	t.Run("S-14 C-23 the same member with the same message: CYCLE_DETECTED on the second", func(t *testing.T) {
 		var d diary
 		reg := registry{"writer": d.says("writer", func(string) (string, error) { return "x", nil })}
-		v, err := NewSupervisor(SupervisorConfig{Members: members("writer"), Rules: []Rule{{Next: []string{"writer"}}}})
+		v, err := team.NewSupervisor(team.SupervisorConfig{Members: members("writer"), Rules: []team.Rule{{Next: []string{"writer"}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,8 +177,8 @@ func TestSupervisorTeam(t *testing.T) {
 func TestWorkflowTeam(t *testing.T) {
 	t.Run("R-000-32 S-18 four steps in order, each with the previous result", func(t *testing.T) {
 		var d diary
-		w := workflow(t, WorkflowStep{ID: "1", Member: "a"}, WorkflowStep{ID: "2", Member: "b", After: []string{"1"}},
-			WorkflowStep{ID: "3", Member: "c", After: []string{"2"}}, WorkflowStep{ID: "4", Member: "a", After: []string{"3"}})
+		w := workflow(t, team.WorkflowStep{ID: "1", Member: "a"}, team.WorkflowStep{ID: "2", Member: "b", After: []string{"1"}},
+			team.WorkflowStep{ID: "3", Member: "c", After: []string{"2"}}, team.WorkflowStep{ID: "4", Member: "a", After: []string{"3"}})
 		answer, err := ask(t, teamOf(t, w, d.crew("a", "b", "c"), nil), "x")
 		if err != nil || answer != "a(c(b(a(x))))" {
 			t.Error(answer, err)
@@ -198,9 +199,9 @@ func TestWorkflowTeam(t *testing.T) {
 		}
 		reg := d.crew("a", "d")
 		reg["b"], reg["c"] = d.says("b", meet), d.says("c", meet)
-		w := workflow(t, WorkflowStep{ID: "a", Member: "a"},
-			WorkflowStep{After: []string{"a"}, Parallel: []WorkflowStep{{ID: "b", Member: "b"}, {ID: "c", Member: "c"}}},
-			WorkflowStep{ID: "d", Member: "d", After: []string{"b", "c"}})
+		w := workflow(t, team.WorkflowStep{ID: "a", Member: "a"},
+			team.WorkflowStep{After: []string{"a"}, Parallel: []team.WorkflowStep{{ID: "b", Member: "b"}, {ID: "c", Member: "c"}}},
+			team.WorkflowStep{ID: "d", Member: "d", After: []string{"b", "c"}})
 		answer, err := ask(t, teamOf(t, w, reg, nil), "x")
 		if err != nil || answer != "d(## b\n\na(x)!\n\n## c\n\na(x)!)" {
 			t.Error(answer, err)
@@ -209,7 +210,7 @@ func TestWorkflowTeam(t *testing.T) {
 
 	t.Run("S-14 C-23 a broadcast to two steps of one member is no cycle", func(t *testing.T) {
 		var d diary
-		w := workflow(t, WorkflowStep{ID: "de", Member: "a"}, WorkflowStep{ID: "fr", Member: "a"})
+		w := workflow(t, team.WorkflowStep{ID: "de", Member: "a"}, team.WorkflowStep{ID: "fr", Member: "a"})
 		answer, err := ask(t, teamOf(t, w, d.crew("a"), nil), "x")
 		if err != nil || answer != "## a (de)\n\na(x)\n\n## a (fr)\n\na(x)" {
 			t.Error(answer, err)
@@ -223,8 +224,8 @@ func TestWorkflowTeam(t *testing.T) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		}}
-		w := workflow(t, WorkflowStep{ID: "slow", Member: "slow"}, WorkflowStep{ID: "fast", Member: "fast"},
-			WorkflowStep{ID: "end", Member: "end", After: []string{"slow", "fast"}, Join: JoinAny})
+		w := workflow(t, team.WorkflowStep{ID: "slow", Member: "slow"}, team.WorkflowStep{ID: "fast", Member: "fast"},
+			team.WorkflowStep{ID: "end", Member: "end", After: []string{"slow", "fast"}, Join: team.JoinAny})
 		answer, err := ask(t, teamOf(t, w, reg, nil), "x")
 		if err != nil || answer != "end(fast(x))" {
 			t.Error(answer, err)
@@ -239,9 +240,9 @@ func TestWorkflowTeam(t *testing.T) {
 			round++
 			return fmt.Sprintf(`{"ok": %t, "round": %d}`, round == 3, round), nil
 		})
-		w := workflow(t, WorkflowStep{ID: "fix", Member: "fixer", Repeat: &Repeat{Until: "steps.fix.data.ok", Max: 4}},
-			WorkflowStep{ID: "no", Member: "never", After: []string{"fix"}, When: "!steps.fix.data.ok"},
-			WorkflowStep{ID: "end", Member: "a", After: []string{"no"}})
+		w := workflow(t, team.WorkflowStep{ID: "fix", Member: "fixer", Repeat: &team.Repeat{Until: "steps.fix.data.ok", Max: 4}},
+			team.WorkflowStep{ID: "no", Member: "never", After: []string{"fix"}, When: "!steps.fix.data.ok"},
+			team.WorkflowStep{ID: "end", Member: "a", After: []string{"no"}})
 		answer, err := ask(t, teamOf(t, w, reg, nil), "x")
 		if err != nil || answer != `a({"ok": true, "round": 3})` || round != 3 {
 			t.Error(answer, err, round)
@@ -254,7 +255,7 @@ func TestWorkflowTeam(t *testing.T) {
 	t.Run("C-23 a repeat that is given the same again is a cycle", func(t *testing.T) {
 		var d diary
 		reg := registry{"a": d.says("a", func(string) (string, error) { return "no", nil })}
-		w := workflow(t, WorkflowStep{ID: "fix", Member: "a", Repeat: &Repeat{Until: "steps.fix.data.ok", Max: 9}})
+		w := workflow(t, team.WorkflowStep{ID: "fix", Member: "a", Repeat: &team.Repeat{Until: "steps.fix.data.ok", Max: 9}})
 		_, err := ask(t, teamOf(t, w, reg, nil), "x")
 		wantReason(t, err, agent.ReasonCycleDetected)
 		if len(d.all()) != 2 {
@@ -266,7 +267,7 @@ func TestWorkflowTeam(t *testing.T) {
 		var d diary
 		reg := d.crew("a", "c")
 		reg["b"] = failing("b", agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "no such book"))
-		w := workflow(t, WorkflowStep{ID: "1", Member: "a"}, WorkflowStep{ID: "2", Member: "b", After: []string{"1"}}, WorkflowStep{ID: "3", Member: "c", After: []string{"2"}})
+		w := workflow(t, team.WorkflowStep{ID: "1", Member: "a"}, team.WorkflowStep{ID: "2", Member: "b", After: []string{"1"}}, team.WorkflowStep{ID: "3", Member: "c", After: []string{"2"}})
 		_, err := ask(t, teamOf(t, w, reg, nil), "x")
 		if e := wantReason(t, err, agent.ReasonAgentNotFound); e.Message != "no such book" || len(d.all()) != 1 {
 			t.Error(err, d.all())
@@ -277,8 +278,8 @@ func TestWorkflowTeam(t *testing.T) {
 		var d diary
 		reg := d.crew("a", "c")
 		reg["b"] = failing("b", agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "no such book"))
-		w := workflow(t, WorkflowStep{ID: "bad", Member: "b"}, WorkflowStep{ID: "next", Member: "c", After: []string{"bad"}}, WorkflowStep{ID: "good", Member: "a"})
-		tm := newTeamWith(t, Config{ID: "t1", Scheduler: w, Members: members("a", "b", "c"), Registry: reg, ReportErrors: true})
+		w := workflow(t, team.WorkflowStep{ID: "bad", Member: "b"}, team.WorkflowStep{ID: "next", Member: "c", After: []string{"bad"}}, team.WorkflowStep{ID: "good", Member: "a"})
+		tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: w, Members: members("a", "b", "c"), Registry: reg, ReportErrors: true})
 		answer, err := ask(t, tm, "x")
 		if err != nil || answer != "a(x)" || len(d.all()) != 1 {
 			t.Error(answer, err, d.all())
@@ -305,10 +306,10 @@ func play(t *testing.T, a agent.Agent, recorded []*teamv1.Event) ([]*teamv1.Even
 
 func TestWorkflowTeam_AsksPeople(t *testing.T) {
 	var d diary
-	w := workflow(t, WorkflowStep{ID: "draft", Member: "a"},
-		WorkflowStep{ID: "approve", After: []string{"draft"}, Human: &Human{Question: "Publish {{steps.draft.text}}?", Options: []string{"yes", "no"}}},
-		WorkflowStep{ID: "side", Member: "b", After: []string{"draft"}},
-		WorkflowStep{ID: "print", Member: "c", After: []string{"approve"}, When: "steps.approve.text == 'yes'", Task: "Print {{steps.draft.text}}"})
+	w := workflow(t, team.WorkflowStep{ID: "draft", Member: "a"},
+		team.WorkflowStep{ID: "approve", After: []string{"draft"}, Human: &team.Human{Question: "Publish {{steps.draft.text}}?", Options: []string{"yes", "no"}}},
+		team.WorkflowStep{ID: "side", Member: "b", After: []string{"draft"}},
+		team.WorkflowStep{ID: "print", Member: "c", After: []string{"approve"}, When: "steps.approve.text == 'yes'", Task: "Print {{steps.draft.text}}"})
 	tm := teamOf(t, w, d.crew("a", "b", "c"), nil)
 
 	recorded, reply := play(t, tm, nil)
@@ -321,7 +322,7 @@ func TestWorkflowTeam_AsksPeople(t *testing.T) {
 	if reply != nil || asked == nil || agent.Text(asked.GetAsked().GetMessage()) != "Publish a(x)?" {
 		t.Fatalf("it does not ask: %v, %v", reply, asked)
 	}
-	if left := time.Until(asked.GetAsked().GetExpires().AsTime()); left < defaultQuestion-time.Minute || left > defaultQuestion {
+	if left := time.Until(asked.GetAsked().GetExpires().AsTime()); left < team.DefaultQuestion-time.Minute || left > team.DefaultQuestion {
 		t.Error("a question without a time stands for ", left)
 	}
 	if asked.GetAsked().GetKind() != teamv1.Asked_KIND_APPROVAL {
@@ -349,11 +350,11 @@ func TestWorkflowTeam_ResumesAfterEveryEvent(t *testing.T) {
 	reg["fixer"] = d.says("fixer", func(text string) (string, error) {
 		return fmt.Sprintf(`{"ok": %t}`, strings.Contains(text, "Your last result")), nil
 	})
-	w := workflow(t, WorkflowStep{ID: "draft", Member: "a"},
-		WorkflowStep{ID: "more", Member: "b", After: []string{"draft"}},
-		WorkflowStep{ID: "fix", Member: "fixer", After: []string{"draft"}, Repeat: &Repeat{Until: "steps.fix.data.ok"}},
-		WorkflowStep{ID: "no", Member: "c", After: []string{"fix"}, When: "!steps.fix.data.ok"},
-		WorkflowStep{ID: "end", Member: "c", After: []string{"more", "no"}})
+	w := workflow(t, team.WorkflowStep{ID: "draft", Member: "a"},
+		team.WorkflowStep{ID: "more", Member: "b", After: []string{"draft"}},
+		team.WorkflowStep{ID: "fix", Member: "fixer", After: []string{"draft"}, Repeat: &team.Repeat{Until: "steps.fix.data.ok"}},
+		team.WorkflowStep{ID: "no", Member: "c", After: []string{"fix"}, When: "!steps.fix.data.ok"},
+		team.WorkflowStep{ID: "end", Member: "c", After: []string{"more", "no"}})
 	tm := teamOf(t, w, reg, nil)
 	recorded, reply := play(t, tm, nil)
 	want := agent.Text(reply.GetMessage())

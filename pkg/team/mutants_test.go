@@ -1,7 +1,9 @@
-package team
+package team_test
 
 import (
 	"encoding/json"
+	"flag"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,23 +32,32 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a look at the answer is forgotten", "checks.go", "		f.outputs++\n", ""},
 	{"a look at a result is forgotten", "checks.go", "		k.results++\n", ""},
 	{"what was looked at is forgotten", "guard.go", "g.m, g.seq = w.checks.answer, w.checks.answered", "_ = w.checks.answer"},
-	{"steps of earlier rounds are forgotten", "review.go", "	f.earlier = append(f.earlier, f.Steps...)\n", ""},
+	{"steps of earlier rounds are forgotten", "review.go", "	f.Earlier = append(f.Earlier, f.Steps...)\n", ""},
 	{"the result of a failed run is shown once more", "state.go", "		f.kept = true\n", "		_ = f.kept\n"},
 	{"a decision is made anew", "state.go", "		f.decide(k.Decided)", "		f.decide(&teamv1.Decided{})"},
 }
 
+var allMutants = flag.Bool("mutants", false, "run all mutants, not one of four")
+
 // TestCrash_Mutants runs the crash tests on sources with one fault each; a
-// mutant that passes them is a hole in the tests.
+// mutant that passes them is a hole in the tests. Each takes a compilation of the
+// package, so a run takes one of four, other ones each time; -mutants takes all.
 func TestCrash_Mutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the package once a mutant; run without -short")
 	}
 	_, here, _, _ := runtime.Caller(0)
 	dir := filepath.Dir(here)
-	for _, m := range mutants {
+	const share = 4
+	turn := rand.IntN(share)
+	for i, m := range mutants {
 		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
+			mutant := mutated(t, filepath.Join(dir, m.file), m.from, m.to)
+			if i%share != turn && !*allMutants {
+				return
+			}
 			t.Parallel()
-			out, err := runMutant(t, dir, m.file, m.from, m.to)
+			out, err := runMutant(t, dir, m.file, mutant)
 			if err == nil {
 				t.Fatalf("the crash tests pass although %s", m.name)
 			}
@@ -57,20 +68,27 @@ func TestCrash_Mutants(t *testing.T) {
 	}
 }
 
-// runMutant runs the crash tests with one file of the package replaced.
-func runMutant(t *testing.T, dir, file, from, to string) (string, error) {
+// mutated returns the content of a file with one text replaced, which must be there
+// exactly once.
+func mutated(t *testing.T, path, from, to string) string {
 	t.Helper()
-	path := filepath.Join(dir, file)
 	src, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if strings.Count(string(src), from) != 1 {
-		t.Fatalf("%s does not hold exactly once:\n%s", file, from)
+		t.Fatalf("%s does not hold exactly once:\n%s", path, from)
 	}
+	return strings.Replace(string(src), from, to, 1)
+}
+
+// runMutant runs the crash tests with the content of one file of the package replaced.
+func runMutant(t *testing.T, dir, file, content string) (string, error) {
+	t.Helper()
+	path := filepath.Join(dir, file)
 	tmp := t.TempDir()
 	mutant := filepath.Join(tmp, file)
-	if err := os.WriteFile(mutant, []byte(strings.Replace(string(src), from, to, 1)), 0o600); err != nil {
+	if err := os.WriteFile(mutant, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {path: mutant}})

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // sendTool is called "send" and answers its n-th call with the n-th error, then
@@ -46,9 +47,9 @@ var (
 )
 
 // sender is an agent whose model calls send once and says what came of it.
-func sender(t *testing.T, tool agent.Tool) *ModelAgent {
+func sender(t *testing.T, tool agent.Tool) *team.ModelAgent {
 	t.Helper()
-	a, err := NewModelAgent(ModelAgentConfig{
+	a, err := team.NewModelAgent(team.ModelAgentConfig{
 		ID: "sender", Tools: []agent.Tool{tool}, Limits: &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(1)}},
 		Model: modelFunc(func(req *agent.ModelRequest) *teamv1.Turn {
 			if last := req.Messages[len(req.Messages)-1]; last.Role == agent.RoleTool {

@@ -59,7 +59,7 @@ func withData(m *a2av1.Message, data *structpb.Value) *a2av1.Message {
 func checkGuards(cfg *Config) []error {
 	id, g := cfg.ID, &cfg.Guards
 	var faults []error
-	if l, ok := cfg.Scheduler.(*Coordinator); ok && l.open == DetachOpen && len(g.Result) > 0 {
+	if cfg.Scheduler != nil && cfg.Scheduler.Traits().Detaches && len(g.Result) > 0 {
 		faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
 			"team %q: guards.result cannot look at work that is a task of its own; use WAIT or CANCEL for open delegations", id))
 	}

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // command leaves a command for the run. The caller holds mu.
@@ -84,7 +85,7 @@ func (w *world) liveOn() (done bool) {
 func TestS_44_PauseAtEveryEvent(t *testing.T) {
 	for _, m := range []struct {
 		name  string
-		build func(*testing.T, *world) *Team
+		build func(*testing.T, *world) *team.Team
 		want  string
 	}{
 		{"all kinds of members", crashTeam, "SUCCEEDED: peer("}, {"leaders", crashLed, "SUCCEEDED: "},
@@ -133,7 +134,7 @@ func TestC_15_PauseKeepsBackoff(t *testing.T) {
 			}
 			return agent.NewMessage("done"), nil
 		}}
-		top := newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("flaky"), Members: members("flaky"), Registry: registry{"flaky": flaky}})
+		top := newTeamWith(t, team.Config{ID: "t1", Scheduler: inOrder("flaky"), Members: members("flaky"), Registry: registry{"flaky": flaky}})
 		run, over := &agent.Run{Root: crashRoot, Seed: 1}, make(chan error)
 		go func() {
 			req := briefed(nil)
@@ -162,20 +163,20 @@ func TestC_15_PauseKeepsBackoff(t *testing.T) {
 // C-15: a loop looks in each of its turns for what it has to close of a paused run. The
 // record of what stands is looked at only where there is a cancel.
 func TestC_15_WhatIsClosedWhilePaused(t *testing.T) {
-	st := &StepState{scope: "1", recorded: []*teamv1.Event{
+	st := team.Recorded("1", []*teamv1.Event{
 		{Scope: "1", Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Steps: []*teamv1.Step{{Id: "1"}, {Id: "2"}}}}},
 		{Scope: "1.1", Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{}}},
-	}}
+	})
 	for canceled, want := range map[string]bool{"1": true, "1.1": false, "1.2": true, "1.3": false, "2": false, "12": false} {
 		run := &agent.Run{}
 		run.Cancel(canceled)
-		if got := st.closes(run); got != want {
+		if got := st.Closes(run); got != want {
 			t.Errorf("%s is canceled: it has something to close: %v, want %v", canceled, got, want)
 		}
 	}
 	run := &agent.Run{}
 	run.Cancel("2")
-	if n := testing.AllocsPerRun(100, func() { st.closes(run) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { st.Closes(run) }); n > 0 {
 		t.Errorf("%v allocations, although nothing of it was canceled", n)
 	}
 }
@@ -187,7 +188,7 @@ func TestS_24_CancelBesidesAPause(t *testing.T) {
 	const pause, cancel, stop = teamv1.Commanded_COMMAND_PAUSE, teamv1.Commanded_COMMAND_CANCEL, teamv1.Commanded_COMMAND_STOP
 	for _, m := range []struct {
 		name  string
-		build func(*testing.T, *world) *Team
+		build func(*testing.T, *world) *team.Team
 		want  string
 	}{
 		{"all kinds of members", crashTeam, "SUCCEEDED: peer("}, {"leaders that go on", crashAsync, "SUCCEEDED: "},

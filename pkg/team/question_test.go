@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"slices"
@@ -11,24 +11,25 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // TestQuestion_Lapses has a human step, in the root team and in a nested one,
 // that nobody answers: the run wakes when the question's time is over, and fails.
 func TestQuestion_Lapses(t *testing.T) {
-	human := next(func(s *State) (Decision, error) {
+	human := next(func(s *team.State) (team.Decision, error) {
 		if len(s.Steps) > 0 {
-			return Decision{Reply: agent.NewMessage("never")}, nil
+			return team.Decision{Reply: agent.NewMessage("never")}, nil
 		}
-		return Decision{Steps: []*teamv1.Step{{
+		return team.Decision{Steps: []*teamv1.Step{{
 			Kind: teamv1.Step_KIND_HUMAN, Ask: &teamv1.Ask{Question: "well?"}, Timeout: durationpb.New(time.Hour),
 		}}}, nil
 	})
 	reg := registry{}
-	reg["inner"] = newTeamWith(t, Config{ID: "inner", Scheduler: human, Registry: reg})
-	tops := map[string]*Team{
-		"of the root":      newTeamWith(t, Config{ID: "root", Scheduler: human, Registry: reg}),
-		"of a nested team": newTeamWith(t, Config{ID: "root", Scheduler: inOrder("inner"), Registry: reg, Members: members("inner")}),
+	reg["inner"] = newTeamWith(t, team.Config{ID: "inner", Scheduler: human, Registry: reg})
+	tops := map[string]*team.Team{
+		"of the root":      newTeamWith(t, team.Config{ID: "root", Scheduler: human, Registry: reg}),
+		"of a nested team": newTeamWith(t, team.Config{ID: "root", Scheduler: inOrder("inner"), Registry: reg, Members: members("inner")}),
 	}
 	for name, top := range tops {
 		t.Run(name, func(t *testing.T) {
@@ -64,16 +65,16 @@ func TestQuestion_Lapses(t *testing.T) {
 // TestQuestion_TimeStands has a team with a short time of its own that waits
 // long for people: its clock stands meanwhile, in the root and nested.
 func TestQuestion_TimeStands(t *testing.T) {
-	human := next(func(s *State) (Decision, error) {
+	human := next(func(s *team.State) (team.Decision, error) {
 		if len(s.Steps) == 0 {
-			return Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_HUMAN, Ask: &teamv1.Ask{Question: "well?"}}}}, nil
+			return team.Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_HUMAN, Ask: &teamv1.Ask{Question: "well?"}}}}, nil
 		}
-		return Decision{Reply: s.Steps[0].Message}, nil
+		return team.Decision{Reply: s.Steps[0].Message}, nil
 	})
 	short := &teamv1.Limits{Timeout: durationpb.New(time.Minute), MemberTimeout: durationpb.New(time.Minute)}
 	reg := registry{}
-	reg["inner"] = newTeamWith(t, Config{ID: "inner", Scheduler: human, Registry: reg, Limits: short})
-	top := newTeamWith(t, Config{ID: "root", Scheduler: inOrder("inner"), Registry: reg, Members: members("inner"), Limits: short})
+	reg["inner"] = newTeamWith(t, team.Config{ID: "inner", Scheduler: human, Registry: reg, Limits: short})
+	top := newTeamWith(t, team.Config{ID: "root", Scheduler: inOrder("inner"), Registry: reg, Members: members("inner"), Limits: short})
 	w := newWorld(t)
 	now := time.Now()
 	w.clock = func() time.Time { return now }
@@ -112,11 +113,11 @@ func TestQuestions_Follow(t *testing.T) {
 		{"C-28 those of a step that ended are gone", &teamv1.Event{Scope: "1/2", Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{}}}, []string{"one"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var q questions
+			var q team.Questions
 			for _, ev := range []*teamv1.Event{asked("1/1", "one"), asked("1/2", "two"), tt.ev} {
-				q.follow(ev)
+				q.Follow(ev)
 			}
-			if diff := cmp.Diff(tt.want, q.ids()); diff != "" {
+			if diff := cmp.Diff(tt.want, q.IDs()); diff != "" {
 				t.Error(diff)
 			}
 		})

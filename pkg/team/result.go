@@ -10,6 +10,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
 )
 
 // readTool is the tool by which a model reads on in a long result (S-64).
@@ -35,7 +36,7 @@ func resultText(s *State, st *StepState) string {
 // (R-002-39, R-002-2.4).
 func worded(st *StepState, text string) string {
 	switch {
-	case !st.Done && st.parked():
+	case !st.Done && st.Parked():
 		return st.Step.GetMember() + ": waits for an answer of the user"
 	case !st.Done:
 		return st.Step.GetMember() + ": working"
@@ -70,7 +71,7 @@ func cut(text, name string) string {
 	if len(text) <= maxResult {
 		return text
 	}
-	shown := upTo(text, maxResult)
+	shown := excerpt.UpTo(text, maxResult)
 	return fmt.Sprintf("%s\n\n[the first %d of %d bytes. The whole is result %q: read on with %s from offset %d]",
 		shown, len(shown), len(text), name, readTool, len(shown))
 }
@@ -80,19 +81,8 @@ func begun(text string) string {
 	if len(text) <= maxResult {
 		return text
 	}
-	shown := upTo(text, maxResult)
+	shown := excerpt.UpTo(text, maxResult)
 	return fmt.Sprintf("%s\n\n[the first %d of %d bytes]", shown, len(shown), len(text))
-}
-
-// upTo is the beginning of a text, at most n bytes, with whole characters.
-func upTo(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
 }
 
 // hasLong reports whether a result was too long to be shown whole: of a member,
@@ -100,7 +90,7 @@ func upTo(text string, n int) string {
 func hasLong(s *State) bool {
 	long := func(p *a2av1.Part) bool { return agent.ResultName(p) != "" && len(p.GetText()) > maxResult }
 	return slices.ContainsFunc(s.Steps, func(st *StepState) bool {
-		return st.member() && len(promptText(st.Message)) > maxResult ||
+		return st.ByMember() && len(promptText(st.Message)) > maxResult ||
 			st.Step.GetName() == checkTool && len(st.Tool.GetText()) > maxResult // told of work elsewhere
 	}) ||
 		slices.ContainsFunc(given(s), long)
@@ -116,7 +106,7 @@ func given(s *State) []*a2av1.Part {
 }
 
 // readResult returns a piece of a result.
-func readResult(s *State, arguments string, elsewhere func() map[*StepState]*teamv1.Ended) *teamv1.ToolResult {
+func readResult(s *State, arguments string, look Look) *teamv1.ToolResult {
 	args, err := readArguments(arguments)
 	if err != nil {
 		return toolError(`the arguments are not a JSON object; write {"id": "…", "offset": 0}`)
@@ -129,10 +119,10 @@ func readResult(s *State, arguments string, elsewhere func() map[*StepState]*tea
 	if raw, ok := args["offset"]; ok && json.Unmarshal(raw, &offset) != nil {
 		return toolError("argument offset must be a whole number, got " + jsonKind(raw))
 	}
-	text, ok := resultNamed(s, name, elsewhere)
+	text, ok := resultNamed(s, name, look)
 	switch {
 	case !ok:
-		return toolError(fmt.Sprintf("there is no result %q", shorten(name)))
+		return toolError(fmt.Sprintf("there is no result %q", excerpt.Quote(name)))
 	case offset < 0 || offset >= len(text):
 		return toolError(fmt.Sprintf("offset %d is out of range; the result has %d bytes", offset, len(text)))
 	}
@@ -141,13 +131,13 @@ func readResult(s *State, arguments string, elsewhere func() map[*StepState]*tea
 
 // resultNamed finds the text of a result: of a member, also of one that works
 // elsewhere, or among what was given.
-func resultNamed(s *State, name string, elsewhere func() map[*StepState]*teamv1.Ended) (string, bool) {
+func resultNamed(s *State, name string, look Look) (string, bool) {
 	for _, st := range s.Steps {
-		if !st.member() || st.Message == nil || ticket(s, st) != name && st.Step.GetId() != name {
+		if !st.ByMember() || st.Message == nil || ticket(s, st) != name && st.Step.GetId() != name {
 			continue
 		}
 		if st.Step.GetDetached() {
-			st = asEnded(st, elsewhere())
+			st = asEnded(st, look.Detached(st))
 		}
 		return promptText(st.Message), st.Message != nil
 	}
@@ -165,7 +155,7 @@ func pieceOf(text string, offset int) string {
 	for offset < len(text) && !utf8.RuneStart(text[offset]) {
 		offset++
 	}
-	piece := upTo(text[offset:], maxResult)
+	piece := excerpt.UpTo(text[offset:], maxResult)
 	if end := offset + len(piece); end < len(text) {
 		return fmt.Sprintf("%s\n\n[bytes %d to %d of %d; read on from offset %d]", piece, offset, end, len(text), end)
 	}

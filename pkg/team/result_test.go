@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // megabyte is a text of 1 MiB whose pieces all differ.
@@ -47,7 +48,7 @@ func (r *readAll) turn(req *agent.ModelRequest) *teamv1.Turn {
 		shown = shown[:i]
 	}
 	r.text.WriteString(shown)
-	return calls(tool(readTool, fmt.Sprintf(`{"id":%q,"offset":%d}`, r.name, r.text.Len())))
+	return calls(tool(team.ReadTool, fmt.Sprintf(`{"id":%q,"offset":%d}`, r.name, r.text.Len())))
 }
 
 func (r *readAll) turns(n int) []any {
@@ -66,25 +67,25 @@ func TestS_64_LargeResult(t *testing.T) {
 		var d diary
 		var r readAll
 		m := leads(t, append([]any{calls(give("writer", "go"))}, r.turns(80)...)...)
-		run := watch(t.Context(), ledBy(t, m, registry{"writer": writer(&d)}, func(_ *CoordinatorConfig, c *Config) {
+		run := watch(t.Context(), ledBy(t, m, registry{"writer": writer(&d)}, func(_ *team.CoordinatorConfig, c *team.Config) {
 			c.Limits.MaxTurns = new(int32(200))
 		}), "x")
 		if run.err != nil || run.text() != "read" {
 			t.Fatal(run.text(), run.err)
 		}
 		first := lastSaid(m.all()[1])
-		if len(first) > maxResult+300 || r.name != crashRoot+"~2" {
+		if len(first) > team.MaxResult+300 || r.name != crashRoot+"~2" {
 			t.Errorf("it is shown %d bytes of %q", len(first), r.name)
 		}
 		if r.text.String() != big {
 			t.Error("what was read is not the result")
 		}
-		if slices.Contains(offered(m.all()[0]), readTool) || !slices.Contains(offered(m.all()[1]), readTool) {
+		if slices.Contains(offered(m.all()[0]), team.ReadTool) || !slices.Contains(offered(m.all()[1]), team.ReadTool) {
 			t.Error("the tool is there when there is something to read: ", offered(m.all()[0]), offered(m.all()[1]))
 		}
 		for i, req := range m.all()[1:] {
 			for _, msg := range req.Messages {
-				if len(msg.Text) > maxResult+300 {
+				if len(msg.Text) > team.MaxResult+300 {
 					t.Fatalf("request %d has a message of %d bytes", i+1, len(msg.Text))
 				}
 			}
@@ -105,7 +106,7 @@ func TestS_64_LargeResult(t *testing.T) {
 					return r.turn(&agent.ModelRequest{Messages: req.Messages[i : i+1]})
 				}}, r.turns(80)...)...)
 			}
-			critic, err := NewModelAgent(ModelAgentConfig{ID: "critic", Model: own})
+			critic, err := team.NewModelAgent(team.ModelAgentConfig{ID: "critic", Model: own})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +123,7 @@ func TestS_64_LargeResult(t *testing.T) {
 	t.Run("S-64 skip_summarization: the client gets it whole", func(t *testing.T) {
 		var d diary
 		m := leads(t, calls(give("writer", "go")))
-		tm := ledBy(t, m, registry{"writer": writer(&d)}, member("writer", func(m *Member) { m.SkipSummarization = true }))
+		tm := ledBy(t, m, registry{"writer": writer(&d)}, member("writer", func(m *team.Member) { m.SkipSummarization = true }))
 		if answer, err := ask(t, tm, "x"); err != nil || answer != big {
 			t.Error(len(answer), err)
 		}
@@ -130,28 +131,28 @@ func TestS_64_LargeResult(t *testing.T) {
 
 	t.Run("C-31 a result of 16 KiB is shown whole", func(t *testing.T) {
 		var d diary
-		text := strings.Repeat("x", maxResult)
+		text := strings.Repeat("x", team.MaxResult)
 		m := leads(t, calls(give("a", "go")), says("done"))
 		if _, err := ask(t, ledBy(t, m, registry{"a": d.says("a", func(string) (string, error) { return text, nil })}), "x"); err != nil {
 			t.Fatal(err)
 		}
-		if lastSaid(m.all()[1]) != "a: succeeded\n\n"+text || slices.Contains(offered(m.all()[1]), readTool) {
+		if lastSaid(m.all()[1]) != "a: succeeded\n\n"+text || slices.Contains(offered(m.all()[1]), team.ReadTool) {
 			t.Error(len(lastSaid(m.all()[1])))
 		}
 	})
 }
 
 func TestReadResult(t *testing.T) {
-	text := strings.Repeat("é", maxResult)
-	st := &StepState{
-		Step: &teamv1.Step{Id: "2", Kind: teamv1.Step_KIND_DELEGATE, Member: "a"}, Done: true, Message: agent.NewMessage(text), scope: "2",
+	text := strings.Repeat("é", team.MaxResult)
+	st := &team.StepState{
+		Step: &teamv1.Step{Id: "2", Kind: teamv1.Step_KIND_DELEGATE, Member: "a"}, Done: true, Message: agent.NewMessage(text), Scope: "2",
 		Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED,
 	}
-	s := &State{Root: "root", Input: agent.UserMessage("", "x"), Steps: []*StepState{st}}
+	s := &team.State{Root: "root", Input: agent.UserMessage("", "x"), Steps: []*team.StepState{st}}
 	for _, tt := range []struct{ name, arguments, want string }{
-		{"S-64 from the beginning, cut at a whole character", `{"id":"root~2","offset":0}`, text[:maxResult]},
-		{"S-64 no offset is the beginning", `{"id":"root~2"}`, text[:maxResult]},
-		{"S-64 by the step's number", `{"id":"2","offset":16384}`, text[maxResult:]},
+		{"S-64 from the beginning, cut at a whole character", `{"id":"root~2","offset":0}`, text[:team.MaxResult]},
+		{"S-64 no offset is the beginning", `{"id":"root~2"}`, text[:team.MaxResult]},
+		{"S-64 by the step's number", `{"id":"2","offset":16384}`, text[team.MaxResult:]},
 		{"S-64 within a character: from the next one", `{"id":"root~2","offset":32765}`, "é"},
 		{"encoded twice", `"{\"id\":\"2\",\"offset\":32766}"`, "é"},
 		{"R-002-6.3 junk", `junk`, "not a JSON object"},
@@ -166,7 +167,7 @@ func TestReadResult(t *testing.T) {
 		{"an offset behind the end", `{"id":"2","offset":32768}`, "out of range"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := readResult(s, tt.arguments, nil)
+			r := team.ReadResult(s, tt.arguments, team.Look{})
 			if !r.GetIsError() {
 				body, _, _ := strings.Cut(r.GetText(), "\n\n[")
 				if diff := cmp.Diff(tt.want, body); diff != "" {
@@ -187,7 +188,7 @@ func TestUpTo(t *testing.T) {
 		{"no character begins there", "\x80\x80\x80\x80\x80\x80", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := upTo(tt.text, 5); got != tt.want {
+			if got := team.UpTo(tt.text, 5); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})

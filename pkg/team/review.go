@@ -318,17 +318,17 @@ func (s *State) begin() *a2av1.Message {
 	return s.Input
 }
 
-// all are the steps of the run, those of earlier rounds too.
-func (s *State) all() []*StepState {
-	if len(s.earlier) == 0 {
+// All returns the steps of the run, those of earlier rounds too.
+func (s *State) All() []*StepState {
+	if len(s.Earlier) == 0 {
 		return s.Steps
 	}
-	return slices.Concat(s.earlier, s.Steps)
+	return slices.Concat(s.Earlier, s.Steps)
 }
 
 // nextID is the id of the i-th step that is decided next, from 0.
 func (s *State) nextID(i int) string {
-	return strconv.Itoa(len(s.earlier) + len(s.Steps) + s.hidden + i + 1)
+	return strconv.Itoa(len(s.Earlier) + len(s.Steps) + s.hidden + i + 1)
 }
 
 // unjudged is the state as a scheduler sees it: without the judge's steps.
@@ -344,8 +344,8 @@ func (s *State) unjudged() *State {
 
 // judging folds that a result was handed in to the judge.
 func (f *fold) judging(st *StepState, d *teamv1.Decided) {
-	if f.review == nil || f.review.heard != st.heard {
-		f.review = &review{result: st.input, joins: d.GetJoins(), heard: st.heard}
+	if f.review == nil || f.review.heard != st.Heard {
+		f.review = &review{result: st.Given, joins: d.GetJoins(), heard: st.Heard}
 	}
 	f.review.asked = append(f.review.asked, st)
 }
@@ -365,7 +365,7 @@ func (f *fold) concluded(d *teamv1.Decided) {
 func (f *fold) revise(d *teamv1.Decided) {
 	f.first = f.begin()
 	f.said = append(f.said, f.Received...)
-	f.earlier = append(f.earlier, f.Steps...)
+	f.Earlier = append(f.Earlier, f.Steps...)
 	f.dispatched += f.Rounds
 	f.revision, f.Input, f.Messages = int(d.GetRound()), d.GetInput(), []*a2av1.Message{d.GetInput()}
 	f.Steps, f.done, f.Rounds, f.Last, f.Received, f.review, f.visited = nil, 0, 0, nil, nil, nil, nil

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"strings"
@@ -9,6 +9,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/swarm"
 )
 
 // critic is a judge that has a result worked over once, after it has said rubbish.
@@ -23,39 +25,39 @@ func (w *world) critic(name string) *mind {
 
 // crashReviewed is a leader whose results are judged by a model, above a workflow
 // whose results are judged by a peer that is a task elsewhere, and a member that asks.
-func crashReviewed(t *testing.T, w *world) *Team {
+func crashReviewed(t *testing.T, w *world) *team.Team {
 	t.Helper()
 	w.most = 4 // for each answer of inner it is asked twice
 	reg := cast(w)
-	flow, err := NewWorkflow(WorkflowConfig{Steps: []WorkflowStep{{ID: "one", Member: "c"}, {ID: "two", Member: "d"}}})
+	flow, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "one", Member: "c"}, {ID: "two", Member: "d"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	reg["inner"] = newTeamWith(t, Config{
-		ID: "inner", Registry: reg, Members: members("c", "d"), Scheduler: flow, Limits: crashLimits(nil), Review: &Review{Agent: "peer"},
+	reg["inner"] = newTeamWith(t, team.Config{
+		ID: "inner", Registry: reg, Members: members("c", "d"), Scheduler: flow, Limits: crashLimits(nil), Review: &team.Review{Agent: "peer"},
 	})
 	lead := w.mind("lead", calls(give("a", "1"), give("inner", "2"), give("asker", "3")), found("tides", "## c\n\nc(2)", "told: yes", "longer"))
-	return ledBy(t, lead, reg, inParallel, reviewed(Review{Model: w.critic("critic"), Threshold: at(0.5)}), func(c *CoordinatorConfig, cfg *Config) {
+	return ledBy(t, lead, reg, inParallel, reviewed(team.Review{Model: w.critic("critic"), Threshold: at(0.5)}), func(c *team.CoordinatorConfig, cfg *team.Config) {
 		cfg.ID, cfg.Limits, c.Members = "root", crashLimits(nil), members("a", "inner", "asker")
 	})
 }
 
 // crashPassed is a swarm with a review.
-func crashPassed(t *testing.T, w *world) *Team {
+func crashPassed(t *testing.T, w *world) *team.Team {
 	t.Helper()
-	return swarmOf(t, cast(w), func(c *SwarmConfig, cfg *Config) {
+	return swarmOf(t, cast(w), func(c *swarm.Config, cfg *team.Config) {
 		c.Entry, c.Members, cfg.ID, cfg.Limits = "a", members("a", "d"), "root", crashLimits(nil)
 		c.Members[0].HandoffAfter = "d"
-		cfg.Review = &Review{Model: w.critic("critic"), Threshold: at(0.5)}
+		cfg.Review = &team.Review{Model: w.critic("critic"), Threshold: at(0.5)}
 	})
 }
 
 // crashAlone is an agent with a model, with a review.
-func crashAlone(t *testing.T, w *world) *Team {
+func crashAlone(t *testing.T, w *world) *team.Team {
 	t.Helper()
 	a := minded(t, "root", w.mind("alone", calls(tool("clock", "{}")), found("tides", "longer")), &clockTool{w})
-	a.cfg.Review = &Review{Model: w.critic("critic"), Threshold: at(0.5)}
-	return &Team{loop: a.loop}
+	a.Config().Review = &team.Review{Model: w.critic("critic"), Threshold: at(0.5)}
+	return team.AsTeam(a)
 }
 
 // TestCrash_Reviewed kills the process at every event of runs that are worked over:
@@ -63,7 +65,7 @@ func crashAlone(t *testing.T, w *world) *Team {
 func TestCrash_Reviewed(t *testing.T) {
 	for _, m := range []struct {
 		name  string
-		build func(*testing.T, *world) *Team
+		build func(*testing.T, *world) *team.Team
 		want  string
 	}{
 		{"coordinator", crashReviewed, "OUTCOME_SUCCEEDED: tides, ## c\n\nc(2), told: yes, longer"},
@@ -83,12 +85,12 @@ func TestCrash_Reviewed(t *testing.T) {
 // fails each time, and its result is shown once.
 func TestCrash_Unmet(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	build := func(t *testing.T, w *world) *Team {
+	build := func(t *testing.T, w *world) *team.Team {
 		t.Helper()
 		reg := cast(w)
-		return newTeamWith(t, Config{
+		return newTeamWith(t, team.Config{
 			ID: "root", Registry: reg, Members: members("a"), Scheduler: inOrder("a"), Limits: crashLimits(&teamv1.Limits{MaxRounds: proto.Int32(2)}),
-			Review: &Review{Model: w.mind("critic", says("0.1")), Threshold: at(0.5)},
+			Review: &team.Review{Model: w.mind("critic", says("0.1")), Threshold: at(0.5)},
 		})
 	}
 	for _, lose := range []bool{false, true} {

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -16,19 +16,21 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/swarm"
 )
 
 // verdict is a judge's turn.
 func verdict(score float64, feedback string) *teamv1.Turn {
-	return calls(tool(judgeTool, fmt.Sprintf(`{"score":%v,"feedback":%q}`, score, feedback)))
+	return calls(tool(team.JudgeTool, fmt.Sprintf(`{"score":%v,"feedback":%q}`, score, feedback)))
 }
 
 // at is a threshold.
 func at(v float64) *float64 { return &v }
 
 // reviewed has a judge look at the results of a team.
-func reviewed(r Review) func(*CoordinatorConfig, *Config) {
-	return func(_ *CoordinatorConfig, c *Config) { c.Review = &r }
+func reviewed(r team.Review) func(*team.CoordinatorConfig, *team.Config) {
+	return func(_ *team.CoordinatorConfig, c *team.Config) { c.Review = &r }
 }
 
 // verdicts are those of a run, in order: "round: score feedback fault".
@@ -86,26 +88,26 @@ func wantVerdicts(t *testing.T, r *recorded, want ...string) {
 // "b(a(INPUT))", and whose judge is m.
 var modesReviewed = []struct {
 	name  string
-	build func(t *testing.T, d *diary, review *Review, l *teamv1.Limits) agent.Agent
+	build func(t *testing.T, d *diary, review *team.Review, l *teamv1.Limits) agent.Agent
 }{
-	{"supervisor", func(t *testing.T, d *diary, review *Review, l *teamv1.Limits) agent.Agent {
+	{"supervisor", func(t *testing.T, d *diary, review *team.Review, l *teamv1.Limits) agent.Agent {
 		reg := d.crew("a", "b")
-		s, err := NewSupervisor(SupervisorConfig{Members: members("a", "b"), Rules: []Rule{
-			{When: "turn == 1", Next: []string{"a"}}, {When: "last.member == 'a'", Next: []string{"b"}}, {Finish: FinishLast},
+		s, err := team.NewSupervisor(team.SupervisorConfig{Members: members("a", "b"), Rules: []team.Rule{
+			{When: "turn == 1", Next: []string{"a"}}, {When: "last.member == 'a'", Next: []string{"b"}}, {Finish: team.FinishLast},
 		}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return newTeamWith(t, Config{ID: "t1", Scheduler: s, Members: members("a", "b"), Registry: reg, Review: review, Limits: l})
+		return newTeamWith(t, team.Config{ID: "t1", Scheduler: s, Members: members("a", "b"), Registry: reg, Review: review, Limits: l})
 	}},
-	{"workflow", func(t *testing.T, d *diary, review *Review, l *teamv1.Limits) agent.Agent {
-		w, err := NewWorkflow(WorkflowConfig{Steps: []WorkflowStep{{ID: "one", Member: "a"}, {ID: "two", Member: "b", After: []string{"one"}}}})
+	{"workflow", func(t *testing.T, d *diary, review *team.Review, l *teamv1.Limits) agent.Agent {
+		w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "one", Member: "a"}, {ID: "two", Member: "b", After: []string{"one"}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return newTeamWith(t, Config{ID: "t1", Scheduler: w, Members: members("a", "b"), Registry: d.crew("a", "b"), Review: review, Limits: l})
+		return newTeamWith(t, team.Config{ID: "t1", Scheduler: w, Members: members("a", "b"), Registry: d.crew("a", "b"), Review: review, Limits: l})
 	}},
-	{"coordinator", func(t *testing.T, d *diary, review *Review, l *teamv1.Limits) agent.Agent {
+	{"coordinator", func(t *testing.T, d *diary, review *team.Review, l *teamv1.Limits) agent.Agent {
 		turn := func(req *agent.ModelRequest) *teamv1.Turn {
 			if len(req.Messages) == 1 {
 				return calls(give("a", req.Messages[0].Text))
@@ -117,10 +119,10 @@ var modesReviewed = []struct {
 			return calls(give("b", text))
 		}
 		lead := leads(t, turn, turn, turn, turn, turn, turn)
-		return ledBy(t, lead, d.crew("a", "b"), func(_ *CoordinatorConfig, c *Config) { c.Review, c.Limits = review, l })
+		return ledBy(t, lead, d.crew("a", "b"), func(_ *team.CoordinatorConfig, c *team.Config) { c.Review, c.Limits = review, l })
 	}},
-	{"swarm", func(t *testing.T, d *diary, review *Review, l *teamv1.Limits) agent.Agent {
-		return swarmOf(t, d.crew("a", "b"), func(c *SwarmConfig, cfg *Config) {
+	{"swarm", func(t *testing.T, d *diary, review *team.Review, l *teamv1.Limits) agent.Agent {
+		return swarmOf(t, d.crew("a", "b"), func(c *swarm.Config, cfg *team.Config) {
 			c.Entry, cfg.Review, cfg.Limits = "a", review, l
 			c.Members[0].HandoffAfter = "b"
 		})
@@ -132,8 +134,8 @@ func TestReview_Modes(t *testing.T) {
 		t.Run("R-001-11 C-21 "+m.name+": a result below the threshold is worked over, the next one is the answer", func(t *testing.T) {
 			var d diary
 			judge := leads(t, verdict(0.4, "add sources"), verdict(0.8, ""))
-			team := m.build(t, &d, &Review{Model: judge, Threshold: at(0.8), Expected: "three facts"}, nil)
-			r := watch(t.Context(), team, "tides")
+			tm := m.build(t, &d, &team.Review{Model: judge, Threshold: at(0.8), Expected: "three facts"}, nil)
+			r := watch(t.Context(), tm, "tides")
 			r.complete(t)
 			wantVerdicts(t, r, "1: 0.4 add sources", "2: 0.8")
 			given := d.all()
@@ -157,7 +159,7 @@ func TestReview_Modes(t *testing.T) {
 		t.Run("R-001-11 R-001-55 "+m.name+" of 2 rounds stops after round 2, and its last result stays readable", func(t *testing.T) {
 			var d diary
 			judge := leads(t, verdict(0.4, "add sources"), verdict(0.5, "add more"))
-			r := watch(t.Context(), m.build(t, &d, &Review{Model: judge, Threshold: at(0.8), MaxRounds: 2}, nil), "tides")
+			r := watch(t.Context(), m.build(t, &d, &team.Review{Model: judge, Threshold: at(0.8), MaxRounds: 2}, nil), "tides")
 			r.complete(t)
 			wantVerdicts(t, r, "1: 0.4 add sources", "2: 0.5 add more")
 			e := wantReason(t, r.err, agent.ReasonQuality)
@@ -174,7 +176,7 @@ func TestReview_Modes(t *testing.T) {
 func TestReview_Agent(t *testing.T) {
 	t.Run("R-001-11 C-21 an agent with a model works its answer over, bounded by a brief; its model judges", func(t *testing.T) {
 		m := leads(t, says("first"), verdict(0.2, "longer"), says("second, which is longer"), verdict(1, ""))
-		a, err := NewModelAgent(ModelAgentConfig{ID: "t1", Model: m})
+		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "t1", Model: m})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +195,7 @@ func TestReview_Agent(t *testing.T) {
 	})
 	t.Run("R-001-55 and fails after its rounds", func(t *testing.T) {
 		m := leads(t, says("first"), verdict(0.2, "longer"))
-		a, err := NewModelAgent(ModelAgentConfig{ID: "t1", Model: m})
+		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "t1", Model: m})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,8 +221,8 @@ func TestReview_Rubbish(t *testing.T) {
 		"out of range":         verdict(1.1, "x"),
 		"below the range":      verdict(-0.1, "x"),
 		"a fraction":           says("8/10"),
-		"no object":            calls(tool(judgeTool, "[1]")),
-		"broken JSON":          calls(tool(judgeTool, `{"score":`)),
+		"no object":            calls(tool(team.JudgeTool, "[1]")),
+		"broken JSON":          calls(tool(team.JudgeTool, `{"score":`)),
 		"an object without it": says(`{"note": "fine"}`),
 		"another tool":         calls(tool("publish", `{"score":1}`)),
 		"a word as the score":  says(`{"score": "good"}`),
@@ -229,7 +231,7 @@ func TestReview_Rubbish(t *testing.T) {
 		turn := rubbish[name]
 		run := func(judge *scriptedLead, threshold *float64) *recorded {
 			var d diary
-			return watch(t.Context(), modesReviewed[1].build(t, &d, &Review{Model: judge, Threshold: threshold}, nil), "tides")
+			return watch(t.Context(), modesReviewed[1].build(t, &d, &team.Review{Model: judge, Threshold: threshold}, nil), "tides")
 		}
 		t.Run("R-001-46 "+name+": asked once more, and then the score counts", func(t *testing.T) {
 			judge := leads(t, turn, says("0.8"))
@@ -271,7 +273,7 @@ func TestReview_WithoutThreshold(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var d diary
-			r := watch(t.Context(), modesReviewed[1].build(t, &d, &Review{Model: leads(t, tt.turns...)}, nil), "tides")
+			r := watch(t.Context(), modesReviewed[1].build(t, &d, &team.Review{Model: leads(t, tt.turns...)}, nil), "tides")
 			wantVerdicts(t, r, tt.want...)
 			if r.err != nil || !strings.HasPrefix(r.text(), "b(a(tides") || len(r.reply.GetWarnings()) > 0 {
 				t.Errorf("answer %q, %v", r.text(), r.err)
@@ -286,7 +288,7 @@ func TestReview_Words(t *testing.T) {
 		`{"score": "0.5", "feedback": ["a"]}`: `0.5 ["a"]`, `Here: {"score": 1e-1}`: "0.1",
 	} {
 		t.Run("R-001-46 "+words, func(t *testing.T) {
-			v := verdictOf(&teamv1.Reply{Result: &teamv1.Reply_Turn{Turn: says(words)}})
+			v := team.VerdictOf(&teamv1.Reply{Result: &teamv1.Reply_Turn{Turn: says(words)}})
 			if got := strings.TrimSpace(fmt.Sprint(v.GetScore(), " ", v.GetFeedback())); v.Score == nil || got != want {
 				t.Errorf("%v, want %s", v, want)
 			}
@@ -295,7 +297,7 @@ func TestReview_Words(t *testing.T) {
 }
 
 func TestReview_Bounds(t *testing.T) {
-	rounds := func(t *testing.T, review *Review, l *teamv1.Limits, brief *teamv1.Brief) int {
+	rounds := func(t *testing.T, review *team.Review, l *teamv1.Limits, brief *teamv1.Brief) int {
 		t.Helper()
 		var d diary
 		low := func(*agent.ModelRequest) *teamv1.Turn { return verdict(0.1, "x") }
@@ -307,19 +309,19 @@ func TestReview_Bounds(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name   string
-		review *Review
+		review *team.Review
 		limit  *int32
 		brief  *teamv1.Brief
 		want   int
 	}{
-		{"2.2 max_rounds is 3 where nothing says it", &Review{Threshold: at(0.5)}, nil, nil, 3},
-		{"limits.max_rounds", &Review{Threshold: at(0.5)}, proto.Int32(2), nil, 2},
-		{"review.max_rounds below it", &Review{Threshold: at(0.5), MaxRounds: 1}, proto.Int32(2), nil, 1},
-		{"review.max_rounds above it", &Review{Threshold: at(0.5), MaxRounds: 4}, proto.Int32(2), nil, 2},
-		{"review.max_rounds alone", &Review{Threshold: at(0.5), MaxRounds: 4}, nil, nil, 4},
-		{"R-001-11 a brief's below them", &Review{Threshold: at(0.5), MaxRounds: 4}, nil, &teamv1.Brief{MaxRounds: proto.Int32(2)}, 2},
-		{"R-001-24 a brief's threshold of 0.0 passes", &Review{Threshold: at(0.5)}, nil, &teamv1.Brief{QualityThreshold: at(0)}, 1},
-		{"R-001-24 and of 1.0", &Review{Threshold: at(0)}, nil, &teamv1.Brief{QualityThreshold: at(1)}, 3},
+		{"2.2 max_rounds is 3 where nothing says it", &team.Review{Threshold: at(0.5)}, nil, nil, 3},
+		{"limits.max_rounds", &team.Review{Threshold: at(0.5)}, proto.Int32(2), nil, 2},
+		{"review.max_rounds below it", &team.Review{Threshold: at(0.5), MaxRounds: 1}, proto.Int32(2), nil, 1},
+		{"review.max_rounds above it", &team.Review{Threshold: at(0.5), MaxRounds: 4}, proto.Int32(2), nil, 2},
+		{"review.max_rounds alone", &team.Review{Threshold: at(0.5), MaxRounds: 4}, nil, nil, 4},
+		{"R-001-11 a brief's below them", &team.Review{Threshold: at(0.5), MaxRounds: 4}, nil, &teamv1.Brief{MaxRounds: proto.Int32(2)}, 2},
+		{"R-001-24 a brief's threshold of 0.0 passes", &team.Review{Threshold: at(0.5)}, nil, &teamv1.Brief{QualityThreshold: at(0)}, 1},
+		{"R-001-24 and of 1.0", &team.Review{Threshold: at(0)}, nil, &teamv1.Brief{QualityThreshold: at(1)}, 3},
 		{"C-21 a brief alone is judged by the check where there is no model", nil, nil, &teamv1.Brief{QualityThreshold: at(1)}, 1},
 		{"a brief without bounds asks for no judge", nil, proto.Int32(2), &teamv1.Brief{ExpectedOutput: "x"}, 0},
 		{"limits.max_rounds alone asks for none", nil, proto.Int32(2), nil, 0},
@@ -341,12 +343,12 @@ func TestReview_Bounds(t *testing.T) {
 			}
 		})
 	}
-	for name, review := range map[string]*Review{
+	for name, review := range map[string]*team.Review{
 		"a threshold of NaN": {Threshold: at(math.NaN())}, "a threshold of 1.1": {Threshold: at(1.1)}, "negative rounds": {MaxRounds: -1},
 		"two judges": {Model: leads(t), Agent: "a"},
 	} {
 		t.Run("a review with "+name+" is refused", func(t *testing.T) {
-			_, err := New(Config{ID: "t1", Scheduler: inOrder("a"), Registry: registry{}, Review: review})
+			_, err := team.New(team.Config{ID: "t1", Scheduler: inOrder("a"), Registry: registry{}, Review: review})
 			if err == nil || !strings.Contains(err.Error(), "review.") {
 				t.Error(err)
 			}
@@ -359,10 +361,10 @@ func TestReview_Nested(t *testing.T) {
 	var d diary
 	reg := d.crew("a")
 	inner := leads(t, verdict(0.1, "x"), verdict(0.9, ""))
-	reg["inner"] = newTeamWith(t, Config{ID: "inner", Scheduler: inOrder("a"), Members: members("a"), Registry: reg, Review: &Review{Model: inner, Threshold: at(0.5)}})
-	reg["plain"] = newTeamWith(t, Config{ID: "plain", Scheduler: inOrder("a"), Members: members("a"), Registry: reg})
+	reg["inner"] = newTeamWith(t, team.Config{ID: "inner", Scheduler: inOrder("a"), Members: members("a"), Registry: reg, Review: &team.Review{Model: inner, Threshold: at(0.5)}})
+	reg["plain"] = newTeamWith(t, team.Config{ID: "plain", Scheduler: inOrder("a"), Members: members("a"), Registry: reg})
 	outer := leads(t, verdict(0.7, ""))
-	top := newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("inner", "plain"), Members: members("inner", "plain"), Registry: reg, Model: outer})
+	top := newTeamWith(t, team.Config{ID: "t1", Scheduler: inOrder("inner", "plain"), Members: members("inner", "plain"), Registry: reg, Model: outer})
 	r := watchRequest(t.Context(), top, briefed(&teamv1.Brief{QualityThreshold: at(0.6)}))
 	r.complete(t)
 	wantVerdicts(t, r, "1: 0.1 x", "1: 0.9", "1: 0.7")
@@ -372,22 +374,22 @@ func TestReview_Nested(t *testing.T) {
 	t.Run("R-000-24 what it has judged is its answer, also where it is joined of several", func(t *testing.T) {
 		var d diary
 		reg := d.crew("a", "b", "c")
-		both, err := NewWorkflow(WorkflowConfig{Steps: []WorkflowStep{{ID: "one", Member: "a"}, {ID: "two", Member: "b"}}})
+		both, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "one", Member: "a"}, {ID: "two", Member: "b"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		reg["inner"] = newTeamWith(t, Config{ID: "inner", Scheduler: both, Members: members("a", "b"), Registry: reg, Review: &Review{Threshold: at(0.5)}})
-		reg["middle"] = newTeamWith(t, Config{ID: "middle", Scheduler: inOrder("inner"), Members: members("inner"), Registry: reg})
-		r := watch(t.Context(), newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("middle", "c"), Members: members("middle", "c"), Registry: reg}), "tides")
+		reg["inner"] = newTeamWith(t, team.Config{ID: "inner", Scheduler: both, Members: members("a", "b"), Registry: reg, Review: &team.Review{Threshold: at(0.5)}})
+		reg["middle"] = newTeamWith(t, team.Config{ID: "middle", Scheduler: inOrder("inner"), Members: members("inner"), Registry: reg})
+		r := watch(t.Context(), newTeamWith(t, team.Config{ID: "t1", Scheduler: inOrder("middle", "c"), Members: members("middle", "c"), Registry: reg}), "tides")
 		if r.err != nil || !strings.Contains(r.text(), "a(tides)") || !strings.Contains(r.text(), "b(tides)") {
 			t.Errorf("c was given %q, %v", r.text(), r.err)
 		}
 	})
 	t.Run("C-07 limits.max_rounds of a team binds those below it", func(t *testing.T) {
 		inner := leads(t, verdict(0.1, "x"), verdict(0.1, "x"))
-		reg["inner"] = newTeamWith(t, Config{ID: "inner", Scheduler: inOrder("a"), Members: members("a"), Registry: reg, Review: &Review{Model: inner, Threshold: at(0.5)}})
-		reg["middle"] = newTeamWith(t, Config{ID: "middle", Scheduler: inOrder("inner"), Members: members("inner"), Registry: reg, Limits: &teamv1.Limits{MaxRounds: proto.Int32(5)}})
-		r := watch(t.Context(), newTeamWith(t, Config{
+		reg["inner"] = newTeamWith(t, team.Config{ID: "inner", Scheduler: inOrder("a"), Members: members("a"), Registry: reg, Review: &team.Review{Model: inner, Threshold: at(0.5)}})
+		reg["middle"] = newTeamWith(t, team.Config{ID: "middle", Scheduler: inOrder("inner"), Members: members("inner"), Registry: reg, Limits: &teamv1.Limits{MaxRounds: proto.Int32(5)}})
+		r := watch(t.Context(), newTeamWith(t, team.Config{
 			ID: "t1", Scheduler: inOrder("middle"), Members: members("middle"), Registry: reg, Limits: &teamv1.Limits{MaxRounds: proto.Int32(2)},
 		}), "tides")
 		wantReason(t, r.err, agent.ReasonQuality)
@@ -395,8 +397,8 @@ func TestReview_Nested(t *testing.T) {
 	})
 	t.Run("R-001-55 R-000-27 its failure is its member's", func(t *testing.T) {
 		inner := leads(t, verdict(0.1, "x"))
-		reg["inner"] = newTeamWith(t, Config{ID: "inner", Scheduler: inOrder("a"), Members: members("a"), Registry: reg, Review: &Review{Model: inner, Threshold: at(0.5), MaxRounds: 1}})
-		r := watch(t.Context(), newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("inner"), Members: members("inner"), Registry: reg}), "tides")
+		reg["inner"] = newTeamWith(t, team.Config{ID: "inner", Scheduler: inOrder("a"), Members: members("a"), Registry: reg, Review: &team.Review{Model: inner, Threshold: at(0.5), MaxRounds: 1}})
+		r := watch(t.Context(), newTeamWith(t, team.Config{ID: "t1", Scheduler: inOrder("inner"), Members: members("inner"), Registry: reg}), "tides")
 		wantReason(t, r.err, agent.ReasonQuality)
 		r.complete(t)
 		if r.kept() != "a(tides)" {
@@ -408,12 +410,12 @@ func TestReview_Nested(t *testing.T) {
 func TestReview_Check(t *testing.T) {
 	judged := func(t *testing.T, expr string, brief *teamv1.Brief) *teamv1.Verdict {
 		t.Helper()
-		check, err := CompileCheck(expr)
+		check, err := team.CompileCheck(expr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var d diary
-		r := watchRequest(t.Context(), modesReviewed[1].build(t, &d, &Review{Check: check, MaxRounds: 1, Expected: "tides"}, nil), briefed(brief))
+		r := watchRequest(t.Context(), modesReviewed[1].build(t, &d, &team.Review{Check: check, MaxRounds: 1, Expected: "tides"}, nil), briefed(brief))
 		for _, ev := range r.events {
 			if v := ev.GetEnded().GetVerdict(); v != nil {
 				return v
@@ -454,13 +456,13 @@ func TestReview_Check(t *testing.T) {
 	for expr, want := range map[string]string{
 		`result.text`: "must be true or false, or a number", `steps.a.text == ""`: "no such variable", `result.member == "a"`: "no field", `round >`: "",
 	} {
-		if _, err := CompileCheck(expr); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := team.CompileCheck(expr); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", expr, err, want)
 		}
 	}
 	t.Run("C-21 the check of a team without a model is that there is something", func(t *testing.T) {
 		reg := registry{"a": &agent.Func{ID: "a", Call: (&diary{}).says("a", func(string) (string, error) { return "", nil }).Call}}
-		r := watch(t.Context(), newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("a"), Members: members("a"), Registry: reg, Review: &Review{MaxRounds: 1, Threshold: at(0.1)}}), "tides")
+		r := watch(t.Context(), newTeamWith(t, team.Config{ID: "t1", Scheduler: inOrder("a"), Members: members("a"), Registry: reg, Review: &team.Review{MaxRounds: 1, Threshold: at(0.1)}}), "tides")
 		wantReason(t, r.err, agent.ReasonQuality)
 		wantVerdicts(t, r, "1: 0 There is nothing in the result.")
 		if n := slices.IndexFunc(r.events, func(ev *teamv1.Event) bool { return ev.GetArtifact() != nil }); n >= 0 {
@@ -475,15 +477,15 @@ func TestReview_ByAgent(t *testing.T) {
 		t.Helper()
 		reg := (&diary{}).crew("a")
 		reg["critic"] = critic
-		return watch(t.Context(), newTeamWith(t, Config{
+		return watch(t.Context(), newTeamWith(t, team.Config{
 			ID: "t1", Scheduler: inOrder("a"), Members: members("a"), Registry: reg,
 			Limits: &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(1)}, MemberTimeout: durationpb.New(time.Minute)},
-			Review: &Review{Agent: "critic", Threshold: at(0.5), Expected: "three facts"},
+			Review: &team.Review{Agent: "critic", Threshold: at(0.5), Expected: "three facts"},
 		}), "tides")
 	}
 	t.Run("C-21 an agent with a model, whose spend stands at its own path", func(t *testing.T) {
 		m := leads(t, says(`{"score": 0.2, "feedback": "cite"}`), says("0.9"))
-		critic, err := NewModelAgent(ModelAgentConfig{ID: "critic", Model: m})
+		critic, err := team.NewModelAgent(team.ModelAgentConfig{ID: "critic", Model: m})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -523,8 +525,8 @@ func TestReview_ByAgent(t *testing.T) {
 	})
 	t.Run("R-000-26 one that is not registered", func(t *testing.T) {
 		reg := (&diary{}).crew("a")
-		r := watch(t.Context(), newTeamWith(t, Config{
-			ID: "t1", Scheduler: inOrder("a"), Members: members("a"), Registry: reg, Review: &Review{Agent: "nobody", Threshold: at(0.5)},
+		r := watch(t.Context(), newTeamWith(t, team.Config{
+			ID: "t1", Scheduler: inOrder("a"), Members: members("a"), Registry: reg, Review: &team.Review{Agent: "nobody", Threshold: at(0.5)},
 		}), "tides")
 		if e := wantReason(t, r.err, agent.ReasonQuality); !strings.Contains(e.Message, `"nobody"`) {
 			t.Error(e)
@@ -538,14 +540,14 @@ func TestReview_Counts(t *testing.T) {
 	low := func(*agent.ModelRequest) *teamv1.Turn { return verdict(0.1, "x") }
 	t.Run("C-07 max_steps", func(t *testing.T) {
 		var d diary
-		r := watch(t.Context(), modesReviewed[1].build(t, &d, &Review{Model: leads(t, low, low), Threshold: at(1)}, &teamv1.Limits{MaxSteps: proto.Int32(3)}), "tides")
+		r := watch(t.Context(), modesReviewed[1].build(t, &d, &team.Review{Model: leads(t, low, low), Threshold: at(1)}, &teamv1.Limits{MaxSteps: proto.Int32(3)}), "tides")
 		wantReason(t, r.err, agent.ReasonMaxIterations)
 		wantVerdicts(t, r, "1: 0.1 x")
 	})
 	for _, l := range []*teamv1.Limits{{MaxHandoffs: proto.Int32(1)}, {}} {
 		t.Run(fmt.Sprintf("C-07 max_handoffs %v", l), func(t *testing.T) {
 			var d diary
-			r := watch(t.Context(), modesReviewed[3].build(t, &d, &Review{Model: leads(t, low, verdict(1, "")), Threshold: at(1)}, l), "tides")
+			r := watch(t.Context(), modesReviewed[3].build(t, &d, &team.Review{Model: leads(t, low, verdict(1, "")), Threshold: at(1)}, l), "tides")
 			if l.MaxHandoffs != nil { //nolint:protogetter // set or not matters
 				wantReason(t, r.err, agent.ReasonMaxHandoffs)
 			} else if r.err != nil {
@@ -555,27 +557,27 @@ func TestReview_Counts(t *testing.T) {
 	}
 	t.Run("C-07 max_delegations", func(t *testing.T) {
 		lead := leads(t, calls(give("a", "1")), says("first"), calls(give("a", "2")), says("second"))
-		team := ledBy(t, lead, (&diary{}).crew("a"), reviewed(Review{Model: leads(t, low), Threshold: at(1)}), func(_ *CoordinatorConfig, c *Config) {
+		tm := ledBy(t, lead, (&diary{}).crew("a"), reviewed(team.Review{Model: leads(t, low), Threshold: at(1)}), func(_ *team.CoordinatorConfig, c *team.Config) {
 			c.Limits = &teamv1.Limits{MaxDelegations: proto.Int32(1)}
 		})
-		r := watch(t.Context(), team, "tides")
+		r := watch(t.Context(), tm, "tides")
 		wantReason(t, r.err, agent.ReasonMaxDelegations)
 	})
 	t.Run("C-07 max_turns", func(t *testing.T) {
 		lead := leads(t, says("first"), says("second"))
-		team := ledBy(t, lead, (&diary{}).crew("a"), reviewed(Review{Model: leads(t, low), Threshold: at(1)}), func(_ *CoordinatorConfig, c *Config) {
+		tm := ledBy(t, lead, (&diary{}).crew("a"), reviewed(team.Review{Model: leads(t, low), Threshold: at(1)}), func(_ *team.CoordinatorConfig, c *team.Config) {
 			c.Limits = &teamv1.Limits{MaxTurns: proto.Int32(1)}
 		})
-		r := watch(t.Context(), team, "tides")
+		r := watch(t.Context(), tm, "tides")
 		wantReason(t, r.err, agent.ReasonMaxIterations)
 	})
 	t.Run("R-000-29 C-23 the same words in another round are no circle", func(t *testing.T) {
 		var d diary
-		w, err := NewWorkflow(WorkflowConfig{Steps: []WorkflowStep{{ID: "one", Member: "a", Task: "always the same"}}})
+		w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "one", Member: "a", Task: "always the same"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := watch(t.Context(), newTeamWith(t, Config{ID: "t1", Scheduler: w, Members: members("a"), Registry: d.crew("a"), Review: &Review{Model: leads(t, low, verdict(1, "")), Threshold: at(1)}}), "tides")
+		r := watch(t.Context(), newTeamWith(t, team.Config{ID: "t1", Scheduler: w, Members: members("a"), Registry: d.crew("a"), Review: &team.Review{Model: leads(t, low, verdict(1, "")), Threshold: at(1)}}), "tides")
 		if r.err != nil || len(d.all()) != 2 {
 			t.Errorf("%v, given %q", r.err, d.all())
 		}
@@ -591,8 +593,8 @@ func TestReview_FollowUp(t *testing.T) {
 		run.Deliver(&teamv1.Inbound{N: 1, Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: agent.UserMessage("m-2", "and the moon")}}})
 		return verdict(0.9, "")
 	}, verdict(0.8, ""))
-	team := ledBy(t, lead, (&diary{}).crew("a"), reviewed(Review{Model: judge, Threshold: at(0.5)}))
-	for ev, err := range team.Process(agent.With(t.Context(), run), briefed(nil)) {
+	tm := ledBy(t, lead, (&diary{}).crew("a"), reviewed(team.Review{Model: judge, Threshold: at(0.5)}))
+	for ev, err := range tm.Process(agent.With(t.Context(), run), briefed(nil)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -617,7 +619,7 @@ func TestReview_FollowUp(t *testing.T) {
 func TestReview_Spent(t *testing.T) {
 	build := func(judge agent.Model, tokens int64) agent.Agent {
 		var d diary
-		return modesReviewed[1].build(t, &d, &Review{Model: judge, Threshold: at(0.8)}, &teamv1.Limits{MaxTokens: &tokens})
+		return modesReviewed[1].build(t, &d, &team.Review{Model: judge, Threshold: at(0.8)}, &teamv1.Limits{MaxTokens: &tokens})
 	}
 	r := watch(t.Context(), build(leads(t, verdict(0.4, "x"), verdict(0.8, "")), 100_000), "tides")
 	own := map[string]int64{}
@@ -638,7 +640,7 @@ func TestReview_Spent(t *testing.T) {
 	})
 	t.Run("R-001-46 C-33 and where no score is asked for the result has none, and a flag", func(t *testing.T) {
 		var d diary
-		r := watch(t.Context(), modesReviewed[1].build(t, &d, &Review{Model: leads(t)}, &teamv1.Limits{MaxTokens: proto.Int64(10)}), "tides")
+		r := watch(t.Context(), modesReviewed[1].build(t, &d, &team.Review{Model: leads(t)}, &teamv1.Limits{MaxTokens: proto.Int64(10)}), "tides")
 		if r.err != nil || r.text() != "b(a(tides))" || len(r.reply.GetWarnings()) != 1 {
 			t.Errorf("%q, warned of %q, %v", r.text(), r.reply.GetWarnings(), r.err)
 		}
@@ -657,8 +659,8 @@ func TestReview_Finalized(t *testing.T) {
 				m.turns = append(m.turns, echoCall())
 			}
 			a := limitedAgent(t, "t1", &finalModel{m}, &teamv1.Limits{MaxTokens: proto.Int64(limit)})
-			a.cfg.Scheduler.(*leader).onLimit = Finalize //nolint:forcetypeassert // it is
-			a.cfg.Review = &Review{Model: leads(t, verdict(1, "")), Threshold: threshold}
+			team.Finalizes(a)
+			a.Config().Review = &team.Review{Model: leads(t, verdict(1, "")), Threshold: threshold}
 			r := watch(t.Context(), a, strings.Repeat("tides ", 1000)) // more than its tokens, as far as is known
 			switch {
 			case threshold != nil && r.err != nil:
@@ -680,9 +682,9 @@ func TestReview_Finalized(t *testing.T) {
 // also where it is not good enough.
 func TestReview_Guarded(t *testing.T) {
 	reg := (&diary{}).crew("a")
-	r := watch(t.Context(), newTeamWith(t, Config{
+	r := watch(t.Context(), newTeamWith(t, team.Config{
 		ID: "t1", Scheduler: inOrder("a"), Members: members("a"), Registry: reg, Guards: agent.Guards{Output: []agent.Guard{(&wares{}).blocks("no-tides", "tides")}},
-		Review: &Review{Model: leads(t, verdict(0.1, "x")), Threshold: at(1), MaxRounds: 1},
+		Review: &team.Review{Model: leads(t, verdict(0.1, "x")), Threshold: at(1), MaxRounds: 1},
 	}), "tides")
 	wantReason(t, r.err, agent.ReasonGuardrailBlocked)
 	if r.kept() != "" {
@@ -715,10 +717,10 @@ func TestReview_Open(t *testing.T) {
 		return nil, context.Cause(ctx)
 	}}
 	lead := leads(t, calls(give("slow", "1")), says("first"), says("second"))
-	team := ledBy(t, lead, reg, async, reviewed(Review{Model: leads(t, verdict(0.1, "x"), verdict(1, "")), Threshold: at(1)}), func(c *CoordinatorConfig, _ *Config) {
-		c.OpenDelegations = CancelOpen
+	tm := ledBy(t, lead, reg, async, reviewed(team.Review{Model: leads(t, verdict(0.1, "x"), verdict(1, "")), Threshold: at(1)}), func(c *team.CoordinatorConfig, _ *team.Config) {
+		c.OpenDelegations = team.CancelOpen
 	})
-	r := watch(t.Context(), team, "tides")
+	r := watch(t.Context(), tm, "tides")
 	r.complete(t)
 	if got := r.delegations(); r.text() != "second" || len(got) != 1 || !strings.Contains(got[0], "canceled") {
 		t.Errorf("%q: %v, %v", r.text(), got, r.err)

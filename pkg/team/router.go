@@ -8,6 +8,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
 )
 
 // routeTool is the tool that a router has to call.
@@ -142,8 +143,8 @@ func choose(next []string, members []*Member) (*route, error) {
 	}
 	r := &route{}
 	for _, id := range next {
-		if !slices.ContainsFunc(members, func(m *Member) bool { return memberID(m) == id }) {
-			return nil, fmt.Errorf("there is no member %q to choose", shorten(id))
+		if !slices.ContainsFunc(members, func(m *Member) bool { return MemberID(m) == id }) {
+			return nil, fmt.Errorf("there is no member %q to choose", excerpt.Quote(id))
 		}
 		if !slices.Contains(r.next, id) {
 			r.next = append(r.next, id)
@@ -152,7 +153,7 @@ func choose(next []string, members []*Member) (*route, error) {
 	return r, nil
 }
 
-// Prompt implements Prompter: the members, the input, the last response, and
+// Prompt implements [Scheduler]: the members, the input, the last response, and
 // what was wrong with a first answer.
 func (v *Supervisor) Prompt(s *State, step *teamv1.Step) *agent.ModelRequest {
 	members := enabled(s)
@@ -212,9 +213,9 @@ func (v *Supervisor) instructions(s *State, members []*Member) string {
 		"by calling %s. Each member chosen gets the last response, or your message instead of it. "+
 		"With %q the last response goes to the user word for word; choose it when that answers the request.\n\nMembers:\n",
 		teamName(s.Team), routeTool, finishWord)
-	known := infos{roster: s.Roster}
+	known := s.Infos()
 	for _, m := range members {
-		describe(&b, m, known.of(m))
+		describe(&b, m, known.Of(m))
 	}
 	return b.String()
 }
@@ -228,11 +229,11 @@ func teamName(c *Config) string {
 
 // describe writes one member: id, role, description, skills.
 func describe(b *strings.Builder, m *Member, info *teamv1.AgentInfo) {
-	b.WriteString("- " + memberID(m))
+	b.WriteString("- " + MemberID(m))
 	if m.Role != "" {
 		b.WriteString(" (" + m.Role + ")")
 	}
-	if what := descriptionOf(m, info); what != "" {
+	if what := DescriptionOf(m, info); what != "" {
 		b.WriteString(": " + what)
 	}
 	b.WriteByte('\n')
@@ -241,39 +242,11 @@ func describe(b *strings.Builder, m *Member, info *teamv1.AgentInfo) {
 	}
 }
 
-// descriptionOf is what a member does: in the team's words, else in its own.
-func descriptionOf(m *Member, info *teamv1.AgentInfo) string {
-	if m.Description != "" {
-		return m.Description
-	}
-	return info.GetDescription()
-}
-
-// infos are what members said of themselves when the run began. Each is looked for
-// behind the one before: in the order of the roster it is found at once.
-type infos struct {
-	roster []*teamv1.Observed_Member
-	next   int
-}
-
-// of returns the info of a member; nil is nothing.
-func (k *infos) of(m *Member) *teamv1.AgentInfo {
-	id := memberID(m)
-	for range k.roster {
-		o := k.roster[k.next%len(k.roster)]
-		k.next++
-		if o.GetId() == id {
-			return o.GetInfo()
-		}
-	}
-	return nil
-}
-
 // routeSpec describes the tool to the model.
 func routeSpec(members []*Member) agent.ToolSpec {
 	ids := make([]string, len(members))
 	for i, m := range members {
-		ids[i] = memberID(m)
+		ids[i] = MemberID(m)
 	}
 	enum, _ := json.Marshal(ids) // strings always have a JSON
 	return agent.ToolSpec{

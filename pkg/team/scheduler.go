@@ -12,37 +12,114 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Scheduler answers "who is next?" (R-000-17). Next is a pure function: the
-// same state gives the same decision, it calls nobody, reads no clock but
-// State.Now and no randomness, and walks no map unsorted. What needs a model is
-// a step of kind MODEL whose result is in the next state. It must not change
-// the state. Safe for concurrent use by many runs.
+// Scheduler answers "who is next?". The loop of a run calls it, one method at a time;
+// one Scheduler serves many runs, so its methods are safe for concurrent use.
 //
-// An error ends the run: an *agent.Error as it is, any other as SCHEDULER_ERROR
-// with its text (R-000-25).
+// All methods but Traits are pure functions of their arguments: the same state gives the
+// same result. They call nobody, read no clock but the one they are given and no
+// randomness, walk no map unsorted, and do not change the state. What needs a model is a
+// step of kind MODEL, whose result is in the next state.
+//
+// The loop knows nothing else of a scheduler: one that embeds another one and forwards
+// these methods can stand in its place. A scheduler of your own embeds
+// [Base] and overrides what it needs.
 type Scheduler interface {
+	// Traits says how the loop treats the runs of this scheduler. It is asked when the
+	// team is made, and always says the same.
+	Traits() Traits
+	// Next decides what comes next. An error ends the run: an *agent.Error as it is, any
+	// other as SCHEDULER_ERROR with its text.
 	Next(s *State) (Decision, error)
+	// Prompt returns the request of a MODEL step that Next decided on. nil ends the run
+	// with SCHEDULER_ERROR.
+	Prompt(s *State, step *teamv1.Step) *agent.ModelRequest
+	// Answer returns the result of a TOOL step that the scheduler answers itself; or no
+	// result and a time, until which the step waits for others; or neither: the step
+	// calls a tool. The loop asks again when something has changed, and at that time.
+	Answer(s *State, st *StepState, l Look) (*teamv1.ToolResult, time.Time)
+	// Transfers returns those that the member of a step may hand over to.
+	Transfers(s *State, st *StepState) []*teamv1.TransferTarget
+	// Handles reports whether Next handles the failure of a step. Any other failure ends
+	// the run, unless Config.ReportErrors is set and the failure is not that
+	// limits.max_steps refused the step. It is called for steps that failed alone.
+	Handles(st *StepState) bool
 }
 
-// Prompter is a Scheduler that decides with a model: it words the requests of
-// its MODEL steps. As pure as Next.
-type Prompter interface {
-	Scheduler
-	Prompt(s *State, step *teamv1.Step) *agent.ModelRequest
+// Look is what [Scheduler.Answer] may look at besides the state.
+type Look struct {
+	// Now is the time.
+	Now time.Time
+	// Detached returns how the task of a detached step has ended; nil: it has not, or
+	// cannot be read now.
+	Detached func(st *StepState) *teamv1.Ended
 }
+
+// Traits are what the loop has to know of a scheduler before it asks it. The zero value
+// is right for a scheduler that only decides who is next.
+type Traits struct {
+	// History is what members see of what was said before, where Member.History does not
+	// say it; default: HistoryLastResult.
+	History HistoryScope
+	// FinalTurn is the name of the MODEL step by which a run ends at the limit of its
+	// budget, instead of failing. What that turn will need is reserved from the
+	// beginning, and grows with the prompt. The step that the budget refused is in the
+	// state as any other that failed. Empty: the run fails.
+	FinalTurn string
+	// UsesTools says that MODEL steps call tools: the tool sets of the team are asked for
+	// their tools when a run begins.
+	UsesTools bool
+	// ReservedTools are the names of tools that prompts offer besides those of the team.
+	// A run whose tool sets have one of these names fails.
+	ReservedTools []string
+	// DetectsCycles says that the scheduler bounds repetitions itself. Not set: a
+	// delegation that repeats an earlier one is refused with CYCLE_DETECTED.
+	DetectsCycles bool
+	// SetsTimeouts says that a step without a timeout has none. Not set: it is
+	// limits.member_timeout.
+	SetsTimeouts bool
+	// Interleaves says that Next has more to decide while a single asynchronous step
+	// runs, such as what a message of the user means.
+	Interleaves bool
+	// Detaches says that steps may be detached: each becomes a task of its own.
+	Detaches bool
+	// WakesOnDetachedEnd says that the end of a detached task begins a run of the team in
+	// the same conversation, with the result of the task.
+	WakesOnDetachedEnd bool
+	// Warnings are logged when the team is made.
+	Warnings []string
+}
+
+// Base implements all methods of a [Scheduler] but Next, for schedulers that have no model
+// and no tools, to embed.
+type Base struct{}
+
+// Traits implements [Scheduler]: the zero value.
+func (Base) Traits() Traits { return Traits{} }
+
+// Prompt implements [Scheduler]: there are no MODEL steps.
+func (Base) Prompt(*State, *teamv1.Step) *agent.ModelRequest { return nil }
+
+// Answer implements [Scheduler]: TOOL steps call tools.
+func (Base) Answer(*State, *StepState, Look) (*teamv1.ToolResult, time.Time) { return nil, time.Time{} }
+
+// Transfers implements [Scheduler]: members do not hand over.
+func (Base) Transfers(*State, *StepState) []*teamv1.TransferTarget { return nil }
+
+// Handles implements [Scheduler]: no failure.
+func (Base) Handles(*StepState) bool { return false }
 
 // Decision is a scheduler's answer. With neither steps, Cancel, Reply, Transfer nor Ask it waits
-// for the steps that run; where none runs it is the error NO_RESPONSE (R-000-19).
+// for the steps that run; where none runs it is the error NO_RESPONSE.
 type Decision struct {
 	// Steps to run; more than one run at the same time, at most max_parallel.
-	// A step without an input gets the last of the current messages (R-000-21).
+	// A step without an input gets the last of the current messages.
 	Steps []*teamv1.Step
-	// Updates of the run's context, applied when the steps have ended (R-000-23).
+	// Updates of the run's context, applied when the steps have ended.
 	Updates map[string]*structpb.Value
 	// Reply ends the run with this message.
 	Reply *a2av1.Message
 	// Joins are the ids of the steps whose results Reply joins: readers get each of
-	// them as an artifact besides (C-16). Unset with the last response, it is known.
+	// them as an artifact besides. Unset with the last response, it is known.
 	Joins []string
 	// Cancel are the ids of open steps that nobody needs any more. They end
 	// CANCELED, which does not fail the run.
@@ -76,19 +153,19 @@ type State struct {
 	History []*a2av1.Message
 	// Roster: the members' info and health as recorded, in the order of Team.Members.
 	Roster []*teamv1.Observed_Member
-	// Messages are the current messages: the input, then the last response (R-000-16, R-000-24).
+	// Messages are the current messages: the input, then the last response.
 	Messages []*a2av1.Message
 	// Last is the last response: the result of the last batch of members; nil before.
 	Last *Result
 	// Brief of the collaboration that the run is part of; nil: it is part of none.
 	Brief *teamv1.Brief
 	// Context is the run's key/value map. At the start it holds what the brief
-	// shares, else nothing (R-000-15, R-001-22).
+	// shares, else nothing.
 	Context map[string]*structpb.Value
 	// Steps are all steps of the run, in its round of revision, in the order they
 	// were decided.
 	Steps []*StepState
-	// Rounds counts the decisions that dispatched members (C-07), as Steps does.
+	// Rounds counts the decisions that dispatched members, as Steps does.
 	Rounds int
 	// Received are the follow-up messages of the user, oldest first.
 	Received []*a2av1.Message
@@ -96,17 +173,19 @@ type State struct {
 	Tools []agent.ToolSpec
 	// Transfers are the members of the caller's that the run may hand over to.
 	Transfers []*teamv1.TransferTarget
+	// Earlier are the steps of earlier rounds of revision.
+	Earlier []*StepState
+	// Ended counts the steps that have ended.
+	Ended int
 	// Now is the time of the last event.
 	Now time.Time
 
-	done  int // the first steps, all of them ended: where to look for open ones
-	ended int // steps that have ended
+	done int // the first steps, all of them ended: where to look for open ones
 
 	review   *review          // of the result that was handed in last in the round; nil is none
 	revision int              // the round, from 2; 0 is the first
 	first    *a2av1.Message   // the message of the run, once a round has another
 	said     []*a2av1.Message // the follow-ups of earlier rounds
-	earlier  []*StepState     // the steps of earlier rounds
 	hidden   int              // judgements that are not among the steps
 }
 
@@ -119,7 +198,8 @@ type Result struct {
 	// Outcome of its step.
 	Outcome teamv1.Outcome
 
-	joins []string // ids of the steps whose results the message joins; nil for one
+	// Joins are the ids of the steps whose results the message joins; nil for one.
+	Joins []string
 }
 
 // StepState is a step and what became of it.
@@ -141,17 +221,26 @@ type StepState struct {
 	// Dropped: the scheduler has canceled it (Decision.Cancel). Its end fails nothing.
 	Dropped bool
 
-	scope     string          // its own
+	// Scope of the step.
+	Scope string
+	// Given is the message that the step was given.
+	Given *a2av1.Message
+	// Refusal says why the step must not start; nil: it may.
+	Refusal *agent.Error
+	// Began is the time of its first attempt; zero: it has not started.
+	Began time.Time
+	// Heard counts the follow-up messages that had come when the step was decided.
+	Heard int
+	// EndedBefore counts the steps that had ended when the step was decided.
+	EndedBefore int
+	// EndIndex counts the steps that had ended when the step did.
+	EndIndex int
+	// EndSeq is the sequence number of its end.
+	EndSeq int64
+
 	index     int             // among the steps of the run
-	heard     int             // follow-ups that had come when it was decided
-	before    int             // steps that had ended when it was decided
-	place     int             // steps that had ended when it did
-	endSeq    int64           // of its end
-	began     time.Time       // of its first attempt
 	seq       int64           // of the event that holds the message
-	input     *a2av1.Message  // resolved
-	earlier   []int64         // results handed over behind it, by endSeq
-	refusal   *agent.Error    // it must not start
+	earlier   []int64         // results handed over behind it, by EndSeq
 	attempts  int32           // started so far
 	failures  int64           // attempts whose outcome is known
 	open      bool            // an attempt has started and not ended
@@ -170,8 +259,8 @@ type StepState struct {
 	recorded  []*teamv1.Event // of its scope and below
 }
 
-// member reports whether the step is work of a member.
-func (st *StepState) member() bool { return memberKind(st.Step.GetKind()) }
+// ByMember reports whether the step is work of a member.
+func (st *StepState) ByMember() bool { return memberKind(st.Step.GetKind()) }
 
 func memberKind(k teamv1.Step_Kind) bool {
 	switch k {
@@ -198,7 +287,7 @@ func (s *State) pending() iter.Seq[*StepState] {
 
 // indexOf is the place of a step among all; -1: it is none of them.
 func (s *State) indexOf(st *StepState) int {
-	if i := st.index - len(s.earlier); i >= 0 && i < len(s.Steps) && s.Steps[i] == st {
+	if i := st.index - len(s.Earlier); i >= 0 && i < len(s.Steps) && s.Steps[i] == st {
 		return i
 	}
 	return slices.Index(s.Steps, st) // a state that somebody has put together
@@ -207,16 +296,16 @@ func (s *State) indexOf(st *StepState) int {
 // LastOf returns the last ended step of a member, or nil.
 func (s *State) LastOf(member string) *StepState {
 	for i := len(s.Steps) - 1; i >= 0; i-- {
-		if st := s.Steps[i]; st.Done && st.member() && st.Step.GetMember() == member {
+		if st := s.Steps[i]; st.Done && st.ByMember() && st.Step.GetMember() == member {
 			return st
 		}
 	}
 	return nil
 }
 
-// failure returns the error of a member's or human's step that did not succeed.
-func (st *StepState) failure() *agent.Error {
-	if !st.Done || st.Dropped || !st.member() && st.Step.GetKind() != teamv1.Step_KIND_HUMAN {
+// Failure returns the error of a member's or human's step that did not succeed.
+func (st *StepState) Failure() *agent.Error {
+	if !st.Done || st.Dropped || !st.ByMember() && st.Step.GetKind() != teamv1.Step_KIND_HUMAN {
 		return nil
 	}
 	switch st.Outcome {
@@ -231,12 +320,12 @@ func (st *StepState) failure() *agent.Error {
 }
 
 // beyondLimit reports whether the step was refused by max_steps, which ends the
-// run also where failures go to the scheduler (C-07).
+// run also where failures go to the scheduler.
 func (st *StepState) beyondLimit() bool {
-	return st.refusal != nil && st.refusal.Reason == agent.ReasonMaxIterations
+	return st.Refusal != nil && st.Refusal.Reason == agent.ReasonMaxIterations
 }
 
 // blocked reports whether a step waits for the answer to its own question.
 func (st *StepState) blocked() bool {
-	return st.asked.from(func(scope string) bool { return scope == st.scope })
+	return st.asked.from(func(scope string) bool { return scope == st.Scope })
 }

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"fmt"
@@ -9,14 +9,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // dag draws a workflow whose steps come after some of those before them.
-func dag(t *rapid.T) []WorkflowStep {
+func dag(t *rapid.T) []team.WorkflowStep {
 	n := rapid.IntRange(1, 12).Draw(t, "steps")
-	steps := make([]WorkflowStep, n)
+	steps := make([]team.WorkflowStep, n)
 	for i := range steps {
-		s := WorkflowStep{ID: fmt.Sprintf("s%d", i), Member: "writer"}
+		s := team.WorkflowStep{ID: fmt.Sprintf("s%d", i), Member: "writer"}
 		for j := range i {
 			if rapid.IntRange(0, 3).Draw(t, "edge") == 0 {
 				s.After = append(s.After, steps[j].ID)
@@ -26,10 +27,10 @@ func dag(t *rapid.T) []WorkflowStep {
 			s.When = "false"
 		}
 		if len(s.After) > 0 && rapid.IntRange(0, 4).Draw(t, "join") == 0 {
-			s.Join, s.Quorum = JoinQuorum, rapid.IntRange(1, len(s.After)).Draw(t, "quorum")
+			s.Join, s.Quorum = team.JoinQuorum, rapid.IntRange(1, len(s.After)).Draw(t, "quorum")
 		}
 		if rapid.IntRange(0, 5).Draw(t, "again") == 0 {
-			s.Repeat = &Repeat{Until: fmt.Sprintf("steps.%s.data.round >= 2", s.ID), Max: 2}
+			s.Repeat = &team.Repeat{Until: fmt.Sprintf("steps.%s.data.round >= 2", s.ID), Max: 2}
 		}
 		steps[i] = s
 	}
@@ -42,7 +43,7 @@ func dag(t *rapid.T) []WorkflowStep {
 func TestWorkflow_AnyOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := dag(rt)
-		w, err := NewWorkflow(WorkflowConfig{Steps: steps})
+		w, err := team.NewWorkflow(team.WorkflowConfig{Steps: steps})
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -64,12 +65,12 @@ func TestWorkflow_AnyOrder(t *testing.T) {
 }
 
 // checkStarted: whatever was decided had its time.
-func checkStarted(t *rapid.T, m *sim, steps []WorkflowStep) {
+func checkStarted(t *rapid.T, m *sim, steps []team.WorkflowStep) {
 	decided := map[string]int{}
 	for i, st := range m.s.Steps {
 		name := st.Step.GetName()
 		decided[name]++
-		s := steps[slices.IndexFunc(steps, func(s WorkflowStep) bool { return s.ID == name })]
+		s := steps[slices.IndexFunc(steps, func(s team.WorkflowStep) bool { return s.ID == name })]
 		limit := 1
 		if s.Repeat != nil {
 			limit = s.Repeat.Max
@@ -88,7 +89,7 @@ func checkStarted(t *rapid.T, m *sim, steps []WorkflowStep) {
 			t.Fatalf("%s: %v", name, st.Step)
 		}
 		for _, before := range s.After {
-			at := slices.IndexFunc(m.s.Steps, func(o *StepState) bool { return o.Step.GetName() == before })
+			at := slices.IndexFunc(m.s.Steps, func(o *team.StepState) bool { return o.Step.GetName() == before })
 			if s.Join == "" && (at < 0 || at > i || !m.s.Steps[at].Done) {
 				t.Fatalf("%s was decided before %s had ended", name, before)
 			}
@@ -97,14 +98,14 @@ func checkStarted(t *rapid.T, m *sim, steps []WorkflowStep) {
 }
 
 // unneeded: all that comes after a step was decided, and something does.
-func unneeded(t *rapid.T, m *sim, steps []WorkflowStep, name string) {
+func unneeded(t *rapid.T, m *sim, steps []team.WorkflowStep, name string) {
 	after := 0
 	for _, s := range steps {
 		if !slices.Contains(s.After, name) {
 			continue
 		}
 		after++
-		if !slices.ContainsFunc(m.s.Steps, func(st *StepState) bool { return st.Step.GetName() == s.ID }) {
+		if !slices.ContainsFunc(m.s.Steps, func(st *team.StepState) bool { return st.Step.GetName() == s.ID }) {
 			t.Fatalf("%s was given up, and %s is still to come", name, s.ID)
 		}
 	}
@@ -114,13 +115,13 @@ func unneeded(t *rapid.T, m *sim, steps []WorkflowStep, name string) {
 }
 
 // checkEnd: every step was decided, and the answer is the last wave's.
-func checkEnd(t *rapid.T, m *sim, steps []WorkflowStep) {
+func checkEnd(t *rapid.T, m *sim, steps []team.WorkflowStep) {
 	ran := 0
 	for _, s := range steps {
 		if s.When != "false" {
 			ran++
 		}
-		if !slices.ContainsFunc(m.s.Steps, func(st *StepState) bool { return st.Step.GetName() == s.ID }) {
+		if !slices.ContainsFunc(m.s.Steps, func(st *team.StepState) bool { return st.Step.GetName() == s.ID }) {
 			t.Fatalf("%s was never decided", s.ID)
 		}
 	}

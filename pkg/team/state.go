@@ -22,8 +22,8 @@ import (
 // replay alike.
 type fold struct {
 	State
+	loop       *loop
 	prefix     string                   // scope and ".", or "" for the root
-	maxSteps   int                      // limit of Rounds, with those dispatched before
 	dispatched int                      // Rounds of earlier rounds of revision
 	visited    map[visit]bool           // handed over so far (R-000-29)
 	batches    []batch                  // decisions whose steps have not all ended
@@ -54,9 +54,9 @@ type batch struct {
 // over, in a workflow with the step.
 type visit struct{ step, member, text string }
 
-func newFold(c *Config, req *teamv1.ProcessRequest, root string, maxSteps int) *fold {
-	f := &fold{maxSteps: maxSteps, recorded: req.GetRecorded()}
-	f.Team = c
+func newFold(l *loop, req *teamv1.ProcessRequest, root string) *fold {
+	f := &fold{loop: l, recorded: req.GetRecorded()}
+	f.Team = l.cfg
 	f.Root = root
 	f.Transfers = req.GetTransfers()
 	f.Scope = req.GetScope()
@@ -126,14 +126,14 @@ func (f *fold) resumed(ev *teamv1.Event) {
 
 // step returns the step of the round with that id: its place among all steps, from 1.
 func (f *fold) step(id string) *StepState {
-	n, last := 0, len(f.earlier)+len(f.Steps)
+	n, last := 0, len(f.Earlier)+len(f.Steps)
 	for _, c := range []byte(id) {
 		if c < '0' || c > '9' || n > last {
 			return nil
 		}
 		n = n*10 + int(c-'0')
 	}
-	n -= len(f.earlier)
+	n -= len(f.Earlier)
 	if n < 1 || n > len(f.Steps) {
 		return nil
 	}
@@ -209,14 +209,14 @@ func (f *fold) decide(d *teamv1.Decided) {
 	dispatches := false
 	for _, step := range d.GetSteps() {
 		st := &StepState{
-			Step: step, index: len(f.earlier) + len(f.Steps), Round: f.dispatched + f.Rounds, heard: len(f.Received), before: f.ended, scope: f.prefix + step.GetId(),
-			input: f.resolve(step.GetInput()), earlier: step.GetInput().GetEarlier(),
+			Step: step, index: len(f.Earlier) + len(f.Steps), Round: f.dispatched + f.Rounds, Heard: len(f.Received), EndedBefore: f.Ended, Scope: f.prefix + step.GetId(),
+			Given: f.resolve(step.GetInput()), earlier: step.GetInput().GetEarlier(),
 		}
 		if r := step.GetRefusal(); r != nil {
-			st.refusal = agent.FromProto(r.GetError())
-		} else if st.member() {
+			st.Refusal = agent.FromProto(r.GetError())
+		} else if st.ByMember() {
 			dispatches = true
-			st.refusal = f.admit(st)
+			st.Refusal = f.admit(st)
 		} else if step.GetKind() == teamv1.Step_KIND_JUDGE {
 			f.judging(st, d)
 		}
@@ -238,14 +238,14 @@ func (f *fold) decide(d *teamv1.Decided) {
 // admit refuses a step beyond the step limit (R-000-28), and one that hands a
 // member what it has been handed before in this run (R-000-29).
 func (f *fold) admit(st *StepState) *agent.Error {
-	if f.dispatched+f.Rounds >= f.maxSteps {
+	if f.dispatched+f.Rounds >= f.loop.limits.maxSteps {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
-			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible; end it, or raise the limit", f.Team.ID, f.maxSteps)
+			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible; end it, or raise the limit", f.Team.ID, f.loop.limits.maxSteps)
 	}
-	if _, ok := f.Team.Scheduler.(looper); ok {
+	if f.loop.traits.DetectsCycles {
 		return nil
 	}
-	v := visit{member: st.Step.GetMember(), text: handedOver(st.input)}
+	v := visit{member: st.Step.GetMember(), text: handedOver(st.Given)}
 	if st.Step.GetKind() == teamv1.Step_KIND_STEP {
 		v.step = st.Step.GetName()
 	}
@@ -259,9 +259,6 @@ func (f *fold) admit(st *StepState) *agent.Error {
 	f.visited[v] = true
 	return nil
 }
-
-// looper is a Scheduler that looks for circles itself.
-type looper interface{ loops() }
 
 // handedOver is the text that cycle detection compares; other content counts by
 // its bytes.
@@ -290,8 +287,8 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		if own {
 			st.attempts, st.reserved = k.Started.GetAttempt(), k.Started.GetReserved()
 			st.open, st.ruling = true, nil
-			if st.began.IsZero() {
-				st.began = f.Now
+			if st.Began.IsZero() {
+				st.Began = f.Now
 			}
 			if d := k.Started.GetDeadline(); d != nil && st.deadline.IsZero() {
 				st.deadline = d.AsTime()
@@ -408,7 +405,7 @@ func (st *StepState) stood(d time.Duration, at *teamv1.Event) {
 	}
 	if n := len(st.recorded); n > 0 {
 		st.recorded = append(st.recorded, &teamv1.Event{
-			Seq: st.recorded[n-1].GetSeq(), Time: at.GetTime(), Scope: st.scope,
+			Seq: st.recorded[n-1].GetSeq(), Time: at.GetTime(), Scope: st.Scope,
 			Kind: &teamv1.Event_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_RESUME, Waited: durationpb.New(d)}},
 		})
 	}
@@ -420,10 +417,10 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	st.Done, st.open = true, false
 	st.Outcome, st.Turn, st.Tool, st.Transfer, st.Spent = e.GetOutcome(), e.GetTurn(), e.GetTool(), e.GetTransfer(), e.GetSpent()
 	st.Verdict = e.GetVerdict()
-	st.place, st.endSeq = f.ended, ev.GetSeq()
-	f.ended++
-	if st.endSeq == 0 {
-		st.endSeq = -int64(f.ended) // nobody keeps a record
+	st.EndIndex, st.EndSeq = f.Ended, ev.GetSeq()
+	f.Ended++
+	if st.EndSeq == 0 {
+		st.EndSeq = -int64(f.Ended) // nobody keeps a record
 	}
 	st.Err = agent.FromProto(e.GetError())
 	if ref := e.GetReplyRef(); ref != 0 {
@@ -433,8 +430,8 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	}
 	f.saw(st.seq, st.Message)
 	st.recorded, st.asked, st.waiting = nil, nil, time.Time{}
-	if f.failed == nil && f.fatal(st) {
-		f.failed = st.failure()
+	if err := st.Failure(); err != nil && f.failed == nil && f.fatal(st) {
+		f.failed = err
 	}
 	f.exhausted(st)
 	for f.done < len(f.Steps) && f.Steps[f.done].Done {
@@ -443,15 +440,9 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	f.settle()
 }
 
-// fatal reports whether the failure of a step ends the run. A leader is told of
-// each call that is refused, whatever the policy on failures is (C-23, R-002-1.3),
-// and of what was canceled: that is nobody's failure, and so it looks what the end
-// of a run has canceled that fails for another reason.
+// fatal reports whether the failure of a step ends the run.
 func (f *fold) fatal(st *StepState) bool {
-	if l, leads := f.Team.Scheduler.(Finalizer); leads && (st.refusal != nil || st.Outcome == teamv1.Outcome_OUTCOME_CANCELED) {
-		return st.beyondLimit() && l.FinalTurn() == ""
-	}
-	if _, swarm := f.Team.Scheduler.(*Swarm); swarm && unmanned(st) {
+	if f.Team.Scheduler.Handles(st) {
 		return false
 	}
 	return !f.Team.ReportErrors || st.beyondLimit()
@@ -483,7 +474,7 @@ func (f *fold) respond(batch []*StepState) {
 	var answered []*StepState
 	var last *StepState
 	for _, st := range batch {
-		if !st.member() {
+		if !st.ByMember() {
 			continue
 		}
 		last = st
@@ -502,7 +493,7 @@ func (f *fold) respond(batch []*StepState) {
 	case 1:
 		f.Last.Message = answered[0].Message
 	default:
-		f.Last.Message, f.Last.joins = joinResults(answered), joinedIDs(answered)
+		f.Last.Message, f.Last.Joins = joinResults(answered), joinedIDs(answered)
 	}
 	f.Messages = []*a2av1.Message{f.Last.Message}
 }

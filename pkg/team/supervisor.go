@@ -53,12 +53,13 @@ type Router struct {
 // names who is next, or returns the last response to the user (R-000-31, C-01).
 // Nobody rewrites what a member said. Safe for concurrent use.
 type Supervisor struct {
+	Base
 	rules  []rule
 	router *Router
 	lang   *language
 }
 
-var _ Prompter = (*Supervisor)(nil)
+var _ Scheduler = (*Supervisor)(nil)
 
 // rule is a Rule ready to run.
 type rule struct {
@@ -71,19 +72,19 @@ type rule struct {
 func NewSupervisor(c SupervisorConfig) (*Supervisor, error) {
 	ids := make([]string, len(c.Members))
 	for i, m := range c.Members {
-		ids[i] = memberID(&m)
+		ids[i] = MemberID(&m)
 	}
 	lang, err := ruleLanguage(ids)
 	if err != nil {
 		return nil, err
 	}
 	v := &Supervisor{router: c.Router, lang: lang}
-	var fs faults
+	var fs Faults
 	if len(c.Rules) == 0 && c.Router == nil {
-		fs.addf("", "supervisor", "has neither rules nor a router; give it one of them")
+		fs.Addf("", "supervisor", "has neither rules nor a router; give it one of them")
 	}
 	if c.Router != nil && slices.Contains(ids, finishWord) {
-		fs.addf("router", "supervisor", "member id %q is the router's word for the end; give that member another id", finishWord)
+		fs.Addf("router", "supervisor", "member id %q is the router's word for the end; give that member another id", finishWord)
 	}
 	used := map[string]bool{}
 	for i, r := range c.Rules {
@@ -93,47 +94,47 @@ func NewSupervisor(c SupervisorConfig) (*Supervisor, error) {
 		}
 		subject := fmt.Sprintf("rule %q", r.ID)
 		if used[r.ID] {
-			fs.addf(path+".id", subject, "this id is used twice; give each rule one of its own")
+			fs.Addf(path+".id", subject, "this id is used twice; give each rule one of its own")
 		}
 		used[r.ID] = true
 		v.rules = append(v.rules, v.compile(&fs, path, subject, r, ids))
 	}
-	return v, fs.err()
+	return v, fs.Err()
 }
 
 // compile returns a rule ready to run and adds its faults.
-func (v *Supervisor) compile(fs *faults, path, subject string, r Rule, ids []string) rule {
+func (v *Supervisor) compile(fs *Faults, path, subject string, r Rule, ids []string) rule {
 	if (len(r.Next) == 0) == (r.Finish == "") {
-		fs.addf(path, subject, "needs either next or finish")
+		fs.Addf(path, subject, "needs either next or finish")
 	}
 	known := slices.Sorted(slices.Values(ids))
 	for i, id := range r.Next {
 		switch at := fmt.Sprintf("%s.next[%d]", path, i); {
 		case !slices.Contains(ids, id):
-			fs.add(at, subject, unknownName(0, id, known, "no such member %q", id))
+			fs.Add(at, subject, UnknownName(0, id, known, "no such member %q", id))
 		case slices.Index(r.Next, id) < i:
-			fs.addf(at, subject, "names member %q twice", id)
+			fs.Addf(at, subject, "names member %q twice", id)
 		}
 	}
 	if f := r.Finish; f != "" && f != FinishLast && !slices.Contains(ids, f) {
 		choices := slices.Sorted(slices.Values(append(ids[:len(ids):len(ids)], FinishLast)))
-		fs.add(path+".finish", subject, unknownName(0, f, choices, "no such member %q", f))
+		fs.Add(path+".finish", subject, UnknownName(0, f, choices, "no such member %q", f))
 	}
 	if r.Message != "" && r.Finish != "" {
-		fs.addf(path+".message", subject, "has a message for nobody: finish gives the answer as it is")
+		fs.Addf(path+".message", subject, "has a message for nobody: finish gives the answer as it is")
 	}
 	compiled := rule{Rule: r}
 	if r.When != "" {
 		var err error
 		compiled.when, err = v.lang.compile(r.When)
-		fs.add(path+".when", subject, err)
+		fs.Add(path+".when", subject, err)
 	}
 	return compiled
 }
 
 // Next implements Scheduler.
 func (v *Supervisor) Next(s *State) (Decision, error) {
-	if err := staffed(s); err != nil {
+	if err := Staffed(s); err != nil {
 		return Decision{}, err
 	}
 	if turns := routes(s); len(turns) > 0 {
@@ -188,7 +189,7 @@ func response(s *State, finish string) *a2av1.Message {
 		return s.Last.Message
 	}
 	for i := len(s.Steps) - 1; i >= 0; i-- {
-		if st := s.Steps[i]; st.Done && st.Message != nil && st.member() && st.Step.GetMember() == finish {
+		if st := s.Steps[i]; st.Done && st.Message != nil && st.ByMember() && st.Step.GetMember() == finish {
 			return st.Message
 		}
 	}
@@ -208,8 +209,8 @@ func delegate(members []string, message string) []*teamv1.Step {
 	return steps
 }
 
-// staffed refuses a run of a team none of whose members is enabled (C-11).
-func staffed(s *State) error {
+// Staffed refuses a run of a team none of whose members is enabled (C-11).
+func Staffed(s *State) error {
 	if slices.ContainsFunc(s.Team.Members, func(m Member) bool { return !m.Disabled }) {
 		return nil
 	}
@@ -228,8 +229,8 @@ func enabled(s *State) []*Member {
 	return on
 }
 
-// memberID is a member's id in its team.
-func memberID(m *Member) string {
+// MemberID returns the id of a member in its team.
+func MemberID(m *Member) string {
 	if m.ID == "" {
 		return m.Agent
 	}

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"encoding/json"
@@ -12,22 +12,23 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
-func membersOf(ids ...string) []Member {
-	members := make([]Member, len(ids))
+func membersOf(ids ...string) []team.Member {
+	members := make([]team.Member, len(ids))
 	for i, id := range ids {
-		members[i] = Member{Agent: id}
+		members[i] = team.Member{Agent: id}
 	}
 	return members
 }
 
 // editors is the supervisor of the example: research, write, check, rewrite.
-func editors(t *testing.T, router *Router) *Supervisor {
+func editors(t *testing.T, router *team.Router) *team.Supervisor {
 	t.Helper()
-	v, err := NewSupervisor(SupervisorConfig{
+	v, err := team.NewSupervisor(team.SupervisorConfig{
 		Members: membersOf(newsroom()...), Router: router,
-		Rules: []Rule{
+		Rules: []team.Rule{
 			{ID: "first-turn", When: "turn == 1", Next: []string{"researcher"}},
 			{ID: "write", When: "turn == 2", Next: []string{"writer"}},
 			{ID: "check", When: "last.member == 'writer'", Next: []string{"critic"}},
@@ -42,7 +43,7 @@ func editors(t *testing.T, router *Router) *Supervisor {
 }
 
 // decide asks twice: a scheduler is a pure function.
-func decide(t *testing.T, s Scheduler, state *State) (Decision, error) {
+func decide(t *testing.T, s team.Scheduler, state *team.State) (team.Decision, error) {
 	t.Helper()
 	d, err := s.Next(state)
 	again, err2 := s.Next(state)
@@ -60,14 +61,14 @@ func reasonOf(err error) string {
 	return ""
 }
 
-func modelTurn(turn *teamv1.Turn) *StepState {
-	return &StepState{
-		Step: &teamv1.Step{Kind: teamv1.Step_KIND_MODEL, Name: routeTool}, Done: true, Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Turn: turn,
+func modelTurn(turn *teamv1.Turn) *team.StepState {
+	return &team.StepState{
+		Step: &teamv1.Step{Kind: teamv1.Step_KIND_MODEL, Name: team.RouteTool}, Done: true, Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Turn: turn,
 	}
 }
 
 func routeCall(arguments string) *teamv1.Turn {
-	return &teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: "c1", Name: routeTool, Arguments: arguments}}}
+	return &teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: "c1", Name: team.RouteTool, Arguments: arguments}}}
 }
 
 func TestSupervisor_Rules(t *testing.T) {
@@ -76,15 +77,15 @@ func TestSupervisor_Rules(t *testing.T) {
 
 	t.Run("C-01 the first rule that is true decides, with its values on record", func(t *testing.T) {
 		for _, c := range []struct {
-			steps  []*StepState
+			steps  []*team.StepState
 			rule   string
 			next   []string
 			values map[string]any
 		}{
 			{nil, "first-turn", []string{"researcher"}, map[string]any{"turn": 1.0}},
-			{[]*StepState{facts}, "write", []string{"writer"}, map[string]any{"turn": 2.0}},
-			{[]*StepState{facts, text}, "check", []string{"critic"}, map[string]any{"last.member": "writer"}},
-			{[]*StepState{facts, text, bad}, "rewrite", []string{"writer", "fact-checker"}, map[string]any{"turn": 4.0, "critic.data.score": 5.0}},
+			{[]*team.StepState{facts}, "write", []string{"writer"}, map[string]any{"turn": 2.0}},
+			{[]*team.StepState{facts, text}, "check", []string{"critic"}, map[string]any{"last.member": "writer"}},
+			{[]*team.StepState{facts, text, bad}, "rewrite", []string{"writer", "fact-checker"}, map[string]any{"turn": 4.0, "critic.data.score": 5.0}},
 		} {
 			d, err := decide(t, editors(t, nil), stateOf(newsroom(), c.steps...))
 			if err != nil {
@@ -108,19 +109,19 @@ func TestSupervisor_Rules(t *testing.T) {
 
 	t.Run("R-000-18 finish returns the reply of the first step, too", func(t *testing.T) {
 		first := ended("writer", "", "A text.")
-		if got := response(stateOf(newsroom(), first, ended("critic", "", "good")), "writer"); got != first.Message {
+		if got := team.Response(stateOf(newsroom(), first, ended("critic", "", "good")), "writer"); got != first.Message {
 			t.Error(got)
 		}
 	})
 	t.Run("R-000-18 finish returns the reply as it is", func(t *testing.T) {
-		d, err := decide(t, editors(t, &Router{}), stateOf(newsroom(), facts, text, good))
+		d, err := decide(t, editors(t, &team.Router{}), stateOf(newsroom(), facts, text, good))
 		if err != nil || d.Reply != text.Message || len(d.Steps) != 0 || d.Rule != "accept" {
 			t.Errorf("%+v, %v", d, err)
 		}
 	})
 
 	t.Run("R-000-18 finish with the last response", func(t *testing.T) {
-		v, err := NewSupervisor(SupervisorConfig{Members: membersOf(newsroom()...), Rules: []Rule{{When: "turn > 1", Finish: FinishLast}, {Next: []string{"writer"}}}})
+		v, err := team.NewSupervisor(team.SupervisorConfig{Members: membersOf(newsroom()...), Rules: []team.Rule{{When: "turn > 1", Finish: team.FinishLast}, {Next: []string{"writer"}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +134,7 @@ func TestSupervisor_Rules(t *testing.T) {
 	})
 
 	t.Run("R-000-19 finish without a response", func(t *testing.T) {
-		v, err := NewSupervisor(SupervisorConfig{Members: membersOf(newsroom()...), Rules: []Rule{{Finish: "writer"}}})
+		v, err := team.NewSupervisor(team.SupervisorConfig{Members: membersOf(newsroom()...), Rules: []team.Rule{{Finish: "writer"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,11 +162,11 @@ func TestSupervisor_Rules(t *testing.T) {
 }
 
 func TestSupervisor_Router(t *testing.T) {
-	router := &Router{Instructions: "Prefer short ways."}
+	router := &team.Router{Instructions: "Prefer short ways."}
 	odd := ended("critic", "", "no idea")
-	before := []*StepState{ended("researcher", "", "Facts."), ended("writer", "", "A text."), odd}
-	after := func(turns ...*StepState) *State {
-		return stateOf(newsroom(), append(append([]*StepState{}, before...), turns...)...)
+	before := []*team.StepState{ended("researcher", "", "Facts."), ended("writer", "", "A text."), odd}
+	after := func(turns ...*team.StepState) *team.State {
+		return stateOf(newsroom(), append(append([]*team.StepState{}, before...), turns...)...)
 	}
 
 	t.Run("C-01 asked when no rule is true", func(t *testing.T) {
@@ -261,7 +262,7 @@ func TestSupervisor_Router(t *testing.T) {
 	})
 
 	t.Run("R-000-19 finish before any response", func(t *testing.T) {
-		v, err := NewSupervisor(SupervisorConfig{Members: membersOf(newsroom()...), Router: router})
+		v, err := team.NewSupervisor(team.SupervisorConfig{Members: membersOf(newsroom()...), Router: router})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +284,7 @@ func TestSupervisor_Router(t *testing.T) {
 }
 
 func TestSupervisor_Prompt(t *testing.T) {
-	v := editors(t, &Router{Instructions: "Prefer short ways."})
+	v := editors(t, &team.Router{Instructions: "Prefer short ways."})
 	s := stateOf(newsroom())
 	s.Team.Name = "Newsroom"
 	s.Team.Members[1].Role, s.Team.Members[1].Description = "author", "Writes it up."
@@ -319,7 +320,7 @@ func TestSupervisor_Prompt(t *testing.T) {
 		}
 	})
 	t.Run("C-01 asked once more it learns what was wrong, with every call answered", func(t *testing.T) {
-		asks := &StepState{Step: &teamv1.Step{Id: "3", Kind: teamv1.Step_KIND_MODEL}}
+		asks := &team.StepState{Step: &teamv1.Step{Id: "3", Kind: teamv1.Step_KIND_MODEL}}
 		req := v.Prompt(stateOf(newsroom(), modelTurn(routeCall(`{"next": ["nobody"]}`)), asks), asks.Step)
 		if len(req.Messages) != 3 || len(req.Messages[1].ToolCalls) != 1 || req.Messages[2].Role != agent.RoleTool ||
 			req.Messages[2].CallID != "c1" || !strings.Contains(req.Messages[2].Text, `no member "nobody"`) {
@@ -340,14 +341,14 @@ func TestSupervisor_Prompt(t *testing.T) {
 }
 
 func TestNewSupervisor_Faults(t *testing.T) {
-	_, err := NewSupervisor(SupervisorConfig{
-		Members: membersOf("writer", "finish"), Router: &Router{},
-		Rules: []Rule{
+	_, err := team.NewSupervisor(team.SupervisorConfig{
+		Members: membersOf("writer", "finish"), Router: &team.Router{},
+		Rules: []team.Rule{
 			{ID: "a", When: "critc.text == ''", Next: []string{"writer"}},
 			{ID: "a", Next: []string{"writr", "writer", "writer"}},
 			{ID: "b"},
 			{ID: "c", Next: []string{"writer"}, Finish: "lst"},
-			{ID: "d", Finish: FinishLast, Message: "x"},
+			{ID: "d", Finish: team.FinishLast, Message: "x"},
 		},
 	})
 	want := []string{
@@ -367,7 +368,7 @@ func TestNewSupervisor_Faults(t *testing.T) {
 	if reasonOf(err) != agent.ReasonInvalidTeamConfig {
 		t.Errorf("as an agent.Error: %q", reasonOf(err))
 	}
-	if _, err := NewSupervisor(SupervisorConfig{Members: membersOf("writer")}); err == nil {
+	if _, err := team.NewSupervisor(team.SupervisorConfig{Members: membersOf("writer")}); err == nil {
 		t.Error("neither rules nor router")
 	}
 }
@@ -380,7 +381,7 @@ func faultTexts(err error) []string {
 	}
 	var texts []string
 	for _, e := range joined.Unwrap() {
-		var f *Fault
+		var f *team.Fault
 		if errors.As(e, &f) {
 			texts = append(texts, strings.TrimSpace(f.Path+" "+f.Error()))
 		}
@@ -389,7 +390,7 @@ func faultTexts(err error) []string {
 }
 
 func BenchmarkSupervisor_Next(b *testing.B) {
-	v, err := NewSupervisor(SupervisorConfig{Members: membersOf(newsroom()...), Rules: []Rule{
+	v, err := team.NewSupervisor(team.SupervisorConfig{Members: membersOf(newsroom()...), Rules: []team.Rule{
 		{When: "turn == 1", Next: []string{"writer"}}, {When: "critic.data.score < 7 && turn < 8", Next: []string{"writer"}},
 	}})
 	if err != nil {

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -19,6 +19,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/swarm"
 )
 
 // handsTo is a turn that hands over.
@@ -30,7 +32,7 @@ func handOver(id, message string) *teamv1.ToolCall {
 		arguments["message"] = message
 	}
 	data, _ := json.Marshal(arguments)
-	return tool(transferTool, string(data))
+	return tool(team.TransferTool, string(data))
 }
 
 // always is a model that hands over to the next of its names for ever, and
@@ -59,16 +61,16 @@ func rotating(t *testing.T, stubborn bool, ids ...string) registry {
 }
 
 // swarmOf is a swarm that begins with the first of its members by id.
-func swarmOf(t *testing.T, reg registry, changes ...func(*SwarmConfig, *Config)) *Team {
+func swarmOf(t *testing.T, reg registry, changes ...func(*swarm.Config, *team.Config)) *team.Team {
 	t.Helper()
 	ids := sortedKeys(reg)
-	c := SwarmConfig{Members: members(ids...), Entry: ids[0]}
-	cfg := Config{ID: "t1", Mode: "swarm", Registry: reg, Limits: &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(1)}}}
+	c := swarm.Config{Members: members(ids...), Entry: ids[0]}
+	cfg := team.Config{ID: "t1", Mode: "swarm", Registry: reg, Limits: &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(1)}}}
 	for _, change := range changes {
 		change(&c, &cfg)
 	}
 	cfg.Members, c.Limits = c.Members, cfg.Limits
-	s, err := NewSwarm(c)
+	s, err := swarm.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,15 +103,15 @@ func (r *recorded) toolEnds(scope string) []string {
 			}
 		}
 		if e := ev.GetEnded(); e != nil && names[ev.GetScope()] != "" {
-			list = append(list, fmt.Sprintf("%s %s: %s %s", ev.GetScope(), names[ev.GetScope()], outcomeWord(e.GetOutcome()), e.GetTool().GetText()+e.GetError().GetMessage()))
+			list = append(list, fmt.Sprintf("%s %s: %s %s", ev.GetScope(), names[ev.GetScope()], team.OutcomeWord(e.GetOutcome()), e.GetTool().GetText()+e.GetError().GetMessage()))
 		}
 	}
 	slices.Sort(list)
 	return list
 }
 
-func withLimits(l *teamv1.Limits) func(*SwarmConfig, *Config) {
-	return func(_ *SwarmConfig, c *Config) { proto.Merge(c.Limits, l) }
+func withLimits(l *teamv1.Limits) func(*swarm.Config, *team.Config) {
+	return func(_ *swarm.Config, c *team.Config) { proto.Merge(c.Limits, l) }
 }
 
 func TestSwarm_HandsOver(t *testing.T) {
@@ -163,7 +165,7 @@ func TestSwarm_HandsOver(t *testing.T) {
 		a := leads(t, says("ok"))
 		reg := rotating(t, false, "b", "c", "d")
 		reg["a"] = minded(t, "a", a)
-		r := watch(t.Context(), swarmOf(t, reg, func(c *SwarmConfig, _ *Config) {
+		r := watch(t.Context(), swarmOf(t, reg, func(c *swarm.Config, _ *team.Config) {
 			c.Members[0].Handoff = []string{"b", "c"}
 			c.Members[1].Disabled = true
 		}), "x")
@@ -186,7 +188,7 @@ func TestSwarm_HandsOver(t *testing.T) {
 			b := leads(t, says("B says"))
 			reg := registry{"a": minded(t, "a", a, echoTool{}), "b": minded(t, "b", b), "c": minded(t, "c", leads(t))}
 			if together {
-				reg["a"] = ledBy(t, a, registry{"x": skilled("x")}, inParallel, func(c *CoordinatorConfig, cfg *Config) {
+				reg["a"] = ledBy(t, a, registry{"x": skilled("x")}, inParallel, func(c *team.CoordinatorConfig, cfg *team.Config) {
 					c.Tools, cfg.ID = []agent.Tool{echoTool{}}, "a"
 				})
 			}
@@ -216,14 +218,14 @@ func TestSwarm_HandsOver(t *testing.T) {
 			`junk`: "not a JSON object", `{}`: "agent_name is missing", `{"agent_name":7}`: "agent_name must be a string, got a number", `{"agent_name":" "}`: "agent_name is empty",
 			`{"agent_name":"b","message":[1]}`: "message must be a string, got a list",
 		} {
-			a := leads(t, calls(tool(transferTool, arguments)), handsTo("b", ""))
+			a := leads(t, calls(tool(team.TransferTool, arguments)), handsTo("b", ""))
 			r := watch(t.Context(), swarmOf(t, registry{"a": minded(t, "a", a), "b": minded(t, "b", leads(t, says("B says")))}), "x")
 			if r.err != nil || r.text() != "B says" {
 				t.Fatal(arguments, r.text(), r.err)
 			}
 			has(t, answers(a.all()[1])[0], want)
 		}
-		a := leads(t, calls(tool(transferTool, `"{\"agent_name\":\"b\"}"`)))
+		a := leads(t, calls(tool(team.TransferTool, `"{\"agent_name\":\"b\"}"`)))
 		r := watch(t.Context(), swarmOf(t, registry{"a": minded(t, "a", a), "b": minded(t, "b", leads(t, says("B says")))}), "x")
 		if r.text() != "B says" {
 			t.Error("encoded twice: ", r.text(), r.err)
@@ -267,7 +269,7 @@ func (m *mover) Process(_ context.Context, req *teamv1.ProcessRequest) iter.Seq2
 // TestSwarm_Refuses has members that are refused a hand-over: they are told why
 // and have to answer.
 func TestSwarm_Refuses(t *testing.T) {
-	limit := func(c *SwarmConfig, _ *Config) {
+	limit := func(c *swarm.Config, _ *team.Config) {
 		c.Members[0].Handoff = []string{"b", "off"}
 		c.Members[3].Disabled = true
 	}
@@ -496,13 +498,13 @@ func TestSwarm_Owner(t *testing.T) {
 		{"R-004-26 S-59 an owner that is gone", true, "gone", "a"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w, err := NewSwarm(SwarmConfig{Entry: "a", Members: list, CrossRequest: tt.cross})
+			w, err := swarm.New(swarm.Config{Entry: "a", Members: list, CrossRequest: tt.cross})
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &State{Team: &Config{ID: "t1", Members: list, Scheduler: w}, Input: agent.UserMessage("m", "x")}
+			s := &team.State{Team: &team.Config{ID: "t1", Members: list, Scheduler: w}, Input: agent.UserMessage("m", "x")}
 			if tt.owner != "" {
-				s.Context = map[string]*structpb.Value{ownerKey: structpb.NewStringValue(tt.owner)}
+				s.Context = map[string]*structpb.Value{agent.ConversationPrefix + "active_owner": structpb.NewStringValue(tt.owner)}
 			}
 			d, err := w.Next(s)
 			if err != nil || d.Steps[0].GetMember() != tt.want || d.Steps[0].GetKind() != teamv1.Step_KIND_DELEGATE {
@@ -525,18 +527,18 @@ func TestR_004_20_Configuration(t *testing.T) {
 	off[0].Disabled = true
 	for _, tt := range []struct {
 		name   string
-		config SwarmConfig
+		config swarm.Config
 		want   string
 	}{
-		{"R-004-20 no entry member", SwarmConfig{Members: members("a")}, "no entry member"},
-		{"R-004-20 an entry member that there is not", SwarmConfig{Entry: "x", Members: members("a")}, `no such member "x"`},
-		{"R-004-20 no members", SwarmConfig{Entry: "a"}, `no such member "a"`},
-		{"S-59 the entry member is disabled", SwarmConfig{Entry: "a", Members: off}, `member "a" is disabled and cannot begin`},
-		{"handing over to nobody", SwarmConfig{Entry: "a", Members: []Member{{Agent: "a", Handoff: []string{"z"}}}}, `no such member "z"`},
-		{"handing over to itself", SwarmConfig{Entry: "a", Members: []Member{{Agent: "a", HandoffAfter: "a"}}}, `would hand over to itself`},
+		{"R-004-20 no entry member", swarm.Config{Members: members("a")}, "no entry member"},
+		{"R-004-20 an entry member that there is not", swarm.Config{Entry: "x", Members: members("a")}, `no such member "x"`},
+		{"R-004-20 no members", swarm.Config{Entry: "a"}, `no such member "a"`},
+		{"S-59 the entry member is disabled", swarm.Config{Entry: "a", Members: off}, `member "a" is disabled and cannot begin`},
+		{"handing over to nobody", swarm.Config{Entry: "a", Members: []team.Member{{Agent: "a", Handoff: []string{"z"}}}}, `no such member "z"`},
+		{"handing over to itself", swarm.Config{Entry: "a", Members: []team.Member{{Agent: "a", HandoffAfter: "a"}}}, `would hand over to itself`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := NewSwarm(tt.config)
+			_, err := swarm.New(tt.config)
 			if err == nil || agent.AsError(err).Reason != agent.ReasonInvalidTeamConfig {
 				t.Fatal(err)
 			}
@@ -544,20 +546,20 @@ func TestR_004_20_Configuration(t *testing.T) {
 		})
 	}
 	t.Run("R-004-20 no name", func(t *testing.T) {
-		s, err := NewSwarm(SwarmConfig{Entry: "a", Members: members("a")})
+		s, err := swarm.New(swarm.Config{Entry: "a", Members: members("a")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = New(Config{Scheduler: s, Members: members("a"), Registry: registry{}})
+		_, err = team.New(team.Config{Scheduler: s, Members: members("a"), Registry: registry{}})
 		wantReason(t, err, agent.ReasonInvalidTeamConfig)
 	})
 	t.Run("C-11 with no member enabled: FAILED_PRECONDITION", func(t *testing.T) {
-		w, err := NewSwarm(SwarmConfig{Entry: "a", Members: members("a")})
+		w, err := swarm.New(swarm.Config{Entry: "a", Members: members("a")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		off := []Member{{ID: "a", Agent: "a", Disabled: true}}
-		_, err = ask(t, newTeamWith(t, Config{ID: "t1", Scheduler: w, Members: off, Registry: registry{"a": skilled("a")}}), "x")
+		off := []team.Member{{ID: "a", Agent: "a", Disabled: true}}
+		_, err = ask(t, newTeamWith(t, team.Config{ID: "t1", Scheduler: w, Members: off, Registry: registry{"a": skilled("a")}}), "x")
 		if e := wantReason(t, err, agent.ReasonTeamError); e.Code != agent.CodeFailedPrecondition {
 			t.Error(e)
 		}
@@ -566,8 +568,8 @@ func TestR_004_20_Configuration(t *testing.T) {
 
 // TestC_13_TeamsInASwarm has teams of each mode as members of a swarm (R-004-09, R-004-10).
 func TestC_13_TeamsInASwarm(t *testing.T) {
-	named := func(id string) func(*CoordinatorConfig, *Config) {
-		return func(_ *CoordinatorConfig, c *Config) { c.ID = id }
+	named := func(id string) func(*team.CoordinatorConfig, *team.Config) {
+		return func(_ *team.CoordinatorConfig, c *team.Config) { c.ID = id }
 	}
 
 	t.Run("C-13 a coordinator hands over through its leader, whose run ends there", func(t *testing.T) {
@@ -579,7 +581,7 @@ func TestC_13_TeamsInASwarm(t *testing.T) {
 		if r.err != nil || r.text() != "Z says" || len(lead.all()) != 2 {
 			t.Fatal(r.text(), r.err, len(lead.all()))
 		}
-		if got := offered(lead.all()[0]); !slices.Contains(got, transferTool) || !slices.Contains(got, "delegate_to_w") {
+		if got := offered(lead.all()[0]); !slices.Contains(got, team.TransferTool) || !slices.Contains(got, "delegate_to_w") {
 			t.Error(got)
 		}
 		if lastSaid(z.all()[0]) != "yours" {
@@ -611,7 +613,7 @@ func TestC_13_TeamsInASwarm(t *testing.T) {
 	t.Run("C-13 a swarm hands over through the member at work", func(t *testing.T) {
 		in := leads(t, handsTo("far", "go"))
 		out := leads(t, handsTo("z", "yours"))
-		inner := swarmOf(t, registry{"near": minded(t, "near", in), "far": minded(t, "far", out)}, func(c *SwarmConfig, cfg *Config) { c.Entry, cfg.ID = "near", "desk" })
+		inner := swarmOf(t, registry{"near": minded(t, "near", in), "far": minded(t, "far", out)}, func(c *swarm.Config, cfg *team.Config) { c.Entry, cfg.ID = "near", "desk" })
 		r := watch(t.Context(), swarmOf(t, registry{"desk": inner, "z": minded(t, "z", leads(t, says("Z says")))}), "x")
 		if r.err != nil || r.text() != "Z says" {
 			t.Fatal(r.text(), r.err)
@@ -627,7 +629,7 @@ func TestC_13_TeamsInASwarm(t *testing.T) {
 	t.Run("C-13 R-004-27 a coordinator that is refused a hand-over runs once more, and has to answer", func(t *testing.T) {
 		lead := leads(t, handsTo("z", ""), says("desk says"))
 		inner := ledBy(t, lead, registry{}, named("desk"))
-		r := watch(t.Context(), swarmOf(t, registry{"desk": inner, "z": skilled("z")}, func(c *SwarmConfig, _ *Config) { c.Members[1].Disabled = true }), "x")
+		r := watch(t.Context(), swarmOf(t, registry{"desk": inner, "z": skilled("z")}, func(c *swarm.Config, _ *team.Config) { c.Members[1].Disabled = true }), "x")
 		// a swarm with nobody to hand over to does not offer the tool; the call is the leader's own mistake
 		if r.err != nil || r.text() != "desk says" {
 			t.Error(r.text(), r.err)
@@ -641,8 +643,8 @@ func TestC_13_TeamsInASwarm(t *testing.T) {
 		}
 	})
 
-	flow := func(t *testing.T) *Team {
-		return newTeamWith(t, Config{ID: "flow", Scheduler: inOrder("w"), Members: members("w"), Registry: registry{"w": skilled("w")}})
+	flow := func(t *testing.T) *team.Team {
+		return newTeamWith(t, team.Config{ID: "flow", Scheduler: inOrder("w"), Members: members("w"), Registry: registry{"w": skilled("w")}})
 	}
 	t.Run("C-13 a workflow's reply ends the run", func(t *testing.T) {
 		reg := registry{"a": minded(t, "a", leads(t, handsTo("flow", "do it"))), "flow": flow(t)}
@@ -653,7 +655,7 @@ func TestC_13_TeamsInASwarm(t *testing.T) {
 	t.Run("C-13 unless handoff_after names who takes over", func(t *testing.T) {
 		z := leads(t, says("Z says"))
 		reg := registry{"flow": flow(t), "z": minded(t, "z", z)}
-		r := watch(t.Context(), swarmOf(t, reg, func(c *SwarmConfig, _ *Config) { c.Members[0].HandoffAfter = "z" }), "x")
+		r := watch(t.Context(), swarmOf(t, reg, func(c *swarm.Config, _ *team.Config) { c.Members[0].HandoffAfter = "z" }), "x")
 		if r.err != nil || r.text() != "Z says" || r.handoffs() != 1 {
 			t.Fatal(r.text(), r.err)
 		}
@@ -664,22 +666,22 @@ func TestC_13_TeamsInASwarm(t *testing.T) {
 	t.Run("C-13 R-004-27 a hand-over after its reply that is refused fails the run at once", func(t *testing.T) {
 		n := 0
 		w := &agent.Func{ID: "w", Call: skilled("w").Call}
-		inner := newTeamWith(t, Config{ID: "flow", Scheduler: next(func(s *State) (Decision, error) {
+		inner := newTeamWith(t, team.Config{ID: "flow", Scheduler: next(func(s *team.State) (team.Decision, error) {
 			if len(s.Steps) == 0 {
 				n++
 				return delegateTo("w"), nil
 			}
-			return Decision{Reply: s.Last.Message}, nil
+			return team.Decision{Reply: s.Last.Message}, nil
 		}), Members: members("w"), Registry: registry{"w": w}})
 		reg := registry{"flow": inner, "z": minded(t, "z", modelFunc(func(*agent.ModelRequest) *teamv1.Turn { return handsTo("flow", fmt.Sprint("again ", n)) }))}
-		r := watch(t.Context(), swarmOf(t, reg, func(c *SwarmConfig, _ *Config) { c.Members[0].HandoffAfter = "z" }, withLimits(&teamv1.Limits{MaxHandoffs: proto.Int32(4)})), "x")
+		r := watch(t.Context(), swarmOf(t, reg, func(c *swarm.Config, _ *team.Config) { c.Members[0].HandoffAfter = "z" }, withLimits(&teamv1.Limits{MaxHandoffs: proto.Int32(4)})), "x")
 		has(t, wantReason(t, r.err, agent.ReasonMaxHandoffs).Message, "limits.max_handoffs")
 		if n != 3 {
 			t.Errorf("the workflow ran %d times", n)
 		}
 	})
 	t.Run("R-004-10 a coordinator above a swarm", func(t *testing.T) {
-		inner := swarmOf(t, registry{"a": minded(t, "a", leads(t, handsTo("b", ""))), "b": minded(t, "b", leads(t, says("B says")))}, func(_ *SwarmConfig, c *Config) { c.ID = "pair" })
+		inner := swarmOf(t, registry{"a": minded(t, "a", leads(t, handsTo("b", ""))), "b": minded(t, "b", leads(t, says("B says")))}, func(_ *swarm.Config, c *team.Config) { c.ID = "pair" })
 		m := leads(t, calls(give("pair", "go")), func(req *agent.ModelRequest) *teamv1.Turn { return says(lastSaid(req)) })
 		if answer, err := ask(t, ledBy(t, m, registry{"pair": inner}), "x"); err != nil || answer != "pair: succeeded\n\nB says" {
 			t.Error(answer, err)
@@ -714,7 +716,7 @@ func TestS_59_RosterInFlight(t *testing.T) {
 		gone := map[string]bool{}
 		reg := registry{"a": leave(gone, "a"), "b": d.crew("b")["b"]}
 		m := leads(t, calls(give("a", "x")), calls(give("b", "y")), calls(give("a", "z")), says("done"))
-		r := watch(t.Context(), ledBy(t, m, reg, func(_ *CoordinatorConfig, c *Config) { c.Registry = understaffed{reg, gone} }), "x")
+		r := watch(t.Context(), ledBy(t, m, reg, func(_ *team.CoordinatorConfig, c *team.Config) { c.Registry = understaffed{reg, gone} }), "x")
 		if diff := cmp.Diff([]string{"2 a: succeeded", "4 b: rejected DISABLED", "6 a: rejected DISABLED"}, r.delegations()); diff != "" || r.err != nil || len(d.all()) > 0 {
 			t.Error(diff, r.err, d.all())
 		}
@@ -727,7 +729,7 @@ func TestS_59_RosterInFlight(t *testing.T) {
 		w := newWorld(t)
 		gone := map[string]bool{}
 		reg := registry{"a": asksFirst(w, "a")}
-		tm := ledBy(t, leads(t, calls(give("a", "x")), says("done")), reg, func(_ *CoordinatorConfig, c *Config) { c.Registry = understaffed{reg, gone} })
+		tm := ledBy(t, leads(t, calls(give("a", "x")), says("done")), reg, func(_ *team.CoordinatorConfig, c *team.Config) { c.Registry = understaffed{reg, gone} })
 		if w.drive(t, tm) {
 			t.Fatal("it does not wait")
 		}
@@ -741,7 +743,7 @@ func TestS_59_RosterInFlight(t *testing.T) {
 		gone := map[string]bool{"b": true}
 		a := leads(t, handsTo("b", ""), says("myself then"))
 		reg := registry{"a": minded(t, "a", a), "b": skilled("b")}
-		r := watch(t.Context(), swarmOf(t, reg, func(_ *SwarmConfig, c *Config) { c.Registry = understaffed{reg, gone} }), "x")
+		r := watch(t.Context(), swarmOf(t, reg, func(_ *swarm.Config, c *team.Config) { c.Registry = understaffed{reg, gone} }), "x")
 		if r.err != nil || r.text() != "myself then" {
 			t.Fatal(r.text(), r.err)
 		}
@@ -752,7 +754,7 @@ func TestS_59_RosterInFlight(t *testing.T) {
 		gone := map[string]bool{"c": true}
 		b := leads(t, handsTo("c", ""), says("B says"))
 		reg := registry{"a": minded(t, "a", leads(t, handsTo("b", ""))), "b": minded(t, "b", b), "c": skilled("c")}
-		r := watch(t.Context(), swarmOf(t, reg, func(_ *SwarmConfig, c *Config) { c.Registry = understaffed{reg, gone} }, withLimits(&teamv1.Limits{MaxHandoffs: proto.Int32(2)})), "x")
+		r := watch(t.Context(), swarmOf(t, reg, func(_ *swarm.Config, c *team.Config) { c.Registry = understaffed{reg, gone} }, withLimits(&teamv1.Limits{MaxHandoffs: proto.Int32(2)})), "x")
 		if r.err != nil || r.text() != "B says" {
 			t.Error(r.text(), r.err)
 		}
@@ -760,17 +762,17 @@ func TestS_59_RosterInFlight(t *testing.T) {
 	t.Run("S-59 where nobody can answer instead the run fails: the entry member, and one behind a workflow", func(t *testing.T) {
 		gone := map[string]bool{"a": true}
 		reg := registry{"a": skilled("a"), "b": skilled("b")}
-		with := func(_ *SwarmConfig, c *Config) { c.Registry = understaffed{reg, gone} }
+		with := func(_ *swarm.Config, c *team.Config) { c.Registry = understaffed{reg, gone} }
 		r := watch(t.Context(), swarmOf(t, reg, with), "x")
 		wantReason(t, r.err, agent.ReasonDisabled)
 		gone["a"], gone["b"] = false, true
-		r = watch(t.Context(), swarmOf(t, reg, with, func(c *SwarmConfig, _ *Config) { c.Members[0].HandoffAfter = "b" }), "x")
+		r = watch(t.Context(), swarmOf(t, reg, with, func(c *swarm.Config, _ *team.Config) { c.Members[0].HandoffAfter = "b" }), "x")
 		wantReason(t, r.err, agent.ReasonDisabled)
 		r.complete(t)
 	})
 	t.Run("S-59 R-000-27 other modes fail with the refusal", func(t *testing.T) {
 		reg := registry{"a": skilled("a")}
-		tm := newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("a"), Members: members("a"), Registry: understaffed{reg, map[string]bool{"a": true}}})
+		tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: inOrder("a"), Members: members("a"), Registry: understaffed{reg, map[string]bool{"a": true}}})
 		_, err := ask(t, tm, "x")
 		wantReason(t, err, agent.ReasonDisabled)
 	})

@@ -160,11 +160,10 @@ func New(c Config) (*Team, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	if k, ok := c.Scheduler.(*Coordinator); ok {
-		k.crew.warn(c.Log, c.ID)
+	t := &Team{loop: newLoop("team", &c), name: c.Name, description: c.Description, mode: c.Mode}
+	for _, w := range t.traits.Warnings {
+		c.Log.Warn(w, zap.String("team", c.ID))
 	}
-	t := &Team{name: c.Name, description: c.Description, mode: c.Mode}
-	t.loop = newLoop(&c)
 	return t, nil
 }
 

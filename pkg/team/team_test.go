@@ -1,9 +1,10 @@
-package team
+package team_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,36 +44,64 @@ func failing(id string, err error) *agent.Func {
 }
 
 // next is a scheduler made of a func.
-type next func(s *State) (Decision, error)
+func next(f func(s *team.State) (team.Decision, error)) team.Scheduler {
+	return funcScheduler{decide: f}
+}
 
-func (n next) Next(s *State) (Decision, error) { return n(s) }
+type funcScheduler struct {
+	team.Base
+	decide func(s *team.State) (team.Decision, error)
+}
+
+func (f funcScheduler) Next(s *team.State) (team.Decision, error) { return f.decide(s) }
+
+// forwarder is a scheduler that has another one decide. It implements the methods of the
+// contract and nothing else: most teams of the tests have their scheduler wrapped in one.
+type forwarder struct{ to team.Scheduler }
+
+func (f forwarder) Traits() team.Traits                       { return f.to.Traits() }
+func (f forwarder) Next(s *team.State) (team.Decision, error) { return f.to.Next(s) }
+func (f forwarder) Handles(st *team.StepState) bool           { return f.to.Handles(st) }
+
+func (f forwarder) Prompt(s *team.State, step *teamv1.Step) *agent.ModelRequest {
+	return f.to.Prompt(s, step)
+}
+
+func (f forwarder) Answer(s *team.State, st *team.StepState, l team.Look) (*teamv1.ToolResult, time.Time) {
+	return f.to.Answer(s, st, l)
+}
+
+func (f forwarder) Transfers(s *team.State, st *team.StepState) []*teamv1.TransferTarget {
+	return f.to.Transfers(s, st)
+}
 
 // inOrder gives the message to the members one after the other.
-func inOrder(ids ...string) Scheduler {
-	return next(func(s *State) (Decision, error) {
+func inOrder(ids ...string) team.Scheduler {
+	return next(func(s *team.State) (team.Decision, error) {
 		if len(s.Steps) == len(ids) {
-			return Decision{Reply: s.Last.Message}, nil
+			return team.Decision{Reply: s.Last.Message}, nil
 		}
 		return delegateTo(ids[len(s.Steps)]), nil
 	})
 }
 
-func delegateTo(ids ...string) Decision {
-	var d Decision
+func delegateTo(ids ...string) team.Decision {
+	var d team.Decision
 	for _, id := range ids {
 		d.Steps = append(d.Steps, &teamv1.Step{Kind: teamv1.Step_KIND_DELEGATE, Member: id})
 	}
 	return d
 }
 
-func newTeam(t *testing.T, reg registry, s Scheduler, ids ...string) *Team {
+func newTeam(t *testing.T, reg registry, s team.Scheduler, ids ...string) *team.Team {
 	t.Helper()
-	return newTeamWith(t, Config{ID: "t1", Name: "Team One", Description: "Does it.", Mode: "supervisor", Scheduler: s, Members: members(ids...), Registry: reg})
+	return newTeamWith(t, team.Config{ID: "t1", Name: "Team One", Description: "Does it.", Mode: "supervisor", Scheduler: s, Members: members(ids...), Registry: reg})
 }
 
-func newTeamWith(t *testing.T, c Config) *Team {
+func newTeamWith(t *testing.T, c team.Config) *team.Team {
 	t.Helper()
-	tm, err := New(c)
+	c.Scheduler = forwarder{c.Scheduler}
+	tm, err := team.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +174,7 @@ func TestInfoOfMissingMembers(t *testing.T) {
 			if err != nil || strings.Join(info.GetCapabilities(), " ") != "search" {
 				t.Error(info, err)
 			}
-			if d := time.Since(begin); d != infoTimeout {
+			if d := time.Since(begin); d != team.InfoTimeout {
 				t.Errorf("took %s", d)
 			}
 		})
@@ -179,14 +209,14 @@ func TestRun(t *testing.T) {
 	})
 	t.Run("R-000-15 R-000-16 R-000-30 R-000-41 a run begins with its input alone", func(t *testing.T) {
 		var first []string
-		tm := newTeam(t, reg, next(func(s *State) (Decision, error) {
+		tm := newTeam(t, reg, next(func(s *team.State) (team.Decision, error) {
 			if len(s.Steps) == 0 {
 				first = append(first, fmt.Sprintf("%d %s %v %d", len(s.Messages), agent.Text(s.Messages[0]), s.Last, len(s.Context)))
 				d := delegateTo("a")
 				d.Updates = map[string]*structpb.Value{"k": structpb.NewStringValue("v")}
 				return d, nil
 			}
-			return Decision{Reply: s.Last.Message}, nil
+			return team.Decision{Reply: s.Last.Message}, nil
 		}), "a")
 		for range 2 { // the same text again is no cycle
 			if _, err := ask(t, tm, "hi"); err != nil {
@@ -202,7 +232,7 @@ func TestRun(t *testing.T) {
 		reg := registry{"a": &agent.Func{ID: "a", Skills: []*teamv1.Skill{{Id: "s"}}, Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) {
 			return agent.NewMessage("done"), nil
 		}}}
-		got, err := ask(t, newTeam(t, reg, next(func(s *State) (Decision, error) {
+		got, err := ask(t, newTeam(t, reg, next(func(s *team.State) (team.Decision, error) {
 			if s.Team.ID != "t1" || len(s.Roster) != 1 || s.Roster[0].GetInfo().GetCapabilities()[0] != "s" || !s.Roster[0].GetHealth().GetHealthy() {
 				t.Errorf("state %+v", s)
 			}
@@ -213,7 +243,7 @@ func TestRun(t *testing.T) {
 				return d, nil
 			}
 			after = s.Context["k"].GetStringValue() == "v"
-			return Decision{Reply: s.Last.Message}, nil
+			return team.Decision{Reply: s.Last.Message}, nil
 		}), "a"), "hi")
 		if err != nil || got != "done" || during || !after {
 			t.Error(got, err, during, after)
@@ -255,9 +285,9 @@ func TestRun(t *testing.T) {
 
 func TestNew_MembersByPriority(t *testing.T) {
 	reg := registry{"a": skilled("a"), "b": skilled("b"), "c": skilled("c"), "d": skilled("d")}
-	tm := newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("a"), Registry: reg, Members: []Member{{Agent: "a", Priority: 1}, {Agent: "b", Priority: 5}, {Agent: "c"}, {Agent: "d", Priority: 3}}})
+	tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: inOrder("a"), Registry: reg, Members: []team.Member{{Agent: "a", Priority: 1}, {Agent: "b", Priority: 5}, {Agent: "c"}, {Agent: "d", Priority: 3}}})
 	var got []string
-	for _, m := range tm.cfg.Members {
+	for _, m := range tm.Config().Members {
 		got = append(got, m.ID)
 	}
 	if diff := cmp.Diff([]string{"b", "d", "a", "c"}, got); diff != "" {
@@ -265,33 +295,26 @@ func TestNew_MembersByPriority(t *testing.T) {
 	}
 }
 
-// wordless is a Prompter without words.
-type wordless struct{ Scheduler }
-
-func (wordless) Prompt(*State, *teamv1.Step) *agent.ModelRequest { return nil }
-
 func TestRunErrors(t *testing.T) {
 	reg := registry{"a": skilled("a")}
 	t.Run("R-000-19 returning to the user with no response is NO_RESPONSE", func(t *testing.T) {
-		_, err := ask(t, newTeam(t, reg, next(func(*State) (Decision, error) { return Decision{}, nil }), "a"), "hi")
+		_, err := ask(t, newTeam(t, reg, next(func(*team.State) (team.Decision, error) { return team.Decision{}, nil }), "a"), "hi")
 		wantReason(t, err, agent.ReasonNoResponse)
 	})
 	t.Run("R-000-25 a scheduler's error carries its detail", func(t *testing.T) {
-		_, err := ask(t, newTeam(t, reg, next(func(*State) (Decision, error) { return Decision{}, errors.New("the oracle is silent") }), "a"), "hi")
+		_, err := ask(t, newTeam(t, reg, next(func(*team.State) (team.Decision, error) { return team.Decision{}, errors.New("the oracle is silent") }), "a"), "hi")
 		if e := wantReason(t, err, agent.ReasonSchedulerError); !strings.Contains(e.Message, "the oracle is silent") {
 			t.Error(e.Message)
 		}
 	})
 	t.Run("R-000-25 a scheduler that decides on a model step and gives no request for it", func(t *testing.T) {
-		model := next(func(*State) (Decision, error) { return modelStep("", "ask"), nil })
-		for name, s := range map[string]Scheduler{"it implements no Prompter": model, "its Prompt returns nil": wordless{model}} {
-			for _, limit := range []*teamv1.Limits{nil, {MaxTokens: proto.Int64(1000)}} {
-				tm := newTeamWith(t, Config{ID: "t1", Scheduler: s, Registry: reg, Members: members("a"), Model: leads(t), ReportErrors: true, Limits: limit}) // no failure of a step ends the run
-				_, err := ask(t, tm, "hi")
-				has(t, wantReason(t, err, agent.ReasonSchedulerError).Message, `the scheduler of team "t1" decided on a model step and gave no request for it`, "Prompter")
-				if t.Failed() {
-					t.Fatal(name, limit)
-				}
+		model := next(func(*team.State) (team.Decision, error) { return team.ModelStep("", "ask"), nil })
+		for _, limit := range []*teamv1.Limits{nil, {MaxTokens: proto.Int64(1000)}} {
+			tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: model, Registry: reg, Members: members("a"), Model: leads(t), ReportErrors: true, Limits: limit}) // no failure of a step ends the run
+			_, err := ask(t, tm, "hi")
+			has(t, wantReason(t, err, agent.ReasonSchedulerError).Message, `the scheduler of team "t1" decided on a model step and gave no request for it`, "its method Prompt")
+			if t.Failed() {
+				t.Fatal(limit)
 			}
 		}
 	})
@@ -333,7 +356,7 @@ func TestLimits(t *testing.T) {
 			return agent.NewMessage(fmt.Sprint(calls.Add(1))), nil
 		}}
 	}
-	forever := next(func(s *State) (Decision, error) { return delegateTo([]string{"a", "b"}[len(s.Steps)%2]), nil })
+	forever := next(func(s *team.State) (team.Decision, error) { return delegateTo([]string{"a", "b"}[len(s.Steps)%2]), nil })
 	t.Run("R-000-28 S-15 C-07 the 101st step fails and says that a cycle is possible", func(t *testing.T) {
 		calls.Store(0)
 		_, err := ask(t, newTeam(t, reg, forever, "a", "b"), "hi")
@@ -345,9 +368,9 @@ func TestLimits(t *testing.T) {
 		}
 	})
 	t.Run("C-07 a parallel batch is one step", func(t *testing.T) {
-		tm := newTeamWith(t, Config{ID: "t1", Scheduler: next(func(s *State) (Decision, error) {
+		tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: next(func(s *team.State) (team.Decision, error) {
 			if s.Rounds == 2 {
-				return Decision{Reply: s.Last.Message}, nil
+				return team.Decision{Reply: s.Last.Message}, nil
 			}
 			return delegateTo("a", "b"), nil
 		}), Members: members("a", "b"), Registry: reg, Limits: &teamv1.Limits{MaxSteps: proto.Int32(2)}})
@@ -361,7 +384,7 @@ func TestLimits(t *testing.T) {
 			n++
 			return agent.NewMessage("  same "), nil
 		}}
-		_, err := ask(t, newTeam(t, registry{"e": echo}, next(func(*State) (Decision, error) { return delegateTo("e"), nil }), "e"), "same")
+		_, err := ask(t, newTeam(t, registry{"e": echo}, next(func(*team.State) (team.Decision, error) { return delegateTo("e"), nil }), "e"), "same")
 		wantReason(t, err, agent.ReasonCycleDetected)
 		if n != 1 {
 			t.Errorf("%d calls", n)
@@ -374,7 +397,7 @@ func TestLimits(t *testing.T) {
 			{MaxTurns: proto.Int32(0)}, {MaxDelegations: proto.Int32(0)}, {MaxDepth: proto.Int32(0)}, {MemberTimeout: durationpb.New(0)},
 			{Retry: &teamv1.Retry{Backoff: durationpb.New(0)}}, {MaxHandoffs: proto.Int32(-1)}, {LoopWindow: proto.Int32(-1)},
 		} {
-			if _, err := New(Config{ID: "t1", Scheduler: forever, Limits: l}); err == nil || !strings.Contains(err.Error(), "limits.") {
+			if _, err := team.New(team.Config{ID: "t1", Scheduler: forever, Limits: l}); err == nil || !strings.Contains(err.Error(), "limits.") {
 				t.Errorf("%v: %v", l, err)
 			}
 		}
@@ -427,9 +450,9 @@ func TestConcurrency(t *testing.T) {
 				return agent.NewMessage(id), nil
 			}}
 		}
-		tm := newTeam(t, reg, next(func(s *State) (Decision, error) {
+		tm := newTeam(t, reg, next(func(s *team.State) (team.Decision, error) {
 			if len(s.Steps) > 0 {
-				return Decision{Reply: s.Last.Message}, nil
+				return team.Decision{Reply: s.Last.Message}, nil
 			}
 			return delegateTo(ids...), nil
 		}), ids...)
@@ -470,14 +493,14 @@ func TestHealth(t *testing.T) {
 		if h.GetHealthy() || !h.GetUsable() || h.GetMembers()[1].GetDetail() != "on fire" {
 			t.Error(h)
 		}
-		tm := newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("a"), Registry: reg, Members: []Member{{Agent: "a"}, {Agent: "sick", Disabled: true}}})
+		tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: inOrder("a"), Registry: reg, Members: []team.Member{{Agent: "a"}, {Agent: "sick", Disabled: true}}})
 		if h := check(t, tm); !h.GetHealthy() {
 			t.Error("a disabled member counts", h)
 		}
 	})
 	t.Run("R-000-33 a team that cannot describe itself is not healthy", func(t *testing.T) {
 		reg := registry{}
-		reg["x"] = newTeamWith(t, Config{ID: "x", Scheduler: inOrder("x"), Registry: reg, Members: members("x")})
+		reg["x"] = newTeamWith(t, team.Config{ID: "x", Scheduler: inOrder("x"), Registry: reg, Members: members("x")})
 		if _, err := reg["x"].Info(t.Context()); err == nil {
 			t.Fatal("a team inside itself described itself")
 		}
@@ -487,12 +510,12 @@ func TestHealth(t *testing.T) {
 	})
 	t.Run("R-000-36 health is recursive and ends in circles", func(t *testing.T) {
 		reg := registry{"sick": sick}
-		reg["inner"] = newTeamWith(t, Config{ID: "inner", Scheduler: inOrder("sick"), Registry: reg, Members: members("sick")})
+		reg["inner"] = newTeamWith(t, team.Config{ID: "inner", Scheduler: inOrder("sick"), Registry: reg, Members: members("sick")})
 		if h := check(t, newTeam(t, reg, inOrder("inner"), "inner")); h.GetHealthy() || h.GetUsable() {
 			t.Error(h)
 		}
-		reg["x"] = newTeamWith(t, Config{ID: "x", Scheduler: inOrder("y"), Registry: reg, Members: members("y")})
-		reg["y"] = newTeamWith(t, Config{ID: "y", Scheduler: inOrder("x"), Registry: reg, Members: members("x")})
+		reg["x"] = newTeamWith(t, team.Config{ID: "x", Scheduler: inOrder("y"), Registry: reg, Members: members("y")})
+		reg["y"] = newTeamWith(t, team.Config{ID: "y", Scheduler: inOrder("x"), Registry: reg, Members: members("x")})
 		if h := check(t, reg["x"]); h.GetHealthy() || !strings.Contains(h.GetDetail(), "nested deeper") {
 			t.Error(h)
 		}
@@ -512,8 +535,8 @@ func TestHealth(t *testing.T) {
 func TestNested(t *testing.T) {
 	t.Run("R-000-04 R-000-37 R-000-39 R-000-44 teams nest three levels deep", func(t *testing.T) {
 		reg := registry{"a": skilled("a"), "b": skilled("b")}
-		reg["low"] = newTeamWith(t, Config{ID: "low", Scheduler: inOrder("a", "b"), Registry: reg, Members: members("a", "b")})
-		reg["mid"] = newTeamWith(t, Config{ID: "mid", Scheduler: inOrder("low"), Registry: reg, Members: members("low")})
+		reg["low"] = newTeamWith(t, team.Config{ID: "low", Scheduler: inOrder("a", "b"), Registry: reg, Members: members("a", "b")})
+		reg["mid"] = newTeamWith(t, team.Config{ID: "mid", Scheduler: inOrder("low"), Registry: reg, Members: members("low")})
 		paths := map[string]bool{}
 		top := newTeam(t, reg, inOrder("mid"), "mid")
 		var reply string
@@ -532,9 +555,9 @@ func TestNested(t *testing.T) {
 	})
 	t.Run("R-000-38 one agent serves two teams", func(t *testing.T) {
 		reg := registry{"a": skilled("a")}
-		one := newTeamWith(t, Config{ID: "one", Scheduler: inOrder("a"), Registry: reg, Members: members("a")})
-		two := newTeamWith(t, Config{ID: "two", Scheduler: inOrder("a"), Registry: reg, Members: members("a")})
-		for _, tm := range []*Team{one, two} {
+		one := newTeamWith(t, team.Config{ID: "one", Scheduler: inOrder("a"), Registry: reg, Members: members("a")})
+		two := newTeamWith(t, team.Config{ID: "two", Scheduler: inOrder("a"), Registry: reg, Members: members("a")})
+		for _, tm := range []*team.Team{one, two} {
 			if got, err := ask(t, tm, "hi"); err != nil || got != "a(hi)" {
 				t.Error(got, err)
 			}
@@ -571,7 +594,7 @@ func TestRetries(t *testing.T) {
 				}
 				return agent.NewMessage("ok"), nil
 			}}}
-			tm := newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("a"), Registry: reg, Members: members("a"), Limits: &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(10 * time.Second)}}})
+			tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: inOrder("a"), Registry: reg, Members: members("a"), Limits: &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(10 * time.Second)}}})
 			r := newRecord()
 			r.process(t.Context(), tm, func(ev *teamv1.Event) bool { return ev.GetRetried() == nil })
 			begin := time.Now()
@@ -584,7 +607,7 @@ func TestRetries(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			reg := registry{"a": failing("a", busy)}
 			begin := time.Now()
-			tm := newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("a"), Registry: reg, Members: []Member{{Agent: "a", Timeout: 2 * time.Second, Retry: &teamv1.Retry{Attempts: proto.Int32(9)}}}})
+			tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: inOrder("a"), Registry: reg, Members: []team.Member{{Agent: "a", Timeout: 2 * time.Second, Retry: &teamv1.Retry{Attempts: proto.Int32(9)}}}})
 			_, err := ask(t, tm, "hi")
 			wantReason(t, err, agent.ReasonTimeout)
 			if d := time.Since(begin); d != 2*time.Second {
@@ -599,7 +622,7 @@ func TestRetries(t *testing.T) {
 				return nil, ctx.Err()
 			}}
 			begin := time.Now()
-			tm := newTeamWith(t, Config{ID: "t1", Scheduler: inOrder("a"), Registry: registry{"a": hang}, Members: []Member{{Agent: "a", Timeout: time.Hour}}})
+			tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: inOrder("a"), Registry: registry{"a": hang}, Members: []team.Member{{Agent: "a", Timeout: time.Hour}}})
 			_, err := ask(t, tm, "hi")
 			if e := wantReason(t, err, agent.ReasonTimeout); !strings.Contains(e.Message, "limits.timeout") {
 				t.Error(e.Message)
@@ -610,3 +633,6 @@ func TestRetries(t *testing.T) {
 		})
 	})
 }
+
+// sortedKeys are the keys of a map in their order.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

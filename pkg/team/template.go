@@ -92,7 +92,7 @@ func placeholder(inner string, offset int, stepIDs []string) (piece, error) {
 		known = append(known, "steps."+id+".text")
 	}
 	slices.Sort(known)
-	return piece{}, unknownName(offset, name, known, "no such placeholder {{%s}}", name)
+	return piece{}, UnknownName(offset, name, known, "no such placeholder {{%s}}", name)
 }
 
 // render fills the template for a state; text finds a step's result.

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 func TestTemplate(t *testing.T) {
@@ -34,12 +35,12 @@ func TestTemplate(t *testing.T) {
 		"{{brief.task_description}}: {{brief.expected_output}}": "Tell of {{input}}: a poem",
 		"a } b }} c { d": "a } b }} c { d",
 	} {
-		tpl, err := CompileTemplate(source, []string{"draft", "later"})
+		tpl, err := team.CompileTemplate(source, []string{"draft", "later"})
 		if err != nil {
 			t.Errorf("%s: %v", source, err)
 			continue
 		}
-		if got := tpl.render(s, text); got != want {
+		if got := tpl.Render(s, text); got != want {
 			t.Errorf("%s: %q, want %q", source, got, want)
 		}
 	}
@@ -47,7 +48,7 @@ func TestTemplate(t *testing.T) {
 
 func TestTemplate_Faults(t *testing.T) {
 	known := []string{"brief.expected_output", "brief.task_description", "context.KEY", "input", "steps.draft.text"}
-	for source, want := range map[string]ExprError{
+	for source, want := range map[string]team.ExprError{
 		"a {{inputs}}":            {Message: "no such placeholder {{inputs}}", Offset: 2, Unknown: "inputs", Known: known},
 		"{{steps.daft.text}}":     {Message: "no such placeholder {{steps.daft.text}}", Unknown: "steps.daft.text", Known: known},
 		"{{steps.draft.data.x}}":  {Message: "no such placeholder {{steps.draft.data.x}}", Unknown: "steps.draft.data.x", Known: known},
@@ -55,14 +56,14 @@ func TestTemplate_Faults(t *testing.T) {
 		"{{context.}}":            {Message: "no such placeholder {{context.}}", Unknown: "context.", Known: known},
 		"{{input}} and {{context": {Message: "the placeholder is not closed with }}", Offset: 14},
 	} {
-		_, err := CompileTemplate(source, []string{"draft"})
-		var e *ExprError
+		_, err := team.CompileTemplate(source, []string{"draft"})
+		var e *team.ExprError
 		if !errors.As(err, &e) {
 			t.Errorf("%s: %v", source, err)
 			continue
 		}
 		if want.Unknown == "" {
-			e = &ExprError{Message: e.Message, Offset: e.Offset}
+			e = &team.ExprError{Message: e.Message, Offset: e.Offset}
 		}
 		if diff := cmp.Diff(want, *e); diff != "" {
 			t.Errorf("%s: %s", source, diff)
@@ -75,11 +76,11 @@ func TestTemplate_FilesFollowTheInput(t *testing.T) {
 	file := &a2av1.Part{Content: &a2av1.Part_Url{Url: "https://example.com/a.png"}, Filename: "a.png"}
 	s.Input.Parts = append(s.Input.Parts, file)
 	for source, want := range map[string]int{"Describe: {{input}}": 2, "Say hello": 1} {
-		tpl, err := CompileTemplate(source, nil)
+		tpl, err := team.CompileTemplate(source, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := tpl.message(s, nil)
+		m := tpl.Compose(s, nil)
 		if len(m.GetParts()) != want || m.GetRole() != a2av1.Role_ROLE_USER {
 			t.Errorf("%s: %v", source, m)
 		}
@@ -92,21 +93,21 @@ func FuzzTemplate(f *testing.F) {
 	}
 	s := stateOf(nil)
 	f.Fuzz(func(t *testing.T, source string) {
-		tpl, err := CompileTemplate(source, []string{"draft"})
+		tpl, err := team.CompileTemplate(source, []string{"draft"})
 		if err != nil {
-			var e *ExprError
+			var e *team.ExprError
 			if !errors.As(err, &e) || !strings.HasPrefix(source[e.Offset:], "{{") {
 				t.Fatalf("%q: %#v", source, err)
 			}
 			return
 		}
-		got := tpl.render(s, func(string) string { return "{{input}}" })
+		got := tpl.Render(s, func(string) string { return "{{input}}" })
 		if !strings.Contains(source, "{{") && got != source {
 			t.Fatalf("%q became %q", source, got)
 		}
-		if want := strings.Count(source, "{{"); len(tpl.pieces) < want {
-			t.Fatalf("%q has %d pieces", source, len(tpl.pieces))
+		if want := strings.Count(source, "{{"); tpl.Pieces() < want {
+			t.Fatalf("%q has %d pieces", source, tpl.Pieces())
 		}
-		_ = agent.Text(tpl.message(s, func(string) string { return "" }))
+		_ = agent.Text(tpl.Compose(s, func(string) string { return "" }))
 	})
 }

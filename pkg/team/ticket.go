@@ -9,6 +9,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
 )
 
 // checkTool is the tool by which a leader looks after its tickets (R-003-12).
@@ -26,7 +27,7 @@ var checkSpec = agent.ToolSpec{
 }
 
 // ticket is the id of a delegation's task (C-28).
-func ticket(s *State, st *StepState) string { return ticketOf(s.Root, st.scope, st.Step.GetDetached()) }
+func ticket(s *State, st *StepState) string { return ticketOf(s.Root, st.Scope, st.Step.GetDetached()) }
 
 func ticketOf(root, scope string, detached bool) string {
 	if detached {
@@ -35,25 +36,15 @@ func ticketOf(root, scope string, detached bool) string {
 	return agent.ChildTask(root, scope)
 }
 
-// answerer is a Scheduler some of whose tools the loop answers itself.
-type answerer interface {
-	// answer returns the result of a TOOL step, or until when it waits for work that
-	// is under way; neither means that the tool is not one of these.
-	// elsewhere tells how steps have ended that were begun as tasks of their own.
-	answer(s *State, st *StepState, now time.Time, elsewhere func() map[*StepState]*teamv1.Ended) (r *teamv1.ToolResult, until time.Time)
-}
-
-var _ answerer = (*leader)(nil)
-
-// answer implements answerer.
-func (l *leader) answer(s *State, st *StepState, now time.Time, elsewhere func() map[*StepState]*teamv1.Ended) (*teamv1.ToolResult, time.Time) {
+// Answer implements [Scheduler]: a leader's look at its tickets, and at a long result.
+func (l *leader) Answer(s *State, st *StepState, look Look) (*teamv1.ToolResult, time.Time) {
 	switch st.Step.GetName() {
 	case checkTool:
 		if l.crew.anyAsync() {
-			return check(s, st, now, elsewhere())
+			return check(s, st, look)
 		}
 	case readTool:
-		return readResult(s, s.argumentsOf(st), elsewhere), time.Time{}
+		return readResult(s, s.Arguments(st), look), time.Time{}
 	}
 	return nil, time.Time{}
 }
@@ -64,25 +55,25 @@ func toolError(text string) *teamv1.ToolResult { return &teamv1.ToolResult{Text:
 // check tells how delegations stand. It waits while the time asked for has not
 // passed, one of them may still end, and there is no end that the leader does not
 // know of.
-func check(s *State, st *StepState, now time.Time, ends map[*StepState]*teamv1.Ended) (*teamv1.ToolResult, time.Time) {
-	ids, wait, err := checkArguments(s.argumentsOf(st))
+func check(s *State, st *StepState, look Look) (*teamv1.ToolResult, time.Time) {
+	ids, wait, err := checkArguments(s.Arguments(st))
 	if err != nil {
 		return toolError(err.Error()), time.Time{}
 	}
 	watched := watchedBy(s, ids)
-	if until := st.began.Add(wait); now.Before(until) && waitsOn(s, watched, st, ends) {
-		if slices.ContainsFunc(watched, func(w *StepState) bool { return w.Step.GetDetached() }) && until.Sub(now) > pollEvery {
-			until = now.Add(pollEvery)
+	if until := st.Began.Add(wait); look.Now.Before(until) && waitsOn(s, watched, st, look) {
+		if slices.ContainsFunc(watched, func(w *StepState) bool { return w.Step.GetDetached() }) && until.Sub(look.Now) > pollEvery {
+			until = look.Now.Add(pollEvery)
 		}
 		return nil, until
 	}
 	var b strings.Builder
 	for _, w := range watched {
-		fmt.Fprintf(&b, "%s\n%s\n\n", ticket(s, w), resultText(s, asEnded(w, ends)))
+		fmt.Fprintf(&b, "%s\n%s\n\n", ticket(s, w), resultText(s, asEnded(w, look.Detached(w))))
 	}
 	for _, id := range ids {
 		if !slices.ContainsFunc(watched, func(w *StepState) bool { return ticket(s, w) == id }) {
-			fmt.Fprintf(&b, "%s\nthere is no such task\n\n", shorten(id))
+			fmt.Fprintf(&b, "%s\nthere is no such task\n\n", excerpt.Quote(id))
 		}
 	}
 	if b.Len() == 0 {
@@ -115,7 +106,7 @@ func checkArguments(text string) (ids []string, wait time.Duration, err error) {
 func watchedBy(s *State, ids []string) []*StepState {
 	var watched []*StepState
 	for _, st := range s.Steps {
-		if st.Step.GetAsync() && st.member() && st.refusal == nil && (len(ids) == 0 || slices.Contains(ids, ticket(s, st))) {
+		if st.Step.GetAsync() && st.ByMember() && st.Refusal == nil && (len(ids) == 0 || slices.Contains(ids, ticket(s, st))) {
 			watched = append(watched, st)
 		}
 	}
@@ -124,14 +115,14 @@ func watchedBy(s *State, ids []string) []*StepState {
 
 // waitsOn reports whether one of them can end without people, and none has ended
 // that no turn or check before has told of.
-func waitsOn(s *State, watched []*StepState, check *StepState, ends map[*StepState]*teamv1.Ended) bool {
+func waitsOn(s *State, watched []*StepState, check *StepState, look Look) bool {
 	may := false
-	news := unreportedAt(s, s.indexOf(check), s.ended)
+	news := unreportedAt(s, s.indexOf(check), s.Ended)
 	for _, w := range watched {
 		switch detached := w.Step.GetDetached(); {
-		case detached && ends[w] != nil, !detached && slices.Contains(news, w):
+		case detached && look.Detached(w) != nil, !detached && slices.Contains(news, w):
 			return false
-		case detached && w.Outcome == teamv1.Outcome_OUTCOME_SUCCEEDED, !w.Done && !w.parked():
+		case detached && w.Outcome == teamv1.Outcome_OUTCOME_SUCCEEDED, !w.Done && !w.Parked():
 			may = true
 		}
 	}
@@ -139,7 +130,7 @@ func waitsOn(s *State, watched []*StepState, check *StepState, ends map[*StepSta
 }
 
 // unreported are the asynchronous delegations whose end the leader has not been told.
-func unreported(s *State) []*StepState { return unreportedAt(s, len(s.Steps), s.ended) }
+func unreported(s *State) []*StepState { return unreportedAt(s, len(s.Steps), s.Ended) }
 
 // unreportedAt are those that had ended when so many steps had, and that no turn
 // or check among the first steps has told of.
@@ -149,18 +140,18 @@ func unreportedAt(s *State, steps, ended int) []*StepState {
 		switch {
 		case st.Step.GetKind() == teamv1.Step_KIND_MODEL && (st.Step.GetName() == resultsTurn || st.Step.GetName() == finalTurn):
 			for _, w := range watchedBy(s, nil) {
-				told[w] = told[w] || w.Done && w.place < st.before
+				told[w] = told[w] || w.Done && w.EndIndex < st.EndedBefore
 			}
 		case st.Step.GetName() == checkTool && st.Done && !st.Tool.GetIsError():
-			ids, _, _ := checkArguments(s.argumentsOf(st)) // the check itself could read them
+			ids, _, _ := checkArguments(s.Arguments(st)) // the check itself could read them
 			for _, w := range watchedBy(s, ids) {
-				told[w] = told[w] || w.Done && w.place < st.place
+				told[w] = told[w] || w.Done && w.EndIndex < st.EndIndex
 			}
 		}
 	}
 	var left []*StepState
 	for _, w := range watchedBy(s, nil) {
-		if w.Done && w.place < ended && !told[w] && !w.Step.GetDetached() {
+		if w.Done && w.EndIndex < ended && !told[w] && !w.Step.GetDetached() {
 			left = append(left, w)
 		}
 	}
@@ -170,7 +161,7 @@ func unreportedAt(s *State, steps, ended int) []*StepState {
 // resultsText tells a leader what has ended since it last looked.
 func resultsText(s *State, turn *StepState) string {
 	var b strings.Builder
-	for _, st := range unreportedAt(s, s.indexOf(turn), turn.before) {
+	for _, st := range unreportedAt(s, s.indexOf(turn), turn.EndedBefore) {
 		fmt.Fprintf(&b, "\n\n%s\n%s", ticket(s, st), resultText(s, st))
 	}
 	return b.String()

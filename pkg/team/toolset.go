@@ -58,10 +58,8 @@ func (p *process) offer(ctx context.Context) error {
 // else works in.
 func (p *process) toolSets(ctx context.Context) []agent.ToolSet {
 	sets := slices.Clip(p.cfg.ToolSets)
-	switch p.cfg.Scheduler.(type) {
-	case *leader, *Coordinator:
-	default:
-		return sets // there is no model that calls tools
+	if !p.traits.UsesTools {
+		return sets
 	}
 	if set := p.memberTools(p.cfg.ID); set != nil {
 		return append(sets, set)
@@ -83,11 +81,7 @@ func (l *loop) memberTools(id string) agent.ToolSet {
 // reserved reports whether a tool of that name stands for a member, or is one of
 // those that agents are given by their teams.
 func (p *process) reserved(name string) bool {
-	if name == transferTool || name == readTool {
-		return true
-	}
-	c, leads := p.cfg.Scheduler.(*Coordinator)
-	return leads && (name == delegateTool || name == checkTool || slices.ContainsFunc(c.crew.members, func(m crewMember) bool { return m.tool == name }))
+	return name == TransferTool || name == readTool || slices.Contains(p.traits.ReservedTools, name)
 }
 
 // sameName is the error of two tools that a model cannot tell apart. one is empty

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // toolSet is a tool set whose list can change.
@@ -37,9 +38,9 @@ func offer(name string) agent.Tool {
 
 // caller is an agent whose model calls the tools named in the message, one a turn,
 // and keeps the tools it was offered.
-func caller(t *testing.T, offered *[][]agent.ToolSpec, sets ...agent.ToolSet) *ModelAgent {
+func caller(t *testing.T, offered *[][]agent.ToolSpec, sets ...agent.ToolSet) *team.ModelAgent {
 	t.Helper()
-	a, err := NewModelAgent(ModelAgentConfig{ID: "m", ToolSets: sets, Model: modelFunc(func(req *agent.ModelRequest) *teamv1.Turn {
+	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "m", ToolSets: sets, Model: modelFunc(func(req *agent.ModelRequest) *teamv1.Turn {
 		*offered = append(*offered, req.Tools)
 		last := req.Messages[len(req.Messages)-1]
 		if last.Role == agent.RoleTool {
@@ -133,7 +134,7 @@ func TestC_08_ToolSetOfALeader(t *testing.T) {
 			var d diary
 			m := leads(t, says("done"))
 			set := &toolSet{name: "web", tools: []agent.Tool{offer(name)}}
-			led := ledBy(t, m, d.crew("a"), func(_ *CoordinatorConfig, c *Config) { c.ToolSets = []agent.ToolSet{set} })
+			led := ledBy(t, m, d.crew("a"), func(_ *team.CoordinatorConfig, c *team.Config) { c.ToolSets = []agent.ToolSet{set} })
 			_, err := ask(t, led, "x")
 			if err == nil || len(m.all()) != 0 {
 				t.Fatal(err, m.all())
@@ -156,18 +157,18 @@ func TestR_003_34_SkillsOfItsOwn(t *testing.T) {
 		prompts = append(prompts, req.Instructions)
 		return &teamv1.Turn{Text: "ok"}
 	})
-	a, err := NewModelAgent(ModelAgentConfig{ID: "m", Instructions: "Be brief.", Skills: skills, Model: m})
+	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "m", Instructions: "Be brief.", Skills: skills, Model: m})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ask(t, a, "hi"); err != nil {
 		t.Fatal(err)
 	}
-	c, err := NewCoordinator(CoordinatorConfig{Skills: skills, Members: members("m")})
+	c, err := team.NewCoordinator(team.CoordinatorConfig{Skills: skills, Members: members("m")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	lead := newTeamWith(t, Config{ID: "t1", Scheduler: c, Members: members("m"), Registry: registry{"m": a}, Model: m, Skills: skills[:1]})
+	lead := newTeamWith(t, team.Config{ID: "t1", Scheduler: c, Members: members("m"), Registry: registry{"m": a}, Model: m, Skills: skills[:1]})
 	if _, err := ask(t, lead, "hi"); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package team
+package team_test
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/upstream"
 )
 
@@ -52,12 +53,12 @@ var (
 
 // guarded is a team that asks its member once, reports how it ended, and asks
 // again as often as n says.
-func guarded(t *testing.T, id string, reg registry, g Upstreams, l *teamv1.Limits, n int, log *zap.Logger) *Team {
+func guarded(t *testing.T, id string, reg registry, g team.Upstreams, l *teamv1.Limits, n int, log *zap.Logger) *team.Team {
 	t.Helper()
-	return newTeamWith(t, Config{ID: id, Members: members("far"), Registry: reg, Upstreams: g, Limits: l, ReportErrors: true, Log: log,
-		Scheduler: next(func(s *State) (Decision, error) {
+	return newTeamWith(t, team.Config{ID: id, Members: members("far"), Registry: reg, Upstreams: g, Limits: l, ReportErrors: true, Log: log,
+		Scheduler: next(func(s *team.State) (team.Decision, error) {
 			if len(s.Steps) == n {
-				return Decision{Reply: agent.NewMessage("done")}, nil
+				return team.Decision{Reply: agent.NewMessage("done")}, nil
 			}
 			d := delegateTo("far")
 			d.Steps[0].Input = &teamv1.Input{Message: agent.UserMessage("", fmt.Sprint(len(s.Steps)))}
@@ -190,7 +191,7 @@ func TestR_002_33_TeamsShareBreakers(t *testing.T) {
 }
 
 func TestState_ObservesMembersAgain(t *testing.T) {
-	var f fold
+	var f team.Fold
 	seen := func(ids ...string) *teamv1.Observed {
 		o := &teamv1.Observed{}
 		for _, id := range ids {
@@ -199,8 +200,8 @@ func TestState_ObservesMembersAgain(t *testing.T) {
 		return o
 	}
 	again := seen("a")
-	f.observe(seen("a", "b"))
-	f.observe(again)
+	f.Observe(seen("a", "b"))
+	f.Observe(again)
 	if len(f.Roster) != 2 || f.Roster[0] != again.GetMembers()[0] || f.Roster[1].GetId() != "b" {
 		t.Error("R-000-30 what is known last is not known: ", f.Roster)
 	}
@@ -208,7 +209,7 @@ func TestState_ObservesMembersAgain(t *testing.T) {
 
 // tally counts what it is asked of one call after the other.
 type tally struct {
-	everything
+	team.Everything
 	calls, retries int
 }
 
@@ -365,7 +366,7 @@ func TestS_10_ModelOfAMember(t *testing.T) {
 func TestR_002_34_EachFailureIsLogged(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	reg := registry{"a": failing("a", errNo), "b": failing("b", errNo), "c": skilled("c")}
-	tm := newTeamWith(t, Config{ID: "one", Members: members("a", "b", "c"), Registry: reg, ReportErrors: true, Log: zap.New(core),
+	tm := newTeamWith(t, team.Config{ID: "one", Members: members("a", "b", "c"), Registry: reg, ReportErrors: true, Log: zap.New(core),
 		Scheduler: batches([]*teamv1.Step{to("a"), to("b"), to("c")})})
 	r := newRecord()
 	r.process(t.Context(), tm, nil)

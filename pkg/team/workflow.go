@@ -10,6 +10,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
 )
 
 // WorkflowConfig is what a Workflow is made of.
@@ -98,6 +99,7 @@ const defaultRounds = 3
 // of the last wave, counted by the longest way from the start; several in it
 // are joined. Safe for concurrent use.
 type Workflow struct {
+	Base
 	nodes []*node
 	index map[string]int
 	lang  *language
@@ -110,7 +112,7 @@ var _ Scheduler = (*Workflow)(nil)
 // Next implements Scheduler.
 func (w *Workflow) Next(s *State) (Decision, error) {
 	if w.hasMembers() {
-		if err := staffed(s); err != nil {
+		if err := Staffed(s); err != nil {
 			return Decision{}, err
 		}
 	}
@@ -181,7 +183,7 @@ func (v *view) begin(d *decided, n *node) error {
 		d.add(v.start(n, v.input(n)), reason+": "+n.When, values)
 		return nil
 	}
-	d.add(skip(n, "", "when is not true: "+shorten(n.When)), n.ID+" skipped, not true: "+n.When, values)
+	d.add(skip(n, "", "when is not true: "+excerpt.Quote(n.When)), n.ID+" skipped, not true: "+n.When, values)
 	return nil
 }
 

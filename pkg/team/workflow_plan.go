@@ -54,7 +54,7 @@ var stepID = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$`)
 // planner turns the steps of a configuration into nodes.
 type planner struct {
 	*Workflow
-	faults faults
+	faults Faults
 	groups map[string][]string // ids of the steps in a group, by its id
 	paths  map[string]string   // of the id's first use
 }
@@ -65,14 +65,14 @@ type planner struct {
 func NewWorkflow(c WorkflowConfig) (*Workflow, error) {
 	p := &planner{Workflow: &Workflow{index: map[string]int{}}, groups: map[string][]string{}, paths: map[string]string{}}
 	if len(c.Steps) == 0 {
-		p.faults.addf("steps", "workflow", "has no steps")
+		p.faults.Addf("steps", "workflow", "has no steps")
 	}
 	p.flatten("steps", c.Steps, nil)
 	p.link()
 	if cycle := p.order(); cycle != nil {
-		p.faults.addf(p.nodes[p.index[cycle[0]]].path+".after", "workflow",
+		p.faults.Addf(p.nodes[p.index[cycle[0]]].path+".after", "workflow",
 			"steps form a cycle: %s; break it by removing one after", strings.Join(cycle, " -> "))
-		return nil, p.faults.err()
+		return nil, p.faults.Err()
 	}
 	var err error
 	if p.lang, err = stepLanguage(p.ids()); err != nil {
@@ -83,7 +83,7 @@ func NewWorkflow(c WorkflowConfig) (*Workflow, error) {
 		p.compile(n)
 	}
 	p.lookBack()
-	if err := p.faults.err(); err != nil {
+	if err := p.faults.Err(); err != nil {
 		return nil, err
 	}
 	return p.Workflow, nil
@@ -115,7 +115,7 @@ func (p *planner) flatten(path string, steps []WorkflowStep, from *node) []strin
 func (p *planner) group(n *node) []string {
 	own := n.WorkflowStep
 	if own.Member != "" || own.Task != "" || own.Join != "" || own.Quorum != 0 || own.When != "" || own.Repeat != nil || own.Human != nil || own.Timeout != 0 || own.Retry != nil {
-		p.faults.addf(n.path, n.subject(), "is a group: beside parallel it has only id and after; the rest belongs to its steps")
+		p.faults.Addf(n.path, n.subject(), "is a group: beside parallel it has only id and after; the rest belongs to its steps")
 	}
 	ids := p.flatten(n.path+".parallel", own.Parallel, n.from)
 	if own.ID != "" {
@@ -131,12 +131,12 @@ func (p *planner) register(n *node) {
 	case n.ID == "" && group:
 		return
 	case n.ID == "":
-		p.faults.addf(n.path+".id", n.subject(), "has no id")
+		p.faults.Addf(n.path+".id", n.subject(), "has no id")
 		return
 	case !stepID.MatchString(n.ID):
-		p.faults.addf(n.path+".id", n.subject(), "the id may have letters, digits, _ and -, at most 63, and begins with no -")
+		p.faults.Addf(n.path+".id", n.subject(), "the id may have letters, digits, _ and -, at most 63, and begins with no -")
 	case used:
-		p.faults.addf(n.path+".id", n.subject(), "this id is used twice, first in %s; give each step one of its own", first)
+		p.faults.Addf(n.path+".id", n.subject(), "this id is used twice, first in %s; give each step one of its own", first)
 		return
 	}
 	p.paths[n.ID] = n.path
@@ -183,7 +183,7 @@ func (p *planner) unknownAfter(n *node, place, id string, told map[string]bool) 
 	known := slices.DeleteFunc(sortedKeys(p.paths), func(other string) bool {
 		return p.paths[other] == n.path || strings.HasPrefix(p.paths[other], n.path+".")
 	})
-	p.faults.add(place, n.subject(), unknownName(0, id, known, "runs after %q, which is no step", id))
+	p.faults.Add(place, n.subject(), UnknownName(0, id, known, "runs after %q, which is no step", id))
 }
 
 // order computes waves and ancestors. It returns the ids of a cycle, if there is
@@ -228,7 +228,7 @@ func (p *planner) ids() []string { return sortedKeys(p.index) }
 
 // check finds faults that need no compiler.
 func (p *planner) check(n *node) {
-	fault := func(field, format string, args ...any) { p.faults.addf(n.path+field, n.subject(), format, args...) }
+	fault := func(field, format string, args ...any) { p.faults.Addf(n.path+field, n.subject(), format, args...) }
 	switch {
 	case n.Member == "" && n.Human == nil:
 		fault("", "names neither a member nor a question to people")
@@ -310,11 +310,11 @@ func (p *planner) condition(n *node, field, source string, own bool) *Expr {
 	}
 	e, err := p.lang.compile(source)
 	if err != nil {
-		p.faults.add(n.path+field, n.subject(), err)
+		p.faults.Add(n.path+field, n.subject(), err)
 		return nil
 	}
 	for _, name := range e.names {
-		p.faults.add(n.path+field, n.subject(), p.mustRunBefore(n, name, own))
+		p.faults.Add(n.path+field, n.subject(), p.mustRunBefore(n, name, own))
 	}
 	return e
 }
@@ -322,12 +322,12 @@ func (p *planner) condition(n *node, field, source string, own bool) *Expr {
 func (p *planner) template(n *node, field, source string) *Template {
 	t, err := CompileTemplate(source, p.ids())
 	if err != nil {
-		p.faults.add(n.path+field, n.subject(), err)
+		p.faults.Add(n.path+field, n.subject(), err)
 		return nil
 	}
 	for _, piece := range t.pieces {
 		if piece.kind == pieceStep {
-			p.faults.add(n.path+field, n.subject(), p.mustRunBefore(n, nameAt{piece.text, piece.offset}, n.Repeat != nil))
+			p.faults.Add(n.path+field, n.subject(), p.mustRunBefore(n, nameAt{piece.text, piece.offset}, n.Repeat != nil))
 		}
 	}
 	return t

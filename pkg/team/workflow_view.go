@@ -7,6 +7,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
 )
 
 // status is where a workflow's step stands.
@@ -88,7 +89,7 @@ func (v *view) repeated(i int, n *node) (status, error) {
 	}
 	e := agent.Errorf(agent.CodeInternal, agent.ReasonMaxRounds,
 		"step %q of team %q ran %d rounds, the most it may (repeat.max), and %q is still not true; allow more, or ask for less",
-		n.ID, v.state.Team.ID, n.max, shorten(n.Repeat.Until)).With("step", n.ID)
+		n.ID, v.state.Team.ID, n.max, excerpt.Quote(n.Repeat.Until)).With("step", n.ID)
 	if v.state.Team.ReportErrors {
 		v.err = e
 		return failed, nil

@@ -5,6 +5,7 @@ package night
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -23,6 +24,7 @@ const installTime = 20 * time.Minute
 // frameworks are the folders of this module, with the package that each of them pins.
 var frameworks = []struct {
 	dir, name, binding string
+	script             string            // the folder with its script, if it is not dir
 	card               string            // where below its address an agent's card is
 	lacks              map[string]string // by step, why its agent does not do it
 }{
@@ -30,7 +32,7 @@ var frameworks = []struct {
 		"stream": "Its card has `\"streaming\":false`, and `message/stream` is answered -32603, `Streaming is not supported by the agent`.",
 		"cancel": "`tasks/cancel` is answered -32603, `Cancellation is not supported`.",
 	}},
-	{dir: "adk2", name: "google-adk", binding: "JSONRPC", lacks: map[string]string{
+	{dir: "adk2", script: "adk1", name: "google-adk", binding: "JSONRPC", lacks: map[string]string{
 		"stream": "It sends the pieces as messages of statuses (`\"state\": \"TASK_STATE_WORKING\", \"message\": {\"parts\": [{\"text\": \"far: \"}]}`), and then the whole answer as an artifact.",
 	}},
 	{dir: "agno", name: "agno", binding: "JSONRPC 0.3", card: "/a2a/agents/peer", lacks: map[string]string{
@@ -77,7 +79,7 @@ func TestClients(t *testing.T) {
 	for _, f := range frameworks {
 		t.Run(f.dir, func(t *testing.T) {
 			c := interoprig.Column{Client: f.name, Version: pinned(t, f.dir, f.name), Binding: f.binding}
-			c.Script(t, python(t, f.dir), filepath.Join(f.dir, "script.py"), s.URL)
+			c.Script(t, python(t, f.dir), filepath.Join(cmp.Or(f.script, f.dir), "script.py"), s.URL)
 		})
 	}
 }
@@ -86,7 +88,7 @@ func TestClients(t *testing.T) {
 func TestMembers(t *testing.T) {
 	for _, f := range frameworks {
 		t.Run(f.dir, func(t *testing.T) {
-			address := serve(t, python(t, f.dir), filepath.Join(f.dir, "script.py")) + f.card
+			address := serve(t, python(t, f.dir), filepath.Join(cmp.Or(f.script, f.dir), "script.py")) + f.card
 			version := "1.0"
 			if strings.HasSuffix(f.binding, " 0.3") {
 				version = "0.3"

@@ -1,8 +1,7 @@
-package team
+// Package swarm has the scheduler of teams whose members hand control to each other.
+package swarm
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,66 +13,62 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
-// transferTool is the tool by which a member of a swarm hands over (R-004-22).
-const transferTool = "transfer_to_agent"
-
-// ownerKey is where a conversation keeps the member that answered last (R-004-26).
+// ownerKey is the key of a conversation's state that has the member that answered last.
 const ownerKey = agent.ConversationPrefix + "active_owner"
 
-// SwarmConfig is what a Swarm is made of.
-type SwarmConfig struct {
+// Config is what a Swarm is made of.
+type Config struct {
 	// Entry is the member that begins. Required.
 	Entry string
-	// Members that hand over to each other; what State.Team holds at run time.
-	Members []Member
+	// Members that hand over to each other; what team.State.Team holds at run time.
+	Members []team.Member
 	// CrossRequest has the next message of a conversation begin with the member
-	// that answered the last one (R-004-26). Not set: each begins with Entry.
+	// that answered the last one. Not set: each begins with Entry.
 	CrossRequest bool
 	// Limits: max_handoffs, node_timeout, loop_window and loop_min_unique count
-	// here; 0 switches each of them off (R-004-33).
+	// here; 0 switches each of them off.
 	Limits *teamv1.Limits
 }
 
 // Swarm is the scheduler of teams whose members hand control to each other. A
 // run begins with the entry member and ends when a member answers without
-// handing over; that answer is the run's (R-004-21 to R-004-24). Safe for
+// handing over; that answer is the run's. Safe for
 // concurrent use.
 type Swarm struct {
+	team.Base
 	entry        string
-	members      []Member
+	members      []team.Member
 	crossRequest bool
 	guards       guards
 }
 
-// guards bound the hand-offs of a run; 0 is off (C-10).
+// guards bound the hand-offs of a run; 0 means no bound.
 type guards struct {
 	maxHandoffs, window, minUnique int
 	nodeTimeout                    time.Duration
 }
 
-var (
-	_ Scheduler = (*Swarm)(nil)
-	_ looper    = (*Swarm)(nil)
-)
+var _ team.Scheduler = (*Swarm)(nil)
 
-// NewSwarm returns a swarm. The error joins a *Fault for everything that is wrong
+// New returns a swarm. The error joins a *Fault for everything that is wrong
 // with the configuration.
-func NewSwarm(c SwarmConfig) (*Swarm, error) {
+func New(c Config) (*Swarm, error) {
 	w := &Swarm{entry: c.Entry, members: c.Members, crossRequest: c.CrossRequest, guards: guardsOf(c.Limits)}
 	ids := make([]string, len(c.Members))
 	for i := range c.Members {
-		ids[i] = memberID(&c.Members[i])
+		ids[i] = team.MemberID(&c.Members[i])
 	}
-	var fs faults
+	var fs team.Faults
 	known := slices.Sorted(slices.Values(ids))
 	if c.Entry == "" {
-		fs.addf("entry_member", "swarm", "has no entry member; name the member that begins")
+		fs.Addf("entry_member", "swarm", "has no entry member; name the member that begins")
 	} else if i := slices.Index(ids, c.Entry); i < 0 {
-		fs.add("entry_member", "swarm", unknownName(0, c.Entry, known, "no such member %q", c.Entry))
+		fs.Add("entry_member", "swarm", team.UnknownName(0, c.Entry, known, "no such member %q", c.Entry))
 	} else if c.Members[i].Disabled {
-		fs.addf("entry_member", "swarm", "member %q is disabled and cannot begin; enable it or name another one", c.Entry)
+		fs.Addf("entry_member", "swarm", "member %q is disabled and cannot begin; enable it or name another one", c.Entry)
 	}
 	for i, m := range c.Members {
 		for k, to := range m.Handoff {
@@ -83,16 +78,16 @@ func NewSwarm(c SwarmConfig) (*Swarm, error) {
 			w.check(&fs, fmt.Sprintf("members[%d].handoff_after", i), ids[i], m.HandoffAfter, known)
 		}
 	}
-	return w, fs.err()
+	return w, fs.Err()
 }
 
 // check adds the fault of a member that hands over to nobody, or to itself.
-func (w *Swarm) check(fs *faults, path, from, to string, known []string) {
+func (w *Swarm) check(fs *team.Faults, path, from, to string, known []string) {
 	switch {
 	case to == from:
-		fs.addf(path, "swarm", "member %q would hand over to itself; name another one", from)
+		fs.Addf(path, "swarm", "member %q would hand over to itself; name another one", from)
 	case !slices.Contains(known, to):
-		fs.add(path, "swarm", unknownName(0, to, known, "no such member %q", to))
+		fs.Add(path, "swarm", team.UnknownName(0, to, known, "no such member %q", to))
 	}
 }
 
@@ -112,13 +107,20 @@ func guardsOf(l *teamv1.Limits) guards {
 	return g
 }
 
-// loops implements looper: the window of hand-offs does (C-23).
-func (*Swarm) loops() {}
+// Traits implements [team.Scheduler]. The window of hand-offs takes the place of the rule
+// about cycles, and limits.node_timeout that of limits.member_timeout.
+func (*Swarm) Traits() team.Traits {
+	return team.Traits{History: team.HistoryConversation, DetectsCycles: true, SetsTimeouts: true}
+}
 
-// Next implements Scheduler.
-func (w *Swarm) Next(s *State) (Decision, error) {
-	if err := staffed(s); err != nil {
-		return Decision{}, err
+// Handles implements [team.Scheduler]: the member that handed over to one that takes no work
+// is told so.
+func (*Swarm) Handles(st *team.StepState) bool { return unmanned(st) }
+
+// Next implements [team.Scheduler].
+func (w *Swarm) Next(s *team.State) (team.Decision, error) {
+	if err := team.Staffed(s); err != nil {
+		return team.Decision{}, err
 	}
 	if len(s.Steps) == 0 {
 		return w.begin(s), nil
@@ -127,8 +129,8 @@ func (w *Swarm) Next(s *State) (Decision, error) {
 	if unmanned(last) {
 		return w.missed(s, last.Err)
 	}
-	if err := last.failure(); err != nil {
-		return Decision{}, err
+	if err := last.Failure(); err != nil {
+		return team.Decision{}, err
 	}
 	if last.Transfer != nil {
 		return w.handOver(s, last, last.Transfer)
@@ -137,7 +139,7 @@ func (w *Swarm) Next(s *State) (Decision, error) {
 		return w.after(s, last, m)
 	}
 	if said := unheard(s); said != nil {
-		return Decision{
+		return team.Decision{
 			Steps: []*teamv1.Step{{
 				Kind: teamv1.Step_KIND_DELEGATE, Member: last.Step.GetMember(), Name: followUp,
 				Input: &teamv1.Input{Message: said}, Timeout: last.Step.GetTimeout(),
@@ -145,7 +147,7 @@ func (w *Swarm) Next(s *State) (Decision, error) {
 			Reason: "the user has said more",
 		}, nil
 	}
-	return Decision{
+	return team.Decision{
 		Reply: last.Message, Reason: last.Step.GetMember() + " answered",
 		Updates: map[string]*structpb.Value{ownerKey: structpb.NewStringValue(last.Step.GetMember())},
 	}, nil
@@ -155,13 +157,13 @@ func (w *Swarm) Next(s *State) (Decision, error) {
 // member that has just answered.
 const followUp = "follow-up"
 
-// unheard is what the user has said while the swarm worked and no member was
-// handed yet, as one message; nil is nothing (A-17).
-func unheard(s *State) *a2av1.Message {
+// unheard returns, as one message, the follow-up messages of the user that no member was
+// given yet; nil if there are none.
+func unheard(s *team.State) *a2av1.Message {
 	heard := 0
 	for _, st := range s.Steps {
 		if st.Step.GetName() == followUp {
-			heard = st.heard
+			heard = st.Heard
 		}
 	}
 	if heard == len(s.Received) {
@@ -177,19 +179,19 @@ func unheard(s *State) *a2av1.Message {
 
 // begin gives the message to the entry member, or to the one that the
 // conversation is with.
-func (w *Swarm) begin(s *State) Decision {
+func (w *Swarm) begin(s *team.State) team.Decision {
 	who, reason := w.entry, "the entry member begins"
 	if owner := s.Context[ownerKey].GetStringValue(); w.crossRequest && owner != "" {
 		if m := w.member(owner); m != nil && !m.Disabled {
 			who, reason = owner, owner+" answered last in this conversation"
 		}
 	}
-	return Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_DELEGATE, Member: who}}, Reason: reason}
+	return team.Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_DELEGATE, Member: who}}, Reason: reason}
 }
 
-func (w *Swarm) member(id string) *Member {
+func (w *Swarm) member(id string) *team.Member {
 	for i := range w.members {
-		if memberID(&w.members[i]) == id {
+		if team.MemberID(&w.members[i]) == id {
 			return &w.members[i]
 		}
 	}
@@ -197,14 +199,14 @@ func (w *Swarm) member(id string) *Member {
 }
 
 // handOver gives control to the target, or tells the member why not. One that was
-// told once has to answer (R-004-27).
-func (w *Swarm) handOver(s *State, from *StepState, t *teamv1.Transfer) (Decision, error) {
-	if reason, again := strings.CutPrefix(from.Step.GetName(), rejectedTransfer); again {
-		return Decision{}, agent.Errorf(agent.CodeInternal, reason,
-			"team %q: member %q handed over to %q after a hand-over of it was refused; it had to answer: say so in its instructions", s.Team.ID, from.Step.GetMember(), shorten(t.GetTo()))
+// told once has to answer.
+func (w *Swarm) handOver(s *team.State, from *team.StepState, t *teamv1.Transfer) (team.Decision, error) {
+	if reason := team.RefusedTransfer(from.Step); reason != "" {
+		return team.Decision{}, agent.Errorf(agent.CodeInternal, reason,
+			"team %q: member %q handed over to %.64q after a hand-over of it was refused; it had to answer: say so in its instructions", s.Team.ID, from.Step.GetMember(), t.GetTo())
 	}
 	if w.member(t.GetTo()) == nil && slices.ContainsFunc(s.Transfers, func(o *teamv1.TransferTarget) bool { return o.GetId() == t.GetTo() }) {
-		return Decision{Transfer: t, Reason: from.Step.GetMember() + " hands over to " + t.GetTo()}, nil
+		return team.Decision{Transfer: t, Reason: from.Step.GetMember() + " hands over to " + t.GetTo()}, nil
 	}
 	if err := w.guard(s, from.Step.GetMember(), t.GetTo()); err != nil {
 		return w.reject(from, err), nil
@@ -214,9 +216,9 @@ func (w *Swarm) handOver(s *State, from *StepState, t *teamv1.Transfer) (Decisio
 
 // after gives control to the member that takes over from one that cannot hand
 // over itself. Where that is refused there is nobody to answer instead.
-func (w *Swarm) after(s *State, from *StepState, m *Member) (Decision, error) {
+func (w *Swarm) after(s *team.State, from *team.StepState, m *team.Member) (team.Decision, error) {
 	if err := w.guard(s, from.Step.GetMember(), m.HandoffAfter); err != nil {
-		return Decision{}, agent.Errorf(err.Code, err.Reason, "team %q: member %q could not hand over to %q after its reply: %s",
+		return team.Decision{}, agent.Errorf(err.Code, err.Reason, "team %q: member %q could not hand over to %q after its reply: %s",
 			s.Team.ID, from.Step.GetMember(), m.HandoffAfter, err.Message)
 	}
 	return w.transfer(s, from, &teamv1.Transfer{To: m.HandoffAfter, Message: agent.Text(from.Message)}), nil
@@ -224,7 +226,7 @@ func (w *Swarm) after(s *State, from *StepState, m *Member) (Decision, error) {
 
 // transfer is the decision that a member takes over: with what was said to it,
 // else with the user's message.
-func (w *Swarm) transfer(s *State, from *StepState, t *teamv1.Transfer) Decision {
+func (w *Swarm) transfer(s *team.State, from *team.StepState, t *teamv1.Transfer) team.Decision {
 	step := &teamv1.Step{Kind: teamv1.Step_KIND_TRANSFER, Member: t.GetTo(), Input: &teamv1.Input{Message: s.Input}}
 	if t.GetMessage() != "" {
 		step.Input = &teamv1.Input{Message: agent.UserMessage("", t.GetMessage())}
@@ -232,12 +234,12 @@ func (w *Swarm) transfer(s *State, from *StepState, t *teamv1.Transfer) Decision
 	if w.guards.nodeTimeout > 0 {
 		step.Timeout = durationpb.New(w.guards.nodeTimeout)
 	}
-	return Decision{Steps: []*teamv1.Step{step}, Reason: from.Step.GetMember() + " hands over to " + t.GetTo()}
+	return team.Decision{Steps: []*teamv1.Step{step}, Reason: from.Step.GetMember() + " hands over to " + t.GetTo()}
 }
 
 // unmanned reports whether a hand-over went to a member that takes no work now, or
 // was one more than a limit above the swarm allows.
-func unmanned(st *StepState) bool {
+func unmanned(st *team.StepState) bool {
 	if st.Step.GetKind() != teamv1.Step_KIND_TRANSFER || st.Outcome != teamv1.Outcome_OUTCOME_REJECTED || st.Err == nil {
 		return false
 	}
@@ -246,7 +248,7 @@ func unmanned(st *StepState) bool {
 
 // missed tells the member that handed over that nobody took it, as if it had been
 // refused before; where it cannot answer itself the run fails.
-func (w *Swarm) missed(s *State, why *agent.Error) (Decision, error) {
+func (w *Swarm) missed(s *team.State, why *agent.Error) (team.Decision, error) {
 	for _, st := range slices.Backward(s.Steps[:len(s.Steps)-1]) {
 		if st.Transfer != nil {
 			return w.reject(st, why), nil
@@ -255,21 +257,21 @@ func (w *Swarm) missed(s *State, why *agent.Error) (Decision, error) {
 			break
 		}
 	}
-	return Decision{}, why
+	return team.Decision{}, why
 }
 
 // guard returns why a hand-off is refused.
-func (w *Swarm) guard(s *State, from, to string) *agent.Error {
+func (w *Swarm) guard(s *team.State, from, to string) *agent.Error {
 	refused := func(reason, format string, args ...any) *agent.Error {
 		return agent.Errorf(agent.CodeInternal, reason, format, args...).With("member", from)
 	}
-	targets, before := handoffs(s.Steps), len(handoffs(s.earlier))
+	targets, before := handoffs(s.Steps), len(handoffs(s.Earlier))
 	recent := append(slices.Clone(targets), to)
 	switch m := w.member(to); {
 	case m != nil && m.Disabled:
 		return refused(agent.ReasonDisabled, "member %q is disabled; hand over to another one of %s", to, listed(w.reaches(from)))
 	case m == nil || !slices.Contains(w.reaches(from), to):
-		return refused(agent.ReasonMemberNotFound, "%q cannot hand over to %q; it can to %s", from, shorten(to), listed(w.reaches(from)))
+		return refused(agent.ReasonMemberNotFound, "%q cannot hand over to %.64q; it can to %s", from, to, listed(w.reaches(from)))
 	case w.guards.maxHandoffs > 0 && before+len(targets) >= w.guards.maxHandoffs:
 		return refused(agent.ReasonMaxHandoffs, "the team has handed over %d times in this run, the most it may (limits.max_handoffs); answer, or raise it", before+len(targets))
 	case w.repeats(recent):
@@ -279,8 +281,7 @@ func (w *Swarm) guard(s *State, from, to string) *agent.Error {
 	return nil
 }
 
-// repeats reports whether the last hand-offs went round among too few members
-// (R-004-29 to R-004-32).
+// repeats reports whether the last hand-offs went to too few different members.
 func (w *Swarm) repeats(targets []string) bool {
 	n, m := w.guards.window, w.guards.minUnique
 	if n == 0 || m == 0 || len(targets) < n {
@@ -293,8 +294,8 @@ func (w *Swarm) repeats(targets []string) bool {
 	return len(unique) < m
 }
 
-// handoffs are the targets so far (R-004-27, R-004-35).
-func handoffs(steps []*StepState) []string {
+// handoffs returns the targets of the hand-offs so far.
+func handoffs(steps []*team.StepState) []string {
 	var targets []string
 	for _, st := range steps {
 		if st.Step.GetKind() == teamv1.Step_KIND_TRANSFER && !unmanned(st) {
@@ -304,28 +305,24 @@ func handoffs(steps []*StepState) []string {
 	return targets
 }
 
-// reject gives the member the reason: its next reply has to be an answer (R-004-27).
-func (w *Swarm) reject(from *StepState, why *agent.Error) Decision {
-	text := fmt.Sprintf("%s was refused: %s. Answer the request yourself.", transferTool, why.Message)
-	return Decision{
+// reject gives the member the reason: its next reply has to be an answer.
+func (w *Swarm) reject(from *team.StepState, why *agent.Error) team.Decision {
+	text := fmt.Sprintf("%s was refused: %s. Answer the request yourself.", team.TransferTool, why.Message)
+	return team.Decision{
 		Steps: []*teamv1.Step{{
-			Kind: teamv1.Step_KIND_DELEGATE, Member: from.Step.GetMember(), Name: rejectedTransfer + why.Reason,
+			Kind: teamv1.Step_KIND_DELEGATE, Member: from.Step.GetMember(), Name: team.RefusedTransferName(why.Reason), RefusedTransfer: why.Reason,
 			Input: &teamv1.Input{Message: agent.UserMessage("", text)}, Timeout: from.Step.GetTimeout(),
 		}},
 		Reason: "hand-off refused: " + why.Message, Rule: why.Reason,
 	}
 }
 
-// rejectedTransfer begins the label of a step whose member was refused a hand-off;
-// the reason follows.
-const rejectedTransfer = "hand-off refused: "
-
 // reaches are the members that a member may hand over to.
 func (w *Swarm) reaches(from string) []string {
 	m := w.member(from)
 	var ids []string
 	for i := range w.members {
-		id := memberID(&w.members[i])
+		id := team.MemberID(&w.members[i])
 		if id != from && !w.members[i].Disabled && (m == nil || len(m.Handoff) == 0 || slices.Contains(m.Handoff, id)) {
 			ids = append(ids, id)
 		}
@@ -340,78 +337,19 @@ func listed(ids []string) string {
 	return strings.Join(ids, ", ")
 }
 
-// transfersFor are the members that the member of a step may hand over to: those
-// of its swarm, and those that the swarm itself may hand over to (C-13).
-func (f *fold) transfersFor(st *StepState) []*teamv1.TransferTarget {
-	w, ok := f.Team.Scheduler.(*Swarm)
-	if !ok || !st.member() {
-		return nil
-	}
+// Transfers implements [team.Scheduler]: the members of the swarm that the member may hand
+// over to, and those that the swarm itself may hand over to.
+func (w *Swarm) Transfers(s *team.State, st *team.StepState) []*teamv1.TransferTarget {
 	var targets []*teamv1.TransferTarget
-	known := infos{roster: f.Roster}
+	known := s.Infos()
 	for _, id := range w.reaches(st.Step.GetMember()) {
 		m := w.member(id)
-		targets = append(targets, &teamv1.TransferTarget{Id: id, Description: descriptionOf(m, known.of(m))})
+		targets = append(targets, &teamv1.TransferTarget{Id: id, Description: team.DescriptionOf(m, known.Of(m))})
 	}
-	for _, t := range f.Transfers {
+	for _, t := range s.Transfers {
 		if w.member(t.GetId()) == nil {
 			targets = append(targets, t)
 		}
 	}
 	return targets
-}
-
-// transferSpec is the tool by which a model hands over.
-func transferSpec(targets []*teamv1.TransferTarget) agent.ToolSpec {
-	var who strings.Builder
-	for _, t := range targets {
-		fmt.Fprintf(&who, "\n- %s: %s", t.GetId(), t.GetDescription())
-	}
-	enum, _ := json.Marshal(targetIDs(targets)) // strings always have a JSON
-	return agent.ToolSpec{
-		Name:        transferTool,
-		Description: "Hands the conversation over to another agent, which then answers the user. Do not call it to ask something:" + who.String(),
-		Parameters: json.RawMessage(`{"type":"object","properties":{"agent_name":{"type":"string","enum":` + string(enum) + `},` +
-			`"message":{"type":"string","description":"What the other agent has to know; none is the user's message."}},"required":["agent_name"]}`),
-	}
-}
-
-// transfer returns the hand-over that a call asks for; nil when it is none, or
-// to nobody: it is then answered as a call that cannot be run.
-func (l *leader) transfer(s *State, call *teamv1.ToolCall) *teamv1.Transfer {
-	if call.GetName() != transferTool || len(s.Transfers) == 0 {
-		return nil
-	}
-	t, err := readTransfer(call.GetArguments(), s.Transfers)
-	if err != nil {
-		return nil
-	}
-	return t
-}
-
-// readTransfer reads the arguments of transfer_to_agent. The error tells the model
-// what to change.
-func readTransfer(arguments string, targets []*teamv1.TransferTarget) (*teamv1.Transfer, error) {
-	args, err := readArguments(arguments)
-	if err != nil {
-		return nil, errors.New(`the arguments are not a JSON object; write {"agent_name": "…"}`)
-	}
-	to, err := textOf(args, "agent_name", true)
-	if err != nil {
-		return nil, err
-	}
-	ids := targetIDs(targets)
-	if !slices.Contains(ids, to) {
-		return nil, fmt.Errorf("there is no agent %q to hand over to; there are %s", shorten(to), strings.Join(ids, ", "))
-	}
-	message, err := textOf(args, "message", false)
-	return &teamv1.Transfer{To: to, Message: message}, err
-}
-
-func targetIDs(targets []*teamv1.TransferTarget) []string {
-	ids := make([]string, len(targets))
-	for i, t := range targets {
-		ids[i] = t.GetId()
-	}
-	return ids
 }

@@ -1,0 +1,139 @@
+package team
+
+import (
+	"context"
+	"time"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
+)
+
+// What the tests in package team_test see besides the exported API.
+
+type (
+	Everything = everything
+	Fold       = fold
+	Meter      = meter
+	Questions  = questions
+)
+
+const (
+	CheckTool       = checkTool
+	DefaultOutput   = defaultOutput
+	DefaultQuestion = defaultQuestion
+	DeltaAge        = deltaAge
+	DeltaBytes      = deltaBytes
+	InfoTimeout     = infoTimeout
+	JudgeTool       = judgeTool
+	LeastOutput     = leastOutput
+	MaxBackoff      = maxBackoff
+	MaxResult       = maxResult
+	MaxTask         = maxTask
+	OutcomeAgain    = outcomeAgain
+	OutcomeDone     = outcomeDone
+	OutcomeFail     = outcomeFail
+	PerMessage      = perMessage
+	PerRequest      = perRequest
+	PerTool         = perTool
+	ReadTool        = readTool
+	RouteTool       = routeTool
+	WithTools       = withTools
+)
+
+var (
+	DamagedDelegations = damagedDelegations
+	DelegateName       = delegateName
+	DetachedID         = detachedID
+	JoinResults        = joinResults
+	MemberKind         = memberKind
+	ModelStep          = modelStep
+	OutcomeWord        = outcomeWord
+	ReadResult         = readResult
+	Response           = response
+	StageWord          = stageWord
+	Unfit              = unfit
+	UpTo               = excerpt.UpTo
+	VerdictOf          = verdictOf
+	WithData           = withData
+)
+
+// Config is what the team or agent was made of.
+func (l *loop) Config() *Config { return l.cfg }
+
+// MaxParallel is how many members of the team may work at the same time.
+func (l *loop) MaxParallel() int { return l.limits.maxParallel }
+
+// MemberTimeoutOf is what limits leave of member_timeout.
+func MemberTimeoutOf(l *teamv1.Limits) time.Duration { return effective(l).memberTimeout }
+
+// Finalizes has an agent answer at its limits with what there is, as a leader may.
+func Finalizes(a *ModelAgent) {
+	l := a.cfg.Scheduler.(*leader) //nolint:forcetypeassert // it is
+	l.onLimit = Finalize
+	a.traits = l.Traits()
+}
+
+// MaxDelegated is how many delegations a run may make.
+func (l *leader) MaxDelegated() int { return l.maxDelegated }
+
+// Finalizes reports whether a run at its limit ends with one more turn.
+func (l *leader) Finalizes() bool { return l.onLimit == Finalize }
+
+// System is the system text of the leader.
+func (l *leader) System(s *State) string { return l.system(s) }
+
+// AsTeam returns a model-backed agent as the team that it would be.
+func AsTeam(a *ModelAgent) *Team { return &Team{loop: a.loop} }
+
+// Backoff is how long the next attempt waits behind so many.
+func Backoff(attempts int32, base time.Duration) time.Duration {
+	p := &process{run: &agent.Run{}}
+	return p.backoff(&work{attempts: attempts}, base, 0)
+}
+
+// Replay is a run of a team that is decided anew from a record.
+type Replay struct{ *process }
+
+// NewReplay returns the run at its beginning.
+func NewReplay(ctx context.Context, t *Team, req *teamv1.ProcessRequest, root string) *Replay {
+	return &Replay{&process{
+		loop: &t.loop, req: req, run: &agent.Run{Root: root}, gate: gateOf(ctx, t.cfg, req), fold: newFold(&t.loop, req, root),
+	}}
+}
+
+// Decide returns what is decided next.
+func (r *Replay) Decide() (*teamv1.Decided, error) {
+	d, err := r.next()
+	if err != nil {
+		return nil, err
+	}
+	return r.record(&d), nil
+}
+
+func (f *fold) Apply(ev *teamv1.Event)                     { f.apply(ev) }
+func (f *fold) Observe(o *teamv1.Observed)                 { f.observe(o) }
+func (f *fold) Remember(ev *teamv1.Event)                  { f.recorded = append(f.recorded, ev) }
+func (m *meter) Bound(r *agent.ModelRequest) int64         { return m.bound(r) }
+func (m *meter) Learn(r *agent.ModelRequest, tokens int64) { m.learn(r, tokens) }
+func (m *meter) Tokens() int64                             { return m.tokens }
+func (q *questions) Follow(ev *teamv1.Event)               { q.follow(ev) }
+func (q *questions) IDs() []string                         { return q.ids() }
+
+// Closes reports whether a paused run has something of the step to close.
+func (st *StepState) Closes(run *agent.Run) bool { return st.closes(run) }
+
+// Recorded returns a step of which events are on record.
+func Recorded(scope string, events []*teamv1.Event) *StepState {
+	return &StepState{Scope: scope, recorded: events}
+}
+
+// Render and Compose fill in the template; Pieces counts what it is made of.
+func (t *Template) Render(s *State, text func(string) string) string { return t.render(s, text) }
+
+func (t *Template) Compose(s *State, text func(string) string) *a2av1.Message {
+	return t.message(s, text)
+}
+
+func (t *Template) Pieces() int { return len(t.pieces) }

@@ -1,0 +1,34 @@
+package team
+
+import teamv1 "github.com/agentteams/team-server/gen/team/v1"
+
+// Infos returns what members said of themselves when the run began.
+func (s *State) Infos() Infos { return Infos{roster: s.Roster} }
+
+// Infos are what members said of themselves when the run began. Each is looked for
+// behind the one before: in the order of the roster it is found at once.
+type Infos struct {
+	roster []*teamv1.Observed_Member
+	next   int
+}
+
+// Of returns the info of a member; nil is nothing.
+func (k *Infos) Of(m *Member) *teamv1.AgentInfo {
+	id := MemberID(m)
+	for range k.roster {
+		o := k.roster[k.next%len(k.roster)]
+		k.next++
+		if o.GetId() == id {
+			return o.GetInfo()
+		}
+	}
+	return nil
+}
+
+// DescriptionOf returns what a member does: in the team's words, else in its own.
+func DescriptionOf(m *Member, info *teamv1.AgentInfo) string {
+	if m.Description != "" {
+		return m.Description
+	}
+	return info.GetDescription()
+}
