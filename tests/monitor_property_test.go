@@ -23,6 +23,7 @@ import (
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -89,7 +90,7 @@ func (g grower) leaf() string {
 			spent:    &teamv1.Spent{InputTokens: cost.Draw(g.rt, "in"), OutputTokens: cost.Draw(g.rt, "out"), CostMicros: cost.Draw(g.rt, "cost"), ModelCalls: 1},
 			failures: map[string]int64{"pays": 0, "flaky": 1, "broken": 1 << 40}[kind],
 		}
-		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: id, Model: model, Limits: &teamv1.Limits{
+		a, err := leader.NewAgent(leader.AgentConfig{ID: id, Model: model, Limits: &teamv1.Limits{
 			Retry: &teamv1.Retry{Attempts: proto.Int32(2), Backoff: durationpb.New(time.Millisecond)},
 		}})
 		return g.register(id, a, err)

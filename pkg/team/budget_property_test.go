@@ -19,6 +19,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // dice are randomness that several goroutines share.
@@ -193,7 +194,7 @@ func (c *company) agent() string {
 	if c.n(2) == 0 {
 		m.limit = int64(100 + c.n(2000))
 	}
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: id, Instructions: strings.Repeat("be good. ", c.n(30)), Model: m, Tools: []agent.Tool{echoTool{}}, Limits: c.limited(id)})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: id, Instructions: strings.Repeat("be good. ", c.n(30)), Model: m, Tools: []agent.Tool{echoTool{}}, Limits: c.limited(id)})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // The test of the core contract: a run of nested, parallel, remote, asking,
@@ -472,7 +473,7 @@ func crashTeam(t *testing.T, w *world) *team.Team {
 		}
 		return "flaky(" + agent.Text(req.GetMessage()) + ")", nil
 	}}
-	modeled, err := team.NewModelAgent(team.ModelAgentConfig{ID: "modeled", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}, ToolSets: []agent.ToolSet{payments{w}}})
+	modeled, err := leader.NewAgent(leader.AgentConfig{ID: "modeled", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}, ToolSets: []agent.ToolSet{payments{w}}})
 	if err != nil {
 		t.Fatal(err)
 	}
