@@ -12,6 +12,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // BenchmarkParallel is goal 7: what a member costs that works beside others, in
@@ -27,11 +28,11 @@ func BenchmarkParallel(b *testing.B) {
 func fanOuts(b *testing.B, width int) []measure.Rival {
 	ids := memberIDs(width)
 	t := staffed(b, team.Config{Scheduler: fan{ids: ids}, Limits: wide(width)}, ids)
-	group := team.WorkflowStep{}
+	group := workflow.Step{}
 	for _, id := range ids {
-		group.Parallel = append(group.Parallel, team.WorkflowStep{ID: id, Member: id})
+		group.Parallel = append(group.Parallel, workflow.Step{ID: id, Member: id})
 	}
-	w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{group}})
+	w, err := workflow.New(workflow.Config{Steps: []workflow.Step{group}})
 	if err != nil {
 		b.Fatal(err)
 	}

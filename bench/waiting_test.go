@@ -23,7 +23,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/scripted"
 	"github.com/agentteams/team-server/pkg/server"
-	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -106,7 +106,7 @@ func asker(b *testing.B) agent.Agent {
 	if err != nil {
 		b.Fatal(err)
 	}
-	w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "ask", Member: "member"}}})
+	w, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "ask", Member: "member"}}})
 	if err != nil {
 		b.Fatal(err)
 	}

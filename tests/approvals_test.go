@@ -21,6 +21,7 @@ import (
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -438,8 +439,8 @@ func TestS_51_ApprovalsWhileOthersWork(t *testing.T) {
 	place := rig.PostgreSQL(t)
 	c := newCrew("c")
 	m := c.members(t)
-	s, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{
-		{ID: "approve", Human: &team.Human{Question: "Go?", Roles: []string{"approver"}}}, {ID: "c", Member: "c"}, {ID: "d", Member: "d", After: []string{"approve"}},
+	s, err := workflow.New(workflow.Config{Steps: []workflow.Step{
+		{ID: "approve", Human: &workflow.Human{Question: "Go?", Roles: []string{"approver"}}}, {ID: "c", Member: "c"}, {ID: "d", Member: "d", After: []string{"approve"}},
 	}})
 	register(t, m, "workflow", s, err, team.Member{Agent: "c"}, team.Member{Agent: "d"})
 	one, two := keyed(t, place, m), keyed(t, place, m)

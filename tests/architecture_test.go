@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -129,5 +130,68 @@ func TestR_000_43_CoreKnowsNoProtocol(t *testing.T) {
 	}
 	if files < 10 {
 		t.Fatalf("only %d files seen", files)
+	}
+}
+
+// layersOfTeam are the packages below pkg/team, and which others of them and of the
+// module each may import besides gen and pkg/agent.
+var layersOfTeam = map[string][]string{
+	"":           {"expr", "prompt"},
+	"expr":       nil, // knows nothing of a run
+	"prompt":     nil,
+	"facts":      {"", "expr"},
+	"supervisor": schedulerMayImport,
+	"workflow":   schedulerMayImport,
+	"broadcast":  schedulerMayImport,
+	"swarm":      schedulerMayImport,
+}
+
+// schedulerMayImport is what schedulers are made of: the exported API of pkg/team and
+// of what lies between. They know nothing of each other, and the loop nothing of them.
+var schedulerMayImport = []string{"", "expr", "facts", "prompt"}
+
+// TestLayersOfTeam checks who imports whom below pkg/team.
+func TestLayersOfTeam(t *testing.T) {
+	const module = "github.com/agentteams/team-server/"
+	seen := map[string]bool{}
+	root := filepath.Join("..", "pkg", "team")
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		name, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		name = strings.TrimPrefix(name, ".")
+		allowed, known := layersOfTeam[name]
+		if !known {
+			t.Errorf("%s: the package is not among the layers of pkg/team; add it", path)
+			return nil
+		}
+		seen[name] = true
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, imp := range f.Imports {
+			ours, ok := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module)
+			if !ok || strings.HasPrefix(ours, "gen/") || ours == "pkg/agent" {
+				continue
+			}
+			below, ok := strings.CutPrefix(ours+"/", "pkg/team/")
+			if !ok || !slices.Contains(allowed, strings.TrimSuffix(below, "/")) {
+				t.Errorf("%s imports %s, which lies not below it", path, ours)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range layersOfTeam {
+		if !seen[name] {
+			t.Errorf("there is no package pkg/team/%s", name)
+		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -62,16 +63,16 @@ func metered(t *testing.T, id string, m agent.Model, l *teamv1.Limits) agent.Age
 // limitedChain is chain with limits.
 func limitedChain(t *testing.T, m *manager.Manager, id string, l *teamv1.Limits, members ...string) {
 	t.Helper()
-	c := team.WorkflowConfig{}
+	c := workflow.Config{}
 	var list []team.Member
 	for i, name := range members {
-		step := team.WorkflowStep{ID: "s" + string(rune('0'+i)), Member: name}
+		step := workflow.Step{ID: "s" + string(rune('0'+i)), Member: name}
 		if i > 0 {
 			step.After = []string{"s" + string(rune('0'+i-1))}
 		}
 		c.Steps, list = append(c.Steps, step), append(list, team.Member{Agent: name})
 	}
-	s, err := team.NewWorkflow(c)
+	s, err := workflow.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -103,8 +104,8 @@ func theCast(t testing.TB) (*manager.Manager, *deaf) {
 		act("shows", func(_ context.Context, text string) (string, error) { return text, nil }),
 		act("hides", func(_ context.Context, text string) (string, error) { return text, nil }),
 	)
-	s, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{
-		{ID: "ask", Human: &team.Human{Question: "Go?", Roles: []string{"boss"}}}, {ID: "go", Member: "shows", After: []string{"ask"}},
+	s, err := workflow.New(workflow.Config{Steps: []workflow.Step{
+		{ID: "ask", Human: &workflow.Human{Question: "Go?", Roles: []string{"boss"}}}, {ID: "go", Member: "shows", After: []string{"ask"}},
 	}})
 	register(t, m, "workflow", s, err, team.Member{Agent: "shows"})
 	return m, d

@@ -20,6 +20,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model/openai"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -245,8 +246,8 @@ func asker(t *testing.T, at rig.Place) (*life, *crew) {
 	t.Helper()
 	c := newCrew()
 	m := c.members(t)
-	w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{
-		{ID: "1", Member: "a"}, {ID: "ask", After: []string{"1"}, Human: &team.Human{Question: "go on?"}},
+	w, err := workflow.New(workflow.Config{Steps: []workflow.Step{
+		{ID: "1", Member: "a"}, {ID: "ask", After: []string{"1"}, Human: &workflow.Human{Question: "go on?"}},
 		{ID: "2", Member: "b", After: []string{"ask"}}, {ID: "3", Member: "c", After: []string{"2"}},
 	}})
 	register(t, m, "workflow", w, err, team.Member{Agent: "a"}, team.Member{Agent: "b"}, team.Member{Agent: "c"})

@@ -11,6 +11,7 @@ import (
 	"github.com/agentteams/team-server/pkg/model/openai"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/supervisor"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -42,7 +43,7 @@ func TestR_000_31_WordsOfModels(t *testing.T) {
 			}
 			members = append(members, team.Member{Agent: id})
 		}
-		scheduler, err := team.NewSupervisor(team.SupervisorConfig{Members: members, Rules: []team.Rule{
+		scheduler, err := supervisor.New(supervisor.Config{Members: members, Rules: []supervisor.Rule{
 			{ID: "first", When: "turn == 1", Next: []string{"researcher"}},
 			{ID: "check", When: "last.member == 'researcher'", Next: []string{"critic"}},
 			{ID: "write", When: fmt.Sprintf("critic.text.contains('%s') && turn == 3", words["critic"]), Next: []string{"writer"}},

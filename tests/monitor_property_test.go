@@ -23,6 +23,7 @@ import (
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -101,7 +102,7 @@ func (g grower) tree(depth int) string {
 	if depth == 0 || rapid.IntRange(0, 2).Draw(g.rt, "depth") == 0 {
 		return g.leaf()
 	}
-	c := team.WorkflowConfig{}
+	c := workflow.Config{}
 	var members []team.Member
 	for i := range rapid.IntRange(1, 3).Draw(g.rt, "steps") {
 		m := team.Member{Agent: g.tree(depth - 1)}
@@ -109,16 +110,16 @@ func (g grower) tree(depth int) string {
 		if rapid.Bool().Draw(g.rt, "called otherwise") {
 			m.ID = fmt.Sprint("m", i)
 		}
-		step := team.WorkflowStep{ID: fmt.Sprint("s", i), Member: m.ID}
+		step := workflow.Step{ID: fmt.Sprint("s", i), Member: m.ID}
 		if i > 0 && rapid.Bool().Draw(g.rt, "behind") {
 			step.After = []string{fmt.Sprint("s", i-1)}
 		}
 		c.Steps, members = append(c.Steps, step), append(members, m)
 		if rapid.IntRange(0, 3).Draw(g.rt, "again") == 0 {
-			c.Steps = append(c.Steps, team.WorkflowStep{ID: fmt.Sprint("again", i), Member: m.ID})
+			c.Steps = append(c.Steps, workflow.Step{ID: fmt.Sprint("again", i), Member: m.ID})
 		}
 	}
-	s, err := team.NewWorkflow(c)
+	s, err := workflow.New(c)
 	if err != nil {
 		g.t.Fatal(err)
 	}

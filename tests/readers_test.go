@@ -432,7 +432,7 @@ func TestP9_IdleStreams(t *testing.T) {
 			there.Wait()
 			each := (heap() - before) / uint64(c.n)
 			t.Logf("%d streams of %d tasks: %.1f KiB each, client and server", c.n, tasks, float64(each)/1024)
-			if each > c.most && !raced {
+			if each > c.most && !rig.Raced {
 				t.Errorf("a stream takes %d bytes, want at most %d", each, c.most)
 			}
 			mu.Lock()

@@ -19,6 +19,8 @@ import (
 	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/supervisor"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -49,7 +51,7 @@ func TestR_002_19_ErrorReasons(t *testing.T) {
 			"guarded": {Members: []team.Member{{Agent: "ann"}}, Guards: agent.Guards{Input: []agent.Guard{{Middleware: polite}}}},
 		} {
 			c.ID, c.Registry = id, m
-			s, err := team.NewSupervisor(team.SupervisorConfig{Members: c.Members, Rules: []team.Rule{{ID: "first", When: "true", Next: []string{c.Members[0].Agent}}}})
+			s, err := supervisor.New(supervisor.Config{Members: c.Members, Rules: []supervisor.Rule{{ID: "first", When: "true", Next: []string{c.Members[0].Agent}}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +104,7 @@ func TestR_002_19_ErrorReasons(t *testing.T) {
 func TestR_002_9_3_OfAnotherServer(t *testing.T) {
 	onStages(t, func(t *testing.T, place rig.Place) {
 		far := rig.Manager(t, says("writer"))
-		s, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "one", Member: "writer"}}})
+		s, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "one", Member: "writer"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,6 +21,8 @@ import (
 	"github.com/agentteams/team-server/pkg/scripted"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/supervisor"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -86,13 +88,13 @@ func four(t testing.TB, m *manager.Manager, mode string) {
 	var s team.Scheduler
 	var err error
 	if mode == "workflow" {
-		s, err = team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{
+		s, err = workflow.New(workflow.Config{Steps: []workflow.Step{
 			{ID: "1", Member: "a"}, {ID: "2", Member: "b", After: []string{"1"}}, {ID: "3", Member: "c", After: []string{"2"}}, {ID: "4", Member: "d", After: []string{"3"}},
 		}})
 	} else {
-		s, err = team.NewSupervisor(team.SupervisorConfig{Members: list, Rules: []team.Rule{
+		s, err = supervisor.New(supervisor.Config{Members: list, Rules: []supervisor.Rule{
 			{When: "turn == 1", Next: []string{"a"}}, {When: "turn == 2", Next: []string{"b"}}, {When: "turn == 3", Next: []string{"c"}},
-			{When: "turn == 4", Next: []string{"d"}}, {Finish: team.FinishLast},
+			{When: "turn == 4", Next: []string{"d"}}, {Finish: supervisor.FinishLast},
 		}})
 	}
 	register(t, m, mode, s, err, list...)
@@ -327,12 +329,12 @@ func panel(t testing.TB, m *manager.Manager, mode string) {
 	var s team.Scheduler
 	var err error
 	if mode == "workflow" {
-		s, err = team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{
+		s, err = workflow.New(workflow.Config{Steps: []workflow.Step{
 			{ID: "l", Member: "left"}, {ID: "r", Member: "right"}, {ID: "c", Member: "c"}, {ID: "end", Member: "d", After: []string{"l", "r", "c"}},
 		}})
 	} else {
-		s, err = team.NewSupervisor(team.SupervisorConfig{Members: list, Rules: []team.Rule{
-			{When: "turn == 1", Next: []string{"left", "right", "c"}}, {When: "turn == 2", Next: []string{"d"}}, {Finish: team.FinishLast},
+		s, err = supervisor.New(supervisor.Config{Members: list, Rules: []supervisor.Rule{
+			{When: "turn == 1", Next: []string{"left", "right", "c"}}, {When: "turn == 2", Next: []string{"d"}}, {Finish: supervisor.FinishLast},
 		}})
 	}
 	register(t, m, mode, s, err, list...)

@@ -18,6 +18,7 @@ import (
 	"github.com/agentteams/team-server/pkg/model/openai"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/pkg/upstream"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -30,7 +31,7 @@ func written(t *testing.T, llm *fakellm.Server, price openai.Price, calls team.U
 		t.Fatal(err)
 	}
 	reg := rig.Manager(t, metered(t, "writer", m, nil), metered(t, "editor", m, nil))
-	s, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "write", Member: "writer"}}})
+	s, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "write", Member: "writer"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func TestS_56_BreakerOfARemoteMember(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, id := range []string{"one", "two"} {
-			s, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "ask", Member: "far"}}})
+			s, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "ask", Member: "far"}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -34,17 +35,17 @@ func says(id string, skills ...string) *agent.Func {
 // chain is a team whose members work one after the other.
 func chain(t *testing.T, m *manager.Manager, id string, members ...string) *team.Team {
 	t.Helper()
-	c := team.WorkflowConfig{}
+	c := workflow.Config{}
 	var list []team.Member
 	for i, name := range members {
-		step := team.WorkflowStep{ID: "s" + string(rune('0'+i)), Member: name}
+		step := workflow.Step{ID: "s" + string(rune('0'+i)), Member: name}
 		if i > 0 {
 			step.After = []string{"s" + string(rune('0'+i-1))}
 		}
 		c.Steps = append(c.Steps, step)
 		list = append(list, team.Member{Agent: name})
 	}
-	s, err := team.NewWorkflow(c)
+	s, err := workflow.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}

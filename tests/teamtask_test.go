@@ -17,6 +17,7 @@ import (
 	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -30,8 +31,8 @@ func bureau(t *testing.T) (m *manager.Manager, at chan struct{}, ended *atomic.I
 		script(t, "writer", &teamv1.ScriptedStep{Do: &teamv1.ScriptedStep_Progress{Progress: "Writing."}},
 			&teamv1.ScriptedStep{Do: &teamv1.ScriptedStep_Chunks{Chunks: 3}}, &teamv1.ScriptedStep{Do: &teamv1.ScriptedStep_Echo{Echo: true}}),
 		overA2A(t, "far", rig.Serve(t, server.Config{Agents: far}), "far", remote.BindingREST))
-	add := func(id string, steps ...team.WorkflowStep) {
-		s, err := team.NewWorkflow(team.WorkflowConfig{Steps: steps})
+	add := func(id string, steps ...workflow.Step) {
+		s, err := workflow.New(workflow.Config{Steps: steps})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,8 +48,8 @@ func bureau(t *testing.T) (m *manager.Manager, at chan struct{}, ended *atomic.I
 			t.Fatal(err)
 		}
 	}
-	add("bureau", team.WorkflowStep{ID: "1", Member: "asker"}, team.WorkflowStep{ID: "2", Member: "far", After: []string{"1"}},
-		team.WorkflowStep{ID: "3", Member: "writer", After: []string{"2"}})
+	add("bureau", workflow.Step{ID: "1", Member: "asker"}, workflow.Step{ID: "2", Member: "far", After: []string{"1"}},
+		workflow.Step{ID: "3", Member: "writer", After: []string{"2"}})
 	at, ended = make(chan struct{}, 10), &atomic.Int64{}
 	for _, id := range []string{"left", "right"} {
 		worker := &performer{id: id, perform: func(ctx context.Context) (*teamv1.Reply, error) {
@@ -61,7 +62,7 @@ func bureau(t *testing.T) (m *manager.Manager, at chan struct{}, ended *atomic.I
 			t.Fatal(err)
 		}
 	}
-	add("crowd", team.WorkflowStep{ID: "l", Member: "left"}, team.WorkflowStep{ID: "r", Member: "right"})
+	add("crowd", workflow.Step{ID: "l", Member: "left"}, workflow.Step{ID: "r", Member: "right"})
 	return m, at, ended
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/swarm"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // ours is this framework: as a library, or driven with the journal of the store in
@@ -53,9 +54,9 @@ func (ours) team(b *testing.B, c team.Config, members []string, a agent.Agent) *
 	return t
 }
 
-func (ours) flow(b *testing.B, steps ...team.WorkflowStep) *team.Workflow {
+func (ours) flow(b *testing.B, steps ...workflow.Step) *workflow.Workflow {
 	b.Helper()
-	w, err := team.NewWorkflow(team.WorkflowConfig{Steps: steps})
+	w, err := workflow.New(workflow.Config{Steps: steps})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -63,9 +64,9 @@ func (ours) flow(b *testing.B, steps ...team.WorkflowStep) *team.Workflow {
 }
 
 func (o ours) sequence(b *testing.B, n int) start {
-	var steps []team.WorkflowStep
+	var steps []workflow.Step
 	for i, id := range names(n) {
-		s := team.WorkflowStep{ID: id, Member: id}
+		s := workflow.Step{ID: id, Member: id}
 		if i > 0 {
 			s.After = []string{steps[i-1].ID}
 		}
@@ -76,9 +77,9 @@ func (o ours) sequence(b *testing.B, n int) start {
 }
 
 func (o ours) parallel(b *testing.B, n int) start {
-	group, answers := team.WorkflowStep{}, []string{}
+	group, answers := workflow.Step{}, []string{}
 	for _, id := range names(n) {
-		group.Parallel = append(group.Parallel, team.WorkflowStep{ID: id, Member: id})
+		group.Parallel = append(group.Parallel, workflow.Step{ID: id, Member: id})
 		answers = append(answers, "## "+id+"\n\n1")
 	}
 	width := int32(n)
@@ -127,7 +128,7 @@ func (o ours) swarm(b *testing.B) start {
 func (o ours) depth(b *testing.B, n int) start {
 	a, deepest := member(), int32(20)
 	for i := range n {
-		flow := o.flow(b, team.WorkflowStep{ID: "s", Member: "member"})
+		flow := o.flow(b, workflow.Step{ID: "s", Member: "member"})
 		a = o.team(b, team.Config{ID: fmt.Sprintf("t%d", i), Scheduler: flow, Limits: &teamv1.Limits{MaxDepth: &deepest}}, []string{"member"}, a)
 	}
 	return o.run(measure.Job{Agent: a, Input: "0", Answer: "1"})

@@ -25,7 +25,10 @@ import (
 	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/scripted"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/broadcast"
+	"github.com/agentteams/team-server/pkg/team/supervisor"
 	"github.com/agentteams/team-server/pkg/team/swarm"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // Config is what agents are built from.
@@ -272,7 +275,7 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	}
 	switch {
 	case t.GetSupervisor() != nil:
-		if c.Scheduler, err = team.NewSupervisor(config.Supervisor(t)); err != nil {
+		if c.Scheduler, err = supervisor.New(config.Supervisor(t)); err != nil {
 			return nil, err
 		}
 		if r := t.GetSupervisor().GetRouter(); r != nil {
@@ -282,12 +285,12 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 		}
 	case t.GetWorkflow() != nil:
 		c.ReportErrors = t.GetWorkflow().GetOnMemberError() == teamv1.OnMemberError_CONTINUE_PARTIAL
-		if c.Scheduler, err = team.NewWorkflow(config.Workflow(t)); err != nil {
+		if c.Scheduler, err = workflow.New(config.Workflow(t)); err != nil {
 			return nil, err
 		}
 	case t.GetBroadcast() != nil:
 		c.ReportErrors = true
-		c.Scheduler = team.NewBroadcast(team.BroadcastConfig{Instructions: t.GetBroadcast().GetInstructions()})
+		c.Scheduler = broadcast.New(broadcast.Config{Instructions: t.GetBroadcast().GetInstructions()})
 		if c.Model, err = b.model(t.GetBroadcast().GetModel()); err != nil {
 			return nil, err
 		}

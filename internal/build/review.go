@@ -5,6 +5,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/expr"
 )
 
 // review builds what judges the results of a team; nil is nothing.
@@ -22,7 +23,7 @@ func (b *builder) review(r *teamv1.ReviewConfig) (*team.Review, error) {
 		}
 	}
 	if check := r.GetJudge().GetCheck(); check != "" {
-		if review.Check, err = team.CompileCheck(check); err != nil {
+		if review.Check, err = expr.CompileCheck(check); err != nil {
 			return nil, fmt.Errorf("review.judge.check: %w", err)
 		}
 	}

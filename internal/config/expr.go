@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/expr"
 )
 
 // scheduler reports what a scheduler finds wrong with its rules or steps, below
@@ -64,7 +65,7 @@ func (k *checker) expression(subject string, err error, complete bool, path ...a
 	if k.damaged[n] || k.reported(n) {
 		return
 	}
-	var e *team.ExprError
+	var e *expr.Error
 	if !errors.As(err, &e) {
 		if k.refused(path) {
 			return

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // inSteps is a file with a workflow of these steps.
@@ -55,7 +55,7 @@ func TestC_02_S_18_StepsRunInTheOrderOfTheFile(t *testing.T) {
 			if got := planText(c, "t"); got != tt.want {
 				t.Errorf("it runs %s, want %s", got, tt.want)
 			}
-			if _, err := team.NewWorkflow(Workflow(c.Server.GetTeams()["t"])); err != nil {
+			if _, err := workflow.New(Workflow(c.Server.GetTeams()["t"])); err != nil {
 				t.Error(err)
 			}
 		})

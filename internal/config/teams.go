@@ -9,6 +9,9 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/supervisor"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 var plainID = regexp.MustCompile(`^` + agent.IDPattern + `$`)
@@ -39,7 +42,7 @@ func (k *checker) judge(id string, j *teamv1.JudgeConfig) {
 		k.known(j.GetAgent(), fmt.Sprintf("the judge of team %q is", id), append(path, "agent")...)
 	}
 	if j.GetCheck() != "" {
-		_, err := team.CompileCheck(j.GetCheck())
+		_, err := expr.CompileCheck(j.GetCheck())
 		if err != nil {
 			k.expression(fmt.Sprintf("the judge of team %q", id), err, true, append(path, "check")...)
 		}
@@ -96,19 +99,19 @@ func (k *checker) supervisor(id string, t *teamv1.TeamConfig) {
 	for _, m := range k.presumed[id] {
 		c.Members = append(c.Members, team.Member{ID: m, Agent: m})
 	}
-	_, err := team.NewSupervisor(c)
+	_, err := supervisor.New(c)
 	k.scheduler(err, !k.hurt("teams", id, "members"), path...)
 }
 
 // Supervisor is what the scheduler of a supervisor team is made of.
-func Supervisor(t *teamv1.TeamConfig) team.SupervisorConfig {
+func Supervisor(t *teamv1.TeamConfig) supervisor.Config {
 	s := t.GetSupervisor()
-	c := team.SupervisorConfig{Members: Members(t)}
+	c := supervisor.Config{Members: Members(t)}
 	if s.GetRouter() != nil {
-		c.Router = &team.Router{Instructions: s.GetRouter().GetInstructions()}
+		c.Router = &supervisor.Router{Instructions: s.GetRouter().GetInstructions()}
 	}
 	for _, r := range s.GetRules() {
-		c.Rules = append(c.Rules, team.Rule{ID: r.GetId(), When: r.GetWhen(), Next: r.GetNext(), Finish: r.GetFinish(), Message: r.GetMessage()})
+		c.Rules = append(c.Rules, supervisor.Rule{ID: r.GetId(), When: r.GetWhen(), Next: r.GetNext(), Finish: r.GetFinish(), Message: r.GetMessage()})
 	}
 	return c
 }
@@ -156,7 +159,7 @@ func (k *checker) workflow(id string, t *teamv1.TeamConfig) {
 			k.known(s.GetAgent(), fmt.Sprintf("step %q uses agent", s.GetId()), append(at, "agent")...)
 		}
 	})
-	_, err := team.NewWorkflow(Workflow(t))
+	_, err := workflow.New(Workflow(t))
 	k.scheduler(err, !k.hurt(append(path, "steps")...), path...)
 }
 
@@ -170,31 +173,31 @@ func walk(steps []*teamv1.WorkflowStep, path []any, visit func(*teamv1.WorkflowS
 }
 
 // Workflow is what the scheduler of a workflow team is made of.
-func Workflow(t *teamv1.TeamConfig) team.WorkflowConfig {
-	return team.WorkflowConfig{Steps: workflowSteps(t.GetWorkflow().GetSteps())}
+func Workflow(t *teamv1.TeamConfig) workflow.Config {
+	return workflow.Config{Steps: workflowSteps(t.GetWorkflow().GetSteps())}
 }
 
-func workflowSteps(steps []*teamv1.WorkflowStep) []team.WorkflowStep {
-	var out []team.WorkflowStep
+func workflowSteps(steps []*teamv1.WorkflowStep) []workflow.Step {
+	var out []workflow.Step
 	for _, s := range steps {
-		step := team.WorkflowStep{
+		step := workflow.Step{
 			ID: s.GetId(), Member: s.GetAgent(), Task: s.GetTask(), After: s.GetAfter(), When: s.GetWhen(),
 			Parallel: workflowSteps(s.GetParallel()), Quorum: int(s.GetQuorum()), Timeout: s.GetTimeout().AsDuration(), Retry: s.GetRetry(),
 		}
 		switch s.GetJoin() {
 		case teamv1.Join_ALL:
-			step.Join = team.JoinAll
+			step.Join = workflow.JoinAll
 		case teamv1.Join_ANY:
-			step.Join = team.JoinAny
+			step.Join = workflow.JoinAny
 		case teamv1.Join_QUORUM:
-			step.Join = team.JoinQuorum
+			step.Join = workflow.JoinQuorum
 		case teamv1.Join_DEFAULT_JOIN:
 		}
 		if r := s.GetRepeat(); r != nil {
-			step.Repeat = &team.Repeat{Until: r.GetUntil(), Max: int(r.GetMax())}
+			step.Repeat = &workflow.Repeat{Until: r.GetUntil(), Max: int(r.GetMax())}
 		}
 		if h := s.GetHuman(); h != nil {
-			step.Human = &team.Human{Question: h.GetQuestion(), Options: h.GetOptions(), Roles: h.GetRoles()}
+			step.Human = &workflow.Human{Question: h.GetQuestion(), Options: h.GetOptions(), Roles: h.GetRoles()}
 		}
 		out = append(out, step)
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/scripted"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/supervisor"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // cast holds the agents of a scenario. Whoever works outside, a leaf, a model or a
@@ -213,13 +215,13 @@ func (c *cast) teamOf(cfg team.Config, err error, members ...string) {
 }
 
 // workflow registers a team of fixed steps.
-func (c *cast) workflow(id string, steps ...team.WorkflowStep) {
+func (c *cast) workflow(id string, steps ...workflow.Step) {
 	c.Helper()
-	w, err := team.NewWorkflow(team.WorkflowConfig{Steps: steps})
+	w, err := workflow.New(workflow.Config{Steps: steps})
 	c.team(id, w, err, membersOf(steps)...)
 }
 
-func membersOf(steps []team.WorkflowStep) []string {
+func membersOf(steps []workflow.Step) []string {
 	var ids []string
 	seen := map[string]bool{"": true}
 	for _, s := range steps {
@@ -234,13 +236,13 @@ func membersOf(steps []team.WorkflowStep) []string {
 }
 
 // supervisor registers a team with rules.
-func (c *cast) supervisor(id string, members []string, rules ...team.Rule) {
+func (c *cast) supervisor(id string, members []string, rules ...supervisor.Rule) {
 	c.Helper()
 	var list []team.Member
 	for _, m := range members {
 		list = append(list, team.Member{Agent: m})
 	}
-	s, err := team.NewSupervisor(team.SupervisorConfig{Members: list, Rules: rules})
+	s, err := supervisor.New(supervisor.Config{Members: list, Rules: rules})
 	c.team(id, s, err, members...)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/guard"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // ware is a middleware whose looks are counted.
@@ -38,7 +39,7 @@ func guarded() []scenario {
 	return []scenario{
 		{name: "guarded", anywhere: true, agents: func(c *cast) {
 			c.add(says("a", func(text string) string { return "a(" + text + ")" }))
-			w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "1", Member: "a"}, {ID: "2", Member: "a", After: []string{"1"}}}})
+			w, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "1", Member: "a"}, {ID: "2", Member: "a", After: []string{"1"}}}})
 			c.teamOf(team.Config{ID: "root", Scheduler: w, Guards: agent.Guards{
 				Input: []agent.Guard{c.tags("in"), c.passes("broken", agent.Verdict{}, broken)}, Output: []agent.Guard{c.tags("out")},
 				Delegation: []agent.Guard{c.tags("given")}, Result: []agent.Guard{c.passes("look", agent.Verdict{}, nil), c.tags("result")},
@@ -46,12 +47,12 @@ func guarded() []scenario {
 		}},
 		{name: "guarded_input_stopped", anywhere: true, agents: func(c *cast) {
 			c.add(says("a", func(text string) string { return text }))
-			w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "1", Member: "a"}}})
+			w, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "1", Member: "a"}}})
 			c.teamOf(team.Config{ID: "root", Scheduler: w, Guards: agent.Guards{Input: []agent.Guard{c.passes("polite", agent.Verdict{Block: "say please"}, nil)}}}, err, "a")
 		}},
 		{name: "guarded_result_stopped", anywhere: true, agents: func(c *cast) {
 			c.add(says("a", func(text string) string { return text }))
-			w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "1", Member: "a"}}})
+			w, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "1", Member: "a"}}})
 			c.teamOf(team.Config{ID: "root", Scheduler: w, Guards: agent.Guards{Result: []agent.Guard{c.passes("clean", agent.Verdict{Block: "it swears"}, nil)}}}, err, "a")
 		}},
 		{name: "output_put_back", anywhere: true, agents: func(c *cast) {

@@ -18,6 +18,8 @@ import (
 	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/supervisor"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -46,23 +48,23 @@ var around = map[string]func(c *cast, leaf func(id string)){
 	"workflow": func(c *cast, leaf func(string)) {
 		leaf("leaf")
 		c.add(leaves["echo"](c, "a"))
-		c.workflow("root", team.WorkflowStep{ID: "1", Member: "a"}, team.WorkflowStep{ID: "2", Member: "leaf", After: []string{"1"}}, team.WorkflowStep{ID: "3", Member: "a", After: []string{"2"}, Task: "{{steps.2.text}}!"})
+		c.workflow("root", workflow.Step{ID: "1", Member: "a"}, workflow.Step{ID: "2", Member: "leaf", After: []string{"1"}}, workflow.Step{ID: "3", Member: "a", After: []string{"2"}, Task: "{{steps.2.text}}!"})
 	},
 	"supervisor": func(c *cast, leaf func(string)) {
 		leaf("leaf")
 		c.add(leaves["echo"](c, "a"))
-		c.supervisor("root", []string{"a", "leaf"}, team.Rule{When: "turn == 1", Next: []string{"leaf"}}, team.Rule{When: "turn == 2", Next: []string{"a"}}, team.Rule{Finish: team.FinishLast})
+		c.supervisor("root", []string{"a", "leaf"}, supervisor.Rule{When: "turn == 1", Next: []string{"leaf"}}, supervisor.Rule{When: "turn == 2", Next: []string{"a"}}, supervisor.Rule{Finish: supervisor.FinishLast})
 	},
 	"nested": func(c *cast, leaf func(string)) {
 		leaf("leaf")
-		c.workflow("inner", team.WorkflowStep{ID: "1", Member: "leaf"})
-		c.workflow("middle", team.WorkflowStep{ID: "1", Member: "inner"})
-		c.workflow("root", team.WorkflowStep{ID: "1", Member: "middle"})
+		c.workflow("inner", workflow.Step{ID: "1", Member: "leaf"})
+		c.workflow("middle", workflow.Step{ID: "1", Member: "inner"})
+		c.workflow("root", workflow.Step{ID: "1", Member: "middle"})
 	},
 	"going_on": func(c *cast, leaf func(string)) { // the team goes on after errors
 		leaf("leaf")
 		c.add(leaves["echo"](c, "a"), leaves["echo"](c, "b"))
-		w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "1", Member: "leaf"}, {ID: "2", Member: "a", After: []string{"1"}}, {ID: "3", Member: "b"}}})
+		w, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "1", Member: "leaf"}, {ID: "2", Member: "a", After: []string{"1"}}, {ID: "3", Member: "b"}}})
 		c.teamOf(team.Config{ID: "root", Scheduler: w, ReportErrors: true}, err, "leaf", "a", "b")
 	},
 }
@@ -90,55 +92,55 @@ func teams() []scenario {
 			}
 		}
 	}
-	with := func(members func(*cast), steps ...team.WorkflowStep) func(*cast) {
+	with := func(members func(*cast), steps ...workflow.Step) func(*cast) {
 		return func(c *cast) { members(c); c.workflow("root", steps...) }
 	}
 	return []scenario{
-		{name: "parallel", agents: with(echo("a", "b", "c"), team.WorkflowStep{ID: "1", Member: "a"}, team.WorkflowStep{ID: "2", Member: "b"}, team.WorkflowStep{ID: "3", Member: "c", After: []string{"1", "2"}})},
-		{name: "skipped", anywhere: true, agents: with(echo("a", "b"), team.WorkflowStep{ID: "1", Member: "a"},
-			team.WorkflowStep{ID: "2", Member: "b", After: []string{"1"}, When: "steps['1'].text == 'never'"}, team.WorkflowStep{ID: "3", Member: "a", After: []string{"2"}, Task: "end"})},
+		{name: "parallel", agents: with(echo("a", "b", "c"), workflow.Step{ID: "1", Member: "a"}, workflow.Step{ID: "2", Member: "b"}, workflow.Step{ID: "3", Member: "c", After: []string{"1", "2"}})},
+		{name: "skipped", anywhere: true, agents: with(echo("a", "b"), workflow.Step{ID: "1", Member: "a"},
+			workflow.Step{ID: "2", Member: "b", After: []string{"1"}, When: "steps['1'].text == 'never'"}, workflow.Step{ID: "3", Member: "a", After: []string{"2"}, Task: "end"})},
 		{name: "repeated", anywhere: true, agents: func(c *cast) {
 			c.add(says("a", func(text string) string { return fmt.Sprintf(`{"ok": %t}`, strings.Contains(text, "Your last result")) }))
-			c.workflow("root", team.WorkflowStep{ID: "fix", Member: "a", Repeat: &team.Repeat{Until: "steps.fix.data.ok"}})
+			c.workflow("root", workflow.Step{ID: "fix", Member: "a", Repeat: &workflow.Repeat{Until: "steps.fix.data.ok"}})
 		}},
-		{name: "people", anywhere: true, agents: with(echo("a", "b"), team.WorkflowStep{ID: "1", Member: "a"},
-			team.WorkflowStep{ID: "ok", After: []string{"1"}, Human: &team.Human{Question: "Print {{steps.1.text}}?", Options: []string{"yes", "no"}}},
-			team.WorkflowStep{ID: "2", Member: "b", After: []string{"ok"}, When: "steps.ok.text == 'yes'"})},
+		{name: "people", anywhere: true, agents: with(echo("a", "b"), workflow.Step{ID: "1", Member: "a"},
+			workflow.Step{ID: "ok", After: []string{"1"}, Human: &workflow.Human{Question: "Print {{steps.1.text}}?", Options: []string{"yes", "no"}}},
+			workflow.Step{ID: "2", Member: "b", After: []string{"ok"}, When: "steps.ok.text == 'yes'"})},
 		{name: "first_of_two", agents: func(c *cast) {
 			c.add(blocks("never"), leaves["echo"](c, "a"), leaves["echo"](c, "b"))
-			c.workflow("root", team.WorkflowStep{ID: "1", Member: "never"}, team.WorkflowStep{ID: "2", Member: "a"}, team.WorkflowStep{ID: "3", Member: "b", After: []string{"1", "2"}, Join: team.JoinAny})
+			c.workflow("root", workflow.Step{ID: "1", Member: "never"}, workflow.Step{ID: "2", Member: "a"}, workflow.Step{ID: "3", Member: "b", After: []string{"1", "2"}, Join: workflow.JoinAny})
 		}},
 		{name: "two_of_three", agents: func(c *cast) {
 			c.add(blocks("never"), leaves["echo"](c, "a"), leaves["echo"](c, "b"), leaves["echo"](c, "d"))
-			c.workflow("root", team.WorkflowStep{ID: "1", Member: "never"}, team.WorkflowStep{ID: "2", Member: "a"}, team.WorkflowStep{ID: "3", Member: "b"},
-				team.WorkflowStep{ID: "4", Member: "d", After: []string{"1", "2", "3"}, Join: team.JoinQuorum, Quorum: 2})
+			c.workflow("root", workflow.Step{ID: "1", Member: "never"}, workflow.Step{ID: "2", Member: "a"}, workflow.Step{ID: "3", Member: "b"},
+				workflow.Step{ID: "4", Member: "d", After: []string{"1", "2", "3"}, Join: workflow.JoinQuorum, Quorum: 2})
 		}},
 		{name: "member_timeout", agents: func(c *cast) {
 			c.add(slow("slow", time.Hour))
-			w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "1", Member: "slow", Timeout: time.Minute}}})
+			w, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "1", Member: "slow", Timeout: time.Minute}}})
 			c.team("root", w, err, "slow")
 		}},
 		{name: "team_timeout", agents: func(c *cast) {
 			c.add(slow("slow", time.Hour))
-			w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "1", Member: "slow", Timeout: 3 * time.Hour}}})
+			w, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "1", Member: "slow", Timeout: 3 * time.Hour}}})
 			c.teamOf(team.Config{ID: "root", Scheduler: w, Limits: &teamv1.Limits{Timeout: durationpb.New(time.Minute)}}, err, "slow")
 		}},
 		{name: "cycle", anywhere: true, agents: func(c *cast) {
 			c.add(says("a", func(string) string { return "same" }))
-			c.supervisor("root", []string{"a"}, team.Rule{Next: []string{"a"}})
+			c.supervisor("root", []string{"a"}, supervisor.Rule{Next: []string{"a"}})
 		}},
 		{name: "step_limit", anywhere: true, agents: func(c *cast) {
 			c.add(leaves["echo"](c, "a"))
-			s, err := team.NewSupervisor(team.SupervisorConfig{Members: []team.Member{{Agent: "a"}}, Rules: []team.Rule{{Next: []string{"a"}}}})
+			s, err := supervisor.New(supervisor.Config{Members: []team.Member{{Agent: "a"}}, Rules: []supervisor.Rule{{Next: []string{"a"}}}})
 			c.teamOf(team.Config{ID: "root", Scheduler: s, Limits: &teamv1.Limits{MaxSteps: new(int32(3))}}, err, "a")
 		}},
 		{name: "member_missing", anywhere: true, agents: func(c *cast) {
-			s, err := team.NewSupervisor(team.SupervisorConfig{Members: []team.Member{{Agent: "nobody"}}, Rules: []team.Rule{{Next: []string{"nobody"}}}})
+			s, err := supervisor.New(supervisor.Config{Members: []team.Member{{Agent: "nobody"}}, Rules: []supervisor.Rule{{Next: []string{"nobody"}}}})
 			c.team("root", s, err, "nobody")
 		}},
 		{name: "side_by_side", agents: func(c *cast) {
 			echo("a", "b", "c")(c)
-			c.supervisor("root", []string{"a", "b", "c"}, team.Rule{When: "turn == 1", Next: []string{"c", "a"}}, team.Rule{When: "turn == 2", Next: []string{"b"}, Message: "sum it up"}, team.Rule{Finish: "b"})
+			c.supervisor("root", []string{"a", "b", "c"}, supervisor.Rule{When: "turn == 1", Next: []string{"c", "a"}}, supervisor.Rule{When: "turn == 2", Next: []string{"b"}, Message: "sum it up"}, supervisor.Rule{Finish: "b"})
 		}},
 		{name: "calls_a_peer", anywhere: true, agents: func(c *cast) {
 			echo("a")(c)
@@ -156,7 +158,7 @@ func models() []scenario {
 		{name: "models_in_a_team", anywhere: true, agents: func(c *cast) {
 			c.modeled("a", 1, false)
 			c.modeled("b", 0, false)
-			c.workflow("root", team.WorkflowStep{ID: "1", Member: "a"}, team.WorkflowStep{ID: "2", Member: "b", After: []string{"1"}})
+			c.workflow("root", workflow.Step{ID: "1", Member: "a"}, workflow.Step{ID: "2", Member: "b", After: []string{"1"}})
 		}},
 		{name: "model_fails", agents: func(c *cast) {
 			a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "root", Model: model{c, func(*agent.ModelRequest) (*teamv1.Turn, error) {
@@ -169,7 +171,7 @@ func models() []scenario {
 		}},
 		{name: "router", anywhere: true, agents: func(c *cast) {
 			c.add(leaves["echo"](c, "a"))
-			s, err := team.NewSupervisor(team.SupervisorConfig{Members: []team.Member{{Agent: "a"}}, Router: &team.Router{Instructions: "Choose."}})
+			s, err := supervisor.New(supervisor.Config{Members: []team.Member{{Agent: "a"}}, Router: &supervisor.Router{Instructions: "Choose."}})
 			c.teamOf(team.Config{ID: "root", Scheduler: s, Model: model{c, route}}, err, "a")
 		}},
 	}
@@ -187,11 +189,11 @@ func route(req *agent.ModelRequest) (*teamv1.Turn, error) {
 func callers() []scenario {
 	held := func(c *cast) {
 		c.add(blocks("held"), leaves["echo"](c, "a"))
-		c.workflow("root", team.WorkflowStep{ID: "1", Member: "a"}, team.WorkflowStep{ID: "2", Member: "held", After: []string{"1"}}, team.WorkflowStep{ID: "3", Member: "a", After: []string{"2"}})
+		c.workflow("root", workflow.Step{ID: "1", Member: "a"}, workflow.Step{ID: "2", Member: "held", After: []string{"1"}}, workflow.Step{ID: "3", Member: "a", After: []string{"2"}})
 	}
 	both := func(c *cast) {
 		c.add(leaves["ask"](c, "left"), leaves["ask"](c, "right"), leaves["echo"](c, "a"))
-		c.workflow("root", team.WorkflowStep{ID: "l", Member: "left"}, team.WorkflowStep{ID: "r", Member: "right"}, team.WorkflowStep{ID: "end", Member: "a", After: []string{"l", "r"}})
+		c.workflow("root", workflow.Step{ID: "l", Member: "left"}, workflow.Step{ID: "r", Member: "right"}, workflow.Step{ID: "end", Member: "a", After: []string{"l", "r"}})
 	}
 	return []scenario{
 		{name: "direct", agents: func(c *cast) {
@@ -208,8 +210,8 @@ func callers() []scenario {
 		{name: "canceled_in_a_team", agents: held, story: cancelWorking},
 		{name: "canceled_nested", agents: func(c *cast) {
 			c.add(blocks("held"), leaves["ask"](c, "ask"))
-			c.workflow("inner", team.WorkflowStep{ID: "1", Member: "held"}, team.WorkflowStep{ID: "2", Member: "ask"})
-			c.workflow("root", team.WorkflowStep{ID: "1", Member: "inner"})
+			c.workflow("inner", workflow.Step{ID: "1", Member: "held"}, workflow.Step{ID: "2", Member: "ask"})
+			c.workflow("root", workflow.Step{ID: "1", Member: "inner"})
 		}, story: cancelWorking},
 		{name: "canceled_while_asking", agents: both, story: func(r *recorder) string {
 			id := r.send("", "x", false)
@@ -245,7 +247,7 @@ func callers() []scenario {
 		}},
 		{name: "restarted_twice", agents: func(c *cast) {
 			c.add(slow("a", time.Minute), leaves["echo"](c, "b"))
-			c.workflow("root", team.WorkflowStep{ID: "1", Member: "b"}, team.WorkflowStep{ID: "2", Member: "a", After: []string{"1"}}, team.WorkflowStep{ID: "3", Member: "b", After: []string{"2"}})
+			c.workflow("root", workflow.Step{ID: "1", Member: "b"}, workflow.Step{ID: "2", Member: "a", After: []string{"1"}}, workflow.Step{ID: "3", Member: "b", After: []string{"2"}})
 		}, story: func(r *recorder) string {
 			id := r.send("", "x", true)
 			r.settle()
@@ -301,7 +303,7 @@ func wired() []scenario {
 	}
 	over := func(kind, how string) func(*cast) {
 		return func(c *cast) {
-			defer c.workflow("root", team.WorkflowStep{ID: "1", Member: "remote"})
+			defer c.workflow("root", workflow.Step{ID: "1", Member: "remote"})
 			if c.replaying {
 				c.add(leaves["panic"](c, "remote")) // nobody calls it
 				return

@@ -8,6 +8,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // payment is a tool that must not be called twice. Its connection breaks: nobody
@@ -44,7 +45,7 @@ func unsafe() []scenario {
 		{name: "unsafe_tool_in_a_team", anywhere: true, agents: func(c *cast) {
 			c.payer("a")
 			c.add(leaves["echo"](c, "b"))
-			c.workflow("root", team.WorkflowStep{ID: "1", Member: "a"}, team.WorkflowStep{ID: "2", Member: "b", After: []string{"1"}})
+			c.workflow("root", workflow.Step{ID: "1", Member: "a"}, workflow.Step{ID: "2", Member: "b", After: []string{"1"}})
 		}, after: paidOnce, alike: why},
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/broadcast"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // shelf is what a task's artifacts say, each a line: its name, whose it is, its text.
@@ -65,7 +67,7 @@ func TestC_16_ArtifactsOfMembers(t *testing.T) {
 	})
 	t.Run("C-16 a workflow's parallel last wave", func(t *testing.T) {
 		r := start(t, echo("one"), echo("two"))
-		w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{
+		w, err := workflow.New(workflow.Config{Steps: []workflow.Step{
 			{ID: "a", Member: "one"}, {ID: "de", Member: "two", After: []string{"a"}}, {ID: "fr", Member: "two", After: []string{"a"}},
 		}})
 		if err != nil {
@@ -304,7 +306,7 @@ func TestS_26_InnerStreams(t *testing.T) {
 func TestR_002_35_EventClasses(t *testing.T) {
 	r := start(t, chatty("a", "one "), chatty("b", "two "))
 	m := &saying{text: "All in all."}
-	r.streaming(t, team.Config{ID: "team", Model: m, ReportErrors: true, Scheduler: team.NewBroadcast(team.BroadcastConfig{})},
+	r.streaming(t, team.Config{ID: "team", Model: m, ReportErrors: true, Scheduler: broadcast.New(broadcast.Config{})},
 		team.Member{Agent: "a", StreamInner: true}, team.Member{Agent: "b", StreamInner: true})
 	updates, err := r.SendStreamingMessage(detailed(ann(t)), message("team", "hi"))
 	if err != nil {
@@ -352,9 +354,9 @@ func TestR_002_35_EventClasses(t *testing.T) {
 func TestDroppedIsNoFailure(t *testing.T) {
 	g := newGate("gate")
 	r := start(t, echo("one"), g)
-	w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{
+	w, err := workflow.New(workflow.Config{Steps: []workflow.Step{
 		{ID: "slow", Member: "gate"}, {ID: "fast", Member: "one"},
-		{ID: "end", Member: "one", After: []string{"slow", "fast"}, Join: team.JoinAny, Task: "end"},
+		{ID: "end", Member: "one", After: []string{"slow", "fast"}, Join: workflow.JoinAny, Task: "end"},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 	serving "github.com/agentteams/team-server/tests/rig"
 )
 
@@ -127,13 +128,13 @@ func held() fakeagent.Config {
 }
 
 // workflowOf is a workflow whose steps run at the same time.
-func workflowOf(t testing.TB, members ...string) *team.Workflow {
+func workflowOf(t testing.TB, members ...string) *workflow.Workflow {
 	t.Helper()
-	var steps []team.WorkflowStep
+	var steps []workflow.Step
 	for _, m := range members {
-		steps = append(steps, team.WorkflowStep{ID: m, Member: m})
+		steps = append(steps, workflow.Step{ID: m, Member: m})
 	}
-	w, err := team.NewWorkflow(team.WorkflowConfig{Steps: steps})
+	w, err := workflow.New(workflow.Config{Steps: steps})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/expr"
 )
 
 // R-001-54, R-001-55, R-002-31: a run that ends in a later round, for whatever reason,
@@ -40,7 +41,7 @@ func TestR_001_54_ResultOfTheRoundBefore(t *testing.T) {
 	}
 	reviewed := func(t *testing.T, a agent.Agent, c team.Config) *rig {
 		t.Helper()
-		check, err := team.CompileCheck("round >= 9")
+		check, err := expr.CompileCheck("round >= 9")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // must keeps the examples short; a program handles its errors.
@@ -37,16 +38,16 @@ func worker(id string, f func(string) string) *agent.Func {
 
 // pipeline returns a team whose members work one after the other.
 func pipeline(agents *manager.Manager, id string, members ...string) *team.Team {
-	var steps []team.WorkflowStep
+	var steps []workflow.Step
 	var roster []team.Member
 	for i, m := range members {
-		step := team.WorkflowStep{ID: m, Member: m}
+		step := workflow.Step{ID: m, Member: m}
 		if i > 0 {
 			step.After = []string{members[i-1]}
 		}
 		steps, roster = append(steps, step), append(roster, team.Member{Agent: m})
 	}
-	workflow := must(team.NewWorkflow(team.WorkflowConfig{Steps: steps}))
+	workflow := must(workflow.New(workflow.Config{Steps: steps}))
 	return must(team.New(team.Config{ID: id, Mode: "workflow", Scheduler: workflow, Members: roster, Registry: agents}))
 }
 

@@ -15,6 +15,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/supervisor"
 )
 
 // priced is a model that takes these turns, one a call, at a price, and keeps
@@ -164,7 +165,7 @@ func TestC_07_ModelTurns(t *testing.T) {
 	t.Run("C-07 the router's turns count too", func(t *testing.T) {
 		m := &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{routeCall(`{"next": ["a"]}`), routeCall(`{"next": "finish"}`)}}, spent: []*teamv1.Spent{{InputTokens: 2900}}}
 		reg := registry{"a": skilled("a")}
-		v, err := team.NewSupervisor(team.SupervisorConfig{Members: members("a"), Router: &team.Router{}})
+		v, err := supervisor.New(supervisor.Config{Members: members("a"), Router: &supervisor.Router{}})
 		if err != nil {
 			t.Fatal(err)
 		}

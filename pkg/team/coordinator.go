@@ -5,6 +5,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // CoordinatorConfig is what a Coordinator is made of.
@@ -97,7 +98,7 @@ func specsOf(tools []agent.Tool) ([]agent.ToolSpec, error) {
 	var faults []error
 	for i, t := range tools {
 		specs[i] = t.Spec()
-		if specs[i].Name == TransferTool || specs[i].Name == readTool {
+		if specs[i].Name == TransferTool || specs[i].Name == prompt.ReadTool {
 			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "tool %s has the name of a tool that agents have; rename it", specs[i].Name))
 		}
 		if seen[specs[i].Name] {

@@ -14,6 +14,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 func TestCoordinator_Answers(t *testing.T) {
@@ -153,7 +154,7 @@ func TestCoordinator_TellsTheLeader(t *testing.T) {
 func TestS_54_LeastPrivilege(t *testing.T) {
 	var d diary
 	mind := leads(t, calls(give("writer", "do my work"), tool("writer", `{"task":"x"}`), tool("delegate_task_to_member", `{"member_id":"writer","task":"x"}`),
-		tool("echo", "{}"), tool(team.CheckTool, "{}"), tool(team.ReadTool, `{"id":"1","offset":0}`), tool(team.TransferTool, `{"agent_name":"writer"}`)), says("alone then"))
+		tool("echo", "{}"), tool(team.CheckTool, "{}"), tool(prompt.ReadTool, `{"id":"1","offset":0}`), tool(team.TransferTool, `{"agent_name":"writer"}`)), says("alone then"))
 	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "mind", Model: mind})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // blocker has its effect and then works until its context ends.
@@ -44,8 +45,8 @@ func crashFlow(t *testing.T, w *world) *team.Team {
 		return "", &agent.Error{Reason: agent.ReasonUnavailable, Retry: true, Fresh: true, Message: "out of ink"}
 	}}
 	limits := &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(time.Microsecond)}, MaxParallel: proto.Int32(9)}
-	flow := func(id string, steps ...team.WorkflowStep) *team.Team {
-		s, err := team.NewWorkflow(team.WorkflowConfig{Steps: steps})
+	flow := func(id string, steps ...workflow.Step) *team.Team {
+		s, err := workflow.New(workflow.Config{Steps: steps})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,15 +56,15 @@ func crashFlow(t *testing.T, w *world) *team.Team {
 		}
 		return tm
 	}
-	reg["inner"] = flow("inner", team.WorkflowStep{ID: "far", Member: "peer"}, team.WorkflowStep{ID: "deep", Member: "deep", After: []string{"far"}})
+	reg["inner"] = flow("inner", workflow.Step{ID: "far", Member: "peer"}, workflow.Step{ID: "deep", Member: "deep", After: []string{"far"}})
 	return flow("root",
-		team.WorkflowStep{ID: "a", Member: "a"}, team.WorkflowStep{ID: "b", Member: "b"}, team.WorkflowStep{ID: "never", Member: "never"},
-		team.WorkflowStep{ID: "inner", Member: "inner"}, team.WorkflowStep{ID: "late", Member: "e", After: []string{"inner"}},
-		team.WorkflowStep{ID: "ask", Member: "asker"},
-		team.WorkflowStep{ID: "join", Member: "c", After: []string{"a", "b", "never", "late", "ask"}, Join: team.JoinQuorum, Quorum: 2},
-		team.WorkflowStep{ID: "broken", Member: "broken", After: []string{"join"}, Retry: &teamv1.Retry{Attempts: proto.Int32(2)}},
-		team.WorkflowStep{ID: "lost", Member: "f", After: []string{"broken"}},
-		team.WorkflowStep{ID: "end", Member: "d", After: []string{"join"}, Task: "{{steps.join.text}} end"},
+		workflow.Step{ID: "a", Member: "a"}, workflow.Step{ID: "b", Member: "b"}, workflow.Step{ID: "never", Member: "never"},
+		workflow.Step{ID: "inner", Member: "inner"}, workflow.Step{ID: "late", Member: "e", After: []string{"inner"}},
+		workflow.Step{ID: "ask", Member: "asker"},
+		workflow.Step{ID: "join", Member: "c", After: []string{"a", "b", "never", "late", "ask"}, Join: workflow.JoinQuorum, Quorum: 2},
+		workflow.Step{ID: "broken", Member: "broken", After: []string{"join"}, Retry: &teamv1.Retry{Attempts: proto.Int32(2)}},
+		workflow.Step{ID: "lost", Member: "f", After: []string{"broken"}},
+		workflow.Step{ID: "end", Member: "d", After: []string{"join"}, Task: "{{steps.join.text}} end"},
 	)
 }
 

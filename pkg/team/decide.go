@@ -2,6 +2,7 @@ package team
 
 import (
 	"errors"
+	"slices"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -111,6 +112,18 @@ func (p *process) record(d *choice) *teamv1.Decided {
 		rec.Steps[i] = step
 	}
 	return rec
+}
+
+// inner is what readers are shown of a member while it works.
+func (p *process) inner(member string) teamv1.Step_Inner {
+	i := slices.IndexFunc(p.cfg.Members, func(m Member) bool { return m.ID == member })
+	switch {
+	case i < 0 || !p.cfg.Members[i].StreamInner:
+		return teamv1.Step_INNER_UNSPECIFIED
+	case p.cfg.Members[i].HideText:
+		return teamv1.Step_INNER_EVENTS
+	}
+	return teamv1.Step_INNER_TEXT
 }
 
 // reply is the last event of the sequence.

@@ -2,7 +2,6 @@ package team
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"regexp"
@@ -11,7 +10,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // Names of the tools by which a model gives work to members (C-08).
@@ -148,7 +147,7 @@ type delegation struct {
 
 // read makes a delegation of a call. The error tells the leader what to change.
 func (k *crew) read(call *teamv1.ToolCall) (*delegation, *agent.Error) {
-	args, argErr := readArguments(call.GetArguments())
+	args, argErr := prompt.Arguments(call.GetArguments())
 	id, err := k.called(call.GetName(), args, argErr)
 	if err != nil {
 		return nil, refused(agent.ReasonInvalidRequest, err)
@@ -156,7 +155,7 @@ func (k *crew) read(call *teamv1.ToolCall) (*delegation, *agent.Error) {
 	d := &delegation{member: k.find(id)}
 	switch {
 	case d.member == nil:
-		return nil, refused(agent.ReasonMemberNotFound, fmt.Errorf("there is no member %q; %s", excerpt.Quote(id), k.listed()))
+		return nil, refused(agent.ReasonMemberNotFound, fmt.Errorf("there is no member %q; %s", agent.Quote(id), k.listed()))
 	case d.member.Disabled:
 		id = MemberID(d.member.Member)
 		return d, refused(agent.ReasonDisabled, fmt.Errorf("member %q is disabled; %s", id, k.others(nil)))
@@ -227,39 +226,16 @@ func (k *crew) called(tool string, args map[string]json.RawMessage, argErr error
 	if argErr != nil {
 		return "", argErr
 	}
-	return textOf(args, "member_id", true)
-}
-
-// readArguments parses what a model wrote. Models also wrap the object in a
-// string (R-002-6.1).
-func readArguments(text string) (map[string]json.RawMessage, error) {
-	if strings.TrimSpace(text) == "" {
-		return nil, nil
-	}
-	var args map[string]json.RawMessage
-	if json.Unmarshal([]byte(text), &args) == nil {
-		return args, nil
-	}
-	if inner, ok := unwrapped(text); ok && json.Unmarshal([]byte(inner), &args) == nil {
-		return args, nil
-	}
-	return nil, errors.New(`the arguments are not a JSON object; write {"task": "…"}`)
-}
-
-// unwrapped is the object within a JSON string.
-func unwrapped(text string) (inner string, ok bool) {
-	var object map[string]json.RawMessage
-	ok = json.Unmarshal([]byte(text), &inner) == nil && json.Unmarshal([]byte(inner), &object) == nil
-	return inner, ok && object != nil
+	return prompt.String(args, "member_id", true)
 }
 
 // taskOf is the task of a call with its context.
 func taskOf(args map[string]json.RawMessage) (string, error) {
-	task, err := textOf(args, "task", true)
+	task, err := prompt.String(args, "task", true)
 	if err != nil {
 		return "", err
 	}
-	extra, err := textOf(args, "context", false)
+	extra, err := prompt.String(args, "context", false)
 	if err != nil {
 		return "", err
 	}
@@ -270,40 +246,6 @@ func taskOf(args map[string]json.RawMessage) (string, error) {
 		return "", fmt.Errorf("task and context have %d bytes together, the most is %d; shorten them", len(task), maxTask)
 	}
 	return task, nil
-}
-
-// textOf returns an argument that has to be a string.
-func textOf(args map[string]json.RawMessage, name string, required bool) (string, error) {
-	raw, ok := args[name]
-	if !ok || string(raw) == "null" {
-		if required {
-			return "", fmt.Errorf("argument %s is missing; add %s: a string", name, name)
-		}
-		return "", nil
-	}
-	var text string
-	if json.Unmarshal(raw, &text) != nil {
-		return "", fmt.Errorf("argument %s must be a string, got %s; write it in quotes", name, jsonKind(raw))
-	}
-	if text = strings.TrimSpace(text); text == "" && required {
-		return "", fmt.Errorf("argument %s is empty; write what is to be done", name)
-	}
-	return text, nil
-}
-
-// jsonKind names the type of a JSON value.
-func jsonKind(raw json.RawMessage) string {
-	switch strings.TrimSpace(string(raw))[0] {
-	case '{':
-		return "an object"
-	case '[':
-		return "a list"
-	case 't', 'f':
-		return "a boolean"
-	case '"':
-		return "a string"
-	}
-	return "a number"
 }
 
 // specs are the tools that stand for the enabled members.

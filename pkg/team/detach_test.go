@@ -15,6 +15,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // elsewhere is a Detacher whose tasks have ended as soon as they have begun.
@@ -119,7 +120,7 @@ func TestC_09_Detached(t *testing.T) {
 		if r.err != nil || read.text.String() != e.text {
 			t.Fatalf("%v: read %d bytes of %d", r.err, read.text.Len(), len(e.text))
 		}
-		if slices.Contains(offered(m.all()[1]), team.ReadTool) || !slices.Contains(offered(m.all()[2]), team.ReadTool) {
+		if slices.Contains(offered(m.all()[1]), prompt.ReadTool) || !slices.Contains(offered(m.all()[2]), prompt.ReadTool) {
 			t.Error("the tool is there when there is something to read: ", offered(m.all()[1]), offered(m.all()[2]))
 		}
 	})

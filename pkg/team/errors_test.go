@@ -24,7 +24,9 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/guard"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/supervisor"
 	"github.com/agentteams/team-server/pkg/team/swarm"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 var rewrite = flag.Bool("update", false, "write the golden file anew")
@@ -121,9 +123,9 @@ func modelFails(c team.ModelAgentConfig) func(t *testing.T) error {
 	}
 }
 
-func rules(rules ...team.Rule) func(c *team.Config, _ *diary) {
+func rules(rules ...supervisor.Rule) func(c *team.Config, _ *diary) {
 	return func(c *team.Config, _ *diary) {
-		s, err := team.NewSupervisor(team.SupervisorConfig{Members: c.Members, Rules: rules})
+		s, err := supervisor.New(supervisor.Config{Members: c.Members, Rules: rules})
 		if err != nil {
 			panic(err)
 		}
@@ -133,7 +135,7 @@ func rules(rules ...team.Rule) func(c *team.Config, _ *diary) {
 
 func routing(turns ...*teamv1.Turn) func(c *team.Config, _ *diary) {
 	return func(c *team.Config, _ *diary) {
-		s, err := team.NewSupervisor(team.SupervisorConfig{Members: c.Members, Router: &team.Router{}})
+		s, err := supervisor.New(supervisor.Config{Members: c.Members, Router: &supervisor.Router{}})
 		if err != nil {
 			panic(err)
 		}
@@ -141,9 +143,9 @@ func routing(turns ...*teamv1.Turn) func(c *team.Config, _ *diary) {
 	}
 }
 
-func flowing(steps ...team.WorkflowStep) func(c *team.Config, _ *diary) {
+func flowing(steps ...workflow.Step) func(c *team.Config, _ *diary) {
 	return func(c *team.Config, _ *diary) {
-		s, err := team.NewWorkflow(team.WorkflowConfig{Steps: steps})
+		s, err := workflow.New(workflow.Config{Steps: steps})
 		if err != nil {
 			panic(err)
 		}
@@ -238,17 +240,17 @@ func provocations(t *testing.T) []provoked {
 		{"a model step without a model", fails(team.Config{Scheduler: step(&teamv1.Step{Kind: teamv1.Step_KIND_MODEL})}, nil)},
 		{"work that goes on by itself, without a server", fails(team.Config{Scheduler: step(&teamv1.Step{Kind: teamv1.Step_KIND_DELEGATE, Member: "ann", Detached: true})}, nil)},
 
-		{"no rule is true", fails(team.Config{}, rules(team.Rule{ID: "one", When: "turn == 7", Next: []string{"ann"}}))},
-		{"a rule ends with nothing", fails(team.Config{}, rules(team.Rule{ID: "one", When: "true", Finish: "ann"}))},
+		{"no rule is true", fails(team.Config{}, rules(supervisor.Rule{ID: "one", When: "turn == 7", Next: []string{"ann"}}))},
+		{"a rule ends with nothing", fails(team.Config{}, rules(supervisor.Rule{ID: "one", When: "true", Finish: "ann"}))},
 		{"nobody to choose", fails(team.Config{}, func(c *team.Config, _ *diary) {
 			c.Members[0].Disabled, c.Members[1].Disabled = true, true
-			rules(team.Rule{ID: "one", When: "true", Next: []string{"ann"}})(c, nil)
+			rules(supervisor.Rule{ID: "one", When: "true", Next: []string{"ann"}})(c, nil)
 		})},
 		{"a router that chooses nobody", fails(team.Config{}, routing(&teamv1.Turn{Text: "eve"}, &teamv1.Turn{Text: "eve"}))},
 		{"a router that does not answer", fails(team.Config{}, routing())},
 		{"a router that ends at once", fails(team.Config{}, routing(routeCall(`{"next": "finish", "reason": "done"}`)))},
-		{"a workflow that skips all", fails(team.Config{}, flowing(team.WorkflowStep{ID: "one", Member: "ann", When: "false"}))},
-		{"a repeat without an end", fails(team.Config{}, flowing(team.WorkflowStep{ID: "one", Member: "ann", Repeat: &team.Repeat{Until: "false", Max: 2}}))},
+		{"a workflow that skips all", fails(team.Config{}, flowing(workflow.Step{ID: "one", Member: "ann", When: "false"}))},
+		{"a repeat without an end", fails(team.Config{}, flowing(workflow.Step{ID: "one", Member: "ann", Repeat: &workflow.Repeat{Until: "false", Max: 2}}))},
 
 		{"a leader without an answer", led(team.CoordinatorConfig{}, &teamv1.Turn{})},
 		{"a leader that delegates too often", led(team.CoordinatorConfig{Limits: &teamv1.Limits{MaxDelegations: proto.Int32(1)}},

@@ -14,6 +14,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // executor knows how to make one attempt of a step.
@@ -332,7 +333,7 @@ func (p *process) useTool(ctx context.Context, w *work, emit emitter, key string
 	if !json.Valid([]byte(arguments)) {
 		return toolFailed("the arguments of %s are no JSON", w.step.GetName())
 	}
-	if inner, ok := unwrapped(arguments); ok {
+	if inner, ok := prompt.Unwrap(arguments); ok {
 		arguments = inner
 	}
 	r, err := p.callTool(ctx, tool, json.RawMessage(arguments), key)

@@ -4,10 +4,8 @@ import (
 	"context"
 	"time"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
 )
 
 // What the tests in package team_test see besides the exported API.
@@ -29,7 +27,6 @@ const (
 	JudgeTool       = judgeTool
 	LeastOutput     = leastOutput
 	MaxBackoff      = maxBackoff
-	MaxResult       = maxResult
 	MaxTask         = maxTask
 	OutcomeAgain    = outcomeAgain
 	OutcomeDone     = outcomeDone
@@ -37,8 +34,6 @@ const (
 	PerMessage      = perMessage
 	PerRequest      = perRequest
 	PerTool         = perTool
-	ReadTool        = readTool
-	RouteTool       = routeTool
 	WithTools       = withTools
 )
 
@@ -46,15 +41,11 @@ var (
 	DamagedDelegations = damagedDelegations
 	DelegateName       = delegateName
 	DetachedID         = detachedID
-	JoinResults        = joinResults
 	MemberKind         = memberKind
 	ModelStep          = modelStep
-	OutcomeWord        = outcomeWord
 	ReadResult         = readResult
-	Response           = response
 	StageWord          = stageWord
 	Unfit              = unfit
-	UpTo               = excerpt.UpTo
 	VerdictOf          = verdictOf
 	WithData           = withData
 )
@@ -128,12 +119,3 @@ func (st *StepState) Closes(run *agent.Run) bool { return st.closes(run) }
 func Recorded(scope string, events []*teamv1.Event) *StepState {
 	return &StepState{Scope: scope, recorded: events}
 }
-
-// Render and Compose fill in the template; Pieces counts what it is made of.
-func (t *Template) Render(s *State, text func(string) string) string { return t.render(s, text) }
-
-func (t *Template) Compose(s *State, text func(string) string) *a2av1.Message {
-	return t.message(s, text)
-}
-
-func (t *Template) Pieces() int { return len(t.pieces) }

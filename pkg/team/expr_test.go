@@ -14,6 +14,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/facts"
 )
 
 // ended is a step of a member that has answered.
@@ -56,13 +58,22 @@ func stateOf(members []string, steps ...*team.StepState) *team.State {
 	return s
 }
 
+// compileRule compiles a supervisor's condition.
+func compileRule(source string, members []string) (*expr.Expr, error) {
+	lang, err := expr.ForRules(members)
+	if err != nil {
+		return nil, err
+	}
+	return lang.Compile(source)
+}
+
 func newsroom() []string { return []string{"researcher", "writer", "critic", "fact-checker"} }
 
 func TestExpr_Rules(t *testing.T) {
 	s := stateOf(newsroom(), ended("researcher", "", "The Moon pulls"), ended("critic", "", `{"score": 6, "by": {"b": 1, "a": 2}, "tags": [{"n": "x"}]}`))
 	s.Steps = append(s.Steps, brokenStep("fact-checker", "", agent.Errorf(0, agent.ReasonTimeout, "too slow")))
 	s.Context = map[string]*structpb.Value{"tone": structpb.NewStringValue("dry"), "limit": structpb.NewNumberValue(8)}
-	for expr, want := range map[string]bool{
+	for source, want := range map[string]bool{
 		"turn == 3":              true,
 		"turn == 1":              false,
 		"input.contains('tide')": true,
@@ -95,29 +106,29 @@ func TestExpr_Rules(t *testing.T) {
 		"critic.data.score > 'a'": false,
 		"turn / (turn - 3) == 1":  false,
 	} {
-		e, err := team.CompileRule(expr, newsroom())
+		e, err := compileRule(source, newsroom())
 		if err != nil {
-			t.Errorf("%s: %v", expr, err)
+			t.Errorf("%s: %v", source, err)
 			continue
 		}
-		if got, _, err := e.Eval(s); got != want || err != nil {
-			t.Errorf("%s: %v, %v; want %v", expr, got, err, want)
+		if got, _, err := e.Eval(facts.Of(s).Value); got != want || err != nil {
+			t.Errorf("%s: %v, %v; want %v", source, got, err, want)
 		}
 	}
 }
 
 func TestExpr_NothingHasRun(t *testing.T) {
 	s := stateOf(newsroom())
-	for expr, want := range map[string]bool{
+	for source, want := range map[string]bool{
 		"turn == 1": true, "last.member == 'writer'": false, "last.member != 'writer'": false,
 		"has(last.member)": false, "size(results) == 0": true, "critic.data.score < 7": false,
 	} {
-		e, err := team.CompileRule(expr, newsroom())
+		e, err := compileRule(source, newsroom())
 		if err != nil {
-			t.Fatalf("%s: %v", expr, err)
+			t.Fatalf("%s: %v", source, err)
 		}
-		if got, _, err := e.Eval(s); got != want || err != nil {
-			t.Errorf("%s: %v, %v; want %v", expr, got, err, want)
+		if got, _, err := e.Eval(facts.Of(s).Value); got != want || err != nil {
+			t.Errorf("%s: %v, %v; want %v", source, got, err, want)
 		}
 	}
 }
@@ -130,8 +141,11 @@ func TestExpr_Steps(t *testing.T) {
 	}, &team.StepState{
 		Step: &teamv1.Step{Kind: teamv1.Step_KIND_STEP, Name: "law"}, Done: true, Outcome: teamv1.Outcome_OUTCOME_SKIPPED,
 	})
-	ids := []string{"score", "fact-fix", "approve", "law", "later"}
-	for expr, want := range map[string]bool{
+	lang, err := expr.ForSteps([]string{"score", "fact-fix", "approve", "law", "later"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for source, want := range map[string]bool{
 		"steps.score.data.score < 7":          true,
 		"steps['fact-fix'].text == 'done'":    true,
 		"steps.approve.text == 'yes'":         true,
@@ -140,13 +154,13 @@ func TestExpr_Steps(t *testing.T) {
 		"has(steps.later)":                    false,
 		"input.size() > 0 && !has(context.k)": true,
 	} {
-		e, err := team.CompileStep(expr, ids)
+		e, err := lang.Compile(source)
 		if err != nil {
-			t.Errorf("%s: %v", expr, err)
+			t.Errorf("%s: %v", source, err)
 			continue
 		}
-		if got, _, err := e.Eval(s); got != want || err != nil {
-			t.Errorf("%s: %v, %v; want %v", expr, got, err, want)
+		if got, _, err := e.Eval(facts.Of(s).Value); got != want || err != nil {
+			t.Errorf("%s: %v, %v; want %v", source, got, err, want)
 		}
 	}
 }
@@ -161,11 +175,11 @@ func TestExpr_DataOfAReply(t *testing.T) {
 	for name, m := range map[string]*a2av1.Message{"data part": withPart, "JSON text": agent.NewMessage(" {\"score\": 3}\n")} {
 		st := ended("critic", "", "")
 		st.Message = m
-		e, err := team.CompileRule("critic.data.score == 3", newsroom())
+		e, err := compileRule("critic.data.score == 3", newsroom())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, _, _ := e.Eval(stateOf(newsroom(), st)); !got {
+		if got, _, _ := e.Eval(facts.Of(stateOf(newsroom(), st)).Value); !got {
 			t.Errorf("%s: its data is not read", name)
 		}
 	}
@@ -174,11 +188,11 @@ func TestExpr_DataOfAReply(t *testing.T) {
 func TestExpr_ValuesThatWereRead(t *testing.T) {
 	s := stateOf(newsroom(), ended("writer", "", strings.Repeat("é", 400)), ended("critic", "", `{"score": 6}`))
 	s.Rounds = 3
-	e, err := team.CompileRule("critic.data.score < 7 && turn < 8 && writer.text != '' && (last.member == 'critic' || researcher.text == '')", newsroom())
+	e, err := compileRule("critic.data.score < 7 && turn < 8 && writer.text != '' && (last.member == 'critic' || researcher.text == '')", newsroom())
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, values, err := e.Eval(s)
+	got, values, err := e.Eval(facts.Of(s).Value)
 	if !got || err != nil {
 		t.Fatal(got, err)
 	}
@@ -192,11 +206,11 @@ func TestExpr_ValuesThatWereRead(t *testing.T) {
 }
 
 func TestExpr_ComputedKeysThatWereRead(t *testing.T) {
-	e, err := team.CompileRule("results[last.member].text == 'ok'", newsroom())
+	e, err := compileRule("results[last.member].text == 'ok'", newsroom())
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, values, err := e.Eval(stateOf(newsroom(), ended("critic", "", "ok")))
+	got, values, err := e.Eval(facts.Of(stateOf(newsroom(), ended("critic", "", "ok"))).Value)
 	if diff := cmp.Diff(map[string]any{"results[last.member].text": "ok", "last.member": "critic"}, values.AsMap()); !got || err != nil || diff != "" {
 		t.Error(got, err, diff)
 	}
@@ -205,11 +219,11 @@ func TestExpr_ComputedKeysThatWereRead(t *testing.T) {
 func TestExpr_LargeValuesAreCountedOnTheRecord(t *testing.T) {
 	list, entry := strings.Repeat(`"aaaaaaaaaa",`, 40)+`""`, strings.Repeat("x", 400)
 	s := stateOf(newsroom(), ended("critic", "", `{"tags": [`+list+`], "by": {"a": "`+entry+`"}}`))
-	e, err := team.CompileRule("size(critic.data.tags) == 41 && critic.data.by.all(k, critic.data.by[k] != '')", newsroom())
+	e, err := compileRule("size(critic.data.tags) == 41 && critic.data.by.all(k, critic.data.by[k] != '')", newsroom())
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, values, err := e.Eval(s)
+	got, values, err := e.Eval(facts.Of(s).Value)
 	want := map[string]any{"critic.data.tags": "(41 elements)", "critic.data.by": "(1 entries)"}
 	if diff := cmp.Diff(want, values.AsMap()); !got || err != nil || diff != "" {
 		t.Error(got, err, diff)
@@ -217,40 +231,46 @@ func TestExpr_LargeValuesAreCountedOnTheRecord(t *testing.T) {
 }
 
 func TestExpr_Faults(t *testing.T) {
-	rule := func(s string) error { _, err := team.CompileRule(s, newsroom()); return err }
-	step := func(s string) error { _, err := team.CompileStep(s, []string{"draft", "score"}); return err }
+	rule := func(s string) error { _, err := compileRule(s, newsroom()); return err }
+	step := func(s string) error {
+		lang, err := expr.ForSteps([]string{"draft", "score"})
+		if err == nil {
+			_, err = lang.Compile(s)
+		}
+		return err
+	}
 	ruleNames := []string{"context", "critic", "input", "last", "researcher", "results", "turn", "writer"}
 	for _, c := range []struct {
 		compile func(string) error
 		expr    string
-		want    team.ExprError
+		want    expr.Error
 	}{
-		{rule, "critc.data.score < 7 && turn < 8", team.ExprError{Message: `no such variable "critc"`, Unknown: "critc", Known: ruleNames}},
-		{rule, "critc.data.score < 7 &&\n  turn < 8", team.ExprError{Message: `no such variable "critc"`, Unknown: "critc", Known: ruleNames}},
-		{rule, "turn < 8 &&\n  critc.data.score < 7", team.ExprError{Message: `no such variable "critc"`, Offset: 14, Unknown: "critc", Known: ruleNames}},
-		{rule, "'é' == input && critc", team.ExprError{Message: `no such variable "critc"`, Offset: 17, Unknown: "critc", Known: ruleNames}},
-		{rule, "results.exists(m, m == critc)", team.ExprError{Message: `no such variable "critc"`, Offset: 23, Unknown: "critc", Known: ruleNames}},
-		{rule, "steps.draft.text == ''", team.ExprError{Message: `no such variable "steps"`, Unknown: "steps", Known: ruleNames}},
-		{rule, "results['critc'].text == ''", team.ExprError{
+		{rule, "critc.data.score < 7 && turn < 8", expr.Error{Message: `no such variable "critc"`, Unknown: "critc", Known: ruleNames}},
+		{rule, "critc.data.score < 7 &&\n  turn < 8", expr.Error{Message: `no such variable "critc"`, Unknown: "critc", Known: ruleNames}},
+		{rule, "turn < 8 &&\n  critc.data.score < 7", expr.Error{Message: `no such variable "critc"`, Offset: 14, Unknown: "critc", Known: ruleNames}},
+		{rule, "'é' == input && critc", expr.Error{Message: `no such variable "critc"`, Offset: 17, Unknown: "critc", Known: ruleNames}},
+		{rule, "results.exists(m, m == critc)", expr.Error{Message: `no such variable "critc"`, Offset: 23, Unknown: "critc", Known: ruleNames}},
+		{rule, "steps.draft.text == ''", expr.Error{Message: `no such variable "steps"`, Unknown: "steps", Known: ruleNames}},
+		{rule, "results['critc'].text == ''", expr.Error{
 			Message: `no such member "critc"`, Offset: 8, Unknown: "critc", Known: []string{"critic", "fact-checker", "researcher", "writer"},
 		}},
-		{rule, "last.mamber == 'critic'", team.ExprError{
+		{rule, "last.mamber == 'critic'", expr.Error{
 			Message: `a result has no field "mamber"`, Offset: 5, Unknown: "mamber", Known: []string{"data", "member", "outcome", "text"},
 		}},
-		{rule, "has(critic.dat)", team.ExprError{
+		{rule, "has(critic.dat)", expr.Error{
 			Message: `a result has no field "dat"`, Offset: 11, Unknown: "dat", Known: []string{"data", "outcome", "text"},
 		}},
-		{rule, "lower(input) == 'a'", team.ExprError{Message: `no such function "lower"`}},
-		{rule, "turn == '1'", team.ExprError{Message: `found no matching overload for '==' applied to '(int, string)'`, Offset: 5}},
-		{rule, "turn + 1", team.ExprError{Message: `must be true or false, but is of type int`}},
-		{rule, "input.matches('(')", team.ExprError{Message: "error parsing regexp: missing closing ): `(`"}},
-		{rule, "{'a': 1}.size() == turn", team.ExprError{Message: "a condition cannot build a map or a message"}},
-		{step, "steps.scroe.data.score < 7", team.ExprError{
+		{rule, "lower(input) == 'a'", expr.Error{Message: `no such function "lower"`}},
+		{rule, "turn == '1'", expr.Error{Message: `found no matching overload for '==' applied to '(int, string)'`, Offset: 5}},
+		{rule, "turn + 1", expr.Error{Message: `must be true or false, but is of type int`}},
+		{rule, "input.matches('(')", expr.Error{Message: "error parsing regexp: missing closing ): `(`"}},
+		{rule, "{'a': 1}.size() == turn", expr.Error{Message: "a condition cannot build a map or a message"}},
+		{step, "steps.scroe.data.score < 7", expr.Error{
 			Message: `no such step "scroe"`, Offset: 6, Unknown: "scroe", Known: []string{"draft", "score"},
 		}},
-		{step, "turn == 1", team.ExprError{Message: `no such variable "turn"`, Unknown: "turn", Known: []string{"context", "input", "steps"}}},
+		{step, "turn == 1", expr.Error{Message: `no such variable "turn"`, Unknown: "turn", Known: []string{"context", "input", "steps"}}},
 	} {
-		var e *team.ExprError
+		var e *expr.Error
 		if err := c.compile(c.expr); !errors.As(err, &e) {
 			t.Errorf("%s: %v", c.expr, err)
 		} else if diff := cmp.Diff(c.want, *e); diff != "" {
@@ -262,12 +282,12 @@ func TestExpr_Faults(t *testing.T) {
 func TestExpr_MemberIDsThatAreWordsOfCEL(t *testing.T) {
 	words := []string{"in", "int", "list", "type", "true", "package", "input", "last", "size", "has", "dyn", "duration", "timestamp", "a-b"}
 	for _, word := range words {
-		e, err := team.CompileRule("results['"+word+"'].text == 'hi' && turn > 0", words)
+		e, err := compileRule("results['"+word+"'].text == 'hi' && turn > 0", words)
 		if err != nil {
 			t.Errorf("%s: %v", word, err)
 			continue
 		}
-		if got, _, err := e.Eval(stateOf(words, ended(word, "", "hi"))); !got || err != nil {
+		if got, _, err := e.Eval(facts.Of(stateOf(words, ended(word, "", "hi"))).Value); !got || err != nil {
 			t.Errorf("%s: %v %v", word, got, err)
 		}
 	}
@@ -275,15 +295,15 @@ func TestExpr_MemberIDsThatAreWordsOfCEL(t *testing.T) {
 
 func TestExpr_HostileRuleIsStopped(t *testing.T) {
 	digits := "[1,2,3,4,5,6,7,8,9,10]"
-	expr := "true"
+	source := "true"
 	for _, v := range []string{"a", "b", "c", "d", "e", "f", "g"} {
-		expr = digits + ".all(" + v + ", " + expr + ")"
+		source = digits + ".all(" + v + ", " + source + ")"
 	}
-	e, err := team.CompileRule(expr, nil)
+	e, err := compileRule(source, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if matched, _, err := e.Eval(stateOf(newsroom())); matched || err == nil || !strings.Contains(err.Error(), "too much work") {
+	if matched, _, err := e.Eval(facts.Of(stateOf(newsroom())).Value); matched || err == nil || !strings.Contains(err.Error(), "too much work") {
 		t.Errorf("matched %v, error %v", matched, err)
 	}
 }
@@ -297,16 +317,16 @@ func FuzzCompileRule(f *testing.F) {
 	}
 	s := stateOf(newsroom(), ended("critic", "", `{"score": 6, "a": [1, {"b": null}]}`))
 	f.Fuzz(func(t *testing.T, source string) {
-		e, err := team.CompileRule(source, newsroom())
+		e, err := compileRule(source, newsroom())
 		if err != nil {
-			var fault *team.ExprError
+			var fault *expr.Error
 			if !errors.As(err, &fault) || fault.Offset < 0 || fault.Offset > len(source) || fault.Message == "" {
 				t.Fatalf("%q: %#v", source, err)
 			}
 			return
 		}
-		matched, values, evalErr := e.Eval(s)
-		again, sameValues, _ := e.Eval(s)
+		matched, values, evalErr := e.Eval(facts.Of(s).Value)
+		again, sameValues, _ := e.Eval(facts.Of(s).Value)
 		if matched != again || matched && evalErr != nil || !proto.Equal(values, sameValues) {
 			t.Fatalf("%q: %v, %v: %s", source, matched, again, cmp.Diff(values, sameValues, protocmp.Transform()))
 		}

@@ -3,7 +3,6 @@ package team
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -16,7 +15,7 @@ type Fault struct {
 	Path string
 	// Subject is the rule or step in words: rule "rewrite".
 	Subject string
-	// Err says what is wrong: an *ExprError where there is a place in a text or
+	// Err says what is wrong: an *expr.Error where there is a place in a text or
 	// a list of names to choose from.
 	Err error
 }
@@ -46,31 +45,3 @@ func (fs *Faults) Addf(path, subject, format string, args ...any) {
 
 // Err returns the faults as one error, or nil.
 func (fs Faults) Err() error { return errors.Join(fs...) }
-
-// ExprError is what is wrong with an expression, a template or a name in them.
-type ExprError struct {
-	// Message says what is wrong.
-	Message string
-	// Offset of the place in the text, in bytes from its start.
-	Offset int
-	// Unknown is the name that is not known; empty for other faults.
-	Unknown string
-	// Known are the names that could stand there, sorted; set with Unknown.
-	Known []string
-}
-
-// Error returns the message and what is known.
-func (e *ExprError) Error() string {
-	if e.Unknown == "" {
-		return e.Message
-	}
-	if len(e.Known) == 0 {
-		return e.Message + "; nothing is known here"
-	}
-	return e.Message + "; known here: " + strings.Join(e.Known, ", ")
-}
-
-// UnknownName returns the fault of a name that is none of those known.
-func UnknownName(offset int, name string, known []string, format string, args ...any) *ExprError {
-	return &ExprError{Message: fmt.Sprintf(format, args...), Offset: offset, Unknown: name, Known: known}
-}

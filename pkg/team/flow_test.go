@@ -20,6 +20,9 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/broadcast"
+	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // lasting is a member that takes its time, unless its context ends.
@@ -54,7 +57,7 @@ func TestWorkflow_StepTimeAndRetry(t *testing.T) {
 				}
 				return agent.NewMessage("at last"), nil
 			}}}
-			w := workflow(t, team.WorkflowStep{ID: "1", Member: "a", Retry: &teamv1.Retry{Attempts: proto.Int32(4), Backoff: durationpb.New(time.Minute)}, Timeout: time.Hour})
+			w := flow(t, workflow.Step{ID: "1", Member: "a", Retry: &teamv1.Retry{Attempts: proto.Int32(4), Backoff: durationpb.New(time.Minute)}, Timeout: time.Hour})
 			tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: w, Registry: reg, Limits: &teamv1.Limits{Timeout: durationpb.New(2 * time.Hour)},
 				Members: []team.Member{{Agent: "a", Retry: &teamv1.Retry{Attempts: proto.Int32(2)}}}})
 			if answer, err := ask(t, tm, "x"); err != nil || answer != "at last" {
@@ -71,7 +74,7 @@ func TestWorkflow_StepTimeAndRetry(t *testing.T) {
 			calls++
 			return nil, busy
 		}}}
-		w := workflow(t, team.WorkflowStep{ID: "1", Member: "a", Retry: &teamv1.Retry{Attempts: proto.Int32(1)}})
+		w := flow(t, workflow.Step{ID: "1", Member: "a", Retry: &teamv1.Retry{Attempts: proto.Int32(1)}})
 		_, err := ask(t, newTeamWith(t, team.Config{ID: "t1", Scheduler: w, Registry: reg, Members: members("a")}), "x")
 		wantReason(t, err, agent.ReasonUnavailable)
 		if calls != 1 {
@@ -94,7 +97,7 @@ func TestWorkflow_StepTimeAndRetry(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = ask(t, newTeamWith(t, team.Config{
-				ID: "t1", Scheduler: workflow(t, team.WorkflowStep{ID: "1", Member: "a"}), Registry: registry{"a": a},
+				ID: "t1", Scheduler: flow(t, workflow.Step{ID: "1", Member: "a"}), Registry: registry{"a": a},
 				Limits: &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(1)}}, Members: []team.Member{{Agent: "a", Retry: tt.member}},
 			}), "x")
 			wantReason(t, err, agent.ReasonUnavailable)
@@ -105,7 +108,7 @@ func TestWorkflow_StepTimeAndRetry(t *testing.T) {
 	})
 	t.Run("R-002-8.2 a step's time bounds all of its attempts, and nobody else's", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := workflow(t, team.WorkflowStep{ID: "short", Member: "slow", Timeout: 5 * time.Second}, team.WorkflowStep{ID: "long", Member: "slow"})
+			w := flow(t, workflow.Step{ID: "short", Member: "slow", Timeout: 5 * time.Second}, workflow.Step{ID: "long", Member: "slow"})
 			tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: w, Registry: registry{"slow": lasting("slow", 30*time.Second)}, Members: members("slow"), ReportErrors: true})
 			r, start := newRecord(), time.Now()
 			r.process(t.Context(), tm, nil)
@@ -119,7 +122,7 @@ func TestWorkflow_StepTimeAndRetry(t *testing.T) {
 		})
 	})
 	t.Run("a question's time is how long it stays open", func(t *testing.T) {
-		w := workflow(t, team.WorkflowStep{ID: "ok", Human: &team.Human{Question: "Sure?"}, Timeout: time.Hour})
+		w := flow(t, workflow.Step{ID: "ok", Human: &workflow.Human{Question: "Sure?"}, Timeout: time.Hour})
 		r := newRecord()
 		r.process(t.Context(), newTeamWith(t, team.Config{ID: "t1", Scheduler: w}), nil)
 		for _, ev := range r.events {
@@ -141,9 +144,9 @@ func TestDecision_Cancel(t *testing.T) {
 			reg := registry{"slow": lasting("slow", time.Hour), "fast": lasting("fast", time.Second), "asker": &asker{worker{w: w, name: "asker"}}}
 			reg["deep"] = newTeamWith(t, team.Config{ID: "deep", Registry: reg, Members: members("slow"), Scheduler: inOrder("slow")})
 			reg["end"] = lasting("end", 10*time.Second)
-			s := workflow(t, team.WorkflowStep{ID: "deep", Member: "deep"}, team.WorkflowStep{ID: "ask", Member: "asker"}, team.WorkflowStep{ID: "people", Human: &team.Human{Question: "Well?"}},
-				team.WorkflowStep{ID: "fast", Member: "fast"}, team.WorkflowStep{ID: "slow", Member: "slow"},
-				team.WorkflowStep{ID: "end", Member: "end", After: []string{"deep", "ask", "people", "fast", "slow"}, Join: team.JoinAny})
+			s := flow(t, workflow.Step{ID: "deep", Member: "deep"}, workflow.Step{ID: "ask", Member: "asker"}, workflow.Step{ID: "people", Human: &workflow.Human{Question: "Well?"}},
+				workflow.Step{ID: "fast", Member: "fast"}, workflow.Step{ID: "slow", Member: "slow"},
+				workflow.Step{ID: "end", Member: "end", After: []string{"deep", "ask", "people", "fast", "slow"}, Join: workflow.JoinAny})
 			tm := newTeamWith(t, team.Config{ID: "root", Scheduler: s, Registry: reg, Members: members(sortedKeys(reg)...), Limits: &teamv1.Limits{MaxParallel: proto.Int32(9)}})
 			r := newRecord()
 			start := time.Now()
@@ -215,8 +218,8 @@ func TestWorkflowTeam_ContinuePartial(t *testing.T) {
 	no := agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "no such book")
 	t.Run("S-19 C-06 what comes after a failure is SKIPPED, the rest is the answer", func(t *testing.T) {
 		reg := registry{"a": skilled("a"), "b": failing("b", no), "c": skilled("c")}
-		w := workflow(t, team.WorkflowStep{ID: "1", Member: "a"}, team.WorkflowStep{ID: "2", Member: "b", After: []string{"1"}},
-			team.WorkflowStep{ID: "3", Member: "c", After: []string{"2"}}, team.WorkflowStep{ID: "4", Member: "c", After: []string{"1"}})
+		w := flow(t, workflow.Step{ID: "1", Member: "a"}, workflow.Step{ID: "2", Member: "b", After: []string{"1"}},
+			workflow.Step{ID: "3", Member: "c", After: []string{"2"}}, workflow.Step{ID: "4", Member: "c", After: []string{"1"}})
 		r := newRecord()
 		r.process(t.Context(), newTeamWith(t, team.Config{ID: "root", Scheduler: w, Registry: reg, Members: members("a", "b", "c"), ReportErrors: true}), nil)
 		if got := agent.Text(r.reply.GetMessage()); got != "c(a(tides))" {
@@ -224,7 +227,7 @@ func TestWorkflowTeam_ContinuePartial(t *testing.T) {
 		}
 		var got []string
 		for scope, ev := range endsOf(r) {
-			got = append(got, scope+" "+team.OutcomeWord(ev.GetEnded().GetOutcome()))
+			got = append(got, scope+" "+expr.OutcomeWord(ev.GetEnded().GetOutcome()))
 		}
 		slices.Sort(got)
 		if diff := cmp.Diff([]string{"1 succeeded", "2 failed", "3 succeeded", "4 skipped"}, got); diff != "" {
@@ -233,14 +236,14 @@ func TestWorkflowTeam_ContinuePartial(t *testing.T) {
 	})
 	t.Run("S-19 R-000-27 nothing succeeded: the run fails with the first error", func(t *testing.T) {
 		reg := registry{"b": failing("b", no), "c": skilled("c")}
-		w := workflow(t, team.WorkflowStep{ID: "2", Member: "b"}, team.WorkflowStep{ID: "3", Member: "c", After: []string{"2"}})
+		w := flow(t, workflow.Step{ID: "2", Member: "b"}, workflow.Step{ID: "3", Member: "c", After: []string{"2"}})
 		_, err := ask(t, newTeamWith(t, team.Config{ID: "root", Scheduler: w, Registry: reg, Members: members("b", "c"), ReportErrors: true}), "x")
 		wantReason(t, err, agent.ReasonAgentNotFound)
 	})
 	t.Run("S-19 a quorum that cannot be reached any more is not", func(t *testing.T) {
 		reg := registry{"a": skilled("a"), "b": failing("b", no)}
-		w := workflow(t, team.WorkflowStep{ID: "1", Member: "a"}, team.WorkflowStep{ID: "2", Member: "b"}, team.WorkflowStep{ID: "3", Member: "b"},
-			team.WorkflowStep{ID: "4", Member: "a", After: []string{"1", "2", "3"}, Join: team.JoinQuorum, Quorum: 2})
+		w := flow(t, workflow.Step{ID: "1", Member: "a"}, workflow.Step{ID: "2", Member: "b"}, workflow.Step{ID: "3", Member: "b"},
+			workflow.Step{ID: "4", Member: "a", After: []string{"1", "2", "3"}, Join: workflow.JoinQuorum, Quorum: 2})
 		r := newRecord()
 		r.process(t.Context(), newTeamWith(t, team.Config{ID: "root", Scheduler: w, Registry: reg, Members: members("a", "b"), ReportErrors: true}), nil)
 		if got := agent.Text(r.reply.GetMessage()); got != "a(tides)" || endsOf(r)["4"].GetEnded().GetOutcome() != teamv1.Outcome_OUTCOME_SKIPPED {
@@ -258,7 +261,7 @@ func TestBroadcast(t *testing.T) {
 		return out
 	}
 	inWaves := func(t *testing.T, reg registry, m agent.Model, edit func(*team.Config)) *team.Team {
-		c := team.Config{ID: "t1", Name: "Round", Scheduler: team.NewBroadcast(team.BroadcastConfig{Instructions: "Be brief."}), Model: m, Registry: reg, Members: members(sortedKeys(reg)...), ReportErrors: true}
+		c := team.Config{ID: "t1", Name: "Round", Scheduler: broadcast.New(broadcast.Config{Instructions: "Be brief."}), Model: m, Registry: reg, Members: members(sortedKeys(reg)...), ReportErrors: true}
 		if edit != nil {
 			edit(&c)
 		}
@@ -360,7 +363,7 @@ func TestC_16_Joins(t *testing.T) {
 		want []string
 	}{
 		"C-16 the last response of several, of those that answered": {last, []string{"1", "3"}},
-		"C-16 a parallel last wave":                                 {workflow(t, team.WorkflowStep{ID: "x", Member: "a"}, team.WorkflowStep{ID: "y", Member: "b"}), []string{"1", "2"}},
+		"C-16 a parallel last wave":                                 {flow(t, workflow.Step{ID: "x", Member: "a"}, workflow.Step{ID: "y", Member: "b"}), []string{"1", "2"}},
 		"C-16 one result":                                           {inOrder("a", "b"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {

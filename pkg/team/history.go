@@ -7,7 +7,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // HistoryScope is what a member is shown of what was said before (C-14).
@@ -94,11 +94,11 @@ func (f *fold) saidBy(before, st *StepState) *a2av1.Message {
 	case before.ByMember() && before.Step.GetMember() == st.Step.GetMember() && before.Message != nil:
 		return before.Message
 	case before.ByMember(): // of a task of its own nothing has come yet
-		return &a2av1.Message{Role: a2av1.Role_ROLE_USER, Parts: told(&f.State, asEnded(before, nil))}
+		return &a2av1.Message{Role: a2av1.Role_ROLE_USER, Parts: told(&f.State, before.EndedAs(nil))}
 	case before.Turn.GetText() != "":
 		return agent.UserMessage("", f.Team.ID+": "+before.Turn.GetText())
 	case before.Tool != nil:
-		return agent.UserMessage("", before.Step.GetName()+": "+excerpt.UpTo(before.Tool.GetText(), maxResult))
+		return agent.UserMessage("", before.Step.GetName()+": "+agent.Excerpt(before.Tool.GetText(), agent.MaxResult))
 	}
 	return nil
 }
@@ -112,13 +112,13 @@ func (f *fold) handed(st *StepState) *a2av1.Message {
 	if len(st.earlier) == 0 {
 		return st.Given
 	}
-	var j joiner
-	j.write("Results so far:")
+	var j prompt.Joiner
+	j.Write("Results so far:")
 	for _, before := range f.Steps {
 		if before.Done && slices.Contains(st.earlier, before.EndSeq) {
-			j.add(told(&f.State, before))
+			j.Add(told(&f.State, before))
 		}
 	}
-	parts := append(slices.Clip(st.Given.GetParts()), j.message().GetParts()...)
+	parts := append(slices.Clip(st.Given.GetParts()), j.Message().GetParts()...)
 	return &a2av1.Message{ContextId: st.Given.GetContextId(), Role: st.Given.GetRole(), Parts: parts, Metadata: st.Given.GetMetadata()}
 }

@@ -1,24 +1,22 @@
 package team
 
 import (
-	"strings"
-
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// joinResults puts the results of steps into one message: in the order of the
-// steps, each under a heading with its member's id (C-16). A single result is
-// returned as it is.
-func joinResults(steps []*StepState) *a2av1.Message {
+// Joined returns the results of steps as one message, in the order of the steps, each
+// under a heading with its member's id. A single result is returned as it is.
+func Joined(steps []*StepState) *a2av1.Message {
 	if len(steps) == 1 && steps[0].Message != nil {
 		return steps[0].Message
 	}
-	var j joiner
+	var j prompt.Joiner
 	for _, st := range steps {
-		j.section(heading(st, steps), resultParts(st))
+		j.Section(heading(st, steps), st.Content())
 	}
-	return j.message()
+	return j.Message()
 }
 
 // heading names the author of a result: the member; where it has several of
@@ -36,8 +34,8 @@ func heading(st *StepState, among []*StepState) string {
 	return member
 }
 
-// resultParts is the content of a result; what is not there is said in words.
-func resultParts(st *StepState) []*a2av1.Part {
+// Content returns the content of the step's result; what is not there is said in words.
+func (st *StepState) Content() []*a2av1.Part {
 	switch {
 	case len(st.Message.GetParts()) > 0:
 		return st.Message.GetParts()
@@ -47,51 +45,23 @@ func resultParts(st *StepState) []*a2av1.Part {
 	return agent.TextParts("(no content)")
 }
 
-// joiner builds a message out of sections. Plain texts that follow each other
-// become one part; parts of others are taken over, never changed.
-type joiner struct {
-	parts []*a2av1.Part
-	text  strings.Builder
-}
-
-func (j *joiner) section(title string, parts []*a2av1.Part) {
-	j.write("## " + title)
-	j.add(parts)
-}
-
-func (j *joiner) add(parts []*a2av1.Part) {
-	for _, p := range parts {
-		if plainText(p) {
-			j.write(p.GetText())
-			continue
-		}
-		j.flush()
-		j.parts = append(j.parts, p)
+// JoinedIDs returns the ids of the steps whose results a message of [Joined] joins, as in
+// Decision.Joins: none of a single one.
+func JoinedIDs(steps []*StepState) []string {
+	if len(steps) < 2 {
+		return nil
 	}
-}
-
-func (j *joiner) write(text string) {
-	if j.text.Len() > 0 {
-		j.text.WriteString("\n\n")
+	ids := make([]string, len(steps))
+	for i, st := range steps {
+		ids[i] = st.Step.GetId()
 	}
-	j.text.WriteString(text)
+	return ids
 }
 
-func (j *joiner) flush() {
-	if j.text.Len() > 0 {
-		j.parts = append(j.parts, agent.TextParts(j.text.String())...)
-		j.text.Reset()
+// joins are the ids of the steps whose results a reply joins.
+func (s *State) joins(d *Decision) []string {
+	if len(d.Joins) == 0 && s.Last != nil && d.Reply == s.Last.Message {
+		return s.Last.Joins
 	}
-}
-
-func (j *joiner) message() *a2av1.Message {
-	j.flush()
-	return &a2av1.Message{Role: a2av1.Role_ROLE_AGENT, Parts: j.parts}
-}
-
-// plainText reports whether a part is text and nothing but text.
-func plainText(p *a2av1.Part) bool {
-	_, text := p.GetContent().(*a2av1.Part_Text)
-	return text && p.GetMetadata() == nil && p.GetFilename() == "" &&
-		(p.GetMediaType() == "" || p.GetMediaType() == "text/plain")
+	return d.Joins
 }

@@ -9,6 +9,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // called reports whether an agent works on the step: a member, or one that judges.
@@ -25,9 +27,9 @@ type evidence struct {
 }
 
 func (g *gate) evidence(s *State, st *StepState) *evidence {
-	request := promptText(s.begin())
+	request := prompt.Text(s.begin())
 	for _, said := range append(s.said[:len(s.said):len(s.said)], s.Received...) {
-		request += "\n\n" + promptText(said)
+		request += "\n\n" + prompt.Text(said)
 	}
 	return &evidence{request: request, expected: g.Expected, result: st.Given, brief: g.brief, round: s.round()}
 }
@@ -49,6 +51,24 @@ func (g *gate) prepare(w *work, s *State, st *StepState) {
 		w.input = agent.UserMessage("", text)
 	default:
 		w.check = e
+	}
+}
+
+// value returns what checks read, by its name.
+func (e *evidence) value(name string) any {
+	switch name {
+	case "input":
+		return e.request
+	case "expected":
+		return e.expected
+	case "result":
+		return expr.Result(e.result, teamv1.Outcome_OUTCOME_SUCCEEDED)
+	case "brief":
+		return map[string]any{
+			"task_description": e.brief.GetTaskDescription(), "expected_output": e.brief.GetExpectedOutput(), "context": e.brief.GetContext().AsMap(),
+		}
+	default: // round
+		return int64(e.round)
 	}
 }
 
@@ -83,7 +103,7 @@ func (e *evidence) words() string {
 		section("The task", task)
 	}
 	section("What is expected of the result", e.expected)
-	section("The result", promptText(e.result))
+	section("The result", prompt.Text(e.result))
 	return strings.TrimSpace(b.String())
 }
 
@@ -107,7 +127,7 @@ func (g *gate) prompt(s *State, e *evidence, st *StepState) *agent.ModelRequest 
 		Tools:    []agent.ToolSpec{judgeSpec}, Force: judgeTool,
 	}
 	if before := s.review.before(st); before != nil {
-		req.Messages = append(req.Messages, corrected(before.Turn, onceMore(before))...)
+		req.Messages = append(req.Messages, prompt.Corrected(before.Turn, onceMore(before))...)
 	}
 	return req
 }
@@ -133,8 +153,8 @@ func (g *gate) check(e *evidence) result {
 	score, err := float64(1), error(nil)
 	feedback := "There is nothing in the result."
 	if g.Check != nil {
-		score, err = g.Check.score(e)
-		feedback = "This is to be met: " + g.Check.source
+		score, err = g.Check.Score(e.value)
+		feedback = "This is to be met: " + g.Check.Source()
 	} else if empty(e.result) {
 		score = 0
 	}

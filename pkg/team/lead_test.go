@@ -20,6 +20,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/expr"
 )
 
 // scriptedLead is a leader's model: it takes its turns one after the other, keeps
@@ -237,7 +238,7 @@ func (r *recorded) delegations() []string {
 		}
 		st := kinds[ev.GetScope()]
 		if e := ev.GetEnded(); e != nil && st != nil && team.MemberKind(st.GetKind()) {
-			list = append(list, strings.TrimSpace(fmt.Sprintf("%s %s: %s %s", st.GetId(), st.GetMember(), team.OutcomeWord(e.GetOutcome()), e.GetError().GetReason())))
+			list = append(list, strings.TrimSpace(fmt.Sprintf("%s %s: %s %s", st.GetId(), st.GetMember(), expr.OutcomeWord(e.GetOutcome()), e.GetError().GetReason())))
 		}
 	}
 	slices.Sort(list)

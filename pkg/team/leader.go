@@ -8,7 +8,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // Labels of a leader's turns that are more than the next one.
@@ -107,7 +107,7 @@ func (l *leader) Next(s *State) (Decision, error) {
 		return l.atLimit(s, r, err)
 	}
 	if l.skipsSummary(r) && r.turn.Heard == len(s.Received) && len(s.Open()) == 0 {
-		return Decision{Reply: joinResults(r.steps), Joins: joinedIDs(r.steps), Reason: "the reply of " + calledBy(r.steps) + " is the team's"}, nil
+		return Decision{Reply: Joined(r.steps), Joins: JoinedIDs(r.steps), Reason: "the reply of " + calledBy(r.steps) + " is the team's"}, nil
 	}
 	return l.turn(s, r, "", "the tools have answered")
 }
@@ -170,7 +170,7 @@ func (l *leader) repeated(s *State) error {
 		if st.Refusal == nil || st.Refusal.Reason != agent.ReasonCycleDetected {
 			continue
 		}
-		v := visit{member: st.Step.GetMember(), text: handedOver(st.Given)}
+		v := visit{member: st.Step.GetMember(), text: prompt.HandedOver(st.Given)}
 		if repeats[v]++; repeats[v] > 1 || l.strict {
 			return st.Refusal
 		}
@@ -252,7 +252,7 @@ func nameOf(step *teamv1.Step, call *teamv1.ToolCall) string {
 	if step.GetMember() != "" {
 		return step.GetMember()
 	}
-	return excerpt.Quote(call.GetName())
+	return agent.Quote(call.GetName())
 }
 
 // delegated counts the delegations that were begun in the run (C-07): refused ones do not count.
@@ -361,7 +361,7 @@ func (c *calling) step(call *teamv1.ToolCall) *teamv1.Step {
 	case call.GetName() == TransferTool && len(c.state.Transfers) > 0:
 		c.handOver(step, call)
 	case !c.knows(c.state, call.GetName()):
-		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", excerpt.Quote(call.GetName()), c.toolList(c.state)))
+		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", agent.Quote(call.GetName()), c.toolList(c.state)))
 	}
 	c.planned = append(c.planned, step)
 	return step
@@ -419,9 +419,9 @@ func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 // repeats reports whether the member was given the same words before: the step
 // will be refused, and spends nothing.
 func (c *calling) repeats(step *teamv1.Step) bool {
-	text := handedOver(step.GetInput().GetMessage())
+	text := prompt.HandedOver(step.GetInput().GetMessage())
 	same := func(st *teamv1.Step, given *a2av1.Message) bool {
-		return memberKind(st.GetKind()) && st.GetRefusal() == nil && st.GetMember() == step.GetMember() && handedOver(given) == text
+		return memberKind(st.GetKind()) && st.GetRefusal() == nil && st.GetMember() == step.GetMember() && prompt.HandedOver(given) == text
 	}
 	return slices.ContainsFunc(c.state.Steps, func(st *StepState) bool { return same(st.Step, st.Given) }) ||
 		slices.ContainsFunc(c.planned, func(p *teamv1.Step) bool { return same(p, p.GetInput().GetMessage()) })
@@ -453,23 +453,22 @@ func (c *calling) underWay(step *teamv1.Step) string {
 	if !step.GetAsync() {
 		return ""
 	}
-	text := handedOver(step.GetInput().GetMessage())
+	text := prompt.HandedOver(step.GetInput().GetMessage())
 	same := func(st *teamv1.Step, given *a2av1.Message) bool {
-		return st.GetAsync() && st.GetRefusal() == nil && st.GetMember() == step.GetMember() && handedOver(given) == text
+		return st.GetAsync() && st.GetRefusal() == nil && st.GetMember() == step.GetMember() && prompt.HandedOver(given) == text
 	}
 	for _, st := range c.state.Steps {
 		switch {
 		case st.Refusal != nil || !same(st.Step, st.Given):
 		case !st.Done:
-			return "This task is under way already, as " + ticket(c.state, st) + "."
+			return "This task is under way already, as " + c.state.TaskID(st) + "."
 		case st.Step.GetDetached() && st.Failure() == nil:
-			return "This task was begun already, as " + ticket(c.state, st) + ". Call " + checkTool + " to see how it stands."
+			return "This task was begun already, as " + c.state.TaskID(st) + ". Call " + checkTool + " to see how it stands."
 		}
 	}
 	for i, p := range c.planned {
 		if same(p, p.GetInput().GetMessage()) {
-			scope := agent.Scope(c.state.Scope, c.state.nextID(i))
-			return "This task is under way already, as " + ticketOf(c.state.Root, scope, p.GetDetached()) + "."
+			return "This task is under way already, as " + c.state.NextTaskID(i, p.GetDetached()) + "."
 		}
 	}
 	return ""

@@ -16,6 +16,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // anyCall draws a call: good ones, and those that are none.
@@ -24,7 +25,7 @@ func anyCall(t *rapid.T) *teamv1.ToolCall {
 	return rapid.SampledFrom([]*teamv1.ToolCall{
 		give("quick", task), give("slow", task), give("late", task), give("bad", task), give("empty", task), give("off", task), give("nobody", task),
 		tool("echo", "{}"), tool("foo", "{}"), tool("delegate_to_quick", "junk"), tool(team.CheckTool, "{}"), tool(team.CheckTool, `{"wait_seconds":20}`),
-		tool(team.ReadTool, `{"id":"2","offset":0}`), tool("delegate_task_to_member", `{"member_id":"slow","task":"x"}`),
+		tool(prompt.ReadTool, `{"id":"2","offset":0}`), tool("delegate_task_to_member", `{"member_id":"slow","task":"x"}`),
 	}).Draw(t, "call")
 }
 

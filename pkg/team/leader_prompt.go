@@ -1,13 +1,14 @@
 package team
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // Prompt implements [Scheduler]: the conversation so far, with results under the
@@ -19,9 +20,9 @@ func (l *leader) Prompt(s *State, step *teamv1.Step) *agent.ModelRequest {
 	}
 	req.Messages = make([]agent.ModelMessage, 0, len(s.History)+1+2*len(s.Steps))
 	for _, m := range s.History {
-		req.Messages = append(req.Messages, said(m))
+		req.Messages = append(req.Messages, prompt.Said(m))
 	}
-	req.Messages = append(req.Messages, task(s)...)
+	req.Messages = append(req.Messages, prompt.Task(s.Input, s.Brief)...)
 	w := wording{leader: l, state: s, request: req}
 	for i, st := range s.Steps {
 		if st.Step.GetKind() == teamv1.Step_KIND_MODEL {
@@ -44,7 +45,7 @@ func (w *wording) add(m agent.ModelMessage) { w.request.Messages = append(w.requ
 // turn writes what a turn was told, what it said, and what its calls were answered.
 func (w *wording) turn(i int, st *StepState) {
 	for ; w.heard < st.Heard; w.heard++ {
-		w.add(said(w.state.Received[w.heard]))
+		w.add(prompt.Said(w.state.Received[w.heard]))
 	}
 	switch st.Step.GetName() {
 	case resultsTurn:
@@ -78,7 +79,7 @@ func (w *wording) answer(st *StepState) string {
 	case st.Refusal != nil:
 		return st.Refusal.Message
 	case st.Step.GetAsync() && (!st.Step.GetDetached() || st.Failure() == nil):
-		return fmt.Sprintf("Under way as %s. Go on; call %s to see how it stands.", ticket(w.state, st), checkTool)
+		return fmt.Sprintf("Under way as %s. Go on; call %s to see how it stands.", w.state.TaskID(st), checkTool)
 	case st.ByMember():
 		return w.result(st)
 	case st.Err != nil:
@@ -158,48 +159,16 @@ func (l *leader) system(s *State) string {
 	fmt.Fprintf(&b, "You lead the team %q. Answer simple requests yourself. For the rest give members tasks by calling "+
 		"their tools, then write the answer from their results. A member sees the task you write and nothing you do not tell it: "+
 		"name everything it needs. Do not repeat a task in the same words. What a member reports as failed is not done: say so.\n\nMembers:\n",
-		teamName(s.Team))
+		cmp.Or(s.Team.Name, s.Team.ID))
 	known := s.Infos()
 	for _, m := range l.crew.members {
 		if !m.Disabled {
-			describe(&b, m.Member, known.Of(m.Member))
+			info := known.Of(m.Member)
+			prompt.Member(&b, MemberID(m.Member), m.Role, DescriptionOf(m.Member, info), info.GetSkills())
 		}
 	}
 	if past := PastDelegations(s.History); len(past) > 0 {
 		b.WriteString("\nEarlier in this conversation:\n- " + strings.Join(past, "\n- ") + "\n") // R-002-30
 	}
 	return strings.TrimRight(b.String(), "\n")
-}
-
-// task is what a model is to do: the brief of the collaboration, where there is one,
-// as a message of its own before the task (C-27).
-func task(s *State) []agent.ModelMessage {
-	input := agent.ModelMessage{Role: agent.RoleUser, Text: promptText(s.Input)}
-	if s.Brief == nil {
-		return []agent.ModelMessage{input}
-	}
-	return []agent.ModelMessage{{Role: agent.RoleUser, Text: agent.BriefText(s.Brief)}, input}
-}
-
-func said(m *a2av1.Message) agent.ModelMessage {
-	role := agent.RoleUser
-	if m.GetRole() == a2av1.Role_ROLE_AGENT {
-		role = agent.RoleAssistant
-	}
-	return agent.ModelMessage{Role: role, Text: promptText(m)}
-}
-
-// promptText is a message as a model reads it: long results in it are cut.
-func promptText(m *a2av1.Message) string {
-	if !slices.ContainsFunc(m.GetParts(), func(p *a2av1.Part) bool { return agent.ResultName(p) != "" }) {
-		return agent.Prompt(m)
-	}
-	shown := &a2av1.Message{}
-	for _, p := range m.GetParts() {
-		if name := agent.ResultName(p); name != "" {
-			p = &a2av1.Part{Content: &a2av1.Part_Text{Text: cut(p.GetText(), name)}}
-		}
-		shown.Parts = append(shown.Parts, p)
-	}
-	return agent.Prompt(shown)
 }

@@ -17,6 +17,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/supervisor"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // diary notes who was called with what, in order.
@@ -93,8 +95,8 @@ func TestSupervisorTeam(t *testing.T) {
 	t.Run("R-000-31 R-000-18 research, then writing, the writer's words are the answer", func(t *testing.T) {
 		var d diary
 		reg := d.crew("researcher", "writer")
-		v, err := team.NewSupervisor(team.SupervisorConfig{Members: members(sortedKeys(reg)...), Rules: []team.Rule{
-			{When: "turn == 1", Next: []string{"researcher"}}, {When: "turn == 2", Next: []string{"writer"}}, {Finish: team.FinishLast},
+		v, err := supervisor.New(supervisor.Config{Members: members(sortedKeys(reg)...), Rules: []supervisor.Rule{
+			{When: "turn == 1", Next: []string{"researcher"}}, {When: "turn == 2", Next: []string{"writer"}}, {Finish: supervisor.FinishLast},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -115,7 +117,7 @@ func TestSupervisorTeam(t *testing.T) {
 			routeCall(`{"next": ["researcher"], "reason": "facts first"}`), {Text: "I would say: writer"},
 			routeCall(`{"next": ["writer"], "reason": "now write", "message": "Write it."}`), {Text: "finish"},
 		}}
-		v, err := team.NewSupervisor(team.SupervisorConfig{Members: members(sortedKeys(reg)...), Router: &team.Router{}})
+		v, err := supervisor.New(supervisor.Config{Members: members(sortedKeys(reg)...), Router: &supervisor.Router{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,8 +136,8 @@ func TestSupervisorTeam(t *testing.T) {
 	t.Run("C-16 several next work at the same time, joined in order", func(t *testing.T) {
 		var d diary
 		reg := d.crew("a", "b", "c")
-		v, err := team.NewSupervisor(team.SupervisorConfig{Members: members(sortedKeys(reg)...), Rules: []team.Rule{
-			{When: "turn == 1", Next: []string{"c", "a", "b"}}, {When: "last.member == 'c, a, b'", Finish: team.FinishLast},
+		v, err := supervisor.New(supervisor.Config{Members: members(sortedKeys(reg)...), Rules: []supervisor.Rule{
+			{When: "turn == 1", Next: []string{"c", "a", "b"}}, {When: "last.member == 'c, a, b'", Finish: supervisor.FinishLast},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -149,7 +151,7 @@ func TestSupervisorTeam(t *testing.T) {
 	t.Run("R-000-25 router model fails: SCHEDULER_ERROR that names it", func(t *testing.T) {
 		var d diary
 		reg := d.crew("writer")
-		v, err := team.NewSupervisor(team.SupervisorConfig{Members: members("writer"), Router: &team.Router{}})
+		v, err := supervisor.New(supervisor.Config{Members: members("writer"), Router: &supervisor.Router{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +164,7 @@ func TestSupervisorTeam(t *testing.T) {
 	t.Run("S-14 C-23 the same member with the same message: CYCLE_DETECTED on the second", func(t *testing.T) {
 		var d diary
 		reg := registry{"writer": d.says("writer", func(string) (string, error) { return "x", nil })}
-		v, err := team.NewSupervisor(team.SupervisorConfig{Members: members("writer"), Rules: []team.Rule{{Next: []string{"writer"}}}})
+		v, err := supervisor.New(supervisor.Config{Members: members("writer"), Rules: []supervisor.Rule{{Next: []string{"writer"}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,8 +179,8 @@ func TestSupervisorTeam(t *testing.T) {
 func TestWorkflowTeam(t *testing.T) {
 	t.Run("R-000-32 S-18 four steps in order, each with the previous result", func(t *testing.T) {
 		var d diary
-		w := workflow(t, team.WorkflowStep{ID: "1", Member: "a"}, team.WorkflowStep{ID: "2", Member: "b", After: []string{"1"}},
-			team.WorkflowStep{ID: "3", Member: "c", After: []string{"2"}}, team.WorkflowStep{ID: "4", Member: "a", After: []string{"3"}})
+		w := flow(t, workflow.Step{ID: "1", Member: "a"}, workflow.Step{ID: "2", Member: "b", After: []string{"1"}},
+			workflow.Step{ID: "3", Member: "c", After: []string{"2"}}, workflow.Step{ID: "4", Member: "a", After: []string{"3"}})
 		answer, err := ask(t, teamOf(t, w, d.crew("a", "b", "c"), nil), "x")
 		if err != nil || answer != "a(c(b(a(x))))" {
 			t.Error(answer, err)
@@ -199,9 +201,9 @@ func TestWorkflowTeam(t *testing.T) {
 		}
 		reg := d.crew("a", "d")
 		reg["b"], reg["c"] = d.says("b", meet), d.says("c", meet)
-		w := workflow(t, team.WorkflowStep{ID: "a", Member: "a"},
-			team.WorkflowStep{After: []string{"a"}, Parallel: []team.WorkflowStep{{ID: "b", Member: "b"}, {ID: "c", Member: "c"}}},
-			team.WorkflowStep{ID: "d", Member: "d", After: []string{"b", "c"}})
+		w := flow(t, workflow.Step{ID: "a", Member: "a"},
+			workflow.Step{After: []string{"a"}, Parallel: []workflow.Step{{ID: "b", Member: "b"}, {ID: "c", Member: "c"}}},
+			workflow.Step{ID: "d", Member: "d", After: []string{"b", "c"}})
 		answer, err := ask(t, teamOf(t, w, reg, nil), "x")
 		if err != nil || answer != "d(## b\n\na(x)!\n\n## c\n\na(x)!)" {
 			t.Error(answer, err)
@@ -210,7 +212,7 @@ func TestWorkflowTeam(t *testing.T) {
 
 	t.Run("S-14 C-23 a broadcast to two steps of one member is no cycle", func(t *testing.T) {
 		var d diary
-		w := workflow(t, team.WorkflowStep{ID: "de", Member: "a"}, team.WorkflowStep{ID: "fr", Member: "a"})
+		w := flow(t, workflow.Step{ID: "de", Member: "a"}, workflow.Step{ID: "fr", Member: "a"})
 		answer, err := ask(t, teamOf(t, w, d.crew("a"), nil), "x")
 		if err != nil || answer != "## a (de)\n\na(x)\n\n## a (fr)\n\na(x)" {
 			t.Error(answer, err)
@@ -224,8 +226,8 @@ func TestWorkflowTeam(t *testing.T) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		}}
-		w := workflow(t, team.WorkflowStep{ID: "slow", Member: "slow"}, team.WorkflowStep{ID: "fast", Member: "fast"},
-			team.WorkflowStep{ID: "end", Member: "end", After: []string{"slow", "fast"}, Join: team.JoinAny})
+		w := flow(t, workflow.Step{ID: "slow", Member: "slow"}, workflow.Step{ID: "fast", Member: "fast"},
+			workflow.Step{ID: "end", Member: "end", After: []string{"slow", "fast"}, Join: workflow.JoinAny})
 		answer, err := ask(t, teamOf(t, w, reg, nil), "x")
 		if err != nil || answer != "end(fast(x))" {
 			t.Error(answer, err)
@@ -240,9 +242,9 @@ func TestWorkflowTeam(t *testing.T) {
 			round++
 			return fmt.Sprintf(`{"ok": %t, "round": %d}`, round == 3, round), nil
 		})
-		w := workflow(t, team.WorkflowStep{ID: "fix", Member: "fixer", Repeat: &team.Repeat{Until: "steps.fix.data.ok", Max: 4}},
-			team.WorkflowStep{ID: "no", Member: "never", After: []string{"fix"}, When: "!steps.fix.data.ok"},
-			team.WorkflowStep{ID: "end", Member: "a", After: []string{"no"}})
+		w := flow(t, workflow.Step{ID: "fix", Member: "fixer", Repeat: &workflow.Repeat{Until: "steps.fix.data.ok", Max: 4}},
+			workflow.Step{ID: "no", Member: "never", After: []string{"fix"}, When: "!steps.fix.data.ok"},
+			workflow.Step{ID: "end", Member: "a", After: []string{"no"}})
 		answer, err := ask(t, teamOf(t, w, reg, nil), "x")
 		if err != nil || answer != `a({"ok": true, "round": 3})` || round != 3 {
 			t.Error(answer, err, round)
@@ -255,7 +257,7 @@ func TestWorkflowTeam(t *testing.T) {
 	t.Run("C-23 a repeat that is given the same again is a cycle", func(t *testing.T) {
 		var d diary
 		reg := registry{"a": d.says("a", func(string) (string, error) { return "no", nil })}
-		w := workflow(t, team.WorkflowStep{ID: "fix", Member: "a", Repeat: &team.Repeat{Until: "steps.fix.data.ok", Max: 9}})
+		w := flow(t, workflow.Step{ID: "fix", Member: "a", Repeat: &workflow.Repeat{Until: "steps.fix.data.ok", Max: 9}})
 		_, err := ask(t, teamOf(t, w, reg, nil), "x")
 		wantReason(t, err, agent.ReasonCycleDetected)
 		if len(d.all()) != 2 {
@@ -267,7 +269,7 @@ func TestWorkflowTeam(t *testing.T) {
 		var d diary
 		reg := d.crew("a", "c")
 		reg["b"] = failing("b", agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "no such book"))
-		w := workflow(t, team.WorkflowStep{ID: "1", Member: "a"}, team.WorkflowStep{ID: "2", Member: "b", After: []string{"1"}}, team.WorkflowStep{ID: "3", Member: "c", After: []string{"2"}})
+		w := flow(t, workflow.Step{ID: "1", Member: "a"}, workflow.Step{ID: "2", Member: "b", After: []string{"1"}}, workflow.Step{ID: "3", Member: "c", After: []string{"2"}})
 		_, err := ask(t, teamOf(t, w, reg, nil), "x")
 		if e := wantReason(t, err, agent.ReasonAgentNotFound); e.Message != "no such book" || len(d.all()) != 1 {
 			t.Error(err, d.all())
@@ -278,7 +280,7 @@ func TestWorkflowTeam(t *testing.T) {
 		var d diary
 		reg := d.crew("a", "c")
 		reg["b"] = failing("b", agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "no such book"))
-		w := workflow(t, team.WorkflowStep{ID: "bad", Member: "b"}, team.WorkflowStep{ID: "next", Member: "c", After: []string{"bad"}}, team.WorkflowStep{ID: "good", Member: "a"})
+		w := flow(t, workflow.Step{ID: "bad", Member: "b"}, workflow.Step{ID: "next", Member: "c", After: []string{"bad"}}, workflow.Step{ID: "good", Member: "a"})
 		tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: w, Members: members("a", "b", "c"), Registry: reg, ReportErrors: true})
 		answer, err := ask(t, tm, "x")
 		if err != nil || answer != "a(x)" || len(d.all()) != 1 {
@@ -306,10 +308,10 @@ func play(t *testing.T, a agent.Agent, recorded []*teamv1.Event) ([]*teamv1.Even
 
 func TestWorkflowTeam_AsksPeople(t *testing.T) {
 	var d diary
-	w := workflow(t, team.WorkflowStep{ID: "draft", Member: "a"},
-		team.WorkflowStep{ID: "approve", After: []string{"draft"}, Human: &team.Human{Question: "Publish {{steps.draft.text}}?", Options: []string{"yes", "no"}}},
-		team.WorkflowStep{ID: "side", Member: "b", After: []string{"draft"}},
-		team.WorkflowStep{ID: "print", Member: "c", After: []string{"approve"}, When: "steps.approve.text == 'yes'", Task: "Print {{steps.draft.text}}"})
+	w := flow(t, workflow.Step{ID: "draft", Member: "a"},
+		workflow.Step{ID: "approve", After: []string{"draft"}, Human: &workflow.Human{Question: "Publish {{steps.draft.text}}?", Options: []string{"yes", "no"}}},
+		workflow.Step{ID: "side", Member: "b", After: []string{"draft"}},
+		workflow.Step{ID: "print", Member: "c", After: []string{"approve"}, When: "steps.approve.text == 'yes'", Task: "Print {{steps.draft.text}}"})
 	tm := teamOf(t, w, d.crew("a", "b", "c"), nil)
 
 	recorded, reply := play(t, tm, nil)
@@ -350,11 +352,11 @@ func TestWorkflowTeam_ResumesAfterEveryEvent(t *testing.T) {
 	reg["fixer"] = d.says("fixer", func(text string) (string, error) {
 		return fmt.Sprintf(`{"ok": %t}`, strings.Contains(text, "Your last result")), nil
 	})
-	w := workflow(t, team.WorkflowStep{ID: "draft", Member: "a"},
-		team.WorkflowStep{ID: "more", Member: "b", After: []string{"draft"}},
-		team.WorkflowStep{ID: "fix", Member: "fixer", After: []string{"draft"}, Repeat: &team.Repeat{Until: "steps.fix.data.ok"}},
-		team.WorkflowStep{ID: "no", Member: "c", After: []string{"fix"}, When: "!steps.fix.data.ok"},
-		team.WorkflowStep{ID: "end", Member: "c", After: []string{"more", "no"}})
+	w := flow(t, workflow.Step{ID: "draft", Member: "a"},
+		workflow.Step{ID: "more", Member: "b", After: []string{"draft"}},
+		workflow.Step{ID: "fix", Member: "fixer", After: []string{"draft"}, Repeat: &workflow.Repeat{Until: "steps.fix.data.ok"}},
+		workflow.Step{ID: "no", Member: "c", After: []string{"fix"}, When: "!steps.fix.data.ok"},
+		workflow.Step{ID: "end", Member: "c", After: []string{"more", "no"}})
 	tm := teamOf(t, w, reg, nil)
 	recorded, reply := play(t, tm, nil)
 	want := agent.Text(reply.GetMessage())

@@ -9,7 +9,6 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
 )
 
 // What people can say of a call whose outcome nobody knows.
@@ -30,7 +29,7 @@ func (p *process) askOutcome(w *work, emit emitter, why string) result {
 	q := &teamv1.Asked{
 		Question: id, Kind: teamv1.Asked_KIND_OUTCOME, Expires: timestamppb.New(p.run.Now().Add(defaultQuestion)),
 		Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: questionParts(&teamv1.Ask{
-			Question: fmt.Sprintf("%s called %s with %s, and %s. What became of it?", p.cfg.ID, w.step.GetName(), excerpt.UpTo(w.arguments, maxShown), why),
+			Question: fmt.Sprintf("%s called %s with %s, and %s. What became of it?", p.cfg.ID, w.step.GetName(), agent.Excerpt(w.arguments, maxShown), why),
 			Options:  []string{outcomeDone, outcomeAgain, outcomeFail},
 		})},
 	}

@@ -10,18 +10,12 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
+	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// readTool is the tool by which a model reads on in a long result (S-64).
-const readTool = "read_result"
-
-// maxResult is how many bytes of a result a model is shown; the rest it can read
-// with readTool (C-31).
-const maxResult = agent.MaxResult
-
 var readSpec = agent.ToolSpec{
-	Name:        readTool,
+	Name:        prompt.ReadTool,
 	Description: "Reads on in a result that was too long to be shown whole.",
 	Parameters: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string","description":"The result's name."},` +
 		`"offset":{"type":"integer","minimum":0,"description":"Byte to begin with."}},"required":["id","offset"]}`),
@@ -29,12 +23,12 @@ var readSpec = agent.ToolSpec{
 
 // resultText is a delegation's result in words, its text cut where it is long.
 func resultText(s *State, st *StepState) string {
-	return worded(st, cut(promptText(st.Message), ticket(s, st)))
+	return st.Worded(prompt.Cut(prompt.Text(st.Message), s.TaskID(st)))
 }
 
-// worded is a result for its reader: member, outcome, why it failed, and the text
-// (R-002-39, R-002-2.4).
-func worded(st *StepState, text string) string {
+// Worded returns the result of a member's step for its reader: the member, the outcome,
+// why it failed, and text, which is the result's as that reader is shown it.
+func (st *StepState) Worded(text string) string {
 	switch {
 	case !st.Done && st.Parked():
 		return st.Step.GetMember() + ": waits for an answer of the user"
@@ -50,7 +44,7 @@ func worded(st *StepState, text string) string {
 
 // headOf names the member of a result, its outcome, and the reason of a failure.
 func headOf(st *StepState) string {
-	head := st.Step.GetMember() + ": " + outcomeWord(st.Outcome)
+	head := st.Step.GetMember() + ": " + expr.OutcomeWord(st.Outcome)
 	if st.Err != nil && st.Err.Reason != "" {
 		head += " (" + st.Err.Reason + ")"
 	}
@@ -59,39 +53,20 @@ func headOf(st *StepState) string {
 
 // told is a result as another member is handed it: a long one whole, with its name.
 func told(s *State, st *StepState) []*a2av1.Part {
-	text := promptText(st.Message)
-	if st.Err != nil || len(text) <= maxResult {
+	text := prompt.Text(st.Message)
+	if st.Err != nil || len(text) <= agent.MaxResult {
 		return agent.TextParts(resultText(s, st))
 	}
-	return agent.ResultParts(headOf(st), text, ticket(s, st))
-}
-
-// cut shortens a long result and says where the rest is.
-func cut(text, name string) string {
-	if len(text) <= maxResult {
-		return text
-	}
-	shown := excerpt.UpTo(text, maxResult)
-	return fmt.Sprintf("%s\n\n[the first %d of %d bytes. The whole is result %q: read on with %s from offset %d]",
-		shown, len(shown), len(text), name, readTool, len(shown))
-}
-
-// begun shortens a long result for a model that cannot read on.
-func begun(text string) string {
-	if len(text) <= maxResult {
-		return text
-	}
-	shown := excerpt.UpTo(text, maxResult)
-	return fmt.Sprintf("%s\n\n[the first %d of %d bytes]", shown, len(shown), len(text))
+	return agent.ResultParts(headOf(st), text, s.TaskID(st))
 }
 
 // hasLong reports whether a result was too long to be shown whole: of a member,
 // or among what the run was given.
 func hasLong(s *State) bool {
-	long := func(p *a2av1.Part) bool { return agent.ResultName(p) != "" && len(p.GetText()) > maxResult }
+	long := func(p *a2av1.Part) bool { return agent.ResultName(p) != "" && len(p.GetText()) > agent.MaxResult }
 	return slices.ContainsFunc(s.Steps, func(st *StepState) bool {
-		return st.ByMember() && len(promptText(st.Message)) > maxResult ||
-			st.Step.GetName() == checkTool && len(st.Tool.GetText()) > maxResult // told of work elsewhere
+		return st.ByMember() && len(prompt.Text(st.Message)) > agent.MaxResult ||
+			st.Step.GetName() == checkTool && len(st.Tool.GetText()) > agent.MaxResult // told of work elsewhere
 	}) ||
 		slices.ContainsFunc(given(s), long)
 }
@@ -107,22 +82,22 @@ func given(s *State) []*a2av1.Part {
 
 // readResult returns a piece of a result.
 func readResult(s *State, arguments string, look Look) *teamv1.ToolResult {
-	args, err := readArguments(arguments)
+	args, err := prompt.Arguments(arguments)
 	if err != nil {
 		return toolError(`the arguments are not a JSON object; write {"id": "…", "offset": 0}`)
 	}
-	name, err := textOf(args, "id", true)
+	name, err := prompt.String(args, "id", true)
 	if err != nil {
 		return toolError(err.Error())
 	}
 	offset := 0
 	if raw, ok := args["offset"]; ok && json.Unmarshal(raw, &offset) != nil {
-		return toolError("argument offset must be a whole number, got " + jsonKind(raw))
+		return toolError("argument offset must be a whole number, got " + prompt.Kind(raw))
 	}
 	text, ok := resultNamed(s, name, look)
 	switch {
 	case !ok:
-		return toolError(fmt.Sprintf("there is no result %q", excerpt.Quote(name)))
+		return toolError(fmt.Sprintf("there is no result %q", agent.Quote(name)))
 	case offset < 0 || offset >= len(text):
 		return toolError(fmt.Sprintf("offset %d is out of range; the result has %d bytes", offset, len(text)))
 	}
@@ -133,13 +108,13 @@ func readResult(s *State, arguments string, look Look) *teamv1.ToolResult {
 // elsewhere, or among what was given.
 func resultNamed(s *State, name string, look Look) (string, bool) {
 	for _, st := range s.Steps {
-		if !st.ByMember() || st.Message == nil || ticket(s, st) != name && st.Step.GetId() != name {
+		if !st.ByMember() || st.Message == nil || s.TaskID(st) != name && st.Step.GetId() != name {
 			continue
 		}
 		if st.Step.GetDetached() {
-			st = asEnded(st, look.Detached(st))
+			st = st.EndedAs(look.Detached(st))
 		}
-		return promptText(st.Message), st.Message != nil
+		return prompt.Text(st.Message), st.Message != nil
 	}
 	for _, p := range given(s) {
 		if agent.ResultName(p) == name {
@@ -155,7 +130,7 @@ func pieceOf(text string, offset int) string {
 	for offset < len(text) && !utf8.RuneStart(text[offset]) {
 		offset++
 	}
-	piece := excerpt.UpTo(text[offset:], maxResult)
+	piece := agent.Excerpt(text[offset:], agent.MaxResult)
 	if end := offset + len(piece); end < len(text) {
 		return fmt.Sprintf("%s\n\n[bytes %d to %d of %d; read on from offset %d]", piece, offset, end, len(text), end)
 	}

@@ -11,6 +11,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // megabyte is a text of 1 MiB whose pieces all differ.
@@ -48,7 +49,7 @@ func (r *readAll) turn(req *agent.ModelRequest) *teamv1.Turn {
 		shown = shown[:i]
 	}
 	r.text.WriteString(shown)
-	return calls(tool(team.ReadTool, fmt.Sprintf(`{"id":%q,"offset":%d}`, r.name, r.text.Len())))
+	return calls(tool(prompt.ReadTool, fmt.Sprintf(`{"id":%q,"offset":%d}`, r.name, r.text.Len())))
 }
 
 func (r *readAll) turns(n int) []any {
@@ -74,18 +75,18 @@ func TestS_64_LargeResult(t *testing.T) {
 			t.Fatal(run.text(), run.err)
 		}
 		first := lastSaid(m.all()[1])
-		if len(first) > team.MaxResult+300 || r.name != crashRoot+"~2" {
+		if len(first) > agent.MaxResult+300 || r.name != crashRoot+"~2" {
 			t.Errorf("it is shown %d bytes of %q", len(first), r.name)
 		}
 		if r.text.String() != big {
 			t.Error("what was read is not the result")
 		}
-		if slices.Contains(offered(m.all()[0]), team.ReadTool) || !slices.Contains(offered(m.all()[1]), team.ReadTool) {
+		if slices.Contains(offered(m.all()[0]), prompt.ReadTool) || !slices.Contains(offered(m.all()[1]), prompt.ReadTool) {
 			t.Error("the tool is there when there is something to read: ", offered(m.all()[0]), offered(m.all()[1]))
 		}
 		for i, req := range m.all()[1:] {
 			for _, msg := range req.Messages {
-				if len(msg.Text) > team.MaxResult+300 {
+				if len(msg.Text) > agent.MaxResult+300 {
 					t.Fatalf("request %d has a message of %d bytes", i+1, len(msg.Text))
 				}
 			}
@@ -131,28 +132,28 @@ func TestS_64_LargeResult(t *testing.T) {
 
 	t.Run("C-31 a result of 16 KiB is shown whole", func(t *testing.T) {
 		var d diary
-		text := strings.Repeat("x", team.MaxResult)
+		text := strings.Repeat("x", agent.MaxResult)
 		m := leads(t, calls(give("a", "go")), says("done"))
 		if _, err := ask(t, ledBy(t, m, registry{"a": d.says("a", func(string) (string, error) { return text, nil })}), "x"); err != nil {
 			t.Fatal(err)
 		}
-		if lastSaid(m.all()[1]) != "a: succeeded\n\n"+text || slices.Contains(offered(m.all()[1]), team.ReadTool) {
+		if lastSaid(m.all()[1]) != "a: succeeded\n\n"+text || slices.Contains(offered(m.all()[1]), prompt.ReadTool) {
 			t.Error(len(lastSaid(m.all()[1])))
 		}
 	})
 }
 
 func TestReadResult(t *testing.T) {
-	text := strings.Repeat("é", team.MaxResult)
+	text := strings.Repeat("é", agent.MaxResult)
 	st := &team.StepState{
 		Step: &teamv1.Step{Id: "2", Kind: teamv1.Step_KIND_DELEGATE, Member: "a"}, Done: true, Message: agent.NewMessage(text), Scope: "2",
 		Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED,
 	}
 	s := &team.State{Root: "root", Input: agent.UserMessage("", "x"), Steps: []*team.StepState{st}}
 	for _, tt := range []struct{ name, arguments, want string }{
-		{"S-64 from the beginning, cut at a whole character", `{"id":"root~2","offset":0}`, text[:team.MaxResult]},
-		{"S-64 no offset is the beginning", `{"id":"root~2"}`, text[:team.MaxResult]},
-		{"S-64 by the step's number", `{"id":"2","offset":16384}`, text[team.MaxResult:]},
+		{"S-64 from the beginning, cut at a whole character", `{"id":"root~2","offset":0}`, text[:agent.MaxResult]},
+		{"S-64 no offset is the beginning", `{"id":"root~2"}`, text[:agent.MaxResult]},
+		{"S-64 by the step's number", `{"id":"2","offset":16384}`, text[agent.MaxResult:]},
 		{"S-64 within a character: from the next one", `{"id":"root~2","offset":32765}`, "é"},
 		{"encoded twice", `"{\"id\":\"2\",\"offset\":32766}"`, "é"},
 		{"R-002-6.3 junk", `junk`, "not a JSON object"},
@@ -188,7 +189,7 @@ func TestUpTo(t *testing.T) {
 		{"no character begins there", "\x80\x80\x80\x80\x80\x80", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := team.UpTo(tt.text, 5); got != tt.want {
+			if got := agent.Excerpt(tt.text, 5); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})

@@ -12,6 +12,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // Review has a judge look at every result of a run before it is the answer (C-21).
@@ -30,8 +32,8 @@ import (
 type Review struct {
 	// Model judges with a rubric made of what is expected.
 	Model agent.Model
-	// Check judges by itself, see CompileCheck.
-	Check *Expr
+	// Check judges by itself, see [expr.CompileCheck].
+	Check *expr.Expr
 	// Agent is the id in Config.Registry of an agent that judges: it is asked in words
 	// and answers with a score, see verdictOf.
 	Agent string
@@ -84,7 +86,7 @@ func (r *Review) faults(c *Config) []error {
 	if r.Agent != "" && c.Registry == nil {
 		fault("team %q: review.judge is agent %q and there is no registry to find it in; give the team one", c.ID, r.Agent)
 	}
-	if r.Check != nil && !r.Check.scores {
+	if r.Check != nil && !r.Check.IsCheck() {
 		fault("team %q: review.judge.check is no check; compile it as one", c.ID)
 	}
 	if t := r.Threshold; t != nil && !isScore(*t) {
@@ -290,19 +292,19 @@ func (g *gate) unmet(s *State, r *review, why string) choice {
 // revised is what a further round is given.
 func (g *gate) revised(s *State, r *review) *a2av1.Message {
 	first := s.begin()
-	var j joiner
-	j.add(first.GetParts())
+	var j prompt.Joiner
+	j.Add(first.GetParts())
 	for _, said := range slices.Concat(s.said, s.Received) {
-		j.add(said.GetParts())
+		j.Add(said.GetParts())
 	}
-	j.section("The last result", r.result.GetParts())
+	j.Section("The last result", r.result.GetParts())
 	score, _ := r.score()
 	about := "It was given " + g.worded(score) + "."
 	if v := r.last().Verdict; v.GetFeedback() != "" {
 		about += "\n\n" + v.GetFeedback()
 	}
-	j.section("What is said of it", agent.TextParts(about))
-	m := j.message()
+	j.Section("What is said of it", agent.TextParts(about))
+	m := j.Message()
 	m.Role, m.ContextId, m.Metadata = a2av1.Role_ROLE_USER, first.GetContextId(), first.GetMetadata()
 	return m
 }

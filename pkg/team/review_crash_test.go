@@ -11,6 +11,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/swarm"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // critic is a judge that has a result worked over once, after it has said rubbish.
@@ -29,7 +30,7 @@ func crashReviewed(t *testing.T, w *world) *team.Team {
 	t.Helper()
 	w.most = 4 // for each answer of inner it is asked twice
 	reg := cast(w)
-	flow, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "one", Member: "c"}, {ID: "two", Member: "d"}}})
+	flow, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "one", Member: "c"}, {ID: "two", Member: "d"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,10 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/supervisor"
 	"github.com/agentteams/team-server/pkg/team/swarm"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // verdict is a judge's turn.
@@ -92,8 +95,8 @@ var modesReviewed = []struct {
 }{
 	{"supervisor", func(t *testing.T, d *diary, review *team.Review, l *teamv1.Limits) agent.Agent {
 		reg := d.crew("a", "b")
-		s, err := team.NewSupervisor(team.SupervisorConfig{Members: members("a", "b"), Rules: []team.Rule{
-			{When: "turn == 1", Next: []string{"a"}}, {When: "last.member == 'a'", Next: []string{"b"}}, {Finish: team.FinishLast},
+		s, err := supervisor.New(supervisor.Config{Members: members("a", "b"), Rules: []supervisor.Rule{
+			{When: "turn == 1", Next: []string{"a"}}, {When: "last.member == 'a'", Next: []string{"b"}}, {Finish: supervisor.FinishLast},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -101,7 +104,7 @@ var modesReviewed = []struct {
 		return newTeamWith(t, team.Config{ID: "t1", Scheduler: s, Members: members("a", "b"), Registry: reg, Review: review, Limits: l})
 	}},
 	{"workflow", func(t *testing.T, d *diary, review *team.Review, l *teamv1.Limits) agent.Agent {
-		w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "one", Member: "a"}, {ID: "two", Member: "b", After: []string{"one"}}}})
+		w, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "one", Member: "a"}, {ID: "two", Member: "b", After: []string{"one"}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +377,7 @@ func TestReview_Nested(t *testing.T) {
 	t.Run("R-000-24 what it has judged is its answer, also where it is joined of several", func(t *testing.T) {
 		var d diary
 		reg := d.crew("a", "b", "c")
-		both, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "one", Member: "a"}, {ID: "two", Member: "b"}}})
+		both, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "one", Member: "a"}, {ID: "two", Member: "b"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -408,9 +411,9 @@ func TestReview_Nested(t *testing.T) {
 }
 
 func TestReview_Check(t *testing.T) {
-	judged := func(t *testing.T, expr string, brief *teamv1.Brief) *teamv1.Verdict {
+	judged := func(t *testing.T, source string, brief *teamv1.Brief) *teamv1.Verdict {
 		t.Helper()
-		check, err := team.CompileCheck(expr)
+		check, err := expr.CompileCheck(source)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -453,11 +456,11 @@ func TestReview_Check(t *testing.T) {
 			}
 		})
 	}
-	for expr, want := range map[string]string{
+	for source, want := range map[string]string{
 		`result.text`: "must be true or false, or a number", `steps.a.text == ""`: "no such variable", `result.member == "a"`: "no field", `round >`: "",
 	} {
-		if _, err := team.CompileCheck(expr); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", expr, err, want)
+		if _, err := expr.CompileCheck(source); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", source, err, want)
 		}
 	}
 	t.Run("C-21 the check of a team without a model is that there is something", func(t *testing.T) {
@@ -573,7 +576,7 @@ func TestReview_Counts(t *testing.T) {
 	})
 	t.Run("R-000-29 C-23 the same words in another round are no circle", func(t *testing.T) {
 		var d diary
-		w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "one", Member: "a", Task: "always the same"}}})
+		w, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "one", Member: "a", Task: "always the same"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,11 @@
 package team
 
-import teamv1 "github.com/agentteams/team-server/gen/team/v1"
+import (
+	"slices"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
 
 // Infos returns what members said of themselves when the run began.
 func (s *State) Infos() Infos { return Infos{roster: s.Roster} }
@@ -31,4 +36,32 @@ func DescriptionOf(m *Member, info *teamv1.AgentInfo) string {
 		return m.Description
 	}
 	return info.GetDescription()
+}
+
+// Staffed returns the error of a run of a team none of whose members is enabled, else nil.
+func Staffed(s *State) error {
+	if slices.ContainsFunc(s.Team.Members, func(m Member) bool { return !m.Disabled }) {
+		return nil
+	}
+	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
+		"team %q has no enabled member; enable one", s.Team.ID)
+}
+
+// Enabled returns the members that get work, in the team's order.
+func (s *State) Enabled() []*Member {
+	var on []*Member
+	for i := range s.Team.Members {
+		if m := &s.Team.Members[i]; !m.Disabled {
+			on = append(on, m)
+		}
+	}
+	return on
+}
+
+// MemberID returns the id of a member in its team.
+func MemberID(m *Member) string {
+	if m.ID == "" {
+		return m.Agent
+	}
+	return m.ID
 }

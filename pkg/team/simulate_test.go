@@ -10,14 +10,15 @@ import (
 
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // dag draws a workflow whose steps come after some of those before them.
-func dag(t *rapid.T) []team.WorkflowStep {
+func dag(t *rapid.T) []workflow.Step {
 	n := rapid.IntRange(1, 12).Draw(t, "steps")
-	steps := make([]team.WorkflowStep, n)
+	steps := make([]workflow.Step, n)
 	for i := range steps {
-		s := team.WorkflowStep{ID: fmt.Sprintf("s%d", i), Member: "writer"}
+		s := workflow.Step{ID: fmt.Sprintf("s%d", i), Member: "writer"}
 		for j := range i {
 			if rapid.IntRange(0, 3).Draw(t, "edge") == 0 {
 				s.After = append(s.After, steps[j].ID)
@@ -27,10 +28,10 @@ func dag(t *rapid.T) []team.WorkflowStep {
 			s.When = "false"
 		}
 		if len(s.After) > 0 && rapid.IntRange(0, 4).Draw(t, "join") == 0 {
-			s.Join, s.Quorum = team.JoinQuorum, rapid.IntRange(1, len(s.After)).Draw(t, "quorum")
+			s.Join, s.Quorum = workflow.JoinQuorum, rapid.IntRange(1, len(s.After)).Draw(t, "quorum")
 		}
 		if rapid.IntRange(0, 5).Draw(t, "again") == 0 {
-			s.Repeat = &team.Repeat{Until: fmt.Sprintf("steps.%s.data.round >= 2", s.ID), Max: 2}
+			s.Repeat = &workflow.Repeat{Until: fmt.Sprintf("steps.%s.data.round >= 2", s.ID), Max: 2}
 		}
 		steps[i] = s
 	}
@@ -43,7 +44,7 @@ func dag(t *rapid.T) []team.WorkflowStep {
 func TestWorkflow_AnyOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := dag(rt)
-		w, err := team.NewWorkflow(team.WorkflowConfig{Steps: steps})
+		w, err := workflow.New(workflow.Config{Steps: steps})
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -65,12 +66,12 @@ func TestWorkflow_AnyOrder(t *testing.T) {
 }
 
 // checkStarted: whatever was decided had its time.
-func checkStarted(t *rapid.T, m *sim, steps []team.WorkflowStep) {
+func checkStarted(t *rapid.T, m *sim, steps []workflow.Step) {
 	decided := map[string]int{}
 	for i, st := range m.s.Steps {
 		name := st.Step.GetName()
 		decided[name]++
-		s := steps[slices.IndexFunc(steps, func(s team.WorkflowStep) bool { return s.ID == name })]
+		s := steps[slices.IndexFunc(steps, func(s workflow.Step) bool { return s.ID == name })]
 		limit := 1
 		if s.Repeat != nil {
 			limit = s.Repeat.Max
@@ -98,7 +99,7 @@ func checkStarted(t *rapid.T, m *sim, steps []team.WorkflowStep) {
 }
 
 // unneeded: all that comes after a step was decided, and something does.
-func unneeded(t *rapid.T, m *sim, steps []team.WorkflowStep, name string) {
+func unneeded(t *rapid.T, m *sim, steps []workflow.Step, name string) {
 	after := 0
 	for _, s := range steps {
 		if !slices.Contains(s.After, name) {
@@ -115,7 +116,7 @@ func unneeded(t *rapid.T, m *sim, steps []team.WorkflowStep, name string) {
 }
 
 // checkEnd: every step was decided, and the answer is the last wave's.
-func checkEnd(t *rapid.T, m *sim, steps []team.WorkflowStep) {
+func checkEnd(t *rapid.T, m *sim, steps []workflow.Step) {
 	ran := 0
 	for _, s := range steps {
 		if s.When != "false" {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -15,6 +14,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // fold keeps the State of one scope. Only the goroutine of the scope's loop
@@ -245,7 +245,7 @@ func (f *fold) admit(st *StepState) *agent.Error {
 	if f.loop.traits.DetectsCycles {
 		return nil
 	}
-	v := visit{member: st.Step.GetMember(), text: handedOver(st.Given)}
+	v := visit{member: st.Step.GetMember(), text: prompt.HandedOver(st.Given)}
 	if st.Step.GetKind() == teamv1.Step_KIND_STEP {
 		v.step = st.Step.GetName()
 	}
@@ -258,20 +258,6 @@ func (f *fold) admit(st *StepState) *agent.Error {
 	}
 	f.visited[v] = true
 	return nil
-}
-
-// handedOver is the text that cycle detection compares; other content counts by
-// its bytes.
-func handedOver(m *a2av1.Message) string {
-	for _, p := range m.GetParts() {
-		if _, ok := p.GetContent().(*a2av1.Part_Text); !ok {
-			b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&a2av1.Message{Parts: m.GetParts()})
-			if err == nil {
-				return string(b)
-			}
-		}
-	}
-	return strings.TrimSpace(agent.Text(m))
 }
 
 // applyStep folds an event of a step or below it; own says that it is the step's.
@@ -493,7 +479,7 @@ func (f *fold) respond(batch []*StepState) {
 	case 1:
 		f.Last.Message = answered[0].Message
 	default:
-		f.Last.Message, f.Last.Joins = joinResults(answered), joinedIDs(answered)
+		f.Last.Message, f.Last.Joins = Joined(answered), JoinedIDs(answered)
 	}
 	f.Messages = []*a2av1.Message{f.Last.Message}
 }

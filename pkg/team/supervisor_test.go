@@ -13,7 +13,11 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/supervisor"
 )
+
+// routeTool is the tool that a router calls.
+const routeTool = "route"
 
 func membersOf(ids ...string) []team.Member {
 	members := make([]team.Member, len(ids))
@@ -24,11 +28,11 @@ func membersOf(ids ...string) []team.Member {
 }
 
 // editors is the supervisor of the example: research, write, check, rewrite.
-func editors(t *testing.T, router *team.Router) *team.Supervisor {
+func editors(t *testing.T, router *supervisor.Router) *supervisor.Supervisor {
 	t.Helper()
-	v, err := team.NewSupervisor(team.SupervisorConfig{
+	v, err := supervisor.New(supervisor.Config{
 		Members: membersOf(newsroom()...), Router: router,
-		Rules: []team.Rule{
+		Rules: []supervisor.Rule{
 			{ID: "first-turn", When: "turn == 1", Next: []string{"researcher"}},
 			{ID: "write", When: "turn == 2", Next: []string{"writer"}},
 			{ID: "check", When: "last.member == 'writer'", Next: []string{"critic"}},
@@ -63,12 +67,12 @@ func reasonOf(err error) string {
 
 func modelTurn(turn *teamv1.Turn) *team.StepState {
 	return &team.StepState{
-		Step: &teamv1.Step{Kind: teamv1.Step_KIND_MODEL, Name: team.RouteTool}, Done: true, Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Turn: turn,
+		Step: &teamv1.Step{Kind: teamv1.Step_KIND_MODEL, Name: routeTool}, Done: true, Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Turn: turn,
 	}
 }
 
 func routeCall(arguments string) *teamv1.Turn {
-	return &teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: "c1", Name: team.RouteTool, Arguments: arguments}}}
+	return &teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: "c1", Name: routeTool, Arguments: arguments}}}
 }
 
 func TestSupervisor_Rules(t *testing.T) {
@@ -109,19 +113,23 @@ func TestSupervisor_Rules(t *testing.T) {
 
 	t.Run("R-000-18 finish returns the reply of the first step, too", func(t *testing.T) {
 		first := ended("writer", "", "A text.")
-		if got := team.Response(stateOf(newsroom(), first, ended("critic", "", "good")), "writer"); got != first.Message {
-			t.Error(got)
+		v, err := supervisor.New(supervisor.Config{Members: membersOf(newsroom()...), Rules: []supervisor.Rule{{Finish: "writer"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, err := decide(t, v, stateOf(newsroom(), first, ended("critic", "", "good"))); err != nil || d.Reply != first.Message {
+			t.Error(d, err)
 		}
 	})
 	t.Run("R-000-18 finish returns the reply as it is", func(t *testing.T) {
-		d, err := decide(t, editors(t, &team.Router{}), stateOf(newsroom(), facts, text, good))
+		d, err := decide(t, editors(t, &supervisor.Router{}), stateOf(newsroom(), facts, text, good))
 		if err != nil || d.Reply != text.Message || len(d.Steps) != 0 || d.Rule != "accept" {
 			t.Errorf("%+v, %v", d, err)
 		}
 	})
 
 	t.Run("R-000-18 finish with the last response", func(t *testing.T) {
-		v, err := team.NewSupervisor(team.SupervisorConfig{Members: membersOf(newsroom()...), Rules: []team.Rule{{When: "turn > 1", Finish: team.FinishLast}, {Next: []string{"writer"}}}})
+		v, err := supervisor.New(supervisor.Config{Members: membersOf(newsroom()...), Rules: []supervisor.Rule{{When: "turn > 1", Finish: supervisor.FinishLast}, {Next: []string{"writer"}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +142,7 @@ func TestSupervisor_Rules(t *testing.T) {
 	})
 
 	t.Run("R-000-19 finish without a response", func(t *testing.T) {
-		v, err := team.NewSupervisor(team.SupervisorConfig{Members: membersOf(newsroom()...), Rules: []team.Rule{{Finish: "writer"}}})
+		v, err := supervisor.New(supervisor.Config{Members: membersOf(newsroom()...), Rules: []supervisor.Rule{{Finish: "writer"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +170,7 @@ func TestSupervisor_Rules(t *testing.T) {
 }
 
 func TestSupervisor_Router(t *testing.T) {
-	router := &team.Router{Instructions: "Prefer short ways."}
+	router := &supervisor.Router{Instructions: "Prefer short ways."}
 	odd := ended("critic", "", "no idea")
 	before := []*team.StepState{ended("researcher", "", "Facts."), ended("writer", "", "A text."), odd}
 	after := func(turns ...*team.StepState) *team.State {
@@ -262,7 +270,7 @@ func TestSupervisor_Router(t *testing.T) {
 	})
 
 	t.Run("R-000-19 finish before any response", func(t *testing.T) {
-		v, err := team.NewSupervisor(team.SupervisorConfig{Members: membersOf(newsroom()...), Router: router})
+		v, err := supervisor.New(supervisor.Config{Members: membersOf(newsroom()...), Router: router})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +292,7 @@ func TestSupervisor_Router(t *testing.T) {
 }
 
 func TestSupervisor_Prompt(t *testing.T) {
-	v := editors(t, &team.Router{Instructions: "Prefer short ways."})
+	v := editors(t, &supervisor.Router{Instructions: "Prefer short ways."})
 	s := stateOf(newsroom())
 	s.Team.Name = "Newsroom"
 	s.Team.Members[1].Role, s.Team.Members[1].Description = "author", "Writes it up."
@@ -341,14 +349,14 @@ func TestSupervisor_Prompt(t *testing.T) {
 }
 
 func TestNewSupervisor_Faults(t *testing.T) {
-	_, err := team.NewSupervisor(team.SupervisorConfig{
-		Members: membersOf("writer", "finish"), Router: &team.Router{},
-		Rules: []team.Rule{
+	_, err := supervisor.New(supervisor.Config{
+		Members: membersOf("writer", "finish"), Router: &supervisor.Router{},
+		Rules: []supervisor.Rule{
 			{ID: "a", When: "critc.text == ''", Next: []string{"writer"}},
 			{ID: "a", Next: []string{"writr", "writer", "writer"}},
 			{ID: "b"},
 			{ID: "c", Next: []string{"writer"}, Finish: "lst"},
-			{ID: "d", Finish: team.FinishLast, Message: "x"},
+			{ID: "d", Finish: supervisor.FinishLast, Message: "x"},
 		},
 	})
 	want := []string{
@@ -368,7 +376,7 @@ func TestNewSupervisor_Faults(t *testing.T) {
 	if reasonOf(err) != agent.ReasonInvalidTeamConfig {
 		t.Errorf("as an agent.Error: %q", reasonOf(err))
 	}
-	if _, err := team.NewSupervisor(team.SupervisorConfig{Members: membersOf("writer")}); err == nil {
+	if _, err := supervisor.New(supervisor.Config{Members: membersOf("writer")}); err == nil {
 		t.Error("neither rules nor router")
 	}
 }
@@ -390,7 +398,7 @@ func faultTexts(err error) []string {
 }
 
 func BenchmarkSupervisor_Next(b *testing.B) {
-	v, err := team.NewSupervisor(team.SupervisorConfig{Members: membersOf(newsroom()...), Rules: []team.Rule{
+	v, err := supervisor.New(supervisor.Config{Members: membersOf(newsroom()...), Rules: []supervisor.Rule{
 		{When: "turn == 1", Next: []string{"writer"}}, {When: "critic.data.score < 7 && turn < 8", Next: []string{"writer"}},
 	}})
 	if err != nil {

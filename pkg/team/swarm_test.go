@@ -20,6 +20,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/expr"
 	"github.com/agentteams/team-server/pkg/team/swarm"
 )
 
@@ -103,7 +104,7 @@ func (r *recorded) toolEnds(scope string) []string {
 			}
 		}
 		if e := ev.GetEnded(); e != nil && names[ev.GetScope()] != "" {
-			list = append(list, fmt.Sprintf("%s %s: %s %s", ev.GetScope(), names[ev.GetScope()], team.OutcomeWord(e.GetOutcome()), e.GetTool().GetText()+e.GetError().GetMessage()))
+			list = append(list, fmt.Sprintf("%s %s: %s %s", ev.GetScope(), names[ev.GetScope()], expr.OutcomeWord(e.GetOutcome()), e.GetTool().GetText()+e.GetError().GetMessage()))
 		}
 	}
 	slices.Sort(list)

@@ -9,7 +9,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // checkTool is the tool by which a leader looks after its tickets (R-003-12).
@@ -26,16 +26,6 @@ var checkSpec = agent.ToolSpec{
 		`"wait_seconds":{"type":"number","minimum":0,"maximum":30,"description":"How long to wait for one of them to end."}}}`),
 }
 
-// ticket is the id of a delegation's task (C-28).
-func ticket(s *State, st *StepState) string { return ticketOf(s.Root, st.Scope, st.Step.GetDetached()) }
-
-func ticketOf(root, scope string, detached bool) string {
-	if detached {
-		return detachedID(root, scope)
-	}
-	return agent.ChildTask(root, scope)
-}
-
 // Answer implements [Scheduler]: a leader's look at its tickets, and at a long result.
 func (l *leader) Answer(s *State, st *StepState, look Look) (*teamv1.ToolResult, time.Time) {
 	switch st.Step.GetName() {
@@ -43,7 +33,7 @@ func (l *leader) Answer(s *State, st *StepState, look Look) (*teamv1.ToolResult,
 		if l.crew.anyAsync() {
 			return check(s, st, look)
 		}
-	case readTool:
+	case prompt.ReadTool:
 		return readResult(s, s.Arguments(st), look), time.Time{}
 	}
 	return nil, time.Time{}
@@ -69,11 +59,11 @@ func check(s *State, st *StepState, look Look) (*teamv1.ToolResult, time.Time) {
 	}
 	var b strings.Builder
 	for _, w := range watched {
-		fmt.Fprintf(&b, "%s\n%s\n\n", ticket(s, w), resultText(s, asEnded(w, look.Detached(w))))
+		fmt.Fprintf(&b, "%s\n%s\n\n", s.TaskID(w), resultText(s, w.EndedAs(look.Detached(w))))
 	}
 	for _, id := range ids {
-		if !slices.ContainsFunc(watched, func(w *StepState) bool { return ticket(s, w) == id }) {
-			fmt.Fprintf(&b, "%s\nthere is no such task\n\n", excerpt.Quote(id))
+		if !slices.ContainsFunc(watched, func(w *StepState) bool { return s.TaskID(w) == id }) {
+			fmt.Fprintf(&b, "%s\nthere is no such task\n\n", agent.Quote(id))
 		}
 	}
 	if b.Len() == 0 {
@@ -84,20 +74,20 @@ func check(s *State, st *StepState, look Look) (*teamv1.ToolResult, time.Time) {
 
 // checkArguments reads the arguments of check_delegated_tasks; all are optional.
 func checkArguments(text string) (ids []string, wait time.Duration, err error) {
-	args, err := readArguments(text)
+	args, err := prompt.Arguments(text)
 	if err != nil {
 		return nil, 0, fmt.Errorf(`the arguments are not a JSON object; write {"task_ids": ["…"]}`)
 	}
 	if raw, ok := args["task_ids"]; ok && string(raw) != "null" && json.Unmarshal(raw, &ids) != nil {
 		var one string
 		if json.Unmarshal(raw, &one) != nil {
-			return nil, 0, fmt.Errorf("argument task_ids must be a list of strings, got %s", jsonKind(raw))
+			return nil, 0, fmt.Errorf("argument task_ids must be a list of strings, got %s", prompt.Kind(raw))
 		}
 		ids = []string{one}
 	}
 	var seconds float64
 	if raw, ok := args["wait_seconds"]; ok && string(raw) != "null" && json.Unmarshal(raw, &seconds) != nil {
-		return nil, 0, fmt.Errorf("argument wait_seconds must be a number, got %s", jsonKind(raw))
+		return nil, 0, fmt.Errorf("argument wait_seconds must be a number, got %s", prompt.Kind(raw))
 	}
 	return ids, time.Duration(min(max(seconds, 0), maxWait.Seconds()) * float64(time.Second)), nil
 }
@@ -106,7 +96,7 @@ func checkArguments(text string) (ids []string, wait time.Duration, err error) {
 func watchedBy(s *State, ids []string) []*StepState {
 	var watched []*StepState
 	for _, st := range s.Steps {
-		if st.Step.GetAsync() && st.ByMember() && st.Refusal == nil && (len(ids) == 0 || slices.Contains(ids, ticket(s, st))) {
+		if st.Step.GetAsync() && st.ByMember() && st.Refusal == nil && (len(ids) == 0 || slices.Contains(ids, s.TaskID(st))) {
 			watched = append(watched, st)
 		}
 	}
@@ -162,7 +152,7 @@ func unreportedAt(s *State, steps, ended int) []*StepState {
 func resultsText(s *State, turn *StepState) string {
 	var b strings.Builder
 	for _, st := range unreportedAt(s, s.indexOf(turn), turn.EndedBefore) {
-		fmt.Fprintf(&b, "\n\n%s\n%s", ticket(s, st), resultText(s, st))
+		fmt.Fprintf(&b, "\n\n%s\n%s", s.TaskID(st), resultText(s, st))
 	}
 	return b.String()
 }

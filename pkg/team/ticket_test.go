@@ -17,6 +17,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/expr"
 )
 
 func async(c *team.CoordinatorConfig, _ *team.Config) { c.Async = true }
@@ -544,7 +545,7 @@ func (w *world) result() string {
 	if ref := last.GetReplyRef(); ref > 0 {
 		m = agent.MessageOf(crashRoot, w.events[ref-1])
 	}
-	return fmt.Sprintf("%s: %s%s", team.OutcomeWord(last.GetOutcome()), agent.Text(m), last.GetError().GetMessage())
+	return fmt.Sprintf("%s: %s%s", expr.OutcomeWord(last.GetOutcome()), agent.Text(m), last.GetError().GetMessage())
 }
 
 func TestAsksUnderALeader(t *testing.T) {

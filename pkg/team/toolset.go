@@ -10,6 +10,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // noteTools is the code of the note that holds what the tool sets offer.
@@ -81,7 +82,7 @@ func (l *loop) memberTools(id string) agent.ToolSet {
 // reserved reports whether a tool of that name stands for a member, or is one of
 // those that agents are given by their teams.
 func (p *process) reserved(name string) bool {
-	return name == TransferTool || name == readTool || slices.Contains(p.traits.ReservedTools, name)
+	return name == TransferTool || name == prompt.ReadTool || slices.Contains(p.traits.ReservedTools, name)
 }
 
 // sameName is the error of two tools that a model cannot tell apart. one is empty

@@ -9,7 +9,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // TransferTool is the name of the tool by which a member with a model hands over.
@@ -67,19 +67,19 @@ func (l *leader) transfer(s *State, call *teamv1.ToolCall) *teamv1.Transfer {
 // readTransfer reads the arguments of transfer_to_agent. The error tells the model
 // what to change.
 func readTransfer(arguments string, targets []*teamv1.TransferTarget) (*teamv1.Transfer, error) {
-	args, err := readArguments(arguments)
+	args, err := prompt.Arguments(arguments)
 	if err != nil {
 		return nil, errors.New(`the arguments are not a JSON object; write {"agent_name": "…"}`)
 	}
-	to, err := textOf(args, "agent_name", true)
+	to, err := prompt.String(args, "agent_name", true)
 	if err != nil {
 		return nil, err
 	}
 	ids := targetIDs(targets)
 	if !slices.Contains(ids, to) {
-		return nil, fmt.Errorf("there is no agent %q to hand over to; there are %s", excerpt.Quote(to), strings.Join(ids, ", "))
+		return nil, fmt.Errorf("there is no agent %q to hand over to; there are %s", agent.Quote(to), strings.Join(ids, ", "))
 	}
-	message, err := textOf(args, "message", false)
+	message, err := prompt.String(args, "message", false)
 	return &teamv1.Transfer{To: to, Message: message}, err
 }
 

@@ -9,7 +9,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // maxFeedback bounds what a judge says of a result, in bytes.
@@ -25,7 +25,7 @@ func verdictOf(r *teamv1.Reply) *teamv1.Verdict {
 	for _, call := range r.GetTurn().GetToolCalls() {
 		if call.GetName() == judgeTool {
 			arguments := call.GetArguments()
-			if inner, ok := unwrapped(arguments); ok {
+			if inner, ok := prompt.Unwrap(arguments); ok {
 				arguments = inner
 			}
 			return jsonVerdict([]byte(arguments))
@@ -54,25 +54,25 @@ func textVerdict(text string) *teamv1.Verdict {
 	if from >= 0 && from < to {
 		return jsonVerdict([]byte(text[from : to+1]))
 	}
-	return &teamv1.Verdict{Fault: fmt.Sprintf("%q is no score", excerpt.Quote(text))}
+	return &teamv1.Verdict{Fault: fmt.Sprintf("%q is no score", agent.Quote(text))}
 }
 
 func jsonVerdict(b []byte) *teamv1.Verdict {
 	var v struct{ Score, Feedback json.RawMessage }
 	if json.Unmarshal(b, &v) != nil {
-		return &teamv1.Verdict{Fault: fmt.Sprintf("%s is no JSON object with a score", excerpt.Quote(string(b)))}
+		return &teamv1.Verdict{Fault: fmt.Sprintf("%s is no JSON object with a score", agent.Quote(string(b)))}
 	}
 	feedback := string(v.Feedback)
 	_ = json.Unmarshal(v.Feedback, &feedback) // else it is told as it is
 	score, err := strconv.ParseFloat(strings.Trim(string(v.Score), `"`), 64)
 	if err != nil {
-		return &teamv1.Verdict{Feedback: excerpt.UpTo(feedback, maxFeedback), Fault: fmt.Sprintf("there is no score in %s", excerpt.Quote(string(b)))}
+		return &teamv1.Verdict{Feedback: agent.Excerpt(feedback, maxFeedback), Fault: fmt.Sprintf("there is no score in %s", agent.Quote(string(b)))}
 	}
 	return scoreVerdict(score, feedback)
 }
 
 func scoreVerdict(score float64, feedback string) *teamv1.Verdict {
-	v := &teamv1.Verdict{Feedback: excerpt.UpTo(strings.TrimSpace(feedback), maxFeedback)}
+	v := &teamv1.Verdict{Feedback: agent.Excerpt(strings.TrimSpace(feedback), maxFeedback)}
 	if !isScore(score) {
 		v.Fault = "the score is " + number(score) + ", which is not 0 to 1"
 		return v

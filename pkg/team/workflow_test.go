@@ -14,11 +14,12 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
-func workflow(t *testing.T, steps ...team.WorkflowStep) *team.Workflow {
+func flow(t *testing.T, steps ...workflow.Step) *workflow.Workflow {
 	t.Helper()
-	w, err := team.NewWorkflow(team.WorkflowConfig{Steps: steps})
+	w, err := workflow.New(workflow.Config{Steps: steps})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +29,7 @@ func workflow(t *testing.T, steps ...team.WorkflowStep) *team.Workflow {
 // sim is a run of a workflow without a loop: the least fold that is true to it.
 type sim struct {
 	t      *testing.T
-	w      *team.Workflow
+	w      *workflow.Workflow
 	s      *team.State
 	last   team.Decision
 	reply  *a2av1.Message
@@ -36,7 +37,7 @@ type sim struct {
 	waited bool
 }
 
-func simulate(t *testing.T, w *team.Workflow) *sim {
+func simulate(t *testing.T, w *workflow.Workflow) *sim {
 	m := &sim{t: t, w: w, s: stateOf([]string{"writer"})}
 	m.decide()
 	return m
@@ -159,9 +160,9 @@ func (m *sim) wants(open ...string) {
 
 func TestWorkflow_Order(t *testing.T) {
 	t.Run("R-000-32 S-18 sequential: each gets the previous result, the last is the answer", func(t *testing.T) {
-		m := simulate(t, workflow(t,
-			team.WorkflowStep{ID: "a", Member: "writer"}, team.WorkflowStep{ID: "b", Member: "writer", After: []string{"a"}},
-			team.WorkflowStep{ID: "c", Member: "writer", After: []string{"b"}}, team.WorkflowStep{ID: "d", Member: "writer", After: []string{"c"}},
+		m := simulate(t, flow(t,
+			workflow.Step{ID: "a", Member: "writer"}, workflow.Step{ID: "b", Member: "writer", After: []string{"a"}},
+			workflow.Step{ID: "c", Member: "writer", After: []string{"b"}}, workflow.Step{ID: "d", Member: "writer", After: []string{"c"}},
 		))
 		given := "Write about tides"
 		for _, id := range []string{"a", "b", "c", "d"} {
@@ -178,8 +179,8 @@ func TestWorkflow_Order(t *testing.T) {
 	})
 
 	t.Run("S-18 parallel: all at once, joined in step order (C-16)", func(t *testing.T) {
-		m := simulate(t, workflow(t,
-			team.WorkflowStep{ID: "a", Member: "researcher"}, team.WorkflowStep{ID: "b", Member: "critic"}, team.WorkflowStep{ID: "c", Member: "writer"},
+		m := simulate(t, flow(t,
+			workflow.Step{ID: "a", Member: "researcher"}, workflow.Step{ID: "b", Member: "critic"}, workflow.Step{ID: "c", Member: "writer"},
 		))
 		m.wants("a", "b", "c")
 		m.end("c", "3")
@@ -191,10 +192,10 @@ func TestWorkflow_Order(t *testing.T) {
 	})
 
 	t.Run("S-18 C-02 hybrid: a, then b and c, then d", func(t *testing.T) {
-		m := simulate(t, workflow(t,
-			team.WorkflowStep{ID: "a", Member: "writer"},
-			team.WorkflowStep{ID: "middle", After: []string{"a"}, Parallel: []team.WorkflowStep{{ID: "b", Member: "critic"}, {ID: "c", Member: "legal"}}},
-			team.WorkflowStep{ID: "d", Member: "writer", After: []string{"middle"}},
+		m := simulate(t, flow(t,
+			workflow.Step{ID: "a", Member: "writer"},
+			workflow.Step{ID: "middle", After: []string{"a"}, Parallel: []workflow.Step{{ID: "b", Member: "critic"}, {ID: "c", Member: "legal"}}},
+			workflow.Step{ID: "d", Member: "writer", After: []string{"middle"}},
 		))
 		m.wants("a")
 		m.end("a", "draft")
@@ -216,8 +217,8 @@ func TestWorkflow_Order(t *testing.T) {
 	})
 
 	t.Run("a step starts when those before it have ended, whatever else runs", func(t *testing.T) {
-		m := simulate(t, workflow(t,
-			team.WorkflowStep{ID: "a", Member: "writer"}, team.WorkflowStep{ID: "slow", Member: "critic"}, team.WorkflowStep{ID: "b", Member: "writer", After: []string{"a"}},
+		m := simulate(t, flow(t,
+			workflow.Step{ID: "a", Member: "writer"}, workflow.Step{ID: "slow", Member: "critic"}, workflow.Step{ID: "b", Member: "writer", After: []string{"a"}},
 		))
 		m.end("a", "1")
 		m.wants("slow", "b")
@@ -226,16 +227,16 @@ func TestWorkflow_Order(t *testing.T) {
 	t.Run("C-11 no enabled member", func(t *testing.T) {
 		s := stateOf([]string{"writer"})
 		s.Team.Members[0].Disabled = true
-		if _, err := decide(t, workflow(t, team.WorkflowStep{ID: "a", Member: "writer"}), s); err == nil {
+		if _, err := decide(t, flow(t, workflow.Step{ID: "a", Member: "writer"}), s); err == nil {
 			t.Error("it starts")
 		}
 	})
 }
 
 func TestWorkflow_Tasks(t *testing.T) {
-	m := simulate(t, workflow(t,
-		team.WorkflowStep{ID: "a", Member: "writer", Task: "Draft: {{input}}", Timeout: 30 * time.Second},
-		team.WorkflowStep{ID: "b", Member: "writer", After: []string{"a"}, Task: "Fix {{steps.a.text}} in a {{context.tone}} tone"},
+	m := simulate(t, flow(t,
+		workflow.Step{ID: "a", Member: "writer", Task: "Draft: {{input}}", Timeout: 30 * time.Second},
+		workflow.Step{ID: "b", Member: "writer", After: []string{"a"}, Task: "Fix {{steps.a.text}} in a {{context.tone}} tone"},
 	))
 	if m.input("a") != "Draft: Write about tides" || m.step("a").Step.GetTimeout().AsDuration() != 30*time.Second {
 		t.Errorf("%v", m.step("a").Step)
@@ -249,11 +250,11 @@ func TestWorkflow_Tasks(t *testing.T) {
 
 func TestWorkflow_When(t *testing.T) {
 	example := func(t *testing.T) *sim {
-		m := simulate(t, workflow(t,
-			team.WorkflowStep{ID: "draft", Member: "writer"},
-			team.WorkflowStep{ID: "score", Member: "critic", After: []string{"draft"}},
-			team.WorkflowStep{ID: "fix", Member: "writer", After: []string{"score"}, When: "steps.score.data.score < 7"},
-			team.WorkflowStep{ID: "print", Member: "printer", After: []string{"fix"}},
+		m := simulate(t, flow(t,
+			workflow.Step{ID: "draft", Member: "writer"},
+			workflow.Step{ID: "score", Member: "critic", After: []string{"draft"}},
+			workflow.Step{ID: "fix", Member: "writer", After: []string{"score"}, When: "steps.score.data.score < 7"},
+			workflow.Step{ID: "print", Member: "printer", After: []string{"fix"}},
 		))
 		m.end("draft", "A draft.")
 		return m
@@ -293,7 +294,7 @@ func TestWorkflow_When(t *testing.T) {
 		m.wants("print")
 	})
 	t.Run("reason and values of a decision", func(t *testing.T) {
-		w := workflow(t, team.WorkflowStep{ID: "a", Member: "writer", When: "input.contains('tides')"}, team.WorkflowStep{ID: "b", Member: "writer", When: "input == ''"})
+		w := flow(t, workflow.Step{ID: "a", Member: "writer", When: "input.contains('tides')"}, workflow.Step{ID: "b", Member: "writer", When: "input == ''"})
 		d, err := decide(t, w, stateOf([]string{"writer"}))
 		if err != nil {
 			t.Fatal(err)
@@ -304,22 +305,22 @@ func TestWorkflow_When(t *testing.T) {
 		}
 	})
 	t.Run("the last step is skipped: the answer is that of the one before", func(t *testing.T) {
-		m := simulate(t, workflow(t, team.WorkflowStep{ID: "a", Member: "writer"}, team.WorkflowStep{ID: "b", Member: "writer", After: []string{"a"}, When: "false"}))
+		m := simulate(t, flow(t, workflow.Step{ID: "a", Member: "writer"}, workflow.Step{ID: "b", Member: "writer", After: []string{"a"}, When: "false"}))
 		m.end("a", "done")
 		if agent.Text(m.reply) != "done" {
 			t.Errorf("%v %v", m.reply, m.err)
 		}
 	})
 	t.Run("R-000-19 every step skipped", func(t *testing.T) {
-		m := simulate(t, workflow(t, team.WorkflowStep{ID: "a", Member: "writer", When: "false"}))
+		m := simulate(t, flow(t, workflow.Step{ID: "a", Member: "writer", When: "false"}))
 		if reasonOf(m.err) != agent.ReasonNoResponse {
 			t.Errorf("%v %v", m.reply, m.err)
 		}
 	})
 	t.Run("a skipped step in a join counts neither way", func(t *testing.T) {
-		m := simulate(t, workflow(t,
-			team.WorkflowStep{ID: "a", Member: "writer"}, team.WorkflowStep{ID: "b", Member: "critic", When: "false"},
-			team.WorkflowStep{ID: "c", Member: "writer", After: []string{"a", "b"}},
+		m := simulate(t, flow(t,
+			workflow.Step{ID: "a", Member: "writer"}, workflow.Step{ID: "b", Member: "critic", When: "false"},
+			workflow.Step{ID: "c", Member: "writer", After: []string{"a", "b"}},
 		))
 		m.end("a", "1")
 		m.wants("c")
@@ -330,12 +331,12 @@ func TestWorkflow_When(t *testing.T) {
 }
 
 func TestWorkflow_Join(t *testing.T) {
-	three := func(last team.WorkflowStep) []team.WorkflowStep {
+	three := func(last workflow.Step) []workflow.Step {
 		last.ID, last.Member, last.After = "d", "writer", []string{"a", "b", "c"}
-		return []team.WorkflowStep{{ID: "a", Member: "a"}, {ID: "b", Member: "b"}, {ID: "c", Member: "c"}, last}
+		return []workflow.Step{{ID: "a", Member: "a"}, {ID: "b", Member: "b"}, {ID: "c", Member: "c"}, last}
 	}
 	t.Run("ANY goes on with the first result, cancels the others and does not wait for them at the end", func(t *testing.T) {
-		m := simulate(t, workflow(t, three(team.WorkflowStep{Join: team.JoinAny})...))
+		m := simulate(t, flow(t, three(workflow.Step{Join: workflow.JoinAny})...))
 		m.wants("a", "b", "c")
 		m.end("b", "second")
 		m.wants("a", "c", "d")
@@ -351,14 +352,14 @@ func TestWorkflow_Join(t *testing.T) {
 		}
 	})
 	t.Run("ANY runs once", func(t *testing.T) {
-		m := simulate(t, workflow(t, three(team.WorkflowStep{Join: team.JoinAny})...))
+		m := simulate(t, flow(t, three(workflow.Step{Join: workflow.JoinAny})...))
 		m.end("b", "2")
 		m.end("a", "1")
 		m.end("c", "3")
 		m.wants("d")
 	})
 	t.Run("QUORUM", func(t *testing.T) {
-		m := simulate(t, workflow(t, three(team.WorkflowStep{Join: team.JoinQuorum, Quorum: 2})...))
+		m := simulate(t, flow(t, three(workflow.Step{Join: workflow.JoinQuorum, Quorum: 2})...))
 		m.end("c", "3")
 		m.wants("a", "b")
 		if m.dropped() != "" {
@@ -374,9 +375,9 @@ func TestWorkflow_Join(t *testing.T) {
 		}
 	})
 	t.Run("who is needed elsewhere is not canceled", func(t *testing.T) {
-		m := simulate(t, workflow(t, append(three(team.WorkflowStep{Join: team.JoinAny}),
-			team.WorkflowStep{ID: "e", Member: "e", After: []string{"a"}},
-			team.WorkflowStep{ID: "f", Member: "f", After: []string{"d"}, Task: "{{steps.d.text}} {{steps.c.text}}"})...))
+		m := simulate(t, flow(t, append(three(workflow.Step{Join: workflow.JoinAny}),
+			workflow.Step{ID: "e", Member: "e", After: []string{"a"}},
+			workflow.Step{ID: "f", Member: "f", After: []string{"d"}, Task: "{{steps.d.text}} {{steps.c.text}}"})...))
 		m.end("b", "2")
 		if m.dropped() != "" {
 			t.Errorf("e comes after a, and f reads c: %q", m.dropped())
@@ -390,10 +391,10 @@ func TestWorkflow_Join(t *testing.T) {
 		m.wants("c", "f", "e")
 	})
 	t.Run("what only leads to a loser is canceled or skipped as well", func(t *testing.T) {
-		m := simulate(t, workflow(t,
-			team.WorkflowStep{ID: "slow1", Member: "a"}, team.WorkflowStep{ID: "slow2", Member: "a", After: []string{"slow1"}},
-			team.WorkflowStep{ID: "slow3", Member: "a", After: []string{"slow2"}}, team.WorkflowStep{ID: "fast", Member: "b"},
-			team.WorkflowStep{ID: "end", Member: "c", After: []string{"slow3", "fast"}, Join: team.JoinAny},
+		m := simulate(t, flow(t,
+			workflow.Step{ID: "slow1", Member: "a"}, workflow.Step{ID: "slow2", Member: "a", After: []string{"slow1"}},
+			workflow.Step{ID: "slow3", Member: "a", After: []string{"slow2"}}, workflow.Step{ID: "fast", Member: "b"},
+			workflow.Step{ID: "end", Member: "c", After: []string{"slow3", "fast"}, Join: workflow.JoinAny},
 		))
 		m.wants("slow1", "fast")
 		m.end("fast", "1")
@@ -413,7 +414,7 @@ func TestWorkflow_Join(t *testing.T) {
 		}
 	})
 	t.Run("a loser that fails all the same is no failure", func(t *testing.T) {
-		m := simulate(t, workflow(t, three(team.WorkflowStep{Join: team.JoinAny})...))
+		m := simulate(t, flow(t, three(workflow.Step{Join: workflow.JoinAny})...))
 		m.s.Team.ReportErrors = true
 		m.end("b", "2")
 		m.fail("d", agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed, "no"))
@@ -422,7 +423,7 @@ func TestWorkflow_Join(t *testing.T) {
 		}
 	})
 	t.Run("ALL", func(t *testing.T) {
-		m := simulate(t, workflow(t, three(team.WorkflowStep{Join: team.JoinAll})...))
+		m := simulate(t, flow(t, three(workflow.Step{Join: workflow.JoinAll})...))
 		m.end("c", "3")
 		m.end("a", "1")
 		m.wants("b")
@@ -432,11 +433,11 @@ func TestWorkflow_Join(t *testing.T) {
 }
 
 func TestWorkflow_Repeat(t *testing.T) {
-	fix := workflow(t,
-		team.WorkflowStep{ID: "draft", Member: "writer"},
-		team.WorkflowStep{ID: "fix", Member: "writer", After: []string{"draft"}, Task: "Improve: {{steps.draft.text}}",
-			Repeat: &team.Repeat{Until: "steps.fix.data.ok", Max: 3}},
-		team.WorkflowStep{ID: "print", Member: "printer", After: []string{"fix"}},
+	fix := flow(t,
+		workflow.Step{ID: "draft", Member: "writer"},
+		workflow.Step{ID: "fix", Member: "writer", After: []string{"draft"}, Task: "Improve: {{steps.draft.text}}",
+			Repeat: &workflow.Repeat{Until: "steps.fix.data.ok", Max: 3}},
+		workflow.Step{ID: "print", Member: "printer", After: []string{"fix"}},
 	)
 	t.Run("again with its own last result, until it is good", func(t *testing.T) {
 		m := simulate(t, fix)
@@ -468,9 +469,9 @@ func TestWorkflow_Repeat(t *testing.T) {
 }
 
 func TestWorkflow_RepeatThatFails(t *testing.T) {
-	m := simulate(t, workflow(t,
-		team.WorkflowStep{ID: "fix", Member: "writer", Repeat: &team.Repeat{Until: "steps.fix.data.ok", Max: 1}},
-		team.WorkflowStep{ID: "print", Member: "printer", After: []string{"fix"}},
+	m := simulate(t, flow(t,
+		workflow.Step{ID: "fix", Member: "writer", Repeat: &workflow.Repeat{Until: "steps.fix.data.ok", Max: 1}},
+		workflow.Step{ID: "print", Member: "printer", After: []string{"fix"}},
 	))
 	m.s.Team.ReportErrors = true
 	m.end("fix", "not good")
@@ -480,9 +481,9 @@ func TestWorkflow_RepeatThatFails(t *testing.T) {
 }
 
 func TestWorkflow_ConditionsSeeOnlyWhatRanBefore(t *testing.T) {
-	m := simulate(t, workflow(t,
-		team.WorkflowStep{ID: "other", Member: "writer"},
-		team.WorkflowStep{ID: "fix", Member: "writer", Repeat: &team.Repeat{Until: "size(steps) == 1 && !('other' in steps)", Max: 2}},
+	m := simulate(t, flow(t,
+		workflow.Step{ID: "other", Member: "writer"},
+		workflow.Step{ID: "fix", Member: "writer", Repeat: &workflow.Repeat{Until: "size(steps) == 1 && !('other' in steps)", Max: 2}},
 	))
 	m.end("other", "1")
 	m.end("fix", "2")
@@ -492,9 +493,9 @@ func TestWorkflow_ConditionsSeeOnlyWhatRanBefore(t *testing.T) {
 }
 
 func TestWorkflow_OvertakenRepeat(t *testing.T) {
-	m := simulate(t, workflow(t,
-		team.WorkflowStep{ID: "fix", Member: "writer", Repeat: &team.Repeat{Until: "steps.fix.data.ok"}}, team.WorkflowStep{ID: "fast", Member: "writer"},
-		team.WorkflowStep{ID: "end", Member: "writer", After: []string{"fix", "fast"}, Join: team.JoinAny},
+	m := simulate(t, flow(t,
+		workflow.Step{ID: "fix", Member: "writer", Repeat: &workflow.Repeat{Until: "steps.fix.data.ok"}}, workflow.Step{ID: "fast", Member: "writer"},
+		workflow.Step{ID: "end", Member: "writer", After: []string{"fix", "fast"}, Join: workflow.JoinAny},
 	))
 	m.end("fast", "1")
 	m.end("fix", "not good")
@@ -502,12 +503,12 @@ func TestWorkflow_OvertakenRepeat(t *testing.T) {
 }
 
 func TestWorkflow_Human(t *testing.T) {
-	w := workflow(t,
-		team.WorkflowStep{ID: "draft", Member: "writer"},
-		team.WorkflowStep{ID: "approve", After: []string{"draft"}, Human: &team.Human{
+	w := flow(t,
+		workflow.Step{ID: "draft", Member: "writer"},
+		workflow.Step{ID: "approve", After: []string{"draft"}, Human: &workflow.Human{
 			Question: "Publish {{steps.draft.text}}?", Options: []string{"yes", "no"}, Roles: []string{"editor"},
 		}},
-		team.WorkflowStep{ID: "print", Member: "printer", After: []string{"approve"}, When: "steps.approve.text == 'yes'", Task: "Print {{steps.draft.text}}"},
+		workflow.Step{ID: "print", Member: "printer", After: []string{"approve"}, When: "steps.approve.text == 'yes'", Task: "Print {{steps.draft.text}}"},
 	)
 	asked := func(t *testing.T) *sim {
 		m := simulate(t, w)
@@ -539,10 +540,10 @@ func TestWorkflow_Human(t *testing.T) {
 func TestWorkflow_ReportErrors(t *testing.T) {
 	slow := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "too slow")
 	t.Run("S-19 dependents are skipped, others run", func(t *testing.T) {
-		m := simulate(t, workflow(t,
-			team.WorkflowStep{ID: "a", Member: "a"}, team.WorkflowStep{ID: "b", Member: "b"},
-			team.WorkflowStep{ID: "c", Member: "c", After: []string{"a"}}, team.WorkflowStep{ID: "d", Member: "d", After: []string{"c"}},
-			team.WorkflowStep{ID: "e", Member: "e", After: []string{"a", "b"}, Join: team.JoinAny},
+		m := simulate(t, flow(t,
+			workflow.Step{ID: "a", Member: "a"}, workflow.Step{ID: "b", Member: "b"},
+			workflow.Step{ID: "c", Member: "c", After: []string{"a"}}, workflow.Step{ID: "d", Member: "d", After: []string{"c"}},
+			workflow.Step{ID: "e", Member: "e", After: []string{"a", "b"}, Join: workflow.JoinAny},
 		))
 		m.s.Team.ReportErrors = true
 		m.fail("a", slow)
@@ -563,7 +564,7 @@ func TestWorkflow_ReportErrors(t *testing.T) {
 		}
 	})
 	t.Run("R-000-27 nothing succeeded: the first failure as it is", func(t *testing.T) {
-		m := simulate(t, workflow(t, team.WorkflowStep{ID: "a", Member: "a"}, team.WorkflowStep{ID: "b", Member: "b", After: []string{"a"}}))
+		m := simulate(t, flow(t, workflow.Step{ID: "a", Member: "a"}, workflow.Step{ID: "b", Member: "b", After: []string{"a"}}))
 		m.s.Team.ReportErrors = true
 		m.fail("a", slow)
 		if m.err != slow { //nolint:errorlint // the very same error
@@ -573,19 +574,19 @@ func TestWorkflow_ReportErrors(t *testing.T) {
 }
 
 func TestNewWorkflow_Faults(t *testing.T) {
-	_, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{
+	_, err := workflow.New(workflow.Config{Steps: []workflow.Step{
 		{ID: "draft", Member: "writer", Quorum: 1},
 		{ID: "draft", Member: "writer"},
 		{Member: "writer"},
 		{ID: "a b", Member: "writer"},
 		{ID: "score", Member: "critic", After: []string{"drft"}, Join: "SOME"},
-		{ID: "fix", Member: "writer", After: []string{"draft"}, When: "steps.scroe.text == ''", Task: "{{steps.drft.text}}", Repeat: &team.Repeat{Max: -1}},
-		{ID: "late", Member: "writer", When: "steps.draft.text == ''", Task: "{{steps.late.text}}", Join: team.JoinAny},
+		{ID: "fix", Member: "writer", After: []string{"draft"}, When: "steps.scroe.text == ''", Task: "{{steps.drft.text}}", Repeat: &workflow.Repeat{Max: -1}},
+		{ID: "late", Member: "writer", When: "steps.draft.text == ''", Task: "{{steps.late.text}}", Join: workflow.JoinAny},
 		{ID: "nobody"},
-		{ID: "both", Member: "writer", Human: &team.Human{Question: "?"}},
-		{ID: "ask", Human: &team.Human{}, Task: "x", Timeout: -1},
-		{ID: "many", Member: "writer", After: []string{"draft"}, Join: team.JoinQuorum, Quorum: 2},
-		{ID: "group", Member: "writer", Parallel: []team.WorkflowStep{{ID: "in", Member: "writer", After: []string{"draft"}}}},
+		{ID: "both", Member: "writer", Human: &workflow.Human{Question: "?"}},
+		{ID: "ask", Human: &workflow.Human{}, Task: "x", Timeout: -1},
+		{ID: "many", Member: "writer", After: []string{"draft"}, Join: workflow.JoinQuorum, Quorum: 2},
+		{ID: "group", Member: "writer", Parallel: []workflow.Step{{ID: "in", Member: "writer", After: []string{"draft"}}}},
 		{ID: "never", Member: "writer", Retry: &teamv1.Retry{Attempts: new(int32)}},
 		{ID: "often", Member: "writer", Retry: &teamv1.Retry{Backoff: durationpb.New(time.Second)}},
 	}})
@@ -616,7 +617,7 @@ func TestNewWorkflow_Faults(t *testing.T) {
 		t.Error(diff)
 	}
 	t.Run("cycles are named", func(t *testing.T) {
-		_, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{
+		_, err := workflow.New(workflow.Config{Steps: []workflow.Step{
 			{ID: "start", Member: "w"}, {ID: "a", Member: "w", After: []string{"start", "c"}},
 			{ID: "b", Member: "w", After: []string{"a"}}, {ID: "c", Member: "w", After: []string{"b"}},
 		}})
@@ -624,17 +625,17 @@ func TestNewWorkflow_Faults(t *testing.T) {
 		if diff := cmp.Diff(want, faultTexts(err)); diff != "" {
 			t.Error(diff)
 		}
-		if _, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "a", Member: "w", After: []string{"a"}}}}); err == nil || !strings.Contains(err.Error(), "a -> a") {
+		if _, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "a", Member: "w", After: []string{"a"}}}}); err == nil || !strings.Contains(err.Error(), "a -> a") {
 			t.Error(err)
 		}
 	})
-	if _, err := team.NewWorkflow(team.WorkflowConfig{}); err == nil {
+	if _, err := workflow.New(workflow.Config{}); err == nil {
 		t.Error("a workflow without steps")
 	}
 }
 
 func BenchmarkWorkflow_Next(b *testing.B) {
-	w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{
+	w, err := workflow.New(workflow.Config{Steps: []workflow.Step{
 		{ID: "draft", Member: "writer"}, {ID: "score", Member: "critic", After: []string{"draft"}},
 		{ID: "fix", Member: "writer", After: []string{"score"}, When: "steps.score.data.score < 7"},
 	}})

@@ -22,6 +22,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -250,7 +251,7 @@ func TestR_001_31_Capacity(t *testing.T) {
 	}}
 	m := rig.Manager(t, slow)
 	for _, id := range []string{"one", "two"} {
-		steps, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "only", Member: "slow"}}})
+		steps, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "only", Member: "slow"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

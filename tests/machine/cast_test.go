@@ -12,6 +12,7 @@ import (
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/scripted"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -47,7 +48,7 @@ func cast(t testing.TB) (*manager.Manager, *gate) {
 		script(t, "left", ask("left?")...),
 		script(t, "right", ask("right?")...),
 	)
-	w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{{ID: "l", Member: "left"}, {ID: "r", Member: "right"}}})
+	w, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "l", Member: "left"}, {ID: "r", Member: "right"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -198,8 +199,8 @@ func start(t *testing.T, plan faulty.Plan) *rig {
 	for _, id := range []string{"a", "b", "c"} {
 		must(t, m.Register(id, r.member(id)))
 	}
-	w, err := team.NewWorkflow(team.WorkflowConfig{Steps: []team.WorkflowStep{
-		{ID: "one", Member: "a"}, {ID: "ask", After: []string{"one"}, Human: &team.Human{Question: "go on?"}},
+	w, err := workflow.New(workflow.Config{Steps: []workflow.Step{
+		{ID: "one", Member: "a"}, {ID: "ask", After: []string{"one"}, Human: &workflow.Human{Question: "go on?"}},
 		{ID: "two", Member: "b", After: []string{"ask"}, Task: "{{steps.one.text}}, {{steps.ask.text}}"}, {ID: "three", Member: "c", After: []string{"two"}},
 	}})
 	must(t, err)

@@ -14,6 +14,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/expr"
 )
 
 // ownerKey is the key of a conversation's state that has the member that answered last.
@@ -66,7 +67,7 @@ func New(c Config) (*Swarm, error) {
 	if c.Entry == "" {
 		fs.Addf("entry_member", "swarm", "has no entry member; name the member that begins")
 	} else if i := slices.Index(ids, c.Entry); i < 0 {
-		fs.Add("entry_member", "swarm", team.UnknownName(0, c.Entry, known, "no such member %q", c.Entry))
+		fs.Add("entry_member", "swarm", expr.Unknown(0, c.Entry, known, "no such member %q", c.Entry))
 	} else if c.Members[i].Disabled {
 		fs.Addf("entry_member", "swarm", "member %q is disabled and cannot begin; enable it or name another one", c.Entry)
 	}
@@ -87,7 +88,7 @@ func (w *Swarm) check(fs *team.Faults, path, from, to string, known []string) {
 	case to == from:
 		fs.Addf(path, "swarm", "member %q would hand over to itself; name another one", from)
 	case !slices.Contains(known, to):
-		fs.Add(path, "swarm", team.UnknownName(0, to, known, "no such member %q", to))
+		fs.Add(path, "swarm", expr.Unknown(0, to, known, "no such member %q", to))
 	}
 }
 

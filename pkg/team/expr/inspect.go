@@ -1,4 +1,4 @@
-package team
+package expr
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // inspector finds in a checked expression what it reads and which ids it names.
@@ -112,10 +112,10 @@ func (in *inspector) name(e ast.Expr) {
 			continue
 		}
 		if e.Kind() == ast.SelectKind {
-			in.names = append(in.names, nameAt{e.AsSelect().FieldName(), in.offset(e)})
+			in.names = append(in.names, Name{e.AsSelect().FieldName(), in.offset(e)})
 		} else if key := e.AsCall().Args()[1]; key.Kind() == ast.LiteralKind {
 			if id, ok := key.AsLiteral().(types.String); ok {
-				in.names = append(in.names, nameAt{string(id), in.offset(key)})
+				in.names = append(in.names, Name{string(id), in.offset(key)})
 			}
 		}
 	}
@@ -175,7 +175,7 @@ func digest(v *structpb.Value) *structpb.Value {
 	}
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_StringValue:
-		return structpb.NewStringValue(excerpt.Quote(k.StringValue))
+		return structpb.NewStringValue(agent.Quote(k.StringValue))
 	case *structpb.Value_ListValue:
 		return structpb.NewStringValue(fmt.Sprintf("(%d elements)", len(k.ListValue.GetValues())))
 	case *structpb.Value_StructValue:

@@ -1,4 +1,4 @@
-package team
+package expr
 
 import (
 	"cmp"
@@ -63,11 +63,11 @@ var (
 	operatorName   = regexp.MustCompile(`'(@?[_!?:\[\]&|=<>+\-*/%in]+)' applied`)
 )
 
-// explain turns the first issue of the compiler into an ExprError.
-func (l *language) explain(source string, issues *cel.Issues) *ExprError {
+// explain turns the first issue of the compiler into an Error.
+func (l *Language) explain(source string, issues *cel.Issues) *Error {
 	all := issues.Errors()
 	if len(all) == 0 {
-		return &ExprError{Message: tidy(issues.Err().Error())}
+		return &Error{Message: tidy(issues.Err().Error())}
 	}
 	first := slices.MinFunc(all, func(a, b *cel.Error) int {
 		return cmp.Or(cmp.Compare(a.Location.Line(), b.Location.Line()), cmp.Compare(a.Location.Column(), b.Location.Column()))
@@ -79,28 +79,28 @@ func (l *language) explain(source string, issues *cel.Issues) *ExprError {
 	if m := undefinedField.FindStringSubmatch(first.Message); m != nil {
 		return noField(source, at, m[1])
 	}
-	return &ExprError{Message: tidy(first.Message), Offset: at}
+	return &Error{Message: tidy(first.Message), Offset: at}
 }
 
 // noField is the fault of a field that results do not have. The compiler places
 // it at the dot, or at the parenthesis of has().
-func noField(source string, at int, field string) *ExprError {
+func noField(source string, at int, field string) *Error {
 	at += max(strings.Index(source[at:], field), 0)
 	fields := resultFields["team.Result"]
 	if strings.HasSuffix(strings.TrimRight(source[:at], ". \t\r\n"), "last") {
 		fields = resultFields["team.Last"]
 	}
-	return UnknownName(at, field, sortedKeys(fields), "a result has no field %q", field)
+	return Unknown(at, field, sortedKeys(fields), "a result has no field %q", field)
 }
 
 // undeclared is the fault of a variable or function that does not exist. The
 // compiler places a function at its opening parenthesis.
-func (l *language) undeclared(source string, at int, name string) *ExprError {
+func (l *Language) undeclared(source string, at int, name string) *Error {
 	name, _, _ = strings.Cut(name, ".")
 	if at < len(source) && source[at] == '(' {
-		return &ExprError{Message: "no such function \"" + name + "\"", Offset: max(at-len(name), 0)}
+		return &Error{Message: "no such function \"" + name + "\"", Offset: max(at-len(name), 0)}
 	}
-	return UnknownName(at, name, l.vars, "no such variable %q", name)
+	return Unknown(at, name, l.vars, "no such variable %q", name)
 }
 
 // tidy words a message of the compiler for people who do not know its inner names.

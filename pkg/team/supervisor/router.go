@@ -1,6 +1,7 @@
-package team
+package supervisor
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -8,7 +9,9 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
+	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // routeTool is the tool that a router has to call.
@@ -18,13 +21,13 @@ const routeTool = "route"
 const routeAttempts = 2
 
 // askRouter is the decision to ask the model.
-func askRouter(reason string) Decision {
-	return Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_MODEL, Name: routeTool}}, Reason: reason}
+func askRouter(reason string) team.Decision {
+	return team.Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_MODEL, Name: routeTool}}, Reason: reason}
 }
 
 // routes returns the model's turns for the choice at hand: those after the last
 // step of a member.
-func routes(s *State) []*StepState {
+func routes(s *team.State) []*team.StepState {
 	i := len(s.Steps)
 	for i > 0 && s.Steps[i-1].Step.GetKind() == teamv1.Step_KIND_MODEL {
 		i--
@@ -33,24 +36,24 @@ func routes(s *State) []*StepState {
 }
 
 // routed turns the router's answer into a decision.
-func (v *Supervisor) routed(s *State, turns []*StepState) (Decision, error) {
+func (v *Supervisor) routed(s *team.State, turns []*team.StepState) (team.Decision, error) {
 	last := turns[len(turns)-1]
 	if last.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED && last.Outcome != teamv1.Outcome_OUTCOME_EMPTY {
-		return Decision{}, routerFailed(s, last.Err)
+		return team.Decision{}, routerFailed(s, last.Err)
 	}
-	choice, err := readRoute(last.Turn, enabled(s))
+	choice, err := readRoute(last.Turn, s.Enabled())
 	switch {
 	case err != nil && len(turns) < routeAttempts:
 		return askRouter("the router is asked once more: " + err.Error()), nil
 	case err != nil:
-		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError,
+		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError,
 			"team %q: the router chose nobody in %d attempts: %s; say in its instructions when to choose whom", s.Team.ID, len(turns), err)
 	}
 	return choice.decision(s)
 }
 
 // routerFailed is the run's error when the model could not be asked (R-000-25).
-func routerFailed(s *State, cause *agent.Error) error {
+func routerFailed(s *team.State, cause *agent.Error) error {
 	why := "its model did not answer"
 	if cause != nil {
 		why = cause.Message
@@ -69,8 +72,8 @@ type route struct {
 	message string
 }
 
-func (r *route) decision(s *State) (Decision, error) {
-	d := Decision{Reason: r.reason}
+func (r *route) decision(s *team.State) (team.Decision, error) {
+	d := team.Decision{Reason: r.reason}
 	if len(r.next) > 0 {
 		if d.Reason == "" {
 			d.Reason = "the router chose " + strings.Join(r.next, ", ")
@@ -90,7 +93,7 @@ func (r *route) decision(s *State) (Decision, error) {
 
 // readRoute reads a turn: a call of route, or a bare id as text. The error tells
 // the model what is wrong.
-func readRoute(turn *teamv1.Turn, members []*Member) (*route, error) {
+func readRoute(turn *teamv1.Turn, members []*team.Member) (*route, error) {
 	for _, call := range turn.GetToolCalls() {
 		if call.GetName() == routeTool {
 			return readCall(call.GetArguments(), members)
@@ -105,7 +108,7 @@ func readRoute(turn *teamv1.Turn, members []*Member) (*route, error) {
 
 // readCall reads the arguments of route. Models also wrap them in a string, and
 // write one id where a list belongs.
-func readCall(arguments string, members []*Member) (*route, error) {
+func readCall(arguments string, members []*team.Member) (*route, error) {
 	var inner string
 	if json.Unmarshal([]byte(arguments), &inner) == nil {
 		arguments = inner
@@ -134,7 +137,7 @@ func readCall(arguments string, members []*Member) (*route, error) {
 }
 
 // choose checks what the router named.
-func choose(next []string, members []*Member) (*route, error) {
+func choose(next []string, members []*team.Member) (*route, error) {
 	if len(next) == 0 {
 		return nil, fmt.Errorf("next is empty")
 	}
@@ -143,8 +146,8 @@ func choose(next []string, members []*Member) (*route, error) {
 	}
 	r := &route{}
 	for _, id := range next {
-		if !slices.ContainsFunc(members, func(m *Member) bool { return MemberID(m) == id }) {
-			return nil, fmt.Errorf("there is no member %q to choose", excerpt.Quote(id))
+		if !slices.ContainsFunc(members, func(m *team.Member) bool { return team.MemberID(m) == id }) {
+			return nil, fmt.Errorf("there is no member %q to choose", agent.Quote(id))
 		}
 		if !slices.Contains(r.next, id) {
 			r.next = append(r.next, id)
@@ -153,19 +156,19 @@ func choose(next []string, members []*Member) (*route, error) {
 	return r, nil
 }
 
-// Prompt implements [Scheduler]: the members, the input, the last response, and
+// Prompt implements [team.Scheduler]: the members, the input, the last response, and
 // what was wrong with a first answer.
-func (v *Supervisor) Prompt(s *State, step *teamv1.Step) *agent.ModelRequest {
-	members := enabled(s)
+func (v *Supervisor) Prompt(s *team.State, step *teamv1.Step) *agent.ModelRequest {
+	members := s.Enabled()
 	req := &agent.ModelRequest{
 		Agent: s.Team.ID, Instructions: v.instructions(s, members),
-		Messages: task(s), Tools: []agent.ToolSpec{routeSpec(members)}, Force: routeTool,
+		Messages: prompt.Task(s.Input, s.Brief), Tools: []agent.ToolSpec{routeSpec(members)}, Force: routeTool,
 	}
 	for _, m := range s.Received {
-		req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleUser, Text: promptText(m)})
+		req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleUser, Text: prompt.Text(m)})
 	}
 	if l := s.Last; l != nil {
-		text := fmt.Sprintf("Last response, by %s (%s):\n\n%s", l.Member, outcomeWord(l.Outcome), promptText(l.Message))
+		text := fmt.Sprintf("Last response, by %s (%s):\n\n%s", l.Member, expr.OutcomeWord(l.Outcome), prompt.Text(l.Message))
 		req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleUser, Text: text})
 	}
 	for _, st := range routes(s) {
@@ -177,34 +180,17 @@ func (v *Supervisor) Prompt(s *State, step *teamv1.Step) *agent.ModelRequest {
 }
 
 // correction is an answer that was none and what was wrong with it.
-func correction(turn *teamv1.Turn, members []*Member) []agent.ModelMessage {
+func correction(turn *teamv1.Turn, members []*team.Member) []agent.ModelMessage {
 	_, err := readRoute(turn, members)
 	if err == nil {
 		return nil
 	}
 	text := fmt.Sprintf("That is no choice: %s. Call %s with next: a list of member ids, or %q.", err, routeTool, finishWord)
-	return corrected(turn, text)
-}
-
-// corrected is an answer with what is wrong with it. Every call gets its answer:
-// providers refuse a conversation in which one is missing.
-func corrected(turn *teamv1.Turn, text string) []agent.ModelMessage {
-	said := agent.ModelMessage{Role: agent.RoleAssistant, Text: turn.GetText(), ToolCalls: turn.GetToolCalls()}
-	if len(turn.GetToolCalls()) == 0 {
-		if said.Text == "" {
-			return []agent.ModelMessage{{Role: agent.RoleUser, Text: text}}
-		}
-		return []agent.ModelMessage{said, {Role: agent.RoleUser, Text: text}}
-	}
-	messages := []agent.ModelMessage{said}
-	for _, call := range turn.GetToolCalls() {
-		messages = append(messages, agent.ModelMessage{Role: agent.RoleTool, CallID: call.GetId(), Tool: call.GetName(), Text: text})
-	}
-	return messages
+	return prompt.Corrected(turn, text)
 }
 
 // instructions is the system text: the configured one, the task, the members.
-func (v *Supervisor) instructions(s *State, members []*Member) string {
+func (v *Supervisor) instructions(s *team.State, members []*team.Member) string {
 	var b strings.Builder
 	if v.router != nil && v.router.Instructions != "" {
 		b.WriteString(v.router.Instructions + "\n\n")
@@ -212,41 +198,20 @@ func (v *Supervisor) instructions(s *State, members []*Member) string {
 	fmt.Fprintf(&b, "You direct the team %q. You do not answer the user yourself: you choose which member works next, "+
 		"by calling %s. Each member chosen gets the last response, or your message instead of it. "+
 		"With %q the last response goes to the user word for word; choose it when that answers the request.\n\nMembers:\n",
-		teamName(s.Team), routeTool, finishWord)
+		cmp.Or(s.Team.Name, s.Team.ID), routeTool, finishWord)
 	known := s.Infos()
 	for _, m := range members {
-		describe(&b, m, known.Of(m))
+		info := known.Of(m)
+		prompt.Member(&b, team.MemberID(m), m.Role, team.DescriptionOf(m, info), info.GetSkills())
 	}
 	return b.String()
 }
 
-func teamName(c *Config) string {
-	if c.Name == "" {
-		return c.ID
-	}
-	return c.Name
-}
-
-// describe writes one member: id, role, description, skills.
-func describe(b *strings.Builder, m *Member, info *teamv1.AgentInfo) {
-	b.WriteString("- " + MemberID(m))
-	if m.Role != "" {
-		b.WriteString(" (" + m.Role + ")")
-	}
-	if what := DescriptionOf(m, info); what != "" {
-		b.WriteString(": " + what)
-	}
-	b.WriteByte('\n')
-	for _, skill := range info.GetSkills() {
-		fmt.Fprintf(b, "  - skill %s: %s\n", skill.GetName(), skill.GetDescription())
-	}
-}
-
 // routeSpec describes the tool to the model.
-func routeSpec(members []*Member) agent.ToolSpec {
+func routeSpec(members []*team.Member) agent.ToolSpec {
 	ids := make([]string, len(members))
 	for i, m := range members {
-		ids[i] = MemberID(m)
+		ids[i] = team.MemberID(m)
 	}
 	enum, _ := json.Marshal(ids) // strings always have a JSON
 	return agent.ToolSpec{

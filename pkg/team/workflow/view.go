@@ -1,4 +1,4 @@
-package team
+package workflow
 
 import (
 	"slices"
@@ -7,7 +7,9 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
+	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/facts"
 )
 
 // status is where a workflow's step stands.
@@ -25,21 +27,21 @@ const (
 // view is a workflow's steps as they stand in one state.
 type view struct {
 	*Workflow
-	state  *State
-	facts  *facts
+	state  *team.State
+	facts  *facts.Facts
 	status []status
-	last   []*StepState // the last round of each step; nil before the first
+	last   []*team.StepState // the last round of each step; nil before the first
 	rounds []int
 	needed []bool // its result may still be asked for; see judge
 	err    error  // why a repeat failed
 }
 
 // look reads where the steps stand.
-func (w *Workflow) look(s *State) (*view, error) {
+func (w *Workflow) look(s *team.State) (*view, error) {
 	n := len(w.nodes)
 	v := &view{
-		Workflow: w, state: s, facts: newFacts(w.lang, s),
-		status: make([]status, n), last: make([]*StepState, n), rounds: make([]int, n),
+		Workflow: w, state: s, facts: facts.Of(s),
+		status: make([]status, n), last: make([]*team.StepState, n), rounds: make([]int, n),
 	}
 	for _, st := range s.Steps {
 		if i, ok := w.index[st.Step.GetName()]; ok {
@@ -89,7 +91,7 @@ func (v *view) repeated(i int, n *node) (status, error) {
 	}
 	e := agent.Errorf(agent.CodeInternal, agent.ReasonMaxRounds,
 		"step %q of team %q ran %d rounds, the most it may (repeat.max), and %q is still not true; allow more, or ask for less",
-		n.ID, v.state.Team.ID, n.max, excerpt.Quote(n.Repeat.Until)).With("step", n.ID)
+		n.ID, v.state.Team.ID, n.max, agent.Quote(n.Repeat.Until)).With("step", n.ID)
 	if v.state.Team.ReportErrors {
 		v.err = e
 		return failed, nil
@@ -99,12 +101,12 @@ func (v *view) repeated(i int, n *node) (status, error) {
 
 // eval asks a condition of a step. It sees the steps that come before, and its
 // own last round where it is asked after that.
-func (v *view) eval(e *Expr, n *node, own bool) (bool, *structpb.Struct, error) {
-	v.facts.visible = func(step string) bool {
+func (v *view) eval(e *expr.Expr, n *node, own bool) (bool, *structpb.Struct, error) {
+	v.facts.Visible = func(step string) bool {
 		i, ok := v.index[step]
 		return ok && (n.ancestors[i] || own && i == n.place)
 	}
-	return e.eval(v.facts)
+	return e.Eval(v.facts.Value)
 }
 
 // text is a step's last result as a template puts it in; empty before.
@@ -147,8 +149,8 @@ func (v *view) expects(i int) bool {
 }
 
 // answer ends the run with the results of the last wave that has some.
-func (v *view) answer() (Decision, error) {
-	var results []*StepState
+func (v *view) answer() (team.Decision, error) {
+	var results []*team.StepState
 	wave := -1
 	for i, n := range v.nodes {
 		if v.status[i] != done || n.Human != nil || n.wave < wave {
@@ -160,16 +162,16 @@ func (v *view) answer() (Decision, error) {
 		results = append(results, v.last[i])
 	}
 	if len(results) > 0 {
-		return Decision{Reply: joinResults(results), Joins: joinedIDs(results), Reason: "every step has ended"}, nil
+		return team.Decision{Reply: team.Joined(results), Joins: team.JoinedIDs(results), Reason: "every step has ended"}, nil
 	}
 	for i, s := range v.status {
 		if s == failed && v.last[i].Err != nil && v.last[i].Outcome != teamv1.Outcome_OUTCOME_SKIPPED {
-			return Decision{}, v.last[i].Err
+			return team.Decision{}, v.last[i].Err
 		}
 	}
 	if v.err != nil {
-		return Decision{}, v.err
+		return team.Decision{}, v.err
 	}
-	return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
+	return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 		"team %q ended without a response: every step of a member was skipped; let one run in every case", v.state.Team.ID)
 }

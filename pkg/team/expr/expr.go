@@ -1,4 +1,6 @@
-package team
+// Package expr has the texts of a configuration that are evaluated in a run: conditions
+// and checks in CEL, and templates. They read named values and know nothing of a run.
+package expr
 
 import (
 	"errors"
@@ -12,9 +14,7 @@ import (
 	"cel.dev/cel-go/interpreter"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-
-	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // maxExprCost bounds the work of one evaluation, in CEL's units: far beyond any
@@ -25,7 +25,8 @@ const maxExprCost = 1_000_000
 const maxExprLength = 16 << 10
 
 // Expr is a compiled condition in CEL: a rule's or a step's `when`, a repeat's
-// `until`, or the check of a review. Safe for concurrent use.
+// `until`, or the check of a review. A [Language] compiles the conditions, CompileCheck
+// the checks. Safe for concurrent use.
 //
 // In rules it reads input (text), last {member, text, data, outcome}, turn (1
 // before the first choice), context, results[member], and every member under
@@ -39,10 +40,10 @@ const maxExprLength = 16 << 10
 // expected (text), brief {task_description, expected_output, context}, and round.
 type Expr struct {
 	source  string
-	lang    *language
+	lang    *Language
 	program cel.Program
 	reads   []read
-	names   []nameAt
+	names   []Name
 	scores  bool // it is a check
 }
 
@@ -52,31 +53,38 @@ type read struct {
 	text string
 }
 
-// nameAt is a member or step that an expression names.
-type nameAt struct {
-	name   string
-	offset int
+// Name is the id of a member or step that an expression or a template names.
+type Name struct {
+	// ID of the member or step.
+	ID string
+	// Offset of the place in the text, in bytes from its start.
+	Offset int
 }
 
-// CompileRule compiles a supervisor's `when`. The error is an *ExprError.
-func CompileRule(expr string, memberIDs []string) (*Expr, error) {
-	lang, err := ruleLanguage(memberIDs)
-	if err != nil {
-		return nil, err
+// Values returns the value of a variable by its name: a JSON value as of encoding/json,
+// an int64, or a result as [Result] returns it. An expression asks for those alone that
+// its language has. The same state of a run gives the same values. It is called by the
+// goroutine that evaluates.
+type Values func(name string) any
+
+// activation is what CEL asks for values.
+type activation struct {
+	lang *Language
+	of   Values
+}
+
+// Parent implements cel.Activation.
+func (activation) Parent() cel.Activation { return nil }
+
+// ResolveName implements cel.Activation.
+func (a activation) ResolveName(name string) (any, bool) {
+	if !a.lang.declares(name) {
+		return nil, false
 	}
-	return lang.compile(expr)
+	return a.of(name), true
 }
 
-// CompileStep compiles a workflow's `when` or `until`. The error is an *ExprError.
-func CompileStep(expr string, stepIDs []string) (*Expr, error) {
-	lang, err := stepLanguage(stepIDs)
-	if err != nil {
-		return nil, err
-	}
-	return lang.compile(expr)
-}
-
-// CompileCheck compiles the check of a Review. The error is an *ExprError.
+// CompileCheck compiles the check of a Review. The error is an *Error.
 func CompileCheck(expr string) (*Expr, error) {
 	lang, err := newLanguage(checkVars, "", nil)
 	if err != nil {
@@ -90,35 +98,34 @@ func CompileCheck(expr string) (*Expr, error) {
 	return e, nil
 }
 
-// Eval reports whether the expression is true for a state, and the values that
-// it read. It fails only for an expression that takes too much work.
-func (e *Expr) Eval(s *State) (matched bool, values *structpb.Struct, err error) {
-	return e.eval(newFacts(e.lang, s))
-}
+// Source returns the text that was compiled.
+func (e *Expr) Source() string { return e.source }
 
-func (e *Expr) eval(f *facts) (bool, *structpb.Struct, error) {
-	out, details, err := e.program.Eval(f)
+// Names returns the ids that the expression names, in the order of its text.
+func (e *Expr) Names() []Name { return e.names }
+
+// IsCheck reports whether the expression is a check, which has a score.
+func (e *Expr) IsCheck() bool { return e.scores }
+
+// Eval reports whether the expression is true, and the values that it read by the text
+// of the place; nil: none. It fails only for an expression that takes too much work.
+func (e *Expr) Eval(v Values) (matched bool, read *structpb.Struct, err error) {
+	out, details, err := e.program.Eval(activation{e.lang, v})
 	var cancelled interpreter.EvalCancelledError
 	if errors.As(err, &cancelled) {
-		return false, nil, fmt.Errorf("the expression %q takes too much work on this input; make it simpler", excerpt.Quote(e.source))
+		return false, nil, fmt.Errorf("the expression %q takes too much work on this input; make it simpler", agent.Quote(e.source))
 	}
 	return err == nil && out == types.True, e.values(details), nil
 }
 
-// score is what a check makes of a result: what is true is 1, what is not, or reads
+// Score returns what a check makes of a result: what is true is 1, what is not, or reads
 // what is not there, is 0. It fails for a check that takes too much work, and for what
 // is neither a condition nor a number.
-func (e *Expr) score(ev *evidence) (float64, error) {
-	out, _, err := e.program.Eval(map[string]any{
-		"input": ev.request, "expected": ev.expected, "result": resultOf(ev.result, teamv1.Outcome_OUTCOME_SUCCEEDED),
-		"brief": map[string]any{
-			"task_description": ev.brief.GetTaskDescription(), "expected_output": ev.brief.GetExpectedOutput(), "context": ev.brief.GetContext().AsMap(),
-		},
-		"round": int64(ev.round),
-	})
+func (e *Expr) Score(v Values) (float64, error) {
+	out, _, err := e.program.Eval(activation{e.lang, v})
 	var cancelled interpreter.EvalCancelledError
 	if errors.As(err, &cancelled) {
-		return 0, fmt.Errorf("the check %q takes too much work on this result; make it simpler", excerpt.Quote(e.source))
+		return 0, fmt.Errorf("the check %q takes too much work on this result; make it simpler", agent.Quote(e.source))
 	}
 	if err != nil || out == types.False {
 		return 0, nil //nolint:nilerr // it reads what is not there
@@ -133,11 +140,11 @@ func (e *Expr) score(ev *evidence) (float64, error) {
 	case types.Uint:
 		return float64(v), nil
 	}
-	return 0, fmt.Errorf("the check %q is neither true or false nor a number, but of type %s", excerpt.Quote(e.source), out.Type().TypeName())
+	return 0, fmt.Errorf("the check %q is neither true or false nor a number, but of type %s", agent.Quote(e.source), out.Type().TypeName())
 }
 
-// language is what expressions of one kind may name.
-type language struct {
+// Language is what the expressions of one kind may name. Safe for concurrent use.
+type Language struct {
 	env  *cel.Env
 	vars []string            // names of variables, sorted
 	keys map[string][]string // of a variable: the ids it holds, sorted
@@ -164,7 +171,8 @@ var checkVars = map[string]*cel.Type{
 	"brief": cel.MapType(cel.StringType, cel.DynType), "round": cel.IntType,
 }
 
-func ruleLanguage(members []string) (*language, error) {
+// ForRules returns the language of a supervisor's `when`, in a team with these members.
+func ForRules(members []string) (*Language, error) {
 	vars := map[string]*cel.Type{}
 	for _, id := range members {
 		if identifier.MatchString(id) && !reservedWord(id) {
@@ -177,12 +185,14 @@ func ruleLanguage(members []string) (*language, error) {
 	return newLanguage(vars, "results", members)
 }
 
-func stepLanguage(steps []string) (*language, error) {
+// ForSteps returns the language of a workflow's `when` and `until`, with the ids of its
+// steps.
+func ForSteps(steps []string) (*Language, error) {
 	return newLanguage(stepVars, "steps", steps)
 }
 
-func newLanguage(vars map[string]*cel.Type, holder string, ids []string) (*language, error) {
-	l := &language{keys: map[string][]string{holder: slices.Sorted(slices.Values(ids))}}
+func newLanguage(vars map[string]*cel.Type, holder string, ids []string) (*Language, error) {
+	l := &Language{keys: map[string][]string{holder: slices.Sorted(slices.Values(ids))}}
 	registry, err := types.NewRegistry()
 	if err != nil {
 		return nil, fmt.Errorf("set up expressions: %w", err)
@@ -202,25 +212,25 @@ func newLanguage(vars map[string]*cel.Type, holder string, ids []string) (*langu
 	return l, nil
 }
 
-func (l *language) declares(name string) bool {
+func (l *Language) declares(name string) bool {
 	_, ok := slices.BinarySearch(l.vars, name)
 	return ok
 }
 
-// compile returns a condition ready to run, or an *ExprError.
-func (l *language) compile(source string) (*Expr, error) {
+// Compile returns a condition ready to run. The error is an *Error.
+func (l *Language) Compile(source string) (*Expr, error) {
 	return l.compileAs(source, "true or false", types.BoolKind)
 }
 
 // compileAs returns an expression of one of these kinds, or of one that is not known
 // beforehand.
-func (l *language) compileAs(source, what string, kinds ...types.Kind) (*Expr, error) {
+func (l *Language) compileAs(source, what string, kinds ...types.Kind) (*Expr, error) {
 	checked, issues := l.env.Compile(source)
 	if issues.Err() != nil {
 		return nil, l.explain(source, issues)
 	}
 	if t := checked.OutputType(); !slices.Contains(kinds, t.Kind()) && t.Kind() != types.DynKind {
-		return nil, &ExprError{Message: fmt.Sprintf("must be %s, but is of type %s", what, t)}
+		return nil, &Error{Message: fmt.Sprintf("must be %s, but is of type %s", what, t)}
 	}
 	e := &Expr{source: source, lang: l}
 	if err := e.inspect(checked.NativeRep()); err != nil {
@@ -229,7 +239,7 @@ func (l *language) compileAs(source, what string, kinds ...types.Kind) (*Expr, e
 	var err error
 	e.program, err = l.env.Program(checked, cel.EvalOptions(cel.OptOptimize, cel.OptTrackState), cel.CostLimit(maxExprCost))
 	if err != nil {
-		return nil, &ExprError{Message: tidy(err.Error())}
+		return nil, &Error{Message: tidy(err.Error())}
 	}
 	return e, nil
 }
@@ -239,12 +249,12 @@ func (e *Expr) inspect(checked *ast.AST) error {
 	in := &inspector{Expr: e, info: checked.SourceInfo()}
 	in.walk(checked.Expr(), false)
 	if in.literal != nil {
-		return &ExprError{Message: "a condition cannot build a map or a message", Offset: in.offset(in.literal)}
+		return &Error{Message: "a condition cannot build a map or a message", Offset: in.offset(in.literal)}
 	}
 	for _, n := range e.names {
 		for holder, ids := range e.lang.keys {
-			if _, ok := slices.BinarySearch(ids, n.name); !ok {
-				return UnknownName(n.offset, n.name, ids, "no such %s %q", kindOf[holder], n.name)
+			if _, ok := slices.BinarySearch(ids, n.ID); !ok {
+				return Unknown(n.Offset, n.ID, ids, "no such %s %q", kindOf[holder], n.ID)
 			}
 		}
 	}

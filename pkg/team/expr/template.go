@@ -1,9 +1,11 @@
-package team
+package expr
 
 import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -41,7 +43,7 @@ var (
 )
 
 // CompileTemplate compiles a step's task. stepIDs are the steps it may name.
-// The error is an *ExprError.
+// The error is an *Error.
 func CompileTemplate(text string, stepIDs []string) (*Template, error) {
 	t := &Template{}
 	for at := 0; at < len(text); {
@@ -54,7 +56,7 @@ func CompileTemplate(text string, stepIDs []string) (*Template, error) {
 		at += open
 		end := strings.Index(text[at:], "}}")
 		if end < 0 {
-			return nil, &ExprError{Message: "the placeholder is not closed with }}", Offset: at}
+			return nil, &Error{Message: "the placeholder is not closed with }}", Offset: at}
 		}
 		p, err := placeholder(text[at+2:at+end], at, stepIDs)
 		if err != nil {
@@ -92,37 +94,60 @@ func placeholder(inner string, offset int, stepIDs []string) (piece, error) {
 		known = append(known, "steps."+id+".text")
 	}
 	slices.Sort(known)
-	return piece{}, UnknownName(offset, name, known, "no such placeholder {{%s}}", name)
+	return piece{}, Unknown(offset, name, known, "no such placeholder {{%s}}", name)
 }
 
-// render fills the template for a state; text finds a step's result.
-func (t *Template) render(s *State, text func(step string) string) string {
+// Given is what the placeholders of a template stand for.
+type Given struct {
+	// Input is {{input}}: the message of the run.
+	Input *a2av1.Message
+	// Context is {{context.KEY}}.
+	Context map[string]*structpb.Value
+	// Brief is {{brief.…}}; nil is none.
+	Brief *teamv1.Brief
+	// Step returns {{steps.ID.text}}; empty where there is no result yet.
+	Step func(id string) string
+}
+
+// Names returns the steps that the template names, in the order of its text.
+func (t *Template) Names() []Name {
+	var names []Name
+	for _, p := range t.pieces {
+		if p.kind == pieceStep {
+			names = append(names, Name{p.text, p.offset})
+		}
+	}
+	return names
+}
+
+// Text returns the template filled in.
+func (t *Template) Text(g *Given) string {
 	var b strings.Builder
 	for _, p := range t.pieces {
 		switch p.kind {
 		case pieceLiteral:
 			b.WriteString(p.text)
 		case pieceInput:
-			b.WriteString(agent.Text(s.Input))
+			b.WriteString(agent.Text(g.Input))
 		case pieceStep:
-			b.WriteString(text(p.text))
+			b.WriteString(g.Step(p.text))
 		case pieceContext:
-			b.WriteString(agent.ValueText(s.Context[p.text]))
+			b.WriteString(agent.ValueText(g.Context[p.text]))
 		case pieceBrief:
-			b.WriteString(briefText(s.Brief, p.text))
+			b.WriteString(briefText(g.Brief, p.text))
 		}
 	}
 	return b.String()
 }
 
-// message is the rendered template as a user's message. Where it has the input's
+// Message returns the template filled in, as a user's message. Where it has the input's
 // text, the input's other content follows.
-func (t *Template) message(s *State, text func(step string) string) *a2av1.Message {
-	m := agent.UserMessage("", t.render(s, text))
-	if !t.has(pieceInput, "") {
+func (t *Template) Message(g *Given) *a2av1.Message {
+	m := agent.UserMessage("", t.Text(g))
+	if !t.has(pieceInput) {
 		return m
 	}
-	for _, p := range s.Input.GetParts() {
+	for _, p := range g.Input.GetParts() {
 		if _, ok := p.GetContent().(*a2av1.Part_Text); !ok {
 			m.Parts = append(m.Parts, p)
 		}
@@ -130,9 +155,9 @@ func (t *Template) message(s *State, text func(step string) string) *a2av1.Messa
 	return m
 }
 
-// has reports whether the template has a placeholder.
-func (t *Template) has(kind pieceKind, text string) bool {
-	return slices.ContainsFunc(t.pieces, func(p piece) bool { return p.kind == kind && p.text == text })
+// has reports whether the template has a placeholder of a kind.
+func (t *Template) has(kind pieceKind) bool {
+	return slices.ContainsFunc(t.pieces, func(p piece) bool { return p.kind == kind })
 }
 
 // briefText is what a placeholder names of a brief; empty without one.

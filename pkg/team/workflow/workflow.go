@@ -1,4 +1,5 @@
-package team
+// Package workflow has the scheduler of fixed steps.
+package workflow
 
 import (
 	"slices"
@@ -10,18 +11,20 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team/internal/excerpt"
+	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// WorkflowConfig is what a Workflow is made of.
-type WorkflowConfig struct {
+// Config is what a Workflow is made of.
+type Config struct {
 	// Steps in the order of the file: the order in which results are joined.
-	Steps []WorkflowStep
+	Steps []Step
 }
 
-// WorkflowStep is one step: work of a member, a question to people, or a group
+// Step is one step: work of a member, a question to people, or a group
 // of steps that run at the same time.
-type WorkflowStep struct {
+type Step struct {
 	// ID of the step: letters, digits, "_" and "-". Optional for a group; in
 	// After it then stands for all steps of the group.
 	ID string
@@ -38,13 +41,13 @@ type WorkflowStep struct {
 	Join Join
 	// Quorum is how many with JoinQuorum.
 	Quorum int
-	// When is a condition in CEL (see Expr), asked once After has ended; false
+	// When is a condition in CEL (see [expr.Expr]), asked once After has ended; false
 	// skips the step. Empty is true.
 	When string
 	// Repeat runs the step again until its result is good.
 	Repeat *Repeat
 	// Parallel are the steps of a group. Those without After use the group's.
-	Parallel []WorkflowStep
+	Parallel []Step
 	// Human makes the step a question to people; their answer is its result.
 	Human *Human
 	// Timeout of the step with its retries, or how long its question stays open; 0
@@ -99,32 +102,32 @@ const defaultRounds = 3
 // of the last wave, counted by the longest way from the start; several in it
 // are joined. Safe for concurrent use.
 type Workflow struct {
-	Base
+	team.Base
 	nodes []*node
 	index map[string]int
-	lang  *language
+	lang  *expr.Language
 
 	backwards []int // places of the nodes, those of later waves first
 }
 
-var _ Scheduler = (*Workflow)(nil)
+var _ team.Scheduler = (*Workflow)(nil)
 
-// Next implements Scheduler.
-func (w *Workflow) Next(s *State) (Decision, error) {
+// Next implements [team.Scheduler].
+func (w *Workflow) Next(s *team.State) (team.Decision, error) {
 	if w.hasMembers() {
-		if err := Staffed(s); err != nil {
-			return Decision{}, err
+		if err := team.Staffed(s); err != nil {
+			return team.Decision{}, err
 		}
 	}
 	v, err := w.look(s)
 	if err != nil {
-		return Decision{}, err
+		return team.Decision{}, err
 	}
 	var d decided
 	v.judge()
 	for i, n := range w.nodes {
 		if err := v.advance(&d, i, n); err != nil {
-			return Decision{}, err
+			return team.Decision{}, err
 		}
 	}
 	switch {
@@ -133,7 +136,7 @@ func (w *Workflow) Next(s *State) (Decision, error) {
 	case v.finished():
 		return v.answer()
 	}
-	return Decision{}, nil // wait
+	return team.Decision{}, nil // wait
 }
 
 func (w *Workflow) hasMembers() bool {
@@ -183,7 +186,7 @@ func (v *view) begin(d *decided, n *node) error {
 		d.add(v.start(n, v.input(n)), reason+": "+n.When, values)
 		return nil
 	}
-	d.add(skip(n, "", "when is not true: "+excerpt.Quote(n.When)), n.ID+" skipped, not true: "+n.When, values)
+	d.add(skip(n, "", "when is not true: "+agent.Quote(n.When)), n.ID+" skipped, not true: "+n.When, values)
 	return nil
 }
 
@@ -216,7 +219,7 @@ func (v *view) start(n *node, input *a2av1.Message) *teamv1.Step {
 	step := n.step()
 	if n.Human != nil {
 		step.Ask = &teamv1.Ask{
-			Question: n.question.render(v.state, v.text), Options: n.Human.Options, Roles: n.Human.Roles,
+			Question: n.question.Text(v.facts.Given(v.text)), Options: n.Human.Options, Roles: n.Human.Roles,
 		}
 		return step
 	}
@@ -227,10 +230,10 @@ func (v *view) start(n *node, input *a2av1.Message) *teamv1.Step {
 // again returns the next round of a repeated step: its input with its own last result.
 func (v *view) again(i int, n *node) *teamv1.Step {
 	input := v.input(n)
-	j := joiner{}
-	j.add(input.GetParts())
-	j.section("Your last result", resultParts(v.last[i]))
-	m := j.message()
+	var j prompt.Joiner
+	j.Add(input.GetParts())
+	j.Section("Your last result", v.last[i].Content())
+	m := j.Message()
 	m.Role = a2av1.Role_ROLE_USER
 	return v.start(n, m)
 }
@@ -240,10 +243,10 @@ func (v *view) again(i int, n *node) *teamv1.Step {
 // refers to them.
 func (v *view) input(n *node) *a2av1.Message {
 	if n.task != nil {
-		return n.task.message(v.state, v.text)
+		return n.task.Message(v.facts.Given(v.text))
 	}
 	if before := v.before(n); len(before) > 0 {
-		return joinResults(before)
+		return team.Joined(before)
 	}
 	return v.state.Input
 }
@@ -251,10 +254,10 @@ func (v *view) input(n *node) *a2av1.Message {
 // before returns the results that a step without a task is given: those of the
 // steps right before it. Where all of these were skipped, what they would have
 // been given.
-func (v *view) before(n *node) []*StepState {
+func (v *view) before(n *node) []*team.StepState {
 	take := map[int]bool{}
 	v.collect(n, take)
-	var results []*StepState
+	var results []*team.StepState
 	for i := range v.last {
 		if take[i] {
 			results = append(results, v.last[i])
@@ -290,7 +293,7 @@ func skip(n *node, reason, message string) *teamv1.Step {
 
 // decided gathers what one decision does about several steps.
 type decided struct {
-	Decision
+	team.Decision
 	reasons []string
 }
 
@@ -307,12 +310,12 @@ func (d *decided) add(step *teamv1.Step, reason string, values *structpb.Struct)
 }
 
 // drop cancels a step that runs.
-func (d *decided) drop(st *StepState, reason string) {
+func (d *decided) drop(st *team.StepState, reason string) {
 	d.Cancel = append(d.Cancel, st.Step.GetId())
 	d.reasons = append(d.reasons, reason)
 }
 
-func (d *decided) decision() Decision {
+func (d *decided) decision() team.Decision {
 	d.Reason = strings.Join(d.reasons, "; ")
 	return d.Decision
 }

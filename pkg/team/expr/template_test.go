@@ -1,4 +1,4 @@
-package team_test
+package expr_test
 
 import (
 	"errors"
@@ -11,17 +11,22 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/expr"
 )
 
+// given is what templates are filled with in a run that has just begun.
+func given() *expr.Given {
+	return &expr.Given{Input: agent.UserMessage("m1", "Write about tides"), Step: func(string) string { return "" }}
+}
+
 func TestTemplate(t *testing.T) {
-	s := stateOf(nil)
-	s.Context = map[string]*structpb.Value{
+	g := given()
+	g.Context = map[string]*structpb.Value{
 		"tone": structpb.NewStringValue("dry"), "n": structpb.NewNumberValue(3), "conversation.topic": structpb.NewStringValue("sea"),
 		"map": structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"b": structpb.NewBoolValue(true), "a": structpb.NewStringValue("<x>")}}),
 	}
-	s.Brief = &teamv1.Brief{TaskDescription: "Tell of {{input}}", ExpectedOutput: "a poem"}
-	text := func(step string) string {
+	g.Brief = &teamv1.Brief{TaskDescription: "Tell of {{input}}", ExpectedOutput: "a poem"}
+	g.Step = func(step string) string {
 		return map[string]string{"draft": "see {{input}} and {{context.tone}}"}[step]
 	}
 	for source, want := range map[string]string{
@@ -35,12 +40,12 @@ func TestTemplate(t *testing.T) {
 		"{{brief.task_description}}: {{brief.expected_output}}": "Tell of {{input}}: a poem",
 		"a } b }} c { d": "a } b }} c { d",
 	} {
-		tpl, err := team.CompileTemplate(source, []string{"draft", "later"})
+		tpl, err := expr.CompileTemplate(source, []string{"draft", "later"})
 		if err != nil {
 			t.Errorf("%s: %v", source, err)
 			continue
 		}
-		if got := tpl.Render(s, text); got != want {
+		if got := tpl.Text(g); got != want {
 			t.Errorf("%s: %q, want %q", source, got, want)
 		}
 	}
@@ -48,7 +53,7 @@ func TestTemplate(t *testing.T) {
 
 func TestTemplate_Faults(t *testing.T) {
 	known := []string{"brief.expected_output", "brief.task_description", "context.KEY", "input", "steps.draft.text"}
-	for source, want := range map[string]team.ExprError{
+	for source, want := range map[string]expr.Error{
 		"a {{inputs}}":            {Message: "no such placeholder {{inputs}}", Offset: 2, Unknown: "inputs", Known: known},
 		"{{steps.daft.text}}":     {Message: "no such placeholder {{steps.daft.text}}", Unknown: "steps.daft.text", Known: known},
 		"{{steps.draft.data.x}}":  {Message: "no such placeholder {{steps.draft.data.x}}", Unknown: "steps.draft.data.x", Known: known},
@@ -56,14 +61,14 @@ func TestTemplate_Faults(t *testing.T) {
 		"{{context.}}":            {Message: "no such placeholder {{context.}}", Unknown: "context.", Known: known},
 		"{{input}} and {{context": {Message: "the placeholder is not closed with }}", Offset: 14},
 	} {
-		_, err := team.CompileTemplate(source, []string{"draft"})
-		var e *team.ExprError
+		_, err := expr.CompileTemplate(source, []string{"draft"})
+		var e *expr.Error
 		if !errors.As(err, &e) {
 			t.Errorf("%s: %v", source, err)
 			continue
 		}
 		if want.Unknown == "" {
-			e = &team.ExprError{Message: e.Message, Offset: e.Offset}
+			e = &expr.Error{Message: e.Message, Offset: e.Offset}
 		}
 		if diff := cmp.Diff(want, *e); diff != "" {
 			t.Errorf("%s: %s", source, diff)
@@ -72,15 +77,15 @@ func TestTemplate_Faults(t *testing.T) {
 }
 
 func TestTemplate_FilesFollowTheInput(t *testing.T) {
-	s := stateOf(nil)
+	g := given()
 	file := &a2av1.Part{Content: &a2av1.Part_Url{Url: "https://example.com/a.png"}, Filename: "a.png"}
-	s.Input.Parts = append(s.Input.Parts, file)
+	g.Input.Parts = append(g.Input.Parts, file)
 	for source, want := range map[string]int{"Describe: {{input}}": 2, "Say hello": 1} {
-		tpl, err := team.CompileTemplate(source, nil)
+		tpl, err := expr.CompileTemplate(source, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := tpl.Compose(s, nil)
+		m := tpl.Message(g)
 		if len(m.GetParts()) != want || m.GetRole() != a2av1.Role_ROLE_USER {
 			t.Errorf("%s: %v", source, m)
 		}
@@ -91,23 +96,24 @@ func FuzzTemplate(f *testing.F) {
 	for _, seed := range []string{"{{input}}", "a {{steps.draft.text}} b", "{{{{input}}}}", "{{context.a.b}}", "}}{{", "{{ input", "{{\n}}"} {
 		f.Add(seed)
 	}
-	s := stateOf(nil)
+	g := given()
+	g.Step = func(string) string { return "{{input}}" }
 	f.Fuzz(func(t *testing.T, source string) {
-		tpl, err := team.CompileTemplate(source, []string{"draft"})
+		tpl, err := expr.CompileTemplate(source, []string{"draft"})
 		if err != nil {
-			var e *team.ExprError
+			var e *expr.Error
 			if !errors.As(err, &e) || !strings.HasPrefix(source[e.Offset:], "{{") {
 				t.Fatalf("%q: %#v", source, err)
 			}
 			return
 		}
-		got := tpl.Render(s, func(string) string { return "{{input}}" })
+		got := tpl.Text(g)
 		if !strings.Contains(source, "{{") && got != source {
 			t.Fatalf("%q became %q", source, got)
 		}
 		if want := strings.Count(source, "{{"); tpl.Pieces() < want {
 			t.Fatalf("%q has %d pieces", source, tpl.Pieces())
 		}
-		_ = agent.Text(tpl.Compose(s, func(string) string { return "" }))
+		_ = agent.Text(tpl.Message(g))
 	})
 }

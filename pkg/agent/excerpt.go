@@ -1,5 +1,4 @@
-// Package excerpt shortens texts, between characters.
-package excerpt
+package agent
 
 import "unicode/utf8"
 
@@ -12,11 +11,11 @@ func Quote(s string) string {
 	if len(s) <= maxQuoted {
 		return s
 	}
-	return UpTo(s, maxQuoted) + "…"
+	return Excerpt(s, maxQuoted) + "…"
 }
 
-// UpTo returns the beginning of a text, at most n bytes, with whole characters.
-func UpTo(s string, n int) string {
+// Excerpt returns the beginning of a text, at most n bytes, with whole characters.
+func Excerpt(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

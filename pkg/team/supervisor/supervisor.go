@@ -1,4 +1,6 @@
-package team
+// Package supervisor has the scheduler of teams in which rules, or a model, choose who is
+// next.
+package supervisor
 
 import (
 	"fmt"
@@ -8,6 +10,9 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/facts"
 )
 
 // Finish words of a Rule that are no members.
@@ -18,12 +23,12 @@ const (
 	finishWord = "finish"
 )
 
-// SupervisorConfig is what a Supervisor is made of: rules, a router, or both.
-type SupervisorConfig struct {
+// Config is what a Supervisor is made of: rules, a router, or both.
+type Config struct {
 	// Rules are tried in order each turn; the first that is true decides.
 	Rules []Rule
-	// Members that can be chosen; what State.Team holds at run time.
-	Members []Member
+	// Members that can be chosen; what team.State.Team holds at run time.
+	Members []team.Member
 	// Router asks the team's model where no rule is true; nil is none.
 	Router *Router
 }
@@ -32,7 +37,7 @@ type SupervisorConfig struct {
 type Rule struct {
 	// ID of the rule, for the record; default: its place, from 1.
 	ID string
-	// When the rule is true, in CEL (see Expr); empty is always.
+	// When the rule is true, in CEL (see [expr.Expr]); empty is always.
 	When string
 	// Next are the members that work next, at the same time.
 	Next []string
@@ -53,33 +58,33 @@ type Router struct {
 // names who is next, or returns the last response to the user (R-000-31, C-01).
 // Nobody rewrites what a member said. Safe for concurrent use.
 type Supervisor struct {
-	Base
+	team.Base
 	rules  []rule
 	router *Router
-	lang   *language
+	lang   *expr.Language
 }
 
-var _ Scheduler = (*Supervisor)(nil)
+var _ team.Scheduler = (*Supervisor)(nil)
 
 // rule is a Rule ready to run.
 type rule struct {
 	Rule
-	when *Expr
+	when *expr.Expr
 }
 
-// NewSupervisor returns a supervisor. The error joins a *Fault for everything
+// New returns a supervisor. The error joins a *team.Fault for everything
 // that is wrong with the configuration.
-func NewSupervisor(c SupervisorConfig) (*Supervisor, error) {
+func New(c Config) (*Supervisor, error) {
 	ids := make([]string, len(c.Members))
 	for i, m := range c.Members {
-		ids[i] = MemberID(&m)
+		ids[i] = team.MemberID(&m)
 	}
-	lang, err := ruleLanguage(ids)
+	lang, err := expr.ForRules(ids)
 	if err != nil {
 		return nil, err
 	}
 	v := &Supervisor{router: c.Router, lang: lang}
-	var fs Faults
+	var fs team.Faults
 	if len(c.Rules) == 0 && c.Router == nil {
 		fs.Addf("", "supervisor", "has neither rules nor a router; give it one of them")
 	}
@@ -103,7 +108,7 @@ func NewSupervisor(c SupervisorConfig) (*Supervisor, error) {
 }
 
 // compile returns a rule ready to run and adds its faults.
-func (v *Supervisor) compile(fs *Faults, path, subject string, r Rule, ids []string) rule {
+func (v *Supervisor) compile(fs *team.Faults, path, subject string, r Rule, ids []string) rule {
 	if (len(r.Next) == 0) == (r.Finish == "") {
 		fs.Addf(path, subject, "needs either next or finish")
 	}
@@ -111,14 +116,14 @@ func (v *Supervisor) compile(fs *Faults, path, subject string, r Rule, ids []str
 	for i, id := range r.Next {
 		switch at := fmt.Sprintf("%s.next[%d]", path, i); {
 		case !slices.Contains(ids, id):
-			fs.Add(at, subject, UnknownName(0, id, known, "no such member %q", id))
+			fs.Add(at, subject, expr.Unknown(0, id, known, "no such member %q", id))
 		case slices.Index(r.Next, id) < i:
 			fs.Addf(at, subject, "names member %q twice", id)
 		}
 	}
 	if f := r.Finish; f != "" && f != FinishLast && !slices.Contains(ids, f) {
 		choices := slices.Sorted(slices.Values(append(ids[:len(ids):len(ids)], FinishLast)))
-		fs.Add(path+".finish", subject, UnknownName(0, f, choices, "no such member %q", f))
+		fs.Add(path+".finish", subject, expr.Unknown(0, f, choices, "no such member %q", f))
 	}
 	if r.Message != "" && r.Finish != "" {
 		fs.Addf(path+".message", subject, "has a message for nobody: finish gives the answer as it is")
@@ -126,29 +131,29 @@ func (v *Supervisor) compile(fs *Faults, path, subject string, r Rule, ids []str
 	compiled := rule{Rule: r}
 	if r.When != "" {
 		var err error
-		compiled.when, err = v.lang.compile(r.When)
+		compiled.when, err = v.lang.Compile(r.When)
 		fs.Add(path+".when", subject, err)
 	}
 	return compiled
 }
 
-// Next implements Scheduler.
-func (v *Supervisor) Next(s *State) (Decision, error) {
-	if err := Staffed(s); err != nil {
-		return Decision{}, err
+// Next implements [team.Scheduler].
+func (v *Supervisor) Next(s *team.State) (team.Decision, error) {
+	if err := team.Staffed(s); err != nil {
+		return team.Decision{}, err
 	}
 	if turns := routes(s); len(turns) > 0 {
 		return v.routed(s, turns)
 	}
-	facts := newFacts(v.lang, s)
+	known := facts.Of(s)
 	for i := range v.rules {
-		d, matched, err := v.rules[i].try(s, facts)
+		d, matched, err := v.rules[i].try(s, known)
 		if matched || err != nil {
 			return d, err
 		}
 	}
 	if v.router == nil {
-		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError,
+		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError,
 			"team %q: no rule is true in turn %d; add one that is, for example with finish: %s, or a router",
 			s.Team.ID, s.Rounds+1, FinishLast)
 	}
@@ -156,10 +161,10 @@ func (v *Supervisor) Next(s *State) (Decision, error) {
 }
 
 // try returns the rule's decision where the rule is true.
-func (r *rule) try(s *State, f *facts) (Decision, bool, error) {
-	d := Decision{Rule: r.ID, Reason: "always"}
+func (r *rule) try(s *team.State, f *facts.Facts) (team.Decision, bool, error) {
+	d := team.Decision{Rule: r.ID, Reason: "always"}
 	if r.when != nil {
-		matched, values, err := r.when.eval(f)
+		matched, values, err := r.when.Eval(f.Value)
 		if err != nil {
 			return d, false, fmt.Errorf("rule %q: %w", r.ID, err)
 		}
@@ -181,7 +186,7 @@ func (r *rule) try(s *State, f *facts) (Decision, bool, error) {
 }
 
 // response is what a run that ends is answered with.
-func response(s *State, finish string) *a2av1.Message {
+func response(s *team.State, finish string) *a2av1.Message {
 	if finish == FinishLast {
 		if s.Last == nil {
 			return nil
@@ -207,32 +212,4 @@ func delegate(members []string, message string) []*teamv1.Step {
 		}
 	}
 	return steps
-}
-
-// Staffed refuses a run of a team none of whose members is enabled (C-11).
-func Staffed(s *State) error {
-	if slices.ContainsFunc(s.Team.Members, func(m Member) bool { return !m.Disabled }) {
-		return nil
-	}
-	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
-		"team %q has no enabled member; enable one", s.Team.ID)
-}
-
-// enabled returns the members that get work, in the team's order.
-func enabled(s *State) []*Member {
-	var on []*Member
-	for i := range s.Team.Members {
-		if m := &s.Team.Members[i]; !m.Disabled {
-			on = append(on, m)
-		}
-	}
-	return on
-}
-
-// MemberID returns the id of a member in its team.
-func MemberID(m *Member) string {
-	if m.ID == "" {
-		return m.Agent
-	}
-	return m.ID
 }

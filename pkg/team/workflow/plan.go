@@ -1,7 +1,8 @@
-package team
+package workflow
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,11 +10,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/expr"
 )
 
-// node is a WorkflowStep in its place among the others.
+// node is a Step in its place among the others.
 type node struct {
-	WorkflowStep
+	Step
 	path      string // in the configuration
 	from      *node  // the node whose After applies: the node itself, or the nearest group with one
 	place     int
@@ -25,8 +28,8 @@ type node struct {
 	need      int          // how many of after have to succeed; 0 is all
 	max       int          // rounds
 
-	when, until    *Expr
-	task, question *Template
+	when, until    *expr.Expr
+	task, question *expr.Template
 }
 
 // step returns what is the same in each round.
@@ -54,15 +57,15 @@ var stepID = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$`)
 // planner turns the steps of a configuration into nodes.
 type planner struct {
 	*Workflow
-	faults Faults
+	faults team.Faults
 	groups map[string][]string // ids of the steps in a group, by its id
 	paths  map[string]string   // of the id's first use
 }
 
-// NewWorkflow returns a workflow. The error joins a *Fault for everything that
+// New returns a workflow. The error joins a *team.Fault for everything that
 // is wrong with the configuration: ids, unknown steps, cycles, conditions,
 // templates, and names of steps that need not have run.
-func NewWorkflow(c WorkflowConfig) (*Workflow, error) {
+func New(c Config) (*Workflow, error) {
 	p := &planner{Workflow: &Workflow{index: map[string]int{}}, groups: map[string][]string{}, paths: map[string]string{}}
 	if len(c.Steps) == 0 {
 		p.faults.Addf("steps", "workflow", "has no steps")
@@ -75,7 +78,7 @@ func NewWorkflow(c WorkflowConfig) (*Workflow, error) {
 		return nil, p.faults.Err()
 	}
 	var err error
-	if p.lang, err = stepLanguage(p.ids()); err != nil {
+	if p.lang, err = expr.ForSteps(p.ids()); err != nil {
 		return nil, err
 	}
 	for _, n := range p.nodes {
@@ -92,10 +95,10 @@ func NewWorkflow(c WorkflowConfig) (*Workflow, error) {
 // flatten lists the steps; the steps of a group take the place of the group. It returns
 // their ids. Steps without After use that of from, which is nil for steps outside of
 // groups.
-func (p *planner) flatten(path string, steps []WorkflowStep, from *node) []string {
+func (p *planner) flatten(path string, steps []Step, from *node) []string {
 	var ids []string
 	for i, s := range steps {
-		n := &node{WorkflowStep: s, path: fmt.Sprintf("%s[%d]", path, i), from: from, place: len(p.nodes)}
+		n := &node{Step: s, path: fmt.Sprintf("%s[%d]", path, i), from: from, place: len(p.nodes)}
 		p.register(n)
 		if from == nil || len(s.After) > 0 {
 			n.from = n
@@ -113,7 +116,7 @@ func (p *planner) flatten(path string, steps []WorkflowStep, from *node) []strin
 
 // group lists the steps of a group.
 func (p *planner) group(n *node) []string {
-	own := n.WorkflowStep
+	own := n.Step
 	if own.Member != "" || own.Task != "" || own.Join != "" || own.Quorum != 0 || own.When != "" || own.Repeat != nil || own.Human != nil || own.Timeout != 0 || own.Retry != nil {
 		p.faults.Addf(n.path, n.subject(), "is a group: beside parallel it has only id and after; the rest belongs to its steps")
 	}
@@ -180,10 +183,10 @@ func (p *planner) unknownAfter(n *node, place, id string, told map[string]bool) 
 		return
 	}
 	told[place] = true
-	known := slices.DeleteFunc(sortedKeys(p.paths), func(other string) bool {
+	known := slices.DeleteFunc(slices.Sorted(maps.Keys(p.paths)), func(other string) bool {
 		return p.paths[other] == n.path || strings.HasPrefix(p.paths[other], n.path+".")
 	})
-	p.faults.Add(place, n.subject(), UnknownName(0, id, known, "runs after %q, which is no step", id))
+	p.faults.Add(place, n.subject(), expr.Unknown(0, id, known, "runs after %q, which is no step", id))
 }
 
 // order computes waves and ancestors. It returns the ids of a cycle, if there is
@@ -224,7 +227,7 @@ func (p *planner) order() []string {
 	return nil
 }
 
-func (p *planner) ids() []string { return sortedKeys(p.index) }
+func (p *planner) ids() []string { return slices.Sorted(maps.Keys(p.index)) }
 
 // check finds faults that need no compiler.
 func (p *planner) check(n *node) {
@@ -304,31 +307,29 @@ func (p *planner) compile(n *node) {
 	}
 }
 
-func (p *planner) condition(n *node, field, source string, own bool) *Expr {
+func (p *planner) condition(n *node, field, source string, own bool) *expr.Expr {
 	if source == "" {
 		return nil
 	}
-	e, err := p.lang.compile(source)
+	e, err := p.lang.Compile(source)
 	if err != nil {
 		p.faults.Add(n.path+field, n.subject(), err)
 		return nil
 	}
-	for _, name := range e.names {
+	for _, name := range e.Names() {
 		p.faults.Add(n.path+field, n.subject(), p.mustRunBefore(n, name, own))
 	}
 	return e
 }
 
-func (p *planner) template(n *node, field, source string) *Template {
-	t, err := CompileTemplate(source, p.ids())
+func (p *planner) template(n *node, field, source string) *expr.Template {
+	t, err := expr.CompileTemplate(source, p.ids())
 	if err != nil {
 		p.faults.Add(n.path+field, n.subject(), err)
 		return nil
 	}
-	for _, piece := range t.pieces {
-		if piece.kind == pieceStep {
-			p.faults.Add(n.path+field, n.subject(), p.mustRunBefore(n, nameAt{piece.text, piece.offset}, n.Repeat != nil))
-		}
+	for _, name := range t.Names() {
+		p.faults.Add(n.path+field, n.subject(), p.mustRunBefore(n, name, n.Repeat != nil))
 	}
 	return t
 }
@@ -351,31 +352,29 @@ func (p *planner) lookBack() {
 func (n *node) names() []string {
 	var ids []string
 	if n.when != nil {
-		for _, name := range n.when.names {
-			ids = append(ids, name.name)
+		for _, name := range n.when.Names() {
+			ids = append(ids, name.ID)
 		}
 	}
-	for _, t := range []*Template{n.task, n.question} {
+	for _, t := range []*expr.Template{n.task, n.question} {
 		if t == nil {
 			continue
 		}
-		for _, piece := range t.pieces {
-			if piece.kind == pieceStep {
-				ids = append(ids, piece.text)
-			}
+		for _, name := range t.Names() {
+			ids = append(ids, name.ID)
 		}
 	}
 	return ids
 }
 
 // mustRunBefore refuses the name of a step that need not have run when it is read.
-func (p *planner) mustRunBefore(n *node, name nameAt, own bool) error {
-	i := p.index[name.name]
+func (p *planner) mustRunBefore(n *node, name expr.Name, own bool) error {
+	i := p.index[name.ID]
 	switch {
 	case n.ancestors[i] || own && i == n.place:
 		return nil
 	case i == n.place:
-		return &ExprError{Message: "reads its own result, which it does not have yet", Offset: name.offset}
+		return &expr.Error{Message: "reads its own result, which it does not have yet", Offset: name.Offset}
 	}
-	return &ExprError{Message: fmt.Sprintf("reads step %q, which does not run before it; name it in after", name.name), Offset: name.offset}
+	return &expr.Error{Message: fmt.Sprintf("reads step %q, which does not run before it; name it in after", name.ID), Offset: name.Offset}
 }

@@ -1,6 +1,0 @@
-//go:build race
-
-package main
-
-// raced: the race detector is on, with which processes are slow.
-const raced = true

@@ -1,0 +1,102 @@
+// Package facts has what the expressions and templates of schedulers read of the state of
+// a run.
+package facts
+
+import (
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/expr"
+)
+
+// Facts are what expressions can read of one state. What was computed is kept for the
+// next expression over the same state. Not safe for concurrent use.
+type Facts struct {
+	// Visible reports whether expressions can read a step of a workflow; nil is all.
+	Visible func(step string) bool
+
+	state   *team.State
+	results map[*team.StepState]map[string]any
+}
+
+// Of returns the facts of a state.
+func Of(s *team.State) *Facts {
+	return &Facts{state: s, results: map[*team.StepState]map[string]any{}}
+}
+
+// Value returns the value of a variable of rules or steps, as [expr.Values] does.
+func (f *Facts) Value(name string) any {
+	switch name {
+	case "input":
+		return agent.Text(f.state.Input)
+	case "context":
+		return f.context()
+	case "turn":
+		return int64(f.state.Rounds) + 1
+	case "last":
+		return f.last()
+	case "results":
+		return f.members()
+	case "steps":
+		return f.steps()
+	}
+	if st := f.state.LastOf(name); st != nil {
+		return f.result(st)
+	}
+	return map[string]any{}
+}
+
+// Given returns what templates are filled with; text returns the text of a step's last
+// result, empty before.
+func (f *Facts) Given(text func(step string) string) *expr.Given {
+	return &expr.Given{Input: f.state.Input, Context: f.state.Context, Brief: f.state.Brief, Step: text}
+}
+
+// last is the last response; empty before the first.
+func (f *Facts) last() map[string]any {
+	l := f.state.Last
+	if l == nil {
+		return map[string]any{}
+	}
+	r := expr.Result(l.Message, l.Outcome)
+	r["member"] = l.Member
+	return r
+}
+
+// members are the last results by member.
+func (f *Facts) members() map[string]any {
+	all := map[string]any{}
+	for _, st := range f.state.Steps {
+		if st.Done && st.ByMember() {
+			all[st.Step.GetMember()] = f.result(st)
+		}
+	}
+	return all
+}
+
+// steps are the last results by step.
+func (f *Facts) steps() map[string]any {
+	all := map[string]any{}
+	for _, st := range f.state.Steps {
+		if name := st.Step.GetName(); st.Done && (f.Visible == nil || f.Visible(name)) {
+			all[name] = f.result(st)
+		}
+	}
+	return all
+}
+
+func (f *Facts) result(st *team.StepState) map[string]any {
+	r, ok := f.results[st]
+	if !ok {
+		r = expr.Result(st.Message, st.Outcome)
+		f.results[st] = r
+	}
+	return r
+}
+
+func (f *Facts) context() map[string]any {
+	all := make(map[string]any, len(f.state.Context))
+	for k, v := range f.state.Context {
+		all[k] = v.AsInterface()
+	}
+	return all
+}

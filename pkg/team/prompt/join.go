@@ -1,0 +1,61 @@
+package prompt
+
+import (
+	"strings"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Joiner builds a message out of sections. The zero value is an empty one. Plain texts that follow each other
+// become one part; parts of others are taken over, never changed.
+type Joiner struct {
+	parts []*a2av1.Part
+	text  strings.Builder
+}
+
+// Section adds parts under a heading.
+func (j *Joiner) Section(title string, parts []*a2av1.Part) {
+	j.Write("## " + title)
+	j.Add(parts)
+}
+
+// Add adds parts.
+func (j *Joiner) Add(parts []*a2av1.Part) {
+	for _, p := range parts {
+		if plainText(p) {
+			j.Write(p.GetText())
+			continue
+		}
+		j.flush()
+		j.parts = append(j.parts, p)
+	}
+}
+
+// Write adds a text.
+func (j *Joiner) Write(text string) {
+	if j.text.Len() > 0 {
+		j.text.WriteString("\n\n")
+	}
+	j.text.WriteString(text)
+}
+
+func (j *Joiner) flush() {
+	if j.text.Len() > 0 {
+		j.parts = append(j.parts, agent.TextParts(j.text.String())...)
+		j.text.Reset()
+	}
+}
+
+// Message returns what was added, as an agent's message.
+func (j *Joiner) Message() *a2av1.Message {
+	j.flush()
+	return &a2av1.Message{Role: a2av1.Role_ROLE_AGENT, Parts: j.parts}
+}
+
+// plainText reports whether a part is text and nothing but text.
+func plainText(p *a2av1.Part) bool {
+	_, text := p.GetContent().(*a2av1.Part_Text)
+	return text && p.GetMetadata() == nil && p.GetFilename() == "" &&
+		(p.GetMediaType() == "" || p.GetMediaType() == "text/plain")
+}

@@ -1,0 +1,110 @@
+// Package prompt has what the prompts of schedulers and judges share: messages as models
+// read them, results that are joined, and arguments as models write them.
+package prompt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// ReadTool is the name of the tool by which a model reads on in a long result.
+const ReadTool = "read_result"
+
+// Task returns what a model is to do: the brief of the collaboration, where there is one,
+// as a message of its own before the input.
+func Task(input *a2av1.Message, brief *teamv1.Brief) []agent.ModelMessage {
+	task := agent.ModelMessage{Role: agent.RoleUser, Text: Text(input)}
+	if brief == nil {
+		return []agent.ModelMessage{task}
+	}
+	return []agent.ModelMessage{{Role: agent.RoleUser, Text: agent.BriefText(brief)}, task}
+}
+
+// Said returns a message of the conversation as a model reads it.
+func Said(m *a2av1.Message) agent.ModelMessage {
+	role := agent.RoleUser
+	if m.GetRole() == a2av1.Role_ROLE_AGENT {
+		role = agent.RoleAssistant
+	}
+	return agent.ModelMessage{Role: role, Text: Text(m)}
+}
+
+// Text returns a message as a model reads it: long results in it are cut.
+func Text(m *a2av1.Message) string {
+	if !slices.ContainsFunc(m.GetParts(), func(p *a2av1.Part) bool { return agent.ResultName(p) != "" }) {
+		return agent.Prompt(m)
+	}
+	shown := &a2av1.Message{}
+	for _, p := range m.GetParts() {
+		if name := agent.ResultName(p); name != "" {
+			p = &a2av1.Part{Content: &a2av1.Part_Text{Text: Cut(p.GetText(), name)}}
+		}
+		shown.Parts = append(shown.Parts, p)
+	}
+	return agent.Prompt(shown)
+}
+
+// Corrected returns a turn with what is wrong with its answer. Every call gets its answer:
+// providers refuse a conversation in which one is missing.
+func Corrected(turn *teamv1.Turn, text string) []agent.ModelMessage {
+	said := agent.ModelMessage{Role: agent.RoleAssistant, Text: turn.GetText(), ToolCalls: turn.GetToolCalls()}
+	if len(turn.GetToolCalls()) == 0 {
+		if said.Text == "" {
+			return []agent.ModelMessage{{Role: agent.RoleUser, Text: text}}
+		}
+		return []agent.ModelMessage{said, {Role: agent.RoleUser, Text: text}}
+	}
+	messages := []agent.ModelMessage{said}
+	for _, call := range turn.GetToolCalls() {
+		messages = append(messages, agent.ModelMessage{Role: agent.RoleTool, CallID: call.GetId(), Tool: call.GetName(), Text: text})
+	}
+	return messages
+}
+
+// Cut shortens the text of a long result for a model that can read on, and says where the
+// rest is: name is the result's, as ReadTool takes it.
+func Cut(text, name string) string {
+	if len(text) <= agent.MaxResult {
+		return text
+	}
+	shown := agent.Excerpt(text, agent.MaxResult)
+	return fmt.Sprintf("%s\n\n[the first %d of %d bytes. The whole is result %q: read on with %s from offset %d]",
+		shown, len(shown), len(text), name, ReadTool, len(shown))
+}
+
+// Member writes a member of a team for the one who gives it work: id, role, what it does,
+// and its skills.
+func Member(b *strings.Builder, id, role, what string, skills []*teamv1.Skill) {
+	b.WriteString("- " + id)
+	if role != "" {
+		b.WriteString(" (" + role + ")")
+	}
+	if what != "" {
+		b.WriteString(": " + what)
+	}
+	b.WriteByte('\n')
+	for _, skill := range skills {
+		fmt.Fprintf(b, "  - skill %s: %s\n", skill.GetName(), skill.GetDescription())
+	}
+}
+
+// HandedOver returns the text by which messages that are handed to members are compared;
+// other content counts by its bytes.
+func HandedOver(m *a2av1.Message) string {
+	for _, p := range m.GetParts() {
+		if _, ok := p.GetContent().(*a2av1.Part_Text); !ok {
+			b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&a2av1.Message{Parts: m.GetParts()})
+			if err == nil {
+				return string(b)
+			}
+		}
+	}
+	return strings.TrimSpace(agent.Text(m))
+}
