@@ -121,8 +121,8 @@ func goesOn(t *testing.T, at rig.Place, agents a2a.Agents, id string) {
 	}
 }
 
-// R-001-42: what a stop drops, no binding shows any more; what it keeps, all do.
-func TestS_43_StopHidesWhatItDrops(t *testing.T) {
+// R-001-42: artifacts that a stop drops, no binding shows any more; those it keeps, all do.
+func TestS_43_StopDropsArtifacts(t *testing.T) {
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		for _, save := range []bool{false, true} {
 			c := newCrew("b")

@@ -107,6 +107,6 @@ func collabStopCommand(s *app.Shell) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&req.ForceStop, "force", false, "at once: what runs is cut")
-	c.Flags().BoolVar(&drop, "drop", false, "hide the results so far")
+	c.Flags().BoolVar(&drop, "drop", false, "drop the results so far")
 	return c
 }

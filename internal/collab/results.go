@@ -14,7 +14,7 @@ import (
 // without them.
 func (r *run) results() *teamv1.CollaborationResults {
 	res := &teamv1.CollaborationResults{CompletionTime: timestamppb.New(r.at), QualityScore: r.score, QualityUnknown: r.score == nil}
-	if r.hidden() {
+	if r.dropped() {
 		res.QualityScore, res.QualityUnknown = nil, true
 		return res
 	}

@@ -191,32 +191,35 @@ func TestR_001_48_Shares(t *testing.T) {
 	})
 }
 
-// R-001-42, R-001-36, R-001-37: how a collaboration stands that is being stopped without
-// its results says nothing of what members said: neither what they were given of it, nor
-// what all know by now, nor what is asked.
+// R-001-42, R-001-36, R-001-37: how a collaboration stands is shown as before while it is
+// being stopped without its results; what members have brought is not.
 func TestR_001_42_StatusOfAStop(t *testing.T) {
 	for _, keep := range []bool{true, false} {
-		const secret = "what a member said"
+		const said = "what a member said"
 		p := begin()
 		p.events[0].GetAccepted().Collaboration.Context = &structpb.Struct{Fields: map[string]*structpb.Value{"audience": structpb.NewStringValue("children")}}
 		told := func(id, name string) *teamv1.Step {
-			return &teamv1.Step{Id: id, Kind: teamv1.Step_KIND_DELEGATE, Member: name, Input: &teamv1.Input{Message: agent.UserMessage("", secret)}}
+			return &teamv1.Step{Id: id, Kind: teamv1.Step_KIND_DELEGATE, Member: name, Input: &teamv1.Input{Message: agent.UserMessage("", said)}}
 		}
 		p.add("", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{
-			Steps: []*teamv1.Step{told("1", "a")}, Updates: map[string]*structpb.Value{"found": structpb.NewStringValue(secret)},
+			Steps: []*teamv1.Step{told("1", "a")}, Updates: map[string]*structpb.Value{"found": structpb.NewStringValue(said)},
 		}}})
 		p.decide(0, told("2", "b"))
 		p.start("1")
+		p.end("1", teamv1.Outcome_OUTCOME_SUCCEEDED)
 		p.start("2")
-		p.add("2", &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{Question: "q", Message: agent.NewMessage(secret)}}})
+		p.add("2", &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{Question: "q", Message: agent.NewMessage(said)}}})
 		p.add("", &teamv1.Event{Kind: &teamv1.Event_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_STOP, SavePartial: keep}}})
 		r := newRun("t")
 		for _, ev := range p.events {
 			r.take(ev)
 		}
 		s := r.status(true)
-		if shows := strings.Contains(protojson.Format(s), secret); shows != keep || len(s.GetQuestions()) != 1 || len(s.GetAgents()) != 2 {
+		if (len(s.GetPartialResults()) > 0) != keep || !strings.Contains(protojson.Format(s.GetQuestions()[0]), said) || len(s.GetAgents()) != 2 {
 			t.Errorf("save_partial=%t: %v", keep, s)
+		}
+		if res := r.results(); (len(res.GetContributions()) > 0) != keep {
+			t.Errorf("save_partial=%t: %v", keep, res)
 		}
 		if s.GetSharedContext().GetFields()["audience"].GetStringValue() != "children" {
 			t.Errorf("R-001-22 the brief's context is gone: %v", s.GetSharedContext())

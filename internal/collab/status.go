@@ -37,9 +37,7 @@ func (r *run) status(details bool) *teamv1.GetCollaborationStatusResponse {
 	}
 	if details {
 		resp.SharedContext = &structpb.Struct{Fields: r.context}
-		if r.hidden() { // what was added since holds what members said
-			resp.SharedContext = &structpb.Struct{Fields: r.accepted.GetCollaboration().GetContext().GetFields()}
-		} else {
+		if !r.dropped() {
 			resp.PartialResults = r.partial()
 		}
 	}
@@ -244,9 +242,9 @@ func (r *run) activity(id string) *teamv1.CollaborationAgent {
 	return a
 }
 
-// about is what a step is about, for people: what it is given may hold results.
+// about is what a step is about, for people.
 func (r *run) about(s *step) string {
-	if r.hidden() || s.kind == teamv1.Step_KIND_STEP && s.name != "" {
+	if s.kind == teamv1.Step_KIND_STEP && s.name != "" {
 		return s.name
 	}
 	return cmp.Or(s.text, s.name)
@@ -259,8 +257,8 @@ func (r *run) offline(id string) bool {
 	})
 }
 
-// hidden reports whether results are not to be shown: it was stopped so (R-001-42).
-func (r *run) hidden() bool { return r.task.Concealed() }
+// dropped reports whether the collaboration was stopped without its results.
+func (r *run) dropped() bool { return r.task.Stop() != nil && !r.task.Stop().GetSavePartial() }
 
 // partial are the results of members so far: of each step the last one.
 func (r *run) partial() map[string]string {

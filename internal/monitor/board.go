@@ -221,9 +221,7 @@ func (s *step) item(r *run, owner string) *teamv1.WorkItem {
 	if s.given() { // else people are asked
 		it.Assignee = &teamv1.BoardActor{Principal: owner, Agent: s.member, TaskId: r.root}
 	}
-	if !r.concealed {
-		it.Description = s.text
-	}
+	it.Description = s.text
 	it.Title = cmp.Or(it.GetTitle(), it.GetDescription(), s.member)
 	if it.GetState() == teamv1.WorkItem_STATE_COMPLETED {
 		it.Progress = 100

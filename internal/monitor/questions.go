@@ -73,21 +73,9 @@ func (m *Monitor) byRole(ctx context.Context, req *teamv1.ListQuestionsRequest, 
 	if err != nil {
 		return nil, false, err
 	}
-	concealed := map[a2a.Key]bool{}
 	for _, q := range open {
-		if _, looked := concealed[q.Task]; !looked {
-			hidden, err := m.h.Concealed(ctx, q.Task)
-			if err != nil && !a2a.IsDamaged(err) {
-				return nil, false, err
-			}
-			concealed[q.Task] = hidden || err != nil // nobody knows of a damaged one
-		}
-		asked := a2a.QuestionOf(q.Task.ID, q.Asked)
-		if concealed[q.Task] {
-			asked = a2a.BareQuestion(asked)
-		}
 		list = append(list, question{place{q.Task.ID, q.Asked.GetSeq()}, &teamv1.OpenQuestion{
-			TaskId: q.Task.ID, AgentId: q.Agent, Question: asked, Since: q.Asked.GetTime(), ByRole: true,
+			TaskId: q.Task.ID, AgentId: q.Agent, Question: a2a.QuestionOf(q.Task.ID, q.Asked), Since: q.Asked.GetTime(), ByRole: true,
 		}})
 	}
 	return list, more, nil

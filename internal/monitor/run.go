@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -30,8 +29,6 @@ type run struct {
 	parts     []*step          // top, or what its agent began as a member of others; none is within another
 	steps     map[string]*step // by scope
 	questions []*teamv1.OpenQuestion
-	stopped   bool // the first stop is on record
-	concealed bool // and it dropped what the run has brought forth (R-001-42)
 	seq       int64
 	at        time.Time // of the last event
 	changed   bool      // what is shown of it, since somebody looked
@@ -118,27 +115,10 @@ func (r *run) commanded(s *step, c *teamv1.Commanded) {
 		s.cancel = true
 	case s != r.top:
 	case cmd == teamv1.Commanded_COMMAND_STOP:
-		r.foresee(c)
-		s.cancel, r.stopped = true, true
+		s.cancel = true
 	case cmd == teamv1.Commanded_COMMAND_RESUME:
 		r.goOn()
 		r.resume(s)
-	}
-}
-
-// foresee takes note of a stop, which may not have been folded yet.
-func (r *run) foresee(stop *teamv1.Commanded) {
-	if !r.stopped && stop != nil && !stop.GetSavePartial() {
-		r.conceal()
-	}
-}
-
-// conceal shows nothing any more of what the run has brought forth.
-func (r *run) conceal() {
-	r.concealed = true
-	for i, q := range r.questions { // who was told of them keeps what it was told
-		r.questions[i] = proto.CloneOf(q)
-		r.questions[i].Question = a2a.BareQuestion(q.GetQuestion())
 	}
 }
 
@@ -224,9 +204,6 @@ func asksFor(s a2av1.TaskState) bool {
 func (r *run) ask(s *step, ev *teamv1.Event) {
 	s.asks++
 	s.state = teamv1.TraceStep_STATE_WAITING
-	if r.concealed {
-		ev = a2a.Bare(ev)
-	}
 	r.questions = append(r.questions, &teamv1.OpenQuestion{
 		TaskId: r.root, AgentId: r.agent, ContextId: r.contextID, Since: ev.GetTime(),
 		Question: a2a.QuestionOf(r.root, ev),

@@ -141,13 +141,10 @@ func (p work) questions() (list []*teamv1.OpenQuestion) {
 	return list
 }
 
-// words are those that a step was given, or else what it works for: of a run that is
-// concealed those of the task.
+// words are those that a step was given, or else what it works for.
 func (r *run) words(s *step) string {
-	for ; s != r.top; s = s.parent {
-		if s.text != "" && !r.concealed {
-			break
-		}
+	for s != r.top && s.text == "" {
+		s = s.parent
 	}
 	return s.text
 }

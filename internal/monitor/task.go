@@ -34,7 +34,7 @@ func (w *taskWatch) begin(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if w.after > 0 && w.after <= w.tracer.seq && whole && !w.tracer.concealed {
+	if w.after > 0 && w.after <= w.tracer.seq && whole {
 		return nil
 	}
 	w.after = w.tracer.seq
@@ -59,7 +59,6 @@ func (w *taskWatch) tell(ctx context.Context, yield func(*teamv1.WatchTaskRespon
 			yield(nil, err)
 			return
 		}
-		w.tracer.foresee(ev.Stop)
 		if ev.Event.GetSeq() > w.tracer.seq {
 			w.tracer.take(ev.Event)
 		}
@@ -81,12 +80,7 @@ func (w *taskWatch) over() bool {
 
 // event is an event of the run as watchers are told it, nil for one that is not shown.
 func (r *run) event(ev *teamv1.Event) *teamv1.MonitorEvent {
-	if r.concealed {
-		ev = a2a.Bare(ev)
-	} else {
-		ev = a2a.Public(ev)
-	}
-	if ev == nil {
+	if ev = a2a.Public(ev); ev == nil {
 		return nil
 	}
 	return &teamv1.MonitorEvent{RootTaskId: r.root, TaskId: agent.ChildTask(r.root, ev.GetScope()), Event: ev}

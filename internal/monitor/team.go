@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -99,11 +98,9 @@ type ending struct {
 // watched is a task with the sequence up to which it was told.
 type watched struct {
 	*run
-	mark     int64 // how far it is known to have come
-	canceled bool  // it is known to have ended so
-	asked    int   // see asks
-	told     time.Time
-	counted  *figures // of run as it is; nil: to be counted
+	mark    int64 // how far it is known to have come
+	told    time.Time
+	counted *figures // of run as it is; nil: to be counted
 }
 
 // figures are those of the task as it is.
@@ -215,7 +212,7 @@ func (w *teamWatch) load(ctx context.Context, marks []a2a.RunMark, before time.T
 			w.past.add(f)
 			continue
 		}
-		r, silent := &watched{run: newRun(mark.Root, w.team), mark: mark.Seq, canceled: isCanceled(mark)}, told(mark.Root)
+		r, silent := &watched{run: newRun(mark.Root, w.team), mark: mark.Seq}, told(mark.Root)
 		var hidden []*teamv1.Event // of the beginning, which is told with the event that reveals the task
 		seen := a2a.NewFold(mark.Root, "")
 		err := w.m.each(ctx, key, 0, func(ev *teamv1.Event) bool {
@@ -470,7 +467,7 @@ func (w *teamWatch) news(ctx context.Context) ([]news, error) {
 		if r.seq >= r.mark || len(list) >= maxBatch {
 			continue
 		}
-		page, err := w.page(ctx, r)
+		page, _, err := w.m.h.Page(ctx, a2a.Key{Owner: w.owner, ID: root}, r.seq)
 		switch {
 		case a2a.IsNotFound(err):
 			delete(w.runs, root)
@@ -496,38 +493,6 @@ func (w *teamWatch) news(ctx context.Context) ([]news, error) {
 	return list, nil
 }
 
-// page reads what was not told of a task. One that was stopped may hide it.
-func (w *teamWatch) page(ctx context.Context, r *watched) ([]a2a.Record, error) {
-	key := a2a.Key{Owner: w.owner, ID: r.root}
-	page, more, err := w.m.h.Page(ctx, key, r.seq)
-	if err != nil {
-		return nil, err
-	}
-	r.foresee(a2a.StopIn(page))
-	if more && !r.concealed && !r.stopped && r.asks() {
-		concealed, err := w.m.h.Concealed(ctx, key)
-		if err != nil {
-			return nil, err
-		}
-		if concealed {
-			r.conceal()
-		}
-	}
-	return page, nil
-}
-
-// asks reports whether it is time to find out whether a stop that was not read yet hides
-// what comes: that is looked for once, and once more when the task is known to be canceled.
-func (r *watched) asks() bool {
-	most := 1
-	if r.canceled {
-		most = 2
-	}
-	first := r.asked < most
-	r.asked = most
-	return first
-}
-
 // follow notes how far a task has come, unless it is over and told.
 func (w *teamWatch) follow(mark a2a.RunMark) {
 	if _, over := w.over[mark.Root]; over {
@@ -542,10 +507,7 @@ func (w *teamWatch) follow(mark a2a.RunMark) {
 		w.runs[mark.Root] = r
 	}
 	r.mark = max(r.mark, mark.Seq)
-	r.canceled = isCanceled(mark)
 }
-
-func isCanceled(m a2a.RunMark) bool { return m.State == a2av1.TaskState_TASK_STATE_CANCELED }
 
 // forget drops what no look asks for any more.
 func (w *teamWatch) forget() {

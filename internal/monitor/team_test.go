@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -10,10 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/board"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/storetest"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -24,10 +27,17 @@ import (
 type desk struct {
 	*testing.T
 	clock  *storetest.Clock
-	store  *store.Memory
+	store  deskStore
 	m      *Monitor
 	ctx    context.Context //nolint:containedctx // of the caller
 	claims map[string]a2a.Claim
+}
+
+// deskStore is a store that a desk may have.
+type deskStore interface {
+	a2a.Store
+	engine.Leases
+	board.Store
 }
 
 type nobody struct{}
@@ -57,6 +67,13 @@ func (d *desk) beginAs(accepted *teamv1.Accepted) {
 	if err != nil {
 		d.Fatal(err)
 	}
+	d.take()
+	d.put(id, "", &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})
+}
+
+// take claims what is to be driven.
+func (d *desk) take() {
+	d.Helper()
 	claims, _, err := d.store.Claim(d.ctx, "r", 100)
 	if err != nil {
 		d.Fatal(err)
@@ -64,7 +81,6 @@ func (d *desk) beginAs(accepted *teamv1.Accepted) {
 	for _, c := range claims {
 		d.claims[c.Root] = c
 	}
-	d.put(id, "", &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})
 }
 
 // put puts an event on record, some time later.
@@ -72,7 +88,8 @@ func (d *desk) put(id, scope string, ev *teamv1.Event) {
 	d.Helper()
 	d.clock.Move(time.Millisecond)
 	ev.Scope, ev.Agent = scope, "a"
-	if err := d.claims[id].Journal.Append(d.ctx, ev); err != nil {
+	j := d.claims[id].Journal
+	if err := cmp.Or(j.Append(d.ctx, ev), j.Commit(d.ctx)); err != nil {
 		d.Fatal(err)
 	}
 }
@@ -144,7 +161,7 @@ func (d *desk) resumes(cursor string, want ...string) {
 	}
 	slices.Sort(want)
 	slices.Sort(r.told)
-	if diff := cmp.Diff(append([]string{}, want...), append([]string{}, r.told...)); diff != "" || r.snaps > 0 {
+	if diff := gocmp.Diff(append([]string{}, want...), append([]string{}, r.told...)); diff != "" || r.snaps > 0 {
 		d.Errorf("%d snapshots, and:\n%s", r.snaps, diff)
 	}
 }
@@ -230,7 +247,7 @@ func TestR_003_28_TheNewestAreCounted(t *testing.T) {
 		}
 		r.last = m.GetUpdate()
 	}
-	if diff := cmp.Diff([]string{"open 3"}, r.told); diff != "" {
+	if diff := gocmp.Diff([]string{"open 3"}, r.told); diff != "" {
 		t.Error(diff)
 	}
 }

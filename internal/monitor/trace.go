@@ -202,9 +202,6 @@ func (t *tracer) trace(scope, account string) *teamv1.Trace {
 		return nil
 	}
 	t.settle(top)
-	if t.concealed {
-		conceal(t.told[""])
-	}
 	tr := &teamv1.Trace{
 		TaskId: t.id(scope), AgentId: t.agent, ContextId: t.contextID, State: taskState(t.run, top), Seq: t.seq, Step: t.told[scope],
 		Cost: t.rollup(top, account),

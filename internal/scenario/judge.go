@@ -243,7 +243,7 @@ func (j *judge) numbers(w *teamv1.Expectation) {
 	for _, d := range j.decisions {
 		n := int64(0)
 		for _, s := range d.GetSteps() {
-			if delegates(s.GetKind()) && s.GetRefusal() == nil {
+			if agent.IsDelegation(s.GetKind()) && s.GetRefusal() == nil {
 				n++
 			}
 		}

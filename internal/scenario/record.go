@@ -98,7 +98,7 @@ func (r *record) decided(ev *teamv1.Event, d *teamv1.Decided) {
 		scope := agent.Scope(ev.GetScope(), step.GetId())
 		r.kinds[scope] = step.GetKind()
 		r.inputs[scope] = r.given(ev.GetScope(), step.GetInput())
-		if !delegates(step.GetKind()) {
+		if !agent.IsDelegation(step.GetKind()) {
 			continue
 		}
 		w := &work{scope: scope, path: r.below(ev.GetAgent()), step: step, by: by, given: r.inputs[scope]}
@@ -173,14 +173,9 @@ func (r *record) end(ev *teamv1.Event, e *teamv1.Ended) {
 	}
 }
 
-// delegates reports whether a member works on steps of a kind.
-func delegates(k teamv1.Step_Kind) bool {
-	return k == teamv1.Step_KIND_DELEGATE || k == teamv1.Step_KIND_TRANSFER || k == teamv1.Step_KIND_STEP
-}
-
 // givesWork reports whether members were chosen.
 func (d *decision) givesWork() bool {
-	return slices.ContainsFunc(d.GetSteps(), func(s *teamv1.Step) bool { return delegates(s.GetKind()) && s.GetRefusal() == nil })
+	return slices.ContainsFunc(d.GetSteps(), func(s *teamv1.Step) bool { return agent.IsDelegation(s.GetKind()) && s.GetRefusal() == nil })
 }
 
 // ran reports whether the work was not refused.

@@ -12,6 +12,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/fakeagent"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -132,7 +133,7 @@ func TestS_24_S_43_EndBeforeTheStart(t *testing.T) {
 		} else {
 			s.command(t, "stop", &teamv1.Commanded{Command: stopIt, Force: i < 4})
 		}
-		if park, err := (&a2a.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
+		if park, err := (&drive.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
 			t.Fatal(park, err)
 		}
 		wantState(t, s.task(t), canceled)
@@ -185,14 +186,14 @@ func TestS_24_CrashBeforeTheTaskOfAPeerIsKnown(t *testing.T) {
 		s := newSingle(t, id)
 		c := s.take(t)
 		c.Journal = &dying{Journal: c.Journal, at: func(ev *teamv1.Event) bool { return ev.GetBound() != nil }}
-		if _, err := (&a2a.Runner{Agent: r.agents.Get}).Drive(t.Context(), c); err == nil {
+		if _, err := (&drive.Runner{Agent: r.agents.Get}).Drive(t.Context(), c); err == nil {
 			t.Fatal("it did not die")
 		}
 		s.die(t)
 		s.cancel(t)
 		sent := func() int { return len(far.Requests("SendStreamingMessage")) + len(near.Requests("ProcessStream")) }
 		before := sent()
-		if park, err := (&a2a.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
+		if park, err := (&drive.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
 			t.Fatal(park, err)
 		}
 		wantReached(t, wantState(t, s.task(t), canceled), want...)
@@ -209,7 +210,7 @@ func TestS_24_CancelWithoutTheAgent(t *testing.T) {
 	r := start(t, overFar)
 	r.newTeam(t, "team", through("far"), "far")
 	s := newSingle(t, "team")
-	if park, err := (&a2a.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t)); err != nil || park.Done {
+	if park, err := (&drive.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t)); err != nil || park.Done {
 		t.Fatal(park, err)
 	}
 	s.die(t)
@@ -217,7 +218,7 @@ func TestS_24_CancelWithoutTheAgent(t *testing.T) {
 	gone := func(id string) (agent.Agent, error) {
 		return nil, agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "no agent %q", id)
 	}
-	if park, err := (&a2a.Runner{Agent: gone}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
+	if park, err := (&drive.Runner{Agent: gone}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
 		t.Fatal(park, err)
 	}
 	wantReached(t, wantState(t, s.task(t), canceled), "1 team/far: waiting for an answer, unconfirmed")
@@ -245,7 +246,7 @@ func crashAfterCancel(t *testing.T, events int64) (ended bool) {
 	r.newTeam(t, "inner", together("far", "near"), "far", "near")
 	r.newTeam(t, "team", through("inner"), "inner")
 	s := newSingle(t, "team")
-	runner := &a2a.Runner{Agent: r.agents.Get, Replica: "one"}
+	runner := &drive.Runner{Agent: r.agents.Get, Replica: "one"}
 	c := s.take(t)
 	var seen atomic.Int64 // events from the cancel on
 	j := &dying{Journal: c.Journal, at: func(ev *teamv1.Event) bool {
@@ -264,7 +265,7 @@ func crashAfterCancel(t *testing.T, events int64) (ended bool) {
 	s.die(t)
 	sent := func() int { return len(far.Requests("SendStreamingMessage")) + len(near.Requests("ProcessStream")) }
 	before := sent()
-	if park, err := (&a2a.Runner{Agent: r.agents.Get, Replica: "two"}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
+	if park, err := (&drive.Runner{Agent: r.agents.Get, Replica: "two"}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
 		t.Fatal(events, park, err)
 	}
 	wantReached(t, wantState(t, s.task(t), canceled),

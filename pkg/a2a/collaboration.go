@@ -35,8 +35,8 @@ type Start struct {
 type Stop struct {
 	// Force cuts what runs; not set: it is waited for, and nothing more begins.
 	Force bool
-	// SavePartial keeps showing what there is. Not set: the record keeps it, and
-	// readers are shown it no more.
+	// SavePartial keeps the artifacts of the task. Not set: it has none from then on;
+	// everything else is shown as before.
 	SavePartial bool
 	// Reason in words, for the record.
 	Reason string

@@ -7,6 +7,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -79,7 +80,7 @@ func crashPaused(t *testing.T, events int64) (ended bool) {
 		}
 		done := make(chan a2a.Park, 1)
 		go func() {
-			park, err := (&a2a.Runner{Agent: r.agents.Get}).Drive(t.Context(), c)
+			park, err := (&drive.Runner{Agent: r.agents.Get}).Drive(t.Context(), c)
 			if err != nil && !dead.dead.Load() {
 				t.Error(err)
 			}
@@ -188,7 +189,7 @@ func crashStopped(t *testing.T, events int64, force bool) (ended bool) {
 	}}
 	done := make(chan a2a.Park, 1)
 	go func() {
-		park, _ := (&a2a.Runner{Agent: r.agents.Get}).Drive(t.Context(), a2a.Claim{Root: c.Root, Epoch: c.Epoch, Journal: j})
+		park, _ := (&drive.Runner{Agent: r.agents.Get}).Drive(t.Context(), a2a.Claim{Root: c.Root, Epoch: c.Epoch, Journal: j})
 		done <- park
 	}()
 	<-g.entered
@@ -198,7 +199,7 @@ func crashStopped(t *testing.T, events int64, force bool) (ended bool) {
 	g.open()
 	if <-done; j.dead.Load() {
 		s.die(t)
-		if park, err := (&a2a.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
+		if park, err := (&drive.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
 			t.Fatal(events, park, err)
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
 // errBehind: what a reader wants next is not in the feed any more.
@@ -82,24 +80,12 @@ func (f *feed) load(ctx context.Context, upTo int64, rest bool) error {
 // add folds an event for the readers, and returns what it takes to keep it. What
 // is dropped for it is seen: no newer than that. The caller holds mu.
 func (f *feed) add(rec Record, seen int64) int {
-	before, concealed := f.told.seq, f.told.fold.concealed
 	e := f.told.take(rec.Event)
-	if f.told.fold.concealed != concealed {
-		f.ring = ring{base: before} // who has not read it yet takes a feed without
-	}
 	if e == nil {
 		return 0
 	}
 	f.ring.add(e, f.h.feeds.share(), seen)
 	return e.size
-}
-
-// foresee takes note of a stop that was read and is folded in a moment. The caller
-// holds mu.
-func (f *feed) foresee(stop *teamv1.Commanded) {
-	if f.told.fold.foresee(stop) {
-		f.ring, f.task = ring{base: f.told.seq}, nil
-	}
 }
 
 // place is where a reader has come to.
@@ -246,7 +232,6 @@ func (f *feed) read(ctx context.Context) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.foresee(StopIn(page))
 	size, most, n := 0, f.h.feeds.share()/2, 0
 	for n < min(len(page), feedPage) && size < most {
 		size += f.add(page[n], after) // who waits has seen so much, and is told the whole page

@@ -20,7 +20,6 @@ type tail struct {
 	history *int32
 	first   *Update // told first: the task as it was
 	knows   bool    // it was told the task
-	fresh   bool    // the task began with it: nothing of it can be concealed yet
 }
 
 // send puts a message on record and begins where its reader shall.
@@ -32,7 +31,7 @@ func (t *tail) send(ctx context.Context, req *a2av1.SendMessageRequest) error {
 	if err := t.sitAt(s.key); err != nil {
 		return err
 	}
-	t.inbound, t.fresh = s.inbound, !s.existed
+	t.inbound = s.inbound
 	t.join(ctx, s.key)
 	after := CursorOf(ctx)
 	if s.inbound == 0 && after <= 0 {
@@ -172,15 +171,6 @@ func (t *tail) follow(ctx context.Context) error {
 // take makes a feed.
 func (t *tail) take(ctx context.Context, upTo int64, rest bool) error {
 	f := t.h.newFeed(t.line.feedKey)
-	if !t.fresh {
-		concealed, err := t.h.Concealed(ctx, f.journal())
-		if err != nil {
-			f.stop()
-			return err
-		}
-		f.told.fold.conceal(concealed)
-	}
-	t.fresh = false
 	if upTo > 0 {
 		if err := f.load(ctx, upTo, rest); err != nil {
 			f.stop()

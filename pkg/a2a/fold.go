@@ -45,7 +45,6 @@ type Fold struct {
 	paused      bool
 	switches    int               // pauses and resumes so far
 	stop        *teamv1.Commanded // the first one
-	concealed   bool              // nothing of what there is is shown
 	streamed    string            // the artifact that the scope's own text went into
 	joins       []string          // ids of the steps whose results the answer joins
 	handedIn    *a2av1.Message    // the last result that was given to a judge; nil: readers are shown it already, or must not be
@@ -61,7 +60,6 @@ func NewFold(root, scope string) *Fold {
 
 // Apply folds one event. The event is kept, not changed.
 func (f *Fold) Apply(ev *teamv1.Event) {
-	ev = f.seen(ev)
 	f.pieces = f.pieces[:0]
 	if m := agent.MessageOf(f.root, ev); m != nil {
 		f.texts[ev.GetSeq()] = m
@@ -140,7 +138,7 @@ func (f *Fold) decided(scope string, ev *teamv1.Event, d *teamv1.Decided) {
 		f.visible = true
 		f.seq = ev.GetSeq()
 		m := f.inputOf(s)
-		if m == nil {
+		if m == nil && s.GetInput().GetRef() == 0 {
 			m = f.accepted.GetMessage()
 		}
 		f.say(m)
@@ -246,7 +244,7 @@ func (f *Fold) stream(d *teamv1.Delta) {
 
 // progress makes a text, also one from below, the status of a task that works.
 func (f *Fold) progress(ev *teamv1.Event, p *teamv1.Progress) {
-	if !interrupted(f.state) && !f.concealed {
+	if !interrupted(f.state) {
 		f.turn(f.state, ev, p.GetMessage())
 	}
 }
@@ -282,10 +280,6 @@ func (f *Fold) stepEnded(ev *teamv1.Event, e *teamv1.Ended) {
 	}
 }
 
-func delegation(k teamv1.Step_Kind) bool {
-	return k == teamv1.Step_KIND_DELEGATE || k == teamv1.Step_KIND_TRANSFER || k == teamv1.Step_KIND_STEP
-}
-
 // turn changes the status.
 func (f *Fold) turn(state a2av1.TaskState, ev *teamv1.Event, m *a2av1.Message) {
 	f.state, f.status = state, f.placed(m)
@@ -294,7 +288,7 @@ func (f *Fold) turn(state a2av1.TaskState, ev *teamv1.Event, m *a2av1.Message) {
 
 // say adds a message to the history.
 func (f *Fold) say(m *a2av1.Message) {
-	if m != nil && (!f.concealed || !f.brought(m)) {
+	if m != nil {
 		f.history = append(f.history, f.placed(m))
 	}
 }

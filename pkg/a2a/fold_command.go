@@ -23,7 +23,9 @@ func (f *Fold) commanded(ev *teamv1.Event, c *teamv1.Commanded) {
 		f.cancel = f.cancel || own
 		if f.stop == nil {
 			f.stop = c
-			f.conceal(!c.GetSavePartial())
+			if f.dropped() {
+				f.artifacts = nil
+			}
 		}
 	case teamv1.Commanded_COMMAND_UNSPECIFIED:
 	}
@@ -45,6 +47,9 @@ func (f *Fold) Paused() bool { return f.paused && f.ended == nil }
 
 // Stop is the command that the run was stopped with; nil: it was not. Shared: read only.
 func (f *Fold) Stop() *teamv1.Commanded { return f.stop }
+
+// dropped reports whether the run was stopped without its results: it has no artifacts.
+func (f *Fold) dropped() bool { return f.stop != nil && !f.stop.GetSavePartial() }
 
 // Collaboration is the brief of the run that Start began; nil: it is no collaboration,
 // or only part of one. Shared: read only.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/team"
 )
@@ -271,7 +272,7 @@ func TestR_001_39_TurnsThatNobodyHasRecorded(t *testing.T) {
 					t.Fatalf("turn %d: paused %v, %v", i, f.Paused(), err)
 				}
 			}
-			park, err := (&a2a.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t))
+			park, err := (&drive.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t))
 			if err != nil || park.Done == tt.paused {
 				t.Errorf("it has ended: %v, %v", park.Done, err)
 			}

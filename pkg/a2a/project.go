@@ -34,7 +34,6 @@ func (f *Fold) known() known {
 // changes, artifacts, questions, failures, warnings; with details also every decision, and
 // the start and end of every step, for readers that activated the extension.
 func (f *Fold) Project(ev *teamv1.Event, details bool) []*a2av1.StreamResponse {
-	ev = f.seen(ev)
 	before, running := f.known(), f.ended == nil
 	f.Apply(ev)
 	if running && f.ended != nil {
@@ -100,9 +99,6 @@ func (f *Fold) metadata(ev *teamv1.Event, details bool) *structpb.Struct {
 	}
 	if details && (ev == nil || f.ended != nil) {
 		r.Delegations, r.Context, r.Limits = f.delegations, f.context, f.accepted.GetLimits()
-	}
-	if f.concealed {
-		r.Decision, r.Context = nil, nil // they hold what members said
 	}
 	return wrap(r)
 }

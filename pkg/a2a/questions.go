@@ -110,7 +110,7 @@ func (f *Fold) questionText() *a2av1.Message {
 	for _, q := range f.questions {
 		m.Parts = append(m.Parts, q.GetMessage().GetParts()...)
 	}
-	if len(m.GetParts()) == 0 { // they are concealed
+	if len(m.GetParts()) == 0 { // of a question without words
 		return nil
 	}
 	return m

@@ -19,9 +19,6 @@ func (f *Fold) end(ev *teamv1.Event, e *teamv1.Ended) {
 	if ref := e.GetReplyRef(); ref > 0 {
 		f.answer = f.texts[ref]
 	}
-	if f.concealed {
-		f.answer = nil
-	}
 	switch {
 	case f.hasResult():
 		f.put(piece{artifact: f.result(f.answer), last: true})
@@ -50,7 +47,7 @@ func (f *Fold) hasResult() bool {
 // keep shows the result of the last round of a run that has failed, or was stopped,
 // in a later one or before it was judged (R-001-54).
 func (f *Fold) keep() {
-	if f.concealed || !slices.ContainsFunc(f.handedIn.GetParts(), filled) {
+	if f.dropped() || !slices.ContainsFunc(f.handedIn.GetParts(), filled) {
 		return
 	}
 	f.kept = f.handedIn
@@ -110,7 +107,7 @@ func terminalState(o teamv1.Outcome) a2av1.TaskState {
 
 // put stores an artifact, or adds parts to one.
 func (f *Fold) put(p piece) {
-	if f.concealed {
+	if f.dropped() {
 		return
 	}
 	a := p.artifact

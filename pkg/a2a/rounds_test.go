@@ -109,7 +109,7 @@ func TestR_001_54_ResultOfTheRoundBefore(t *testing.T) {
 		own  []string
 	}{
 		{"R-001-42 a stop that keeps it", a2a.Stop{Force: true, SavePartial: true}, []string{"result : a draft"}},
-		{"R-001-42 a stop that hides it", a2a.Stop{Force: true}, nil},
+		{"R-001-42 a stop that drops it", a2a.Stop{Force: true}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, entered := hangs()

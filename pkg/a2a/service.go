@@ -171,13 +171,6 @@ func (t *tail) process(ctx context.Context, req *teamv1.ProcessStreamRequest) (i
 	}
 	root, scope := agent.SplitTask(s.key.ID)
 	p := &progress{fold: NewFold(root, scope), inbound: s.inbound}
-	if s.existed {
-		concealed, err := h.Concealed(ctx, Key{s.key.Owner, root})
-		if err != nil {
-			return nil, err
-		}
-		p.fold.conceal(concealed)
-	}
 	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
 		r := h.read(Key{s.key.Owner, root}, 0)
 		defer r.stop()
@@ -186,7 +179,6 @@ func (t *tail) process(ctx context.Context, req *teamv1.ProcessStreamRequest) (i
 				yield(nil, err)
 				return
 			}
-			p.fold.foresee(ev.stop)
 			over := p.take(ev)
 			public := p.fold.public(ev.Event)
 			if public != nil && ev.GetSeq() > req.GetAfter() && !yield(&teamv1.ProcessStreamResponse{Event: public, TaskId: s.key.ID}, nil) {
@@ -202,9 +194,6 @@ func (t *tail) process(ctx context.Context, req *teamv1.ProcessStreamRequest) (i
 // public is an event as another server may see it; nil for one that is not. The
 // answer of the fold's task stands in its end.
 func (f *Fold) public(ev *teamv1.Event) *teamv1.Event {
-	if f.concealed {
-		return Bare(ev)
-	}
 	if k, ok := ev.GetKind().(*teamv1.Event_Ended); ok && ev.GetScope() == f.scope && k.Ended.GetReplyRef() != 0 {
 		ended := proto.CloneOf(k.Ended)
 		ended.Result = &teamv1.Ended_Reply{Reply: f.answer}

@@ -38,7 +38,6 @@ func (h *Handler) read(key Key, after int64) *reader {
 type item struct {
 	*teamv1.Event
 	current bool
-	stop    *teamv1.Commanded // see StopIn
 }
 
 // events yields what is on record and then what comes, until ctx ends.
@@ -52,10 +51,9 @@ func (r *reader) events(ctx context.Context) iter.Seq2[item, error] {
 			}
 			more := len(page) > pageEvents
 			page = page[:min(len(page), pageEvents)]
-			stop := StopIn(page)
 			for i, rec := range page {
 				r.cursor = rec.Seq
-				if !yield(item{rec.Event, !more && i == len(page)-1, stop}, nil) {
+				if !yield(item{rec.Event, !more && i == len(page)-1}, nil) {
 					return
 				}
 			}

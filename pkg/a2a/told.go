@@ -23,7 +23,6 @@ func (f *Fold) Questions() []*teamv1.Question { return f.questions }
 type Told struct {
 	Event   *teamv1.Event // shared: read only
 	Current bool
-	Stop    *teamv1.Commanded // see StopIn
 }
 
 // Tell yields the events of a root behind a sequence: what is on record, then what
@@ -34,7 +33,7 @@ func (h *Handler) Tell(ctx context.Context, root Key, after int64) iter.Seq2[Tol
 		r := h.read(root, after)
 		defer r.stop()
 		for ev, err := range r.events(ctx) {
-			if !yield(Told{ev.Event, ev.current, ev.stop}, err) {
+			if !yield(Told{ev.Event, ev.current}, err) {
 				return
 			}
 		}
@@ -49,17 +48,6 @@ func (h *Handler) Page(ctx context.Context, root Key, after int64) (page []Recor
 		return nil, false, storeError(root.ID, err)
 	}
 	return page[:min(len(page), pageEvents)], len(page) > pageEvents, nil
-}
-
-// StopIn is the first stop of the run among events that were read at once, nil
-// without one: what it hides is not to be shown, nor is what lies before it (R-001-42).
-func StopIn(page []Record) *teamv1.Commanded {
-	for _, rec := range page {
-		if c := rec.Event.GetCommanded(); c.GetCommand() == teamv1.Commanded_COMMAND_STOP && rec.Event.GetScope() == "" {
-			return c
-		}
-	}
-	return nil
 }
 
 // Overview is the store's, nil where it has none.

@@ -20,9 +20,6 @@ const maxShownWarnings = 100
 
 // warn adds warnings, each once.
 func (f *Fold) warn(texts ...string) {
-	if f.concealed {
-		return
-	}
 	for _, text := range texts {
 		if len(f.warnings) < maxShownWarnings && !slices.Contains(f.warnings, text) {
 			f.warnings = append(f.warnings, text)

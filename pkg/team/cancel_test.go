@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -163,7 +164,7 @@ func TestCrash_CancelBeforeTheCall(t *testing.T) {
 	for at := 1; at < 100; at++ {
 		w := newWorld(t)
 		top := oneByOne(t, w)
-		r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
+		r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
 		j := &commitHook{world: w, at: at, recorded: make(chan struct{}), next: make(chan struct{})}
 		park, err := r.Drive(t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: j})
 		if err != nil || !park.Done {

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -502,7 +503,7 @@ func crashTeam(t *testing.T, w *world) *team.Team {
 // done reports that the run has ended.
 func (w *world) live(answers bool) (done bool) {
 	top := w.build(w.t, w)
-	r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
+	r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
 	for {
 		park, err := r.Drive(w.t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w})
 		switch {

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -84,7 +85,7 @@ func guardedTeam(t *testing.T, w *world) *team.Team {
 // liveGuarded is live with the guarded team.
 func (w *world) liveGuarded() (done bool) {
 	top := guardedTeam(w.t, w)
-	r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
+	r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
 	for {
 		park, err := r.Drive(w.t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w})
 		switch {

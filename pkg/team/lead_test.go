@@ -18,6 +18,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -359,8 +360,8 @@ func update(key, value string) map[string]*structpb.Value {
 	return map[string]*structpb.Value{key: structpb.NewStringValue(value)}
 }
 
-func runnerOf(a agent.Agent) *a2a.Runner {
-	return &a2a.Runner{Agent: func(string) (agent.Agent, error) { return a, nil }, Replica: "r"}
+func runnerOf(a agent.Agent) *drive.Runner {
+	return &drive.Runner{Agent: func(string) (agent.Agent, error) { return a, nil }, Replica: "r"}
 }
 
 func claimOf(w *world) a2a.Claim { return a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w} }

@@ -1002,7 +1002,8 @@ type StopCollaborationRequest struct {
 	CollaborationId string `protobuf:"bytes,1,opt,name=collaboration_id,json=collaborationId,proto3" json:"collaboration_id,omitempty"`
 	// At once; else what runs goes on to its end, and nothing more begins.
 	ForceStop bool `protobuf:"varint,2,opt,name=force_stop,json=forceStop,proto3" json:"force_stop,omitempty"`
-	// The results so far are kept; true. False hides them wherever the task is shown.
+	// The results so far are kept; true. False drops them: the collaboration has no
+	// results and the task no artifacts.
 	SavePartial *bool `protobuf:"varint,3,opt,name=save_partial,json=savePartial,proto3,oneof" json:"save_partial,omitempty"`
 	// Why; for the record.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`

@@ -3505,14 +3505,19 @@ type Commanded struct {
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// STOP: at once.
 	Force bool `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
-	// STOP: results so far are kept.
+	// STOP: the artifacts of the task and the results of the collaboration are kept.
+	// False: there are none from here on.
 	SavePartial bool `protobuf:"varint,5,opt,name=save_partial,json=savePartial,proto3" json:"save_partial,omitempty"`
 	// RESUME: how long the run was paused; added to its deadlines.
 	Waited *durationpb.Duration `protobuf:"bytes,6,opt,name=waited,proto3" json:"waited,omitempty"`
 	// The inbox row it came from.
-	Inbound       int64 `protobuf:"varint,7,opt,name=inbound,proto3" json:"inbound,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Inbound int64 `protobuf:"varint,7,opt,name=inbound,proto3" json:"inbound,omitempty"`
+	// STOP without save_partial: only the artifacts and the results are dropped, and
+	// readers are shown the rest. Unset in records of earlier versions, whose stop hides
+	// everything that the run has brought forth: that stays hidden.
+	ResultsDropped bool `protobuf:"varint,8,opt,name=results_dropped,json=resultsDropped,proto3" json:"results_dropped,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Commanded) Reset() {
@@ -3592,6 +3597,13 @@ func (x *Commanded) GetInbound() int64 {
 		return x.Inbound
 	}
 	return 0
+}
+
+func (x *Commanded) GetResultsDropped() bool {
+	if x != nil {
+		return x.ResultsDropped
+	}
+	return false
 }
 
 // Expired records that a time limit ran out.
@@ -5075,7 +5087,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\amessage\x18\x01 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x19\n" +
 	"\btoo_late\x18\x03 \x01(\bR\atooLate\x12\x18\n" +
-	"\ainbound\x18\x04 \x01(\x03R\ainbound\"\xe0\x02\n" +
+	"\ainbound\x18\x04 \x01(\x03R\ainbound\"\x89\x03\n" +
 	"\tCommanded\x124\n" +
 	"\acommand\x18\x01 \x01(\x0e2\x1a.team.v1.Commanded.CommandR\acommand\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
@@ -5083,7 +5095,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05force\x18\x04 \x01(\bR\x05force\x12!\n" +
 	"\fsave_partial\x18\x05 \x01(\bR\vsavePartial\x121\n" +
 	"\x06waited\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x12\x18\n" +
-	"\ainbound\x18\a \x01(\x03R\ainbound\"o\n" +
+	"\ainbound\x18\a \x01(\x03R\ainbound\x12'\n" +
+	"\x0fresults_dropped\x18\b \x01(\bR\x0eresultsDropped\"o\n" +
 	"\aCommand\x12\x17\n" +
 	"\x13COMMAND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eCOMMAND_CANCEL\x10\x01\x12\x11\n" +

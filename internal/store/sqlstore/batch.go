@@ -208,7 +208,7 @@ func (b *batch) close(ctx context.Context, q querier) (*a2av1.Task, error) {
 		}
 		b.tail = append(b.tail, e)
 		if j.fold != nil {
-			j.fold.Apply(ev)
+			show(j.fold, ev, j.hidden)
 		}
 	}
 	b.hi = b.lo + int64(len(b.entries)+len(b.tail))
@@ -222,12 +222,13 @@ func (b *batch) close(ctx context.Context, q querier) (*a2av1.Task, error) {
 
 // refold computes the fold anew as it was before the end.
 func (b *batch) refold(ctx context.Context, q querier) (*a2a.Fold, error) {
-	f, _, err := b.j.s.replay(ctx, q, b.j.root)
+	f, events, err := b.j.s.replay(ctx, q, b.j.root)
 	if err != nil {
 		return nil, err
 	}
+	hidden := hides(events)
 	for _, e := range b.entries {
-		f.Apply(e.ev)
+		show(f, e.ev, hidden)
 	}
 	return f, nil
 }

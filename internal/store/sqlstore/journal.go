@@ -33,6 +33,7 @@ type journal struct {
 
 	mu      sync.Mutex
 	fold    *a2a.Fold // of the root, with everything appended; nil until loaded; guarded by mu, like all below
+	hidden  bool      // see hides
 	lost    bool      // what is on record cannot be read: only the end is taken
 	listed  listing   // what the task row says
 	seq     int64     // of the last event appended
@@ -133,7 +134,7 @@ func (j *journal) open(ctx context.Context) error {
 
 // opened takes over what is on record. The caller holds mu.
 func (j *journal) opened(f *a2a.Fold, events []*teamv1.Event) {
-	j.fold, j.listed = f, listingOf(f)
+	j.fold, j.listed, j.hidden = f, listingOf(f), hides(events)
 	for _, ev := range events {
 		j.asking.Apply(ev)
 	}
@@ -212,7 +213,7 @@ func (j *journal) append(events []*teamv1.Event, size, room int64) error {
 			return j.fail(err)
 		}
 		if j.fold != nil {
-			j.fold.Apply(ev)
+			show(j.fold, ev, j.hidden)
 		}
 		e.closes = j.asking.Apply(ev)
 		j.pending = append(j.pending, e)

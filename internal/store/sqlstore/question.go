@@ -85,6 +85,15 @@ func (s *Store) questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a
 	if len(read) > f.Limit {
 		last = read[f.Limit-1]
 	}
+	for i, q := range list {
+		hidden, herr := s.hides(ctx, q.Task.ID)
+		if herr != nil {
+			return nil, last, herr
+		}
+		if hidden {
+			list[i].Asked = bare(q.Asked)
+		}
+	}
 	return list, last, err
 }
 

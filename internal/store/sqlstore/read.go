@@ -29,6 +29,28 @@ func (s *Store) Events(ctx context.Context, k a2a.Key, after int64, limit int) (
 	if err != nil {
 		return nil, err
 	}
+	hidden, err := s.hides(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	var list []a2a.Record
+	for {
+		page, err := s.page(ctx, root, scope, after, limit-len(list))
+		switch {
+		case err != nil || !hidden:
+			return page, err
+		case len(page) == 0:
+			return list, nil
+		}
+		list, after = append(list, without(page)...), page[len(page)-1].Seq
+		if len(list) == limit {
+			return list, nil
+		}
+	}
+}
+
+// page returns committed events of a root after a sequence, of a scope and below.
+func (s *Store) page(ctx context.Context, root, scope string, after int64, limit int) ([]a2a.Record, error) {
 	upTo := everything
 	if j := s.live(root); j != nil {
 		records, durable, ok := j.since(after, scope, limit)
@@ -111,6 +133,12 @@ func (s *Store) replay(ctx context.Context, q querier, root string) (*a2a.Fold, 
 	})
 	if err == nil && len(events) == 0 {
 		err = fmt.Errorf("journal of %s: it is empty: %w", root, a2a.ErrDataLoss)
+	}
+	if hides(events) {
+		f = a2a.NewFold(root, "")
+		for _, ev := range events {
+			show(f, ev, true)
+		}
 	}
 	return f, events, err
 }
@@ -228,8 +256,12 @@ func (s *Store) child(ctx context.Context, root, scope string) (*a2av1.Task, int
 func (s *Store) foldOf(ctx context.Context, root, scope string) (*a2a.Fold, int64, error) {
 	var f *a2a.Fold
 	var seq int64
-	err := s.journalOf(ctx, s.db.reader(), root, s.shown(root), func() { f, seq = a2a.NewFold(root, scope), 0 }, func(rec a2a.Record) {
-		f.Apply(rec.Event)
+	hidden, err := s.hides(ctx, root)
+	if err != nil {
+		return nil, 0, err
+	}
+	err = s.journalOf(ctx, s.db.reader(), root, s.shown(root), func() { f, seq = a2a.NewFold(root, scope), 0 }, func(rec a2a.Record) {
+		show(f, rec.Event, hidden)
 		seq = rec.Seq
 	})
 	return f, seq, err

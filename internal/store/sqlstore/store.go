@@ -71,6 +71,7 @@ type Store struct {
 	mu       sync.Mutex
 	journals map[string]*journal  // open claims of this process, by root; guarded by mu
 	replicas map[string]time.Time // that claimed here, and when they were last heard of; guarded by mu
+	hiding   map[string]bool      // whether roots are hidden, of those that were looked at; guarded by mu
 	unsure   time.Time            // until then a claim or its end may be on record that nobody here knows of; guarded by mu
 
 	claiming sync.Mutex // a claim is under way, from its transaction until it is adopted; taken before mu
@@ -95,7 +96,7 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		cfg: cfg, space: semaphore.NewWeighted(maxQueued),
-		journals: map[string]*journal{}, replicas: map[string]time.Time{}, pushed: make(chan struct{}, 1),
+		journals: map[string]*journal{}, hiding: map[string]bool{}, replicas: map[string]time.Time{}, pushed: make(chan struct{}, 1),
 	}
 	var err error
 	switch {

@@ -1,4 +1,4 @@
-package a2a
+package drive
 
 import (
 	"slices"
@@ -9,6 +9,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -24,7 +25,7 @@ const (
 type scribe struct {
 	*drive
 	parts map[string]*part // of agents, by scope
-	by    []Contribution
+	by    []a2a.Contribution
 }
 
 // part is one agent's part in a run.
@@ -47,18 +48,18 @@ type delegated struct{ member, task, outcome string }
 // exchange is what the run adds to its conversation. A run that ends with an
 // answer adds what each agent that remembers was asked and answered; one that
 // fails, what the user said; one that was refused or canceled, nothing.
-func (d *drive) exchange(e *teamv1.Ended) Exchange {
+func (d *drive) exchange(e *teamv1.Ended) a2a.Exchange {
 	s := &scribe{drive: d, parts: map[string]*part{}}
 	root := &part{path: d.accepted.GetAgent(), keeps: true, asked: d.accepted.GetMessage()}
 	s.parts[""] = root
 	for _, ev := range d.recorded {
 		s.take(ev)
 	}
-	ex := Exchange{Task: d.claim.Root}
+	ex := a2a.Exchange{Task: d.claim.Root}
 	switch {
 	case root.blocked, e.GetOutcome() == teamv1.Outcome_OUTCOME_REJECTED, e.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED:
 	case e.GetError() != nil:
-		ex.By = []Contribution{{Path: root.path, Messages: s.entries("", root, nil)}}
+		ex.By = []a2a.Contribution{{Path: root.path, Messages: s.entries("", root, nil)}}
 	default:
 		s.close("", root, e)
 		ex.By = s.by
@@ -144,7 +145,7 @@ func (s *scribe) decided(ev *teamv1.Event, p *part, d *teamv1.Decided) {
 		}
 	}
 	for _, step := range d.GetSteps() {
-		if !delegation(step.GetKind()) {
+		if !agent.IsDelegation(step.GetKind()) {
 			continue
 		}
 		asked := s.resolve(step.GetInput(), p.asked)
@@ -166,7 +167,7 @@ func (s *scribe) close(scope string, p *part, e *teamv1.Ended) {
 	if len(answer.GetParts()) == 0 && len(p.state) == 0 && scope != "" {
 		return
 	}
-	s.by = append(s.by, Contribution{Path: p.path, Messages: s.entries(scope, p, answer), State: p.state})
+	s.by = append(s.by, a2a.Contribution{Path: p.path, Messages: s.entries(scope, p, answer), State: p.state})
 }
 
 // entries are what an agent was asked, what was said meanwhile, and its answer,
@@ -199,7 +200,7 @@ func remembered(m *a2av1.Message, role a2av1.Role) *a2av1.Message {
 	return &a2av1.Message{MessageId: m.GetMessageId(), Role: role, Parts: parts}
 }
 
-// delegations is the metadata that lists who worked for an answer (R-002-30).
+// delegations is the metadata that lists who worked for an answer.
 func delegations(list []*delegated) *structpb.Struct {
 	if len(list) == 0 {
 		return nil

@@ -1,4 +1,4 @@
-package a2a
+package drive
 
 import (
 	"context"
@@ -11,46 +11,53 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
+// Tasks is what runs need of who serves the tasks of their owners: they begin tasks of
+// their own, and hear how these ended. *a2a.Handler is one. Safe for concurrent use.
+type Tasks interface {
+	// Begin puts a task on record, due to run. accepted says all of it but the pins and
+	// the conversation, which Begin adds to it; its task id is the key: again with the
+	// same id begins nothing. Errors: AGENT_NOT_FOUND, else the store's.
+	Begin(ctx context.Context, accepted *teamv1.Accepted) error
+	// Outcome returns how a task ended, with its reply as a message; nil while it has
+	// not. Errors are those of the caller of a task: TASK_NOT_FOUND, the store's.
+	Outcome(ctx context.Context, k a2a.Key) (*teamv1.Ended, error)
+}
+
 var _ agent.Detacher = (*drive)(nil)
 
-// Detach begins a task of the run's owner in its conversation (C-09). It
+// Detach begins a task of the run's owner in its conversation. It
 // implements agent.Detacher.
 func (d *drive) Detach(ctx context.Context, s *teamv1.Spawned) error {
 	acc := d.successor(s.GetTaskId(), s.GetAgent(), s.GetInput().GetParts())
 	acc.Limits = agent.PartLimits(s.GetBudget())
 	acc.Collaboration = d.accepted.GetCollaboration()
 	acc.Detached = &teamv1.Detached{Parent: d.claim.Root, Member: s.GetMember(), Lead: s.GetLead(), Team: s.GetTeam()}
-	if err := d.beginTask(ctx, acc); err != nil {
-		return storeError(acc.GetTaskId(), err)
+	if err := d.Tasks.Begin(ctx, acc); err != nil {
+		return a2a.StoreError(acc.GetTaskId(), err)
 	}
 	return nil
 }
 
 // Detached implements agent.Detacher.
 func (d *drive) Detached(ctx context.Context, taskID string) (*teamv1.Ended, error) {
-	f, err := d.Handler.fold(ctx, Key{d.claim.Owner, taskID}, "")
-	if err != nil || f.ended == nil {
-		return nil, err
-	}
-	return &teamv1.Ended{
-		Outcome: f.ended.GetOutcome(), Error: f.ended.GetError(), Spent: f.ended.GetSpent(), Result: &teamv1.Ended_Reply{Reply: f.answer},
-	}, nil
+	return d.Tasks.Outcome(ctx, a2a.Key{Owner: d.claim.Owner, ID: taskID})
 }
 
 // wakeLead has the agent that detached the task hear of its end: a task of its
 // own, in the same conversation. It is begun before the end is on record, so that
 // a crash between the two loses nothing; its id is that of the task that ended, so
-// that there is one (S-65).
+// that there is one.
 func (d *drive) wakeLead(ctx context.Context, e *teamv1.Ended) error {
 	origin := d.accepted.GetDetached()
-	if origin.GetLead() == "" || d.Handler == nil {
+	if origin.GetLead() == "" || d.Tasks == nil {
 		return nil
 	}
 	acc := d.successor(d.run.ID("", "wake", 1), origin.GetLead(), d.news(e))
-	err := d.beginTask(ctx, acc)
+	err := d.Tasks.Begin(ctx, acc)
 	var known *agent.Error
 	if errors.As(err, &known) && known.Reason == agent.ReasonAgentNotFound {
 		d.Log.Warn("nobody to tell of the end of a detached task", zap.String("task", d.claim.Root), zap.Error(err))
@@ -62,7 +69,7 @@ func (d *drive) wakeLead(ctx context.Context, e *teamv1.Ended) error {
 	return nil
 }
 
-// news is what the lead is told; a long result by reference (S-64).
+// news is what the lead is told; a long result by reference.
 func (d *drive) news(e *teamv1.Ended) []*a2av1.Part {
 	outcome := strings.ToLower(strings.TrimPrefix(e.GetOutcome().String(), "OUTCOME_"))
 	text := agent.Text(e.GetReply())
@@ -88,7 +95,7 @@ func (d *drive) textAt(seq int64) *a2av1.Message {
 
 // successor is a task that follows from this one: of its owner and in its
 // conversation, one level deeper, so that tasks that begin each other come to an
-// end (R-000-36).
+// end.
 func (d *drive) successor(id, agentID string, parts []*a2av1.Part) *teamv1.Accepted {
 	acc := d.accepted
 	return &teamv1.Accepted{
@@ -98,31 +105,4 @@ func (d *drive) successor(id, agentID string, parts []*a2av1.Part) *teamv1.Accep
 			ReferenceTaskIds: []string{d.claim.Root},
 		},
 	}
-}
-
-// beginTask puts a task that follows from this one on record; again with the same id
-// is the same task.
-func (d *drive) beginTask(ctx context.Context, acc *teamv1.Accepted) error {
-	h := d.Handler
-	a, err := h.Find(ctx, acc.GetAgent())
-	if err != nil {
-		return err
-	}
-	acc.Conversation = h.conversation(ctx, a, Thread{acc.GetOwner(), acc.GetMessage().GetContextId()}, false)
-	if acc.Pins, err = h.pins(ctx, acc.GetAgent()); err != nil {
-		return err
-	}
-	if err := h.pinTeam(ctx, acc); err != nil {
-		return err
-	}
-	digest, err := digestOf(acc.GetAgent(), acc.GetMessage())
-	if err != nil {
-		return err
-	}
-	_, _, err = h.c.Store.Create(ctx, New{Owner: acc.GetOwner(), Accepted: acc, MessageID: acc.GetTaskId(), Digest: digest})
-	h.c.Wake(acc.GetTaskId())                     // also after an error: it may be on record
-	if err != nil && !errors.Is(err, ErrReused) { // with other words, when the end came twice
-		return fmt.Errorf("begin task %s: %w", acc.GetTaskId(), err)
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package a2a
+package drive
 
 import (
 	"google.golang.org/protobuf/proto"
@@ -7,7 +7,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// envelope is the budget of a run whose caller limits it (C-07), less what is on
+// envelope is the budget of a run whose caller limits it, less what is on
 // record as spent: what was reserved when a process died is free again.
 func (d *drive) envelope() *agent.Budget {
 	limit := agent.LimitOf(d.accepted.GetLimits())
@@ -19,7 +19,7 @@ func (d *drive) envelope() *agent.Budget {
 
 // left is what an agent is told that works for the root itself and may be on
 // another server. All there is: nobody works beside it. The bounds of a
-// collaboration are its team's, too (R-001-25).
+// collaboration are its team's, too.
 func (d *drive) left() *teamv1.Limits {
 	var left *teamv1.Limits
 	if d.budget != nil {

@@ -1,4 +1,4 @@
-package a2a
+package drive
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -20,9 +21,6 @@ const memoryTime = 5 * time.Second
 // maxWarnings is how many warnings of the store the end of a run repeats.
 const maxWarnings = 20
 
-// unread is the place of a conversation whose place could not be read.
-const unread = -1
-
 // What a driver's note of the code NoteStorage is about, in its details.
 const (
 	aboutKey   = "about"
@@ -31,41 +29,17 @@ const (
 	aboutWrite = "exchange"
 )
 
-// remembers reports whether an agent is one that remembers.
-func remembers(a agent.Agent) bool {
-	r, ok := a.(agent.Rememberer)
-	return ok && r.Remembers()
-}
-
-// conversation is what a new run of an agent reads of the context that its
-// message names (C-22). A context that is new has nothing to read.
-func (h *Handler) conversation(ctx context.Context, a agent.Agent, t Thread, fresh bool) *teamv1.Conversation {
-	v := &teamv1.Conversation{ContextId: t.ContextID}
-	kept, ok := h.c.Store.(Conversations)
-	if !ok || fresh || !remembers(a) {
-		return v
-	}
-	ctx, cancel := context.WithTimeout(ctx, memoryTime)
-	defer cancel()
-	n, err := kept.Position(ctx, t)
-	if err != nil {
-		n = unread // the run tells
-	}
-	v.History = n
-	return v
-}
-
 // memory is what a run reads of its conversation, path by path, when it is asked
 // for; each once. It implements agent.Memory.
 type memory struct {
 	ctx    context.Context // of the drive
-	from   Conversations
-	thread Thread
+	from   a2a.Conversations
+	thread a2a.Thread
 	upTo   int64
 
 	mu     sync.Mutex
-	paths  map[string]Recollection // guarded by mu
-	faults []memoryFault           // that nobody was told of yet; guarded by mu
+	paths  map[string]a2a.Recollection // guarded by mu
+	faults []memoryFault               // that nobody was told of yet; guarded by mu
 }
 
 // memoryFault is a history that could not be read.
@@ -87,8 +61,8 @@ func (d *drive) remembering(ctx context.Context) {
 		return
 	}
 	d.memory = &memory{
-		ctx: ctx, from: d.Conversations, upTo: c.GetHistory(), paths: map[string]Recollection{},
-		thread: Thread{Owner: d.accepted.GetOwner(), ContextID: c.GetContextId()},
+		ctx: ctx, from: d.Conversations, upTo: c.GetHistory(), paths: map[string]a2a.Recollection{},
+		thread: a2a.Thread{Owner: d.accepted.GetOwner(), ContextID: c.GetContextId()},
 	}
 	d.run.Memory = d.memory
 }
@@ -101,7 +75,7 @@ func (m *memory) State(path string) map[string]*structpb.Value { return m.recall
 
 // recall reads what a path knows. What cannot be read is empty for the rest of
 // the run: it is on record.
-func (m *memory) recall(path string) Recollection {
+func (m *memory) recall(path string) a2a.Recollection {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, known := m.paths[path]
@@ -112,13 +86,13 @@ func (m *memory) recall(path string) Recollection {
 		return r // nothing comes of it any more
 	}
 	err := errUnread
-	if m.upTo != unread {
+	if m.upTo != a2a.Unread {
 		ctx, cancel := context.WithTimeout(m.ctx, memoryTime)
 		defer cancel()
 		r, err = m.from.Recall(ctx, m.thread, path, m.upTo)
 	}
 	if err != nil {
-		r = Recollection{}
+		r = a2a.Recollection{}
 		m.faults = append(m.faults, memoryFault{path, err})
 	}
 	m.paths[path] = r
@@ -129,7 +103,7 @@ func (m *memory) recall(path string) Recollection {
 func (m *memory) missing(path string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.paths[path] = Recollection{}
+	m.paths[path] = a2a.Recollection{}
 }
 
 // told returns the faults that nobody was told of.
@@ -141,7 +115,7 @@ func (m *memory) told() []memoryFault {
 	return faults
 }
 
-// tellUnread puts on record which histories could not be read (R-002-4.2).
+// tellUnread puts on record which histories could not be read.
 func (d *drive) tellUnread(ctx context.Context) error {
 	if d.memory == nil {
 		return nil
@@ -204,7 +178,7 @@ func (d *drive) noted(ev *teamv1.Event) bool {
 }
 
 // remember keeps the exchange with the conversation before the end of the run is
-// on record (R-002-40). That it cannot be kept is a warning (C-17); the error is
+// on record. That it cannot be kept is a warning; the error is
 // the journal's.
 func (d *drive) remember(ctx context.Context, e *teamv1.Ended) error {
 	if err := d.tellUnread(ctx); err != nil {

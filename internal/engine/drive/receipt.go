@@ -1,4 +1,4 @@
-package a2a
+package drive
 
 import (
 	"fmt"
@@ -54,7 +54,7 @@ func (r *reach) fold(ev *teamv1.Event) {
 func (r *reach) decide(ev *teamv1.Event, d *teamv1.Decided) {
 	for _, s := range d.GetSteps() {
 		scope, path := agent.Scope(ev.GetScope(), s.GetId()), ev.GetAgent()
-		if delegation(s.GetKind()) {
+		if agent.IsDelegation(s.GetKind()) {
 			path += "/" + s.GetMember()
 		}
 		x := &reached{step: s, entry: &teamv1.Receipt_Entry{Scope: scope, Agent: path, Outcome: teamv1.Outcome_OUTCOME_CANCELED}}

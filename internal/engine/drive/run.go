@@ -1,4 +1,8 @@
-package a2a
+// Package drive drives a claimed run: it calls the run's agent with what is on record,
+// appends what the agent yields, and takes what is left in the run's inbox, until the run
+// ends or waits for people. It is the only one that appends to the journal of a run
+// that goes on, and meets the handler of tasks in the store alone.
+package drive
 
 import (
 	"context"
@@ -12,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -23,10 +28,10 @@ type Runner struct {
 	// Pinned finds it at the revision that the run began with, see Pinner; unset:
 	// as Agent finds it.
 	Pinned func(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error)
-	// Handler begins the tasks that runs detach; unset: none can be.
-	Handler *Handler
+	// Tasks begins the tasks that runs detach; unset: none can be.
+	Tasks Tasks
 	// Conversations is where runs read and keep what their agents remember; unset: nowhere.
-	Conversations Conversations
+	Conversations a2a.Conversations
 	// Replica names this process in Claimed events.
 	Replica string
 	// Clock tells the time; unset is time.Now.
@@ -39,29 +44,27 @@ type Runner struct {
 // people, or ctx ends; ctx's cause says why (agent.ErrShutdown, agent.ErrFenced),
 // and nothing terminal is written then. An error means that the journal could
 // not be read or written.
-func (r *Runner) Drive(ctx context.Context, c Claim) (Park, error) {
+func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	events, err := c.Journal.Load(ctx)
 	if err != nil {
-		return Park{}, fmt.Errorf("load the journal of %s: %w", c.Root, err)
+		return a2a.Park{}, fmt.Errorf("load the journal of %s: %w", c.Root, err)
 	}
 	if len(events) == 0 || events[0].GetAccepted() == nil {
-		return Park{}, fmt.Errorf("journal of %s does not begin with Accepted", c.Root)
+		return a2a.Park{}, fmt.Errorf("journal of %s does not begin with Accepted", c.Root)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	d := &drive{Runner: r, claim: c, accepted: events[0].GetAccepted(), cancel: cancel}
+	d := &drive{Runner: *r, claim: c, accepted: events[0].GetAccepted(), cancel: cancel}
 	if d.Log == nil {
-		d.Runner = &Runner{
-			Agent: r.Agent, Pinned: r.Pinned, Handler: r.Handler, Conversations: r.Conversations, Replica: r.Replica, Clock: r.Clock, Log: zap.NewNop(),
-		}
+		d.Log = zap.NewNop()
 	}
 	d.run = &agent.Run{Root: c.Root, Seed: d.accepted.GetSeed(), Committer: d.commit, Clock: r.Clock}
-	if r.Handler != nil {
+	if r.Tasks != nil {
 		d.run.Detacher = d
 	}
 	d.remembering(ctx)
 	if d.replay(events) {
-		return Park{Done: true}, nil
+		return a2a.Park{Done: true}, nil
 	}
 	d.resumed, d.budget = d.started, d.envelope()
 	return d.serve(ctx)
@@ -69,8 +72,8 @@ func (r *Runner) Drive(ctx context.Context, c Claim) (Park, error) {
 
 // drive is one claim of a run.
 type drive struct {
-	*Runner
-	claim    Claim
+	Runner
+	claim    a2a.Claim
 	accepted *teamv1.Accepted
 	run      *agent.Run
 	budget   *agent.Budget // what the caller has left for it; nil is no limit
@@ -194,14 +197,14 @@ func (d *drive) forget(scope string) {
 }
 
 // serve drives the agent until there is nothing to do without people.
-func (d *drive) serve(ctx context.Context) (Park, error) {
+func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 	if err := d.begin(ctx); broke(err) {
-		return Park{}, err
+		return a2a.Park{}, err
 	}
 	for {
 		took, err := d.takeInputs(ctx)
 		if broke(err) {
-			return Park{}, err
+			return a2a.Park{}, err
 		}
 		d.cut()
 		switch {
@@ -211,7 +214,7 @@ func (d *drive) serve(ctx context.Context) (Park, error) {
 				return d.park(), nil
 			}
 			if err = d.wait(ctx); broke(err) {
-				return Park{}, err
+				return a2a.Park{}, err
 			}
 			if err == nil {
 				continue
@@ -220,32 +223,32 @@ func (d *drive) serve(ctx context.Context) (Park, error) {
 			return d.park(), nil
 		}
 		if d.lapsed && !d.canceled {
-			return Park{Done: true}, d.finish(ctx, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question in time"))
+			return a2a.Park{Done: true}, d.finish(ctx, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question in time"))
 		}
 		resumed := d.run.Resumed()
 		err = d.process(ctx)
 		if broken := d.broken.Load(); broken != nil {
-			return Park{}, *broken
+			return a2a.Park{}, *broken
 		}
 		if cause := context.Cause(ctx); errors.Is(cause, agent.ErrShutdown) || errors.Is(cause, agent.ErrFenced) {
-			return Park{}, cause
+			return a2a.Park{}, cause
 		}
 		held := d.run.PausedSince(resumed)
 		if d.reply != nil || err != nil || len(d.questions) == 0 && !held {
-			return Park{Done: true}, d.finish(ctx, err)
+			return a2a.Park{Done: true}, d.finish(ctx, err)
 		}
 		if held && (!d.run.Paused() || d.stopAt() > 0) { // what it held goes on, or is cut
 			continue
 		}
 		if err := d.wait(ctx); broke(err) {
-			return Park{}, err
+			return a2a.Park{}, err
 		}
 	}
 }
 
 // broke reports whether an error of the journal ends the drive at once. A journal
 // that is full still takes the ends of what is open.
-func broke(err error) bool { return err != nil && !errors.Is(err, ErrLimit) }
+func broke(err error) bool { return err != nil && !errors.Is(err, a2a.ErrLimit) }
 
 // errJournal marks errors of the journal.
 var errJournal = errors.New("journal")
@@ -279,7 +282,7 @@ func (d *drive) append(ctx context.Context, events ...*teamv1.Event) error {
 
 // journalError stops everything that works for the run: nothing more can be recorded.
 func (d *drive) journalError(err error) error {
-	if errors.Is(err, ErrLimit) { // open steps still get their ends
+	if errors.Is(err, a2a.ErrLimit) { // open steps still get their ends
 		err = agent.Errorf(agent.CodeResourceExhausted, agent.ReasonJournalLimit, "the run has put more on record than it may").Because(err)
 		d.cancel(err)
 		return err
@@ -315,7 +318,7 @@ func (d *drive) process(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	d.remembers = remembers(a)
+	d.remembers = agent.Remembers(a)
 	ctx, returned, err := d.lent(ctx)
 	if err != nil {
 		return err
@@ -389,7 +392,7 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 		if aerr != nil {
 			return aerr
 		}
-		if err := checkDepth(ev); err != nil {
+		if err := a2a.CheckDepth(ev); err != nil {
 			return err
 		}
 		if r := ev.GetReply(); r != nil && ev.GetScope() == "" {
@@ -438,8 +441,8 @@ func (d *drive) wait(ctx context.Context) error {
 
 // park says until when the run waits: the earliest lapse of a question, also while
 // it is paused.
-func (d *drive) park() Park {
-	var p Park
+func (d *drive) park() a2a.Park {
+	var p a2a.Park
 	for _, q := range d.questions {
 		if q.expires.Unix() > 0 && (p.Until.IsZero() || q.expires.Before(p.Until)) {
 			p.Until = q.expires

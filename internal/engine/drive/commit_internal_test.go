@@ -1,15 +1,16 @@
-package a2a
+package drive
 
 import (
 	"context"
 	"errors"
 	"testing"
 
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // impatient is a journal whose commits last longer than anybody waits.
-type impatient struct{ Journal }
+type impatient struct{ a2a.Journal }
 
 func (impatient) Commit(ctx context.Context) error {
 	<-ctx.Done()
@@ -20,7 +21,7 @@ func (impatient) Commit(ctx context.Context) error {
 // after which the run would rest for a while.
 func TestS_24_ACancelDuringACommit(t *testing.T) {
 	stopped := false
-	d := &drive{claim: Claim{Root: "r", Journal: impatient{}}, cancel: func(error) { stopped = true }}
+	d := &drive{claim: a2a.Claim{Root: "r", Journal: impatient{}}, cancel: func(error) { stopped = true }}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(agent.ErrCanceled)
 	if err := d.commit(ctx); !errors.Is(err, agent.ErrCanceled) || errors.Is(err, errJournal) || d.broken.Load() != nil || stopped {

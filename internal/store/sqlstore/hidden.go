@@ -1,0 +1,161 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// In earlier versions a stop without results hid all that the run had brought forth:
+// everything that its members said, asked and decided. Runs that were stopped so stay
+// hidden. Their record is complete, and readers of the store are given it without that.
+
+// maxHiding bounds how many roots it is remembered of whether they are hidden.
+const maxHiding = 1000
+
+// hides reports whether the first stop among events of a run is one of an earlier
+// version that hides the run.
+func hides(events []*teamv1.Event) bool {
+	for _, ev := range events {
+		if c := ev.GetCommanded(); c.GetCommand() == teamv1.Commanded_COMMAND_STOP {
+			return !c.GetSavePartial() && !c.GetResultsDropped()
+		}
+	}
+	return false
+}
+
+// hides reports whether a root is hidden. That does not change: the stops of this
+// version hide nothing.
+func (s *Store) hides(ctx context.Context, root string) (hidden bool, err error) {
+	if j := s.live(root); j != nil {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return j.hidden, nil
+	}
+	s.mu.Lock()
+	hidden, known := s.hiding[root]
+	s.mu.Unlock()
+	if known {
+		return hidden, nil
+	}
+	err = each(ctx, s.db.reader(), func() { hidden = false }, func(r *sql.Rows) error {
+		rec, err := scanEvent(r, root)
+		if err == nil && rec.Event.GetCommanded().GetCommand() == teamv1.Commanded_COMMAND_STOP {
+			hidden, err = hides([]*teamv1.Event{rec.Event}), errFound
+		}
+		return err
+	}, `SELECT seq, scope, sum, body FROM event WHERE id = $1 AND scope = '' AND delta = 0
+AND EXISTS (SELECT 1 FROM task WHERE task.id = $1 AND state NOT IN ($2, $3, $4)) ORDER BY seq`, root,
+		int64(a2av1.TaskState_TASK_STATE_COMPLETED), int64(a2av1.TaskState_TASK_STATE_FAILED), int64(a2av1.TaskState_TASK_STATE_REJECTED))
+	if err != nil && !errors.Is(err, errFound) {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.hiding) >= maxHiding {
+		clear(s.hiding)
+	}
+	s.hiding[root] = hidden
+	return hidden, nil
+}
+
+// without returns the records of a hidden run that readers are given.
+func without(page []a2a.Record) []a2a.Record {
+	var list []a2a.Record
+	for _, rec := range page {
+		if ev := bare(rec.Event); ev != nil {
+			list = append(list, a2a.Record{Seq: rec.Seq, Event: ev})
+		}
+	}
+	return list
+}
+
+// show folds an event of a run as readers are given it.
+func show(f *a2a.Fold, ev *teamv1.Event, hidden bool) {
+	if hidden {
+		ev = bare(ev)
+	}
+	if ev != nil {
+		f.Apply(ev)
+	}
+}
+
+// nothing as the sequence of a message is that of none.
+const nothing = math.MaxInt64
+
+// bare is an event of a hidden run: what was done stays, with outcomes, kinds of errors,
+// times and cost, and so does what people said. Nil is an event that says more.
+func bare(ev *teamv1.Event) *teamv1.Event {
+	b := &teamv1.Event{Seq: ev.GetSeq(), Time: ev.GetTime(), Scope: ev.GetScope(), Agent: ev.GetAgent()}
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Accepted, *teamv1.Event_Commanded, *teamv1.Event_Answered, *teamv1.Event_Received, *teamv1.Event_Waiting,
+		*teamv1.Event_Bound, *teamv1.Event_Expired:
+		return ev
+	case *teamv1.Event_Decided:
+		b.Kind = &teamv1.Event_Decided{Decided: bareDecision(k.Decided)}
+	case *teamv1.Event_Started:
+		b.Kind = &teamv1.Event_Started{Started: &teamv1.Started{
+			Attempt: k.Started.GetAttempt(), Model: k.Started.GetModel(), Endpoint: k.Started.GetEndpoint(), Revision: k.Started.GetRevision(),
+		}}
+	case *teamv1.Event_Retried:
+		b.Kind = &teamv1.Event_Retried{Retried: &teamv1.Retried{
+			Attempt: k.Retried.GetAttempt(), Error: bareError(k.Retried.GetError()), Fresh: k.Retried.GetFresh(), Spent: k.Retried.GetSpent(),
+		}}
+	case *teamv1.Event_Spawned:
+		b.Kind = &teamv1.Event_Spawned{Spawned: &teamv1.Spawned{TaskId: k.Spawned.GetTaskId()}}
+	case *teamv1.Event_Asked:
+		b.Kind = &teamv1.Event_Asked{Asked: &teamv1.Asked{
+			Question: k.Asked.GetQuestion(), Kind: k.Asked.GetKind(), Roles: k.Asked.GetRoles(), Expires: k.Asked.GetExpires(),
+		}}
+	case *teamv1.Event_Observed:
+		o := &teamv1.Observed{}
+		for _, m := range k.Observed.GetMembers() {
+			o.Members = append(o.Members, &teamv1.Observed_Member{Id: m.GetId(), Info: &teamv1.AgentInfo{Id: m.GetInfo().GetId()}})
+		}
+		b.Kind = &teamv1.Event_Observed{Observed: o}
+	case *teamv1.Event_Ended:
+		b.Kind = &teamv1.Event_Ended{Ended: bareEnd(ev.GetScope(), k.Ended)}
+	default:
+		return nil
+	}
+	return b
+}
+
+func bareDecision(d *teamv1.Decided) *teamv1.Decided {
+	b := &teamv1.Decided{
+		Rule: d.GetRule(), Cancel: d.GetCancel(), Joins: d.GetJoins(), Round: d.GetRound(), Failure: bareError(d.GetFailure()),
+	}
+	if d.GetReply() != nil || d.GetTransfer() != nil {
+		b.Reply = &teamv1.Input{Ref: nothing}
+	}
+	for _, s := range d.GetSteps() {
+		b.Steps = append(b.Steps, &teamv1.Step{
+			Id: s.GetId(), Kind: s.GetKind(), Member: s.GetMember(), Name: s.GetName(), CallId: s.GetCallId(), Async: s.GetAsync(),
+			Detached: s.GetDetached(), Input: &teamv1.Input{Ref: nothing},
+		})
+	}
+	return b
+}
+
+func bareEnd(scope string, e *teamv1.Ended) *teamv1.Ended {
+	b := &teamv1.Ended{Outcome: e.GetOutcome(), Error: bareError(e.GetError()), Spent: e.GetSpent(), Receipt: e.GetReceipt()}
+	if v := e.GetVerdict(); v != nil {
+		b.Verdict = &teamv1.Verdict{Score: v.Score} //nolint:protogetter // set or not matters
+	}
+	if scope == "" && e.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED {
+		b.Error = e.GetError() // of the stop: the words are the server's
+	}
+	return b
+}
+
+func bareError(e *teamv1.Error) *teamv1.Error {
+	if e == nil {
+		return nil
+	}
+	return &teamv1.Error{Reason: e.GetReason(), Code: e.GetCode(), Retry: e.GetRetry()}
+}
