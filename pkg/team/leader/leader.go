@@ -1,3 +1,5 @@
+// Package leader has the scheduler of teams that a model leads, and agents that a model answers
+// for.
 package leader
 
 import (
