@@ -138,6 +138,7 @@ func (g grower) tree(depth int) string {
 // whatever depth and under whatever name. A watcher that was there all the time sees the
 // same as one that comes.
 func TestI5_R_003_28_Figures(t *testing.T) {
+	rig.Checks(t, 100)
 	onStages(t, func(t *testing.T, place rig.Place) {
 		store, _ := place.Open(t)
 		m, n := rig.Manager(t), 0
