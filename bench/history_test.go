@@ -16,6 +16,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // lengths of histories, in messages.
@@ -74,7 +75,7 @@ func placed(b *testing.B) [][]measure.Figures {
 // shown is a run of an agent whose model answers at once, and is shown n messages.
 func shown(b *testing.B, n int) measure.Job {
 	b.Helper()
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "bench", Model: reader{n + 1}})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: "bench", Model: reader{n + 1}})
 	if err != nil {
 		b.Fatal(err)
 	}

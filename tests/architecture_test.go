@@ -147,6 +147,7 @@ var layersOfTeam = map[string][]string{
 	"workflow":   schedulerMayImport,
 	"broadcast":  schedulerMayImport,
 	"swarm":      schedulerMayImport,
+	"leader":     schedulerMayImport,
 }
 
 // schedulerMayImport is what schedulers are made of: the exported API of pkg/team and

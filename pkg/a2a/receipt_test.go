@@ -22,6 +22,7 @@ import (
 	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/workflow"
 	serving "github.com/agentteams/team-server/tests/rig"
 )
@@ -388,7 +389,7 @@ func TestS_24_CancelOfAnotherServersTeam(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &counting{entered: make(chan struct{}, 1), spends: true}
-			desk, err := team.NewModelAgent(team.ModelAgentConfig{ID: "desk", Model: m, Tools: []agent.Tool{found}})
+			desk, err := leader.NewAgent(leader.AgentConfig{ID: "desk", Model: m, Tools: []agent.Tool{found}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // cancel leaves a cancel of the root in the inbox.
@@ -183,7 +184,7 @@ func TestCrash_CancelBeforeTheCall(t *testing.T) {
 // way while a commit is made.
 func oneByOne(t *testing.T, w *world) *team.Team {
 	t.Helper()
-	modeled, err := team.NewModelAgent(team.ModelAgentConfig{ID: "modeled", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}})
+	modeled, err := leader.NewAgent(leader.AgentConfig{ID: "modeled", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // record is a journal in memory: it drives an agent once, on top of what is there.
@@ -321,7 +322,7 @@ func (busyTool) Call(context.Context, json.RawMessage, string) (*teamv1.ToolResu
 // TestTool_FailsUnderItsDelegation has a tool fail under a policy of one attempt: the model is
 // told, the run goes on.
 func TestTool_FailsUnderItsDelegation(t *testing.T) {
-	m, err := team.NewModelAgent(team.ModelAgentConfig{ID: "modeled", Model: &fakeModel{newWorld(t)}, Tools: []agent.Tool{busyTool{}}})
+	m, err := leader.NewAgent(leader.AgentConfig{ID: "modeled", Model: &fakeModel{newWorld(t)}, Tools: []agent.Tool{busyTool{}}})
 	if err != nil {
 		t.Fatal(err)
 	}

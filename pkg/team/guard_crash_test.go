@@ -14,6 +14,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // guarded is a middleware with an effect outside that adds its name to what it
@@ -68,7 +69,7 @@ func guardedTeam(t *testing.T, w *world) *team.Team {
 		return g
 	}
 	reg := registry{"a": &worker{w: w, name: "a"}, "b": &worker{w: w, name: "b"}}
-	m, err := team.NewModelAgent(team.ModelAgentConfig{ID: "m", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}, Guards: lists("m")})
+	m, err := leader.NewAgent(leader.AgentConfig{ID: "m", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}, Guards: lists("m")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package team
+package leader
 
 import (
 	"encoding/json"
@@ -10,19 +10,20 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// Names of the tools by which a model gives work to members (C-08).
+// Names of the tools by which a model gives work to members.
 const (
 	delegatePrefix = "delegate_to_"
 	delegateTool   = "delegate_task_to_member"
 )
 
-// maxTask is how many bytes a task and its context may have together (C-31).
+// maxTask is how many bytes a task and its context may have together.
 const maxTask = 64 << 10
 
-// maxToolName is how long the name of a tool may be (R-004-08).
+// maxToolName is how long the name of a tool may be.
 const maxToolName = 64
 
 // crew are the members of a team as its leader's tools. It never changes.
@@ -30,16 +31,16 @@ type crew struct {
 	style   ToolStyle
 	async   bool
 	members []crewMember   // as the leader sees them: the highest priority first
-	places  map[string]int // in members, by id and by tool (R-002-12)
+	places  map[string]int // in members, by id and by tool
 }
 
 // crewMember is a member and the tool that stands for it.
 type crewMember struct {
-	*Member
+	*team.Member
 	tool string
 }
 
-// ToolStyle is how members look to a leader (C-08).
+// ToolStyle is how members look to a leader.
 type ToolStyle string
 
 // The styles; empty is PerMember.
@@ -53,12 +54,12 @@ const (
 // newCrew names the members' tools. The error joins a fault for each pair of
 // tools that would have the same name.
 func newCrew(c *CoordinatorConfig) (*crew, error) {
-	var fs Faults
+	var fs team.Faults
 	k := &crew{style: c.ToolStyle, async: c.Async, places: map[string]int{}}
 	taken := map[string]string{}
 	for i := range c.Members {
 		m := &c.Members[i]
-		id, tool := MemberID(m), delegateName(MemberID(m))
+		id, tool := team.MemberID(m), delegateName(team.MemberID(m))
 		if other, ok := taken[tool]; ok {
 			fs.Addf(fmt.Sprintf("members[%d].id", i), "coordinator",
 				"members %q and %q would both be the tool %s; give one of them another id", other, id, tool)
@@ -66,12 +67,12 @@ func newCrew(c *CoordinatorConfig) (*crew, error) {
 		taken[tool] = id
 		k.members = append(k.members, crewMember{m, tool})
 	}
-	slices.SortStableFunc(k.members, func(a, b crewMember) int { return int(b.Priority) - int(a.Priority) }) // R-002-09
+	slices.SortStableFunc(k.members, func(a, b crewMember) int { return int(b.Priority) - int(a.Priority) })
 	for i := range k.members {
 		k.places[k.members[i].tool] = i
 	}
 	for i := range k.members {
-		k.places[MemberID(k.members[i].Member)] = i // the id wins over another one's tool
+		k.places[team.MemberID(k.members[i].Member)] = i // the id wins over another one's tool
 	}
 	for i, t := range c.Tools {
 		name := t.Spec().Name
@@ -116,7 +117,7 @@ func (k *crew) enabled() []string {
 	var ids []string
 	for _, m := range k.members {
 		if !m.Disabled {
-			ids = append(ids, MemberID(m.Member))
+			ids = append(ids, team.MemberID(m.Member))
 		}
 	}
 	return ids
@@ -127,7 +128,7 @@ func (k *crew) anyEnabled() bool {
 }
 
 // delegates reports whether a call is one of a member, in any of the spellings
-// that models use (C-08). own are the names of other tools.
+// that models use. own are the names of other tools.
 func (k *crew) delegates(call *teamv1.ToolCall, own []agent.ToolSpec) bool {
 	name := call.GetName()
 	switch {
@@ -157,7 +158,7 @@ func (k *crew) read(call *teamv1.ToolCall) (*delegation, *agent.Error) {
 	case d.member == nil:
 		return nil, refused(agent.ReasonMemberNotFound, fmt.Errorf("there is no member %q; %s", agent.Quote(id), k.listed()))
 	case d.member.Disabled:
-		id = MemberID(d.member.Member)
+		id = team.MemberID(d.member.Member)
 		return d, refused(agent.ReasonDisabled, fmt.Errorf("member %q is disabled; %s", id, k.others(nil)))
 	case argErr != nil:
 		return d, refused(agent.ReasonInvalidRequest, argErr)
@@ -193,7 +194,7 @@ func (k *crew) others(absent []string) string {
 func (k *crew) warnings() []string {
 	var texts []string
 	for _, m := range k.members {
-		if id := MemberID(m.Member); m.tool != delegatePrefix+id {
+		if id := team.MemberID(m.Member); m.tool != delegatePrefix+id {
 			texts = append(texts, fmt.Sprintf("the id of member %q does not fit into the name of a tool: the tool is named %s", id, m.tool))
 		}
 	}
@@ -215,7 +216,7 @@ func (k *crew) called(tool string, args map[string]json.RawMessage, argErr error
 	if tool != delegateTool {
 		for _, m := range k.members {
 			if m.tool == tool { // what is on offer wins over the id of another one
-				return MemberID(m.Member), nil
+				return team.MemberID(m.Member), nil
 			}
 		}
 		if k.find(tool) != nil {
@@ -249,7 +250,7 @@ func taskOf(args map[string]json.RawMessage) (string, error) {
 }
 
 // specs are the tools that stand for the enabled members.
-func (k *crew) specs(s *State) []agent.ToolSpec {
+func (k *crew) specs(s *team.State) []agent.ToolSpec {
 	if k == nil || !k.anyEnabled() {
 		return nil
 	}
@@ -293,11 +294,11 @@ func (k *crew) anyAsync() bool {
 }
 
 // describedAs is a member in one line: id and what it does.
-func describedAs(m *Member, info *teamv1.AgentInfo) string {
-	if what := strings.TrimRight(DescriptionOf(m, info), "."); what != "" {
-		return "member " + MemberID(m) + ": " + what + "."
+func describedAs(m *team.Member, info *teamv1.AgentInfo) string {
+	if what := strings.TrimRight(team.DescriptionOf(m, info), "."); what != "" {
+		return "member " + team.MemberID(m) + ": " + what + "."
 	}
-	return "member " + MemberID(m) + "."
+	return "member " + team.MemberID(m) + "."
 }
 
 // delegateSchema is the JSON Schema of a delegation; with members it also chooses one.

@@ -1,6 +1,7 @@
-package team
+package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,10 +10,11 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
-// ModelAgentConfig is what a model-backed agent is made of.
-type ModelAgentConfig struct {
+// AgentConfig is what a model-backed agent is made of.
+type AgentConfig struct {
 	// ID of the agent. Required.
 	ID string
 	// Name for people; default: the ID.
@@ -26,9 +28,9 @@ type ModelAgentConfig struct {
 	// Instructions are its system text.
 	Instructions string
 	// Skills it offers. Their instructions are part of its system text, and shown to
-	// nobody else (R-003-34).
+	// nobody else.
 	Skills []*teamv1.Skill
-	// Model that answers; unset: the one of the team's leader it works for (R-003-14).
+	// Model that answers; unset: the one of the team's leader it works for.
 	Model agent.Model
 	// Tools the model may call, each name once.
 	Tools []agent.Tool
@@ -47,64 +49,57 @@ type ModelAgentConfig struct {
 	// Revision of the definition, for the record.
 	Revision string
 	// Upstreams knows how calls went of late; nil: every call is made.
-	Upstreams Upstreams
+	Upstreams team.Upstreams
 	// Log gets what callers must not see; nil is none.
 	Log *zap.Logger
 }
 
-// ModelAgent is an agent that a model answers for: turn, tool calls, results,
+// Agent is an agent that a model answers for: turn, tool calls, results,
 // next turn, until the model answers without calling a tool. Every turn and
 // call is a step on record. Safe for concurrent use.
-type ModelAgent struct {
-	loop
+type Agent struct {
+	*team.Loop
 	info *teamv1.AgentInfo
 }
 
-var _ agent.Rememberer = (*ModelAgent)(nil)
+var _ agent.Rememberer = (*Agent)(nil)
 
-// NewModelAgent returns a model-backed agent. The error lists every fault.
-func NewModelAgent(c ModelAgentConfig) (*ModelAgent, error) {
+// NewAgent returns a model-backed agent. The error lists every fault.
+func NewAgent(c AgentConfig) (*Agent, error) {
 	var faults []error
 	specs, err := specsOf(c.Tools)
 	if err != nil {
 		faults = append(faults, fmt.Errorf("agent %q: %w", c.ID, err))
 	}
-	cfg := &Config{
+	faults = append(faults, checkMemberless(c.ID, &c.Guards)...)
+	loop, err := team.NewLoop("agent", team.Config{
 		ID: c.ID, Name: c.Name, Description: c.Description, Mode: "model", Model: c.Model, Limits: c.Limits,
 		InputModes: c.InputModes, OutputModes: c.OutputModes,
-		Tools: c.Tools, ToolSets: c.ToolSets, Memory: c.Memory, Revision: c.Revision, ReportErrors: true, Guards: c.Guards, Upstreams: c.Upstreams,
-		Log: c.Log, output: c.Output,
-	}
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
-	if cfg.Name == "" {
-		cfg.Name = c.ID
-	}
-	cfg.Scheduler = &leader{instructions: withSkills(c.Instructions, c.Skills), tools: specs, maxTurns: effective(c.Limits).maxTurns, output: c.Output}
-	faults = append(faults, checkMemberless(c.ID, &c.Guards)...)
-	if err := errors.Join(append(faults, cfg.validate())...); err != nil {
+		Tools: c.Tools, ToolSets: c.ToolSets, Memory: c.Memory, Revision: c.Revision, ReportErrors: true, Guards: c.Guards, Upstreams: c.Upstreams, Log: c.Log,
+		Scheduler: &leader{instructions: withSkills(c.Instructions, c.Skills), tools: specs, maxTurns: limit(c.Limits.GetMaxTurns(), defaultTurns), output: c.Output},
+	})
+	if err := errors.Join(append(faults, err)...); err != nil {
 		return nil, err
 	}
-	return &ModelAgent{loop: newLoop("agent", cfg), info: modelInfo(cfg, shown(c.Skills))}, nil
+	return &Agent{Loop: loop, info: infoOf(&c)}, nil
 }
 
-func modelInfo(c *Config, skills []*teamv1.Skill) *teamv1.AgentInfo {
+func infoOf(c *AgentConfig) *teamv1.AgentInfo {
 	info := &teamv1.AgentInfo{
-		Id: c.ID, Name: c.Name, Description: c.Description, Skills: skills,
+		Id: c.ID, Name: cmp.Or(c.Name, c.ID), Description: c.Description, Skills: agent.PublicSkills(c.Skills),
 		Metadata: map[string]string{"type": "model"}, InputModes: c.InputModes, OutputModes: c.OutputModes,
 	}
-	for _, s := range skills {
+	for _, s := range c.Skills {
 		info.Capabilities = append(info.Capabilities, s.GetId())
 	}
 	return info
 }
 
 // Info implements agent.Agent.
-func (a *ModelAgent) Info(context.Context) (*teamv1.AgentInfo, error) { return a.info, nil }
+func (a *Agent) Info(context.Context) (*teamv1.AgentInfo, error) { return a.info, nil }
 
 // HealthCheck implements agent.Agent: an agent that can describe itself is
-// healthy (R-000-03). It makes no model call.
-func (a *ModelAgent) HealthCheck(context.Context) (*teamv1.Health, error) {
+// healthy. It makes no model call.
+func (a *Agent) HealthCheck(context.Context) (*teamv1.Health, error) {
 	return agent.Healthy(), nil
 }

@@ -1,10 +1,12 @@
-package team
+package leader
 
 import (
 	"errors"
+	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
@@ -12,27 +14,27 @@ import (
 type CoordinatorConfig struct {
 	// Instructions of the leader, in addition to the members and how to delegate.
 	Instructions string
-	// Skills of the leader: their instructions are part of its system text (R-003-34).
+	// Skills of the leader: their instructions are part of its system text.
 	Skills []*teamv1.Skill
-	// Members that can be called; what State.Team holds at run time.
-	Members []Member
+	// Members that can be called; what team.State.Team holds at run time.
+	Members []team.Member
 	// Tools of the leader's own; the team's Config.Tools holds them too.
 	Tools []agent.Tool
 	// AllowParallel runs the calls of one turn at the same time, at most
 	// max_parallel members. Not set: one after the other, each with the results of
-	// those before (R-002-02, R-002-22, R-004-19).
+	// those before.
 	AllowParallel bool
 	// ToolStyle is how members look to the leader; default PerMember.
 	ToolStyle ToolStyle
-	// Async lets the leader go on while members work (C-09); a member's own setting wins.
+	// Async lets the leader go on while members work; a member's own setting wins.
 	Async bool
 	// OpenDelegations is what becomes of open work when the leader answers; default WaitOpen.
 	OpenDelegations OpenDelegations
 	// Wake has a task of its own that ends begin a run of the team in the same
-	// conversation, with its result (R-003-03). Only with DetachOpen.
+	// conversation, with its result. Only with DetachOpen.
 	Wake bool
 	// StrictCycles ends the run with the first repeated delegation, instead of
-	// telling the leader (C-23).
+	// telling the leader.
 	StrictCycles bool
 	// OnLimit is what becomes of the run at max_delegations, max_turns or the
 	// end of its budget; default FailRun.
@@ -41,7 +43,7 @@ type CoordinatorConfig struct {
 	Limits *teamv1.Limits
 }
 
-// OpenDelegations is what becomes of work that is open when a leader answers (C-09).
+// OpenDelegations is what becomes of work that is open when a leader answers.
 type OpenDelegations string
 
 // The policies; empty is WaitOpen.
@@ -65,15 +67,29 @@ const (
 	Finalize OnLimit = "FINALIZE"
 )
 
+// The limits of runs that do not set their own.
+const (
+	defaultTurns       = 100
+	defaultDelegations = 10
+)
+
+// limit is a limit as it is set, else its default.
+func limit(set int32, byDefault int) int {
+	if set > 0 {
+		return int(set)
+	}
+	return byDefault
+}
+
 // Coordinator is the scheduler of teams in which a model, the leader, calls the
-// members as tools and writes the answer (C-01). The leader's text is the answer
-// (C-05). Set Config.ReportErrors, so that failures go to the leader (C-06). Safe
+// members as tools and writes the answer. The leader's text is the answer
+// . Set Config.ReportErrors, so that failures go to the leader. Safe
 // for concurrent use.
 type Coordinator struct{ *leader }
 
-var _ Scheduler = Coordinator{}
+var _ team.Scheduler = Coordinator{}
 
-// NewCoordinator returns a coordinator. The error joins a *Fault for everything
+// NewCoordinator returns a coordinator. The error joins a *team.Fault for everything
 // that is wrong with the configuration.
 func NewCoordinator(c CoordinatorConfig) (*Coordinator, error) {
 	k, err := newCrew(&c)
@@ -82,9 +98,8 @@ func NewCoordinator(c CoordinatorConfig) (*Coordinator, error) {
 	}
 	l := &leader{
 		instructions: withSkills(c.Instructions, c.Skills), crew: k, parallel: c.AllowParallel, open: c.OpenDelegations, onLimit: c.OnLimit,
-		wake: c.Wake, strict: c.StrictCycles, maxTurns: effective(c.Limits).maxTurns, maxDelegated: 10,
+		wake: c.Wake, strict: c.StrictCycles, maxTurns: limit(c.Limits.GetMaxTurns(), defaultTurns), maxDelegated: limit(c.Limits.GetMaxDelegations(), defaultDelegations),
 	}
-	set(&l.maxDelegated, c.Limits.GetMaxDelegations())
 	if l.tools, err = specsOf(c.Tools); err != nil {
 		return nil, err
 	}
@@ -98,7 +113,7 @@ func specsOf(tools []agent.Tool) ([]agent.ToolSpec, error) {
 	var faults []error
 	for i, t := range tools {
 		specs[i] = t.Spec()
-		if specs[i].Name == TransferTool || specs[i].Name == prompt.ReadTool {
+		if specs[i].Name == team.TransferTool || specs[i].Name == prompt.ReadTool {
 			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "tool %s has the name of a tool that agents have; rename it", specs[i].Name))
 		}
 		if seen[specs[i].Name] {
@@ -107,4 +122,24 @@ func specsOf(tools []agent.Tool) ([]agent.ToolSpec, error) {
 		seen[specs[i].Name] = true
 	}
 	return specs, errors.Join(faults...)
+}
+
+// withSkills is a system text with the instructions of skills behind it.
+func withSkills(instructions string, skills []*teamv1.Skill) string {
+	var b strings.Builder
+	b.WriteString(instructions)
+	for _, s := range skills {
+		if s.GetInstructions() == "" {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString("\n\n")
+		}
+		name := s.GetName()
+		if name == "" {
+			name = s.GetId()
+		}
+		b.WriteString("Skill " + name + ":\n" + s.GetInstructions())
+	}
+	return b.String()
 }

@@ -1,4 +1,4 @@
-package team
+package leader
 
 import (
 	"encoding/json"
@@ -9,14 +9,18 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// checkTool is the tool by which a leader looks after its tickets (R-003-12).
+// checkTool is the tool by which a leader looks after its tickets.
 const checkTool = "check_delegated_tasks"
 
-// maxWait is how long a leader may wait for work that is under way (C-08).
+// maxWait is how long a leader may wait for work that is under way.
 const maxWait = 30 * time.Second
+
+// pollEvery is how often a check that waits looks for the end of a task of its own.
+const pollEvery = time.Second
 
 var checkSpec = agent.ToolSpec{
 	Name:        checkTool,
@@ -26,8 +30,8 @@ var checkSpec = agent.ToolSpec{
 		`"wait_seconds":{"type":"number","minimum":0,"maximum":30,"description":"How long to wait for one of them to end."}}}`),
 }
 
-// Answer implements [Scheduler]: a leader's look at its tickets, and at a long result.
-func (l *leader) Answer(s *State, st *StepState, look Look) (*teamv1.ToolResult, time.Time) {
+// Answer implements [team.Scheduler]: a leader's look at its tickets, and at a long result.
+func (l *leader) Answer(s *team.State, st *team.StepState, look team.Look) (*teamv1.ToolResult, time.Time) {
 	switch st.Step.GetName() {
 	case checkTool:
 		if l.crew.anyAsync() {
@@ -45,24 +49,24 @@ func toolError(text string) *teamv1.ToolResult { return &teamv1.ToolResult{Text:
 // check tells how delegations stand. It waits while the time asked for has not
 // passed, one of them may still end, and there is no end that the leader does not
 // know of.
-func check(s *State, st *StepState, look Look) (*teamv1.ToolResult, time.Time) {
+func check(s *team.State, st *team.StepState, look team.Look) (*teamv1.ToolResult, time.Time) {
 	ids, wait, err := checkArguments(s.Arguments(st))
 	if err != nil {
 		return toolError(err.Error()), time.Time{}
 	}
 	watched := watchedBy(s, ids)
 	if until := st.Began.Add(wait); look.Now.Before(until) && waitsOn(s, watched, st, look) {
-		if slices.ContainsFunc(watched, func(w *StepState) bool { return w.Step.GetDetached() }) && until.Sub(look.Now) > pollEvery {
+		if slices.ContainsFunc(watched, func(w *team.StepState) bool { return w.Step.GetDetached() }) && until.Sub(look.Now) > pollEvery {
 			until = look.Now.Add(pollEvery)
 		}
 		return nil, until
 	}
 	var b strings.Builder
 	for _, w := range watched {
-		fmt.Fprintf(&b, "%s\n%s\n\n", s.TaskID(w), resultText(s, w.EndedAs(look.Detached(w))))
+		fmt.Fprintf(&b, "%s\n%s\n\n", s.TaskID(w), s.ResultText(w.EndedAs(look.Detached(w))))
 	}
 	for _, id := range ids {
-		if !slices.ContainsFunc(watched, func(w *StepState) bool { return s.TaskID(w) == id }) {
+		if !slices.ContainsFunc(watched, func(w *team.StepState) bool { return s.TaskID(w) == id }) {
 			fmt.Fprintf(&b, "%s\nthere is no such task\n\n", agent.Quote(id))
 		}
 	}
@@ -93,8 +97,8 @@ func checkArguments(text string) (ids []string, wait time.Duration, err error) {
 }
 
 // watchedBy are the asynchronous delegations that a check is about.
-func watchedBy(s *State, ids []string) []*StepState {
-	var watched []*StepState
+func watchedBy(s *team.State, ids []string) []*team.StepState {
+	var watched []*team.StepState
 	for _, st := range s.Steps {
 		if st.Step.GetAsync() && st.ByMember() && st.Refusal == nil && (len(ids) == 0 || slices.Contains(ids, s.TaskID(st))) {
 			watched = append(watched, st)
@@ -105,9 +109,9 @@ func watchedBy(s *State, ids []string) []*StepState {
 
 // waitsOn reports whether one of them can end without people, and none has ended
 // that no turn or check before has told of.
-func waitsOn(s *State, watched []*StepState, check *StepState, look Look) bool {
+func waitsOn(s *team.State, watched []*team.StepState, check *team.StepState, look team.Look) bool {
 	may := false
-	news := unreportedAt(s, s.indexOf(check), s.Ended)
+	news := unreportedAt(s, slices.Index(s.Steps, check), s.Ended)
 	for _, w := range watched {
 		switch detached := w.Step.GetDetached(); {
 		case detached && look.Detached(w) != nil, !detached && slices.Contains(news, w):
@@ -120,12 +124,12 @@ func waitsOn(s *State, watched []*StepState, check *StepState, look Look) bool {
 }
 
 // unreported are the asynchronous delegations whose end the leader has not been told.
-func unreported(s *State) []*StepState { return unreportedAt(s, len(s.Steps), s.Ended) }
+func unreported(s *team.State) []*team.StepState { return unreportedAt(s, len(s.Steps), s.Ended) }
 
 // unreportedAt are those that had ended when so many steps had, and that no turn
 // or check among the first steps has told of.
-func unreportedAt(s *State, steps, ended int) []*StepState {
-	told := map[*StepState]bool{}
+func unreportedAt(s *team.State, steps, ended int) []*team.StepState {
+	told := map[*team.StepState]bool{}
 	for _, st := range s.Steps[:steps] {
 		switch {
 		case st.Step.GetKind() == teamv1.Step_KIND_MODEL && (st.Step.GetName() == resultsTurn || st.Step.GetName() == finalTurn):
@@ -139,7 +143,7 @@ func unreportedAt(s *State, steps, ended int) []*StepState {
 			}
 		}
 	}
-	var left []*StepState
+	var left []*team.StepState
 	for _, w := range watchedBy(s, nil) {
 		if w.Done && w.EndIndex < ended && !told[w] && !w.Step.GetDetached() {
 			left = append(left, w)
@@ -149,10 +153,10 @@ func unreportedAt(s *State, steps, ended int) []*StepState {
 }
 
 // resultsText tells a leader what has ended since it last looked.
-func resultsText(s *State, turn *StepState) string {
+func resultsText(s *team.State, turn *team.StepState) string {
 	var b strings.Builder
-	for _, st := range unreportedAt(s, s.indexOf(turn), turn.EndedBefore) {
-		fmt.Fprintf(&b, "\n\n%s\n%s", s.TaskID(st), resultText(s, st))
+	for _, st := range unreportedAt(s, slices.Index(s.Steps, turn), turn.EndedBefore) {
+		fmt.Fprintf(&b, "\n\n%s\n%s", s.TaskID(st), s.ResultText(st))
 	}
 	return b.String()
 }

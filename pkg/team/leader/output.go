@@ -1,4 +1,4 @@
-package team
+package leader
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // OutputFormat reads an answer: it returns the data in it, or what is wrong with
@@ -21,16 +22,16 @@ const againTurn = "again"
 
 // formed ends the run with the turn's text. One that does not fit is put back to
 // the model once; what it says then fits, or the run fails.
-func (l *leader) formed(s *State, r *round) (Decision, error) {
+func (l *leader) formed(s *team.State, r *round) (team.Decision, error) {
 	if l.output == nil {
-		return Decision{Reply: r.turn.Message, Reason: "the model answered"}, nil
+		return team.Decision{Reply: r.turn.Message, Reason: "the model answered"}, nil
 	}
 	data, err := l.output(r.turn.Message)
 	if err == nil {
-		return Decision{Reply: withData(r.turn.Message, data), Reason: "the model answered, in the form asked for"}, nil
+		return team.Decision{Reply: withData(r.turn.Message, data), Reason: "the model answered, in the form asked for"}, nil
 	}
 	if name := r.turn.Step.GetName(); name == againTurn || name == finalTurn {
-		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
+		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
 			"the answer of agent %q does not fit its output_schema: %s; say in its instructions what to answer, or change the schema", s.Team.ID, err)
 	}
 	d, terr := l.turn(s, r, againTurn, "the answer does not have the form asked for: the model is asked once more")
@@ -53,28 +54,6 @@ func withData(m *a2av1.Message, data *structpb.Value) *a2av1.Message {
 		Parts: append(slices.Clip(m.GetParts()), part), Metadata: m.GetMetadata(), Extensions: m.GetExtensions(),
 		ReferenceTaskIds: m.GetReferenceTaskIds(),
 	}
-}
-
-// checkGuards returns what is wrong with lists of middlewares.
-func checkGuards(cfg *Config) []error {
-	id, g := cfg.ID, &cfg.Guards
-	var faults []error
-	if cfg.Scheduler != nil && cfg.Scheduler.Traits().Detaches && len(g.Result) > 0 {
-		faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
-			"team %q: guards.result cannot look at work that is a task of its own; use WAIT or CANCEL for open delegations", id))
-	}
-	for _, l := range []struct {
-		name   string
-		guards []agent.Guard
-	}{{"input", g.Input}, {"output", g.Output}, {"delegation", g.Delegation}, {"result", g.Result}} {
-		for i := range l.guards {
-			if m := l.guards[i].Middleware; m == nil || m.Name() == "" {
-				faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
-					"%q: guards.%s[%d] has no middleware with a name; give it one", id, l.name, i))
-			}
-		}
-	}
-	return faults
 }
 
 // checkMemberless refuses middlewares for members that an agent does not have.

@@ -1,4 +1,4 @@
-package team
+package leader
 
 import (
 	"encoding/json"
@@ -9,32 +9,9 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
-
-// TransferTool is the name of the tool by which a member with a model hands over.
-const TransferTool = "transfer_to_agent"
-
-// refusedTransfer begins the name of a step whose member was refused a hand-over; the
-// reason follows.
-const refusedTransfer = "hand-off refused: "
-
-// RefusedTransferName returns the name of a step that tells a member why its hand-over was
-// refused. Such a step has the reason in its field refused_transfer, too.
-func RefusedTransferName(reason string) string { return refusedTransfer + reason }
-
-// RefusedTransfer returns the reason why a hand-over by the member of a step was refused,
-// of which the step tells it; empty for other steps.
-func RefusedTransfer(step *teamv1.Step) string {
-	if reason := step.GetRefusedTransfer(); reason != "" {
-		return reason
-	}
-	reason, _ := strings.CutPrefix(step.GetName(), refusedTransfer) // as earlier versions recorded it
-	if reason == step.GetName() {
-		return ""
-	}
-	return reason
-}
 
 // transferSpec is the tool by which a model hands over.
 func transferSpec(targets []*teamv1.TransferTarget) agent.ToolSpec {
@@ -44,7 +21,7 @@ func transferSpec(targets []*teamv1.TransferTarget) agent.ToolSpec {
 	}
 	enum, _ := json.Marshal(targetIDs(targets)) // strings always have a JSON
 	return agent.ToolSpec{
-		Name:        TransferTool,
+		Name:        team.TransferTool,
 		Description: "Hands the conversation over to another agent, which then answers the user. Do not call it to ask something:" + who.String(),
 		Parameters: json.RawMessage(`{"type":"object","properties":{"agent_name":{"type":"string","enum":` + string(enum) + `},` +
 			`"message":{"type":"string","description":"What the other agent has to know; none is the user's message."}},"required":["agent_name"]}`),
@@ -53,8 +30,8 @@ func transferSpec(targets []*teamv1.TransferTarget) agent.ToolSpec {
 
 // transfer returns the hand-over that a call asks for; nil when it is none, or
 // to nobody: it is then answered as a call that cannot be run.
-func (l *leader) transfer(s *State, call *teamv1.ToolCall) *teamv1.Transfer {
-	if call.GetName() != TransferTool || len(s.Transfers) == 0 {
+func (l *leader) transfer(s *team.State, call *teamv1.ToolCall) *teamv1.Transfer {
+	if call.GetName() != team.TransferTool || len(s.Transfers) == 0 {
 		return nil
 	}
 	t, err := readTransfer(call.GetArguments(), s.Transfers)

@@ -1,4 +1,6 @@
-package team
+// Package leader has the scheduler of teams that a model leads, and agents that a model answers
+// for.
+package leader
 
 import (
 	"fmt"
@@ -8,6 +10,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
@@ -23,10 +26,9 @@ const maxRefused = 10
 
 // leader is the scheduler of every agent that a model answers for: a turn, what
 // it calls, the next turn, until it answers without a call. With a crew it leads
-// a team (R-002-01, R-004-02); without one it is an agent of its own (R-003-09,
-// R-003-16).
+// a team; without one it is an agent of its own.
 type leader struct {
-	Base
+	team.Base
 	instructions string
 	tools        []agent.ToolSpec // its own
 	crew         *crew            // nil: no members
@@ -40,50 +42,54 @@ type leader struct {
 	output       OutputFormat // what answers must fit; nil is anything
 }
 
-var _ Scheduler = (*leader)(nil)
+var _ team.Scheduler = (*leader)(nil)
 
-// Traits implements [Scheduler].
-func (l *leader) Traits() Traits {
-	t := Traits{UsesTools: true, Interleaves: true, Detaches: l.open == DetachOpen, WakesOnDetachedEnd: l.wake}
+// team.Traits implements [team.Scheduler].
+func (l *leader) Traits() team.Traits {
+	t := team.Traits{
+		UsesTools: true, Interleaves: true, Detaches: l.open == DetachOpen, WakesOnDetachedEnd: l.wake, WithholdsText: l.output != nil,
+		ReservedTools: []string{team.TransferTool, prompt.ReadTool},
+	}
 	if l.onLimit == Finalize {
 		t.FinalTurn = finalTurn
 	}
 	if l.crew != nil {
-		t.History, t.ReservedTools, t.Warnings = HistoryParent, l.crew.tools(), l.crew.warnings()
+		t.History, t.Warnings = team.HistoryParent, l.crew.warnings()
+		t.ReservedTools = append(t.ReservedTools, l.crew.tools()...)
 	}
 	return t
 }
 
-// Handles implements [Scheduler]. The model is told of each call that is refused, whatever
+// Handles implements [team.Scheduler]. The model is told of each call that is refused, whatever
 // the policy on failures is, and of what was canceled: that is nobody's failure, and so it
 // looks what the end of a run has canceled that fails for another reason.
-func (l *leader) Handles(st *StepState) bool {
+func (l *leader) Handles(st *team.StepState) bool {
 	if st.Refusal == nil && st.Outcome != teamv1.Outcome_OUTCOME_CANCELED {
 		return false
 	}
-	return !st.beyondLimit() || l.onLimit == Finalize
+	return !st.BeyondLimit() || l.onLimit == Finalize
 }
 
 // round is a turn of the model and the steps that answer its calls, in their order.
 type round struct {
-	turn  *StepState
-	steps []*StepState
+	turn  *team.StepState
+	steps []*team.StepState
 }
 
 func (r *round) calls() []*teamv1.ToolCall { return r.turn.Turn.GetToolCalls() }
 
 // lastRound returns the last turn and what came of its calls so far.
-func lastRound(s *State) *round {
+func lastRound(s *team.State) *round {
 	for i := len(s.Steps) - 1; i >= 0; i-- {
 		if s.Steps[i].Step.GetKind() == teamv1.Step_KIND_MODEL {
 			return &round{turn: s.Steps[i], steps: s.Steps[i+1:]}
 		}
 	}
-	return &round{turn: &StepState{}}
+	return &round{turn: &team.StepState{}}
 }
 
-// Next implements Scheduler.
-func (l *leader) Next(s *State) (Decision, error) {
+// Next implements [team.Scheduler].
+func (l *leader) Next(s *team.State) (team.Decision, error) {
 	if len(s.Steps) == 0 {
 		return modelStep("", "the message is new"), nil
 	}
@@ -107,13 +113,13 @@ func (l *leader) Next(s *State) (Decision, error) {
 		return l.atLimit(s, r, err)
 	}
 	if l.skipsSummary(r) && r.turn.Heard == len(s.Received) && len(s.Open()) == 0 {
-		return Decision{Reply: Joined(r.steps), Joins: JoinedIDs(r.steps), Reason: "the reply of " + calledBy(r.steps) + " is the team's"}, nil
+		return team.Decision{Reply: team.Joined(r.steps), Joins: team.JoinedIDs(r.steps), Reason: "the reply of " + calledBy(r.steps) + " is the team's"}, nil
 	}
 	return l.turn(s, r, "", "the tools have answered")
 }
 
 // broken returns why the run cannot go on: the model failed, or a tool crashed.
-func (l *leader) broken(s *State, r *round) error {
+func (l *leader) broken(s *team.State, r *round) error {
 	if r.turn.Err != nil {
 		return r.turn.Err
 	}
@@ -126,8 +132,8 @@ func (l *leader) broken(s *State, r *round) error {
 }
 
 // refused returns why refused calls end the run: the limit of delegations, the
-// same words too often (C-23), or nothing but refusals.
-func (l *leader) refused(s *State, r *round) error {
+// same words too often, or nothing but refusals.
+func (l *leader) refused(s *team.State, r *round) error {
 	if err := l.repeated(s); err != nil {
 		return err
 	}
@@ -146,7 +152,7 @@ func (l *leader) refused(s *State, r *round) error {
 
 // refusedTurns returns how many of the last turns made only refused calls, and why the
 // last call was refused.
-func refusedTurns(steps []*StepState) (n int, last string) {
+func refusedTurns(steps []*team.StepState) (n int, last string) {
 	for _, st := range steps {
 		switch {
 		case st.Step.GetKind() == teamv1.Step_KIND_MODEL:
@@ -163,14 +169,15 @@ func refusedTurns(steps []*StepState) (n int, last string) {
 }
 
 // repeated returns the refusal of the words that were given to the same member
-// once too often: a first repeat is told to the leader (C-23).
-func (l *leader) repeated(s *State) error {
-	repeats := map[visit]int{}
+// once too often: a first repeat is told to the leader.
+func (l *leader) repeated(s *team.State) error {
+	type given struct{ member, text string }
+	repeats := map[given]int{}
 	for _, st := range s.Steps {
 		if st.Refusal == nil || st.Refusal.Reason != agent.ReasonCycleDetected {
 			continue
 		}
-		v := visit{member: st.Step.GetMember(), text: prompt.HandedOver(st.Given)}
+		v := given{member: st.Step.GetMember(), text: prompt.HandedOver(st.Given)}
 		if repeats[v]++; repeats[v] > 1 || l.strict {
 			return st.Refusal
 		}
@@ -180,7 +187,7 @@ func (l *leader) repeated(s *State) error {
 
 // endsRun reports whether what became of a step is the end of the run, not
 // something that a leader can mend: a limit of the team's, not of a member's.
-func endsRun(s *State, st *StepState) bool {
+func endsRun(s *team.State, st *team.StepState) bool {
 	if st.Outcome == teamv1.Outcome_OUTCOME_REJECTED && st.Err != nil {
 		switch st.Err.Reason {
 		case agent.ReasonMaxDelegations, agent.ReasonMaxIterations:
@@ -191,8 +198,8 @@ func endsRun(s *State, st *StepState) bool {
 }
 
 // atLimit is what becomes of the run at a limit: its error, or one last turn
-// without tools (2.1, on_limit).
-func (l *leader) atLimit(s *State, r *round, err error) (Decision, error) {
+// without tools.
+func (l *leader) atLimit(s *team.State, r *round, err error) (team.Decision, error) {
 	limit := false
 	switch agent.AsError(err).Reason {
 	case agent.ReasonMaxDelegations, agent.ReasonMaxIterations, agent.ReasonBudgetExceeded:
@@ -200,18 +207,18 @@ func (l *leader) atLimit(s *State, r *round, err error) (Decision, error) {
 	}
 	switch {
 	case !limit || l.onLimit != Finalize || r.turn.Step.GetName() == finalTurn:
-		return Decision{}, err
+		return team.Decision{}, err
 	case l.open != CancelOpen && len(s.Open()) > 0:
-		return Decision{}, nil // the last turn is to have its results
+		return team.Decision{}, nil // the last turn is to have its results
 	}
 	return modelStep(finalTurn, "a limit is reached: "+agent.AsError(err).Message), nil
 }
 
 // call decides on the calls of the turn: all of them at the same time, or the next one.
 // The agent hands over when all other calls of the turn have ended.
-func (l *leader) call(s *State, r *round) Decision {
+func (l *leader) call(s *team.State, r *round) team.Decision {
 	c := &calling{leader: l, state: s, round: r, used: l.delegated(s)}
-	var d Decision
+	var d team.Decision
 	var names []string
 	t, at := l.handover(s, r)
 	for k := len(r.steps); k < len(r.calls()); k++ {
@@ -235,7 +242,7 @@ func (l *leader) call(s *State, r *round) Decision {
 
 // handover returns the target and index of the first valid hand-over call of a turn;
 // nil if there is none.
-func (l *leader) handover(s *State, r *round) (*teamv1.Transfer, int) {
+func (l *leader) handover(s *team.State, r *round) (*teamv1.Transfer, int) {
 	for k, call := range r.calls() {
 		if t := l.transfer(s, call); t != nil {
 			return t, k
@@ -244,8 +251,8 @@ func (l *leader) handover(s *State, r *round) (*teamv1.Transfer, int) {
 	return nil, 0
 }
 
-func handsOver(t *teamv1.Transfer) Decision {
-	return Decision{Transfer: t, Reason: "the model hands over to " + t.GetTo()}
+func handsOver(t *teamv1.Transfer) team.Decision {
+	return team.Decision{Transfer: t, Reason: "the model hands over to " + t.GetTo()}
 }
 
 func nameOf(step *teamv1.Step, call *teamv1.ToolCall) string {
@@ -255,8 +262,8 @@ func nameOf(step *teamv1.Step, call *teamv1.ToolCall) string {
 	return agent.Quote(call.GetName())
 }
 
-// delegated counts the delegations that were begun in the run (C-07): refused ones do not count.
-func (l *leader) delegated(s *State) int {
+// delegated counts the delegations that were begun in the run: refused ones do not count.
+func (l *leader) delegated(s *team.State) int {
 	n := 0
 	for _, st := range s.All() {
 		if st.ByMember() && st.Refusal == nil && st.Outcome != teamv1.Outcome_OUTCOME_REJECTED {
@@ -267,14 +274,14 @@ func (l *leader) delegated(s *State) int {
 }
 
 // answered decides what an answer without a call means: the end, unless the user
-// has said more, or work is under way that the answer has to wait for (C-09).
-func (l *leader) answered(s *State, r *round) (Decision, error) {
+// has said more, or work is under way that the answer has to wait for.
+func (l *leader) answered(s *team.State, r *round) (team.Decision, error) {
 	if r.turn.Heard < len(s.Received) {
 		return l.turn(s, r, "", "the user has said more")
 	}
 	if l.open != CancelOpen && l.crew != nil {
 		if len(s.Open()) > 0 {
-			return Decision{}, nil // wait
+			return team.Decision{}, nil // wait
 		}
 		if len(unreported(s)) > 0 {
 			return l.turn(s, r, resultsTurn, "the work that was under way has ended")
@@ -284,17 +291,17 @@ func (l *leader) answered(s *State, r *round) (Decision, error) {
 }
 
 // reply ends the run with the turn's text. A leader without a text has not
-// answered (C-05).
-func (l *leader) reply(s *State, r *round) (Decision, error) {
+// answered.
+func (l *leader) reply(s *team.State, r *round) (team.Decision, error) {
 	if l.crew != nil && strings.TrimSpace(r.turn.Turn.GetText()) == "" {
-		return Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
+		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q: the leader ended the run without an answer; say in its instructions what to answer", s.Team.ID)
 	}
 	return l.formed(s, r)
 }
 
 // turn asks the model once more, if it may be asked.
-func (l *leader) turn(s *State, r *round, name, reason string) (Decision, error) {
+func (l *leader) turn(s *team.State, r *round, name, reason string) (team.Decision, error) {
 	if n := modelTurns(s); n >= l.maxTurns {
 		noun := "agent"
 		if l.crew != nil {
@@ -307,7 +314,7 @@ func (l *leader) turn(s *State, r *round, name, reason string) (Decision, error)
 }
 
 // modelTurns counts the turns of the model in the run.
-func modelTurns(s *State) int {
+func modelTurns(s *team.State) int {
 	n := 0
 	for _, st := range s.All() {
 		if st.Step.GetKind() == teamv1.Step_KIND_MODEL {
@@ -317,13 +324,13 @@ func modelTurns(s *State) int {
 	return n
 }
 
-func modelStep(name, reason string) Decision {
-	return Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_MODEL, Name: name}}, Reason: reason}
+func modelStep(name, reason string) team.Decision {
+	return team.Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_MODEL, Name: name}}, Reason: reason}
 }
 
 // skipsSummary reports whether the members' replies are the team's: all calls of
 // the turn were of members that are configured so, and have said something: a
-// ticket is no reply (R-004-17, C-16).
+// ticket is no reply.
 func (l *leader) skipsSummary(r *round) bool {
 	for _, st := range r.steps {
 		m := l.crew.find(st.Step.GetMember())
@@ -334,7 +341,7 @@ func (l *leader) skipsSummary(r *round) bool {
 	return len(r.steps) > 0
 }
 
-func calledBy(steps []*StepState) string {
+func calledBy(steps []*team.StepState) string {
 	ids := make([]string, len(steps))
 	for i, st := range steps {
 		ids[i] = st.Step.GetMember()
@@ -345,20 +352,20 @@ func calledBy(steps []*StepState) string {
 // calling makes steps of the calls of one turn.
 type calling struct {
 	*leader
-	state   *State
+	state   *team.State
 	round   *round
 	used    int            // delegations begun
 	planned []*teamv1.Step // of this decision
 }
 
 // step makes a step of a call. What cannot be run is a step that is refused: the
-// model gets the reason as the call's answer (R-002-1.2, R-002-1.3).
+// model gets the reason as the call's answer.
 func (c *calling) step(call *teamv1.ToolCall) *teamv1.Step {
 	step := &teamv1.Step{Kind: teamv1.Step_KIND_TOOL, Name: call.GetName(), CallId: call.GetId()}
 	switch {
 	case c.crew.delegates(call, c.own(c.state)):
 		c.delegate(step, call)
-	case call.GetName() == TransferTool && len(c.state.Transfers) > 0:
+	case call.GetName() == team.TransferTool && len(c.state.Transfers) > 0:
 		c.handOver(step, call)
 	case !c.knows(c.state, call.GetName()):
 		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", agent.Quote(call.GetName()), c.toolList(c.state)))
@@ -387,7 +394,7 @@ func (c *calling) handOver(step *teamv1.Step, call *teamv1.ToolCall) {
 func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 	d, err := c.crew.read(call)
 	if d != nil && d.member != nil {
-		step.Kind, step.Member, step.Name = teamv1.Step_KIND_DELEGATE, MemberID(d.member.Member), ""
+		step.Kind, step.Member, step.Name = teamv1.Step_KIND_DELEGATE, team.MemberID(d.member.Member), ""
 	}
 	if err != nil {
 		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_REJECTED, Error: err.Proto()}
@@ -400,7 +407,7 @@ func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_SKIPPED, Error: &teamv1.Error{Message: told}}
 		return
 	}
-	if !step.GetAsync() && d.member.History != HistoryIsolated {
+	if !step.GetAsync() && d.member.History != team.HistoryIsolated {
 		step.Input.Earlier = c.earlier()
 	}
 	switch {
@@ -421,9 +428,9 @@ func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 func (c *calling) repeats(step *teamv1.Step) bool {
 	text := prompt.HandedOver(step.GetInput().GetMessage())
 	same := func(st *teamv1.Step, given *a2av1.Message) bool {
-		return memberKind(st.GetKind()) && st.GetRefusal() == nil && st.GetMember() == step.GetMember() && prompt.HandedOver(given) == text
+		return st.GetKind() == teamv1.Step_KIND_DELEGATE && st.GetRefusal() == nil && st.GetMember() == step.GetMember() && prompt.HandedOver(given) == text
 	}
-	return slices.ContainsFunc(c.state.Steps, func(st *StepState) bool { return same(st.Step, st.Given) }) ||
+	return slices.ContainsFunc(c.state.Steps, func(st *team.StepState) bool { return same(st.Step, st.Given) }) ||
 		slices.ContainsFunc(c.planned, func(p *teamv1.Step) bool { return same(p, p.GetInput().GetMessage()) })
 }
 
@@ -436,7 +443,7 @@ func refuse(step *teamv1.Step, reason, message string) {
 }
 
 // earlier are the results of the delegations before in the same turn, which a
-// member that works after them is given (R-002-22).
+// member that works after them is given.
 func (c *calling) earlier() []int64 {
 	var seqs []int64
 	for _, st := range c.round.steps {
@@ -448,7 +455,7 @@ func (c *calling) earlier() []int64 {
 }
 
 // underWay says under which ticket the same member has the same task already;
-// empty: it has not. The end of what is a task of its own is not seen here (S-23).
+// empty: it has not. The end of what is a task of its own is not seen here.
 func (c *calling) underWay(step *teamv1.Step) string {
 	if !step.GetAsync() {
 		return ""
@@ -475,7 +482,7 @@ func (c *calling) underWay(step *teamv1.Step) string {
 }
 
 // knows reports whether there is a tool of that name that is no member.
-func (l *leader) knows(s *State, name string) bool {
+func (l *leader) knows(s *team.State, name string) bool {
 	for _, t := range l.specs(s) {
 		if t.Name == name {
 			return true
@@ -484,7 +491,7 @@ func (l *leader) knows(s *State, name string) bool {
 	return false
 }
 
-func (l *leader) toolList(s *State) string {
+func (l *leader) toolList(s *team.State) string {
 	names := make([]string, 0, len(l.tools)+len(s.Tools))
 	for _, t := range append(l.tools[:len(l.tools):len(l.tools)], s.Tools...) {
 		names = append(names, t.Name)

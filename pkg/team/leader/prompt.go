@@ -1,4 +1,4 @@
-package team
+package leader
 
 import (
 	"cmp"
@@ -8,12 +8,13 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// Prompt implements [Scheduler]: the conversation so far, with results under the
+// Prompt implements [team.Scheduler]: the conversation so far, with results under the
 // calls they answer, and what the user said meanwhile before the turn that heard it.
-func (l *leader) Prompt(s *State, step *teamv1.Step) *agent.ModelRequest {
+func (l *leader) Prompt(s *team.State, step *teamv1.Step) *agent.ModelRequest {
 	req := &agent.ModelRequest{Agent: s.Team.ID, Instructions: l.system(s)}
 	if step.GetName() != finalTurn {
 		req.Tools = l.specs(s)
@@ -35,7 +36,7 @@ func (l *leader) Prompt(s *State, step *teamv1.Step) *agent.ModelRequest {
 // wording writes the messages of a prompt.
 type wording struct {
 	*leader
-	state   *State
+	state   *team.State
 	request *agent.ModelRequest
 	heard   int // follow-ups written
 }
@@ -43,7 +44,7 @@ type wording struct {
 func (w *wording) add(m agent.ModelMessage) { w.request.Messages = append(w.request.Messages, m) }
 
 // turn writes what a turn was told, what it said, and what its calls were answered.
-func (w *wording) turn(i int, st *StepState) {
+func (w *wording) turn(i int, st *team.StepState) {
 	for ; w.heard < st.Heard; w.heard++ {
 		w.add(prompt.Said(w.state.Received[w.heard]))
 	}
@@ -70,7 +71,7 @@ func (w *wording) turn(i int, st *StepState) {
 }
 
 // answer is what a call is answered with.
-func (w *wording) answer(st *StepState) string {
+func (w *wording) answer(st *team.StepState) string {
 	switch {
 	case st.Tool != nil:
 		return st.Tool.GetText()
@@ -88,9 +89,9 @@ func (w *wording) answer(st *StepState) string {
 	return "no result"
 }
 
-// result words a delegation's result for the leader: who, how it went, the text (R-002-39).
-func (w *wording) result(st *StepState) string {
-	text := resultText(w.state, st)
+// result words a delegation's result for the leader: who, how it went, the text.
+func (w *wording) result(st *team.StepState) string {
+	text := w.state.ResultText(st)
 	switch others := w.crew.others(w.absent(st)); {
 	case st.Failure() == nil:
 	case unstaffed(st):
@@ -103,7 +104,7 @@ func (w *wording) result(st *StepState) string {
 
 // absent are the members that the leader is not to be sent to when a step has
 // failed: its own, and those that took no work when they were called before.
-func (w *wording) absent(st *StepState) []string {
+func (w *wording) absent(st *team.StepState) []string {
 	ids := []string{st.Step.GetMember()}
 	for _, before := range w.state.Steps {
 		if before.Done && before.EndIndex < st.EndIndex && unstaffed(before) {
@@ -115,24 +116,24 @@ func (w *wording) absent(st *StepState) []string {
 
 // unstaffed reports whether a step was refused because its member takes no work in
 // this run any more.
-func unstaffed(st *StepState) bool {
+func unstaffed(st *team.StepState) bool {
 	return st.ByMember() && st.Outcome == teamv1.Outcome_OUTCOME_REJECTED && st.Err != nil &&
 		(st.Err.Reason == agent.ReasonDisabled || st.Err.Reason == agent.ReasonMemberNotFound)
 }
 
 // specs are the tools that the model sees: the members, its own, and those by
 // which it looks at what the team has.
-func (l *leader) specs(s *State) []agent.ToolSpec {
+func (l *leader) specs(s *team.State) []agent.ToolSpec {
 	return append(l.crew.specs(s), l.own(s)...)
 }
 
 // own are the tools on offer that stand for no member.
-func (l *leader) own(s *State) []agent.ToolSpec {
+func (l *leader) own(s *team.State) []agent.ToolSpec {
 	return slices.Concat(l.tools, s.Tools, l.ours(s))
 }
 
 // ours are those of them that every model may be given by its team.
-func (l *leader) ours(s *State) []agent.ToolSpec {
+func (l *leader) ours(s *team.State) []agent.ToolSpec {
 	var specs []agent.ToolSpec
 	if l.crew.anyAsync() {
 		specs = append(specs, checkSpec)
@@ -147,8 +148,8 @@ func (l *leader) ours(s *State) []agent.ToolSpec {
 }
 
 // system is the system text: the instructions, and for a leader the members and
-// how to work with them (R-002-15).
-func (l *leader) system(s *State) string {
+// how to work with them.
+func (l *leader) system(s *team.State) string {
 	if l.crew == nil || !l.crew.anyEnabled() {
 		return l.instructions
 	}
@@ -164,11 +165,11 @@ func (l *leader) system(s *State) string {
 	for _, m := range l.crew.members {
 		if !m.Disabled {
 			info := known.Of(m.Member)
-			prompt.Member(&b, MemberID(m.Member), m.Role, DescriptionOf(m.Member, info), info.GetSkills())
+			prompt.Member(&b, team.MemberID(m.Member), m.Role, team.DescriptionOf(m.Member, info), info.GetSkills())
 		}
 	}
-	if past := PastDelegations(s.History); len(past) > 0 {
-		b.WriteString("\nEarlier in this conversation:\n- " + strings.Join(past, "\n- ") + "\n") // R-002-30
+	if past := team.PastDelegations(s.History); len(past) > 0 {
+		b.WriteString("\nEarlier in this conversation:\n- " + strings.Join(past, "\n- ") + "\n")
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
