@@ -2,7 +2,6 @@ package a2a_test
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"net/http"
 	"net/http/httptest"
@@ -415,5 +414,3 @@ func TestS_24_CancelOfAnotherServersTeam(t *testing.T) {
 }
 
 func (*restless) Name() string { return "gpt" }
-
-var errDied = errors.New("died")

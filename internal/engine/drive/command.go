@@ -24,7 +24,7 @@ func (d *drive) command(ctx context.Context, ev *teamv1.Event) {
 	default:
 	}
 	switch {
-	case cuts(c):
+	case cancels(c):
 		d.run.Fence(ev.GetScope())
 	case begun != nil:
 		d.settle(ctx, begun)
@@ -36,7 +36,7 @@ func (d *drive) command(ctx context.Context, ev *teamv1.Event) {
 	}
 	d.obey(ev, c)
 	switch {
-	case !cuts(c):
+	case !cancels(c):
 	case ev.GetScope() == "":
 		d.cancel(agent.ErrCanceled)
 	default:
@@ -45,7 +45,7 @@ func (d *drive) command(ctx context.Context, ev *teamv1.Event) {
 }
 
 // settle waits until what was about to begin before a pause has begun, as what looks
-// at messages may take its time: not long, and a cut that comes meanwhile acts at once.
+// at messages may take its time: not long, and a cancel that comes meanwhile acts at once.
 func (d *drive) settle(ctx context.Context, begun <-chan struct{}) {
 	late := time.NewTimer(beginning)
 	defer late.Stop()
@@ -55,7 +55,7 @@ func (d *drive) settle(ctx context.Context, begun <-chan struct{}) {
 			return
 		default:
 		}
-		d.handCuts(ctx)
+		d.handCancels(ctx)
 		select {
 		case <-begun:
 		case <-d.claim.Journal.Wake():
@@ -68,8 +68,8 @@ func (d *drive) settle(ctx context.Context, begun <-chan struct{}) {
 	}
 }
 
-// cuts reports whether a command ends what runs at once.
-func cuts(c *teamv1.Commanded) bool {
+// cancels reports whether a command cancels what runs, at once.
+func cancels(c *teamv1.Commanded) bool {
 	return c.GetCommand() == teamv1.Commanded_COMMAND_CANCEL || c.GetCommand() == teamv1.Commanded_COMMAND_STOP && c.GetForce()
 }
 
@@ -86,7 +86,7 @@ func (d *drive) obey(ev *teamv1.Event, c *teamv1.Commanded) {
 		d.markStopped(ev.GetSeq())
 	case teamv1.Commanded_COMMAND_CANCEL, teamv1.Commanded_COMMAND_UNSPECIFIED:
 	}
-	if cuts(c) {
+	if cancels(c) {
 		d.markCanceled(ev)
 	}
 }
@@ -100,7 +100,7 @@ func (d *drive) commanded(ev *teamv1.Event, c *teamv1.Commanded) (own bool) {
 	case c.GetCommand() == teamv1.Commanded_COMMAND_RESUME:
 		d.resume(ev.GetTime().AsTime())
 		return c.GetWaited() == nil
-	case !cuts(c):
+	case !cancels(c):
 		return true
 	case ev.GetScope() == "":
 		d.canceled = true
@@ -128,8 +128,8 @@ func (d *drive) stopAt() int64 {
 	return d.stoppedAt
 }
 
-// cut makes a stop that has waited for what ran a cancel: nothing runs any more.
-func (d *drive) cut() {
+// cancelIfStopped makes a stop that has waited for what ran a cancel: nothing runs any more.
+func (d *drive) cancelIfStopped() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.stoppedAt == 0 {

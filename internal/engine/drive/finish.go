@@ -17,7 +17,7 @@ func (d *drive) finish(ctx context.Context, err error) error {
 	if jerr := d.tooLate(ctx); jerr != nil {
 		return jerr
 	}
-	d.cut()
+	d.cancelIfStopped()
 	if d.canceled { // it may have come with the end
 		d.reply, err = nil, d.canceledBy(err)
 	}

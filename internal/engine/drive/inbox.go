@@ -143,11 +143,11 @@ func (d *drive) hand(ctx context.Context, in *teamv1.Inbound) bool {
 	return true
 }
 
-// handCuts hands over what ends work at once, also before what came earlier.
-func (d *drive) handCuts(ctx context.Context) {
+// handCancels hands over what cancels, also before what came earlier.
+func (d *drive) handCancels(ctx context.Context) {
 	rows, _ := d.claim.Journal.Inbound(ctx) // else watch meets the same error
 	for _, in := range rows {
-		if c := in.GetCommanded(); c != nil && cuts(c) {
+		if c := in.GetCommanded(); c != nil && cancels(c) {
 			d.hand(ctx, in)
 		}
 	}

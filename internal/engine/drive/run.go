@@ -206,7 +206,7 @@ func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 		if broke(err) {
 			return a2a.Park{}, err
 		}
-		d.cut()
+		d.cancelIfStopped()
 		switch {
 		case d.canceled || err != nil:
 		case d.run.Paused() && !d.closing:
@@ -237,7 +237,7 @@ func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 		if d.reply != nil || err != nil || len(d.questions) == 0 && !held {
 			return a2a.Park{Done: true}, d.finish(ctx, err)
 		}
-		if held && (!d.run.Paused() || d.stopAt() > 0) { // what it held goes on, or is cut
+		if held && (!d.run.Paused() || d.stopAt() > 0) { // what it held goes on, or is canceled
 			continue
 		}
 		if err := d.wait(ctx); broke(err) {
@@ -319,11 +319,11 @@ func (d *drive) process(ctx context.Context) error {
 	}
 	defer release()
 	d.remembers = agent.Remembers(a)
-	ctx, returned, err := d.lent(ctx)
+	ctx, releaseTeam, err := d.lent(ctx)
 	if err != nil {
 		return err
 	}
-	defer returned()
+	defer releaseTeam()
 	ctx, stop := d.bounded(ctx)
 	defer stop()
 	err = d.attend(ctx, a)
@@ -331,7 +331,7 @@ func (d *drive) process(ctx context.Context) error {
 		err = d.drain(ctx, a) // it parked as its time ended: what is open gets its end
 	}
 	if d.reply != nil || err != nil {
-		d.cut()
+		d.cancelIfStopped()
 	}
 	if d.canceled = d.canceled || d.cancelAt("") > 0; d.canceled {
 		d.reply = nil // what came after the cancel does not count

@@ -1,121 +1,87 @@
-package a2a_test
+package drive_test
 
 import (
 	"context"
 	"iter"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
+	"github.com/google/go-cmp/cmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/fakeagent"
-	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/remote"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
-// dying is a journal whose process dies at an event that is so.
-type dying struct {
-	a2a.Journal
-	at   func(*teamv1.Event) bool
-	dead atomic.Bool
-}
-
-func (j *dying) Append(ctx context.Context, events ...*teamv1.Event) error {
-	if slices.ContainsFunc(events, j.at) {
-		j.dead.Store(true)
+// reached is a receipt's entry in one line: path, last action, and a mark where
+// a peer was asked.
+func reached(task *a2av1.Task) []string {
+	var lines []string
+	for _, e := range a2a.RunOf(task.GetMetadata()).GetReceipt().GetEntries() {
+		line := e.GetScope() + " " + e.GetAgent() + ": " + e.GetLastAction()
+		if e.GetConfirmed() {
+			line += ", confirmed"
+		}
+		if e.GetUnconfirmed() {
+			line += ", unconfirmed"
+		}
+		lines = append(lines, line)
 	}
-	if j.dead.Load() {
-		return errDied
-	}
-	return j.Journal.Append(ctx, events...)
+	return lines
 }
 
-func (j *dying) Commit(ctx context.Context) error {
-	if j.dead.Load() {
-		return errDied
-	}
-	return j.Journal.Commit(ctx)
-}
-
-// single is a run that the test itself drives.
-type single struct {
-	*store.Memory
-	key  a2a.Key
-	held a2a.Claim
-}
-
-func newSingle(t *testing.T, agentID string) *single {
+func wantReached(t testing.TB, task *a2av1.Task, want ...string) {
 	t.Helper()
-	s := &single{Memory: store.NewMemory(store.MemoryConfig{}), key: a2a.Key{Owner: "acme/ann", ID: uuid.NewString()}}
-	acc := &teamv1.Accepted{TaskId: s.key.ID, Agent: agentID, Owner: s.key.Owner, Message: agent.UserMessage("m", "hi")}
-	if _, _, err := s.Create(t.Context(), a2a.New{Owner: s.key.Owner, Accepted: acc, MessageID: "m"}); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// take claims the run for the next process.
-func (s *single) take(t *testing.T) a2a.Claim {
-	t.Helper()
-	claims, _, err := s.Claim(t.Context(), "r", 1)
-	if err != nil || len(claims) != 1 {
-		t.Fatal(claims, err)
-	}
-	s.held = claims[0]
-	return s.held
-}
-
-// die gives the run up, as the end of a lease does.
-func (s *single) die(t *testing.T) {
-	t.Helper()
-	if err := s.Release(t.Context(), s.held, time.Time{}); err != nil {
-		t.Fatal(err)
+	if diff := cmp.Diff(want, reached(task)); diff != "" {
+		t.Errorf("the receipt (-want +got):\n%s", diff)
 	}
 }
 
-func (s *single) task(t *testing.T) *a2av1.Task {
+// overA2A is a fake agent on another server, reached over A2A.
+func overA2A(t testing.TB, id string, cfg fakeagent.Config, wait time.Duration) (*fakeagent.Agent, agent.Agent) {
 	t.Helper()
-	task, _, err := s.Task(t.Context(), s.key)
+	f := fakeagent.New(t, cfg)
+	a, err := remote.NewA2A(remote.A2AConfig{ID: id, Card: f.URL(), PollEvery: 10 * time.Millisecond, CancelWait: wait})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return task
+	t.Cleanup(func() { _ = a.Close() })
+	return f, a
 }
 
-func (s *single) cancel(t *testing.T) {
+// overService is a fake agent on another server, reached over the Agent service.
+func overService(t testing.TB, id string, cfg fakeagent.Config, wait time.Duration) (*fakeagent.Agent, agent.Agent) {
 	t.Helper()
-	in := &teamv1.Inbound{Key: "cancel/", Kind: &teamv1.Inbound_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL}}}
-	if _, _, err := s.Put(t.Context(), s.key, in, nil); err != nil {
+	f := fakeagent.New(t, cfg)
+	a, err := remote.New(remote.Config{ID: id, Address: f.GRPC(), CancelEvery: 10 * time.Millisecond, CancelWait: wait})
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = a.Close() })
+	return f, a
 }
 
-// until waits until so many events are of a kind.
-func (s *single) until(t *testing.T, n int, is func(*teamv1.Event) bool) {
-	t.Helper()
-	wake, stop := s.Watch(s.key.ID)
-	defer stop()
-	for {
-		records, err := s.Events(t.Context(), s.key, 0, 1000)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen := 0
-		for _, rec := range records {
-			if is(rec.Event) {
-				seen++
-			}
-		}
-		if seen >= n {
-			return
-		}
-		<-wake
+// held is a turn that works until it is canceled.
+func held() fakeagent.Config {
+	return fakeagent.Config{Default: fakeagent.Turn{Progress: "working", Gate: make(chan struct{})}}
+}
+
+// deaf is an agent that does not look at its context.
+type deaf struct {
+	*agent.Func
+	calls *int
+}
+
+func (d deaf) Process(_ context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+	return func(yield func(*teamv1.Event, error) bool) {
+		*d.calls++
+		yield(agent.ReplyEvent(req, &teamv1.Reply{Result: &teamv1.Reply_Message{Message: agent.NewMessage("done")}}), nil)
 	}
 }
 
@@ -123,9 +89,9 @@ func (s *single) until(t *testing.T, n int, is func(*teamv1.Event) bool) {
 // also no agent that does not look at its context.
 func TestS_24_S_43_EndBeforeTheStart(t *testing.T) {
 	calls := 0
-	f := talker{id: "leaf", talk: func(context.Context, func(*teamv1.Event) bool) { calls++ }}
-	r := start(t, f)
-	r.newTeam(t, "team", through("leaf"), "leaf")
+	f := deaf{Func: &agent.Func{ID: "leaf"}, calls: &calls}
+	all := newAgents(t, f)
+	all.newTeam(t, "team", "leaf")
 	for i := range 6 {
 		s := newSingle(t, []string{"leaf", "team"}[i%2])
 		if i < 2 {
@@ -133,7 +99,7 @@ func TestS_24_S_43_EndBeforeTheStart(t *testing.T) {
 		} else {
 			s.command(t, "stop", &teamv1.Commanded{Command: stopIt, Force: i < 4})
 		}
-		if park, err := (&drive.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
+		if park, err := all.runner().Drive(t.Context(), s.take(t)); err != nil || !park.Done {
 			t.Fatal(park, err)
 		}
 		wantState(t, s.task(t), canceled)
@@ -181,19 +147,19 @@ func TestS_24_CrashBeforeTheTaskOfAPeerIsKnown(t *testing.T) {
 				near.Await(t, "ProcessStream", 1)
 			}
 		}
-		r := start(t, announced{overFar, overFar.(agent.Reaper), called}, announced{overNear, overNear.(agent.Reaper), called})
-		r.newTeam(t, "team", together("far", "near"), "far", "near")
+		all := newAgents(t, announced{overFar, overFar.(agent.Reaper), called}, announced{overNear, overNear.(agent.Reaper), called})
+		all.newPair(t, team.Config{ID: "team"}, "far", "near")
 		s := newSingle(t, id)
 		c := s.take(t)
 		c.Journal = &dying{Journal: c.Journal, at: func(ev *teamv1.Event) bool { return ev.GetBound() != nil }}
-		if _, err := (&drive.Runner{Agent: r.agents.Get}).Drive(t.Context(), c); err == nil {
+		if _, err := all.runner().Drive(t.Context(), c); err == nil {
 			t.Fatal("it did not die")
 		}
 		s.die(t)
 		s.cancel(t)
 		sent := func() int { return len(far.Requests("SendStreamingMessage")) + len(near.Requests("ProcessStream")) }
 		before := sent()
-		if park, err := (&drive.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
+		if park, err := all.runner().Drive(t.Context(), s.take(t)); err != nil || !park.Done {
 			t.Fatal(park, err)
 		}
 		wantReached(t, wantState(t, s.task(t), canceled), want...)
@@ -207,10 +173,10 @@ func TestS_24_CrashBeforeTheTaskOfAPeerIsKnown(t *testing.T) {
 // told as not confirmed.
 func TestS_24_CancelWithoutTheAgent(t *testing.T) {
 	_, overFar := overA2A(t, "far", fakeagent.Config{Default: fakeagent.Turn{Ask: "which?"}}, time.Minute)
-	r := start(t, overFar)
-	r.newTeam(t, "team", through("far"), "far")
+	all := newAgents(t, overFar)
+	all.newTeam(t, "team", "far")
 	s := newSingle(t, "team")
-	if park, err := (&drive.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t)); err != nil || park.Done {
+	if park, err := all.runner().Drive(t.Context(), s.take(t)); err != nil || park.Done {
 		t.Fatal(park, err)
 	}
 	s.die(t)
@@ -242,11 +208,11 @@ func crashAfterCancel(t *testing.T, events int64) (ended bool) {
 	t.Helper()
 	far, overFar := overA2A(t, "far", held(), time.Minute)
 	near, overNear := overService(t, "near", held(), time.Minute)
-	r := start(t, overFar, overNear)
-	r.newTeam(t, "inner", together("far", "near"), "far", "near")
-	r.newTeam(t, "team", through("inner"), "inner")
+	all := newAgents(t, overFar, overNear)
+	all.newPair(t, team.Config{ID: "inner"}, "far", "near")
+	all.newTeam(t, "team", "inner")
 	s := newSingle(t, "team")
-	runner := &drive.Runner{Agent: r.agents.Get, Replica: "one"}
+	runner := &drive.Runner{Agent: all.Get, Replica: "one"}
 	c := s.take(t)
 	var seen atomic.Int64 // events from the cancel on
 	j := &dying{Journal: c.Journal, at: func(ev *teamv1.Event) bool {
@@ -265,7 +231,7 @@ func crashAfterCancel(t *testing.T, events int64) (ended bool) {
 	s.die(t)
 	sent := func() int { return len(far.Requests("SendStreamingMessage")) + len(near.Requests("ProcessStream")) }
 	before := sent()
-	if park, err := (&drive.Runner{Agent: r.agents.Get, Replica: "two"}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
+	if park, err := (&drive.Runner{Agent: all.Get, Replica: "two"}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
 		t.Fatal(events, park, err)
 	}
 	wantReached(t, wantState(t, s.task(t), canceled),

@@ -1,4 +1,4 @@
-package a2a_test
+package drive_test
 
 import (
 	"slices"
@@ -7,36 +7,11 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/scripted"
+	"github.com/agentteams/team-server/pkg/team"
 )
-
-// command leaves a command in the inbox.
-func (s *single) command(t *testing.T, key string, c *teamv1.Commanded) {
-	t.Helper()
-	in := &teamv1.Inbound{Key: key, Kind: &teamv1.Inbound_Commanded{Commanded: c}}
-	if _, _, err := s.Put(t.Context(), s.key, in, nil); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (s *single) events(t *testing.T) []*teamv1.Event {
-	t.Helper()
-	records, err := s.Events(t.Context(), s.key, 0, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	events := make([]*teamv1.Event, len(records))
-	for i, rec := range records {
-		events[i] = rec.Event
-	}
-	return events
-}
-
-func isCommand(c teamv1.Commanded_Command) func(*teamv1.Event) bool {
-	return func(ev *teamv1.Event) bool { return ev.GetCommanded().GetCommand() == c }
-}
 
 const (
 	pauseIt  = teamv1.Commanded_COMMAND_PAUSE
@@ -62,10 +37,16 @@ func TestS_44_CrashOfAPausedRun(t *testing.T) {
 func crashPaused(t *testing.T, events int64) (ended bool) {
 	t.Helper()
 	g := newGate("gate")
-	r := start(t, g, script(t, "asks", ask("which?"), say("{{answer}}")), echo("third"), echo("last"))
+	asks, err := scripted.New(scripted.Config{ID: "asks", Steps: []*teamv1.ScriptedStep{
+		{Do: &teamv1.ScriptedStep_Ask{Ask: "which?"}}, {Do: &teamv1.ScriptedStep_Text{Text: "{{answer}}"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := newAgents(t, g, asks, echo("third"), echo("last"))
 	limits := &teamv1.Limits{MaxParallel: new(int32(2))}
-	r.newTeamOf(t, teamConfig("inner", together("gate", "asks", "third"), limits), "gate", "asks", "third")
-	r.newTeam(t, "team", through("inner", "last"), "inner", "last")
+	all.newPair(t, team.Config{ID: "inner", Limits: limits}, "gate", "asks", "third")
+	all.newTeam(t, "team", "inner", "last")
 	s := newSingle(t, "team")
 	var seen atomic.Int64
 	dead := &dying{at: func(*teamv1.Event) bool { return seen.Add(1) > events }}
@@ -80,7 +61,7 @@ func crashPaused(t *testing.T, events int64) (ended bool) {
 		}
 		done := make(chan a2a.Park, 1)
 		go func() {
-			park, err := (&drive.Runner{Agent: r.agents.Get}).Drive(t.Context(), c)
+			park, err := all.runner().Drive(t.Context(), c)
 			if err != nil && !dead.dead.Load() {
 				t.Error(err)
 			}
@@ -130,21 +111,6 @@ func crashPaused(t *testing.T, events int64) (ended bool) {
 	return !dead.dead.Load()
 }
 
-// untilOr waits until an event is on record, or the drive has ended.
-func (s *single) untilOr(t *testing.T, done chan a2a.Park, park *a2a.Park, is func(*teamv1.Event) bool) {
-	t.Helper()
-	wake, stop := s.Watch(s.key.ID)
-	defer stop()
-	for !slices.ContainsFunc(s.events(t), is) {
-		select {
-		case <-wake:
-		case *park = <-done:
-			done <- *park
-			return
-		}
-	}
-}
-
 // wantNothingBegan checks that nothing began between a pause and its end, or after a stop.
 func wantNothingBegan(t testing.TB, events []*teamv1.Event) {
 	t.Helper()
@@ -178,9 +144,9 @@ func TestS_43_CrashAfterTheStop(t *testing.T) {
 func crashStopped(t *testing.T, events int64, force bool) (ended bool) {
 	t.Helper()
 	g := newGate("gate")
-	r := start(t, echo("one"), g, echo("never"))
-	r.newTeam(t, "inner", through("one", "gate", "never"), "one", "gate", "never")
-	r.newTeam(t, "team", through("inner"), "inner")
+	all := newAgents(t, echo("one"), g, echo("never"))
+	all.newTeam(t, "inner", "one", "gate", "never")
+	all.newTeam(t, "team", "inner")
 	s := newSingle(t, "team")
 	c := s.take(t)
 	var seen atomic.Int64
@@ -189,7 +155,7 @@ func crashStopped(t *testing.T, events int64, force bool) (ended bool) {
 	}}
 	done := make(chan a2a.Park, 1)
 	go func() {
-		park, _ := (&drive.Runner{Agent: r.agents.Get}).Drive(t.Context(), a2a.Claim{Root: c.Root, Epoch: c.Epoch, Journal: j})
+		park, _ := all.runner().Drive(t.Context(), a2a.Claim{Root: c.Root, Epoch: c.Epoch, Journal: j})
 		done <- park
 	}()
 	<-g.entered
@@ -199,7 +165,7 @@ func crashStopped(t *testing.T, events int64, force bool) (ended bool) {
 	g.open()
 	if <-done; j.dead.Load() {
 		s.die(t)
-		if park, err := (&drive.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
+		if park, err := all.runner().Drive(t.Context(), s.take(t)); err != nil || !park.Done {
 			t.Fatal(events, park, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package a2a_test
+package drive_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 // leaving begins a step with a step in it, and a third, ends that, and goes.
 type leaving struct {
-	talker
+	*agent.Func
 	goes func(yield func(*teamv1.Event, error) bool)
 }
 
@@ -62,10 +62,14 @@ func TestI1_WhatAnAgentLeavesOpenIsEnded(t *testing.T) {
 		}, "OUTCOME_CANCELED ", completed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := start(t, leaving{talker{id: "leaving"}, c.goes})
-			task := wantState(t, r.send(t, ann(t), message("leaving", "x")), c.is)
+			s := newSingle(t, "leaving")
+			all := newAgents(t, leaving{&agent.Func{ID: "leaving"}, c.goes})
+			if park, err := all.runner().Drive(t.Context(), s.take(t)); err != nil || !park.Done {
+				t.Fatal(park, err)
+			}
+			wantState(t, s.task(t), c.is)
 			var ends []string
-			for _, ev := range r.record(t, task.GetId()) {
+			for _, ev := range s.events(t) {
 				if e := ev.GetEnded(); e != nil && ev.GetScope() != "2" && ev.GetScope() != "" {
 					ends = append(ends, fmt.Sprintf("%s %s %s %s", ev.GetScope(), ev.GetAgent(), e.GetOutcome(), e.GetError().GetReason()))
 				}
