@@ -4,8 +4,8 @@
 // without the race detector" of .ci/run does all of it.
 package race
 
-// Stride is how many cases a test of very many goes on by: 1, or with the race detector
-// 5, so that it runs every fifth.
+// Stride is the step by which a test with very many cases goes through them: 1, or 5 with
+// the race detector, which then runs every fifth case.
 func Stride() int {
 	if Enabled {
 		return 5

@@ -18,10 +18,9 @@ func (l *Loop) Remembers() bool { return l.cfg.Memory }
 
 // recall begins a state with what its run knows of the conversation: the history
 // of the agent's own path, before what its caller shows it of the present run,
-// and the keys that it has set. Any other history that a
-// caller gives stands instead of its own. An
-// agent without members remembers only as a root: what a team gives it to do is
-// the team's conversation.
+// and the keys that it has set. Any other history that a caller gives stands instead of
+// its own. An agent without members remembers only as a root: what a team gives it to do
+// is the team's conversation.
 func (f *fold) recall(req *teamv1.ProcessRequest, m agent.Memory) {
 	if m == nil || !f.Team.Memory || f.Scope != "" && len(f.Team.Members) == 0 {
 		return

@@ -27,8 +27,7 @@ type Members interface {
 
 // Staff is a Members that knows of changes since a run began. The run keeps the
 // members that it began with for its choices; who was disabled or removed since is
-// refused when it is to begin something, and goes on with what it has begun
-// .
+// refused when it is to begin something, and goes on with what it has begun.
 type Staff interface {
 	Members
 	// Gone says why the member of a team gets no more work; nil: it does.

@@ -29,8 +29,8 @@ type Tasks interface {
 
 var _ agent.Detacher = (*drive)(nil)
 
-// Detach begins a task of the run's owner in its conversation. It
-// implements agent.Detacher.
+// Detach begins a task of the run's owner in its conversation. It implements
+// agent.Detacher.
 func (d *drive) Detach(ctx context.Context, s *teamv1.Spawned) error {
 	acc := d.successor(s.GetTaskId(), s.GetAgent(), s.GetInput().GetParts())
 	acc.Limits = agent.PartLimits(s.GetBudget())
@@ -94,8 +94,7 @@ func (d *drive) textAt(seq int64) *a2av1.Message {
 }
 
 // successor is a task that follows from this one: of its owner and in its
-// conversation, one level deeper, so that tasks that begin each other come to an
-// end.
+// conversation, one level deeper, so that tasks that begin each other come to an end.
 func (d *drive) successor(id, agentID string, parts []*a2av1.Part) *teamv1.Accepted {
 	acc := d.accepted
 	return &teamv1.Accepted{

@@ -1,7 +1,7 @@
 // Package drive drives a claimed run: it calls the run's agent with what is on record,
 // appends what the agent yields, and takes what is left in the run's inbox, until the run
-// ends or waits for people. It is the only one that appends to the journal of a run
-// that goes on, and meets the handler of tasks in the store alone.
+// ends or waits for people. No other package appends to the journal of a claimed run. The
+// handler of tasks leaves the inputs in the store; Tasks is all that runs call of it.
 package drive
 
 import (
@@ -25,7 +25,7 @@ import (
 type Runner struct {
 	// Agent finds the agent of a run. Required.
 	Agent func(id string) (agent.Agent, error)
-	// Pinned finds it at the revision that the run began with, see Pinner; unset:
+	// Pinned finds it at the revision that the run began with, see a2a.Pinner; unset:
 	// as Agent finds it.
 	Pinned func(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error)
 	// Tasks begins the tasks that runs detach; unset: none can be.

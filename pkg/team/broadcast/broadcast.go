@@ -23,8 +23,8 @@ type Config struct {
 // results. It is a workflow of one wave with a model behind it: what the
 // model says is the team's own text, and streams as such.
 //
-// The team reports errors to it: a member that failed is told to the model, and
-// the run fails with the first one's error where all did. Safe for concurrent use.
+// The team reports errors to it: the model is told of a member that failed, and if all
+// failed the run fails with the error of the first. Safe for concurrent use.
 type Broadcast struct {
 	team.Base
 	instructions string
@@ -32,7 +32,7 @@ type Broadcast struct {
 
 var _ team.Scheduler = (*Broadcast)(nil)
 
-// New returns a broadcast.
+// New returns a broadcast. Set ReportErrors and Model in [team.Config].
 func New(c Config) *Broadcast {
 	return &Broadcast{instructions: c.Instructions}
 }

@@ -84,7 +84,7 @@ func (a activation) ResolveName(name string) (any, bool) {
 	return a.of(name), true
 }
 
-// CompileCheck compiles the check of a Review. The error is an *Error.
+// CompileCheck compiles the check of a review. The error is an *Error.
 func CompileCheck(expr string) (*Expr, error) {
 	lang, err := newLanguage(checkVars, "", nil)
 	if err != nil {

@@ -16,7 +16,7 @@ type CoordinatorConfig struct {
 	Instructions string
 	// Skills of the leader: their instructions are part of its system text.
 	Skills []*teamv1.Skill
-	// Members that can be called; what team.State.Team holds at run time.
+	// Members that can be called: those of the team's Config.
 	Members []team.Member
 	// Tools of the leader's own; the team's Config.Tools holds them too.
 	Tools []agent.Tool
@@ -82,9 +82,8 @@ func limit(set int32, byDefault int) int {
 }
 
 // Coordinator is the scheduler of teams in which a model, the leader, calls the
-// members as tools and writes the answer. The leader's text is the answer
-// . Set Config.ReportErrors, so that failures go to the leader. Safe
-// for concurrent use.
+// members as tools and writes the answer. Set ReportErrors in [team.Config], so that
+// failures go to the leader. Safe for concurrent use.
 type Coordinator struct{ *leader }
 
 var _ team.Scheduler = Coordinator{}

@@ -44,7 +44,7 @@ type leader struct {
 
 var _ team.Scheduler = (*leader)(nil)
 
-// team.Traits implements [team.Scheduler].
+// Traits implements [team.Scheduler].
 func (l *leader) Traits() team.Traits {
 	t := team.Traits{
 		UsesTools: true, Interleaves: true, Detaches: l.open == DetachOpen, WakesOnDetachedEnd: l.wake, WithholdsText: l.output != nil,
@@ -60,9 +60,9 @@ func (l *leader) Traits() team.Traits {
 	return t
 }
 
-// Handles implements [team.Scheduler]. The model is told of each call that is refused, whatever
-// the policy on failures is, and of what was canceled: that is nobody's failure, and so it
-// looks what the end of a run has canceled that fails for another reason.
+// Handles implements [team.Scheduler]: refused calls and canceled steps. The model is told
+// of both, also where failures end the run. Of calls that limits.max_steps refused it is
+// told with Finalize alone.
 func (l *leader) Handles(st *team.StepState) bool {
 	if st.Refusal == nil && st.Outcome != teamv1.Outcome_OUTCOME_CANCELED {
 		return false

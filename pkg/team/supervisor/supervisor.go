@@ -55,8 +55,8 @@ type Router struct {
 }
 
 // Supervisor is the scheduler of teams in which each turn a routing decision
-// names who is next, or returns the last response to the user.
-// Nobody rewrites what a member said. Safe for concurrent use.
+// names who is next, or returns the last response to the user. Nobody rewrites what a
+// member said. Safe for concurrent use.
 type Supervisor struct {
 	team.Base
 	rules  []rule

@@ -36,8 +36,7 @@ type Config struct {
 
 // Swarm is the scheduler of teams whose members hand control to each other. A
 // run begins with the entry member and ends when a member answers without
-// handing over; that answer is the run's. Safe for
-// concurrent use.
+// handing over; that answer is the run's. Safe for concurrent use.
 type Swarm struct {
 	team.Base
 	entry        string
@@ -54,8 +53,8 @@ type guards struct {
 
 var _ team.Scheduler = (*Swarm)(nil)
 
-// New returns a swarm. The error joins a *Fault for everything that is wrong
-// with the configuration.
+// New returns a swarm. The error joins a *team.Fault for everything that is
+// wrong with the configuration.
 func New(c Config) (*Swarm, error) {
 	w := &Swarm{entry: c.Entry, members: c.Members, crossRequest: c.CrossRequest, guards: guardsOf(c.Limits)}
 	ids := make([]string, len(c.Members))
