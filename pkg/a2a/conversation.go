@@ -2,10 +2,13 @@ package a2a
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Conversations is what a Store can be besides: it keeps what runs remember of
@@ -89,4 +92,26 @@ func Merged(state, changes map[string]*structpb.Value) map[string]*structpb.Valu
 		merged[k] = v
 	}
 	return merged
+}
+
+// placeTime bounds how long the place of a conversation is waited for: a run can do
+// without.
+const placeTime = 5 * time.Second
+
+// conversation is what a new run of an agent reads of the context that its
+// message names. A context that is new has nothing to read.
+func (h *Handler) conversation(ctx context.Context, a agent.Agent, t Thread, fresh bool) *teamv1.Conversation {
+	v := &teamv1.Conversation{ContextId: t.ContextID}
+	kept, ok := h.c.Store.(Conversations)
+	if !ok || fresh || !agent.Remembers(a) {
+		return v
+	}
+	ctx, cancel := context.WithTimeout(ctx, placeTime)
+	defer cancel()
+	n, err := kept.Position(ctx, t)
+	if err != nil {
+		n = Unread // the run tells
+	}
+	v.History = n
+	return v
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -46,26 +45,4 @@ func (h *Handler) pinTeam(ctx context.Context, acc *teamv1.Accepted) error {
 	maps.Copy(both, acc.GetPins().GetRevisions())
 	acc.Pins.Revisions = both
 	return nil
-}
-
-// placeTime bounds how long the place of a conversation is waited for: a run can do
-// without.
-const placeTime = 5 * time.Second
-
-// conversation is what a new run of an agent reads of the context that its
-// message names. A context that is new has nothing to read.
-func (h *Handler) conversation(ctx context.Context, a agent.Agent, t Thread, fresh bool) *teamv1.Conversation {
-	v := &teamv1.Conversation{ContextId: t.ContextID}
-	kept, ok := h.c.Store.(Conversations)
-	if !ok || fresh || !agent.Remembers(a) {
-		return v
-	}
-	ctx, cancel := context.WithTimeout(ctx, placeTime)
-	defer cancel()
-	n, err := kept.Position(ctx, t)
-	if err != nil {
-		n = Unread // the run tells
-	}
-	v.History = n
-	return v
 }
