@@ -34,8 +34,11 @@ func hides(events []*teamv1.Event) bool {
 func (s *Store) hides(ctx context.Context, root string) (hidden bool, err error) {
 	if j := s.live(root); j != nil {
 		j.mu.Lock()
-		defer j.mu.Unlock()
-		return j.hidden, nil
+		hidden, loaded := j.hidden, j.fold != nil || j.lost
+		j.mu.Unlock()
+		if loaded {
+			return hidden, nil
+		}
 	}
 	s.mu.Lock()
 	hidden, known := s.hiding[root]
