@@ -38,16 +38,15 @@ type View struct {
 	Now time.Time
 	// Top is the root task itself. It is there from the beginning.
 	Top *Node
-	// Questions are open, in the order they were asked.
-	Questions []*Question
 	// Parked reports that nothing runs: the run waits for people, or is paused.
 	Parked bool
 	// Asking reports that the run waits for people since it was parked.
 	Asking bool
 
-	detail Detail
-	nodes  map[string]*Node         // by scope
-	texts  map[int64]*a2av1.Message // messages on record, by sequence; nil in an outline
+	detail    Detail
+	questions Questions
+	nodes     map[string]*Node         // by scope
+	texts     map[int64]*a2av1.Message // messages on record, by sequence; nil in an outline
 }
 
 // New returns the view of a run without events.
@@ -77,6 +76,7 @@ func (v *View) Apply(ev *teamv1.Event) *Node {
 			v.texts[ev.GetSeq()] = m
 		}
 	}
+	v.ask(n, ev)
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Accepted:
 		v.accept(ev, k.Accepted)
@@ -86,15 +86,11 @@ func (v *View) Apply(ev *teamv1.Event) *Node {
 		v.start(n, ev, k.Started)
 	case *teamv1.Event_Retried:
 		v.retry(n, ev, k.Retried)
-	case *teamv1.Event_Asked:
-		v.ask(n, ev)
 	case *teamv1.Event_Answered:
-		v.answer(ev, k.Answered)
 		v.resume(n)
 	case *teamv1.Event_Expired:
 		v.note(n, ev)
 		if k.Expired.GetLimit() == agent.LimitQuestion {
-			v.close(ev, func(q *Question) bool { return q.Node == n })
 			v.resume(n)
 		}
 	case *teamv1.Event_Waiting:
@@ -200,13 +196,11 @@ func (v *View) start(n *Node, ev *teamv1.Event, s *teamv1.Started) {
 	}
 }
 
-// retry closes an attempt that failed. A known failure begins anew: what the step has
-// asked does not count any more.
+// retry closes an attempt that failed. A known failure begins anew.
 func (v *View) retry(n *Node, ev *teamv1.Event, r *teamv1.Retried) {
 	n.State, n.wasted = Retrying, agent.AddSpent(n.wasted, r.GetSpent())
 	if r.GetFresh() {
 		n.Bound = nil
-		v.close(ev, func(q *Question) bool { return agent.Within(q.Node.Scope, n.Scope) })
 	}
 	if a := n.last(); a != nil {
 		a.Ended, a.Error, a.Spent = ev.GetTime(), r.GetError(), r.GetSpent()
@@ -283,7 +277,6 @@ func (v *View) resume(n *Node) {
 func (v *View) end(n *Node, ev *teamv1.Event, e *teamv1.Ended) {
 	n.spent, n.wasted = e.GetSpent(), nil
 	v.shut(n, e.GetOutcome())
-	v.close(ev, func(q *Question) bool { return agent.Within(q.Node.Scope, n.Scope) })
 	if v.detail == Outline {
 		return
 	}

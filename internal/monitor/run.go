@@ -104,7 +104,7 @@ func (r *run) partOf(scope string) *journal.Node {
 
 // open are the open questions of a scope and of what is below it.
 func (r *run) open(scope string) (list []*teamv1.OpenQuestion) {
-	for _, q := range r.Below(scope) {
+	for _, q := range r.Questions(scope) {
 		list = append(list, &teamv1.OpenQuestion{
 			TaskId: r.Root, AgentId: r.Accepted.GetAgent(), ContextId: r.Accepted.GetMessage().GetContextId(), Since: q.Event.GetTime(),
 			Question: a2a.QuestionOf(r.Root, q.Event),
@@ -117,7 +117,7 @@ func (r *run) open(scope string) (list []*teamv1.OpenQuestion) {
 // nothing else is asked for.
 func (r *run) waits(scope string) a2av1.TaskState {
 	state := a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
-	for _, q := range r.Below(scope) {
+	for _, q := range r.Questions(scope) {
 		if q.Event.GetAsked().GetKind() != teamv1.Asked_KIND_AUTH {
 			return a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
 		}

@@ -284,7 +284,7 @@ func TestR_003_28_SnapshotFitsClients(t *testing.T) {
 		r.Top.Since = time.Unix(int64(i), 0)
 		r.parts = []*journal.Node{r.Top}
 		ask := &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{Message: agent.UserMessage("q", long)}}}
-		r.Questions = []*journal.Question{{Node: r.Top, Event: ask}}
+		r.take(ask)
 		w.runs[r.Root] = &watched{run: r}
 	}
 	for range 100 {
