@@ -87,7 +87,7 @@ func (s *Questions) close(ev *teamv1.Event, is func(*Question) bool) (closed []*
 // ask takes note of the questions that an event of a node opens and closes.
 func (v *View) ask(n *Node, ev *teamv1.Event) {
 	asked, closed := v.questions.Apply(ev)
-	if asked != nil {
+	if asked != nil && n != nil {
 		n.State = Waiting
 		n.asks++
 		if v.detail == Whole {

@@ -67,16 +67,16 @@ func (v *View) Node(scope string) *Node { return v.nodes[scope] }
 func (v *View) Apply(ev *teamv1.Event) *Node {
 	v.Seq, v.Now = ev.GetSeq(), ev.GetTime().AsTime()
 	v.park(ev)
-	n := v.nodes[ev.GetScope()]
-	if n == nil {
-		return nil
-	}
 	if v.texts != nil {
 		if m := agent.MessageOf(v.Root, ev); m != nil {
 			v.texts[ev.GetSeq()] = m
 		}
 	}
+	n := v.nodes[ev.GetScope()]
 	v.ask(n, ev)
+	if n == nil {
+		return nil
+	}
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Accepted:
 		v.accept(ev, k.Accepted)

@@ -19,12 +19,12 @@ type run struct {
 	root, owner, agent, context string // never change
 
 	mu       sync.Mutex
-	events   []*teamv1.Event   // append-only, so that a reader may keep a prefix; guarded by mu
-	bytes    int64             // of events as they were given, encoded; guarded by mu
-	last     time.Time         // of the last event; guarded by mu
-	fold     Fold              // of the root; guarded by mu
-	ended    bool              // the root's end is on record; guarded by mu
-	asking   fold.Questions // guarded by mu
+	events   []*teamv1.Event // append-only, so that a reader may keep a prefix; guarded by mu
+	bytes    int64           // of events as they were given, encoded; guarded by mu
+	last     time.Time       // of the last event; guarded by mu
+	fold     Fold            // of the root; guarded by mu
+	ended    bool            // the root's end is on record; guarded by mu
+	asking   fold.Questions  // guarded by mu
 	inbox    []*teamv1.Inbound
 	inboxN   int64                      // of the last row; guarded by mu, like inbox
 	watchers map[chan struct{}]struct{} // guarded by mu
