@@ -11,6 +11,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // BenchmarkCoordinator is goal 6: a leader that is offered 10 and 1,000 members
@@ -44,15 +45,15 @@ func BenchmarkCoordinator(b *testing.B) {
 // ledBy is a run of a leader with so many members.
 func ledBy(b *testing.B, members int) measure.Job {
 	b.Helper()
-	c := team.CoordinatorConfig{Limits: most()}
+	c := leader.CoordinatorConfig{Limits: most()}
 	for _, id := range memberIDs(members) {
 		c.Members = append(c.Members, team.Member{Agent: id, Description: "counts one up from the number it is given"})
 	}
-	leader, err := team.NewCoordinator(c)
+	lead, err := leader.NewCoordinator(c)
 	if err != nil {
 		b.Fatal(err)
 	}
-	t := staffed(b, team.Config{Scheduler: leader, Model: chooser{members}, Limits: most(), ReportErrors: true}, memberIDs(members))
+	t := staffed(b, team.Config{Scheduler: lead, Model: chooser{members}, Limits: most(), ReportErrors: true}, memberIDs(members))
 	return measure.Job{Agent: t, Input: "0", Answer: "1"}
 }
 

@@ -11,10 +11,12 @@ import (
 	"github.com/agentteams/team-server/bench/measure"
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // lengths of histories, in messages.
@@ -73,7 +75,7 @@ func placed(b *testing.B) [][]measure.Figures {
 // shown is a run of an agent whose model answers at once, and is shown n messages.
 func shown(b *testing.B, n int) measure.Job {
 	b.Helper()
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "bench", Model: reader{n + 1}})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: "bench", Model: reader{n + 1}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -156,7 +158,7 @@ func talk(n int) func(*testing.B) (measure.Call, func()) {
 				b.Fatal(err)
 			}
 		}
-		r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return t, nil }, Conversations: s, Replica: "bench"}
+		r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return t, nil }, Conversations: s, Replica: "bench"}
 		j := measure.Job{Agent: t, Input: "0", Answer: "1"}
 		next := 0
 		return func(ctx context.Context, _ int64) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/model/scripted"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // The code of go-library.md: what stands there stands here, and runs.
@@ -148,7 +149,7 @@ func (shout) Generate(_ context.Context, req *agent.ModelRequest) iter.Seq2[agen
 }
 
 func Example_model() {
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "loud", Model: shout{}, Instructions: "Be loud."})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: "loud", Model: shout{}, Instructions: "Be loud."})
 	if err != nil {
 		panic(err)
 	}
@@ -190,7 +191,7 @@ agents:
 	if err != nil {
 		panic(err)
 	}
-	pilot, err := team.NewModelAgent(team.ModelAgentConfig{ID: "pilot", Model: model, Tools: []agent.Tool{height{}}})
+	pilot, err := leader.NewAgent(leader.AgentConfig{ID: "pilot", Model: model, Tools: []agent.Tool{height{}}})
 	if err != nil {
 		panic(err)
 	}
@@ -219,7 +220,7 @@ func Example_middleware() {
 	if err != nil {
 		panic(err)
 	}
-	a, err := team.NewModelAgent(team.ModelAgentConfig{
+	a, err := leader.NewAgent(leader.AgentConfig{
 		ID: "loud", Model: shout{}, Guards: agent.Guards{Input: []agent.Guard{short, mask}, Output: []agent.Guard{mask}},
 	})
 	if err != nil {

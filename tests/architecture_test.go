@@ -133,6 +133,9 @@ func TestR_000_43_CoreKnowsNoProtocol(t *testing.T) {
 	}
 }
 
+// module begins the import paths of this repository.
+const module = "github.com/agentteams/team-server/"
+
 // layersOfTeam are the packages below pkg/team, and which others of them and of the
 // module each may import besides gen and pkg/agent.
 var layersOfTeam = map[string][]string{
@@ -144,6 +147,7 @@ var layersOfTeam = map[string][]string{
 	"workflow":   schedulerMayImport,
 	"broadcast":  schedulerMayImport,
 	"swarm":      schedulerMayImport,
+	"leader":     schedulerMayImport,
 }
 
 // schedulerMayImport is what schedulers are made of: the exported API of pkg/team and
@@ -152,7 +156,6 @@ var schedulerMayImport = []string{"", "expr", "facts", "prompt"}
 
 // TestLayersOfTeam checks who imports whom below pkg/team.
 func TestLayersOfTeam(t *testing.T) {
-	const module = "github.com/agentteams/team-server/"
 	seen := map[string]bool{}
 	root := filepath.Join("..", "pkg", "team")
 	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
@@ -192,6 +195,99 @@ func TestLayersOfTeam(t *testing.T) {
 	for name := range layersOfTeam {
 		if !seen[name] {
 			t.Errorf("there is no package pkg/team/%s", name)
+		}
+	}
+}
+
+// production returns the parsed files of a package, without its tests.
+func production(t *testing.T, dir string) []*ast.File {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []*ast.File
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	if len(files) == 0 {
+		t.Fatalf("%s has no files", dir)
+	}
+	return files
+}
+
+// TestLayersOfARun checks that the handler of tasks, who claims runs and who drives them
+// do not know each other: they meet in what stores implement.
+func TestLayersOfARun(t *testing.T) {
+	for dir, may := range map[string][]string{
+		"pkg/agent":             nil,
+		"pkg/a2a":               {"pkg/agent"},
+		"internal/engine":       {"pkg/agent", "pkg/a2a"},
+		"internal/engine/drive": {"pkg/agent", "pkg/a2a"},
+	} {
+		for _, f := range production(t, dir) {
+			for _, imp := range f.Imports {
+				ours, is := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module)
+				if is && !strings.HasPrefix(ours, "gen/") && !slices.Contains(may, ours) {
+					t.Errorf("%s imports %s", dir, ours)
+				}
+			}
+		}
+	}
+}
+
+// declared returns the names of the types, constants and variables of a file.
+func declared(f *ast.File) []string {
+	var names []string
+	for _, d := range f.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		for _, s := range g.Specs {
+			switch s := s.(type) {
+			case *ast.TypeSpec:
+				names = append(names, s.Name.Name)
+			case *ast.ValueSpec:
+				for _, n := range s.Names {
+					names = append(names, n.Name)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// TestDriverKnowsNoHandler checks that of the package of the handler the driver of runs
+// uses the contract of stores, and two funcs that say what callers are answered.
+func TestDriverKnowsNoHandler(t *testing.T) {
+	may := map[string]bool{"CheckDepth": true, "StoreError": true}
+	for _, f := range production(t, "pkg/a2a") {
+		if names := declared(f); slices.Contains(names, "Store") || slices.Contains(names, "Conversations") {
+			for _, name := range names {
+				may[name] = true
+			}
+		}
+	}
+	for _, dir := range []string{"internal/engine", "internal/engine/drive"} {
+		for _, f := range production(t, dir) {
+			ast.Inspect(f, func(n ast.Node) bool {
+				s, ok := n.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				if x, ok := s.X.(*ast.Ident); ok && x.Name == "a2a" && !may[s.Sel.Name] {
+					t.Errorf("%s uses a2a.%s", dir, s.Sel.Name)
+				}
+				return true
+			})
 		}
 	}
 }

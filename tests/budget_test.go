@@ -18,6 +18,7 @@ import (
 	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -53,7 +54,7 @@ func (m *meteredModel) seen() ([]int64, []time.Time) {
 
 func metered(t *testing.T, id string, m agent.Model, l *teamv1.Limits) agent.Agent {
 	t.Helper()
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: id, Model: m, Limits: l})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: id, Model: m, Limits: l})
 	if err != nil {
 		t.Fatal(err)
 	}

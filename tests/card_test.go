@@ -12,6 +12,7 @@ import (
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -19,7 +20,7 @@ import (
 func carded(t *testing.T, m *manager.Manager, log *zap.Logger) (skills []string, params map[string]any) {
 	t.Helper()
 	list := []team.Member{{Agent: "one"}, {Agent: "two"}, {Agent: "three"}}
-	s, err := team.NewCoordinator(team.CoordinatorConfig{Members: list})
+	s, err := leader.NewCoordinator(leader.CoordinatorConfig{Members: list})
 	if err != nil {
 		t.Fatal(err)
 	}

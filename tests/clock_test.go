@@ -8,6 +8,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/store/storetest"
@@ -86,7 +87,7 @@ type handled struct {
 func driven(t *testing.T, s storetest.Store, agents a2a.Agents, clock *storetest.Clock) *handled {
 	t.Helper()
 	e := engine.New(engine.Config{Leases: s, Replica: "r1"})
-	runner := &a2a.Runner{Agent: agents.Get, Clock: clock.Now}
+	runner := &drive.Runner{Agent: agents.Get, Clock: clock.Now}
 	h := a2a.NewHandler(a2a.Config{Agents: agents, Store: s, Wake: e.Wake, Clock: clock.Now})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -37,7 +38,7 @@ func (leading) Generate(_ context.Context, req *agent.ModelRequest) iter.Seq2[ag
 func detaching(t testing.TB, m *manager.Manager, wake bool) {
 	t.Helper()
 	list := []team.Member{{Agent: "a"}}
-	s, err := team.NewCoordinator(team.CoordinatorConfig{Members: list, Async: true, OpenDelegations: team.DetachOpen, Wake: wake})
+	s, err := leader.NewCoordinator(leader.CoordinatorConfig{Members: list, Async: true, OpenDelegations: leader.DetachOpen, Wake: wake})
 	if err != nil {
 		t.Fatal(err)
 	}

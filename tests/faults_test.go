@@ -20,6 +20,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model/openai"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -40,7 +41,7 @@ func modeled(t *testing.T) (a agent.Agent, calls func() int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, err = team.NewModelAgent(team.ModelAgentConfig{ID: "writer", Model: model, Instructions: "Write."}); err != nil {
+	if a, err = leader.NewAgent(leader.AgentConfig{ID: "writer", Model: model, Instructions: "Write."}); err != nil {
 		t.Fatal(err)
 	}
 	return a, func() int {

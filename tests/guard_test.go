@@ -20,7 +20,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model/openai"
 	"github.com/agentteams/team-server/pkg/server"
-	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -53,7 +53,7 @@ func serveClerk(t *testing.T, at rig.Place, guards agent.Guards) *clerk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "clerk", Model: model, Guards: guards})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: "clerk", Model: model, Guards: guards})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model/openai"
 	"github.com/agentteams/team-server/pkg/server"
-	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -36,7 +36,7 @@ func newTalker(t testing.TB, llm *fakellm.Server, memory bool) agent.Agent {
 		}
 		return fakellm.Turn{Text: "re: " + r.Last()}
 	})
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "talker", Model: modelOf(t, llm, "m"), Instructions: "Talk.", Memory: memory})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: "talker", Model: modelOf(t, llm, "m"), Instructions: "Talk.", Memory: memory})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -474,7 +474,7 @@ func TestR_002_40_CheckedThenKept(t *testing.T) {
 			}
 			return agent.Verdict{Message: agent.NewMessage(agent.Text(p.Message) + ", signed")}, nil
 		}}}
-		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "clerk", Model: modelOf(t, llm, "m"), Memory: true, Guards: agent.Guards{Output: []agent.Guard{signs}}})
+		a, err := leader.NewAgent(leader.AgentConfig{ID: "clerk", Model: modelOf(t, llm, "m"), Memory: true, Guards: agent.Guards{Output: []agent.Guard{signs}}})
 		if err != nil {
 			t.Fatal(err)
 		}

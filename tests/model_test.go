@@ -11,6 +11,7 @@ import (
 	"github.com/agentteams/team-server/pkg/model/openai"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/supervisor"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -34,7 +35,7 @@ func TestR_000_31_WordsOfModels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, err := team.NewModelAgent(team.ModelAgentConfig{ID: id, Model: model, Instructions: "Add your word."})
+			a, err := leader.NewAgent(leader.AgentConfig{ID: id, Model: model, Instructions: "Add your word."})
 			if err != nil {
 				t.Fatal(err)
 			}

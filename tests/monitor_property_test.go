@@ -23,6 +23,7 @@ import (
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -89,7 +90,7 @@ func (g grower) leaf() string {
 			spent:    &teamv1.Spent{InputTokens: cost.Draw(g.rt, "in"), OutputTokens: cost.Draw(g.rt, "out"), CostMicros: cost.Draw(g.rt, "cost"), ModelCalls: 1},
 			failures: map[string]int64{"pays": 0, "flaky": 1, "broken": 1 << 40}[kind],
 		}
-		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: id, Model: model, Limits: &teamv1.Limits{
+		a, err := leader.NewAgent(leader.AgentConfig{ID: id, Model: model, Limits: &teamv1.Limits{
 			Retry: &teamv1.Retry{Attempts: proto.Int32(2), Backoff: durationpb.New(time.Millisecond)},
 		}})
 		return g.register(id, a, err)
@@ -137,6 +138,7 @@ func (g grower) tree(depth int) string {
 // whatever depth and under whatever name. A watcher that was there all the time sees the
 // same as one that comes.
 func TestI5_R_003_28_Figures(t *testing.T) {
+	rig.Checks(t, 100)
 	onStages(t, func(t *testing.T, place rig.Place) {
 		store, _ := place.Open(t)
 		m, n := rig.Manager(t), 0

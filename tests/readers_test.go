@@ -26,6 +26,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/race"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/scripted"
@@ -268,7 +269,7 @@ func TestP10_StalledReaders(t *testing.T) {
 func TestA_08_ThousandSubscribers(t *testing.T) {
 	before, start := runtime.NumGoroutine(), time.Now()
 	t.Run("A-08 P10 the crowd", func(t *testing.T) {
-		stall(t, crowd{stalled: 100, lively: 900, alone: true, events: 30, size: 24 << 10, limit: 10 * time.Second})
+		stall(t, crowd{stalled: 100 / race.Stride(), lively: 900 / race.Stride(), alone: true, events: 30, size: 24 << 10, limit: 10 * time.Second})
 	})
 	patience := time.Now().Add(10 * time.Second)
 	for now := range time.Tick(10 * time.Millisecond) {
@@ -391,7 +392,7 @@ func heap() uint64 {
 // TestP9_IdleStreams keeps many streams of waiting tasks open, and then has
 // something to say to each.
 func TestP9_IdleStreams(t *testing.T) {
-	idle := atLeast(t, idleStreams, 2000)
+	idle := atLeast(t, idleStreams, 2000/race.Stride())
 	for _, c := range []struct {
 		binding string
 		n       int
@@ -432,7 +433,7 @@ func TestP9_IdleStreams(t *testing.T) {
 			there.Wait()
 			each := (heap() - before) / uint64(c.n)
 			t.Logf("%d streams of %d tasks: %.1f KiB each, client and server", c.n, tasks, float64(each)/1024)
-			if each > c.most && !rig.Raced {
+			if each > c.most && !race.Enabled {
 				t.Errorf("a stream takes %d bytes, want at most %d", each, c.most)
 			}
 			mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/swarm"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -36,7 +37,7 @@ func (p passing) Generate(_ context.Context, req *agent.ModelRequest) iter.Seq2[
 
 func passer(t testing.TB, id, to string) agent.Agent {
 	t.Helper()
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: id, Model: passing{to}})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: id, Model: passing{to}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/swarm"
 	"github.com/agentteams/team-server/pkg/team/workflow"
 )
@@ -92,15 +93,15 @@ func (o ours) lead(b *testing.B, n int) start { return o.led(b, n, false) }
 func (o ours) handOver(b *testing.B, n int) start { return o.led(b, n, true) }
 
 func (o ours) led(b *testing.B, n int, last bool) start {
-	c := team.CoordinatorConfig{}
+	c := leader.CoordinatorConfig{}
 	for _, id := range names(n) {
 		c.Members = append(c.Members, team.Member{Agent: id, SkipSummarization: last})
 	}
-	leader, err := team.NewCoordinator(c)
+	lead, err := leader.NewCoordinator(c)
 	if err != nil {
 		b.Fatal(err)
 	}
-	t := o.team(b, team.Config{Scheduler: leader, Model: ourModel{offered: n}, ReportErrors: true}, names(n), member())
+	t := o.team(b, team.Config{Scheduler: lead, Model: ourModel{offered: n}, ReportErrors: true}, names(n), member())
 	return o.run(measure.Job{Agent: t, Input: "0", Answer: "1"})
 }
 
@@ -112,7 +113,7 @@ func (o ours) swarm(b *testing.B) start {
 	}
 	agents := measure.Registry{}
 	for id, to := range map[string]string{"a": "b", "b": ""} {
-		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: id, Description: describes, Model: ourModel{to: to}})
+		a, err := leader.NewAgent(leader.AgentConfig{ID: id, Description: describes, Model: ourModel{to: to}})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -135,7 +136,7 @@ func (o ours) depth(b *testing.B, n int) start {
 }
 
 func (o ours) history(b *testing.B, n int) start {
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "bench", Model: ourModel{messages: n + 1}})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: "bench", Model: ourModel{messages: n + 1}})
 	if err != nil {
 		b.Fatal(err)
 	}

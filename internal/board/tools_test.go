@@ -13,7 +13,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // clerk is a model that calls tools, one a turn, and then says that it is done. It
@@ -48,7 +48,7 @@ func call(name, arguments string) *teamv1.ToolCall {
 // office is a team whose member and leader have a board.
 func office(t *testing.T, d *desk, c *clerk) agent.Agent {
 	t.Helper()
-	a, err := team.NewModelAgent(team.ModelAgentConfig{
+	a, err := leader.NewAgent(leader.AgentConfig{
 		ID: "clerk", Model: c, ToolSets: []agent.ToolSet{board.NewTools(d.store, key.Team, []string{"clerk", "y"}, "clerk")},
 	})
 	if err != nil {
@@ -148,17 +148,17 @@ func TestR_003_26_ToolsReadWithoutLoss(t *testing.T) {
 		_, err = d.PostMessage(d.ctx, as("y"), &teamv1.PostMessageRequest{Text: text, To: "x"})
 		d.must(err)
 	}
-	leader := &clerk{calls: []*teamv1.ToolCall{call("read_messages", `{}`), call("read_messages", `{"up_to":1}`), call("read_messages", `{"up_to":3}`)}}
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "lead", Model: leader, ToolSets: []agent.ToolSet{board.NewTools(d.store, key.Team, nil, key.Team)}})
+	lead := &clerk{calls: []*teamv1.ToolCall{call("read_messages", `{}`), call("read_messages", `{"up_to":1}`), call("read_messages", `{"up_to":3}`)}}
+	a, err := leader.NewAgent(leader.AgentConfig{ID: "lead", Model: lead, ToolSets: []agent.ToolSet{board.NewTools(d.store, key.Team, nil, key.Team)}})
 	d.must(err)
 	process(t, a, nil, -1)
 	for i, want := range []int{2, 1, 0} {
-		if got := strings.Count(leader.told[i], `"text"`); got != want {
-			t.Errorf("read %d shows %s", i, leader.told[i])
+		if got := strings.Count(lead.told[i], `"text"`); got != want {
+			t.Errorf("read %d shows %s", i, lead.told[i])
 		}
 	}
-	if leader.told[2] != "none" {
-		t.Errorf("%s", leader.told[2])
+	if lead.told[2] != "none" {
+		t.Errorf("%s", lead.told[2])
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/agentteams/team-server/pkg/scripted"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/broadcast"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/supervisor"
 	"github.com/agentteams/team-server/pkg/team/swarm"
 	"github.com/agentteams/team-server/pkg/team/workflow"
@@ -162,7 +163,7 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 		if err != nil {
 			return nil, err
 		}
-		return team.NewModelAgent(team.ModelAgentConfig{
+		return leader.NewAgent(leader.AgentConfig{
 			ID: id, Name: a.GetName(), Description: a.GetDescription(), Instructions: a.GetInstructions(), Skills: a.GetSkills(),
 			InputModes: a.GetInputModes(), OutputModes: a.GetOutputModes(),
 			Guards: guards, Output: output, Upstreams: b.Upstreams,
@@ -296,7 +297,7 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 		}
 	case config.Leader(t) != nil:
 		c.ReportErrors = t.GetCoordinator().GetOnMemberError() != teamv1.OnMemberError_FAIL
-		if c.Scheduler, err = team.NewCoordinator(config.Coordinator(t, c.Tools)); err != nil {
+		if c.Scheduler, err = leader.NewCoordinator(config.Coordinator(t, c.Tools)); err != nil {
 			return nil, err
 		}
 		if c.Model, err = b.model(config.Leader(t).GetModel()); err != nil {

@@ -6,7 +6,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // guards builds the guardrails of an agent or team.
@@ -32,7 +32,7 @@ func (b *builder) guards(g *teamv1.Guardrails) (agent.Guards, error) {
 }
 
 // output is what the answers of an agent must fit.
-func (b *builder) output(schema string) (team.OutputFormat, error) {
+func (b *builder) output(schema string) (leader.OutputFormat, error) {
 	if schema == "" {
 		return nil, nil //nolint:nilnil // anything
 	}

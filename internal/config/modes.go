@@ -10,6 +10,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/swarm"
 )
 
@@ -19,15 +20,15 @@ var (
 		teamv1.HistoryScope_LAST_RESULT: team.HistoryLastResult, teamv1.HistoryScope_PARENT_BRANCH: team.HistoryParent,
 		teamv1.HistoryScope_ISOLATED: team.HistoryIsolated, teamv1.HistoryScope_CONVERSATION: team.HistoryConversation,
 	}
-	toolStyles = map[teamv1.ToolStyle_Value]team.ToolStyle{
-		teamv1.ToolStyle_PER_MEMBER: team.PerMember, teamv1.ToolStyle_SINGLE: team.Single,
+	toolStyles = map[teamv1.ToolStyle_Value]leader.ToolStyle{
+		teamv1.ToolStyle_PER_MEMBER: leader.PerMember, teamv1.ToolStyle_SINGLE: leader.Single,
 	}
-	openDelegations = map[teamv1.OpenDelegations_Value]team.OpenDelegations{
-		teamv1.OpenDelegations_WAIT: team.WaitOpen, teamv1.OpenDelegations_CANCEL: team.CancelOpen,
-		teamv1.OpenDelegations_DETACH: team.DetachOpen,
+	openDelegations = map[teamv1.OpenDelegations_Value]leader.OpenDelegations{
+		teamv1.OpenDelegations_WAIT: leader.WaitOpen, teamv1.OpenDelegations_CANCEL: leader.CancelOpen,
+		teamv1.OpenDelegations_DETACH: leader.DetachOpen,
 	}
-	onLimits = map[teamv1.OnLimit_Value]team.OnLimit{
-		teamv1.OnLimit_FAIL: team.FailRun, teamv1.OnLimit_FINALIZE: team.Finalize,
+	onLimits = map[teamv1.OnLimit_Value]leader.OnLimit{
+		teamv1.OnLimit_FAIL: leader.FailRun, teamv1.OnLimit_FINALIZE: leader.Finalize,
 	}
 )
 
@@ -81,9 +82,9 @@ func Leader(t *teamv1.TeamConfig) *teamv1.LeaderConfig {
 // Coordinator is what the scheduler of a coordinator team is made of. A team that
 // routes is one whose members' replies are its own, and that calls one of them.
 // tools are the leader's.
-func Coordinator(t *teamv1.TeamConfig, tools []agent.Tool) team.CoordinatorConfig {
+func Coordinator(t *teamv1.TeamConfig, tools []agent.Tool) leader.CoordinatorConfig {
 	c := t.GetCoordinator()
-	cfg := team.CoordinatorConfig{
+	cfg := leader.CoordinatorConfig{
 		Instructions: Leader(t).GetInstructions(), Skills: Leader(t).GetSkills(), Members: Members(t), Tools: tools,
 		AllowParallel: c.GetAllowParallel(), ToolStyle: toolStyles[c.GetToolStyle()], Async: c.GetAsync(),
 		OpenDelegations: openDelegations[c.GetOnOpenDelegations()], OnLimit: onLimits[c.GetOnLimit()], StrictCycles: c.GetStrictCycles(),
@@ -120,7 +121,7 @@ func (k *checker) coordinator(id string, t *teamv1.TeamConfig) {
 			k.fault(n, fmt.Sprintf("member %q has the name of its team", id), "the leader speaks under it; give the member an id of its own")
 		}
 	}
-	_, err := team.NewCoordinator(Coordinator(t, nil))
+	_, err := leader.NewCoordinator(Coordinator(t, nil))
 	k.scheduler(err, !k.hurt("teams", id, "members"), path...)
 }
 

@@ -22,11 +22,11 @@ type Leases interface {
 	// comes first: the earliest known due time, for a store shared with other
 	// processes no later than its polling interval; zero is not before Wake.
 	Claim(ctx context.Context, replica string, limit int) (claims []a2a.Claim, next time.Time, err error)
-	// Park gives up a claimed run as its drive left it. A run that is not done
+	// Park releases a claimed run as its drive left it. A run that is not done
 	// is due at once when its inbox holds something unread, decided under the
 	// lock that an input takes, so that none is missed. ErrFenced.
 	Park(ctx context.Context, c a2a.Claim, p a2a.Park) error
-	// Release gives up a claimed run that has not come to a stop, due at a time;
+	// Release releases a claimed run that has not come to a stop, due at a time;
 	// the zero time is at once. An input makes it due earlier. ErrFenced.
 	Release(ctx context.Context, c a2a.Claim, at time.Time) error
 }

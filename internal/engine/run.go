@@ -26,7 +26,7 @@ const (
 	maxStops = 10
 	// progress is the duration after which a drive counts as having made progress.
 	progress = time.Minute
-	// settleTimeout bounds giving up a run: a store that hangs must not keep the process.
+	// settleTimeout bounds releasing a run: a store that hangs must not keep the process.
 	settleTimeout = 10 * time.Second
 )
 
@@ -136,7 +136,7 @@ func (e *Engine) end(ctx context.Context, c a2a.Claim, cause error) bool {
 	return err == nil
 }
 
-// park gives up a run that has come to a stop. That the store did not answer in
+// park releases a run that has come to a stop. That the store did not answer in
 // time is no fault of the run.
 func (e *Engine) park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
@@ -148,7 +148,7 @@ func (e *Engine) park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
 	return err
 }
 
-// release gives up a run that has not. While the store does not take that it is
+// release releases a run that has not. While the store does not take that it is
 // tried again: the store has the run as this replica's until then, or until the
 // replica is not heard of any more.
 func (e *Engine) release(ctx context.Context, c a2a.Claim, at time.Time) {

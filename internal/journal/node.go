@@ -95,12 +95,7 @@ func (n *Node) last() *Attempt {
 }
 
 // Delegated reports whether it is work that a member was given.
-func (n *Node) Delegated() bool { return Delegates(n.Step.GetKind()) }
-
-// Delegates reports whether members work on steps of a kind.
-func Delegates(k teamv1.Step_Kind) bool {
-	return k == teamv1.Step_KIND_DELEGATE || k == teamv1.Step_KIND_TRANSFER || k == teamv1.Step_KIND_STEP
-}
+func (n *Node) Delegated() bool { return agent.IsDelegation(n.Step.GetKind()) }
 
 // Open reports whether it has not ended.
 func (n *Node) Open() bool { return n.State != Ended }

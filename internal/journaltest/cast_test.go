@@ -18,6 +18,7 @@ import (
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/scripted"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/supervisor"
 	"github.com/agentteams/team-server/pkg/team/workflow"
 )
@@ -301,7 +302,7 @@ func (c *cast) modeled(id string, calls int, fails bool) {
 		}
 		return &teamv1.Turn{Text: "I have " + req.Messages[len(req.Messages)-1].Text, FinishReason: "stop", Model: "golden-1"}, nil
 	}}
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: id, Model: m, Tools: []agent.Tool{tool{c, fails}}})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: id, Model: m, Tools: []agent.Tool{tool{c, fails}}})
 	c.must(err)
 	c.must(c.Register(id, a))
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/guard"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
@@ -58,7 +59,7 @@ func guarded() []scenario {
 		{name: "output_put_back", anywhere: true, agents: func(c *cast) {
 			s, err := guard.ParseSchema("s.json", []byte(`{"type": "object", "required": ["score"]}`))
 			c.must(err)
-			a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "root", Output: s.Fit, Model: model{c, func(req *agent.ModelRequest) (*teamv1.Turn, error) {
+			a, err := leader.NewAgent(leader.AgentConfig{ID: "root", Output: s.Fit, Model: model{c, func(req *agent.ModelRequest) (*teamv1.Turn, error) {
 				if len(req.Messages) > 1 {
 					return &teamv1.Turn{Text: `{"score": 7}`}, nil
 				}

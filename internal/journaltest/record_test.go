@@ -11,6 +11,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -84,7 +85,7 @@ type recorder struct {
 
 func (r *recorder) serve() {
 	e := engine.New(engine.Config{Leases: r.store, Replica: "golden"})
-	runner := &a2a.Runner{Agent: r.agents.Get}
+	runner := &drive.Runner{Agent: r.agents.Get}
 	r.Handler = a2a.NewHandler(a2a.Config{Agents: r.agents, Store: r.store, Wake: e.Wake, Version: "golden"})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

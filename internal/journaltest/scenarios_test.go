@@ -18,6 +18,7 @@ import (
 	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/supervisor"
 	"github.com/agentteams/team-server/pkg/team/workflow"
 	"github.com/agentteams/team-server/tests/rig"
@@ -161,7 +162,7 @@ func models() []scenario {
 			c.workflow("root", workflow.Step{ID: "1", Member: "a"}, workflow.Step{ID: "2", Member: "b", After: []string{"1"}})
 		}},
 		{name: "model_fails", agents: func(c *cast) {
-			a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "root", Model: model{c, func(*agent.ModelRequest) (*teamv1.Turn, error) {
+			a, err := leader.NewAgent(leader.AgentConfig{ID: "root", Model: model{c, func(*agent.ModelRequest) (*teamv1.Turn, error) {
 				e := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "the model answered 503")
 				e.Retry = true
 				return nil, e

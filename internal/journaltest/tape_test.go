@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -142,7 +143,7 @@ func (t *tape) drive(ctx context.Context, find func(string) (agent.Agent, error)
 		return t.now()
 	}
 	t.mu.Unlock()
-	r := &a2a.Runner{Agent: find, Replica: "replay", Clock: clock}
+	r := &drive.Runner{Agent: find, Replica: "replay", Clock: clock}
 	for epoch := int64(100); ; epoch++ {
 		park, err := r.Drive(ctx, a2a.Claim{Root: root, Owner: owner, Epoch: epoch, Journal: t})
 		if err != nil || park.Done {

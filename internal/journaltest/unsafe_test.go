@@ -7,7 +7,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
@@ -27,7 +27,7 @@ func (p payment) Call(context.Context, json.RawMessage, string) (*teamv1.ToolRes
 // payer is an agent that pays once, and tells what it heard of it.
 func (c *cast) payer(id string) {
 	c.Helper()
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: id, Tools: []agent.Tool{payment{c}}, Model: model{c, func(req *agent.ModelRequest) (*teamv1.Turn, error) {
+	a, err := leader.NewAgent(leader.AgentConfig{ID: id, Tools: []agent.Tool{payment{c}}, Model: model{c, func(req *agent.ModelRequest) (*teamv1.Turn, error) {
 		if last := req.Messages[len(req.Messages)-1]; last.Role == agent.RoleTool {
 			return &teamv1.Turn{Text: "I have heard: " + last.Text}, nil
 		}

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -244,7 +243,7 @@ func (j *judge) numbers(w *teamv1.Expectation) {
 	for _, d := range j.decisions {
 		n := int64(0)
 		for _, s := range d.GetSteps() {
-			if journal.Delegates(s.GetKind()) && s.GetRefusal() == nil {
+			if agent.IsDelegation(s.GetKind()) && s.GetRefusal() == nil {
 				n++
 			}
 		}

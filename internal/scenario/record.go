@@ -131,7 +131,7 @@ func (r *record) said(n *journal.Node) *a2av1.Message {
 
 // givesWork reports whether members were chosen.
 func (d *decision) givesWork() bool {
-	return slices.ContainsFunc(d.GetSteps(), func(s *teamv1.Step) bool { return journal.Delegates(s.GetKind()) && s.GetRefusal() == nil })
+	return slices.ContainsFunc(d.GetSteps(), func(s *teamv1.Step) bool { return agent.IsDelegation(s.GetKind()) && s.GetRefusal() == nil })
 }
 
 // ran reports whether the work was not refused.

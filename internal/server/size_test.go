@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/race"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -70,7 +71,7 @@ func TestA_01_AnswersTooLarge(t *testing.T) {
 		},
 	}})
 	clients := append(rig.Clients(t, target), rig.ClientsV03(t, target)...)
-	if rig.Raced {
+	if race.Enabled {
 		clients = clients[:2]
 	}
 	for name, call := range map[string]func(rig.Client) (*a2av1.Task, error){

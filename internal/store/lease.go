@@ -50,7 +50,7 @@ func (s *Memory) claim(r *run) (a2a.Claim, bool) {
 	return a2a.Claim{Root: r.root, Owner: r.owner, Epoch: r.epoch, Journal: j}, true
 }
 
-// Park gives up a run as its drive left it.
+// Park releases a run as its drive left it.
 func (s *Memory) Park(_ context.Context, c a2a.Claim, p a2a.Park) error {
 	return s.giveUp(c, func(r *run) error {
 		if p.Done && !r.ended {
@@ -67,7 +67,7 @@ func (s *Memory) Park(_ context.Context, c a2a.Claim, p a2a.Park) error {
 	})
 }
 
-// Release gives up a run that has not come to a stop.
+// Release releases a run that has not come to a stop.
 func (s *Memory) Release(_ context.Context, c a2a.Claim, at time.Time) error {
 	if at.IsZero() {
 		at = s.clock()
@@ -93,7 +93,7 @@ func (s *Memory) Suspend(_ context.Context, c a2a.Claim, reason string) error {
 func (s *Memory) giveUp(c a2a.Claim, settle func(*run) error) error {
 	j, ok := c.Journal.(*journal)
 	if !ok || j.store != s {
-		return fmt.Errorf("give up %s: no claim of this store", c.Root)
+		return fmt.Errorf("release %s: no claim of this store", c.Root)
 	}
 	j.run.mu.Lock()
 	defer j.run.mu.Unlock()

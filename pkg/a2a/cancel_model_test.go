@@ -12,7 +12,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // counting is a model that counts its calls and holds each until it is let go.
@@ -49,7 +49,7 @@ func (f tool) Call(ctx context.Context, _ json.RawMessage, _ string) (*teamv1.To
 
 func (r *rig) newModelAgent(t testing.TB, id string, m agent.Model, tools ...agent.Tool) {
 	t.Helper()
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: id, Model: m, Tools: tools})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: id, Model: m, Tools: tools})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestS_24_NoCallAfterTheCancel(t *testing.T) {
 	for at := range 100 {
 		m := &restless{at: at%25 + 1, hit: make(chan struct{})}
 		r := start(t)
-		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "writer", Model: m, Tools: []agent.Tool{found}, Limits: &teamv1.Limits{MaxTurns: new(int32(10_000))}})
+		a, err := leader.NewAgent(leader.AgentConfig{ID: "writer", Model: m, Tools: []agent.Tool{found}, Limits: &teamv1.Limits{MaxTurns: new(int32(10_000))}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 func someBrief() *teamv1.Brief {
@@ -72,7 +73,7 @@ func idOf(f *a2a.Fold) string { return f.Task().GetId() }
 // beside their system text, Go funcs with their context, peers with the message.
 func TestR_001_22_BriefReachesEverybody(t *testing.T) {
 	m := &listening{}
-	model, err := team.NewModelAgent(team.ModelAgentConfig{ID: "model", Model: m, Instructions: "You write."})
+	model, err := leader.NewAgent(leader.AgentConfig{ID: "model", Model: m, Instructions: "You write."})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +225,7 @@ func TestR_001_25_LimitsOfACollaboration(t *testing.T) {
 		r.until(t, id, completed)
 	})
 	t.Run("max_tokens", func(t *testing.T) {
-		model, err := team.NewModelAgent(team.ModelAgentConfig{ID: "model", Model: &listening{}})
+		model, err := leader.NewAgent(leader.AgentConfig{ID: "model", Model: &listening{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +241,7 @@ func TestR_001_25_LimitsOfACollaboration(t *testing.T) {
 			return &teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: fmt.Sprint(n), Name: "delegate_to_one", Arguments: fmt.Sprintf(`{"task":"task %d"}`, n)}}}
 		}}
 		r := start(t, echo("one"))
-		lead, err := team.NewCoordinator(team.CoordinatorConfig{Members: []team.Member{{Agent: "one"}}})
+		lead, err := leader.NewCoordinator(leader.CoordinatorConfig{Members: []team.Member{{Agent: "one"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

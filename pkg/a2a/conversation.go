@@ -34,6 +34,10 @@ type Conversations interface {
 // oldest go first.
 const KeptEntries = 1000
 
+// Unread as a teamv1.Conversation's history: its place could not be read when the run
+// was accepted.
+const Unread = -1
+
 // Thread names a conversation. Two owners who use the same context id have
 // nothing in common (S-55).
 type Thread struct {

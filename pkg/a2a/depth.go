@@ -50,8 +50,9 @@ func deeperStruct(s *structpb.Struct, left int) bool {
 	return false
 }
 
-// checkDepth rejects output of an agent that clients could not read.
-func checkDepth(ev *teamv1.Event) error {
+// CheckDepth returns the error of an event of an agent with data that nests deeper than
+// MaxLevels, which clients could not read; nil for all others.
+func CheckDepth(ev *teamv1.Event) error {
 	var parts []*a2av1.Part
 	var metadata *structpb.Struct
 	switch k := ev.GetKind().(type) {

@@ -280,10 +280,6 @@ func (f *Fold) stepEnded(ev *teamv1.Event, e *teamv1.Ended) {
 	}
 }
 
-func delegation(k teamv1.Step_Kind) bool {
-	return k == teamv1.Step_KIND_DELEGATE || k == teamv1.Step_KIND_TRANSFER || k == teamv1.Step_KIND_STEP
-}
-
 // turn changes the status.
 func (f *Fold) turn(state a2av1.TaskState, ev *teamv1.Event, m *a2av1.Message) {
 	f.state, f.status = state, f.placed(m)

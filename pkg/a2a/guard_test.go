@@ -16,6 +16,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // ware is a middleware made of a func.
@@ -188,7 +189,7 @@ func TestR_002_40_WhatIsRemembered(t *testing.T) {
 		return agent.Verdict{Message: agent.NewMessage(strings.ReplaceAll(agent.Text(m), "PIN", "***"))}, nil
 	})}}
 	m := &asked{}
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "clerk", Model: m, Memory: true, Guards: agent.Guards{Input: mask, Output: mask}})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: "clerk", Model: m, Memory: true, Guards: agent.Guards{Input: mask, Output: mask}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // Package a2a is the task handler: what A2A means, over any agent. It creates
-// tasks, leaves inputs for their owners, drives runs, and reads journals; it
-// knows neither teams nor bindings.
+// tasks, leaves inputs for those who drive their runs, and reads journals; it
+// knows neither teams nor bindings, nor who drives.
 package a2a
 
 import (

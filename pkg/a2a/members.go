@@ -49,7 +49,7 @@ func (f *Fold) workOf(scope string, ev *teamv1.Event, s *teamv1.Step) *work {
 		scope: agent.Scope(scope, s.GetId()), inner: s.GetInner(),
 		prose: s.GetKind() == teamv1.Step_KIND_MODEL && s.GetName() != routeStep,
 	}
-	if !delegation(s.GetKind()) {
+	if !agent.IsDelegation(s.GetKind()) {
 		return w
 	}
 	w.path, w.withheld = ev.GetAgent()+"/"+s.GetMember(), s.GetWithheld()

@@ -18,6 +18,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/broadcast"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
@@ -282,7 +283,7 @@ func TestS_26_InnerStreams(t *testing.T) {
 	t.Run("S-26 a model's turns are its agent's, a router's are nobody's", func(t *testing.T) {
 		r := start(t, echo("one"))
 		m := &saying{text: "It will rain."}
-		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "model", Model: m})
+		a, err := leader.NewAgent(leader.AgentConfig{ID: "model", Model: m})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,8 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 )
 
@@ -259,19 +264,28 @@ func TestR_001_39_TurnsThatNobodyHasRecorded(t *testing.T) {
 		{"resumed before", "rprprr", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newSingle(t, "leaf")
-			h := a2a.NewHandler(a2a.Config{Agents: r.agents, Store: s.Memory, Wake: func(string) {}, CancelWait: time.Millisecond})
+			s := store.NewMemory(store.MemoryConfig{})
+			task := a2a.Key{Owner: "acme/ann", ID: uuid.NewString()}
+			acc := &teamv1.Accepted{TaskId: task.ID, Agent: "leaf", Owner: task.Owner, Message: agent.UserMessage("m", "hi")}
+			if _, _, err := s.Create(t.Context(), a2a.New{Owner: task.Owner, Accepted: acc, MessageID: "m"}); err != nil {
+				t.Fatal(err)
+			}
+			h := a2a.NewHandler(a2a.Config{Agents: r.agents, Store: s, Wake: func(string) {}, CancelWait: time.Millisecond})
 			for i, turn := range tt.turns {
 				do := h.Resume
 				if turn == 'p' {
 					do = h.Pause
 				}
-				f, err := do(ann(t), s.key.ID)
+				f, err := do(ann(t), task.ID)
 				if err != nil || f.Paused() != (turn == 'p') {
 					t.Fatalf("turn %d: paused %v, %v", i, f.Paused(), err)
 				}
 			}
-			park, err := (&a2a.Runner{Agent: r.agents.Get}).Drive(t.Context(), s.take(t))
+			claims, _, err := s.Claim(t.Context(), "r", 1)
+			if err != nil || len(claims) != 1 {
+				t.Fatal(claims, err)
+			}
+			park, err := (&drive.Runner{Agent: r.agents.Get}).Drive(t.Context(), claims[0])
 			if err != nil || park.Done == tt.paused {
 				t.Errorf("it has ended: %v, %v", park.Done, err)
 			}

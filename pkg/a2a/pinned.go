@@ -3,10 +3,8 @@ package a2a
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
-
-	"go.uber.org/zap"
+	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -50,58 +48,24 @@ func (h *Handler) pinTeam(ctx context.Context, acc *teamv1.Accepted) error {
 	return nil
 }
 
-// lent adds to the context of a detached run what its team lends to its member. A
-// team that is not there any more lends nothing. The error is the journal's: the
-// drive is broken off.
-func (d *drive) lent(ctx context.Context) (_ context.Context, release func(), err error) {
-	from := d.accepted.GetDetached()
-	if from.GetTeam() == "" {
-		return ctx, func() {}, nil
-	}
-	a, release, err := d.find(ctx, from.GetTeam())
-	var gone *agent.Error
-	switch {
-	case errors.As(err, &gone):
-		d.Log.Warn("a detached run works without its team", zap.String("task", d.claim.Root), zap.String("team", from.GetTeam()), zap.Error(err))
-		return ctx, func() {}, nil
-	case err != nil:
-		err = fmt.Errorf("team %q of %s: %w", from.GetTeam(), d.claim.Root, err)
-		d.broken.CompareAndSwap(nil, &err)
-		return nil, nil, err
-	}
-	if l, ok := a.(agent.Lender); ok {
-		ctx = l.Lend(ctx, from.GetMember())
-	}
-	return ctx, release, nil
-}
+// placeTime bounds how long the place of a conversation is waited for: a run can do
+// without.
+const placeTime = 5 * time.Second
 
-// find returns an agent as the run is tied to it, until release is called.
-func (d *drive) find(ctx context.Context, id string) (a agent.Agent, release func(), err error) {
-	if d.Pinned != nil {
-		return d.Pinned(ctx, id, d.accepted.GetPins())
+// conversation is what a new run of an agent reads of the context that its
+// message names. A context that is new has nothing to read.
+func (h *Handler) conversation(ctx context.Context, a agent.Agent, t Thread, fresh bool) *teamv1.Conversation {
+	v := &teamv1.Conversation{ContextId: t.ContextID}
+	kept, ok := h.c.Store.(Conversations)
+	if !ok || fresh || !agent.Remembers(a) {
+		return v
 	}
-	a, err = d.Agent(id)
-	return a, func() {}, err
-}
-
-// agent returns the run's agent as the run began with it, until release is
-// called. An error is how the run ends; where it is the journal's, as when the
-// definition could not be read, the drive is broken off.
-func (d *drive) agent(ctx context.Context) (a agent.Agent, release func(), err error) {
-	id := d.accepted.GetAgent()
-	a, release, err = d.find(ctx, id)
-	var gone *agent.Error
-	switch {
-	case err == nil:
-		return a, release, nil
-	case !errors.As(err, &gone):
-		err = fmt.Errorf("agent %q of %s: %w", id, d.claim.Root, err)
-		d.broken.CompareAndSwap(nil, &err)
-	case d.canceled:
-		err = agent.ErrCanceled // there is nobody to tell
-	case gone.Reason == agent.ReasonAgentNotFound:
-		err = agent.Errorf(agent.CodeInternal, agent.ReasonInterrupted,
-			"the run cannot go on: agent %q is not served here any more", id).Because(err)
+	ctx, cancel := context.WithTimeout(ctx, placeTime)
+	defer cancel()
+	n, err := kept.Position(ctx, t)
+	if err != nil {
+		n = Unread // the run tells
 	}
-	return nil, nil, err
+	v.History = n
+	return v
 }

@@ -11,6 +11,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -74,7 +75,7 @@ func publish(t *testing.T, numbers ...string) (*rig, *editions) {
 	}
 	r.add(t, e.all[numbers[len(numbers)-1]])
 	eng := engine.New(engine.Config{Leases: r.store})
-	runner := &a2a.Runner{Agent: e.Get, Pinned: e.Pinned}
+	runner := &drive.Runner{Agent: e.Get, Pinned: e.Pinned}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- eng.Serve(ctx, runner.Drive) }()

@@ -2,7 +2,6 @@ package a2a_test
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +21,7 @@ import (
 	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/workflow"
 	serving "github.com/agentteams/team-server/tests/rig"
 )
@@ -388,7 +388,7 @@ func TestS_24_CancelOfAnotherServersTeam(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &counting{entered: make(chan struct{}, 1), spends: true}
-			desk, err := team.NewModelAgent(team.ModelAgentConfig{ID: "desk", Model: m, Tools: []agent.Tool{found}})
+			desk, err := leader.NewAgent(leader.AgentConfig{ID: "desk", Model: m, Tools: []agent.Tool{found}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -414,5 +414,3 @@ func TestS_24_CancelOfAnotherServersTeam(t *testing.T) {
 }
 
 func (*restless) Name() string { return "gpt" }
-
-var errDied = errors.New("died")

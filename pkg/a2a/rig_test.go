@@ -19,6 +19,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -59,7 +60,7 @@ func startWith(t testing.TB, c a2a.Config, agents ...agent.Agent) *rig {
 	e := engine.New(engine.Config{Leases: r.store})
 	c.Agents, c.Store, c.Wake = r.agents, r.store, e.Wake
 	r.Handler = a2a.NewHandler(c)
-	runner := &a2a.Runner{Agent: r.agents.Get, Conversations: r.store, Handler: r.Handler}
+	runner := &drive.Runner{Agent: r.agents.Get, Conversations: r.store, Tasks: r.Handler}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Serve(ctx, runner.Drive) }()

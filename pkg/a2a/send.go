@@ -148,7 +148,7 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	if err != nil {
 		return sent{}, err
 	}
-	references, err := h.referenced(ctx, who.Owner(), s.message, remembers(a))
+	references, err := h.referenced(ctx, who.Owner(), s.message, agent.Remembers(a))
 	if err != nil {
 		return sent{}, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // through gives the message to one member after the other.
@@ -115,7 +116,7 @@ func TestTeam(t *testing.T) {
 	t.Run("a model's text is streamed, a router's is not", func(t *testing.T) {
 		r := start(t)
 		m := &saying{text: "It will rain all day."}
-		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "model", Model: m})
+		a, err := leader.NewAgent(leader.AgentConfig{ID: "model", Model: m})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,6 +40,12 @@ type Rememberer interface {
 	Remembers() bool
 }
 
+// Remembers reports whether an agent is a Rememberer that does.
+func Remembers(a Agent) bool {
+	r, ok := a.(Rememberer)
+	return ok && r.Remembers()
+}
+
 // ConversationID names the conversation of a call to an agent on another server,
 // who knows nothing of the owners here: the same for an owner, a context id and a
 // path, and another one for anybody else (S-55). A run without an owner is a plain

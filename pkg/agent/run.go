@@ -278,6 +278,11 @@ func Within(scope, top string) bool {
 	return top == "" || scope == top || strings.HasPrefix(scope, top) && scope[len(top)] == '.'
 }
 
+// IsDelegation reports whether a member works on steps of a kind.
+func IsDelegation(k teamv1.Step_Kind) bool {
+	return k == teamv1.Step_KIND_DELEGATE || k == teamv1.Step_KIND_TRANSFER || k == teamv1.Step_KIND_STEP
+}
+
 // ChildTask returns the id of the child task of a scope (C-28).
 func ChildTask(root, scope string) string {
 	if scope == "" {

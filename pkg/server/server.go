@@ -22,6 +22,7 @@ import (
 	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/collab"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/monitor"
 	"github.com/agentteams/team-server/internal/push"
 	"github.com/agentteams/team-server/internal/server"
@@ -185,7 +186,7 @@ type TeamServer struct {
 type core struct {
 	handler *a2a.Handler
 	engine  *engine.Engine
-	runner  *a2a.Runner
+	runner  *drive.Runner
 	store   Store
 	telling *telling // nil: nobody is told
 }
@@ -269,7 +270,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 		config.Sign = sign.Sign
 	}
 	h := a2a.NewHandler(config)
-	runner := &a2a.Runner{Agent: c.Agents.Get, Handler: h, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run")}
+	runner := &drive.Runner{Agent: c.Agents.Get, Tasks: h, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run")}
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}

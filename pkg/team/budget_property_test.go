@@ -17,8 +17,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/race"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // dice are randomness that several goroutines share.
@@ -193,7 +195,7 @@ func (c *company) agent() string {
 	if c.n(2) == 0 {
 		m.limit = int64(100 + c.n(2000))
 	}
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: id, Instructions: strings.Repeat("be good. ", c.n(30)), Model: m, Tools: []agent.Tool{echoTool{}}, Limits: c.limited(id)})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: id, Instructions: strings.Repeat("be good. ", c.n(30)), Model: m, Tools: []agent.Tool{echoTool{}}, Limits: c.limited(id)})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -341,6 +343,7 @@ func TestC_07_TeamsNeverOverspend(t *testing.T) {
 	if testing.Short() {
 		runs = 500
 	}
+	runs /= uint64(race.Stride())
 	total := 0
 	for seed := range runs {
 		synctest.Test(t, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/supervisor"
 )
 
@@ -51,9 +52,9 @@ func echoCall() *teamv1.Turn {
 	return &teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: "c", Name: "echo", Arguments: "{}"}}}
 }
 
-func limitedAgent(t *testing.T, id string, m agent.Model, l *teamv1.Limits) *team.ModelAgent {
+func limitedAgent(t *testing.T, id string, m agent.Model, l *teamv1.Limits) *leader.Agent {
 	t.Helper()
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: id, Model: m, Tools: []agent.Tool{echoTool{}}, Limits: l})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: id, Model: m, Tools: []agent.Tool{echoTool{}}, Limits: l})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,11 +419,21 @@ func TestC_07_Envelopes(t *testing.T) {
 	})
 }
 
+// finalizing is a team of a leader alone, which answers at its limits with what there is.
+func finalizing(t *testing.T, m agent.Model, c team.Config) *team.Team {
+	t.Helper()
+	tools := []agent.Tool{echoTool{}}
+	lead, err := leader.NewCoordinator(leader.CoordinatorConfig{Tools: tools, OnLimit: leader.Finalize, Limits: c.Limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Scheduler, c.Model, c.Tools, c.ReportErrors = lead, m, tools, true
+	return newTeamWith(t, c)
+}
+
 func TestC_07_Finalize(t *testing.T) {
-	root := func(t *testing.T, m agent.Model, limit int64) *team.ModelAgent {
-		a := limitedAgent(t, "root", m, &teamv1.Limits{MaxTokens: proto.Int64(limit)})
-		team.Finalizes(a)
-		return a
+	root := func(t *testing.T, m agent.Model, limit int64) *team.Team {
+		return finalizing(t, m, team.Config{ID: "root", Limits: &teamv1.Limits{MaxTokens: proto.Int64(limit)}})
 	}
 	t.Run("C-07 at the limit there is enough for one turn without tools", func(t *testing.T) {
 		for limit := int64(3000); limit < 12_000; limit += 250 {
@@ -501,7 +512,7 @@ func TestMeter(t *testing.T) {
 func BenchmarkBudget(b *testing.B) {
 	for name, limits := range map[string]*teamv1.Limits{"none": nil, "tokens": {MaxTokens: proto.Int64(1 << 40)}} {
 		b.Run(name, func(b *testing.B) {
-			a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "m", Limits: limits, Tools: []agent.Tool{echoTool{}}, Model: modelFunc(func(req *agent.ModelRequest) *teamv1.Turn {
+			a, err := leader.NewAgent(leader.AgentConfig{ID: "m", Limits: limits, Tools: []agent.Tool{echoTool{}}, Model: modelFunc(func(req *agent.ModelRequest) *teamv1.Turn {
 				if len(req.Messages) < 18 {
 					return echoCall()
 				}

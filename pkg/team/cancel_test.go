@@ -10,9 +10,11 @@ import (
 	"go.uber.org/goleak"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // cancel leaves a cancel of the root in the inbox.
@@ -162,7 +164,7 @@ func TestCrash_CancelBeforeTheCall(t *testing.T) {
 	for at := 1; at < 100; at++ {
 		w := newWorld(t)
 		top := oneByOne(t, w)
-		r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
+		r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
 		j := &commitHook{world: w, at: at, recorded: make(chan struct{}), next: make(chan struct{})}
 		park, err := r.Drive(t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: j})
 		if err != nil || !park.Done {
@@ -182,7 +184,7 @@ func TestCrash_CancelBeforeTheCall(t *testing.T) {
 // way while a commit is made.
 func oneByOne(t *testing.T, w *world) *team.Team {
 	t.Helper()
-	modeled, err := team.NewModelAgent(team.ModelAgentConfig{ID: "modeled", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}})
+	modeled, err := leader.NewAgent(leader.AgentConfig{ID: "modeled", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}})
 	if err != nil {
 		t.Fatal(err)
 	}

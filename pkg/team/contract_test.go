@@ -16,9 +16,11 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // record is a journal in memory: it drives an agent once, on top of what is there.
@@ -169,7 +171,7 @@ func TestC_28_CancelOfAQuestion(t *testing.T) {
 				top = newTeamWith(t, team.Config{ID: "root", Scheduler: inOrder("inner"), Registry: reg, Members: members("inner")})
 			}
 			w := newWorld(t)
-			r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
+			r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
 			claim := a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w}
 			if park, err := r.Drive(t.Context(), claim); err != nil || park.Done {
 				t.Fatal(park, err)
@@ -209,7 +211,7 @@ func TestC_28_CancelOfAQuestionWhileASiblingRuns(t *testing.T) {
 		})})
 		w = newWorld(t)
 		start := time.Now()
-		r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
+		r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
 		if park, err := r.Drive(t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w}); err != nil || !park.Done {
 			t.Fatal(park, err)
 		}
@@ -320,7 +322,7 @@ func (busyTool) Call(context.Context, json.RawMessage, string) (*teamv1.ToolResu
 // TestTool_FailsUnderItsDelegation has a tool fail under a policy of one attempt: the model is
 // told, the run goes on.
 func TestTool_FailsUnderItsDelegation(t *testing.T) {
-	m, err := team.NewModelAgent(team.ModelAgentConfig{ID: "modeled", Model: &fakeModel{newWorld(t)}, Tools: []agent.Tool{busyTool{}}})
+	m, err := leader.NewAgent(leader.AgentConfig{ID: "modeled", Model: &fakeModel{newWorld(t)}, Tools: []agent.Tool{busyTool{}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +389,7 @@ func TestCommit_EndsWithItsWork(t *testing.T) {
 			return team.Decision{Reply: agent.NewMessage("done")}, nil
 		})})
 		w := newWorld(t)
-		r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
+		r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
 		park, err := r.Drive(t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: &slowJournal{w, 2}})
 		if err != nil || !park.Done || w.events[len(w.events)-1].GetEnded().GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED {
 			t.Fatal(park, err, w.events)
@@ -424,7 +426,7 @@ func TestI1_CancelAsTheRunParks(t *testing.T) {
 		w.wake <- struct{}{}
 		<-ctx.Done()
 	}}
-	r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
+	r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
 	if park, err := r.Drive(t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w}); err != nil || !park.Done {
 		t.Fatal(park, err)
 	}
@@ -454,7 +456,7 @@ func TestCommit_FailsAndNothingGoesOn(t *testing.T) {
 	for n := 1; n < 20; n++ {
 		w := newWorld(t)
 		top := oneByOne(t, w)
-		r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
+		r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
 		park, err := r.Drive(t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: &brokenJournal{w, n}})
 		if err == nil {
 			if !park.Done || n < 6 {
@@ -489,7 +491,7 @@ func TestI1_FullJournal(t *testing.T) {
 	for limit := 3; limit < 60; limit++ {
 		w := newWorld(t)
 		top := crashTeam(t, w)
-		r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
+		r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
 		park, err := r.Drive(t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: &fullJournal{w, limit}})
 		if err != nil {
 			t.Fatal(limit, err)

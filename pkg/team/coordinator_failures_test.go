@@ -16,6 +16,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 func TestCoordinator_Failures(t *testing.T) {
@@ -95,14 +96,14 @@ func TestCoordinator_Failures(t *testing.T) {
 
 	t.Run("C-06 on_member_error FAIL: the first failure is the run's", func(t *testing.T) {
 		reg := registry{"a": failing("a", agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "no such book"))}
-		r := watch(t.Context(), ledBy(t, leads(t, calls(give("a", "x"))), reg, func(_ *team.CoordinatorConfig, c *team.Config) { c.ReportErrors = false }), "x")
+		r := watch(t.Context(), ledBy(t, leads(t, calls(give("a", "x"))), reg, func(_ *leader.CoordinatorConfig, c *team.Config) { c.ReportErrors = false }), "x")
 		wantReason(t, r.err, agent.ReasonAgentNotFound)
 	})
 
 	t.Run("C-06 R-002-1.3 with FAIL a call that cannot be run still goes back to the leader", func(t *testing.T) {
 		var d diary
 		m := leads(t, calls(tool("delegate_to_a", "{}"), give("a", "x"), give("a", "x"), give("nobody", "x")), says("done"))
-		r := watch(t.Context(), ledBy(t, m, d.crew("a"), func(_ *team.CoordinatorConfig, c *team.Config) { c.ReportErrors = false }), "x")
+		r := watch(t.Context(), ledBy(t, m, d.crew("a"), func(_ *leader.CoordinatorConfig, c *team.Config) { c.ReportErrors = false }), "x")
 		if r.err != nil || r.text() != "done" || len(d.all()) != 1 {
 			t.Error(r.text(), r.err, d.all())
 		}
@@ -154,7 +155,7 @@ func TestCoordinator_Time(t *testing.T) {
 				time.Sleep(time.Second) // the bubble's; so the members' own time ends after the run's
 				return calls(give("a", "1"), give("b", "2"), give("c", "3"))
 			})
-			r := watch(t.Context(), ledBy(t, m, reg, inParallel, func(_ *team.CoordinatorConfig, c *team.Config) {
+			r := watch(t.Context(), ledBy(t, m, reg, inParallel, func(_ *leader.CoordinatorConfig, c *team.Config) {
 				c.Limits.MemberTimeout = durationpb.New(time.Hour)
 			}), "x")
 			has(t, wantReason(t, r.err, agent.ReasonTimeout).Message, `team "t1"`, "5m0s", "limits.timeout")

@@ -12,6 +12,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 func TestCoordinator_Limits(t *testing.T) {
@@ -47,7 +48,7 @@ func TestCoordinator_Limits(t *testing.T) {
 	t.Run("S-13 on_limit FINALIZE: one turn without tools, and its text is the answer", func(t *testing.T) {
 		var d diary
 		m, _ := always()
-		r := watch(t.Context(), ledBy(t, m, d.crew("a"), func(c *team.CoordinatorConfig, _ *team.Config) { c.OnLimit = team.Finalize }), "x")
+		r := watch(t.Context(), ledBy(t, m, d.crew("a"), func(c *leader.CoordinatorConfig, _ *team.Config) { c.OnLimit = leader.Finalize }), "x")
 		if r.err != nil || r.text() != "what I have" || len(d.all()) != 10 {
 			t.Error(r.text(), r.err, d.all())
 		}
@@ -66,8 +67,8 @@ func TestCoordinator_Limits(t *testing.T) {
 	t.Run("S-13 FINALIZE that answers with nothing is NO_RESPONSE", func(t *testing.T) {
 		var d diary
 		m := leads(t, calls(give("a", "1"), give("a", "2")), says(""))
-		r := watch(t.Context(), ledBy(t, m, d.crew("a"), func(c *team.CoordinatorConfig, cfg *team.Config) {
-			c.OnLimit, cfg.Limits.MaxDelegations = team.Finalize, proto.Int32(1)
+		r := watch(t.Context(), ledBy(t, m, d.crew("a"), func(c *leader.CoordinatorConfig, cfg *team.Config) {
+			c.OnLimit, cfg.Limits.MaxDelegations = leader.Finalize, proto.Int32(1)
 		}), "x")
 		wantReason(t, r.err, agent.ReasonNoResponse)
 	})
@@ -91,7 +92,7 @@ func TestCoordinator_Limits(t *testing.T) {
 				for i := range tt.given {
 					list = append(list, give("a", fmt.Sprint("task ", i)))
 				}
-				r := watch(t.Context(), ledBy(t, leads(t, calls(list...), says("done")), d.crew("a"), func(c *team.CoordinatorConfig, cfg *team.Config) {
+				r := watch(t.Context(), ledBy(t, leads(t, calls(list...), says("done")), d.crew("a"), func(c *leader.CoordinatorConfig, cfg *team.Config) {
 					c.AllowParallel, cfg.Limits.MaxDelegations = parallel, tt.limit
 				}), "x")
 				if tt.ends != "" {
@@ -108,15 +109,15 @@ func TestCoordinator_Limits(t *testing.T) {
 
 	t.Run("C-07 max_turns 100 bounds the turns of the leader", func(t *testing.T) {
 		for _, c := range []struct {
-			limit  team.OnLimit
+			limit  leader.OnLimit
 			reason string
-		}{{team.FailRun, agent.ReasonMaxIterations}, {team.Finalize, ""}} {
+		}{{leader.FailRun, agent.ReasonMaxIterations}, {leader.Finalize, ""}} {
 			m := leads(t)
 			for range 100 {
 				m.turns = append(m.turns, func(*agent.ModelRequest) *teamv1.Turn { return calls(tool("echo", "{}")) })
 			}
 			m.turns = append(m.turns, func(*agent.ModelRequest) *teamv1.Turn { return says("in short") })
-			r := watch(t.Context(), ledBy(t, m, registry{}, func(cc *team.CoordinatorConfig, _ *team.Config) {
+			r := watch(t.Context(), ledBy(t, m, registry{}, func(cc *leader.CoordinatorConfig, _ *team.Config) {
 				cc.Tools, cc.OnLimit = []agent.Tool{echoTool{}}, c.limit
 			}), "x")
 			if c.reason != "" {
@@ -128,13 +129,13 @@ func TestCoordinator_Limits(t *testing.T) {
 	})
 
 	t.Run("C-07 max_steps counts what dispatches members; FINALIZE holds for it too", func(t *testing.T) {
-		for _, limit := range []team.OnLimit{team.FailRun, team.Finalize} {
+		for _, limit := range []leader.OnLimit{leader.FailRun, leader.Finalize} {
 			var d diary
 			m, _ := always()
-			r := watch(t.Context(), ledBy(t, m, d.crew("a"), func(c *team.CoordinatorConfig, cfg *team.Config) {
+			r := watch(t.Context(), ledBy(t, m, d.crew("a"), func(c *leader.CoordinatorConfig, cfg *team.Config) {
 				c.OnLimit, cfg.Limits.MaxSteps = limit, proto.Int32(4)
 			}), "x")
-			if limit == team.FailRun {
+			if limit == leader.FailRun {
 				has(t, wantReason(t, r.err, agent.ReasonMaxIterations).Message, "limits.max_steps")
 			} else if r.err != nil || r.text() != "what I have" {
 				t.Error(r.err, r.text())
@@ -148,7 +149,7 @@ func TestCoordinator_Limits(t *testing.T) {
 
 func TestCoordinator_Refusals(t *testing.T) {
 	t.Run("200 calls of one turn that are refused are one turn: the leader is told, and goes on", func(t *testing.T) {
-		for _, change := range []func(*team.CoordinatorConfig, *team.Config){func(*team.CoordinatorConfig, *team.Config) {}, inParallel} {
+		for _, change := range []func(*leader.CoordinatorConfig, *team.Config){func(*leader.CoordinatorConfig, *team.Config) {}, inParallel} {
 			var list []*teamv1.ToolCall
 			for range 200 {
 				list = append(list, tool("nothing", "{}"))
@@ -206,7 +207,7 @@ func TestCoordinator_Refusals(t *testing.T) {
 			}
 			list = append([]*teamv1.ToolCall{give("slow", "x"), give("late", "x")}, list...)
 			m := leads(t, calls(list...), says("first"), says("second"))
-			r := watch(t.Context(), ledBy(t, m, reg, inParallel, func(c *team.CoordinatorConfig, cfg *team.Config) {
+			r := watch(t.Context(), ledBy(t, m, reg, inParallel, func(c *leader.CoordinatorConfig, cfg *team.Config) {
 				c.Async, cfg.Limits.MaxParallel = true, proto.Int32(1)
 				c.Members = append(c.Members, team.Member{Agent: "late"}) // not registered: refused at dispatch
 			}), "x")
@@ -233,7 +234,7 @@ func TestCoordinator_Refusals(t *testing.T) {
 	t.Run("S-14 C-23 strict_cycles: with the first repeat", func(t *testing.T) {
 		var d diary
 		m := leads(t, calls(give("a", "x")), calls(give("a", "x")))
-		r := watch(t.Context(), ledBy(t, m, d.crew("a"), func(c *team.CoordinatorConfig, _ *team.Config) { c.StrictCycles = true }), "x")
+		r := watch(t.Context(), ledBy(t, m, d.crew("a"), func(c *leader.CoordinatorConfig, _ *team.Config) { c.StrictCycles = true }), "x")
 		wantReason(t, r.err, agent.ReasonCycleDetected)
 		if len(d.all()) != 1 || len(m.all()) != 2 {
 			t.Error(d.all(), len(m.all()))
@@ -264,7 +265,7 @@ func TestCoordinator_Refusals(t *testing.T) {
 		for _, parallel := range []bool{false, true} {
 			d.calls = nil
 			m := leads(t, calls(give("a", "x"), give("a", "x"), give("a", "y")), says("done"))
-			r := watch(t.Context(), ledBy(t, m, d.crew("a"), func(c *team.CoordinatorConfig, cfg *team.Config) {
+			r := watch(t.Context(), ledBy(t, m, d.crew("a"), func(c *leader.CoordinatorConfig, cfg *team.Config) {
 				c.AllowParallel, cfg.Limits.MaxDelegations = parallel, proto.Int32(2)
 			}), "x")
 			if r.err != nil || len(d.all()) != 2 {

@@ -9,21 +9,22 @@ import (
 
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // TestCoordinator_InheritsModel is S-53 without keys: R-003-14, C-26.
 func TestCoordinator_InheritsModel(t *testing.T) {
 	lead := leads(t, calls(give("plain", "x"), give("own", "x"), give("flow", "x")), says("by the lead: plain"), says("by the lead: deep"), says("done"))
 	own := leads(t, says("by its own"))
-	plain, err := team.NewModelAgent(team.ModelAgentConfig{ID: "plain", Instructions: "You are plain."})
+	plain, err := leader.NewAgent(leader.AgentConfig{ID: "plain", Instructions: "You are plain."})
 	if err != nil {
 		t.Fatal(err)
 	}
-	owned, err := team.NewModelAgent(team.ModelAgentConfig{ID: "own", Model: own})
+	owned, err := leader.NewAgent(leader.AgentConfig{ID: "own", Model: own})
 	if err != nil {
 		t.Fatal(err)
 	}
-	deep, err := team.NewModelAgent(team.ModelAgentConfig{ID: "deep"})
+	deep, err := leader.NewAgent(leader.AgentConfig{ID: "deep"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +70,8 @@ func TestR_004_06_Nested(t *testing.T) {
 	bottom := leads(t, calls(give("writer", "words")), says("bottom says"))
 	middle := leads(t, calls(give("bottom", "go down")), says("middle says"))
 	top := leads(t, calls(give("middle", "go")), says("top says"))
-	named := func(id string) func(*team.CoordinatorConfig, *team.Config) {
-		return func(_ *team.CoordinatorConfig, c *team.Config) { c.ID = id }
+	named := func(id string) func(*leader.CoordinatorConfig, *team.Config) {
+		return func(_ *leader.CoordinatorConfig, c *team.Config) { c.ID = id }
 	}
 	b := ledBy(t, bottom, d.crew("writer"), named("bottom"))
 	m := ledBy(t, middle, registry{"bottom": b}, named("middle"))

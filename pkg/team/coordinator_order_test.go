@@ -14,6 +14,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 func TestCoordinator_Sequential(t *testing.T) {
@@ -181,7 +182,7 @@ func TestCoordinator_Parallel(t *testing.T) {
 					}}
 				}
 				m := leads(t, calls(tt.list...), says("done"))
-				tm := ledBy(t, m, reg, inParallel, func(_ *team.CoordinatorConfig, c *team.Config) { c.Limits.MaxParallel = &tt.max })
+				tm := ledBy(t, m, reg, inParallel, func(_ *leader.CoordinatorConfig, c *team.Config) { c.Limits.MaxParallel = &tt.max })
 				_, err := ask(t, tm, "x")
 				if _, peak := working.counts(); err != nil || peak != tt.together {
 					t.Error(err, peak)

@@ -14,6 +14,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
@@ -69,7 +70,7 @@ func TestCoordinator_Answers(t *testing.T) {
 	t.Run("R-003-09 without an enabled member the leader works alone", func(t *testing.T) {
 		var d diary
 		m := leads(t, says("I do it."))
-		tm := ledBy(t, m, d.crew("writer"), member("writer", func(m *team.Member) { m.Disabled = true }), func(c *team.CoordinatorConfig, _ *team.Config) { c.Instructions = "Be kind." })
+		tm := ledBy(t, m, d.crew("writer"), member("writer", func(m *team.Member) { m.Disabled = true }), func(c *leader.CoordinatorConfig, _ *team.Config) { c.Instructions = "Be kind." })
 		if answer, err := ask(t, tm, "x"); err != nil || answer != "I do it." {
 			t.Error(answer, err)
 		}
@@ -90,7 +91,7 @@ func TestCoordinator_TellsTheLeader(t *testing.T) {
 	m := leads(t, calls(tool("echo", `{"a":1}`)), says("ok"))
 	tm := ledBy(t, m, reg, member("off", func(m *team.Member) { m.Disabled = true }), member("draw", func(m *team.Member) {
 		m.Description, m.Role = "Draws pictures", "artist"
-	}), member("write", func(m *team.Member) { m.Priority = 5 }), func(c *team.CoordinatorConfig, cfg *team.Config) {
+	}), member("write", func(m *team.Member) { m.Priority = 5 }), func(c *leader.CoordinatorConfig, cfg *team.Config) {
 		c.Instructions, c.Tools, cfg.Name = "Be brief.", []agent.Tool{echoTool{}}, "Studio"
 	})
 	if _, err := ask(t, tm, "x"); err != nil {
@@ -131,7 +132,7 @@ func TestCoordinator_TellsTheLeader(t *testing.T) {
 	})
 	t.Run("R-002-2.5 S-54 a member's tools are not the leader's, nor the other way round", func(t *testing.T) {
 		mind := leads(t, calls(tool("echo", "{}")), says("used it"))
-		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "mind", Model: mind, Tools: []agent.Tool{echoTool{}}})
+		a, err := leader.NewAgent(leader.AgentConfig{ID: "mind", Model: mind, Tools: []agent.Tool{echoTool{}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,15 +155,15 @@ func TestCoordinator_TellsTheLeader(t *testing.T) {
 func TestS_54_LeastPrivilege(t *testing.T) {
 	var d diary
 	mind := leads(t, calls(give("writer", "do my work"), tool("writer", `{"task":"x"}`), tool("delegate_task_to_member", `{"member_id":"writer","task":"x"}`),
-		tool("echo", "{}"), tool(team.CheckTool, "{}"), tool(prompt.ReadTool, `{"id":"1","offset":0}`), tool(team.TransferTool, `{"agent_name":"writer"}`)), says("alone then"))
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "mind", Model: mind})
+		tool("echo", "{}"), tool(checkTool, "{}"), tool(prompt.ReadTool, `{"id":"1","offset":0}`), tool(team.TransferTool, `{"agent_name":"writer"}`)), says("alone then"))
+	a, err := leader.NewAgent(leader.AgentConfig{ID: "mind", Model: mind})
 	if err != nil {
 		t.Fatal(err)
 	}
 	reg := d.crew("writer")
 	reg["mind"] = a
 	m := leads(t, calls(give("mind", "x")), says("done"))
-	r := watch(t.Context(), ledBy(t, m, reg, func(c *team.CoordinatorConfig, _ *team.Config) { c.Tools, c.Async = []agent.Tool{echoTool{}}, false }), "x")
+	r := watch(t.Context(), ledBy(t, m, reg, func(c *leader.CoordinatorConfig, _ *team.Config) { c.Tools, c.Async = []agent.Tool{echoTool{}}, false }), "x")
 	if r.err != nil || len(d.all()) != 0 || len(mind.all()) != 2 {
 		t.Fatal(r.err, d.all())
 	}
@@ -182,7 +183,7 @@ func TestS_54_LeastPrivilege(t *testing.T) {
 }
 
 func TestCoordinator_SkipsSummary(t *testing.T) {
-	skip := func(c *team.CoordinatorConfig, _ *team.Config) {
+	skip := func(c *leader.CoordinatorConfig, _ *team.Config) {
 		for i := range c.Members {
 			c.Members[i].SkipSummarization = true
 		}
@@ -230,7 +231,7 @@ func TestCoordinator_SkipsSummary(t *testing.T) {
 			reg["bad"] = failing("bad", agent.Errorf(agent.CodeInternal, agent.ReasonTeamError, "no"))
 			reg["empty"] = d.says("empty", func(string) (string, error) { return "", nil })
 			m := leads(t, turn, says("sum"))
-			tm := ledBy(t, m, reg, skip, member("b", func(m *team.Member) { m.SkipSummarization = false }), func(c *team.CoordinatorConfig, _ *team.Config) { c.Tools = []agent.Tool{echoTool{}} })
+			tm := ledBy(t, m, reg, skip, member("b", func(m *team.Member) { m.SkipSummarization = false }), func(c *leader.CoordinatorConfig, _ *team.Config) { c.Tools = []agent.Tool{echoTool{}} })
 			if answer, err := ask(t, tm, "x"); err != nil || answer != "sum" {
 				t.Error(answer, err)
 			}
@@ -254,9 +255,9 @@ func TestCoordinator_SkipsSummary(t *testing.T) {
 // TestR_002_38_NamesOfOurOwn: the tools of a leader are named as C-08 has them.
 func TestR_002_38_NamesOfOurOwn(t *testing.T) {
 	var d diary
-	for style, want := range map[team.ToolStyle]string{team.PerMember: "delegate_to_a", team.Single: "delegate_task_to_member"} {
+	for style, want := range map[leader.ToolStyle]string{leader.PerMember: "delegate_to_a", leader.Single: "delegate_task_to_member"} {
 		m := leads(t, says("Hi"))
-		watch(t.Context(), ledBy(t, m, d.crew("a"), func(k *team.CoordinatorConfig, _ *team.Config) { k.ToolStyle = style }), "Hello")
+		watch(t.Context(), ledBy(t, m, d.crew("a"), func(k *leader.CoordinatorConfig, _ *team.Config) { k.ToolStyle = style }), "Hello")
 		if tools := m.all()[0].Tools; len(tools) != 1 || tools[0].Name != want {
 			t.Errorf("%s: the tools are %v, want %s", style, tools, want)
 		}

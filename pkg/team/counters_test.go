@@ -9,14 +9,15 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // threeLevels is a leader above a leader above a leader, whose member gets work three times.
-func threeLevels(t *testing.T, d *diary, top, mid, low *teamv1.Limits, onLimit team.OnLimit) *team.Team {
+func threeLevels(t *testing.T, d *diary, top, mid, low *teamv1.Limits, onLimit leader.OnLimit) *team.Team {
 	t.Helper()
 	reg := d.crew("a")
-	set := func(id, of string, l *teamv1.Limits) func(*team.CoordinatorConfig, *team.Config) {
-		return func(c *team.CoordinatorConfig, cfg *team.Config) {
+	set := func(id, of string, l *teamv1.Limits) func(*leader.CoordinatorConfig, *team.Config) {
+		return func(c *leader.CoordinatorConfig, cfg *team.Config) {
 			cfg.ID, c.Members = id, members(of)
 			proto.Merge(cfg.Limits, l)
 		}
@@ -26,7 +27,7 @@ func threeLevels(t *testing.T, d *diary, top, mid, low *teamv1.Limits, onLimit t
 	midLead := leads(t, calls(give("low", "go")), says("mid"))
 	reg["mid"] = ledBy(t, midLead, reg, set("mid", "low", mid))
 	topLead := leads(t, calls(give("mid", "go")), says("top"))
-	return ledBy(t, topLead, reg, set("t1", "mid", top), func(c *team.CoordinatorConfig, _ *team.Config) { c.OnLimit = onLimit })
+	return ledBy(t, topLead, reg, set("t1", "mid", top), func(c *leader.CoordinatorConfig, _ *team.Config) { c.OnLimit = onLimit })
 }
 
 func TestC_07_ExplicitCountersBindTheSubtree(t *testing.T) {
@@ -36,17 +37,17 @@ func TestC_07_ExplicitCountersBindTheSubtree(t *testing.T) {
 	cases := []struct {
 		name          string
 		top, mid, low *teamv1.Limits
-		onLimit       team.OnLimit
+		onLimit       leader.OnLimit
 		ran           int
 		reason, setBy string // empty: it completes
 	}{
-		{"without a limit all of it runs", nil, nil, nil, team.FailRun, 3, "", ""},
-		{"what covers it all lets it run", &teamv1.Limits{MaxSteps: proto.Int32(5), MaxDelegations: proto.Int32(5), MaxTurns: proto.Int32(8)}, nil, nil, team.FailRun, 3, "", ""},
-		{"max_steps of the top counts those below", steps(4), nil, nil, team.FailRun, 2, agent.ReasonMaxIterations, "t1"},
-		{"max_delegations of the top counts those below", delegations(3), nil, nil, team.FailRun, 1, agent.ReasonMaxDelegations, "t1"},
-		{"max_turns of the top counts those below", turns(4), nil, nil, team.FailRun, 2, agent.ReasonMaxIterations, "t1"},
-		{"the smallest on the way down holds", steps(5), steps(2), nil, team.FailRun, 1, "", ""},
-		{"a limit's last turn at the top", delegations(3), nil, nil, team.Finalize, 1, "", ""},
+		{"without a limit all of it runs", nil, nil, nil, leader.FailRun, 3, "", ""},
+		{"what covers it all lets it run", &teamv1.Limits{MaxSteps: proto.Int32(5), MaxDelegations: proto.Int32(5), MaxTurns: proto.Int32(8)}, nil, nil, leader.FailRun, 3, "", ""},
+		{"max_steps of the top counts those below", steps(4), nil, nil, leader.FailRun, 2, agent.ReasonMaxIterations, "t1"},
+		{"max_delegations of the top counts those below", delegations(3), nil, nil, leader.FailRun, 1, agent.ReasonMaxDelegations, "t1"},
+		{"max_turns of the top counts those below", turns(4), nil, nil, leader.FailRun, 2, agent.ReasonMaxIterations, "t1"},
+		{"the smallest on the way down holds", steps(5), steps(2), nil, leader.FailRun, 1, "", ""},
+		{"a limit's last turn at the top", delegations(3), nil, nil, leader.Finalize, 1, "", ""},
 	}
 	for _, c := range cases {
 		t.Run("C-07 "+c.name, func(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/swarm"
 )
 
@@ -109,14 +110,14 @@ func crashLed(t *testing.T, w *world) *team.Team {
 	t.Helper()
 	reg := cast(w)
 	inner := w.mind("inner-lead", calls(give("c", "one"), tool("foo", "{}"), give("d", "two"), give("asker2", "three")), calls(give("c", "one")), found("c(one)", "d(two", "told: yes", "second time"))
-	reg["inner"] = ledBy(t, inner, reg, func(c *team.CoordinatorConfig, cfg *team.Config) {
+	reg["inner"] = ledBy(t, inner, reg, func(c *leader.CoordinatorConfig, cfg *team.Config) {
 		cfg.ID, cfg.Limits, c.Members = "inner", crashLimits(nil), members("c", "d", "asker2")
 	})
 	lead := w.mind("lead",
 		calls(give("a", "1"), give("inner", "2"), give("broken", "3"), tool("clock", `{"t":1}`), give("asker", "4"), give("panicker", "5"), tool("delegate_to_a", "{}"), give("peer", "6")),
 		calls(give("b", "7"), give("a", "1"), give("empty", "8"), tool("clock", `{"t":2}`)),
 		found("tides", "a(1)", "c(one), d(two, told: yes, second time", "out of ink", `{"t":1}`, "told: yes to asker?", "AGENT_PANIC", "argument task is missing", "peer(6)", "b(7)", "second time", "no content", `{"t":2}`))
-	return ledBy(t, lead, reg, inParallel, func(c *team.CoordinatorConfig, cfg *team.Config) {
+	return ledBy(t, lead, reg, inParallel, func(c *leader.CoordinatorConfig, cfg *team.Config) {
 		cfg.ID, cfg.Limits = "root", crashLimits(nil)
 		c.Tools = []agent.Tool{&clockTool{w}}
 		c.Members = members("a", "b", "inner", "broken", "asker", "panicker", "peer", "empty")
@@ -130,16 +131,16 @@ func crashAsync(t *testing.T, w *world) *team.Team {
 	t.Helper()
 	reg := cast(w)
 	inner := w.mind("inner-lead", calls(give("c", "one"), give("asker2", "two")), says("soon"), found("c(one)", "told: yes to asker2?"))
-	reg["inner"] = ledBy(t, inner, reg, async, func(c *team.CoordinatorConfig, cfg *team.Config) {
+	reg["inner"] = ledBy(t, inner, reg, async, func(c *leader.CoordinatorConfig, cfg *team.Config) {
 		cfg.ID, cfg.Limits, c.Members = "inner", crashLimits(nil), members("c", "asker2")
 	})
 	all := found("tides", "a(1)", "b(2", "c(one), told: yes to asker2?", "out of ink", "told: yes to asker?", "under way already", "peer(6)")
 	lead := w.mind("lead",
 		calls(give("a", "1"), give("b", "2"), give("asker", "3"), give("asker", "3"), give("broken", "4"), give("inner", "5")),
-		calls(tool(team.CheckTool, `{"wait_seconds":30}`), tool("clock", "{}")),
-		calls(give("peer", "6"), tool(team.CheckTool, "{}")),
+		calls(tool(checkTool, `{"wait_seconds":30}`), tool("clock", "{}")),
+		calls(give("peer", "6"), tool(checkTool, "{}")),
 		says("soon"), all)
-	return ledBy(t, lead, reg, async, member("b", func(m *team.Member) { m.Async = proto.Bool(false) }), func(c *team.CoordinatorConfig, cfg *team.Config) {
+	return ledBy(t, lead, reg, async, member("b", func(m *team.Member) { m.Async = proto.Bool(false) }), func(c *leader.CoordinatorConfig, cfg *team.Config) {
 		cfg.ID, cfg.Limits = "root", crashLimits(nil)
 		c.Tools = []agent.Tool{&clockTool{w}}
 	})
@@ -154,7 +155,7 @@ func crashSwarm(t *testing.T, w *world) *team.Team {
 	reg := cast(w)
 	agentOf := func(id string, m *mind, tools ...agent.Tool) { reg[id] = minded(t, id, m, tools...) }
 	desk := w.mind("desk-lead", calls(give("a", "work"), give("asker", "ask")), handsTo("pair", ""))
-	reg["desk"] = ledBy(t, desk, reg, inParallel, func(c *team.CoordinatorConfig, cfg *team.Config) {
+	reg["desk"] = ledBy(t, desk, reg, inParallel, func(c *leader.CoordinatorConfig, cfg *team.Config) {
 		cfg.ID, cfg.Limits, c.Members = "desk", crashLimits(nil), members("a", "asker")
 	})
 	agentOf("p1", w.mind("p1", calls(tool("clock", "{}"), handOver("p2", "for you"))), &clockTool{w})

@@ -23,9 +23,12 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/race"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // The test of the core contract: a run of nested, parallel, remote, asking,
@@ -472,7 +475,7 @@ func crashTeam(t *testing.T, w *world) *team.Team {
 		}
 		return "flaky(" + agent.Text(req.GetMessage()) + ")", nil
 	}}
-	modeled, err := team.NewModelAgent(team.ModelAgentConfig{ID: "modeled", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}, ToolSets: []agent.ToolSet{payments{w}}})
+	modeled, err := leader.NewAgent(leader.AgentConfig{ID: "modeled", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}, ToolSets: []agent.ToolSet{payments{w}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -501,7 +504,7 @@ func crashTeam(t *testing.T, w *world) *team.Team {
 // done reports that the run has ended.
 func (w *world) live(answers bool) (done bool) {
 	top := w.build(w.t, w)
-	r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
+	r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
 	for {
 		park, err := r.Drive(w.t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w})
 		switch {
@@ -647,7 +650,7 @@ func crashEverywhere(t *testing.T, build func(*testing.T, *world) *team.Team, wa
 	}
 	crashes, asked := 0, 0
 	for _, lose := range []bool{false, true} {
-		for at := range n + 4 {
+		for at := 0; at < n+4; at += race.Stride() {
 			w := begin()
 			w.budget, w.outcome = at, outcomes[at%len(outcomes)]
 			for !w.live(true) {
@@ -661,7 +664,7 @@ func crashEverywhere(t *testing.T, build func(*testing.T, *world) *team.Team, wa
 	if unsafe && asked < 3 {
 		t.Errorf("people were asked %d times what became of a call", asked)
 	}
-	for seed := range uint64(150) {
+	for seed := range uint64(150 / race.Stride()) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		w := begin()
 		w.budget, w.outcome = 5+random.IntN(25), outcomes[random.IntN(len(outcomes))]
@@ -673,7 +676,7 @@ func crashEverywhere(t *testing.T, build func(*testing.T, *world) *team.Team, wa
 		w.verify(baseline)
 	}
 	t.Logf("%d crashes in runs of about %d events, each with the same result", crashes, n)
-	if crashes < 2*n {
+	if crashes < 2*n/race.Stride() {
 		t.Errorf("only %d crashes", crashes)
 	}
 }

@@ -67,7 +67,7 @@ func (p *process) next() (c choice, err error) {
 	return c, err
 }
 
-// schedulerError is the error of a scheduler as the run's (R-000-25).
+// schedulerError is the error of a scheduler as the run's.
 func (p *process) schedulerError(err error) error {
 	var e *agent.Error
 	if errors.As(err, &e) {

@@ -10,17 +10,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // delegated gives one call to a leader of "a", "b" and the disabled "off", and
 // returns what the call was answered with, and who was called.
-func delegated(t *testing.T, call *teamv1.ToolCall, changes ...func(*team.CoordinatorConfig, *team.Config)) (answer string, called []string, r *recorded) {
+func delegated(t *testing.T, call *teamv1.ToolCall, changes ...func(*leader.CoordinatorConfig, *team.Config)) (answer string, called []string, r *recorded) {
 	t.Helper()
 	var d diary
 	m := leads(t, calls(call), says("done"))
@@ -32,7 +32,7 @@ func delegated(t *testing.T, call *teamv1.ToolCall, changes ...func(*team.Coordi
 	return strings.TrimPrefix(answers(m.all()[1])[0], "c1: "), d.all(), r
 }
 
-func single(c *team.CoordinatorConfig, _ *team.Config) { c.ToolStyle = team.Single }
+func single(c *leader.CoordinatorConfig, _ *team.Config) { c.ToolStyle = leader.Single }
 
 func TestDelegation_Arguments(t *testing.T) {
 	for _, tt := range []struct {
@@ -241,8 +241,8 @@ func TestR_004_08_ToolNames(t *testing.T) {
 		{"R-004-08 and more", long, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := team.DelegateName(tt.id)
-			if len(got) > 64 || team.Unfit.MatchString(got) || !strings.HasPrefix(got, "delegate_to_") {
+			got := delegateName(tt.id)
+			if len(got) > 64 || unfit.MatchString(got) || !strings.HasPrefix(got, "delegate_to_") {
 				t.Errorf("%q of %d characters", got, len(got))
 			}
 			if want := strings.ReplaceAll(tt.want, "é", "_"); want != "" && got != want {
@@ -251,8 +251,8 @@ func TestR_004_08_ToolNames(t *testing.T) {
 		})
 	}
 	t.Run("R-004-08 long ids that differ at their end have tools of their own", func(t *testing.T) {
-		if team.DelegateName(long+"a") == team.DelegateName(long+"b") {
-			t.Error(team.DelegateName(long + "a"))
+		if delegateName(long+"a") == delegateName(long+"b") {
+			t.Error(delegateName(long + "a"))
 		}
 	})
 	t.Run("R-004-08 such a member is called by its tool", func(t *testing.T) {
@@ -275,7 +275,7 @@ func TestR_004_08_ToolNames(t *testing.T) {
 	t.Run("C-08 a leader's own tool wins over the id of a member", func(t *testing.T) {
 		var d diary
 		m := leads(t, calls(give("a", "one")), calls(tool("check_delegated_tasks", `{"task":"go"}`)), says("done"), says("done"))
-		async := func(c *team.CoordinatorConfig, _ *team.Config) { c.Async = true }
+		async := func(c *leader.CoordinatorConfig, _ *team.Config) { c.Async = true }
 		if _, err := ask(t, ledBy(t, m, d.crew("a", "check_delegated_tasks"), async), "x"); err != nil {
 			t.Fatal(err)
 		}
@@ -286,27 +286,27 @@ func TestR_004_08_ToolNames(t *testing.T) {
 	t.Run("R-004-08 a changed name is logged", func(t *testing.T) {
 		core, logs := observer.New(zap.WarnLevel)
 		var d diary
-		ledBy(t, leads(t), d.crew("web search", "fine"), func(_ *team.CoordinatorConfig, c *team.Config) { c.Log = zap.New(core) })
+		ledBy(t, leads(t), d.crew("web search", "fine"), func(_ *leader.CoordinatorConfig, c *team.Config) { c.Log = zap.New(core) })
 		if got := logs.FilterMessageSnippet("tool").All(); len(got) != 1 || !strings.Contains(got[0].Message, `member "web search"`) || !strings.HasSuffix(got[0].Message, "delegate_to_web_search") {
 			t.Error(logs.All())
 		}
 	})
 	for _, tt := range []struct {
 		name   string
-		config team.CoordinatorConfig
+		config leader.CoordinatorConfig
 		want   string
 	}{
-		{"R-004-08 two members with one tool", team.CoordinatorConfig{Members: members("a b", "a.b")}, `members "a b" and "a.b" would both be the tool delegate_to_a_b`},
-		{"R-004-07 a member twice", team.CoordinatorConfig{Members: members("a", "a")}, "give one of them another id"},
-		{"a tool with a member's tool's name", team.CoordinatorConfig{Members: members("a"), Tools: []agent.Tool{named("delegate_to_a")}}, `member "a"; rename one of them`},
-		{"two tools of one name", team.CoordinatorConfig{Tools: []agent.Tool{echoTool{}, echoTool{}}}, `two tools are named "echo"`},
-		{"C-08 a tool with the name of a leader's", team.CoordinatorConfig{Tools: []agent.Tool{named("delegate_task_to_member")}}, "rename it"},
-		{"C-08 another one", team.CoordinatorConfig{Tools: []agent.Tool{named("check_delegated_tasks")}}, "rename it"},
-		{"C-08 another one", team.CoordinatorConfig{Tools: []agent.Tool{named("transfer_to_agent")}}, "rename it"},
-		{"S-64 another one", team.CoordinatorConfig{Tools: []agent.Tool{named("read_result")}}, "rename it"},
+		{"R-004-08 two members with one tool", leader.CoordinatorConfig{Members: members("a b", "a.b")}, `members "a b" and "a.b" would both be the tool delegate_to_a_b`},
+		{"R-004-07 a member twice", leader.CoordinatorConfig{Members: members("a", "a")}, "give one of them another id"},
+		{"a tool with a member's tool's name", leader.CoordinatorConfig{Members: members("a"), Tools: []agent.Tool{named("delegate_to_a")}}, `member "a"; rename one of them`},
+		{"two tools of one name", leader.CoordinatorConfig{Tools: []agent.Tool{echoTool{}, echoTool{}}}, `two tools are named "echo"`},
+		{"C-08 a tool with the name of a leader's", leader.CoordinatorConfig{Tools: []agent.Tool{named("delegate_task_to_member")}}, "rename it"},
+		{"C-08 another one", leader.CoordinatorConfig{Tools: []agent.Tool{named("check_delegated_tasks")}}, "rename it"},
+		{"C-08 another one", leader.CoordinatorConfig{Tools: []agent.Tool{named("transfer_to_agent")}}, "rename it"},
+		{"S-64 another one", leader.CoordinatorConfig{Tools: []agent.Tool{named("read_result")}}, "rename it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := team.NewCoordinator(tt.config)
+			_, err := leader.NewCoordinator(tt.config)
 			if err == nil || agent.AsError(err).Reason != agent.ReasonInvalidTeamConfig {
 				t.Fatal(err)
 			}
@@ -314,7 +314,7 @@ func TestR_004_08_ToolNames(t *testing.T) {
 		})
 	}
 	t.Run("C-08 an agent's tool cannot have the name by which it hands over", func(t *testing.T) {
-		_, err := team.NewModelAgent(team.ModelAgentConfig{ID: "a", Tools: []agent.Tool{named("transfer_to_agent")}})
+		_, err := leader.NewAgent(leader.AgentConfig{ID: "a", Tools: []agent.Tool{named("transfer_to_agent")}})
 		if err == nil {
 			t.Error("it is taken")
 		}
@@ -331,7 +331,7 @@ func (named) Call(ctx context.Context, arguments json.RawMessage, key string) (*
 
 // TestR_002_10_Members is what teams do not take.
 func TestR_002_10_Members(t *testing.T) {
-	s, err := team.NewCoordinator(team.CoordinatorConfig{Members: members("a")})
+	s, err := leader.NewCoordinator(leader.CoordinatorConfig{Members: members("a")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -376,7 +376,7 @@ func TestR_002_10_Members(t *testing.T) {
 	})
 	t.Run("R-002-5.4 R-002-12 a member that is gone when it is called: an error for the leader, and nobody is called", func(t *testing.T) {
 		m := leads(t, calls(give("gone", "x")), says("done"))
-		r := watch(t.Context(), ledBy(t, m, registry{}, func(c *team.CoordinatorConfig, _ *team.Config) { c.Members = members("gone") }), "x")
+		r := watch(t.Context(), ledBy(t, m, registry{}, func(c *leader.CoordinatorConfig, _ *team.Config) { c.Members = members("gone") }), "x")
 		has(t, answers(m.all()[1])[0], "gone: rejected (MEMBER_NOT_FOUND)", "not registered")
 		if r.text() != "done" || r.starts("2") != 0 {
 			t.Error(r.text(), r.err, r.starts("2"))

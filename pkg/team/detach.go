@@ -2,7 +2,6 @@ package team
 
 import (
 	"context"
-	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -34,8 +33,8 @@ func (p *process) detach(ctx context.Context, w *work, m *Member, emit emitter) 
 }
 
 // Lend implements agent.Lender: a member without a model takes the leader's, and its
-// work is repeated as the team says (R-003-14, C-26).
-func (l *loop) Lend(ctx context.Context, member string) context.Context {
+// work is repeated as the team says.
+func (l *Loop) Lend(ctx context.Context, member string) context.Context {
 	by := policy{team: l.limits.retry}
 	for i := range l.cfg.Members {
 		if m := &l.cfg.Members[i]; m.ID == member {
@@ -44,9 +43,6 @@ func (l *loop) Lend(ctx context.Context, member string) context.Context {
 	}
 	return l.handDown(ctx, member, by)
 }
-
-// pollEvery is how often a check that waits looks for the end of a task of its own.
-const pollEvery = time.Second
 
 // detached returns a function that tells how the task of a detached step has ended; nil:
 // it has not, or cannot be read. It reads each task once.

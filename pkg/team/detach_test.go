@@ -15,6 +15,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
@@ -42,8 +43,8 @@ func (e *elsewhere) Detached(context.Context, string) (*teamv1.Ended, error) {
 // detached is the ticket of a step that was begun as a task of its own.
 func detached(scope string) string { return team.DetachedID(crashRoot, scope) }
 
-func detaches(c *team.CoordinatorConfig, _ *team.Config) {
-	c.Async, c.OpenDelegations = true, team.DetachOpen
+func detaches(c *leader.CoordinatorConfig, _ *team.Config) {
+	c.Async, c.OpenDelegations = true, leader.DetachOpen
 }
 
 // watchWith runs a team whose detached work goes to d.
@@ -75,7 +76,7 @@ func TestC_09_Detached(t *testing.T) {
 				var e elsewhere
 				var d diary
 				m := leads(t, append(turns, says("done"))...)
-				r := watchWith(t, &e, ledBy(t, m, d.crew("a"), detaches, func(c *team.CoordinatorConfig, _ *team.Config) { c.AllowParallel = parallel }))
+				r := watchWith(t, &e, ledBy(t, m, d.crew("a"), detaches, func(c *leader.CoordinatorConfig, _ *team.Config) { c.AllowParallel = parallel }))
 				if r.err != nil || len(e.begun) != 1 {
 					t.Fatal(name, parallel, r.err, len(e.begun))
 				}
@@ -102,7 +103,7 @@ func TestC_09_Detached(t *testing.T) {
 		var d diary
 		reg := d.crew("a", "b")
 		m := leads(t, calls(give("a", "x")), says("done"))
-		r := watchWith(t, &e, ledBy(t, m, reg, detaches, func(_ *team.CoordinatorConfig, c *team.Config) {
+		r := watchWith(t, &e, ledBy(t, m, reg, detaches, func(_ *leader.CoordinatorConfig, c *team.Config) {
 			c.Registry = understaffed{reg, map[string]bool{"a": true}}
 		}))
 		if r.err != nil || len(e.begun) != 0 {
@@ -116,7 +117,7 @@ func TestC_09_Detached(t *testing.T) {
 		var d diary
 		var read readAll
 		m := leads(t, append([]any{calls(give("a", "x")), check1("{}")}, read.turns(80)...)...)
-		r := watchWith(t, &e, ledBy(t, m, d.crew("a"), detaches, func(_ *team.CoordinatorConfig, c *team.Config) { c.Limits.MaxTurns = new(int32(200)) }))
+		r := watchWith(t, &e, ledBy(t, m, d.crew("a"), detaches, func(_ *leader.CoordinatorConfig, c *team.Config) { c.Limits.MaxTurns = new(int32(200)) }))
 		if r.err != nil || read.text.String() != e.text {
 			t.Fatalf("%v: read %d bytes of %d", r.err, read.text.Len(), len(e.text))
 		}
@@ -150,7 +151,7 @@ func TestC_09_Detached(t *testing.T) {
 }
 
 func TestC_07_WhatSpendsNothingAtTheLimit(t *testing.T) {
-	one := func(_ *team.CoordinatorConfig, c *team.Config) { c.Limits.MaxDelegations = new(int32(1)) }
+	one := func(_ *leader.CoordinatorConfig, c *team.Config) { c.Limits.MaxDelegations = new(int32(1)) }
 	t.Run("S-23 C-07 a duplicate gets its ticket", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var d diary
@@ -197,7 +198,7 @@ func TestCoordinator_HintAfterAFailure(t *testing.T) {
 		reg := d.crew("b", "c")
 		reg["a"] = fails(&d, "a")
 		m := leads(t, calls(give("b", "x")), calls(give("a", "x")), says("done"))
-		watch(t.Context(), ledBy(t, m, reg, func(_ *team.CoordinatorConfig, c *team.Config) {
+		watch(t.Context(), ledBy(t, m, reg, func(_ *leader.CoordinatorConfig, c *team.Config) {
 			c.Registry = understaffed{reg, map[string]bool{"b": true}}
 		}), "x")
 		got := []string{hint(lastSaid(m.all()[1])), hint(lastSaid(m.all()[2]))}

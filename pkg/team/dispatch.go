@@ -30,7 +30,7 @@ type stepMsg struct {
 func (p *process) dispatch(ctx context.Context, paused bool) (progressed bool, err error) {
 	var ready []*StepState
 	parked := false
-	p.looked = p.run.Now() // once for all that begin now (R-002-11.1)
+	p.looked = p.run.Now() // once for all that begin now
 	p.alarm, p.idling = time.Time{}, nil
 	for st := range p.pending() {
 		if _, busy := p.running[st.index]; busy {
@@ -138,7 +138,7 @@ func (p *process) settleAlone(ctx context.Context, st *StepState) (bool, error) 
 			outcome = r.GetOutcome()
 		}
 		if st.Step.GetKind() == teamv1.Step_KIND_TOOL && outcome == teamv1.Outcome_OUTCOME_REJECTED {
-			if err := p.note("TOOL_CALL_IGNORED", st.Refusal.Message); err != nil { // R-002-1.2
+			if err := p.note("TOOL_CALL_IGNORED", st.Refusal.Message); err != nil {
 				return false, err
 			}
 		}
@@ -224,8 +224,8 @@ func (p *process) spawn(st *StepState, do func(child *process, w *work, emit emi
 // child is what the goroutines of steps may read of the process: nothing of it changes.
 func (p *process) child() *process {
 	return &process{
-		loop: p.loop, req: p.req, run: p.run, sets: p.sets, spending: p.spending, counting: p.counting, gate: p.gate,
-		fold: &fold{loop: p.loop, State: State{Team: p.Team, Scope: p.Scope, Path: p.Path}, prefix: p.prefix},
+		Loop: p.Loop, req: p.req, run: p.run, sets: p.sets, spending: p.spending, counting: p.counting, gate: p.gate,
+		fold: &fold{loop: p.Loop, State: State{Team: p.Team, Scope: p.Scope, Path: p.Path}, prefix: p.prefix},
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/guard"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/supervisor"
 	"github.com/agentteams/team-server/pkg/team/swarm"
 	"github.com/agentteams/team-server/pkg/team/workflow"
@@ -73,10 +74,10 @@ func callsOf(list ...string) *teamv1.Turn {
 
 // led is a coordinator's run whose leader takes these turns, and one more that
 // calls nothing.
-func led(k team.CoordinatorConfig, turns ...*teamv1.Turn) func(t *testing.T) error {
+func led(k leader.CoordinatorConfig, turns ...*teamv1.Turn) func(t *testing.T) error {
 	return fails(team.Config{}, func(c *team.Config, _ *diary) {
 		k.Members = c.Members
-		s, err := team.NewCoordinator(k)
+		s, err := leader.NewCoordinator(k)
 		if err != nil {
 			panic(err)
 		}
@@ -89,7 +90,7 @@ func answeredWith(call string) func(t *testing.T) error {
 	return func(t *testing.T) error {
 		t.Helper()
 		m := &turnsOf{turns: []*teamv1.Turn{callsOf(call), {Text: "done"}}}
-		c, err := team.NewCoordinator(team.CoordinatorConfig{Members: []team.Member{{ID: "ann", Agent: "ann"}, {ID: "bob", Agent: "bob"}, {ID: "off", Agent: "off", Disabled: true}}})
+		c, err := leader.NewCoordinator(leader.CoordinatorConfig{Members: []team.Member{{ID: "ann", Agent: "ann"}, {ID: "bob", Agent: "bob"}, {ID: "off", Agent: "off", Disabled: true}}})
 		if err != nil {
 			return err
 		}
@@ -109,11 +110,11 @@ func answeredWith(call string) func(t *testing.T) error {
 }
 
 // modelFails runs an agent with a model.
-func modelFails(c team.ModelAgentConfig) func(t *testing.T) error {
+func modelFails(c leader.AgentConfig) func(t *testing.T) error {
 	return func(t *testing.T) error {
 		t.Helper()
 		c.ID = "clerk"
-		a, err := team.NewModelAgent(c)
+		a, err := leader.NewAgent(c)
 		if err != nil {
 			return err
 		}
@@ -162,7 +163,7 @@ func swarming(limits *teamv1.Limits, hands map[string]string) func(c *team.Confi
 		for i := range c.Members {
 			turn := callsOf(fmt.Sprintf(`transfer_to_agent {"agent_name": %q}`, hands[c.Members[i].Agent]))
 			m := &turnsOf{turns: slices.Repeat([]*teamv1.Turn{turn}, 50)}
-			a, err := team.NewModelAgent(team.ModelAgentConfig{ID: c.Members[i].Agent, Model: m})
+			a, err := leader.NewAgent(leader.AgentConfig{ID: c.Members[i].Agent, Model: m})
 			if err != nil {
 				panic(err)
 			}
@@ -228,7 +229,7 @@ func provocations(t *testing.T) []provoked {
 		{"a step of a workflow that takes too long", fails(team.Config{Scheduler: step(&teamv1.Step{
 			Kind: teamv1.Step_KIND_STEP, Name: "draft", Member: "ann", Timeout: durationpb.New(time.Second),
 		})}, slow)},
-		{"an agent that takes too long", modelFails(team.ModelAgentConfig{Model: hanging{}, Limits: &teamv1.Limits{Timeout: durationpb.New(time.Second)}})},
+		{"an agent that takes too long", modelFails(leader.AgentConfig{Model: hanging{}, Limits: &teamv1.Limits{Timeout: durationpb.New(time.Second)}})},
 		{"a question that nobody answers", lapsed},
 		{"the same message again", fails(team.Config{Scheduler: step(to("ann"))}, func(c *team.Config, _ *diary) {
 			c.Registry = registry{"ann": &agent.Func{ID: "ann", Call: func(_ context.Context, m *a2av1.Message) (*a2av1.Message, error) { return m, nil }}}
@@ -252,12 +253,12 @@ func provocations(t *testing.T) []provoked {
 		{"a workflow that skips all", fails(team.Config{}, flowing(workflow.Step{ID: "one", Member: "ann", When: "false"}))},
 		{"a repeat without an end", fails(team.Config{}, flowing(workflow.Step{ID: "one", Member: "ann", Repeat: &workflow.Repeat{Until: "false", Max: 2}}))},
 
-		{"a leader without an answer", led(team.CoordinatorConfig{}, &teamv1.Turn{})},
-		{"a leader that delegates too often", led(team.CoordinatorConfig{Limits: &teamv1.Limits{MaxDelegations: proto.Int32(1)}},
+		{"a leader without an answer", led(leader.CoordinatorConfig{}, &teamv1.Turn{})},
+		{"a leader that delegates too often", led(leader.CoordinatorConfig{Limits: &teamv1.Limits{MaxDelegations: proto.Int32(1)}},
 			callsOf(`delegate_to_ann {"task": "1"}`), callsOf(`delegate_to_ann {"task": "2"}`))},
-		{"a leader that repeats itself", led(team.CoordinatorConfig{StrictCycles: true}, callsOf(`delegate_to_ann {"task": "1"}`), callsOf(`delegate_to_ann {"task": "1"}`))},
-		{"a leader whose calls are all refused", led(team.CoordinatorConfig{}, slices.Repeat([]*teamv1.Turn{callsOf("sing {}")}, 12)...)},
-		{"a leader without an end", led(team.CoordinatorConfig{Limits: &teamv1.Limits{MaxTurns: proto.Int32(2)}}, slices.Repeat([]*teamv1.Turn{callsOf("sing {}")}, 3)...)},
+		{"a leader that repeats itself", led(leader.CoordinatorConfig{StrictCycles: true}, callsOf(`delegate_to_ann {"task": "1"}`), callsOf(`delegate_to_ann {"task": "1"}`))},
+		{"a leader whose calls are all refused", led(leader.CoordinatorConfig{}, slices.Repeat([]*teamv1.Turn{callsOf("sing {}")}, 12)...)},
+		{"a leader without an end", led(leader.CoordinatorConfig{Limits: &teamv1.Limits{MaxTurns: proto.Int32(2)}}, slices.Repeat([]*teamv1.Turn{callsOf("sing {}")}, 3)...)},
 		{"a call of no tool", answeredWith("sing {}")},
 		{"a call of no member", answeredWith(`delegate_to_eve {"task": "1"}`)},
 		{"a call of a member that is switched off", answeredWith(`delegate_to_off {"task": "1"}`)},
@@ -265,7 +266,7 @@ func provocations(t *testing.T) []provoked {
 		{"a call with other arguments", answeredWith(`delegate_to_ann [1]`)},
 		{"a call with a wrong type", answeredWith(`delegate_to_ann {"task": 7}`)},
 		{"a call with nothing to do", answeredWith(`delegate_to_ann {"task": " "}`)},
-		{"a call with too much", answeredWith(`delegate_to_ann {"task": "` + strings.Repeat("x", team.MaxTask+1) + `"}`)},
+		{"a call with too much", answeredWith(`delegate_to_ann {"task": "` + strings.Repeat("x", 64<<10+1) + `"}`)},
 		{"a call with no member_id", answeredWith(`delegate_task_to_member {"task": "1"}`)},
 
 		{"a hand-off to oneself, twice", fails(team.Config{}, swarming(nil, map[string]string{"ann": "ann"}))},
@@ -273,10 +274,10 @@ func provocations(t *testing.T) []provoked {
 		{"too many hand-offs", fails(team.Config{}, swarming(&teamv1.Limits{MaxHandoffs: proto.Int32(1)}, map[string]string{"ann": "bob", "bob": "ann"}))},
 		{"hand-offs to and fro", fails(team.Config{}, swarming(&teamv1.Limits{LoopWindow: proto.Int32(2)}, map[string]string{"ann": "bob", "bob": "ann"}))},
 
-		{"a model that says nothing", modelFails(team.ModelAgentConfig{Model: mute{}})},
-		{"a model that does not fit its form", modelFails(team.ModelAgentConfig{Model: &turnsOf{turns: []*teamv1.Turn{{Text: "a"}, {Text: "b"}}}, Output: schema.Fit})},
-		{"two tools of one name", modelFails(team.ModelAgentConfig{Model: mute{}, Tools: []agent.Tool{&clockTool{}, &clockTool{}}})},
-		{"an agent with guards for members", modelFails(team.ModelAgentConfig{Model: mute{}, Guards: agent.Guards{Result: []agent.Guard{w.passes("x")}}})},
+		{"a model that says nothing", modelFails(leader.AgentConfig{Model: mute{}})},
+		{"a model that does not fit its form", modelFails(leader.AgentConfig{Model: &turnsOf{turns: []*teamv1.Turn{{Text: "a"}, {Text: "b"}}}, Output: schema.Fit})},
+		{"two tools of one name", modelFails(leader.AgentConfig{Model: mute{}, Tools: []agent.Tool{&clockTool{}, &clockTool{}}})},
+		{"an agent with guards for members", modelFails(leader.AgentConfig{Model: mute{}, Guards: agent.Guards{Result: []agent.Guard{w.passes("x")}}})},
 		{"a team without anything", fails(team.Config{ID: "No id", Registry: registry{}, Members: []team.Member{{}, {Agent: "a"}, {Agent: "a"}}, Guards: agent.Guards{Input: []agent.Guard{{}}}, Limits: &teamv1.Limits{MaxSteps: proto.Int32(0)}}, nil)},
 	}
 	for _, place := range places {

@@ -34,12 +34,12 @@ type executor struct {
 // What a delegation hands down in the context.
 type (
 	retryKey  struct{} // the policy that its leaves are repeated under
-	modelKey  struct{} // the model that members without one take (R-003-14, C-26)
-	roundsKey struct{} // the most rounds of a run, as limits above set it (C-07)
+	modelKey  struct{} // the model that members without one take
+	roundsKey struct{} // the most rounds of a run, as limits above set it
 	toolsKey  struct{} // the tools that the member has by its team
 )
 
-func (l *loop) handDown(ctx context.Context, member string, by policy) context.Context {
+func (l *Loop) handDown(ctx context.Context, member string, by policy) context.Context {
 	if l.cfg.MemberTools != nil || ctx.Value(toolsKey{}) != nil {
 		ctx = context.WithValue(ctx, toolsKey{}, l.memberTools(member)) // those of a team above are for its own members
 	}
@@ -133,7 +133,7 @@ func (p *process) agentExecutor(ex *executor, w *work, m *Member, emit emitter) 
 		ex.timeout = w.step.GetTimeout().AsDuration()
 	case m.Timeout > 0:
 		ex.timeout = m.Timeout
-	case !isTeam: // a team bounds itself (C-07)
+	case !isTeam: // a team bounds itself
 		ex.timeout = p.limits.memberTimeout
 	}
 	if w.step.GetDetached() {
@@ -209,7 +209,7 @@ func keep(w *work, ev *teamv1.Event) {
 }
 
 // request is what a member is given: the message, and of what was said before
-// what its history scope shows (C-14).
+// what its history scope shows.
 func (p *process) request(w *work, key string) *teamv1.ProcessRequest {
 	req := &teamv1.ProcessRequest{
 		AgentId: w.step.GetMember(),

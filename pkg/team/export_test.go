@@ -18,7 +18,6 @@ type (
 )
 
 const (
-	CheckTool       = checkTool
 	DefaultOutput   = defaultOutput
 	DefaultQuestion = defaultQuestion
 	DeltaAge        = deltaAge
@@ -27,7 +26,6 @@ const (
 	JudgeTool       = judgeTool
 	LeastOutput     = leastOutput
 	MaxBackoff      = maxBackoff
-	MaxTask         = maxTask
 	OutcomeAgain    = outcomeAgain
 	OutcomeDone     = outcomeDone
 	OutcomeFail     = outcomeFail
@@ -39,44 +37,23 @@ const (
 
 var (
 	DamagedDelegations = damagedDelegations
-	DelegateName       = delegateName
 	DetachedID         = detachedID
 	MemberKind         = memberKind
-	ModelStep          = modelStep
-	ReadResult         = readResult
 	StageWord          = stageWord
-	Unfit              = unfit
 	VerdictOf          = verdictOf
-	WithData           = withData
 )
 
 // Config is what the team or agent was made of.
-func (l *loop) Config() *Config { return l.cfg }
+func (l *Loop) Config() *Config { return l.cfg }
 
 // MaxParallel is how many members of the team may work at the same time.
-func (l *loop) MaxParallel() int { return l.limits.maxParallel }
+func (l *Loop) MaxParallel() int { return l.limits.maxParallel }
 
 // MemberTimeoutOf is what limits leave of member_timeout.
 func MemberTimeoutOf(l *teamv1.Limits) time.Duration { return effective(l).memberTimeout }
 
-// Finalizes has an agent answer at its limits with what there is, as a leader may.
-func Finalizes(a *ModelAgent) {
-	l := a.cfg.Scheduler.(*leader) //nolint:forcetypeassert // it is
-	l.onLimit = Finalize
-	a.traits = l.Traits()
-}
-
-// MaxDelegated is how many delegations a run may make.
-func (l *leader) MaxDelegated() int { return l.maxDelegated }
-
-// Finalizes reports whether a run at its limit ends with one more turn.
-func (l *leader) Finalizes() bool { return l.onLimit == Finalize }
-
-// System is the system text of the leader.
-func (l *leader) System(s *State) string { return l.system(s) }
-
-// AsTeam returns a model-backed agent as the team that it would be.
-func AsTeam(a *ModelAgent) *Team { return &Team{loop: a.loop} }
+// AsTeam returns the team that a model-backed agent would be.
+func AsTeam(l *Loop) *Team { return &Team{l} }
 
 // Backoff is how long the next attempt waits behind so many.
 func Backoff(attempts int32, base time.Duration) time.Duration {
@@ -90,7 +67,7 @@ type Replay struct{ *process }
 // NewReplay returns the run at its beginning.
 func NewReplay(ctx context.Context, t *Team, req *teamv1.ProcessRequest, root string) *Replay {
 	return &Replay{&process{
-		loop: &t.loop, req: req, run: &agent.Run{Root: root}, gate: gateOf(ctx, t.cfg, req), fold: newFold(&t.loop, req, root),
+		Loop: t.Loop, req: req, run: &agent.Run{Root: root}, gate: gateOf(ctx, t.cfg, req), fold: newFold(t.Loop, req, root),
 	}}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/broadcast"
 	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
@@ -92,7 +93,7 @@ func TestWorkflow_StepTimeAndRetry(t *testing.T) {
 		} {
 			calls := 0
 			m := failingModel(func() error { calls++; return busy })
-			a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "a", Model: m, Limits: &teamv1.Limits{Retry: tt.own}})
+			a, err := leader.NewAgent(leader.AgentConfig{ID: "a", Model: m, Limits: &teamv1.Limits{Retry: tt.own}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -170,12 +170,12 @@ func (p *process) passed(g *passage, is *a2av1.Message) *a2av1.Message {
 	return p.run.Completed(g.scope, m)
 }
 
-// blocked is the error of a message that a guardrail has stopped (R-002-9.3).
+// blocked is the error of a message that a guardrail has stopped.
 func (p *process) blocked(g *passage, by, reason string) *agent.Error {
 	return agent.Blocked("guardrail %q stopped %s: %s", by, p.subject(g), reason).With("guardrail", by).With("stage", stageWord(g.stage))
 }
 
-// failedMiddleware is what is told of a middleware that failed (R-002-9.1, R-002-9.2).
+// failedMiddleware is what is told of a middleware that failed.
 func (p *process) failedMiddleware(g *passage, c *teamv1.Checked, err error) *agent.Error {
 	why := "the log says why"
 	var known *agent.Error
@@ -232,7 +232,7 @@ func (p *process) checkInput(ctx context.Context) error {
 }
 
 // checkOutput has the output middlewares look at the answer: what is returned is
-// what is on record (R-002-40).
+// what is on record.
 func (p *process) checkOutput(ctx context.Context, reply *teamv1.Reply) (*teamv1.Reply, error) {
 	if len(p.cfg.Guards.Output) == 0 || reply.GetMessage() == nil {
 		return reply, nil
@@ -344,12 +344,34 @@ func (p *process) passageOf(w *work, stage teamv1.Checked_Stage, emit emitter) *
 
 // silent reports whether text of the scope's own models is held back until it
 // has been looked at as a whole.
-func (l *loop) silent() bool { return len(l.cfg.Guards.Output) > 0 || l.cfg.output != nil }
+func (l *Loop) silent() bool { return len(l.cfg.Guards.Output) > 0 || l.traits.WithholdsText }
 
 // hushes reports whether text that members stream is held back until their
 // answers have been looked at.
-func (l *loop) hushes() bool { return len(l.cfg.Guards.Result) > 0 }
+func (l *Loop) hushes() bool { return len(l.cfg.Guards.Result) > 0 }
 
 // withholds reports whether readers of the team see nothing that members say but
 // what is in the answer, which is looked at.
-func (l *loop) withholds() bool { return len(l.cfg.Guards.Output) > 0 }
+func (l *Loop) withholds() bool { return len(l.cfg.Guards.Output) > 0 }
+
+// checkGuards returns what is wrong with lists of middlewares.
+func checkGuards(cfg *Config) []error {
+	id, g := cfg.ID, &cfg.Guards
+	var faults []error
+	if cfg.Scheduler != nil && cfg.Scheduler.Traits().Detaches && len(g.Result) > 0 {
+		faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
+			"team %q: guards.result cannot look at work that is a task of its own; use WAIT or CANCEL for open delegations", id))
+	}
+	for _, l := range []struct {
+		name   string
+		guards []agent.Guard
+	}{{"input", g.Input}, {"output", g.Output}, {"delegation", g.Delegation}, {"result", g.Result}} {
+		for i := range l.guards {
+			if m := l.guards[i].Middleware; m == nil || m.Name() == "" {
+				faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
+					"%q: guards.%s[%d] has no middleware with a name; give it one", id, l.name, i))
+			}
+		}
+	}
+	return faults
+}

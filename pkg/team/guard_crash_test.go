@@ -10,9 +10,11 @@ import (
 	"go.uber.org/goleak"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // guarded is a middleware with an effect outside that adds its name to what it
@@ -67,7 +69,7 @@ func guardedTeam(t *testing.T, w *world) *team.Team {
 		return g
 	}
 	reg := registry{"a": &worker{w: w, name: "a"}, "b": &worker{w: w, name: "b"}}
-	m, err := team.NewModelAgent(team.ModelAgentConfig{ID: "m", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}, Guards: lists("m")})
+	m, err := leader.NewAgent(leader.AgentConfig{ID: "m", Model: &fakeModel{w}, Tools: []agent.Tool{&clockTool{w}}, Guards: lists("m")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +85,7 @@ func guardedTeam(t *testing.T, w *world) *team.Team {
 // liveGuarded is live with the guarded team.
 func (w *world) liveGuarded() (done bool) {
 	top := guardedTeam(w.t, w)
-	r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
+	r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
 	for {
 		park, err := r.Drive(w.t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w})
 		switch {

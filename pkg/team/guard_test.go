@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/guard"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // ware is a middleware made of a func; it notes each look.
@@ -71,13 +71,13 @@ func aborting(g agent.Guard) agent.Guard {
 }
 
 // modeled is an agent whose model takes these turns.
-func modeled(t *testing.T, g agent.Guards, turns ...string) (*team.ModelAgent, *turnsOf) {
+func modeled(t *testing.T, g agent.Guards, turns ...string) (*leader.Agent, *turnsOf) {
 	t.Helper()
 	m := &turnsOf{}
 	for _, text := range turns {
 		m.turns = append(m.turns, &teamv1.Turn{Text: text})
 	}
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "root", Model: m, Guards: g})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: "root", Model: m, Guards: g})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +344,7 @@ func TestR_002_9_MiddlewaresOfADelegationFail(t *testing.T) {
 func TestR_002_08_HistoryOfMembers(t *testing.T) {
 	read := func(g ...agent.Guard) ([]string, error) {
 		m := &turnsOf{turns: []*teamv1.Turn{{Text: "fine"}}}
-		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "a", Model: m})
+		a, err := leader.NewAgent(leader.AgentConfig{ID: "a", Model: m})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -473,7 +473,7 @@ func TestR_002_40_NothingIsStreamedBefore(t *testing.T) {
 		return slices.ContainsFunc(r.events, func(ev *teamv1.Event) bool { return ev.GetDelta() != nil })
 	}
 	of := func(g agent.Guards) agent.Agent {
-		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "root", Model: &fakeModel{newWorld(t)}, Tools: []agent.Tool{&clockTool{newWorld(t)}}, Guards: g})
+		a, err := leader.NewAgent(leader.AgentConfig{ID: "root", Model: &fakeModel{newWorld(t)}, Tools: []agent.Tool{&clockTool{newWorld(t)}}, Guards: g})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -539,7 +539,7 @@ func TestGuards_Faults(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "guards.input[0] has no middleware") || !strings.Contains(err.Error(), "guards.result[1]") {
 		t.Error(err)
 	}
-	c, err := team.NewCoordinator(team.CoordinatorConfig{Members: members("a"), OpenDelegations: team.DetachOpen})
+	c, err := leader.NewCoordinator(leader.CoordinatorConfig{Members: members("a"), OpenDelegations: leader.DetachOpen})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -547,7 +547,7 @@ func TestGuards_Faults(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "guards.result cannot look at work that is a task of its own") {
 		t.Error(err)
 	}
-	_, err = team.NewModelAgent(team.ModelAgentConfig{ID: "m", Model: &turnsOf{}, Guards: agent.Guards{Delegation: []agent.Guard{w.passes("x")}}})
+	_, err = leader.NewAgent(leader.AgentConfig{ID: "m", Model: &turnsOf{}, Guards: agent.Guards{Delegation: []agent.Guard{w.passes("x")}}})
 	if err == nil || !strings.Contains(err.Error(), `agent "m" has no members`) {
 		t.Error(err)
 	}
@@ -559,12 +559,12 @@ func TestOutputSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := func(turns ...string) (*team.ModelAgent, *turnsOf) {
+	of := func(turns ...string) (*leader.Agent, *turnsOf) {
 		m := &turnsOf{}
 		for _, text := range turns {
 			m.turns = append(m.turns, &teamv1.Turn{Text: text})
 		}
-		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "critic", Model: m, Output: s.Fit})
+		a, err := leader.NewAgent(leader.AgentConfig{ID: "critic", Model: m, Output: s.Fit})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -628,7 +628,7 @@ func TestOutputSchema(t *testing.T) {
 
 	t.Run("C-07 at the limit of its turns it is not put back", func(t *testing.T) {
 		m := &turnsOf{turns: []*teamv1.Turn{{Text: "Seven."}}}
-		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "critic", Model: m, Output: s.Fit, Limits: &teamv1.Limits{MaxTurns: new(int32(1))}})
+		a, err := leader.NewAgent(leader.AgentConfig{ID: "critic", Model: m, Output: s.Fit, Limits: &teamv1.Limits{MaxTurns: new(int32(1))}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -638,16 +638,9 @@ func TestOutputSchema(t *testing.T) {
 
 	t.Run("an agent has no guards for members", func(t *testing.T) {
 		var w wares
-		_, err := team.NewModelAgent(team.ModelAgentConfig{ID: "critic", Model: mute{}, Guards: agent.Guards{
+		_, err := leader.NewAgent(leader.AgentConfig{ID: "critic", Model: mute{}, Guards: agent.Guards{
 			Delegation: []agent.Guard{w.passes("x")}, Result: []agent.Guard{w.passes("y")},
 		}})
 		wantReason(t, err, agent.ReasonInvalidTeamConfig)
-	})
-
-	t.Run("data of the model's own stays as it is", func(t *testing.T) {
-		m := &a2av1.Message{Parts: []*a2av1.Part{{Content: &a2av1.Part_Data{Data: structpb.NewBoolValue(true)}}}}
-		if team.WithData(m, structpb.NewBoolValue(true)) != m {
-			t.Error("it has the data twice")
-		}
 	})
 }

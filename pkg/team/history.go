@@ -10,7 +10,7 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// HistoryScope is what a member is shown of what was said before (C-14).
+// HistoryScope is what a member is shown of what was said before.
 type HistoryScope string
 
 // The scopes; empty is the mode's: HistoryParent in a coordinator,
@@ -19,17 +19,17 @@ const (
 	// HistoryLastResult: the message it is given, and nothing else.
 	HistoryLastResult HistoryScope = "LAST_RESULT"
 	// HistoryParent: the request, and what the one who decided has said and seen
-	// in this run (R-004-12, R-004-15).
+	// in this run.
 	HistoryParent HistoryScope = "PARENT_BRANCH"
 	// HistoryIsolated: the task it is given, without the results of those that
-	// worked before it in the same turn (R-004-16).
+	// worked before it in the same turn.
 	HistoryIsolated HistoryScope = "ISOLATED"
 	// HistoryConversation: as HistoryParent, and the conversation before this run.
 	HistoryConversation HistoryScope = "CONVERSATION"
 )
 
 // historyScope is that of a member.
-func (l *loop) historyScope(member string) HistoryScope {
+func (l *Loop) historyScope(member string) HistoryScope {
 	for i := range l.cfg.Members {
 		if m := &l.cfg.Members[i]; m.ID == member && m.History != "" {
 			return m.History
@@ -104,7 +104,7 @@ func (f *fold) saidBy(before, st *StepState) *a2av1.Message {
 }
 
 // handed is what a step is given: its message, and the results of those that
-// worked before it for the same turn (R-002-22).
+// worked before it for the same turn.
 func (f *fold) handed(st *StepState) *a2av1.Message {
 	if st.checks.message != nil {
 		return st.checks.message

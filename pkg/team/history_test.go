@@ -10,6 +10,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // heard is a prompt as "role: text".
@@ -22,9 +23,9 @@ func heard(req *agent.ModelRequest) []string {
 }
 
 // minded is a model-backed member.
-func minded(t *testing.T, id string, m agent.Model, tools ...agent.Tool) *team.ModelAgent {
+func minded(t *testing.T, id string, m agent.Model, tools ...agent.Tool) *leader.Agent {
 	t.Helper()
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: id, Model: m, Tools: tools})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: id, Model: m, Tools: tools})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func TestS_28_HistoryScopes(t *testing.T) {
 			opening := calls(tool("echo", `{"n":1}`), give("a", "one"))
 			opening.Text = "let me see"
 			m := leads(t, opening, calls(give("a", "three"), give("b", "four")), says("done"))
-			tm := ledBy(t, m, reg, member("b", func(m *team.Member) { m.History = tt.scope }), func(c *team.CoordinatorConfig, _ *team.Config) {
+			tm := ledBy(t, m, reg, member("b", func(m *team.Member) { m.History = tt.scope }), func(c *leader.CoordinatorConfig, _ *team.Config) {
 				c.Tools, c.Instructions = []agent.Tool{echoTool{}}, "Secret of the leader."
 			})
 			r := watchRequest(t.Context(), tm, &teamv1.ProcessRequest{AgentId: "t1", Message: agent.UserMessage("m", "the request"), History: earlier})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -90,7 +91,7 @@ func onceMore(before *StepState) string {
 	return fmt.Sprintf("Your last answer was no verdict: %s. Answer again, with a score from 0 to 1.", before.Verdict.GetFault())
 }
 
-// words are what a judge reads (R-001-21).
+// words are what a judge reads.
 func (e *evidence) words() string {
 	var b strings.Builder
 	section := func(title, text string) {
@@ -173,3 +174,72 @@ func (g *gate) check(e *evidence) result {
 
 // empty reports whether a message has no content.
 func empty(m *a2av1.Message) bool { return strings.TrimSpace(agent.Text(m)) == "" && onlyText(m) }
+
+// maxFeedback bounds what a judge says of a result, in bytes.
+const maxFeedback = 4 << 10
+
+// verdictOf reads what a judge said: a call of judge, the data of a message, a JSON
+// object {"score", "feedback"} in a text, or a text that is a number. What is no
+// number from 0 to 1 is no score.
+func verdictOf(r *teamv1.Reply) *teamv1.Verdict {
+	if m := r.GetMessage(); m != nil {
+		return messageVerdict(m)
+	}
+	for _, call := range r.GetTurn().GetToolCalls() {
+		if call.GetName() == judgeTool {
+			arguments := call.GetArguments()
+			if inner, ok := prompt.Unwrap(arguments); ok {
+				arguments = inner
+			}
+			return jsonVerdict([]byte(arguments))
+		}
+	}
+	return textVerdict(r.GetTurn().GetText())
+}
+
+func messageVerdict(m *a2av1.Message) *teamv1.Verdict {
+	if data, ok := agent.Data(m); ok {
+		if _, object := data.(map[string]any); object {
+			if b, err := json.Marshal(data); err == nil {
+				return jsonVerdict(b)
+			}
+		}
+	}
+	return textVerdict(agent.Text(m))
+}
+
+func textVerdict(text string) *teamv1.Verdict {
+	text = strings.TrimSpace(text)
+	if score, err := strconv.ParseFloat(text, 64); err == nil {
+		return scoreVerdict(score, "")
+	}
+	from, to := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
+	if from >= 0 && from < to {
+		return jsonVerdict([]byte(text[from : to+1]))
+	}
+	return &teamv1.Verdict{Fault: fmt.Sprintf("%q is no score", agent.Quote(text))}
+}
+
+func jsonVerdict(b []byte) *teamv1.Verdict {
+	var v struct{ Score, Feedback json.RawMessage }
+	if json.Unmarshal(b, &v) != nil {
+		return &teamv1.Verdict{Fault: fmt.Sprintf("%s is no JSON object with a score", agent.Quote(string(b)))}
+	}
+	feedback := string(v.Feedback)
+	_ = json.Unmarshal(v.Feedback, &feedback) // else it is told as it is
+	score, err := strconv.ParseFloat(strings.Trim(string(v.Score), `"`), 64)
+	if err != nil {
+		return &teamv1.Verdict{Feedback: agent.Excerpt(feedback, maxFeedback), Fault: fmt.Sprintf("there is no score in %s", agent.Quote(string(b)))}
+	}
+	return scoreVerdict(score, feedback)
+}
+
+func scoreVerdict(score float64, feedback string) *teamv1.Verdict {
+	v := &teamv1.Verdict{Feedback: agent.Excerpt(strings.TrimSpace(feedback), maxFeedback)}
+	if !isScore(score) {
+		v.Fault = "the score is " + number(score) + ", which is not 0 to 1"
+		return v
+	}
+	v.Score = &score
+	return v
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,10 +18,12 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // scriptedLead is a leader's model: it takes its turns one after the other, keeps
@@ -80,13 +83,29 @@ func (m *scriptedLead) all() []*agent.ModelRequest {
 	return slices.Clone(m.requests)
 }
 
+// checkTool is the tool by which a leader looks after what it does not wait for.
+const checkTool = "check_delegated_tasks"
+
+// unfit is what providers do not take in the name of a tool.
+var unfit = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+
+// delegateName is the name of the tool that stands for a member.
+func delegateName(id string) string {
+	c, err := leader.NewCoordinator(leader.CoordinatorConfig{Members: members(id)})
+	if err != nil {
+		panic(err)
+	}
+	s := &team.State{Team: &team.Config{ID: "t1"}, Input: agent.UserMessage("m", "x")}
+	return c.Prompt(s, &teamv1.Step{Kind: teamv1.Step_KIND_MODEL}).Tools[0].Name
+}
+
 // wellFormed reports what a provider would not take: names of tools that are
 // not unique or too long, and calls that are not answered exactly once, in their
 // order, right behind the turn that made them.
 func wellFormed(req *agent.ModelRequest) error {
 	names := map[string]bool{}
 	for _, tool := range req.Tools {
-		if names[tool.Name] || len(tool.Name) > 64 || tool.Name == "" || team.Unfit.MatchString(tool.Name) {
+		if names[tool.Name] || len(tool.Name) > 64 || tool.Name == "" || unfit.MatchString(tool.Name) {
 			return fmt.Errorf("tool name %q", tool.Name)
 		}
 		names[tool.Name] = true
@@ -162,13 +181,13 @@ func tool(name, arguments string) *teamv1.ToolCall {
 // give is a call that gives a member a task.
 func give(member, task string) *teamv1.ToolCall {
 	arguments, _ := json.Marshal(map[string]string{"task": task})
-	return tool(team.DelegateName(member), string(arguments))
+	return tool(delegateName(member), string(arguments))
 }
 
 // ledBy is a coordinator team. Changes are made before it is built.
-func ledBy(t *testing.T, m agent.Model, reg registry, changes ...func(*team.CoordinatorConfig, *team.Config)) *team.Team {
+func ledBy(t *testing.T, m agent.Model, reg registry, changes ...func(*leader.CoordinatorConfig, *team.Config)) *team.Team {
 	t.Helper()
-	c := team.CoordinatorConfig{Members: members(sortedKeys(reg)...)}
+	c := leader.CoordinatorConfig{Members: members(sortedKeys(reg)...)}
 	cfg := team.Config{
 		ID: "t1", Mode: "coordinator", Registry: reg, Model: m, ReportErrors: true,
 		Limits: &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(1)}},
@@ -177,7 +196,7 @@ func ledBy(t *testing.T, m agent.Model, reg registry, changes ...func(*team.Coor
 		change(&c, &cfg)
 	}
 	cfg.Members, cfg.Tools, c.Limits = c.Members, c.Tools, cfg.Limits
-	s, err := team.NewCoordinator(c)
+	s, err := leader.NewCoordinator(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,11 +204,11 @@ func ledBy(t *testing.T, m agent.Model, reg registry, changes ...func(*team.Coor
 	return newTeamWith(t, cfg)
 }
 
-func inParallel(c *team.CoordinatorConfig, _ *team.Config) { c.AllowParallel = true }
+func inParallel(c *leader.CoordinatorConfig, _ *team.Config) { c.AllowParallel = true }
 
 // member changes a member of a team.
-func member(id string, change func(*team.Member)) func(*team.CoordinatorConfig, *team.Config) {
-	return func(c *team.CoordinatorConfig, _ *team.Config) {
+func member(id string, change func(*team.Member)) func(*leader.CoordinatorConfig, *team.Config) {
+	return func(c *leader.CoordinatorConfig, _ *team.Config) {
 		i := slices.IndexFunc(c.Members, func(m team.Member) bool { return team.MemberID(&m) == id })
 		change(&c.Members[i])
 	}
@@ -341,8 +360,8 @@ func update(key, value string) map[string]*structpb.Value {
 	return map[string]*structpb.Value{key: structpb.NewStringValue(value)}
 }
 
-func runnerOf(a agent.Agent) *a2a.Runner {
-	return &a2a.Runner{Agent: func(string) (agent.Agent, error) { return a, nil }, Replica: "r"}
+func runnerOf(a agent.Agent) *drive.Runner {
+	return &drive.Runner{Agent: func(string) (agent.Agent, error) { return a, nil }, Replica: "r"}
 }
 
 func claimOf(w *world) a2a.Claim { return a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w} }

@@ -1,6 +1,7 @@
 package team_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
@@ -24,7 +26,7 @@ func anyCall(t *rapid.T) *teamv1.ToolCall {
 	task := rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "task")
 	return rapid.SampledFrom([]*teamv1.ToolCall{
 		give("quick", task), give("slow", task), give("late", task), give("bad", task), give("empty", task), give("off", task), give("nobody", task),
-		tool("echo", "{}"), tool("foo", "{}"), tool("delegate_to_quick", "junk"), tool(team.CheckTool, "{}"), tool(team.CheckTool, `{"wait_seconds":20}`),
+		tool("echo", "{}"), tool("foo", "{}"), tool("delegate_to_quick", "junk"), tool(checkTool, "{}"), tool(checkTool, `{"wait_seconds":20}`),
 		tool(prompt.ReadTool, `{"id":"2","offset":0}`), tool("delegate_task_to_member", `{"member_id":"slow","task":"x"}`),
 	}).Draw(t, "call")
 }
@@ -65,13 +67,13 @@ func anyTeam(t *rapid.T, tt *testing.T, m *scriptedLead) *team.Team {
 	works("empty", time.Second, "", nil)
 	works("off", 0, "never", nil)
 	flag := func(name string) bool { return rapid.Bool().Draw(t, name) }
-	return ledBy(tt, m, reg, member("off", func(m *team.Member) { m.Disabled = true }), func(c *team.CoordinatorConfig, cfg *team.Config) {
+	return ledBy(tt, m, reg, member("off", func(m *team.Member) { m.Disabled = true }), func(c *leader.CoordinatorConfig, cfg *team.Config) {
 		c.AllowParallel, c.Async, c.StrictCycles, c.Tools = flag("parallel"), flag("async"), flag("strict"), []agent.Tool{echoTool{}}
 		if flag("cancel") {
-			c.OpenDelegations = team.CancelOpen
+			c.OpenDelegations = leader.CancelOpen
 		}
 		if flag("finalize") {
-			c.OnLimit = team.Finalize
+			c.OnLimit = leader.Finalize
 		}
 		cfg.ReportErrors = flag("report")
 		cfg.Limits.MaxParallel = proto.Int32(rapid.Int32Range(1, 4).Draw(t, "max_parallel"))
@@ -128,14 +130,14 @@ func turnsIn(events []*teamv1.Event) int {
 
 // faultsOf is what must not be of a run, however it ended.
 func faultsOf(r *recorded, tm *team.Team) []string {
-	lead := tm.Config().Scheduler.(forwarder).to.(*team.Coordinator)
+	lead := tm.Config().Scheduler.(forwarder).to.(*leader.Coordinator)
 	faults := r.incomplete()
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if (r.reply == nil) == (r.err == nil) {
 		fault("it ended with %v and %v", r.reply, r.err)
 	}
 	may := []string{agent.ReasonMaxDelegations, agent.ReasonCycleDetected, agent.ReasonDelegationFailed, agent.ReasonAgentNotFound, agent.ReasonTimeout}
-	if lead.Finalizes() {
+	if lead.Traits().FinalTurn != "" {
 		may = append(may, agent.ReasonNoResponse) // the last turn has calls and no text
 	}
 	if r.err != nil && !slices.Contains(may, agent.AsError(r.err).Reason) {
@@ -155,8 +157,9 @@ func faultsOf(r *recorded, tm *team.Team) []string {
 	if peak > tm.MaxParallel() {
 		fault("%d members worked at the same time, the most is %d: %v", peak, tm.MaxParallel(), r.events)
 	}
-	if begun > lead.MaxDelegated() {
-		fault("%d delegations, the most is %d", begun, lead.MaxDelegated())
+	most := cmp.Or(int(tm.Config().Limits.GetMaxDelegations()), 10)
+	if begun > most {
+		fault("%d delegations, the most is %d", begun, most)
 	}
 	return faults
 }

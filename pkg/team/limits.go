@@ -9,12 +9,12 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// limits are the effective limits of a run: what is set, else the defaults of
-// requirements 2.1.
+// limits are the effective limits of a run: what is set, else the
+// defaults.
 type limits struct {
-	maxSteps, maxTurns, maxParallel, maxDepth int
-	timeout, memberTimeout                    time.Duration
-	retry                                     retry
+	maxSteps, maxParallel, maxDepth int
+	timeout, memberTimeout          time.Duration
+	retry                           retry
 }
 
 // retry is how a failing leaf is repeated.
@@ -31,17 +31,16 @@ const (
 
 func effective(l *teamv1.Limits) limits {
 	e := limits{
-		maxSteps: 100, maxTurns: 100, maxParallel: 3, maxDepth: agent.MaxDepth,
+		maxSteps: 100, maxParallel: 3, maxDepth: agent.MaxDepth,
 		timeout: defaultTimeout, memberTimeout: defaultMemberTimeout,
 		retry: retry{attempts: 3, backoff: time.Second},
 	}
 	set(&e.maxSteps, l.GetMaxSteps())
-	set(&e.maxTurns, l.GetMaxTurns())
 	set(&e.maxParallel, l.GetMaxParallel())
 	set(&e.maxDepth, l.GetMaxDepth())
 	setDuration(&e.timeout, l.GetTimeout())
 	setDuration(&e.memberTimeout, l.GetMemberTimeout())
-	e.memberTimeout = min(e.memberTimeout, e.timeout) // R-002-5.1
+	e.memberTimeout = min(e.memberTimeout, e.timeout)
 	e.retry = e.retry.with(l.GetRetry())
 	return e
 }
@@ -77,7 +76,7 @@ func setDuration(to *time.Duration, d *durationpb.Duration) {
 }
 
 // checkLimits returns the faults of limits: negatives always, and an explicit 0
-// where it would switch nothing off (C-10).
+// where it would switch nothing off.
 func checkLimits(id string, l *teamv1.Limits) []error {
 	if l == nil {
 		return nil

@@ -4,18 +4,21 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// loop asks a scheduler who is next and dispatches the answer until it replies,
-// asks, or hits a limit. Teams and model-backed agents are made of it.
-type loop struct {
+// Loop asks a scheduler who is next and dispatches the answer until it replies, asks, or
+// hits a limit. It implements all of an agent.Agent but Info and HealthCheck: teams and
+// agents with a model embed it. Safe for concurrent use; runs share nothing.
+type Loop struct {
 	cfg    *Config
 	noun   string // what people call what runs: agent or team
 	traits Traits
@@ -23,16 +26,38 @@ type loop struct {
 	tools  map[string]agent.Tool
 }
 
-func newLoop(noun string, c *Config) loop {
-	l := loop{cfg: c, noun: noun, traits: c.Scheduler.Traits(), tools: make(map[string]agent.Tool, len(c.Tools))}
+// NewLoop returns the loop of what c describes. noun is what people call it in messages:
+// "team", "agent". c and its members are copied; what is not set takes its default. The
+// error lists every fault of the configuration.
+func NewLoop(noun string, c Config) (*Loop, error) {
+	c.Members = slices.Clone(c.Members)
+	for i := range c.Members {
+		if c.Members[i].ID == "" {
+			c.Members[i].ID = c.Members[i].Agent
+		}
+	}
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(c.Members, func(a, b Member) int { return int(b.Priority) - int(a.Priority) })
+	if c.Name == "" {
+		c.Name = c.ID
+	}
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	l := &Loop{cfg: &c, noun: noun, traits: c.Scheduler.Traits(), tools: make(map[string]agent.Tool, len(c.Tools))}
 	for _, t := range c.Tools {
 		l.tools[t.Spec().Name] = t
 	}
 	l.limit(c.Limits)
-	return l
+	for _, w := range l.traits.Warnings {
+		c.Log.Warn(w, zap.String(noun, c.ID))
+	}
+	return l, nil
 }
 
-func (l *loop) limit(by *teamv1.Limits) {
+func (l *Loop) limit(by *teamv1.Limits) {
 	l.limits = effective(by)
 	if l.traits.SetsTimeouts {
 		l.limits.memberTimeout = 0
@@ -40,8 +65,8 @@ func (l *loop) limit(by *teamv1.Limits) {
 }
 
 // within is the loop as a call bounds it besides: by the time of its brief where its
-// own is not set (R-001-12), and by what its caller lets run at once (R-001-25).
-func (l *loop) within(req *teamv1.ProcessRequest) *loop {
+// own is not set, and by what its caller lets run at once.
+func (l *Loop) within(req *teamv1.ProcessRequest) *Loop {
 	most, parallel := req.GetBrief().GetMaxDuration(), req.GetEnvelope().GetMaxParallel()
 	if own := l.cfg.Limits.GetTimeout(); own != nil {
 		most = own
@@ -58,14 +83,14 @@ func (l *loop) within(req *teamv1.ProcessRequest) *loop {
 }
 
 // steps marks the agents that are loops: they are never called again as a
-// whole, only the leaves below them are retried (events.md 3).
-func (*loop) steps() {}
+// whole, only the leaves below them are retried.
+func (*Loop) steps() {}
 
 // Process implements agent.Agent.
-func (l *loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+func (l *Loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
 		run, l := agent.From(ctx), l.within(req)
-		p := &process{loop: l, req: req, run: run, gate: gateOf(ctx, l.cfg, req), yield: yield, fold: newFold(l, req, run.Root)}
+		p := &process{Loop: l, req: req, run: run, gate: gateOf(ctx, l.cfg, req), yield: yield, fold: newFold(l, req, run.Root)}
 		p.recall(req, run.Memory)
 		p.serve(agent.With(ctx, p.run))
 	}
@@ -75,7 +100,7 @@ func (l *loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq
 // sequence touches it; goroutines of parallel steps get copies and hand their
 // events over in msgs.
 type process struct {
-	*loop
+	*Loop
 	*fold
 	req      *teamv1.ProcessRequest
 	run      *agent.Run
@@ -224,7 +249,7 @@ func (p *process) answers() bool {
 }
 
 // over reports whether a context has ended, or is about to: its time has come and
-// its timer is late (R-002-8.3).
+// its timer is late.
 func over(ctx context.Context) bool {
 	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
 		<-ctx.Done()

@@ -14,11 +14,11 @@ import (
 )
 
 // Remembers implements agent.Rememberer.
-func (l *loop) Remembers() bool { return l.cfg.Memory }
+func (l *Loop) Remembers() bool { return l.cfg.Memory }
 
 // recall begins a state with what its run knows of the conversation: the history
 // of the agent's own path, before what its caller shows it of the present run,
-// and the keys that it has set (R-000-15, R-002-29, S-39). Any other history that a
+// and the keys that it has set. Any other history that a
 // caller gives stands instead of its own. An
 // agent without members remembers only as a root: what a team gives it to do is
 // the team's conversation.
@@ -36,7 +36,7 @@ func (f *fold) recall(req *teamv1.ProcessRequest, m agent.Memory) {
 }
 
 // prepared puts on record that the team's members are, and what of its history is
-// left out (R-002-4.4, R-003-33). It comes before the roster, so that a crash in
+// left out. It comes before the roster, so that a crash in
 // between does not lose it.
 func (p *process) prepared() error {
 	for _, ev := range p.req.GetRecorded() {
@@ -59,7 +59,7 @@ func (p *process) prepared() error {
 }
 
 // PastDelegations tells in a line each who did what in earlier turns, oldest
-// first, from the history of a conversation (R-002-30). Entries that cannot be
+// first, from the history of a conversation. Entries that cannot be
 // read are left out.
 func PastDelegations(history []*a2av1.Message) []string {
 	var lines []string

@@ -13,6 +13,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // book is a memory that has the same for every path it knows.
@@ -52,7 +53,7 @@ func TestR_002_29_ModelAgent(t *testing.T) {
 		"R-002-29 as a plain member":             {true, &teamv1.ProcessRequest{Path: []string{"team"}, Scope: "1"}, "new"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "m", Model: recites, Memory: c.memory})
+			a, err := leader.NewAgent(leader.AgentConfig{ID: "m", Model: recites, Memory: c.memory})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -151,9 +152,9 @@ func TestR_002_30_PastDelegations(t *testing.T) {
 		t.Errorf("R-002-30 (-want +got):\n%s", diff)
 	}
 	var d diary
-	lead := ledBy(t, leads(t), d.crew("a")).Config().Scheduler.(forwarder).to.(*team.Coordinator) //nolint:forcetypeassert // it is
+	lead := ledBy(t, leads(t), d.crew("a")).Config().Scheduler.(forwarder).to.(*leader.Coordinator) //nolint:forcetypeassert // it is
 	for name, told := range map[bool][]*a2av1.Message{true: history, false: history[:1]} {
-		if got := strings.Contains(lead.System(&team.State{Team: &team.Config{ID: "t1"}, History: told}), "Earlier in this conversation:"); got != name {
+		if got := strings.Contains(lead.Prompt(&team.State{Team: &team.Config{ID: "t1"}, History: told}, &teamv1.Step{}).Instructions, "Earlier in this conversation:"); got != name {
 			t.Errorf("R-002-30 the leader is told of them: %v, want %v", got, name)
 		}
 	}

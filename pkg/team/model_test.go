@@ -15,6 +15,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // modelFunc answers turns by a func.
@@ -36,9 +37,9 @@ func (echoTool) Call(_ context.Context, arguments json.RawMessage, _ string) (*t
 	return &teamv1.ToolResult{Text: string(arguments)}, nil
 }
 
-func newModelAgent(t *testing.T, m agent.Model, tools ...agent.Tool) *team.ModelAgent {
+func newModelAgent(t *testing.T, m agent.Model, tools ...agent.Tool) *leader.Agent {
 	t.Helper()
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "m", Model: m, Tools: tools})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: "m", Model: m, Tools: tools})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func TestR_000_11_MemberThatPanicsWhenAsked(t *testing.T) {
 
 func TestModelAgent_R_000_05_Info(t *testing.T) {
 	for name, want := range map[string]string{"": "clerk", "The Clerk": "The Clerk"} {
-		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "clerk", Name: name, Model: mute{}})
+		a, err := leader.NewAgent(leader.AgentConfig{ID: "clerk", Name: name, Model: mute{}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -61,7 +61,7 @@ func ruled(w *work) *result {
 	case strings.EqualFold(said, outcomeDone):
 		return toolReply(&teamv1.ToolResult{Text: "The result of this call is not known. A person has looked and says that it was done. Do not call it again."})
 	}
-	return toolReply(toolError("It is not known what became of this call. A person has looked and says that it counts as failed."))
+	return toolReply(&teamv1.ToolResult{Text: "It is not known what became of this call. A person has looked and says that it counts as failed.", IsError: true})
 }
 
 // givenUp is what the model is told of a call that failed and is not made again;
@@ -71,7 +71,7 @@ func givenUp(w *work, err error) *teamv1.Reply {
 	if w.step.GetKind() != teamv1.Step_KIND_TOOL || e.Reason == agent.ReasonAgentPanic {
 		return nil
 	}
-	return toolReply(toolError(w.step.GetName() + " failed: " + e.Message)).reply
+	return toolReply(&teamv1.ToolResult{Text: w.step.GetName() + " failed: " + e.Message, IsError: true}).reply
 }
 
 func toolReply(r *teamv1.ToolResult) *result {

@@ -13,9 +13,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // sendTool is called "send" and answers its n-th call with the n-th error, then
@@ -47,9 +48,9 @@ var (
 )
 
 // sender is an agent whose model calls send once and says what came of it.
-func sender(t *testing.T, tool agent.Tool) *team.ModelAgent {
+func sender(t *testing.T, tool agent.Tool) *leader.Agent {
 	t.Helper()
-	a, err := team.NewModelAgent(team.ModelAgentConfig{
+	a, err := leader.NewAgent(leader.AgentConfig{
 		ID: "sender", Tools: []agent.Tool{tool}, Limits: &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(1)}},
 		Model: modelFunc(func(req *agent.ModelRequest) *teamv1.Turn {
 			if last := req.Messages[len(req.Messages)-1]; last.Role == agent.RoleTool {
@@ -188,7 +189,7 @@ func TestOutcome_NobodyAnswers(t *testing.T) {
 		a := sender(t, tool)
 		w := newWorld(t)
 		now := time.Now()
-		r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return a, nil }, Clock: func() time.Time { return now }}
+		r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return a, nil }, Clock: func() time.Time { return now }}
 		claim := a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w}
 		park, err := r.Drive(t.Context(), claim)
 		if err != nil || park.Done || park.Until.IsZero() {

@@ -13,6 +13,8 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/race"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -58,7 +60,7 @@ func (w *world) resume() bool {
 // liveOn is live of a run that is paused: once it waits, it is resumed.
 func (w *world) liveOn() (done bool) {
 	top := w.build(w.t, w)
-	r := &a2a.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
+	r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
 	for {
 		park, err := r.Drive(w.t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w})
 		switch {
@@ -102,7 +104,7 @@ func TestS_44_PauseAtEveryEvent(t *testing.T) {
 					w.command(teamv1.Commanded_COMMAND_RESUME)
 				},
 			} {
-				for at := 1; at < n; at++ {
+				for at := 1; at < n; at += race.Stride() {
 					for _, dies := range []int{-1, at % 11} {
 						w := newWorld(t)
 						w.build, w.pauseAt, w.pauses = m.build, at, pauses

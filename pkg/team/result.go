@@ -1,28 +1,17 @@
 package team
 
 import (
-	"encoding/json"
-	"fmt"
-	"slices"
 	"strings"
-	"unicode/utf8"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/expr"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-var readSpec = agent.ToolSpec{
-	Name:        prompt.ReadTool,
-	Description: "Reads on in a result that was too long to be shown whole.",
-	Parameters: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string","description":"The result's name."},` +
-		`"offset":{"type":"integer","minimum":0,"description":"Byte to begin with."}},"required":["id","offset"]}`),
-}
-
-// resultText is a delegation's result in words, its text cut where it is long.
-func resultText(s *State, st *StepState) string {
+// ResultText returns the result of a member's step in words, for a model that can read on:
+// its text is cut where it is long.
+func (s *State) ResultText(st *StepState) string {
 	return st.Worded(prompt.Cut(prompt.Text(st.Message), s.TaskID(st)))
 }
 
@@ -55,84 +44,67 @@ func headOf(st *StepState) string {
 func told(s *State, st *StepState) []*a2av1.Part {
 	text := prompt.Text(st.Message)
 	if st.Err != nil || len(text) <= agent.MaxResult {
-		return agent.TextParts(resultText(s, st))
+		return agent.TextParts(s.ResultText(st))
 	}
 	return agent.ResultParts(headOf(st), text, s.TaskID(st))
 }
 
-// hasLong reports whether a result was too long to be shown whole: of a member,
-// or among what the run was given.
-func hasLong(s *State) bool {
-	long := func(p *a2av1.Part) bool { return agent.ResultName(p) != "" && len(p.GetText()) > agent.MaxResult }
-	return slices.ContainsFunc(s.Steps, func(st *StepState) bool {
-		return st.ByMember() && len(prompt.Text(st.Message)) > agent.MaxResult ||
-			st.Step.GetName() == checkTool && len(st.Tool.GetText()) > agent.MaxResult // told of work elsewhere
-	}) ||
-		slices.ContainsFunc(given(s), long)
+// Joined returns the results of steps as one message, in the order of the steps, each
+// under a heading with its member's id. A single result is returned as it is.
+func Joined(steps []*StepState) *a2av1.Message {
+	if len(steps) == 1 && steps[0].Message != nil {
+		return steps[0].Message
+	}
+	var j prompt.Joiner
+	for _, st := range steps {
+		j.Section(heading(st, steps), st.Content())
+	}
+	return j.Message()
 }
 
-// given are the parts of all that the run was given.
-func given(s *State) []*a2av1.Part {
-	parts := slices.Clip(s.Input.GetParts())
-	for _, m := range s.History {
-		parts = append(parts, m.GetParts()...)
+// heading names the author of a result: the member; where it has several of
+// the results also the step; a step of people by its own name.
+func heading(st *StepState, among []*StepState) string {
+	member, name := st.Step.GetMember(), st.Step.GetName()
+	if member == "" {
+		return name
 	}
-	return parts
+	for _, other := range among {
+		if other != st && other.Step.GetMember() == member && name != "" {
+			return member + " (" + name + ")"
+		}
+	}
+	return member
 }
 
-// readResult returns a piece of a result.
-func readResult(s *State, arguments string, look Look) *teamv1.ToolResult {
-	args, err := prompt.Arguments(arguments)
-	if err != nil {
-		return toolError(`the arguments are not a JSON object; write {"id": "…", "offset": 0}`)
-	}
-	name, err := prompt.String(args, "id", true)
-	if err != nil {
-		return toolError(err.Error())
-	}
-	offset := 0
-	if raw, ok := args["offset"]; ok && json.Unmarshal(raw, &offset) != nil {
-		return toolError("argument offset must be a whole number, got " + prompt.Kind(raw))
-	}
-	text, ok := resultNamed(s, name, look)
+// Content returns the content of the step's result; what is not there is said in words.
+func (st *StepState) Content() []*a2av1.Part {
 	switch {
-	case !ok:
-		return toolError(fmt.Sprintf("there is no result %q", agent.Quote(name)))
-	case offset < 0 || offset >= len(text):
-		return toolError(fmt.Sprintf("offset %d is out of range; the result has %d bytes", offset, len(text)))
+	case len(st.Message.GetParts()) > 0:
+		return st.Message.GetParts()
+	case st.Err != nil:
+		return agent.TextParts("(failed: " + st.Err.Message + ")")
 	}
-	return toolText(pieceOf(text, offset))
+	return agent.TextParts("(no content)")
 }
 
-// resultNamed finds the text of a result: of a member, also of one that works
-// elsewhere, or among what was given.
-func resultNamed(s *State, name string, look Look) (string, bool) {
-	for _, st := range s.Steps {
-		if !st.ByMember() || st.Message == nil || s.TaskID(st) != name && st.Step.GetId() != name {
-			continue
-		}
-		if st.Step.GetDetached() {
-			st = st.EndedAs(look.Detached(st))
-		}
-		return prompt.Text(st.Message), st.Message != nil
+// JoinedIDs returns the ids of the steps whose results a message of [Joined] joins, as in
+// Decision.Joins: none of a single one.
+func JoinedIDs(steps []*StepState) []string {
+	if len(steps) < 2 {
+		return nil
 	}
-	for _, p := range given(s) {
-		if agent.ResultName(p) == name {
-			return p.GetText(), true
-		}
+	ids := make([]string, len(steps))
+	for i, st := range steps {
+		ids[i] = st.Step.GetId()
 	}
-	return "", false
+	return ids
 }
 
-// pieceOf is a piece of a text from an offset on, with whole characters, and
-// where the next one begins.
-func pieceOf(text string, offset int) string {
-	for offset < len(text) && !utf8.RuneStart(text[offset]) {
-		offset++
+// joins are the ids of the steps whose results a reply joins.
+func (s *State) joins(d *Decision) []string {
+	if len(d.Joins) == 0 && s.Last != nil && d.Reply == s.Last.Message {
+		return s.Last.Joins
 	}
-	piece := agent.Excerpt(text[offset:], agent.MaxResult)
-	if end := offset + len(piece); end < len(text) {
-		return fmt.Sprintf("%s\n\n[bytes %d to %d of %d; read on from offset %d]", piece, offset, end, len(text), end)
-	}
-	return piece
+	return d.Joins
 }

@@ -11,6 +11,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
@@ -68,7 +69,7 @@ func TestS_64_LargeResult(t *testing.T) {
 		var d diary
 		var r readAll
 		m := leads(t, append([]any{calls(give("writer", "go"))}, r.turns(80)...)...)
-		run := watch(t.Context(), ledBy(t, m, registry{"writer": writer(&d)}, func(_ *team.CoordinatorConfig, c *team.Config) {
+		run := watch(t.Context(), ledBy(t, m, registry{"writer": writer(&d)}, func(_ *leader.CoordinatorConfig, c *team.Config) {
 			c.Limits.MaxTurns = new(int32(200))
 		}), "x")
 		if run.err != nil || run.text() != "read" {
@@ -107,7 +108,7 @@ func TestS_64_LargeResult(t *testing.T) {
 					return r.turn(&agent.ModelRequest{Messages: req.Messages[i : i+1]})
 				}}, r.turns(80)...)...)
 			}
-			critic, err := team.NewModelAgent(team.ModelAgentConfig{ID: "critic", Model: own})
+			critic, err := leader.NewAgent(leader.AgentConfig{ID: "critic", Model: own})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,7 +150,17 @@ func TestReadResult(t *testing.T) {
 		Step: &teamv1.Step{Id: "2", Kind: teamv1.Step_KIND_DELEGATE, Member: "a"}, Done: true, Message: agent.NewMessage(text), Scope: "2",
 		Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED,
 	}
-	s := &team.State{Root: "root", Input: agent.UserMessage("", "x"), Steps: []*team.StepState{st}}
+	lead, err := leader.NewCoordinator(leader.CoordinatorConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(arguments string) *teamv1.ToolResult {
+		turn := &team.StepState{Step: &teamv1.Step{Kind: teamv1.Step_KIND_MODEL}, Done: true, Turn: calls(tool(prompt.ReadTool, arguments))}
+		call := &team.StepState{Step: &teamv1.Step{Kind: teamv1.Step_KIND_TOOL, Name: prompt.ReadTool}}
+		s := &team.State{Root: "root", Input: agent.UserMessage("", "x"), Steps: []*team.StepState{st, turn, call}}
+		r, _ := lead.Answer(s, call, team.Look{})
+		return r
+	}
 	for _, tt := range []struct{ name, arguments, want string }{
 		{"S-64 from the beginning, cut at a whole character", `{"id":"root~2","offset":0}`, text[:agent.MaxResult]},
 		{"S-64 no offset is the beginning", `{"id":"root~2"}`, text[:agent.MaxResult]},
@@ -168,7 +179,7 @@ func TestReadResult(t *testing.T) {
 		{"an offset behind the end", `{"id":"2","offset":32768}`, "out of range"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := team.ReadResult(s, tt.arguments, team.Look{})
+			r := read(tt.arguments)
 			if !r.GetIsError() {
 				body, _, _ := strings.Cut(r.GetText(), "\n\n[")
 				if diff := cmp.Diff(tt.want, body); diff != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// Review has a judge look at every result of a run before it is the answer (C-21).
+// Review has a judge look at every result of a run before it is the answer.
 // One that is not good enough is worked over: the scheduler begins anew, with the
 // message of the run, the result, and what the judge said of it. What the run has
 // put into its context stays, and so do the counts of its limits; cycles are looked
@@ -40,11 +40,11 @@ type Review struct {
 	// Expected is what is to come out of a run, in words; a brief says it for its run.
 	Expected string
 	// Threshold is the least score, 0 to 1. A run whose last round does not reach it
-	// fails with QUALITY_THRESHOLD_NOT_MET, and the result stays readable (R-001-55).
+	// fails with QUALITY_THRESHOLD_NOT_MET, and the result stays readable.
 	// nil: a result is worked over as long as the judge says what to improve, and
 	// the last one is the answer.
 	Threshold *float64
-	// MaxRounds are the most rounds, the first one included (R-001-11); 0 is
+	// MaxRounds are the most rounds, the first one included; 0 is
 	// Limits.MaxRounds, and that is 3.
 	MaxRounds int
 }
@@ -62,7 +62,7 @@ const (
 // judgeName stands for a judge that is no agent in paths.
 const judgeName = "judge"
 
-// maxAsked is how often a judge is asked about one result (R-001-46).
+// maxAsked is how often a judge is asked about one result.
 const maxAsked = 2
 
 // faults of a review, in the words of the configuration.
@@ -278,7 +278,7 @@ func (g *gate) values(score float64) *structpb.Struct {
 	return &structpb.Struct{Fields: v}
 }
 
-// unmet ends the run without an answer, and keeps the result (R-001-55).
+// unmet ends the run without an answer, and keeps the result.
 func (g *gate) unmet(s *State, r *review, why string) choice {
 	err := agent.Errorf(agent.CodeInternal, agent.ReasonQuality,
 		"the result of %q was not good enough after round %d of %d: %s; it is kept as it is; ask for less, or allow more rounds", s.Team.ID, s.round(), g.MaxRounds, why)
@@ -352,7 +352,7 @@ func (f *fold) judging(st *StepState, d *teamv1.Decided) {
 	f.review.asked = append(f.review.asked, st)
 }
 
-// concluded folds the answer: what its readers should know of the judgement (C-33).
+// concluded folds the answer: what its readers should know of the judgement.
 func (f *fold) concluded(d *teamv1.Decided) {
 	f.unmet = agent.FromProto(d.GetFailure())
 	if f.review == nil || f.unmet != nil {
@@ -389,7 +389,7 @@ func (p *process) conclude(ctx context.Context, reply *teamv1.Reply) (*teamv1.Re
 	return nil, p.unmet
 }
 
-// checkBrief refuses bounds of a brief that bound nothing (R-001-24).
+// checkBrief refuses bounds of a brief that bound nothing.
 func checkBrief(b *teamv1.Brief) error {
 	switch {
 	case b == nil:

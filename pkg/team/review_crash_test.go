@@ -10,6 +10,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/swarm"
 	"github.com/agentteams/team-server/pkg/team/workflow"
 )
@@ -38,7 +39,7 @@ func crashReviewed(t *testing.T, w *world) *team.Team {
 		ID: "inner", Registry: reg, Members: members("c", "d"), Scheduler: flow, Limits: crashLimits(nil), Review: &team.Review{Agent: "peer"},
 	})
 	lead := w.mind("lead", calls(give("a", "1"), give("inner", "2"), give("asker", "3")), found("tides", "## c\n\nc(2)", "told: yes", "longer"))
-	return ledBy(t, lead, reg, inParallel, reviewed(team.Review{Model: w.critic("critic"), Threshold: at(0.5)}), func(c *team.CoordinatorConfig, cfg *team.Config) {
+	return ledBy(t, lead, reg, inParallel, reviewed(team.Review{Model: w.critic("critic"), Threshold: at(0.5)}), func(c *leader.CoordinatorConfig, cfg *team.Config) {
 		cfg.ID, cfg.Limits, c.Members = "root", crashLimits(nil), members("a", "inner", "asker")
 	})
 }
@@ -58,7 +59,7 @@ func crashAlone(t *testing.T, w *world) *team.Team {
 	t.Helper()
 	a := minded(t, "root", w.mind("alone", calls(tool("clock", "{}")), found("tides", "longer")), &clockTool{w})
 	a.Config().Review = &team.Review{Model: w.critic("critic"), Threshold: at(0.5)}
-	return team.AsTeam(a)
+	return team.AsTeam(a.Loop)
 }
 
 // TestCrash_Reviewed kills the process at every event of runs that are worked over:

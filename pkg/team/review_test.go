@@ -18,6 +18,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/supervisor"
 	"github.com/agentteams/team-server/pkg/team/swarm"
 	"github.com/agentteams/team-server/pkg/team/workflow"
@@ -32,8 +33,8 @@ func verdict(score float64, feedback string) *teamv1.Turn {
 func at(v float64) *float64 { return &v }
 
 // reviewed has a judge look at the results of a team.
-func reviewed(r team.Review) func(*team.CoordinatorConfig, *team.Config) {
-	return func(_ *team.CoordinatorConfig, c *team.Config) { c.Review = &r }
+func reviewed(r team.Review) func(*leader.CoordinatorConfig, *team.Config) {
+	return func(_ *leader.CoordinatorConfig, c *team.Config) { c.Review = &r }
 }
 
 // verdicts are those of a run, in order: "round: score feedback fault".
@@ -122,7 +123,7 @@ var modesReviewed = []struct {
 			return calls(give("b", text))
 		}
 		lead := leads(t, turn, turn, turn, turn, turn, turn)
-		return ledBy(t, lead, d.crew("a", "b"), func(_ *team.CoordinatorConfig, c *team.Config) { c.Review, c.Limits = review, l })
+		return ledBy(t, lead, d.crew("a", "b"), func(_ *leader.CoordinatorConfig, c *team.Config) { c.Review, c.Limits = review, l })
 	}},
 	{"swarm", func(t *testing.T, d *diary, review *team.Review, l *teamv1.Limits) agent.Agent {
 		return swarmOf(t, d.crew("a", "b"), func(c *swarm.Config, cfg *team.Config) {
@@ -179,7 +180,7 @@ func TestReview_Modes(t *testing.T) {
 func TestReview_Agent(t *testing.T) {
 	t.Run("R-001-11 C-21 an agent with a model works its answer over, bounded by a brief; its model judges", func(t *testing.T) {
 		m := leads(t, says("first"), verdict(0.2, "longer"), says("second, which is longer"), verdict(1, ""))
-		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "t1", Model: m})
+		a, err := leader.NewAgent(leader.AgentConfig{ID: "t1", Model: m})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +199,7 @@ func TestReview_Agent(t *testing.T) {
 	})
 	t.Run("R-001-55 and fails after its rounds", func(t *testing.T) {
 		m := leads(t, says("first"), verdict(0.2, "longer"))
-		a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "t1", Model: m})
+		a, err := leader.NewAgent(leader.AgentConfig{ID: "t1", Model: m})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -488,7 +489,7 @@ func TestReview_ByAgent(t *testing.T) {
 	}
 	t.Run("C-21 an agent with a model, whose spend stands at its own path", func(t *testing.T) {
 		m := leads(t, says(`{"score": 0.2, "feedback": "cite"}`), says("0.9"))
-		critic, err := team.NewModelAgent(team.ModelAgentConfig{ID: "critic", Model: m})
+		critic, err := leader.NewAgent(leader.AgentConfig{ID: "critic", Model: m})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -560,7 +561,7 @@ func TestReview_Counts(t *testing.T) {
 	}
 	t.Run("C-07 max_delegations", func(t *testing.T) {
 		lead := leads(t, calls(give("a", "1")), says("first"), calls(give("a", "2")), says("second"))
-		tm := ledBy(t, lead, (&diary{}).crew("a"), reviewed(team.Review{Model: leads(t, low), Threshold: at(1)}), func(_ *team.CoordinatorConfig, c *team.Config) {
+		tm := ledBy(t, lead, (&diary{}).crew("a"), reviewed(team.Review{Model: leads(t, low), Threshold: at(1)}), func(_ *leader.CoordinatorConfig, c *team.Config) {
 			c.Limits = &teamv1.Limits{MaxDelegations: proto.Int32(1)}
 		})
 		r := watch(t.Context(), tm, "tides")
@@ -568,7 +569,7 @@ func TestReview_Counts(t *testing.T) {
 	})
 	t.Run("C-07 max_turns", func(t *testing.T) {
 		lead := leads(t, says("first"), says("second"))
-		tm := ledBy(t, lead, (&diary{}).crew("a"), reviewed(team.Review{Model: leads(t, low), Threshold: at(1)}), func(_ *team.CoordinatorConfig, c *team.Config) {
+		tm := ledBy(t, lead, (&diary{}).crew("a"), reviewed(team.Review{Model: leads(t, low), Threshold: at(1)}), func(_ *leader.CoordinatorConfig, c *team.Config) {
 			c.Limits = &teamv1.Limits{MaxTurns: proto.Int32(1)}
 		})
 		r := watch(t.Context(), tm, "tides")
@@ -661,9 +662,9 @@ func TestReview_Finalized(t *testing.T) {
 			for range 50 {
 				m.turns = append(m.turns, echoCall())
 			}
-			a := limitedAgent(t, "t1", &finalModel{m}, &teamv1.Limits{MaxTokens: proto.Int64(limit)})
-			team.Finalizes(a)
-			a.Config().Review = &team.Review{Model: leads(t, verdict(1, "")), Threshold: threshold}
+			a := finalizing(t, &finalModel{m}, team.Config{
+				ID: "t1", Limits: &teamv1.Limits{MaxTokens: proto.Int64(limit)}, Review: &team.Review{Model: leads(t, verdict(1, "")), Threshold: threshold},
+			})
 			r := watch(t.Context(), a, strings.Repeat("tides ", 1000)) // more than its tokens, as far as is known
 			switch {
 			case threshold != nil && r.err != nil:
@@ -720,8 +721,8 @@ func TestReview_Open(t *testing.T) {
 		return nil, context.Cause(ctx)
 	}}
 	lead := leads(t, calls(give("slow", "1")), says("first"), says("second"))
-	tm := ledBy(t, lead, reg, async, reviewed(team.Review{Model: leads(t, verdict(0.1, "x"), verdict(1, "")), Threshold: at(1)}), func(c *team.CoordinatorConfig, _ *team.Config) {
-		c.OpenDelegations = team.CancelOpen
+	tm := ledBy(t, lead, reg, async, reviewed(team.Review{Model: leads(t, verdict(0.1, "x"), verdict(1, "")), Threshold: at(1)}), func(c *leader.CoordinatorConfig, _ *team.Config) {
+		c.OpenDelegations = leader.CancelOpen
 	})
 	r := watch(t.Context(), tm, "tides")
 	r.complete(t)

@@ -3,6 +3,7 @@ package team
 import (
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -71,6 +72,9 @@ type Traits struct {
 	// ReservedTools are the names of tools that prompts offer besides those of the team.
 	// A run whose tool sets have one of these names fails.
 	ReservedTools []string
+	// WithholdsText says that readers are shown the text of a MODEL step when the run has
+	// its answer, not as it comes.
+	WithholdsText bool
 	// DetectsCycles says that the scheduler bounds repetitions itself. Not set: a
 	// delegation that repeats an earlier one is refused with CYCLE_DETECTED.
 	DetectsCycles bool
@@ -319,13 +323,37 @@ func (st *StepState) Failure() *agent.Error {
 	return nil
 }
 
-// beyondLimit reports whether the step was refused by max_steps, which ends the
-// run also where failures go to the scheduler.
-func (st *StepState) beyondLimit() bool {
+// BeyondLimit reports whether the step was refused by limits.max_steps, which ends the run
+// also where failures go to the scheduler.
+func (st *StepState) BeyondLimit() bool {
 	return st.Refusal != nil && st.Refusal.Reason == agent.ReasonMaxIterations
 }
 
 // blocked reports whether a step waits for the answer to its own question.
 func (st *StepState) blocked() bool {
 	return st.asked.from(func(scope string) bool { return scope == st.Scope })
+}
+
+// TransferTool is the name of the tool by which a member with a model hands over.
+const TransferTool = "transfer_to_agent"
+
+// refusedTransfer begins the name of a step whose member was refused a hand-over; the
+// reason follows.
+const refusedTransfer = "hand-off refused: "
+
+// RefusedTransferName returns the name of a step that tells a member why its hand-over was
+// refused. Such a step has the reason in its field refused_transfer, too.
+func RefusedTransferName(reason string) string { return refusedTransfer + reason }
+
+// RefusedTransfer returns the reason why a hand-over by the member of a step was refused,
+// of which the step tells it; empty for other steps.
+func RefusedTransfer(step *teamv1.Step) string {
+	if reason := step.GetRefusedTransfer(); reason != "" {
+		return reason
+	}
+	reason, _ := strings.CutPrefix(step.GetName(), refusedTransfer) // as earlier versions recorded it
+	if reason == step.GetName() {
+		return ""
+	}
+	return reason
 }

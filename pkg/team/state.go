@@ -22,10 +22,10 @@ import (
 // replay alike.
 type fold struct {
 	State
-	loop       *loop
+	loop       *Loop
 	prefix     string                   // scope and ".", or "" for the root
 	dispatched int                      // Rounds of earlier rounds of revision
-	visited    map[visit]bool           // handed over so far (R-000-29)
+	visited    map[visit]bool           // handed over so far
 	batches    []batch                  // decisions whose steps have not all ended
 	started    time.Time                // time of the scope's first event
 	waited     agent.Standstill         // times when the scope waited for people or was paused
@@ -50,11 +50,11 @@ type batch struct {
 	steps   []*StepState
 }
 
-// visit is what cycle detection compares (C-23): the member and the text handed
+// visit is what cycle detection compares: the member and the text handed
 // over, in a workflow with the step.
 type visit struct{ step, member, text string }
 
-func newFold(l *loop, req *teamv1.ProcessRequest, root string) *fold {
+func newFold(l *Loop, req *teamv1.ProcessRequest, root string) *fold {
 	f := &fold{loop: l, recorded: req.GetRecorded()}
 	f.Team = l.cfg
 	f.Root = root
@@ -235,8 +235,8 @@ func (f *fold) decide(d *teamv1.Decided) {
 	}
 }
 
-// admit refuses a step beyond the step limit (R-000-28), and one that hands a
-// member what it has been handed before in this run (R-000-29).
+// admit refuses a step beyond the step limit, and one that hands a
+// member what it has been handed before in this run.
 func (f *fold) admit(st *StepState) *agent.Error {
 	if f.dispatched+f.Rounds >= f.loop.limits.maxSteps {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
@@ -431,11 +431,11 @@ func (f *fold) fatal(st *StepState) bool {
 	if f.Team.Scheduler.Handles(st) {
 		return false
 	}
-	return !f.Team.ReportErrors || st.beyondLimit()
+	return !f.Team.ReportErrors || st.BeyondLimit()
 }
 
 // settle applies what decisions proposed once their steps have ended: the
-// context updates, the last response, the current messages (R-000-22 to R-000-24).
+// context updates, the last response, the current messages.
 func (f *fold) settle() {
 	f.batches = slices.DeleteFunc(f.batches, func(b batch) bool {
 		for _, st := range b.steps {

@@ -21,6 +21,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/swarm"
 )
 
@@ -189,7 +190,7 @@ func TestSwarm_HandsOver(t *testing.T) {
 			b := leads(t, says("B says"))
 			reg := registry{"a": minded(t, "a", a, echoTool{}), "b": minded(t, "b", b), "c": minded(t, "c", leads(t))}
 			if together {
-				reg["a"] = ledBy(t, a, registry{"x": skilled("x")}, inParallel, func(c *team.CoordinatorConfig, cfg *team.Config) {
+				reg["a"] = ledBy(t, a, registry{"x": skilled("x")}, inParallel, func(c *leader.CoordinatorConfig, cfg *team.Config) {
 					c.Tools, cfg.ID = []agent.Tool{echoTool{}}, "a"
 				})
 			}
@@ -569,8 +570,8 @@ func TestR_004_20_Configuration(t *testing.T) {
 
 // TestC_13_TeamsInASwarm has teams of each mode as members of a swarm (R-004-09, R-004-10).
 func TestC_13_TeamsInASwarm(t *testing.T) {
-	named := func(id string) func(*team.CoordinatorConfig, *team.Config) {
-		return func(_ *team.CoordinatorConfig, c *team.Config) { c.ID = id }
+	named := func(id string) func(*leader.CoordinatorConfig, *team.Config) {
+		return func(_ *leader.CoordinatorConfig, c *team.Config) { c.ID = id }
 	}
 
 	t.Run("C-13 a coordinator hands over through its leader, whose run ends there", func(t *testing.T) {
@@ -717,7 +718,7 @@ func TestS_59_RosterInFlight(t *testing.T) {
 		gone := map[string]bool{}
 		reg := registry{"a": leave(gone, "a"), "b": d.crew("b")["b"]}
 		m := leads(t, calls(give("a", "x")), calls(give("b", "y")), calls(give("a", "z")), says("done"))
-		r := watch(t.Context(), ledBy(t, m, reg, func(_ *team.CoordinatorConfig, c *team.Config) { c.Registry = understaffed{reg, gone} }), "x")
+		r := watch(t.Context(), ledBy(t, m, reg, func(_ *leader.CoordinatorConfig, c *team.Config) { c.Registry = understaffed{reg, gone} }), "x")
 		if diff := cmp.Diff([]string{"2 a: succeeded", "4 b: rejected DISABLED", "6 a: rejected DISABLED"}, r.delegations()); diff != "" || r.err != nil || len(d.all()) > 0 {
 			t.Error(diff, r.err, d.all())
 		}
@@ -730,7 +731,7 @@ func TestS_59_RosterInFlight(t *testing.T) {
 		w := newWorld(t)
 		gone := map[string]bool{}
 		reg := registry{"a": asksFirst(w, "a")}
-		tm := ledBy(t, leads(t, calls(give("a", "x")), says("done")), reg, func(_ *team.CoordinatorConfig, c *team.Config) { c.Registry = understaffed{reg, gone} })
+		tm := ledBy(t, leads(t, calls(give("a", "x")), says("done")), reg, func(_ *leader.CoordinatorConfig, c *team.Config) { c.Registry = understaffed{reg, gone} })
 		if w.drive(t, tm) {
 			t.Fatal("it does not wait")
 		}

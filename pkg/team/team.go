@@ -1,5 +1,5 @@
 // Package team composes agents: a Team is a loop that asks a Scheduler who is
-// next and dispatches the answer, and is an agent itself (R-000-04). A
+// next and dispatches the answer, and is an agent itself. A
 // model-backed agent is the same loop over model turns and tool calls.
 package team
 
@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -29,7 +28,7 @@ type Members interface {
 // Staff is a Members that knows of changes since a run began. The run keeps the
 // members that it began with for its choices; who was disabled or removed since is
 // refused when it is to begin something, and goes on with what it has begun
-// (R-002-13, S-59).
+// .
 type Staff interface {
 	Members
 	// Gone says why the member of a team gets no more work; nil: it does.
@@ -55,20 +54,20 @@ type Member struct {
 	// Retry overrides the team's.
 	Retry *teamv1.Retry
 	// StreamInner shows what the member puts out to the readers of the team's task
-	// as it comes, as an artifact named by its path (R-004-11, R-004-14).
+	// as it comes, as an artifact named by its path.
 	StreamInner bool
 	// HideText leaves the texts out of that.
 	HideText bool
-	// History is what it sees of what was said before; default: the mode's (C-14).
+	// History is what it sees of what was said before; default: the mode's.
 	History HistoryScope
-	// SkipSummarization makes its reply the team's: the leader is not asked again (R-004-17).
+	// SkipSummarization makes its reply the team's: the leader is not asked again.
 	SkipSummarization bool
-	// Async overrides the coordinator's: the leader goes on while it works (C-09).
+	// Async overrides the coordinator's: the leader goes on while it works.
 	Async *bool
 	// Handoff are the members that it may hand over to in a swarm; none is all others.
 	Handoff []string
 	// HandoffAfter is the member of a swarm that takes over after its reply; empty:
-	// its reply is the swarm's (C-13).
+	// its reply is the swarm's.
 	HandoffAfter string
 }
 
@@ -93,7 +92,7 @@ type Config struct {
 	// Registry finds the members' agents at dispatch. Required with members.
 	Registry Members
 	// Model answers the MODEL steps of a scheduler that has some; members without
-	// a model take it, too (R-003-14).
+	// a model take it, too.
 	Model agent.Model
 	// Tools that the model of a coordinator may call besides its members, each name once.
 	Tools []agent.Tool
@@ -115,7 +114,7 @@ type Config struct {
 	// Revision of the definition, for the record.
 	Revision string
 	// ReportErrors leaves failed members to the scheduler. Not set: the first
-	// failure ends the run with the member's own error (R-000-27, C-06).
+	// failure ends the run with the member's own error.
 	ReportErrors bool
 	// Guards look at the messages of the team and of its members; none.
 	Guards agent.Guards
@@ -123,19 +122,14 @@ type Config struct {
 	Upstreams Upstreams
 	// Log gets warnings; nil is none.
 	Log *zap.Logger
-
-	output OutputFormat // of a model-backed agent
 }
 
 // infoTimeout bounds how long a member is waited for when it is asked for its
-// info or health (R-000-07).
+// info or health.
 const infoTimeout = 2 * time.Second
 
-// Team is an agent made of agents. Safe for concurrent use; runs share nothing (R-000-41).
-type Team struct {
-	loop
-	name, description, mode string
-}
+// Team is an agent made of agents. Safe for concurrent use; runs share nothing.
+type Team struct{ *Loop }
 
 var (
 	_ agent.Moded      = (*Team)(nil)
@@ -144,27 +138,11 @@ var (
 
 // New returns a team. The error lists every fault of the configuration.
 func New(c Config) (*Team, error) {
-	c.Members = slices.Clone(c.Members)
-	for i := range c.Members {
-		if c.Members[i].ID == "" {
-			c.Members[i].ID = c.Members[i].Agent
-		}
-	}
-	if err := c.validate(); err != nil {
+	l, err := NewLoop("team", c)
+	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(c.Members, func(a, b Member) int { return int(b.Priority) - int(a.Priority) })
-	if c.Name == "" {
-		c.Name = c.ID
-	}
-	if c.Log == nil {
-		c.Log = zap.NewNop()
-	}
-	t := &Team{loop: newLoop("team", &c), name: c.Name, description: c.Description, mode: c.Mode}
-	for _, w := range t.traits.Warnings {
-		c.Log.Warn(w, zap.String("team", c.ID))
-	}
-	return t, nil
+	return &Team{l}, nil
 }
 
 // validate returns every fault of the configuration.
@@ -211,18 +189,18 @@ func (t *Team) Members() []string {
 func (t *Team) Modes() (input, output []string) { return t.cfg.InputModes, t.cfg.OutputModes }
 
 // Info describes the team: configured id, name and description, and what its
-// members can do, asked anew each time (R-000-05 to R-000-13). A member that
+// members can do, asked anew each time. A member that
 // cannot be asked is logged and left out. Teams that contain each other are the
-// error MAX_DEPTH_EXCEEDED (R-000-36).
+// error MAX_DEPTH_EXCEEDED.
 func (t *Team) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 	ctx, err := agent.Enter(agent.WithDepthLimit(ctx, t.limits.maxDepth), t.cfg.ID)
 	if err != nil {
 		return nil, err
 	}
 	info := &teamv1.AgentInfo{
-		Id: t.cfg.ID, Name: t.name, Description: t.description,
+		Id: t.cfg.ID, Name: t.cfg.Name, Description: t.cfg.Description,
 		Metadata: map[string]string{
-			"type": "team", "mode": t.mode, "member_count": strconv.Itoa(len(t.cfg.Members)),
+			"type": "team", "mode": t.cfg.Mode, "member_count": strconv.Itoa(len(t.cfg.Members)),
 		},
 		InputModes: t.cfg.InputModes, OutputModes: t.cfg.OutputModes,
 	}
@@ -231,7 +209,7 @@ func (t *Team) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	lists := [][]*teamv1.Skill{shown(t.cfg.Skills)}
+	lists := [][]*teamv1.Skill{agent.PublicSkills(t.cfg.Skills)}
 	for _, m := range roster {
 		lists = append(lists, m.GetInfo().GetSkills())
 	}
@@ -249,7 +227,7 @@ func (t *Team) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 
 // HealthCheck asks every enabled member. The team is healthy when it can
 // describe itself and all of them are registered and healthy, usable when one
-// is (R-000-33 to R-000-36, C-25).
+// is.
 func (t *Team) HealthCheck(ctx context.Context) (*teamv1.Health, error) {
 	ctx, err := agent.Enter(agent.WithDepthLimit(ctx, t.limits.maxDepth), t.cfg.ID)
 	if err != nil {
@@ -311,7 +289,7 @@ func (t *Team) askHealth(ctx context.Context, m *Member, a agent.Agent) (h *team
 
 // askInfo asks all enabled members for their info at the same time. The error is
 // that of a circle; the roster is whole all the same.
-func (l *loop) askInfo(ctx context.Context) ([]*teamv1.Observed_Member, error) {
+func (l *Loop) askInfo(ctx context.Context) ([]*teamv1.Observed_Member, error) {
 	circles := make([]error, len(l.cfg.Members))
 	roster := make([]*teamv1.Observed_Member, len(l.cfg.Members))
 	l.each(ctx, func(ctx context.Context, i int, m *Member) {
@@ -332,7 +310,7 @@ func (l *loop) askInfo(ctx context.Context) ([]*teamv1.Observed_Member, error) {
 	return roster, errors.Join(circles...)
 }
 
-func (l *loop) memberInfo(ctx context.Context, m *Member) (info *teamv1.AgentInfo, err error) {
+func (l *Loop) memberInfo(ctx context.Context, m *Member) (info *teamv1.AgentInfo, err error) {
 	a, err := l.cfg.Registry.Agent(m.Agent)
 	if err != nil {
 		return nil, err
@@ -342,7 +320,7 @@ func (l *loop) memberInfo(ctx context.Context, m *Member) (info *teamv1.AgentInf
 }
 
 // guard turns a panic of a member into an error.
-func (l *loop) guard(member string, err *error) {
+func (l *Loop) guard(member string, err *error) {
 	if r := recover(); r != nil {
 		*err = agent.Panicked(l.cfg.Log, member, r)
 	}
@@ -350,7 +328,7 @@ func (l *loop) guard(member string, err *error) {
 
 // each calls f for every member at the same time, for at most infoTimeout; f
 // must end with its context.
-func (l *loop) each(ctx context.Context, f func(ctx context.Context, i int, m *Member)) {
+func (l *Loop) each(ctx context.Context, f func(ctx context.Context, i int, m *Member)) {
 	if len(l.cfg.Members) == 0 {
 		return
 	}

@@ -308,7 +308,9 @@ func TestRunErrors(t *testing.T) {
 		}
 	})
 	t.Run("R-000-25 a scheduler that decides on a model step and gives no request for it", func(t *testing.T) {
-		model := next(func(*team.State) (team.Decision, error) { return team.ModelStep("", "ask"), nil })
+		model := next(func(*team.State) (team.Decision, error) {
+			return team.Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_MODEL}}, Reason: "ask"}, nil
+		})
 		for _, limit := range []*teamv1.Limits{nil, {MaxTokens: proto.Int64(1000)}} {
 			tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: model, Registry: reg, Members: members("a"), Model: leads(t), ReportErrors: true, Limits: limit}) // no failure of a step ends the run
 			_, err := ask(t, tm, "hi")

@@ -18,9 +18,10 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
-func async(c *team.CoordinatorConfig, _ *team.Config) { c.Async = true }
+func async(c *leader.CoordinatorConfig, _ *team.Config) { c.Async = true }
 
 // after is a turn that a leader takes some time for.
 func after(wait time.Duration, turn *teamv1.Turn) func(*agent.ModelRequest) *teamv1.Turn {
@@ -30,7 +31,7 @@ func after(wait time.Duration, turn *teamv1.Turn) func(*agent.ModelRequest) *tea
 	}
 }
 
-func check1(arguments string) *teamv1.Turn { return calls(tool(team.CheckTool, arguments)) }
+func check1(arguments string) *teamv1.Turn { return calls(tool(checkTool, arguments)) }
 
 const first, second = crashRoot + "~2", crashRoot + "~3"
 
@@ -52,7 +53,7 @@ func TestTicket_Lead(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}
-			if !slices.Contains(offered(m.all()[0]), team.CheckTool) {
+			if !slices.Contains(offered(m.all()[0]), checkTool) {
 				t.Error(offered(m.all()[0]))
 			}
 			r.complete(t)
@@ -81,7 +82,7 @@ func TestTicket_Lead(t *testing.T) {
 	t.Run("C-28 the ticket is the id of the child task, below nested teams too", func(t *testing.T) {
 		var d diary
 		inner := leads(t, calls(give("w", "x")), says("inner says"), says("inner says more"))
-		in := ledBy(t, inner, d.crew("w"), async, func(_ *team.CoordinatorConfig, c *team.Config) { c.ID = "in" })
+		in := ledBy(t, inner, d.crew("w"), async, func(_ *leader.CoordinatorConfig, c *team.Config) { c.ID = "in" })
 		r := watch(t.Context(), ledBy(t, leads(t, calls(give("in", "go")), says("done")), registry{"in": in}), "x")
 		has(t, answers(inner.all()[1])[0], crashRoot+"~2.2")
 		if r.err != nil {
@@ -93,7 +94,7 @@ func TestTicket_Lead(t *testing.T) {
 		var d diary
 		for _, all := range []bool{true, false} {
 			m := leads(t, calls(give("a", "x"), give("b", "x")), says("done"), says("done"))
-			tm := ledBy(t, m, d.crew("a", "b"), member("a", func(m *team.Member) { m.Async = proto.Bool(!all) }), func(c *team.CoordinatorConfig, _ *team.Config) { c.Async = all })
+			tm := ledBy(t, m, d.crew("a", "b"), member("a", func(m *team.Member) { m.Async = proto.Bool(!all) }), func(c *leader.CoordinatorConfig, _ *team.Config) { c.Async = all })
 			if _, err := ask(t, tm, "x"); err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +108,7 @@ func TestTicket_Lead(t *testing.T) {
 	t.Run("C-08 no check_delegated_tasks where nothing is asynchronous", func(t *testing.T) {
 		var d diary
 		m := leads(t, check1("{}"), says("done"))
-		if _, err := ask(t, ledBy(t, m, d.crew("a")), "x"); err != nil || slices.Contains(offered(m.all()[0]), team.CheckTool) {
+		if _, err := ask(t, ledBy(t, m, d.crew("a")), "x"); err != nil || slices.Contains(offered(m.all()[0]), checkTool) {
 			t.Error(err, offered(m.all()[0]))
 		}
 		has(t, answers(m.all()[1])[0], "no tool")
@@ -212,8 +213,8 @@ func TestTicket_Check(t *testing.T) {
 			for _, parallel := range []bool{false, true} {
 				var d diary
 				reg := registry{"a": d.takes("a", 5*time.Second), "b": d.takes("b", 2*time.Second)}
-				m := leads(t, calls(give("a", "x"), tool(team.CheckTool, `{"wait_seconds":30}`), tool("echo", "{}"), give("b", "y")), says("done"), says("done"))
-				tm := ledBy(t, m, reg, async, member("b", func(m *team.Member) { m.Async = proto.Bool(false) }), func(c *team.CoordinatorConfig, _ *team.Config) {
+				m := leads(t, calls(give("a", "x"), tool(checkTool, `{"wait_seconds":30}`), tool("echo", "{}"), give("b", "y")), says("done"), says("done"))
+				tm := ledBy(t, m, reg, async, member("b", func(m *team.Member) { m.Async = proto.Bool(false) }), func(c *leader.CoordinatorConfig, _ *team.Config) {
 					c.AllowParallel, c.Tools = parallel, []agent.Tool{echoTool{}}
 				})
 				r := watch(t.Context(), tm, "x")
@@ -291,7 +292,7 @@ func TestTicket_Answer(t *testing.T) {
 			reg := registry{"a": d.takes("a", 5*time.Second), "b": d.takes("b", 5*time.Second), "c": d.takes("c", time.Second)}
 			m := leads(t, calls(give("a", "x"), give("b", "y"), give("c", "z")), after(2*time.Second, says("that will do")))
 			begin := time.Now()
-			r := watch(t.Context(), ledBy(t, m, reg, async, func(c *team.CoordinatorConfig, _ *team.Config) { c.OpenDelegations = team.CancelOpen }), "x")
+			r := watch(t.Context(), ledBy(t, m, reg, async, func(c *leader.CoordinatorConfig, _ *team.Config) { c.OpenDelegations = leader.CancelOpen }), "x")
 			if r.err != nil || r.text() != "that will do" || time.Since(begin) != 2*time.Second {
 				t.Error(r.text(), r.err, time.Since(begin))
 			}
@@ -346,14 +347,14 @@ func TestTicket_Answer(t *testing.T) {
 
 	t.Run("S-13 C-09 FINALIZE: what works is waited for, and its results are in the last turn", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			for _, open := range []team.OpenDelegations{team.WaitOpen, team.CancelOpen} {
+			for _, open := range []leader.OpenDelegations{leader.WaitOpen, leader.CancelOpen} {
 				var d diary
 				reg := registry{"a": d.takes("a", 5*time.Second)}
 				m := leads(t, calls(give("a", "1"), give("a", "2")), func(req *agent.ModelRequest) *teamv1.Turn { return says(lastSaid(req)) })
-				r := watch(t.Context(), ledBy(t, m, reg, async, func(c *team.CoordinatorConfig, cfg *team.Config) {
-					c.OnLimit, c.OpenDelegations, cfg.Limits.MaxDelegations = team.Finalize, open, proto.Int32(1)
+				r := watch(t.Context(), ledBy(t, m, reg, async, func(c *leader.CoordinatorConfig, cfg *team.Config) {
+					c.OnLimit, c.OpenDelegations, cfg.Limits.MaxDelegations = leader.Finalize, open, proto.Int32(1)
 				}), "x")
-				if r.err != nil || strings.Contains(r.text(), "a: succeeded\n\na(1)") != (open == team.WaitOpen) {
+				if r.err != nil || strings.Contains(r.text(), "a: succeeded\n\na(1)") != (open == leader.WaitOpen) {
 					t.Error(open, r.text(), r.err)
 				}
 				r.complete(t)
@@ -374,7 +375,7 @@ func TestTicket_Duplicates(t *testing.T) {
 				for _, parallel := range []bool{false, true} {
 					var d diary
 					m := leads(t, append(turns, says("soon"), says("done"))...)
-					r := watch(t.Context(), ledBy(t, m, registry{"a": d.takes("a", time.Second)}, async, func(c *team.CoordinatorConfig, _ *team.Config) { c.AllowParallel = parallel }), "x")
+					r := watch(t.Context(), ledBy(t, m, registry{"a": d.takes("a", time.Second)}, async, func(c *leader.CoordinatorConfig, _ *team.Config) { c.AllowParallel = parallel }), "x")
 					if r.err != nil || r.text() != "done" || len(d.all()) != 2 {
 						t.Error(name, r.text(), r.err, d.all())
 					}
@@ -413,7 +414,7 @@ func TestTicket_Duplicates(t *testing.T) {
 			var d diary
 			reg := registry{"a": d.takes("a", time.Second)}
 			m := leads(t, calls(give("a", "x"), give("a", "x"), give("a", "y")), says("soon"), says("done"))
-			r := watch(t.Context(), ledBy(t, m, reg, async, func(_ *team.CoordinatorConfig, c *team.Config) { c.Limits.MaxDelegations = proto.Int32(2) }), "x")
+			r := watch(t.Context(), ledBy(t, m, reg, async, func(_ *leader.CoordinatorConfig, c *team.Config) { c.Limits.MaxDelegations = proto.Int32(2) }), "x")
 			if r.err != nil {
 				t.Error(r.err, r.delegations())
 			}
@@ -427,7 +428,7 @@ func TestTicket_Slots(t *testing.T) {
 			var d diary
 			reg := registry{"a": d.takes("a", 2*time.Second), "b": d.takes("b", 2*time.Second), "c": d.takes("c", 2*time.Second)}
 			m := leads(t, calls(give("a", "x"), give("b", "y"), give("c", "z")), check1(`{"wait_seconds":30}`), check1(`{"wait_seconds":30}`), says("done"))
-			tm := ledBy(t, m, reg, async, member("c", func(m *team.Member) { m.Async = proto.Bool(false) }), func(_ *team.CoordinatorConfig, c *team.Config) { c.Limits.MaxParallel = proto.Int32(1) })
+			tm := ledBy(t, m, reg, async, member("c", func(m *team.Member) { m.Async = proto.Bool(false) }), func(_ *leader.CoordinatorConfig, c *team.Config) { c.Limits.MaxParallel = proto.Int32(1) })
 			r := watch(t.Context(), tm, "x")
 			if r.err != nil || r.text() != "done" {
 				t.Fatal(r.text(), r.err)
@@ -444,8 +445,8 @@ func TestTicket_Slots(t *testing.T) {
 			var d diary
 			reg := registry{"a": d.takes("a", time.Minute), "b": d.takes("b", time.Minute)}
 			m := leads(t, calls(give("a", "x"), give("b", "y")), after(time.Second, says("enough")))
-			r := watch(t.Context(), ledBy(t, m, reg, async, func(c *team.CoordinatorConfig, cfg *team.Config) {
-				c.OpenDelegations, cfg.Limits.MaxParallel = team.CancelOpen, proto.Int32(1)
+			r := watch(t.Context(), ledBy(t, m, reg, async, func(c *leader.CoordinatorConfig, cfg *team.Config) {
+				c.OpenDelegations, cfg.Limits.MaxParallel = leader.CancelOpen, proto.Int32(1)
 			}), "x")
 			if r.err != nil || r.starts("3") != 0 {
 				t.Error(r.err, r.starts("3"))
@@ -610,7 +611,7 @@ func TestAsksUnderALeader(t *testing.T) {
 	t.Run("S-51 C-09 CANCEL ends a question", func(t *testing.T) {
 		w := newWorld(t)
 		m := leads(t, calls(give("l", "1")), check1(`{"wait_seconds":30}`), says("enough"))
-		tm := ledBy(t, m, registry{"l": asksFirst(w, "l")}, async, func(c *team.CoordinatorConfig, _ *team.Config) { c.OpenDelegations = team.CancelOpen })
+		tm := ledBy(t, m, registry{"l": asksFirst(w, "l")}, async, func(c *leader.CoordinatorConfig, _ *team.Config) { c.OpenDelegations = leader.CancelOpen })
 		if !w.drive(t, tm) || w.result() != "succeeded: enough" {
 			t.Fatal(w.result())
 		}

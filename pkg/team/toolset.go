@@ -10,15 +10,14 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // noteTools is the code of the note that holds what the tool sets offer.
 const noteTools = "TOOLS"
 
 // offer asks the tool sets what they offer. What they say first is put on record,
-// and the run keeps to it: prompts are made of it, also after a restart (events.md
-// 1). Calls look the tool up in what is on offer now.
+// and the run keeps to it: prompts are made of it, also after a restart.
+// Calls look the tool up in what is on offer now.
 func (p *process) offer(ctx context.Context) error {
 	sets := p.toolSets(ctx)
 	if len(sets) == 0 {
@@ -38,7 +37,7 @@ func (p *process) offer(ctx context.Context) error {
 		}
 		for _, t := range tools {
 			spec := t.Spec()
-			if p.reserved(spec.Name) {
+			if slices.Contains(p.traits.ReservedTools, spec.Name) {
 				return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
 					"agent %q: tool %q has %q, which is the name of a tool that the agent is given by its team; let it not allow it", p.cfg.ID, set.Name(), spec.Name)
 			}
@@ -72,17 +71,11 @@ func (p *process) toolSets(ctx context.Context) []agent.ToolSet {
 }
 
 // memberTools are the tools that somebody has by working in the team; nil is none.
-func (l *loop) memberTools(id string) agent.ToolSet {
+func (l *Loop) memberTools(id string) agent.ToolSet {
 	if l.cfg.MemberTools == nil {
 		return nil
 	}
 	return l.cfg.MemberTools(id)
-}
-
-// reserved reports whether a tool of that name stands for a member, or is one of
-// those that agents are given by their teams.
-func (p *process) reserved(name string) bool {
-	return name == TransferTool || name == prompt.ReadTool || slices.Contains(p.traits.ReservedTools, name)
 }
 
 // sameName is the error of two tools that a model cannot tell apart. one is empty

@@ -12,6 +12,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // toolSet is a tool set whose list can change.
@@ -38,9 +39,9 @@ func offer(name string) agent.Tool {
 
 // caller is an agent whose model calls the tools named in the message, one a turn,
 // and keeps the tools it was offered.
-func caller(t *testing.T, offered *[][]agent.ToolSpec, sets ...agent.ToolSet) *team.ModelAgent {
+func caller(t *testing.T, offered *[][]agent.ToolSpec, sets ...agent.ToolSet) *leader.Agent {
 	t.Helper()
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "m", ToolSets: sets, Model: modelFunc(func(req *agent.ModelRequest) *teamv1.Turn {
+	a, err := leader.NewAgent(leader.AgentConfig{ID: "m", ToolSets: sets, Model: modelFunc(func(req *agent.ModelRequest) *teamv1.Turn {
 		*offered = append(*offered, req.Tools)
 		last := req.Messages[len(req.Messages)-1]
 		if last.Role == agent.RoleTool {
@@ -134,7 +135,7 @@ func TestC_08_ToolSetOfALeader(t *testing.T) {
 			var d diary
 			m := leads(t, says("done"))
 			set := &toolSet{name: "web", tools: []agent.Tool{offer(name)}}
-			led := ledBy(t, m, d.crew("a"), func(_ *team.CoordinatorConfig, c *team.Config) { c.ToolSets = []agent.ToolSet{set} })
+			led := ledBy(t, m, d.crew("a"), func(_ *leader.CoordinatorConfig, c *team.Config) { c.ToolSets = []agent.ToolSet{set} })
 			_, err := ask(t, led, "x")
 			if err == nil || len(m.all()) != 0 {
 				t.Fatal(err, m.all())
@@ -157,14 +158,14 @@ func TestR_003_34_SkillsOfItsOwn(t *testing.T) {
 		prompts = append(prompts, req.Instructions)
 		return &teamv1.Turn{Text: "ok"}
 	})
-	a, err := team.NewModelAgent(team.ModelAgentConfig{ID: "m", Instructions: "Be brief.", Skills: skills, Model: m})
+	a, err := leader.NewAgent(leader.AgentConfig{ID: "m", Instructions: "Be brief.", Skills: skills, Model: m})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ask(t, a, "hi"); err != nil {
 		t.Fatal(err)
 	}
-	c, err := team.NewCoordinator(team.CoordinatorConfig{Skills: skills, Members: members("m")})
+	c, err := leader.NewCoordinator(leader.CoordinatorConfig{Skills: skills, Members: members("m")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // Upstreams knows how calls went of late, of all teams of a process: it keeps
-// them from calling what does not work (R-002-33), and from repeating too much.
+// them from calling what does not work, and from repeating too much.
 // A *upstream.Guard is one. Safe for concurrent use; it never blocks.
 type Upstreams interface {
 	// Allow asks whether the agent registered under an id may be called. The error
@@ -37,7 +37,7 @@ func (everything) Called(string)                               {}
 func (everything) MayRetry(string) bool                        { return true }
 
 // upstreams is what the loop asks.
-func (l *loop) upstreams() Upstreams {
+func (l *Loop) upstreams() Upstreams {
 	if l.cfg.Upstreams == nil {
 		return everything{}
 	}
@@ -96,7 +96,7 @@ func (p *process) repeatable(ex *executor, e *agent.Error) bool {
 const notCalled = "not called: "
 
 // open says why a member is not called, as its health says it; empty: it is.
-func (l *loop) open(m *Member) string {
+func (l *Loop) open(m *Member) string {
 	if why := l.upstreams().Open(m.Agent); why != "" {
 		return notCalled + why
 	}
@@ -104,7 +104,7 @@ func (l *loop) open(m *Member) string {
 }
 
 // health is what is known of a member: its own word, unless it is not called.
-func (l *loop) health(m *Member) *teamv1.Health {
+func (l *Loop) health(m *Member) *teamv1.Health {
 	if why := l.open(m); why != "" {
 		return agent.Unhealthy(why)
 	}
@@ -135,7 +135,7 @@ func (p *process) watch() error {
 }
 
 // logFailure writes down why a member did not succeed: the scheduler may make
-// something else of it (R-002-34).
+// something else of it.
 func (p *process) logFailure(w *work, e *teamv1.Ended) {
 	if !memberKind(w.step.GetKind()) || e.GetError() == nil || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED {
 		return

@@ -16,6 +16,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/faulty"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -208,7 +209,7 @@ func start(t *testing.T, plan faulty.Plan) *rig {
 	must(t, err)
 	must(t, m.Register("team", tm))
 	e := engine.New(engine.Config{Leases: r.store, Replica: "r1"})
-	runner := &a2a.Runner{Agent: m.Get, Conversations: r.store}
+	runner := &drive.Runner{Agent: m.Get, Conversations: r.store}
 	r.Handler = a2a.NewHandler(a2a.Config{Agents: m, Store: r.store, Wake: e.Wake})
 	must(t, r.store.Remember(t.Context(), conversation, a2a.Exchange{Task: "before", By: []a2a.Contribution{
 		{Path: "team", Messages: []*a2av1.Message{agent.UserMessage("m0", "before")}},

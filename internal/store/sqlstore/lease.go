@@ -239,7 +239,7 @@ func (s *Store) forget(j *journal) {
 	}
 }
 
-// Park gives up a run as its drive left it. What was appended is on record then.
+// Park releases a run as its drive left it. What was appended is on record then.
 func (s *Store) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
 	j, err := s.mine(ctx, c)
 	if err != nil {
@@ -264,7 +264,7 @@ func (s *Store) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
 func (s *Store) mine(ctx context.Context, c a2a.Claim) (*journal, error) {
 	j, ok := c.Journal.(*journal)
 	if !ok || j.s != s {
-		return nil, fmt.Errorf("give up %s: no claim of this store", c.Root)
+		return nil, fmt.Errorf("release %s: no claim of this store", c.Root)
 	}
 	return j, j.Commit(ctx)
 }
@@ -317,7 +317,7 @@ func (j *journal) keep(ctx context.Context, q querier) error {
 	return j.s.snapshot(ctx, q, j.root, seq, task)
 }
 
-// Release gives up a run that has not come to a stop, due at a time; the zero
+// Release releases a run that has not come to a stop, due at a time; the zero
 // time is at once. What was appended is put on record where that is possible.
 func (s *Store) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
 	j, err := s.mine(ctx, c)
@@ -350,7 +350,7 @@ func (s *Store) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
 func (s *Store) Suspend(ctx context.Context, c a2a.Claim, reason string) error {
 	j, ok := c.Journal.(*journal)
 	if !ok || j.s != s {
-		return fmt.Errorf("give up %s: no claim of this store", c.Root)
+		return fmt.Errorf("release %s: no claim of this store", c.Root)
 	}
 	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
 		_, err := q.exec(ctx, `UPDATE run SET holder = NULL, due = NULL, parked = $3 WHERE id = $1 AND epoch = $2 AND ended IS NULL`, j.root, j.epoch, reason)

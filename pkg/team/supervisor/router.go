@@ -17,7 +17,7 @@ import (
 // routeTool is the tool that a router has to call.
 const routeTool = "route"
 
-// routeAttempts is how often a router is asked for one choice (C-01).
+// routeAttempts is how often a router is asked for one choice.
 const routeAttempts = 2
 
 // askRouter is the decision to ask the model.
@@ -52,7 +52,7 @@ func (v *Supervisor) routed(s *team.State, turns []*team.StepState) (team.Decisi
 	return choice.decision(s)
 }
 
-// routerFailed is the run's error when the model could not be asked (R-000-25).
+// routerFailed is the run's error when the model could not be asked.
 func routerFailed(s *team.State, cause *agent.Error) error {
 	why := "its model did not answer"
 	if cause != nil {

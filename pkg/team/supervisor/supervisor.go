@@ -48,14 +48,14 @@ type Rule struct {
 	Message string
 }
 
-// Router has a model choose (C-01). The model is the team's.
+// Router has a model choose. The model is the team's.
 type Router struct {
 	// Instructions for the model, next to what it is told of the team.
 	Instructions string
 }
 
 // Supervisor is the scheduler of teams in which each turn a routing decision
-// names who is next, or returns the last response to the user (R-000-31, C-01).
+// names who is next, or returns the last response to the user.
 // Nobody rewrites what a member said. Safe for concurrent use.
 type Supervisor struct {
 	team.Base
@@ -202,7 +202,7 @@ func response(s *team.State, finish string) *a2av1.Message {
 }
 
 // delegate returns a step for each member. Without a message they get the last
-// of the current messages (R-000-21).
+// of the current messages.
 func delegate(members []string, message string) []*teamv1.Step {
 	steps := make([]*teamv1.Step, len(members))
 	for i, id := range members {

@@ -31,7 +31,7 @@ type Step struct {
 	// Member that works.
 	Member string
 	// Task is a Template of what the member is given; empty: the results of
-	// After, joined (C-16), and without those the run's input.
+	// After, joined, and without those the run's input.
 	Task string
 	// After lists the steps that it follows, by ID. nil means the After of its group;
 	// outside of a group the step starts with the run, wherever it is in the list. (In a
@@ -91,7 +91,7 @@ type Human struct {
 const defaultRounds = 3
 
 // Workflow is the scheduler of fixed steps: sequential, parallel, and any order
-// between (R-000-32, C-02). A step starts as soon as those before it have
+// between. A step starts as soon as those before it have
 // ended, not in step with unrelated ones. A step whose `when` is not true is
 // skipped, and so is, in a team that goes on after errors, one whose steps
 // before failed. A step before which everything was skipped still runs. Steps

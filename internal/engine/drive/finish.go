@@ -1,0 +1,120 @@
+package drive
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"go.uber.org/zap"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// finish records the end of the run.
+func (d *drive) finish(ctx context.Context, err error) error {
+	ctx = context.WithoutCancel(ctx)
+	if jerr := d.tooLate(ctx); jerr != nil {
+		return jerr
+	}
+	d.cancelIfStopped()
+	if d.canceled { // it may have come with the end
+		d.reply, err = nil, d.canceledBy(err)
+	}
+	if err == nil && d.reply == nil {
+		err = agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse, "agent %q ended without an answer", d.accepted.GetAgent())
+	}
+	if jerr := d.closeOpen(ctx, err); jerr != nil {
+		return jerr
+	}
+	e := d.ended(err)
+	if jerr := d.remember(ctx, e); jerr != nil {
+		return jerr
+	}
+	e.Warnings = slices.Concat(e.GetWarnings(), d.warnings)
+	if jerr := d.wakeLead(ctx, e); jerr != nil {
+		return jerr
+	}
+	ev := d.event("", &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: e}})
+	if jerr := d.claim.Journal.Append(ctx, ev); jerr != nil {
+		return d.journalError(jerr)
+	}
+	return d.commit(ctx)
+}
+
+// tooLate shows in the history what arrived and nobody took.
+func (d *drive) tooLate(ctx context.Context) error {
+	rows, err := d.claim.Journal.Inbound(ctx)
+	if err != nil {
+		return d.journalError(err)
+	}
+	for _, in := range rows {
+		ev := d.inboundEvent(in, nil)
+		if m := in.GetAnswered().GetMessage(); m != nil {
+			ev.Kind = &teamv1.Event_Received{Received: &teamv1.Received{Message: m, TooLate: true, Inbound: in.GetN()}}
+		} else if r := ev.GetReceived(); r != nil {
+			r.TooLate = true
+		}
+		if err := d.append(ctx, ev); broke(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// ended is the root's end: the agent's reply, or the error that stands for it.
+func (d *drive) ended(err error) *teamv1.Ended {
+	if err != nil {
+		return d.failed(err)
+	}
+	return d.succeeded()
+}
+
+// failed is the end of a run without a reply.
+func (d *drive) failed(err error) *teamv1.Ended {
+	d.Log.Info("run failed", zap.String("task", d.claim.Root), zap.Error(err))
+	e := agent.AsError(err)
+	end := &teamv1.Ended{Outcome: outcomeOf(err), Error: e.Proto(), Spent: e.Spent, Receipt: e.Receipt}
+	if end.GetSpent() == nil { // it did not get to its own sum
+		end.Spent = agent.SpentOn(d.recorded)
+	}
+	if end.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED {
+		end.Receipt = d.receipt("", end)
+	}
+	return end
+}
+
+// outcomeOf is that of what ended with an error.
+func outcomeOf(err error) teamv1.Outcome {
+	switch e := agent.AsError(err); {
+	case errors.Is(err, agent.ErrCanceled):
+		return teamv1.Outcome_OUTCOME_CANCELED
+	case e.Reason == agent.ReasonTimeout:
+		return teamv1.Outcome_OUTCOME_TIMED_OUT
+	case e.Reason == agent.ReasonGuardrailBlocked:
+		return teamv1.Outcome_OUTCOME_REJECTED
+	}
+	return teamv1.Outcome_OUTCOME_FAILED
+}
+
+// succeeded is the end of a run whose agent replied.
+func (d *drive) succeeded() *teamv1.Ended {
+	r := d.reply
+	e := &teamv1.Ended{
+		Outcome: r.GetOutcome(), Spent: r.GetSpent(), Evidence: r.GetEvidence(), Warnings: r.GetWarnings(),
+		Status: r.GetStatus(),
+		Direct: r.GetDirect() && d.accepted.GetMayReplyDirectly(),
+	}
+	if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
+		e.Outcome = teamv1.Outcome_OUTCOME_SUCCEEDED
+	}
+	switch {
+	case r.GetRef() > 0:
+		e.Result = &teamv1.Ended_ReplyRef{ReplyRef: r.GetRef()}
+	case r.GetTransfer() != nil:
+		e.Result = &teamv1.Ended_Transfer{Transfer: r.GetTransfer()}
+	default:
+		e.Result = &teamv1.Ended_Reply{Reply: d.run.Completed("", r.GetMessage())}
+	}
+	return e
+}

@@ -1,0 +1,169 @@
+package drive
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// takeInputs records what waits in the inbox while no agent runs. It reports
+// whether there was something for the agent.
+func (d *drive) takeInputs(ctx context.Context) (bool, error) {
+	rows, err := d.claim.Journal.Inbound(ctx)
+	if err != nil {
+		return false, d.journalError(err)
+	}
+	took := false
+	for _, in := range rows {
+		ev := d.inboundEvent(in, d.hasWaited())
+		if ev == nil {
+			continue
+		}
+		d.markSeen(in.GetN())
+		if err := d.append(ctx, ev); err != nil {
+			return took, err
+		}
+		took = took || ev.GetReceived() == nil || d.waiting.IsZero()
+	}
+	expired, err := d.expire(ctx)
+	return took || expired, err
+}
+
+// inboundEvent is the event that consumes an inbox row; waited is how long the
+// run had waited for it.
+func (d *drive) inboundEvent(in *teamv1.Inbound, waited *durationpb.Duration) *teamv1.Event {
+	ev := d.event(in.GetScope(), &teamv1.Event{})
+	switch k := in.GetKind().(type) {
+	case *teamv1.Inbound_Received:
+		k.Received.Inbound = in.GetN()
+		ev.Kind = &teamv1.Event_Received{Received: k.Received}
+	case *teamv1.Inbound_Answered:
+		k.Answered.Inbound = in.GetN()
+		if d.questions[k.Answered.GetQuestion()] == nil { // answered or lapsed meanwhile
+			ev.Kind = &teamv1.Event_Received{Received: &teamv1.Received{Message: k.Answered.GetMessage(), TooLate: true, Inbound: in.GetN()}}
+			return ev
+		}
+		k.Answered.Waited = waited
+		ev.Kind = &teamv1.Event_Answered{Answered: k.Answered}
+	case *teamv1.Inbound_Commanded:
+		k.Commanded.Inbound = in.GetN()
+		k.Commanded.ResultsDropped = k.Commanded.GetCommand() == teamv1.Commanded_COMMAND_STOP && !k.Commanded.GetSavePartial()
+		if c := k.Commanded.GetCommand(); c == teamv1.Commanded_COMMAND_CANCEL || c == teamv1.Commanded_COMMAND_RESUME {
+			k.Commanded.Waited = waited
+		}
+		ev.Kind = &teamv1.Event_Commanded{Commanded: k.Commanded}
+	default:
+		return nil
+	}
+	return ev
+}
+
+// hasWaited is how long the run has been waiting for people; nil when it is not.
+func (d *drive) hasWaited() *durationpb.Duration {
+	if d.waiting.IsZero() {
+		return nil
+	}
+	return durationpb.New(d.run.Now().Sub(d.waiting))
+}
+
+// expire ends questions whose time ran out.
+func (d *drive) expire(ctx context.Context) (bool, error) {
+	now := d.run.Now()
+	expired := false
+	for _, q := range maps.Clone(d.questions) {
+		if q.expires.Unix() <= 0 || q.expires.After(now) {
+			continue
+		}
+		expired = true
+		ev := d.event(q.scope, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitQuestion}}})
+		if err := d.append(ctx, ev); err != nil {
+			return expired, err
+		}
+	}
+	return expired, nil
+}
+
+// readAgain is how long the inbox is left alone after it could not be read.
+const readAgain = time.Second
+
+// watch hands over what arrives while the agent runs, until ctx ends. A run that
+// somebody else drives by now stops.
+func (d *drive) watch(ctx context.Context) {
+	for {
+		rows, err := d.claim.Journal.Inbound(ctx)
+		var again <-chan time.Time
+		switch {
+		case err == nil:
+		case errors.Is(err, agent.ErrFenced):
+			_ = d.journalError(err) // whoever works for the run meets the same error
+			return
+		case ctx.Err() == nil:
+			d.Log.Warn("inbox cannot be read", zap.String("task", d.claim.Root), zap.Error(err))
+			again = time.After(readAgain)
+		}
+		handed := false
+		for _, in := range rows {
+			handed = d.hand(ctx, in) || handed
+		}
+		if handed { // more may have come that was not waited for
+			continue
+		}
+		select {
+		case <-d.claim.Journal.Wake():
+		case <-again:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// hand gives one input to whoever can take it now: a command acts at once, the
+// rest goes to the live loop it is for, or stays until the sequence ends. It reports
+// whether somebody has taken it.
+func (d *drive) hand(ctx context.Context, in *teamv1.Inbound) bool {
+	if d.wasSeen(in.GetN()) {
+		return false
+	}
+	if in.GetCommanded() == nil {
+		taken := d.run.Deliver(in)
+		if taken {
+			d.markSeen(in.GetN())
+		}
+		return taken
+	}
+	d.markSeen(in.GetN())
+	d.command(ctx, d.inboundEvent(in, nil))
+	return true
+}
+
+// handCancels hands over what cancels, also before what came earlier.
+func (d *drive) handCancels(ctx context.Context) {
+	rows, _ := d.claim.Journal.Inbound(ctx) // else watch meets the same error
+	for _, in := range rows {
+		if c := in.GetCommanded(); c != nil && cancels(c) {
+			d.hand(ctx, in)
+		}
+	}
+}
+
+func (d *drive) wasSeen(n int64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.seen[n]
+}
+
+func (d *drive) markSeen(n int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.seen == nil {
+		d.seen = map[int64]bool{}
+	}
+	d.seen[n] = true
+}

@@ -1,0 +1,42 @@
+package drive
+
+import (
+	"context"
+	"slices"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// closeOpen ends the steps that the agent has left open, because it is not there
+// any more or broke its contract: when a run ends nothing of it works on, and what
+// has begun has one end (I1). The deepest come first.
+func (d *drive) closeOpen(ctx context.Context, err error) error {
+	for _, began := range slices.Backward(d.open()) {
+		end := &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_CANCELED} // the run has its answer without it
+		if err != nil {
+			end.Outcome, end.Error = outcomeOf(err), agent.AsError(err).Proto()
+		}
+		ev := &teamv1.Event{Scope: began.GetScope(), Agent: began.GetAgent(), Kind: &teamv1.Event_Ended{Ended: end}}
+		d.addReceipt(ev)
+		if err := d.append(ctx, ev); broke(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// open are the first starts of steps without an end, in order.
+func (d *drive) open() []*teamv1.Event {
+	var open []*teamv1.Event
+	for _, ev := range d.recorded {
+		switch {
+		case ev.GetScope() == "":
+		case ev.GetStarted().GetAttempt() == 1:
+			open = append(open, ev)
+		case ev.GetEnded() != nil:
+			open = slices.DeleteFunc(open, func(o *teamv1.Event) bool { return o.GetScope() == ev.GetScope() })
+		}
+	}
+	return open
+}

@@ -1,0 +1,510 @@
+// Package leader has the scheduler of teams that a model leads, and agents that a model answers
+// for.
+package leader
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/prompt"
+)
+
+// Labels of a leader's turns that are more than the next one.
+const (
+	resultsTurn = "results" // work that it did not wait for has ended
+	finalTurn   = "final"   // a limit is reached: answer without tools
+)
+
+// maxRefused is how many turns in a row may make only refused calls before the run
+// ends.
+const maxRefused = 10
+
+// leader is the scheduler of every agent that a model answers for: a turn, what
+// it calls, the next turn, until it answers without a call. With a crew it leads
+// a team; without one it is an agent of its own.
+type leader struct {
+	team.Base
+	instructions string
+	tools        []agent.ToolSpec // its own
+	crew         *crew            // nil: no members
+	parallel     bool
+	open         OpenDelegations
+	onLimit      OnLimit
+	wake         bool
+	strict       bool
+	maxTurns     int
+	maxDelegated int
+	output       OutputFormat // what answers must fit; nil is anything
+}
+
+var _ team.Scheduler = (*leader)(nil)
+
+// team.Traits implements [team.Scheduler].
+func (l *leader) Traits() team.Traits {
+	t := team.Traits{
+		UsesTools: true, Interleaves: true, Detaches: l.open == DetachOpen, WakesOnDetachedEnd: l.wake, WithholdsText: l.output != nil,
+		ReservedTools: []string{team.TransferTool, prompt.ReadTool},
+	}
+	if l.onLimit == Finalize {
+		t.FinalTurn = finalTurn
+	}
+	if l.crew != nil {
+		t.History, t.Warnings = team.HistoryParent, l.crew.warnings()
+		t.ReservedTools = append(t.ReservedTools, l.crew.tools()...)
+	}
+	return t
+}
+
+// Handles implements [team.Scheduler]. The model is told of each call that is refused, whatever
+// the policy on failures is, and of what was canceled: that is nobody's failure, and so it
+// looks what the end of a run has canceled that fails for another reason.
+func (l *leader) Handles(st *team.StepState) bool {
+	if st.Refusal == nil && st.Outcome != teamv1.Outcome_OUTCOME_CANCELED {
+		return false
+	}
+	return !st.BeyondLimit() || l.onLimit == Finalize
+}
+
+// round is a turn of the model and the steps that answer its calls, in their order.
+type round struct {
+	turn  *team.StepState
+	steps []*team.StepState
+}
+
+func (r *round) calls() []*teamv1.ToolCall { return r.turn.Turn.GetToolCalls() }
+
+// lastRound returns the last turn and what came of its calls so far.
+func lastRound(s *team.State) *round {
+	for i := len(s.Steps) - 1; i >= 0; i-- {
+		if s.Steps[i].Step.GetKind() == teamv1.Step_KIND_MODEL {
+			return &round{turn: s.Steps[i], steps: s.Steps[i+1:]}
+		}
+	}
+	return &round{turn: &team.StepState{}}
+}
+
+// Next implements [team.Scheduler].
+func (l *leader) Next(s *team.State) (team.Decision, error) {
+	if len(s.Steps) == 0 {
+		return modelStep("", "the message is new"), nil
+	}
+	r := lastRound(s)
+	if err := l.broken(s, r); err != nil {
+		return l.atLimit(s, r, err)
+	}
+	switch {
+	case r.turn.Step.GetName() == finalTurn:
+		return l.reply(s, r)
+	case len(r.steps) < len(r.calls()):
+		return l.call(s, r), nil
+	}
+	if len(r.calls()) == 0 {
+		return l.answered(s, r)
+	}
+	if t, _ := l.handover(s, r); t != nil {
+		return handsOver(t), nil
+	}
+	if err := l.refused(s, r); err != nil {
+		return l.atLimit(s, r, err)
+	}
+	if l.skipsSummary(r) && r.turn.Heard == len(s.Received) && len(s.Open()) == 0 {
+		return team.Decision{Reply: team.Joined(r.steps), Joins: team.JoinedIDs(r.steps), Reason: "the reply of " + calledBy(r.steps) + " is the team's"}, nil
+	}
+	return l.turn(s, r, "", "the tools have answered")
+}
+
+// broken returns why the run cannot go on: the model failed, or a tool crashed.
+func (l *leader) broken(s *team.State, r *round) error {
+	if r.turn.Err != nil {
+		return r.turn.Err
+	}
+	for _, st := range r.steps {
+		if st.Err != nil && st.Refusal == nil && st.Step.GetKind() == teamv1.Step_KIND_TOOL {
+			return st.Err
+		}
+	}
+	return nil
+}
+
+// refused returns why refused calls end the run: the limit of delegations, the
+// same words too often, or nothing but refusals.
+func (l *leader) refused(s *team.State, r *round) error {
+	if err := l.repeated(s); err != nil {
+		return err
+	}
+	for _, st := range r.steps {
+		if endsRun(s, st) {
+			return st.Err
+		}
+	}
+	n, last := refusedTurns(s.Steps)
+	if n < maxRefused {
+		return nil
+	}
+	return agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
+		"all tool calls of %q were refused in %d model turns in a row, so the run ends; say in its instructions what it may call. The last refusal: %s", s.Team.ID, n, last)
+}
+
+// refusedTurns returns how many of the last turns made only refused calls, and why the
+// last call was refused.
+func refusedTurns(steps []*team.StepState) (n int, last string) {
+	for _, st := range steps {
+		switch {
+		case st.Step.GetKind() == teamv1.Step_KIND_MODEL:
+			if len(st.Turn.GetToolCalls()) > 0 {
+				n++
+			}
+		case st.Outcome != teamv1.Outcome_OUTCOME_REJECTED || st.Err == nil:
+			n = 0
+		default:
+			last = st.Err.Message
+		}
+	}
+	return n, last
+}
+
+// repeated returns the refusal of the words that were given to the same member
+// once too often: a first repeat is told to the leader.
+func (l *leader) repeated(s *team.State) error {
+	type given struct{ member, text string }
+	repeats := map[given]int{}
+	for _, st := range s.Steps {
+		if st.Refusal == nil || st.Refusal.Reason != agent.ReasonCycleDetected {
+			continue
+		}
+		v := given{member: st.Step.GetMember(), text: prompt.HandedOver(st.Given)}
+		if repeats[v]++; repeats[v] > 1 || l.strict {
+			return st.Refusal
+		}
+	}
+	return nil
+}
+
+// endsRun reports whether what became of a step is the end of the run, not
+// something that a leader can mend: a limit of the team's, not of a member's.
+func endsRun(s *team.State, st *team.StepState) bool {
+	if st.Outcome == teamv1.Outcome_OUTCOME_REJECTED && st.Err != nil {
+		switch st.Err.Reason {
+		case agent.ReasonMaxDelegations, agent.ReasonMaxIterations:
+			return true
+		}
+	}
+	return agent.Binds(st.Err, s.Path)
+}
+
+// atLimit is what becomes of the run at a limit: its error, or one last turn
+// without tools.
+func (l *leader) atLimit(s *team.State, r *round, err error) (team.Decision, error) {
+	limit := false
+	switch agent.AsError(err).Reason {
+	case agent.ReasonMaxDelegations, agent.ReasonMaxIterations, agent.ReasonBudgetExceeded:
+		limit = true
+	}
+	switch {
+	case !limit || l.onLimit != Finalize || r.turn.Step.GetName() == finalTurn:
+		return team.Decision{}, err
+	case l.open != CancelOpen && len(s.Open()) > 0:
+		return team.Decision{}, nil // the last turn is to have its results
+	}
+	return modelStep(finalTurn, "a limit is reached: "+agent.AsError(err).Message), nil
+}
+
+// call decides on the calls of the turn: all of them at the same time, or the next one.
+// The agent hands over when all other calls of the turn have ended.
+func (l *leader) call(s *team.State, r *round) team.Decision {
+	c := &calling{leader: l, state: s, round: r, used: l.delegated(s)}
+	var d team.Decision
+	var names []string
+	t, at := l.handover(s, r)
+	for k := len(r.steps); k < len(r.calls()); k++ {
+		call := r.calls()[k]
+		if t != nil && k == at && k == len(r.calls())-1 {
+			if len(d.Steps) == 0 {
+				return handsOver(t)
+			}
+			break // once those before it have ended
+		}
+		step := c.step(call)
+		d.Steps = append(d.Steps, step)
+		names = append(names, nameOf(step, call))
+		if !l.parallel {
+			break
+		}
+	}
+	d.Reason = "the model calls " + strings.Join(names, ", ")
+	return d
+}
+
+// handover returns the target and index of the first valid hand-over call of a turn;
+// nil if there is none.
+func (l *leader) handover(s *team.State, r *round) (*teamv1.Transfer, int) {
+	for k, call := range r.calls() {
+		if t := l.transfer(s, call); t != nil {
+			return t, k
+		}
+	}
+	return nil, 0
+}
+
+func handsOver(t *teamv1.Transfer) team.Decision {
+	return team.Decision{Transfer: t, Reason: "the model hands over to " + t.GetTo()}
+}
+
+func nameOf(step *teamv1.Step, call *teamv1.ToolCall) string {
+	if step.GetMember() != "" {
+		return step.GetMember()
+	}
+	return agent.Quote(call.GetName())
+}
+
+// delegated counts the delegations that were begun in the run: refused ones do not count.
+func (l *leader) delegated(s *team.State) int {
+	n := 0
+	for _, st := range s.All() {
+		if st.ByMember() && st.Refusal == nil && st.Outcome != teamv1.Outcome_OUTCOME_REJECTED {
+			n++
+		}
+	}
+	return n
+}
+
+// answered decides what an answer without a call means: the end, unless the user
+// has said more, or work is under way that the answer has to wait for.
+func (l *leader) answered(s *team.State, r *round) (team.Decision, error) {
+	if r.turn.Heard < len(s.Received) {
+		return l.turn(s, r, "", "the user has said more")
+	}
+	if l.open != CancelOpen && l.crew != nil {
+		if len(s.Open()) > 0 {
+			return team.Decision{}, nil // wait
+		}
+		if len(unreported(s)) > 0 {
+			return l.turn(s, r, resultsTurn, "the work that was under way has ended")
+		}
+	}
+	return l.reply(s, r)
+}
+
+// reply ends the run with the turn's text. A leader without a text has not
+// answered.
+func (l *leader) reply(s *team.State, r *round) (team.Decision, error) {
+	if l.crew != nil && strings.TrimSpace(r.turn.Turn.GetText()) == "" {
+		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
+			"team %q: the leader ended the run without an answer; say in its instructions what to answer", s.Team.ID)
+	}
+	return l.formed(s, r)
+}
+
+// turn asks the model once more, if it may be asked.
+func (l *leader) turn(s *team.State, r *round, name, reason string) (team.Decision, error) {
+	if n := modelTurns(s); n >= l.maxTurns {
+		noun := "agent"
+		if l.crew != nil {
+			noun = "team"
+		}
+		return l.atLimit(s, r, agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
+			"%s %q took %d model turns without an answer, the most it may (limits.max_turns); raise it, or give it less to do", noun, s.Team.ID, n))
+	}
+	return modelStep(name, reason), nil
+}
+
+// modelTurns counts the turns of the model in the run.
+func modelTurns(s *team.State) int {
+	n := 0
+	for _, st := range s.All() {
+		if st.Step.GetKind() == teamv1.Step_KIND_MODEL {
+			n++
+		}
+	}
+	return n
+}
+
+func modelStep(name, reason string) team.Decision {
+	return team.Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_MODEL, Name: name}}, Reason: reason}
+}
+
+// skipsSummary reports whether the members' replies are the team's: all calls of
+// the turn were of members that are configured so, and have said something: a
+// ticket is no reply.
+func (l *leader) skipsSummary(r *round) bool {
+	for _, st := range r.steps {
+		m := l.crew.find(st.Step.GetMember())
+		if !st.ByMember() || m == nil || !m.SkipSummarization || st.Message == nil || st.Step.GetDetached() || st.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED {
+			return false
+		}
+	}
+	return len(r.steps) > 0
+}
+
+func calledBy(steps []*team.StepState) string {
+	ids := make([]string, len(steps))
+	for i, st := range steps {
+		ids[i] = st.Step.GetMember()
+	}
+	return strings.Join(ids, ", ")
+}
+
+// calling makes steps of the calls of one turn.
+type calling struct {
+	*leader
+	state   *team.State
+	round   *round
+	used    int            // delegations begun
+	planned []*teamv1.Step // of this decision
+}
+
+// step makes a step of a call. What cannot be run is a step that is refused: the
+// model gets the reason as the call's answer.
+func (c *calling) step(call *teamv1.ToolCall) *teamv1.Step {
+	step := &teamv1.Step{Kind: teamv1.Step_KIND_TOOL, Name: call.GetName(), CallId: call.GetId()}
+	switch {
+	case c.crew.delegates(call, c.own(c.state)):
+		c.delegate(step, call)
+	case call.GetName() == team.TransferTool && len(c.state.Transfers) > 0:
+		c.handOver(step, call)
+	case !c.knows(c.state, call.GetName()):
+		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", agent.Quote(call.GetName()), c.toolList(c.state)))
+	}
+	c.planned = append(c.planned, step)
+	return step
+}
+
+// handOver makes the step of a hand-over call in a turn that has other calls too. The
+// first hand-over takes place when the other calls have ended; further ones are
+// refused.
+func (c *calling) handOver(step *teamv1.Step, call *teamv1.ToolCall) {
+	t, at := c.handover(c.state, c.round)
+	switch _, err := readTransfer(call.GetArguments(), c.state.Transfers); {
+	case err != nil:
+		refuse(step, agent.ReasonInvalidRequest, err.Error())
+	case c.round.calls()[at] == call:
+		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_SKIPPED, Error: &teamv1.Error{
+			Message: fmt.Sprintf("the run is handed over to %q when the other calls of this turn have ended", t.GetTo()),
+		}}
+	default:
+		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("this turn hands over to %q already; hand over to one agent at a time", t.GetTo()))
+	}
+}
+
+func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
+	d, err := c.crew.read(call)
+	if d != nil && d.member != nil {
+		step.Kind, step.Member, step.Name = teamv1.Step_KIND_DELEGATE, team.MemberID(d.member.Member), ""
+	}
+	if err != nil {
+		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_REJECTED, Error: err.Proto()}
+		return
+	}
+	step.Input = &teamv1.Input{Message: agent.UserMessage("", d.task)}
+	step.Async = c.crew.isAsync(d.member)
+	step.Detached = step.GetAsync() && c.open == DetachOpen
+	if told := c.underWay(step); told != "" {
+		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_SKIPPED, Error: &teamv1.Error{Message: told}}
+		return
+	}
+	if !step.GetAsync() && d.member.History != team.HistoryIsolated {
+		step.Input.Earlier = c.earlier()
+	}
+	switch {
+	case c.repeats(step): // it will be refused for that, and spends nothing
+	case c.used >= c.maxDelegated:
+		then := "raise it, or have it answer with what there is (on_limit)"
+		if c.onLimit == Finalize {
+			then = "answer with what there is"
+		}
+		refuse(step, agent.ReasonMaxDelegations, fmt.Sprintf("team %q made %d delegations, the most it may (limits.max_delegations); %s", c.state.Team.ID, c.maxDelegated, then))
+	default:
+		c.used++
+	}
+}
+
+// repeats reports whether the member was given the same words before: the step
+// will be refused, and spends nothing.
+func (c *calling) repeats(step *teamv1.Step) bool {
+	text := prompt.HandedOver(step.GetInput().GetMessage())
+	same := func(st *teamv1.Step, given *a2av1.Message) bool {
+		return st.GetKind() == teamv1.Step_KIND_DELEGATE && st.GetRefusal() == nil && st.GetMember() == step.GetMember() && prompt.HandedOver(given) == text
+	}
+	return slices.ContainsFunc(c.state.Steps, func(st *team.StepState) bool { return same(st.Step, st.Given) }) ||
+		slices.ContainsFunc(c.planned, func(p *teamv1.Step) bool { return same(p, p.GetInput().GetMessage()) })
+}
+
+func refuse(step *teamv1.Step, reason, message string) {
+	code := agent.CodeInvalidArgument
+	if reason == agent.ReasonMaxDelegations { // it is the run that ends with it
+		code = agent.CodeInternal
+	}
+	step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_REJECTED, Error: agent.Errorf(code, reason, "%s", message).Proto()}
+}
+
+// earlier are the results of the delegations before in the same turn, which a
+// member that works after them is given.
+func (c *calling) earlier() []int64 {
+	var seqs []int64
+	for _, st := range c.round.steps {
+		if st.ByMember() && st.Done && st.Refusal == nil && !st.Step.GetDetached() {
+			seqs = append(seqs, st.EndSeq)
+		}
+	}
+	return seqs
+}
+
+// underWay says under which ticket the same member has the same task already;
+// empty: it has not. The end of what is a task of its own is not seen here.
+func (c *calling) underWay(step *teamv1.Step) string {
+	if !step.GetAsync() {
+		return ""
+	}
+	text := prompt.HandedOver(step.GetInput().GetMessage())
+	same := func(st *teamv1.Step, given *a2av1.Message) bool {
+		return st.GetAsync() && st.GetRefusal() == nil && st.GetMember() == step.GetMember() && prompt.HandedOver(given) == text
+	}
+	for _, st := range c.state.Steps {
+		switch {
+		case st.Refusal != nil || !same(st.Step, st.Given):
+		case !st.Done:
+			return "This task is under way already, as " + c.state.TaskID(st) + "."
+		case st.Step.GetDetached() && st.Failure() == nil:
+			return "This task was begun already, as " + c.state.TaskID(st) + ". Call " + checkTool + " to see how it stands."
+		}
+	}
+	for i, p := range c.planned {
+		if same(p, p.GetInput().GetMessage()) {
+			return "This task is under way already, as " + c.state.NextTaskID(i, p.GetDetached()) + "."
+		}
+	}
+	return ""
+}
+
+// knows reports whether there is a tool of that name that is no member.
+func (l *leader) knows(s *team.State, name string) bool {
+	for _, t := range l.specs(s) {
+		if t.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *leader) toolList(s *team.State) string {
+	names := make([]string, 0, len(l.tools)+len(s.Tools))
+	for _, t := range append(l.tools[:len(l.tools):len(l.tools)], s.Tools...) {
+		names = append(names, t.Name)
+	}
+	if l.crew != nil {
+		for _, m := range l.crew.members {
+			if !m.Disabled {
+				names = append(names, m.tool)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return "there are no tools: answer yourself"
+	}
+	return "the tools are " + strings.Join(names, ", ")
+}

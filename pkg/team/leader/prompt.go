@@ -1,0 +1,175 @@
+package leader
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/prompt"
+)
+
+// Prompt implements [team.Scheduler]: the conversation so far, with results under the
+// calls they answer, and what the user said meanwhile before the turn that heard it.
+func (l *leader) Prompt(s *team.State, step *teamv1.Step) *agent.ModelRequest {
+	req := &agent.ModelRequest{Agent: s.Team.ID, Instructions: l.system(s)}
+	if step.GetName() != finalTurn {
+		req.Tools = l.specs(s)
+	}
+	req.Messages = make([]agent.ModelMessage, 0, len(s.History)+1+2*len(s.Steps))
+	for _, m := range s.History {
+		req.Messages = append(req.Messages, prompt.Said(m))
+	}
+	req.Messages = append(req.Messages, prompt.Task(s.Input, s.Brief)...)
+	w := wording{leader: l, state: s, request: req}
+	for i, st := range s.Steps {
+		if st.Step.GetKind() == teamv1.Step_KIND_MODEL {
+			w.turn(i, st)
+		}
+	}
+	return req
+}
+
+// wording writes the messages of a prompt.
+type wording struct {
+	*leader
+	state   *team.State
+	request *agent.ModelRequest
+	heard   int // follow-ups written
+}
+
+func (w *wording) add(m agent.ModelMessage) { w.request.Messages = append(w.request.Messages, m) }
+
+// turn writes what a turn was told, what it said, and what its calls were answered.
+func (w *wording) turn(i int, st *team.StepState) {
+	for ; w.heard < st.Heard; w.heard++ {
+		w.add(prompt.Said(w.state.Received[w.heard]))
+	}
+	switch st.Step.GetName() {
+	case resultsTurn:
+		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: "The delegated tasks have ended. Answer the request with their results." + resultsText(w.state, st)})
+	case againTurn:
+		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: st.Step.GetAsk().GetQuestion()})
+	case finalTurn:
+		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: "A limit is reached: no more tools can be called. Answer the request now with what you have, " +
+			"and say what is missing." + resultsText(w.state, st)})
+	}
+	if st.Turn == nil {
+		return
+	}
+	w.add(agent.ModelMessage{Role: agent.RoleAssistant, Text: st.Turn.GetText(), ToolCalls: st.Turn.GetToolCalls(), State: st.Turn.GetState()})
+	for k, call := range st.Turn.GetToolCalls() {
+		answer := agent.ModelMessage{Role: agent.RoleTool, CallID: call.GetId(), Tool: call.GetName(), Text: "not run"}
+		if i+1+k < len(w.state.Steps) {
+			answer.Text = w.answer(w.state.Steps[i+1+k])
+		}
+		w.add(answer)
+	}
+}
+
+// answer is what a call is answered with.
+func (w *wording) answer(st *team.StepState) string {
+	switch {
+	case st.Tool != nil:
+		return st.Tool.GetText()
+	case st.Refusal != nil && st.Refusal.Reason == agent.ReasonCycleDetected:
+		return st.Refusal.Message + "; use other words, or go on with the result you have"
+	case st.Refusal != nil:
+		return st.Refusal.Message
+	case st.Step.GetAsync() && (!st.Step.GetDetached() || st.Failure() == nil):
+		return fmt.Sprintf("Under way as %s. Go on; call %s to see how it stands.", w.state.TaskID(st), checkTool)
+	case st.ByMember():
+		return w.result(st)
+	case st.Err != nil:
+		return st.Err.Message
+	}
+	return "no result"
+}
+
+// result words a delegation's result for the leader: who, how it went, the text.
+func (w *wording) result(st *team.StepState) string {
+	text := w.state.ResultText(st)
+	switch others := w.crew.others(w.absent(st)); {
+	case st.Failure() == nil:
+	case unstaffed(st):
+		text += "\nGo on without it: " + others
+	default:
+		text += "\nYou can call it again with other words, or go on without it: " + others
+	}
+	return text
+}
+
+// absent are the members that the leader is not to be sent to when a step has
+// failed: its own, and those that took no work when they were called before.
+func (w *wording) absent(st *team.StepState) []string {
+	ids := []string{st.Step.GetMember()}
+	for _, before := range w.state.Steps {
+		if before.Done && before.EndIndex < st.EndIndex && unstaffed(before) {
+			ids = append(ids, before.Step.GetMember())
+		}
+	}
+	return ids
+}
+
+// unstaffed reports whether a step was refused because its member takes no work in
+// this run any more.
+func unstaffed(st *team.StepState) bool {
+	return st.ByMember() && st.Outcome == teamv1.Outcome_OUTCOME_REJECTED && st.Err != nil &&
+		(st.Err.Reason == agent.ReasonDisabled || st.Err.Reason == agent.ReasonMemberNotFound)
+}
+
+// specs are the tools that the model sees: the members, its own, and those by
+// which it looks at what the team has.
+func (l *leader) specs(s *team.State) []agent.ToolSpec {
+	return append(l.crew.specs(s), l.own(s)...)
+}
+
+// own are the tools on offer that stand for no member.
+func (l *leader) own(s *team.State) []agent.ToolSpec {
+	return slices.Concat(l.tools, s.Tools, l.ours(s))
+}
+
+// ours are those of them that every model may be given by its team.
+func (l *leader) ours(s *team.State) []agent.ToolSpec {
+	var specs []agent.ToolSpec
+	if l.crew.anyAsync() {
+		specs = append(specs, checkSpec)
+	}
+	if hasLong(s) {
+		specs = append(specs, readSpec)
+	}
+	if len(s.Transfers) > 0 {
+		specs = append(specs, transferSpec(s.Transfers))
+	}
+	return specs
+}
+
+// system is the system text: the instructions, and for a leader the members and
+// how to work with them.
+func (l *leader) system(s *team.State) string {
+	if l.crew == nil || !l.crew.anyEnabled() {
+		return l.instructions
+	}
+	var b strings.Builder
+	if l.instructions != "" {
+		b.WriteString(l.instructions + "\n\n")
+	}
+	fmt.Fprintf(&b, "You lead the team %q. Answer simple requests yourself. For the rest give members tasks by calling "+
+		"their tools, then write the answer from their results. A member sees the task you write and nothing you do not tell it: "+
+		"name everything it needs. Do not repeat a task in the same words. What a member reports as failed is not done: say so.\n\nMembers:\n",
+		cmp.Or(s.Team.Name, s.Team.ID))
+	known := s.Infos()
+	for _, m := range l.crew.members {
+		if !m.Disabled {
+			info := known.Of(m.Member)
+			prompt.Member(&b, team.MemberID(m.Member), m.Role, team.DescriptionOf(m.Member, info), info.GetSkills())
+		}
+	}
+	if past := team.PastDelegations(s.History); len(past) > 0 {
+		b.WriteString("\nEarlier in this conversation:\n- " + strings.Join(past, "\n- ") + "\n")
+	}
+	return strings.TrimRight(b.String(), "\n")
+}

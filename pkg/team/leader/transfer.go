@@ -1,0 +1,69 @@
+package leader
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/prompt"
+)
+
+// transferSpec is the tool by which a model hands over.
+func transferSpec(targets []*teamv1.TransferTarget) agent.ToolSpec {
+	var who strings.Builder
+	for _, t := range targets {
+		fmt.Fprintf(&who, "\n- %s: %s", t.GetId(), t.GetDescription())
+	}
+	enum, _ := json.Marshal(targetIDs(targets)) // strings always have a JSON
+	return agent.ToolSpec{
+		Name:        team.TransferTool,
+		Description: "Hands the conversation over to another agent, which then answers the user. Do not call it to ask something:" + who.String(),
+		Parameters: json.RawMessage(`{"type":"object","properties":{"agent_name":{"type":"string","enum":` + string(enum) + `},` +
+			`"message":{"type":"string","description":"What the other agent has to know; none is the user's message."}},"required":["agent_name"]}`),
+	}
+}
+
+// transfer returns the hand-over that a call asks for; nil when it is none, or
+// to nobody: it is then answered as a call that cannot be run.
+func (l *leader) transfer(s *team.State, call *teamv1.ToolCall) *teamv1.Transfer {
+	if call.GetName() != team.TransferTool || len(s.Transfers) == 0 {
+		return nil
+	}
+	t, err := readTransfer(call.GetArguments(), s.Transfers)
+	if err != nil {
+		return nil
+	}
+	return t
+}
+
+// readTransfer reads the arguments of transfer_to_agent. The error tells the model
+// what to change.
+func readTransfer(arguments string, targets []*teamv1.TransferTarget) (*teamv1.Transfer, error) {
+	args, err := prompt.Arguments(arguments)
+	if err != nil {
+		return nil, errors.New(`the arguments are not a JSON object; write {"agent_name": "…"}`)
+	}
+	to, err := prompt.String(args, "agent_name", true)
+	if err != nil {
+		return nil, err
+	}
+	ids := targetIDs(targets)
+	if !slices.Contains(ids, to) {
+		return nil, fmt.Errorf("there is no agent %q to hand over to; there are %s", agent.Quote(to), strings.Join(ids, ", "))
+	}
+	message, err := prompt.String(args, "message", false)
+	return &teamv1.Transfer{To: to, Message: message}, err
+}
+
+func targetIDs(targets []*teamv1.TransferTarget) []string {
+	ids := make([]string, len(targets))
+	for i, t := range targets {
+		ids[i] = t.GetId()
+	}
+	return ids
+}
