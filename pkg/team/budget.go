@@ -57,17 +57,17 @@ func (p *process) unbind() {
 // reserve takes what an attempt may cost out of the budget, before it starts. It
 // waits for siblings to give back what they do not need. The error is
 // BUDGET_EXCEEDED, or the end of ctx.
-func (p *process) reserve(ctx context.Context, w *work, ex *executor) (err error) {
-	if p.spending == nil {
+func (r *runner) reserve(ctx context.Context, w *work, ex *executor) (err error) {
+	if r.spending == nil {
 		return nil
 	}
 	switch {
 	case w.prompt != nil:
-		return p.reserveTurn(ctx, w, ex)
-	case !p.gate.called(w.step):
+		return r.reserveTurn(ctx, w, ex)
+	case !r.gate.called(w.step):
 		return nil
 	case !ex.spends: // its leaves reserve for themselves
-		w.budget = p.spending.budget.Among(w.peers)
+		w.budget = r.spending.budget.Among(w.peers)
 		if w.attempts > 0 {
 			return nil
 		}
@@ -75,9 +75,9 @@ func (p *process) reserve(ctx context.Context, w *work, ex *executor) (err error
 	}
 	want := agent.Want{Least: least, Enough: least, Most: agent.NoLimit(), Part: true}
 	if w.open { // it has begun, and knows what it may spend
-		want = agent.Want{Most: p.told(w)}
+		want = agent.Want{Most: r.told(w)}
 	}
-	if w.hold, err = p.spending.budget.Among(w.peers).Acquire(ctx, want); err != nil {
+	if w.hold, err = r.spending.budget.Among(w.peers).Acquire(ctx, want); err != nil {
 		return err
 	}
 	w.budget, w.reserved = w.hold, reservedPart(w.hold.Reserved())
@@ -98,8 +98,8 @@ func reservedPart(c agent.Cost) *teamv1.Spent {
 }
 
 // told is what a delegation was given that is under way.
-func (p *process) told(w *work) agent.Cost {
-	c, limit := agent.CostOf(w.reserved), p.spending.budget.Left()
+func (r *runner) told(w *work) agent.Cost {
+	c, limit := agent.CostOf(w.reserved), r.spending.budget.Left()
 	if limit.Tokens == agent.Unlimited {
 		c.Tokens = agent.Unlimited
 	}
@@ -111,14 +111,14 @@ func (p *process) told(w *work) agent.Cost {
 
 // reserveTurn reserves what a turn of the model may cost: all that its prompt can
 // be, and as long an answer as it may give.
-func (p *process) reserveTurn(ctx context.Context, w *work, ex *executor) error {
-	s, price := p.spending, agent.PriceOf(ex.by)
+func (r *runner) reserveTurn(ctx context.Context, w *work, ex *executor) error {
+	s, price := r.spending, agent.PriceOf(ex.by)
 	in, most := s.meter.bound(w.prompt), outputOf(ex.by, w.prompt)
 	want := agent.Want{
 		Least: turnCost(price, in, min(leastOutput, most)), Enough: turnCost(price, in, min(decentOutput, most)),
 		Most: turnCost(price, in, most),
 	}
-	switch name := p.traits.FinalTurn; {
+	switch name := r.traits.FinalTurn; {
 	case name == "", w.step.GetKind() == teamv1.Step_KIND_JUDGE:
 	case name == w.step.GetName():
 		s.keep(nil) // it is for this
@@ -127,13 +127,13 @@ func (p *process) reserveTurn(ctx context.Context, w *work, ex *executor) error 
 			return err
 		}
 	}
-	r, err := s.budget.Acquire(ctx, want)
+	held, err := s.budget.Acquire(ctx, want)
 	if err != nil {
 		return err
 	}
-	got := r.Reserved()
+	got := held.Reserved()
 	out := min(most, got.Tokens-in, price.Affords(got.Micros, in))
-	w.hold, w.maxOutput = r, out
+	w.hold, w.maxOutput = held, out
 	w.reserved = &teamv1.Spent{InputTokens: in, OutputTokens: out, CostMicros: price.Ceil(in, out), ModelCalls: 1}
 	return nil
 }
@@ -183,16 +183,16 @@ func (s *spending) grow(ctx context.Context, c agent.Cost) error {
 // settle books what an attempt has cost. Where nobody says what it was, as when
 // a connection breaks, it was nothing: nothing of a reservation outlives its
 // attempt.
-func (p *process) settle(w *work, ex *executor, res *result) {
+func (r *runner) settle(w *work, ex *executor, res *result) {
 	spent := res.reply.GetSpent()
 	if e := agent.AsError(res.err); e != nil {
 		spent = e.Spent
 		if ex.spends && e.Reason == agent.ReasonBudgetExceeded {
-			res.err = p.partExceeded(w, e)
+			res.err = r.partExceeded(w, e)
 		}
 	}
-	if p.spending != nil && w.prompt != nil {
-		p.spending.meter.learn(w.prompt, spent.GetInputTokens())
+	if r.spending != nil && w.prompt != nil {
+		r.spending.meter.learn(w.prompt, spent.GetInputTokens())
 	}
 	w.lost = spent // unless its end has it
 	cost := agent.CostOf(spent)
@@ -204,8 +204,8 @@ func (p *process) settle(w *work, ex *executor, res *result) {
 
 // partExceeded is the error of a member that needs more than its part, which is
 // a failure of the member and not the end of the whole.
-func (p *process) partExceeded(w *work, e *agent.Error) *agent.Error {
-	e = e.With(agent.DetailSetBy, p.Path+"/"+w.step.GetMember())
+func (r *runner) partExceeded(w *work, e *agent.Error) *agent.Error {
+	e = e.With(agent.DetailSetBy, r.path+"/"+w.step.GetMember())
 	e.Message = fmt.Sprintf("member %q has no budget left of the part that it was given: %s", w.step.GetMember(), e.Message)
 	return e
 }

@@ -62,6 +62,22 @@ type result struct {
 	err    error
 }
 
+// runner runs the steps of one call of Process. Goroutines of steps have it and their
+// work, and neither leads to the state. Once the loop runs it does not change, but for
+// what the loop notes of itself: goroutines have a copy.
+type runner struct {
+	*Loop
+	req      *teamv1.ProcessRequest
+	run      *agent.Run
+	gate     *gate // nil where nobody judges the result
+	scope    string
+	path     string
+	sets     map[string]agent.Tool // what tool sets offer now, by name
+	spending *spending             // nil where nothing limits it
+	counting *counting             // nil where nothing limits it
+	inYield  bool                  // control is with the consumer of the loop, which is at work itself: a panic is its own
+}
+
 // errStepTimeout: the time of a step ran out.
 var errStepTimeout = agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "the step's time ran out")
 
@@ -69,110 +85,110 @@ var errStepTimeout = agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeou
 // alike. It records the start, makes it durable, makes one attempt after the
 // other, and records the end. A returned error other than errStopped is the
 // journal's: nothing more may be done.
-func (p *process) call(ctx context.Context, w *work, emit emitter) error {
-	ex, err := p.executor(ctx, w, emit)
+func (r *runner) call(ctx context.Context, w *work, emit emitter) error {
+	ex, err := r.executor(ctx, w, emit)
 	if err != nil {
-		return p.emitEnd(w, emit, endedWith(err, teamv1.Outcome_OUTCOME_REJECTED))
+		return r.emitEnd(w, emit, endedWith(err, teamv1.Outcome_OUTCOME_REJECTED))
 	}
 	if w.step.GetKind() == teamv1.Step_KIND_MODEL && w.prompt == nil {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, // an error of the run: no result of the step could correct it
-			"the scheduler of team %q decided on a model step and gave no request for it; return a request from its method Prompt", p.cfg.ID)
+			"the scheduler of team %q decided on a model step and gave no request for it; return a request from its method Prompt", r.cfg.ID)
 	}
 	w.loop = !ex.leaf
 	if w.deadline.IsZero() && ex.timeout > 0 {
 		w.deadline = w.begins.Add(ex.timeout)
 	}
-	sctx, stop := p.stepContext(ctx, w)
+	sctx, stop := r.stepContext(ctx, w)
 	defer stop()
-	if over, err := p.checkGiven(ctx, sctx, w, emit); over || err != nil {
+	if over, err := r.checkGiven(ctx, sctx, w, emit); over || err != nil {
 		return err
 	}
-	defer p.leave(w)
+	defer r.leave(w)
 	for {
-		switch held, err := p.rest(sctx, w); {
+		switch held, err := r.rest(sctx, w); {
 		case err != nil:
-			return p.fail(ctx, w, emit, p.withdraw(sctx, w, ex, err))
+			return r.fail(ctx, w, emit, r.withdraw(sctx, w, ex, err))
 		case held:
-			return p.hold(w, emit)
+			return r.hold(w, emit)
 		}
-		if err := p.reserve(sctx, w, ex); err != nil {
-			return p.refuse(ctx, w, emit, p.withdraw(sctx, w, ex, err))
+		if err := r.reserve(sctx, w, ex); err != nil {
+			return r.refuse(ctx, w, emit, r.withdraw(sctx, w, ex, err))
 		}
-		if err := p.admit(w, ex); err != nil {
-			return p.refuse(ctx, w, emit, p.withdraw(sctx, w, ex, err))
+		if err := r.admit(w, ex); err != nil {
+			return r.refuse(ctx, w, emit, r.withdraw(sctx, w, ex, err))
 		}
-		resumed := p.run.Resumed()
-		if over, err := p.begin(ctx, sctx, w, ex, emit); over {
+		resumed := r.run.Resumed()
+		if over, err := r.begin(ctx, sctx, w, ex, emit); over {
 			return err
 		}
-		res := ex.attempt(w.bound(sctx), p.key(w))
+		res := ex.attempt(w.bound(sctx), r.key(w))
 		if ex.leaf {
-			p.logCause(w, res.err)
+			r.logCause(w, res.err)
 		}
-		p.settle(w, ex, &res)
-		p.judged(sctx, w, res)
-		res = p.checkResult(sctx, w, emit, res)
+		r.settle(w, ex, &res)
+		r.judged(sctx, w, res)
+		res = r.checkResult(sctx, w, emit, res)
 		switch {
 		case errors.Is(res.err, errStopped):
 			return errStopped
 		case res.err == nil && res.parked:
-			return p.emitParked(w, emit, p.run.PausedSince(resumed))
+			return r.emitParked(w, emit, r.run.PausedSince(resumed))
 		case res.err == nil:
-			return p.emitEnd(w, emit, p.endOf(w, res.reply))
-		case sctx.Err() == nil && p.mayRetry(w, ex, res.err):
-			if err := p.retry(w, ex, emit, res.err); err != nil {
+			return r.emitEnd(w, emit, r.endOf(w, res.reply))
+		case sctx.Err() == nil && r.mayRetry(w, ex, res.err):
+			if err := r.retry(w, ex, emit, res.err); err != nil {
 				return err
 			}
 		case sctx.Err() == nil && givenUp(w, res.err) != nil:
-			return p.emitEnd(w, emit, p.endOf(w, givenUp(w, res.err)))
+			return r.emitEnd(w, emit, r.endOf(w, givenUp(w, res.err)))
 		default:
-			return p.fail(ctx, w, emit, p.endOfAttempt(sctx, w, ex, res.err))
+			return r.fail(ctx, w, emit, r.endOfAttempt(sctx, w, ex, res.err))
 		}
 	}
 }
 
 // logCause logs why the target of an attempt failed, with its address. A2A callers do
 // not see these details.
-func (p *process) logCause(w *work, err error) {
+func (r *runner) logCause(w *work, err error) {
 	var e *agent.Error
 	if errors.As(err, &e) && e.Err != nil && e.Code == agent.CodeUnavailable {
-		p.cfg.Log.Warn("attempt failed", zap.String("agent", p.Path), zap.String("step", w.scope), zap.Error(err))
+		r.cfg.Log.Warn("attempt failed", zap.String("agent", r.path), zap.String("step", w.scope), zap.Error(err))
 	}
 }
 
 // begin makes the start of an attempt durable, unless the run is paused. over: there
 // is to be no attempt, and the step is dealt with. A loop that has begun looks for
 // the pause itself: it may have to close something.
-func (p *process) begin(ctx, sctx context.Context, w *work, ex *executor, emit emitter) (over bool, err error) {
-	begun, ok := p.run.Enter()
+func (r *runner) begin(ctx, sctx context.Context, w *work, ex *executor, emit emitter) (over bool, err error) {
+	begun, ok := r.run.Enter()
 	switch {
 	case ok:
 	case w.loop && w.open:
 		return false, nil
 	default:
-		return true, p.hold(w, emit)
+		return true, r.hold(w, emit)
 	}
-	if err := p.counting.take(w); err != nil {
+	if err := r.counting.take(w); err != nil {
 		begun()
-		return true, p.refuse(ctx, w, emit, err)
+		return true, r.refuse(ctx, w, emit, err)
 	}
-	err = p.commitStart(ctx, w, ex, emit, begun)
+	err = r.commitStart(ctx, w, ex, emit, begun)
 	switch {
-	case err == nil && p.run.HeldBack(): // the pause did not wait for it
-		return true, p.hold(w, emit)
+	case err == nil && r.run.HeldBack(): // the pause did not wait for it
+		return true, r.hold(w, emit)
 	case err == nil:
 		return false, nil
 	case ctx.Err() != nil, errors.Is(err, agent.ErrCanceled):
-		return true, p.fail(ctx, w, emit, p.withdraw(sctx, w, ex, err))
+		return true, r.fail(ctx, w, emit, r.withdraw(sctx, w, ex, err))
 	}
 	return true, err
 }
 
 // commitStart makes the start durable; begun is called also when the consumer panics.
-func (p *process) commitStart(ctx context.Context, w *work, ex *executor, emit emitter, begun func()) error {
+func (r *runner) commitStart(ctx context.Context, w *work, ex *executor, emit emitter, begun func()) error {
 	defer begun()
 	if !w.open {
-		if err := p.start(w, ex, emit); err != nil {
+		if err := r.start(w, ex, emit); err != nil {
 			return err
 		}
 	}
@@ -182,26 +198,26 @@ func (p *process) commitStart(ctx context.Context, w *work, ex *executor, emit e
 		}
 		return err
 	}
-	return p.run.Begin(w.scope) // canceled while the start was made durable
+	return r.run.Begin(w.scope) // canceled while the start was made durable
 }
 
 // hold leaves a step that the run's pause keeps from beginning, or from beginning
 // again: its clock stands.
-func (p *process) hold(w *work, emit emitter) error {
+func (r *runner) hold(w *work, emit emitter) error {
 	if w.attempts == 0 {
 		return nil
 	}
-	return p.emitParked(w, emit, true)
+	return r.emitParked(w, emit, true)
 }
 
 // emitParked records that nothing of a step goes on: it waits for people, or is held.
-func (p *process) emitParked(w *work, emit emitter, held bool) error {
-	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: w.asked.ids(), Paused: held}}}))
+func (r *runner) emitParked(w *work, emit emitter, held bool) error {
+	return emit(r.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: w.asked.ids(), Paused: held}}}))
 }
 
 // endOfAttempt is why a step ends with an attempt that failed: the end of its
 // context, where that came. An attempt that has seen it says what it did about it.
-func (p *process) endOfAttempt(ctx context.Context, w *work, ex *executor, err error) error {
+func (r *runner) endOfAttempt(ctx context.Context, w *work, ex *executor, err error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case cause == nil || errors.Is(err, cause):
@@ -210,13 +226,13 @@ func (p *process) endOfAttempt(ctx context.Context, w *work, ex *executor, err e
 		return cause
 	}
 	w.unknown = true
-	return p.withdraw(ctx, w, ex, cause)
+	return r.withdraw(ctx, w, ex, cause)
 }
 
 // rest waits until the next attempt may begin. held: the run was paused before that,
 // and may have been resumed.
-func (p *process) rest(ctx context.Context, w *work) (held bool, err error) {
-	left := w.notBefore.Sub(p.run.Now())
+func (r *runner) rest(ctx context.Context, w *work) (held bool, err error) {
+	left := w.notBefore.Sub(r.run.Now())
 	if w.notBefore.IsZero() || left <= 0 || ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
@@ -224,7 +240,7 @@ func (p *process) rest(ctx context.Context, w *work) (held bool, err error) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-p.run.Shutting():
+	case <-r.run.Shutting():
 		held = true
 	case <-ctx.Done():
 	}
@@ -232,14 +248,14 @@ func (p *process) rest(ctx context.Context, w *work) (held bool, err error) {
 }
 
 // stepContext is the context a step works in: its time, and its cancel by id.
-func (p *process) stepContext(ctx context.Context, w *work) (context.Context, context.CancelFunc) {
+func (r *runner) stepContext(ctx context.Context, w *work) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	release := p.run.Cancellable(w.scope, cancel)
+	release := r.run.Cancellable(w.scope, cancel)
 	stop := func() { release(); cancel(nil) }
 	if w.deadline.IsZero() {
 		return ctx, stop
 	}
-	left := w.deadline.Sub(p.run.Now())
+	left := w.deadline.Sub(r.run.Now())
 	tctx, tstop := context.WithTimeoutCause(ctx, left, errStepTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(time.Now().Add(left)) { // the deadline of the run, which may move; tctx has no timer
 		late := time.AfterFunc(left, func() { cancel(errStepTimeout) })
@@ -249,35 +265,35 @@ func (p *process) stepContext(ctx context.Context, w *work) (context.Context, co
 }
 
 // start records that an attempt begins.
-func (p *process) start(w *work, ex *executor, emit emitter) error {
+func (r *runner) start(w *work, ex *executor, emit emitter) error {
 	w.attempts++
-	started := &teamv1.Started{Attempt: w.attempts, Model: ex.model, Key: p.key(w), Input: w.checks.givenInput(), Reserved: w.reserved}
+	started := &teamv1.Started{Attempt: w.attempts, Model: ex.model, Key: r.key(w), Input: w.checks.givenInput(), Reserved: w.reserved}
 	if !w.deadline.IsZero() {
 		started.Deadline = timestamppb.New(w.deadline)
 	}
 	w.open = true
-	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Started{Started: started}}))
+	return emit(r.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Started{Started: started}}))
 }
 
 // key is the key of the step's effect: the same until an attempt's failure is known.
-func (p *process) key(w *work) string {
+func (r *runner) key(w *work) string {
 	if w.effect == "" {
-		w.effect = p.run.ID(w.scope, "key", w.failures+1)
+		w.effect = r.run.ID(w.scope, "key", w.failures+1)
 	}
 	return w.effect
 }
 
 // mayRetry reports whether an attempt is repeated: only leaves are, under the
 // policy of the delegation they work for.
-func (p *process) mayRetry(w *work, ex *executor, err error) bool {
+func (r *runner) mayRetry(w *work, ex *executor, err error) bool {
 	e := agent.AsError(err)
-	return ex.leaf && e.Retry && w.attempts < ex.retry.attempts && p.repeatable(ex, e)
+	return ex.leaf && e.Retry && w.attempts < ex.retry.attempts && r.repeatable(ex, e)
 }
 
 // retry records that the attempt failed and when the next one starts.
-func (p *process) retry(w *work, ex *executor, emit emitter, err error) error {
+func (r *runner) retry(w *work, ex *executor, emit emitter, err error) error {
 	e := agent.AsError(err)
-	w.notBefore = p.run.Now().Add(p.backoff(w, ex.retry.backoff, e.RetryAfter))
+	w.notBefore = r.run.Now().Add(r.backoff(w, ex.retry.backoff, e.RetryAfter))
 	w.spent, w.lost = agent.AddSpent(w.spent, w.lost), nil
 	w.open, w.unknown = false, !e.Fresh
 	if e.Fresh {
@@ -285,7 +301,7 @@ func (p *process) retry(w *work, ex *executor, emit emitter, err error) error {
 		w.effect = ""
 		w.recorded, w.asked = nil, nil
 	}
-	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Retried{Retried: &teamv1.Retried{
+	return emit(r.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Retried{Retried: &teamv1.Retried{
 		Attempt: w.attempts, Error: e.Proto(), Fresh: e.Fresh, NotBefore: timestamppb.New(w.notBefore), Spent: e.Spent,
 	}}}))
 }
@@ -296,7 +312,7 @@ const maxBackoff = 365 * 24 * time.Hour
 
 // backoff is the pause after a failed attempt: doubled each time up to maxBackoff,
 // with up to a quarter more at random, and no shorter than the callee asked for.
-func (p *process) backoff(w *work, base, atLeast time.Duration) time.Duration {
+func (r *runner) backoff(w *work, base, atLeast time.Duration) time.Duration {
 	d := base
 	for range min(w.attempts-1, 20) {
 		d = min(d, maxBackoff/2) * 2
@@ -304,24 +320,24 @@ func (p *process) backoff(w *work, base, atLeast time.Duration) time.Duration {
 	d = min(d, maxBackoff)
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(w.scope))
-	random := rand.New(rand.NewPCG(uint64(p.run.Seed), h.Sum64()+uint64(w.attempts))) //nolint:gosec // jitter, not a secret
+	random := rand.New(rand.NewPCG(uint64(r.run.Seed), h.Sum64()+uint64(w.attempts))) //nolint:gosec // jitter, not a secret
 	d += time.Duration(random.Int64N(int64(d)/4 + 1))
 	return max(d, atLeast)
 }
 
 // refuse records that a step was not begun, or not again: a limit does not cover
 // it, or the member is not called for now.
-func (p *process) refuse(ctx context.Context, w *work, emit emitter, err error) error {
+func (r *runner) refuse(ctx context.Context, w *work, emit emitter, err error) error {
 	switch reason := agent.AsError(err).Reason; {
 	case w.attempts > 0:
-	case agent.Binds(agent.AsError(err), p.Path), reason == agent.ReasonBreakerOpen, reason == agent.ReasonMaxHandoffs:
-		return p.emitEnd(w, emit, endedWith(err, teamv1.Outcome_OUTCOME_REJECTED))
+	case agent.Binds(agent.AsError(err), r.path), reason == agent.ReasonBreakerOpen, reason == agent.ReasonMaxHandoffs:
+		return r.emitEnd(w, emit, endedWith(err, teamv1.Outcome_OUTCOME_REJECTED))
 	}
-	return p.fail(ctx, w, emit, err)
+	return r.fail(ctx, w, emit, err)
 }
 
 // leave gives back what an attempt holds that did not come to its end.
-func (p *process) leave(w *work) {
+func (r *runner) leave(w *work) {
 	w.giveBack()
 	if w.judge != nil {
 		w.judge(agent.JudgementNone)
@@ -330,18 +346,18 @@ func (p *process) leave(w *work) {
 
 // fail records that a step did not succeed. ctx is the run's context: when that
 // one ended, the step was ended from above.
-func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) error {
+func (r *runner) fail(ctx context.Context, w *work, emit emitter, err error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case gone(cause), errors.Is(err, errStopped):
 		return errStopped
 	case ctx.Err() == nil && errors.Is(err, errStepTimeout):
-		if err := emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: limitOf(w.step)}}})); err != nil {
+		if err := emit(r.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: limitOf(w.step)}}})); err != nil {
 			return err
 		}
 		late := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time (%s); raise it, or give it less to do", w.step.GetMember(), limitNamed(w.step))
 		late.Spent = agent.AsError(err).Spent
-		return p.emitEnd(w, emit, endedWith(late, teamv1.Outcome_OUTCOME_TIMED_OUT))
+		return r.emitEnd(w, emit, endedWith(late, teamv1.Outcome_OUTCOME_TIMED_OUT))
 	}
 	outcome := teamv1.Outcome_OUTCOME_FAILED
 	e := agent.AsError(err)
@@ -353,7 +369,7 @@ func (p *process) fail(ctx context.Context, w *work, emit emitter, err error) er
 	case e.Reason == agent.ReasonGuardrailBlocked:
 		outcome = teamv1.Outcome_OUTCOME_REJECTED
 	}
-	return p.emitEnd(w, emit, endedWith(e, outcome))
+	return r.emitEnd(w, emit, endedWith(e, outcome))
 }
 
 // limitOf is the limit that bounds the time of a step.
@@ -379,14 +395,14 @@ func endedWith(err error, outcome teamv1.Outcome) *teamv1.Ended {
 }
 
 // endOf is the end of a step that replied.
-func (p *process) endOf(w *work, r *teamv1.Reply) *teamv1.Ended {
-	e := &teamv1.Ended{Outcome: r.GetOutcome(), Spent: r.GetSpent(), Evidence: r.GetEvidence(), Warnings: r.GetWarnings()}
-	switch k := r.GetResult().(type) {
+func (r *runner) endOf(w *work, reply *teamv1.Reply) *teamv1.Ended {
+	e := &teamv1.Ended{Outcome: reply.GetOutcome(), Spent: reply.GetSpent(), Evidence: reply.GetEvidence(), Warnings: reply.GetWarnings()}
+	switch k := reply.GetResult().(type) {
 	case *teamv1.Reply_Message:
-		if r.GetRef() > 0 {
-			e.Result = &teamv1.Ended_ReplyRef{ReplyRef: r.GetRef()}
+		if reply.GetRef() > 0 {
+			e.Result = &teamv1.Ended_ReplyRef{ReplyRef: reply.GetRef()}
 		} else {
-			e.Result = &teamv1.Ended_Reply{Reply: p.run.Completed(w.scope, k.Message)}
+			e.Result = &teamv1.Ended_Reply{Reply: r.run.Completed(w.scope, k.Message)}
 		}
 		if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED && agent.Text(k.Message) == "" && onlyText(k.Message) {
 			e.Outcome = teamv1.Outcome_OUTCOME_EMPTY
@@ -399,7 +415,7 @@ func (p *process) endOf(w *work, r *teamv1.Reply) *teamv1.Ended {
 		e.Result = &teamv1.Ended_Transfer{Transfer: k.Transfer}
 	}
 	if w.step.GetKind() == teamv1.Step_KIND_JUDGE {
-		e.Verdict = verdictOf(r)
+		e.Verdict = verdictOf(reply)
 	}
 	if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
 		e.Outcome = teamv1.Outcome_OUTCOME_SUCCEEDED
@@ -408,14 +424,14 @@ func (p *process) endOf(w *work, r *teamv1.Reply) *teamv1.Ended {
 }
 
 // emitEnd records the end of a step.
-func (p *process) emitEnd(w *work, emit emitter, e *teamv1.Ended) error {
-	p.logFailure(w, e)
-	return emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: w.costs(e)}}))
+func (r *runner) emitEnd(w *work, emit emitter, e *teamv1.Ended) error {
+	r.logFailure(w, e)
+	return emit(r.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: w.costs(e)}}))
 }
 
 // stepEvent completes an event of a step. Its path ends with the member.
-func (p *process) stepEvent(w *work, ev *teamv1.Event) *teamv1.Event {
-	ev.Scope, ev.Agent = w.scope, p.Path
+func (r *runner) stepEvent(w *work, ev *teamv1.Event) *teamv1.Event {
+	ev.Scope, ev.Agent = w.scope, r.path
 	if memberKind(w.step.GetKind()) || w.step.GetKind() == teamv1.Step_KIND_JUDGE {
 		ev.Agent += "/" + w.step.GetMember()
 	}

@@ -40,33 +40,33 @@ func (p *process) closeSteps(ctx context.Context) error {
 // open of its own, which takes its time: that is done beside the loop.
 func (p *process) abandon(ctx context.Context, st *StepState) error {
 	if p.gate.called(st.Step) && st.attempts > 0 {
-		p.spawn(st, func(child *process, w *work, emit emitter) error { return child.release(ctx, w, emit) })
+		p.spawn(st, func(child *runner, w *work, emit emitter) error { return child.release(ctx, w, emit) })
 		return nil
 	}
 	return p.emitEnd(&work{step: st.Step, scope: st.Scope, spent: st.wasted}, p.pass, endedWith(agent.ErrCanceled, teamv1.Outcome_OUTCOME_CANCELED))
 }
 
 // release has a member close what it has open, and records the end of its step.
-func (p *process) release(ctx context.Context, w *work, emit emitter) error {
+func (r *runner) release(ctx context.Context, w *work, emit emitter) error {
 	if gone(context.Cause(ctx)) {
 		return errStopped
 	}
 	end := agent.ErrCanceled
-	if ex, err := p.executor(ctx, w, emit); err == nil {
-		end = p.withdraw(ctx, w, ex, end)
+	if ex, err := r.executor(ctx, w, emit); err == nil {
+		end = r.withdraw(ctx, w, ex, end)
 	}
 	if errors.Is(end, errStopped) {
 		return errStopped
 	}
-	return p.emitEnd(w, emit, endedWith(end, teamv1.Outcome_OUTCOME_CANCELED))
+	return r.emitEnd(w, emit, endedWith(end, teamv1.Outcome_OUTCOME_CANCELED))
 }
 
 // withdraw ends what earlier attempts of a step have open, because of cause: a
 // member with steps of its own, or with a task of a peer, is called once with
 // its context ended, and closes them. It returns why the step ends: cause, or the
 // member's word on it.
-func (p *process) withdraw(ctx context.Context, w *work, ex *executor, cause error) error {
-	if !p.gate.called(w.step) || gone(cause) {
+func (r *runner) withdraw(ctx context.Context, w *work, ex *executor, cause error) error {
+	if !r.gate.called(w.step) || gone(cause) {
 		return cause
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -75,9 +75,9 @@ func (p *process) withdraw(ctx context.Context, w *work, ex *executor, cause err
 	var err error
 	switch {
 	case slices.ContainsFunc(w.recorded, opens):
-		err = ex.attempt(ctx, p.key(w)).err
+		err = ex.attempt(ctx, r.key(w)).err
 	case w.unknown && ex.reap != nil:
-		err = ex.reap(ctx, p.key(w))
+		err = ex.reap(ctx, r.key(w))
 	}
 	if errors.Is(err, cause) || errors.Is(err, errStopped) {
 		return err

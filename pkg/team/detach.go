@@ -12,20 +12,20 @@ func detachedID(root, scope string) string { return (&agent.Run{Root: root}).ID(
 
 // detach begins a member's work as a task of its own. The step has then ended:
 // nobody waits for it here.
-func (p *process) detach(ctx context.Context, w *work, m *Member, emit emitter) result {
-	d := p.run.Detacher
+func (r *runner) detach(ctx context.Context, w *work, m *Member, emit emitter) result {
+	d := r.run.Detacher
 	if d == nil {
 		return result{err: agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
 			"member %q cannot work by itself: there is no server that keeps its task; serve the team, or use another policy for open delegations", m.ID)}
 	}
-	s := &teamv1.Spawned{TaskId: detachedID(p.run.Root, w.scope), Agent: m.Agent, Input: w.input, Member: m.ID, Team: p.cfg.ID, Budget: w.reserved}
-	if p.traits.WakesOnDetachedEnd {
-		s.Lead = p.cfg.ID
+	s := &teamv1.Spawned{TaskId: detachedID(r.run.Root, w.scope), Agent: m.Agent, Input: w.input, Member: m.ID, Team: r.cfg.ID, Budget: w.reserved}
+	if r.traits.WakesOnDetachedEnd {
+		s.Lead = r.cfg.ID
 	}
 	if err := d.Detach(ctx, s); err != nil {
 		return result{err: err}
 	}
-	if err := emit(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Spawned{Spawned: s}})); err != nil {
+	if err := emit(r.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Spawned{Spawned: s}})); err != nil {
 		return result{err: errStopped}
 	}
 	text := "Under way as " + s.GetTaskId() + "."

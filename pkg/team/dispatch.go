@@ -70,7 +70,7 @@ func (p *process) dispatch(ctx context.Context, paused bool) (progressed bool, e
 			}
 			members++
 		}
-		p.spawn(st, func(child *process, w *work, emit emitter) error { return child.call(ctx, w, emit) })
+		p.spawn(st, func(child *runner, w *work, emit emitter) error { return child.call(ctx, w, emit) })
 	}
 	return false, nil
 }
@@ -190,7 +190,7 @@ func (p *process) askPeople(w *work, st *StepState) error {
 }
 
 // spawn does something for a step in a goroutine of its own.
-func (p *process) spawn(st *StepState, do func(child *process, w *work, emit emitter) error) {
+func (p *process) spawn(st *StepState, do func(child *runner, w *work, emit emitter) error) {
 	if p.running == nil {
 		p.running = map[int]*StepState{}
 		p.msgs = make(chan stepMsg)
@@ -221,12 +221,11 @@ func (p *process) spawn(st *StepState, do func(child *process, w *work, emit emi
 	})
 }
 
-// child is what the goroutines of steps may read of the process: nothing of it changes.
-func (p *process) child() *process {
-	return &process{
-		Loop: p.Loop, req: p.req, run: p.run, sets: p.sets, spending: p.spending, counting: p.counting, gate: p.gate,
-		fold: &fold{loop: p.Loop, State: State{Team: p.Team, Scope: p.Scope, Path: p.Path}, prefix: p.prefix},
-	}
+// child is what the goroutines of steps have of the process: nothing of it changes.
+func (p *process) child() *runner {
+	r := p.runner
+	r.inYield = false
+	return &r
 }
 
 // receive takes one thing from outside the loop: an event of a running step, its

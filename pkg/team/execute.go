@@ -54,79 +54,79 @@ func (l *Loop) handDown(ctx context.Context, member string, by policy) context.C
 }
 
 // model is the agent's own, else the one it inherits; nil is none.
-func (p *process) model(ctx context.Context) agent.Model {
-	if p.cfg.Model != nil {
-		return p.cfg.Model
+func (r *runner) model(ctx context.Context) agent.Model {
+	if r.cfg.Model != nil {
+		return r.cfg.Model
 	}
 	m, _ := ctx.Value(modelKey{}).(agent.Model)
 	return m
 }
 
 // executor looks the step's worker up, at the last moment. An error refuses the step.
-func (p *process) executor(ctx context.Context, w *work, emit emitter) (*executor, error) {
-	ex := &executor{leaf: true, retry: p.limits.retry}
+func (r *runner) executor(ctx context.Context, w *work, emit emitter) (*executor, error) {
+	ex := &executor{leaf: true, retry: r.limits.retry}
 	if by, ok := ctx.Value(retryKey{}).(policy); ok {
-		ex.retry = by.of(p.cfg.Limits.GetRetry())
+		ex.retry = by.of(r.cfg.Limits.GetRetry())
 	}
 	switch w.step.GetKind() {
 	case teamv1.Step_KIND_DELEGATE, teamv1.Step_KIND_STEP, teamv1.Step_KIND_TRANSFER:
-		return ex, p.memberExecutor(ex, w, emit)
+		return ex, r.memberExecutor(ex, w, emit)
 	case teamv1.Step_KIND_MODEL:
-		m := p.model(ctx)
+		m := r.model(ctx)
 		if m == nil {
 			return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
-				"agent %q has no model and works for no team whose leader has one; give it a model", p.cfg.ID)
+				"agent %q has no model and works for no team whose leader has one; give it a model", r.cfg.ID)
 		}
 		ex.model, ex.by, ex.upstream = m.Name(), m, "model "+m.Name()
-		ex.attempt = func(ctx context.Context, key string) result { return p.generate(ctx, m, w, emit, key) }
+		ex.attempt = func(ctx context.Context, key string) result { return r.generate(ctx, m, w, emit, key) }
 	case teamv1.Step_KIND_TOOL:
 		ex.upstream = "tool " + w.step.GetName()
-		ex.attempt = func(ctx context.Context, key string) result { return p.useTool(ctx, w, emit, key) }
+		ex.attempt = func(ctx context.Context, key string) result { return r.useTool(ctx, w, emit, key) }
 	case teamv1.Step_KIND_JUDGE:
-		if p.gate != nil {
-			return ex, p.judgeExecutor(ex, w, emit)
+		if r.gate != nil {
+			return ex, r.judgeExecutor(ex, w, emit)
 		}
 		fallthrough
 	case teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_UNSPECIFIED:
 		return nil, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
-			"the scheduler of team %q asked for a step of kind %s, which this server cannot run; it runs those of members, models, tools and people", p.cfg.ID, w.step.GetKind())
+			"the scheduler of team %q asked for a step of kind %s, which this server cannot run; it runs those of members, models, tools and people", r.cfg.ID, w.step.GetKind())
 	}
 	return ex, nil
 }
 
 // memberExecutor prepares the work of a member.
-func (p *process) memberExecutor(ex *executor, w *work, emit emitter) error {
+func (r *runner) memberExecutor(ex *executor, w *work, emit emitter) error {
 	id := w.step.GetMember()
-	i := slices.IndexFunc(p.cfg.Members, func(m Member) bool { return m.ID == id })
+	i := slices.IndexFunc(r.cfg.Members, func(m Member) bool { return m.ID == id })
 	if i < 0 {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMemberNotFound,
-			"team %q has no member %q; its members are %s", p.cfg.ID, id, p.memberIDs()).With("member", id)
+			"team %q has no member %q; its members are %s", r.cfg.ID, id, r.memberIDs()).With("member", id)
 	}
-	m := &p.cfg.Members[i]
+	m := &r.cfg.Members[i]
 	if m.Disabled {
-		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "member %q of team %q is disabled; enable it, or choose another one", id, p.cfg.ID).With("member", id)
+		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "member %q of team %q is disabled; enable it, or choose another one", id, r.cfg.ID).With("member", id)
 	}
-	if staff, ok := p.cfg.Registry.(Staff); ok && w.attempts == 0 {
-		if gone := staff.Gone(p.cfg.ID, id); gone != nil {
+	if staff, ok := r.cfg.Registry.(Staff); ok && w.attempts == 0 {
+		if gone := staff.Gone(r.cfg.ID, id); gone != nil {
 			return gone.With("member", id)
 		}
 	}
-	return p.agentExecutor(ex, w, m, emit)
+	return r.agentExecutor(ex, w, m, emit)
 }
 
 // agentExecutor prepares the work of an agent of the team's.
-func (p *process) agentExecutor(ex *executor, w *work, m *Member, emit emitter) error {
-	a, err := p.cfg.Registry.Agent(m.Agent)
+func (r *runner) agentExecutor(ex *executor, w *work, m *Member, emit emitter) error {
+	a, err := r.cfg.Registry.Agent(m.Agent)
 	if err != nil {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMemberNotFound,
-			"member %q of team %q is agent %q, which is not registered; register it, or correct the member", m.ID, p.cfg.ID, m.Agent).With("member", m.ID).Because(err)
+			"member %q of team %q is agent %q, which is not registered; register it, or correct the member", m.ID, r.cfg.ID, m.Agent).With("member", m.ID).Because(err)
 	}
 	_, isLoop := a.(interface{ steps() })
 	_, isTeam := a.(agent.Composite)
 	_, isFunc := a.(*agent.Func)
 	ex.agent, ex.upstream = m.Agent, "agent "+m.Agent
 	ex.leaf, ex.spends = !isLoop, !isLoop && !isFunc
-	by := policy{p.limits.retry, m.Retry, w.step.GetRetry()}
+	by := policy{r.limits.retry, m.Retry, w.step.GetRetry()}
 	ex.retry = by.of(nil)
 	switch {
 	case w.step.GetTimeout() != nil:
@@ -134,44 +134,44 @@ func (p *process) agentExecutor(ex *executor, w *work, m *Member, emit emitter) 
 	case m.Timeout > 0:
 		ex.timeout = m.Timeout
 	case !isTeam: // a team bounds itself
-		ex.timeout = p.limits.memberTimeout
+		ex.timeout = r.limits.memberTimeout
 	}
 	if w.step.GetDetached() {
 		ex.leaf, ex.spends, ex.agent = true, true, "" // it takes its part along, and says nothing of the agent
-		ex.attempt = func(ctx context.Context, _ string) result { return p.detach(ctx, w, m, emit) }
+		ex.attempt = func(ctx context.Context, _ string) result { return r.detach(ctx, w, m, emit) }
 		return nil
 	}
 	ex.attempt = func(ctx context.Context, key string) result {
-		return p.delegate(p.handDown(ctx, m.ID, by), w, a, emit, key)
+		return r.delegate(r.handDown(ctx, m.ID, by), w, a, emit, key)
 	}
-	if r, ok := a.(agent.Reaper); ok {
-		ex.reap = func(ctx context.Context, key string) error { return r.Reap(ctx, p.request(w, key)) }
+	if reaper, ok := a.(agent.Reaper); ok {
+		ex.reap = func(ctx context.Context, key string) error { return reaper.Reap(ctx, r.request(w, key)) }
 	}
 	return nil
 }
 
-func (p *process) memberIDs() string {
-	ids := make([]string, len(p.cfg.Members))
-	for i, m := range p.cfg.Members {
+func (r *runner) memberIDs() string {
+	ids := make([]string, len(r.cfg.Members))
+	for i, m := range r.cfg.Members {
 		ids[i] = m.ID
 	}
 	return strings.Join(ids, ", ")
 }
 
 // delegate gives a member its message and passes on what it yields.
-func (p *process) delegate(ctx context.Context, w *work, a agent.Agent, emit emitter, key string) (res result) {
-	req, resumed := p.request(w, key), p.run.Resumed()
+func (r *runner) delegate(ctx context.Context, w *work, a agent.Agent, emit emitter, key string) (res result) {
+	req, resumed := r.request(w, key), r.run.Resumed()
 	ctx = agent.WithDepth(ctx, int(req.GetDepth()))
-	defer p.recovered(w.step.GetMember(), &res)
+	defer r.recovered(w.step.GetMember(), &res)
 	for ev, err := range a.Process(ctx, req) {
 		if err != nil {
 			return result{err: err}
 		}
-		if r := ev.GetReply(); r != nil && ev.GetScope() == w.scope {
-			res.reply = r
+		if reply := ev.GetReply(); reply != nil && ev.GetScope() == w.scope {
+			res.reply = reply
 			continue
 		}
-		if ev.GetDelta() != nil && p.hushes() {
+		if ev.GetDelta() != nil && r.hushes() {
 			continue
 		}
 		if err := emit(ev); err != nil {
@@ -184,13 +184,13 @@ func (p *process) delegate(ctx context.Context, w *work, a agent.Agent, emit emi
 		return res
 	case gone(context.Cause(ctx)): // whatever it has asked, others below it were at work
 		return result{err: errStopped}
-	case w.loop && p.run.PausedSince(resumed): // it is held, as well where ctx ended meanwhile
+	case w.loop && r.run.PausedSince(resumed): // it is held, as well where ctx ended meanwhile
 		return result{parked: true}
 	case len(w.asked) > 0: // also where ctx ended meanwhile: who cancels has the member close what it has open
 		return result{parked: true}
 	case ctx.Err() != nil:
 		return result{err: context.Cause(ctx)}
-	case p.run.PausedSince(resumed): // something within it is
+	case r.run.PausedSince(resumed): // something within it is
 		return result{parked: true}
 	}
 	return result{err: agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
@@ -210,16 +210,16 @@ func keep(w *work, ev *teamv1.Event) {
 
 // request is what a member is given: the message, and of what was said before
 // what its history scope shows.
-func (p *process) request(w *work, key string) *teamv1.ProcessRequest {
+func (r *runner) request(w *work, key string) *teamv1.ProcessRequest {
 	req := &teamv1.ProcessRequest{
 		AgentId: w.step.GetMember(),
 		Message: &a2av1.Message{
 			MessageId: key, ContextId: w.input.GetContextId(), Role: a2av1.Role_ROLE_USER,
 			Parts: w.input.GetParts(), Metadata: w.input.GetMetadata(),
 		},
-		ContextId: p.req.GetContextId(), Key: key, History: w.history, Transfers: w.transfers,
-		Path: append(slices.Clip(p.req.GetPath()), p.req.GetAgentId()), Depth: p.req.GetDepth() + 1,
-		Brief: p.req.GetBrief(), Scope: w.scope, Recorded: w.recorded, Branch: p.historyScope(w.step.GetMember()) != HistoryConversation,
+		ContextId: r.req.GetContextId(), Key: key, History: w.history, Transfers: w.transfers,
+		Path: append(slices.Clip(r.req.GetPath()), r.req.GetAgentId()), Depth: r.req.GetDepth() + 1,
+		Brief: r.req.GetBrief(), Scope: w.scope, Recorded: w.recorded, Branch: r.historyScope(w.step.GetMember()) != HistoryConversation,
 	}
 	if !w.deadline.IsZero() {
 		req.Deadline = timestamppb.New(w.deadline)
@@ -230,12 +230,12 @@ func (p *process) request(w *work, key string) *teamv1.ProcessRequest {
 
 // recovered turns a panic of a member into its error. A panic of our own
 // consumer, which passes through the member's frames, is none of the member's.
-func (p *process) recovered(member string, res *result) {
-	if p.inYield {
+func (r *runner) recovered(member string, res *result) {
+	if r.inYield {
 		return
 	}
-	if r := recover(); r != nil {
-		*res = result{err: agent.Panicked(p.cfg.Log, member, r)}
+	if v := recover(); v != nil {
+		*res = result{err: agent.Panicked(r.cfg.Log, member, v)}
 	}
 }
 
@@ -247,14 +247,14 @@ const (
 )
 
 // generate makes one turn of the model.
-func (p *process) generate(ctx context.Context, m agent.Model, w *work, emit emitter, key string) (res result) {
-	defer p.recovered(p.cfg.ID, &res)
+func (r *runner) generate(ctx context.Context, m agent.Model, w *work, emit emitter, key string) (res result) {
+	defer r.recovered(r.cfg.ID, &res)
 	req := *w.prompt
 	req.Key = key
 	if w.maxOutput > 0 {
 		req.MaxOutput = w.maxOutput
 	}
-	d := deltas{p: p, w: w, emit: emit, artifact: p.run.ID(p.Scope, "artifact", 1)}
+	d := deltas{by: r, w: w, emit: emit, artifact: r.run.ID(r.scope, "artifact", 1)}
 	for chunk, err := range m.Generate(ctx, &req) {
 		switch {
 		case err != nil:
@@ -279,12 +279,12 @@ func (p *process) generate(ctx context.Context, m agent.Model, w *work, emit emi
 	case ctx.Err() != nil:
 		return result{err: context.Cause(ctx)}
 	}
-	return result{err: agent.Errorf(agent.CodeInternal, agent.ReasonUnavailable, "the model of %q ended without an answer; try again, or give it another model", p.cfg.ID)}
+	return result{err: agent.Errorf(agent.CodeInternal, agent.ReasonUnavailable, "the model of %q ended without an answer; try again, or give it another model", r.cfg.ID)}
 }
 
 // deltas gathers streamed text into events.
 type deltas struct {
-	p        *process
+	by       *runner
 	w        *work
 	emit     emitter
 	artifact string
@@ -293,11 +293,11 @@ type deltas struct {
 }
 
 func (d *deltas) add(text string) error {
-	if d.p.silent() || d.w.step.GetKind() == teamv1.Step_KIND_JUDGE {
+	if d.by.silent() || d.w.step.GetKind() == teamv1.Step_KIND_JUDGE {
 		return nil
 	}
 	d.text.WriteString(text)
-	if d.last.IsZero() || d.text.Len() >= deltaBytes || d.p.run.Now().Sub(d.last) >= deltaAge {
+	if d.last.IsZero() || d.text.Len() >= deltaBytes || d.by.run.Now().Sub(d.last) >= deltaAge {
 		return d.flush()
 	}
 	return nil
@@ -309,22 +309,22 @@ func (d *deltas) flush() error {
 	}
 	delta := &teamv1.Delta{ArtifactId: d.artifact, Text: d.text.String(), Restart: d.last.IsZero()}
 	d.text.Reset()
-	d.last = d.p.run.Now()
-	return d.emit(d.p.stepEvent(d.w, &teamv1.Event{Kind: &teamv1.Event_Delta{Delta: delta}}))
+	d.last = d.by.run.Now()
+	return d.emit(d.by.stepEvent(d.w, &teamv1.Event{Kind: &teamv1.Event_Delta{Delta: delta}}))
 }
 
 // useTool calls a tool. What goes wrong is the tool's result: the model decides
 // what to make of it.
-func (p *process) useTool(ctx context.Context, w *work, emit emitter, key string) result {
-	if r := ruled(w); r != nil {
-		return *r
+func (r *runner) useTool(ctx context.Context, w *work, emit emitter, key string) result {
+	if said := ruled(w); said != nil {
+		return *said
 	}
 	if w.unsafe && w.unknown {
-		return p.askOutcome(w, emit, "this server stopped before it ended")
+		return r.askOutcome(w, emit, "this server stopped before it ended")
 	}
-	tool, ok := p.tool(w.step.GetName())
+	tool, ok := r.tool(w.step.GetName())
 	if !ok {
-		return toolFailed("there is no tool %q; the tools are %s", w.step.GetName(), strings.Join(p.toolNames(), ", "))
+		return toolFailed("there is no tool %q; the tools are %s", w.step.GetName(), strings.Join(r.toolNames(), ", "))
 	}
 	arguments := strings.TrimSpace(w.arguments)
 	if arguments == "" {
@@ -336,24 +336,24 @@ func (p *process) useTool(ctx context.Context, w *work, emit emitter, key string
 	if inner, ok := prompt.Unwrap(arguments); ok {
 		arguments = inner
 	}
-	r, err := p.callTool(ctx, tool, json.RawMessage(arguments), key)
+	answer, err := r.callTool(ctx, tool, json.RawMessage(arguments), key)
 	if ctx.Err() != nil {
 		return result{err: context.Cause(ctx)}
 	}
 	if err != nil {
 		e := agent.AsError(err)
 		if w.unsafe && e.Retry && !e.Fresh {
-			return p.askOutcome(w, emit, "it ended without a result: "+e.Message)
+			return r.askOutcome(w, emit, "it ended without a result: "+e.Message)
 		}
 		return result{err: e}
 	}
-	return result{reply: &teamv1.Reply{Result: &teamv1.Reply_Tool{Tool: r}, Spent: &teamv1.Spent{ToolCalls: 1}}}
+	return result{reply: &teamv1.Reply{Result: &teamv1.Reply_Tool{Tool: answer}, Spent: &teamv1.Spent{ToolCalls: 1}}}
 }
 
 // callTool calls a tool so that it can be left behind when ctx ends; what it
 // answers then is dropped.
-func (p *process) callTool(ctx context.Context, tool agent.Tool, arguments json.RawMessage, key string) (*teamv1.ToolResult, error) {
-	var r *teamv1.ToolResult
+func (r *runner) callTool(ctx context.Context, tool agent.Tool, arguments json.RawMessage, key string) (*teamv1.ToolResult, error) {
+	var answer *teamv1.ToolResult
 	var err error
 	var decided atomic.Bool // that it is called, or that it is not
 	done := make(chan struct{})
@@ -361,16 +361,16 @@ func (p *process) callTool(ctx context.Context, tool agent.Tool, arguments json.
 		defer close(done)
 		defer func() {
 			if v := recover(); v != nil {
-				err = agent.Panicked(p.cfg.Log, tool.Spec().Name, v)
+				err = agent.Panicked(r.cfg.Log, tool.Spec().Name, v)
 			}
 		}()
 		if !decided.Swap(true) {
-			r, err = tool.Call(ctx, arguments, key)
+			answer, err = tool.Call(ctx, arguments, key)
 		}
 	}()
 	select {
 	case <-done:
-		return r, err
+		return answer, err
 	case <-ctx.Done():
 		decided.Store(true) // what has not begun by now must not: the end goes on record
 		return nil, context.Cause(ctx)
@@ -384,8 +384,8 @@ func toolFailed(format string, args ...any) result {
 	}}
 }
 
-func (p *process) toolNames() []string {
-	names := slices.AppendSeq(slices.Collect(maps.Keys(p.tools)), maps.Keys(p.sets))
+func (r *runner) toolNames() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(r.tools)), maps.Keys(r.sets))
 	slices.Sort(names)
 	return names
 }

@@ -57,7 +57,7 @@ func AsTeam(l *Loop) *Team { return &Team{l} }
 
 // Backoff is how long the next attempt waits behind so many.
 func Backoff(attempts int32, base time.Duration) time.Duration {
-	p := &process{run: &agent.Run{}}
+	p := &runner{run: &agent.Run{}}
 	return p.backoff(&work{attempts: attempts}, base, 0)
 }
 
@@ -66,9 +66,7 @@ type Replay struct{ *process }
 
 // NewReplay returns the run at its beginning.
 func NewReplay(ctx context.Context, t *Team, req *teamv1.ProcessRequest, root string) *Replay {
-	return &Replay{&process{
-		Loop: t.Loop, req: req, run: &agent.Run{Root: root}, gate: gateOf(ctx, t.cfg, req), fold: newFold(t.Loop, req, root),
-	}}
+	return &Replay{newProcess(ctx, t.Loop, req, &agent.Run{Root: root})}
 }
 
 // Decide returns what is decided next.

@@ -17,6 +17,7 @@ import (
 
 // passage is a message on its way through a list of middlewares.
 type passage struct {
+	by     *runner
 	stage  teamv1.Checked_Stage
 	scope  string // of the events
 	member string // that is given the message or has answered with it
@@ -32,17 +33,17 @@ type passage struct {
 // screen has those middlewares look at a message that have not yet, one after
 // the other, and puts on record what each did. stopped is why the message goes
 // no further; an error is that of ctx, or of the journal.
-func (p *process) screen(ctx context.Context, g *passage) (stopped *agent.Error, err error) {
+func (g *passage) screen(ctx context.Context) (stopped *agent.Error, err error) {
 	for ; g.looked < len(g.guards); g.looked++ {
 		guard := &g.guards[g.looked]
-		if err := p.mayConsult(ctx, g, guard); err != nil {
+		if err := g.mayConsult(ctx, guard); err != nil {
 			return nil, err
 		}
-		v, err := p.consult(ctx, guard, g)
+		v, err := g.consult(ctx, guard)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		c := p.verdict(g, guard, v, err)
+		c := g.verdict(guard, v, err)
 		seq, err := g.emit(c)
 		if err != nil {
 			return nil, err
@@ -62,7 +63,7 @@ func (p *process) screen(ctx context.Context, g *passage) (stopped *agent.Error,
 
 // mayConsult makes durable what led to the message, for a middleware that may
 // have effects, and holds back what was canceled meanwhile.
-func (p *process) mayConsult(ctx context.Context, g *passage, guard *agent.Guard) error {
+func (g *passage) mayConsult(ctx context.Context, guard *agent.Guard) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -75,18 +76,18 @@ func (p *process) mayConsult(ctx context.Context, g *passage, guard *agent.Guard
 		}
 		return err
 	}
-	return p.run.Begin(g.scope)
+	return g.by.run.Begin(g.scope)
 }
 
 // consult asks one middleware, so that it can be left behind when ctx ends. A
 // pure one is quick.
-func (p *process) consult(ctx context.Context, guard *agent.Guard, g *passage) (agent.Verdict, error) {
+func (g *passage) consult(ctx context.Context, guard *agent.Guard) (agent.Verdict, error) {
 	in := &agent.Passing{
-		Stage: g.stage, Agent: p.Path, Member: g.member, Message: g.m, History: g.said,
-		Key: p.run.ID(g.scope, "check/"+stageWord(g.stage)+"/"+strconv.FormatInt(g.ref, 10), int64(g.looked+1)),
+		Stage: g.stage, Agent: g.by.path, Member: g.member, Message: g.m, History: g.said,
+		Key: g.by.run.ID(g.scope, "check/"+stageWord(g.stage)+"/"+strconv.FormatInt(g.ref, 10), int64(g.looked+1)),
 	}
 	if guard.Pure {
-		return p.try(ctx, guard.Middleware, in)
+		return g.try(ctx, guard.Middleware, in)
 	}
 	in.Message, in.History = proto.CloneOf(g.m), cloned(g.said)
 	var v agent.Verdict
@@ -94,7 +95,7 @@ func (p *process) consult(ctx context.Context, guard *agent.Guard, g *passage) (
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		v, err = p.try(ctx, guard.Middleware, in)
+		v, err = g.try(ctx, guard.Middleware, in)
 	}()
 	select {
 	case <-done:
@@ -105,10 +106,10 @@ func (p *process) consult(ctx context.Context, guard *agent.Guard, g *passage) (
 }
 
 // try turns a panic of a middleware into its failure.
-func (p *process) try(ctx context.Context, m agent.Middleware, in *agent.Passing) (v agent.Verdict, err error) {
+func (g *passage) try(ctx context.Context, m agent.Middleware, in *agent.Passing) (v agent.Verdict, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			cause := agent.Panicked(p.cfg.Log, m.Name(), r)
+			cause := agent.Panicked(g.by.cfg.Log, m.Name(), r)
 			err = agent.Errorf(agent.CodeInternal, agent.ReasonAgentPanic, "it crashed on this message; the log says where").Because(cause)
 		}
 	}()
@@ -116,28 +117,28 @@ func (p *process) try(ctx context.Context, m agent.Middleware, in *agent.Passing
 }
 
 // verdict is what goes on record of what a middleware said.
-func (p *process) verdict(g *passage, guard *agent.Guard, v agent.Verdict, err error) *teamv1.Checked {
+func (g *passage) verdict(guard *agent.Guard, v agent.Verdict, err error) *teamv1.Checked {
 	c := &teamv1.Checked{Stage: g.stage, By: guard.Middleware.Name(), Ref: g.ref}
 	switch {
 	case err != nil:
 		c.Blocked = guard.OnFailure == agent.Abort
-		c.Error = p.failedMiddleware(g, c, err).Proto()
+		c.Error = g.failedMiddleware(c, err).Proto()
 	case v.Block != "":
 		c.Blocked = true
-		c.Error = p.blocked(g, c.GetBy(), v.Block).Proto()
+		c.Error = g.blocked(c.GetBy(), v.Block).Proto()
 	default:
-		p.changed(g, c, v)
+		g.changed(c, v)
 	}
 	if g.stage == teamv1.Checked_STAGE_RESULT && !c.GetBlocked() && c.GetMessage() == nil && g.seq == 0 {
-		c.Message = p.run.Completed(g.scope, g.m) // nothing else has it on record yet
+		c.Message = g.by.run.Completed(g.scope, g.m) // nothing else has it on record yet
 	}
 	return c
 }
 
 // changed adds what a middleware has changed.
-func (p *process) changed(g *passage, c *teamv1.Checked, v agent.Verdict) {
+func (g *passage) changed(c *teamv1.Checked, v agent.Verdict) {
 	if v.Message != nil {
-		if is := p.passed(g, v.Message); !proto.Equal(is, g.m) {
+		if is := g.passed(v.Message); !proto.Equal(is, g.m) {
 			c.Message = is
 		}
 	}
@@ -158,7 +159,7 @@ func cloned(ms []*a2av1.Message) []*a2av1.Message {
 
 // passed is what a middleware made of a message: an input stays the message that
 // it was, an answer becomes one of its own.
-func (p *process) passed(g *passage, is *a2av1.Message) *a2av1.Message {
+func (g *passage) passed(is *a2av1.Message) *a2av1.Message {
 	m := &a2av1.Message{
 		MessageId: g.m.GetMessageId(), ContextId: g.m.GetContextId(), TaskId: g.m.GetTaskId(), Role: g.m.GetRole(),
 		Parts: is.GetParts(), Metadata: is.GetMetadata(), Extensions: is.GetExtensions(), ReferenceTaskIds: g.m.GetReferenceTaskIds(),
@@ -167,16 +168,16 @@ func (p *process) passed(g *passage, is *a2av1.Message) *a2av1.Message {
 		return m
 	}
 	m.MessageId = ""
-	return p.run.Completed(g.scope, m)
+	return g.by.run.Completed(g.scope, m)
 }
 
 // blocked is the error of a message that a guardrail has stopped.
-func (p *process) blocked(g *passage, by, reason string) *agent.Error {
-	return agent.Blocked("guardrail %q stopped %s: %s", by, p.subject(g), reason).With("guardrail", by).With("stage", stageWord(g.stage))
+func (g *passage) blocked(by, reason string) *agent.Error {
+	return agent.Blocked("guardrail %q stopped %s: %s", by, g.subject(), reason).With("guardrail", by).With("stage", stageWord(g.stage))
 }
 
 // failedMiddleware is what is told of a middleware that failed.
-func (p *process) failedMiddleware(g *passage, c *teamv1.Checked, err error) *agent.Error {
+func (g *passage) failedMiddleware(c *teamv1.Checked, err error) *agent.Error {
 	why := "the log says why"
 	var known *agent.Error
 	if errors.As(err, &known) {
@@ -186,23 +187,23 @@ func (p *process) failedMiddleware(g *passage, c *teamv1.Checked, err error) *ag
 	if c.GetBlocked() {
 		follows = "the message goes no further; correct the middleware, or have it continue on failure"
 	}
-	p.cfg.Log.Warn("middleware failed", zap.String("middleware", c.GetBy()), zap.String("agent", p.Path),
+	g.by.cfg.Log.Warn("middleware failed", zap.String("middleware", c.GetBy()), zap.String("agent", g.by.path),
 		zap.String("stage", stageWord(g.stage)), zap.Bool("abort", c.GetBlocked()), zap.Error(err))
-	return agent.Errorf(agent.CodeInternal, agent.ReasonTeamError, "middleware %q failed on %s: %s; %s", c.GetBy(), p.subject(g), why, follows)
+	return agent.Errorf(agent.CodeInternal, agent.ReasonTeamError, "middleware %q failed on %s: %s; %s", c.GetBy(), g.subject(), why, follows)
 }
 
 // subject names a message for people.
-func (p *process) subject(g *passage) string {
+func (g *passage) subject() string {
 	switch g.stage {
 	case teamv1.Checked_STAGE_OUTPUT:
-		return "the answer of " + strconv.Quote(p.cfg.ID)
+		return "the answer of " + strconv.Quote(g.by.cfg.ID)
 	case teamv1.Checked_STAGE_DELEGATION:
-		return "what member " + strconv.Quote(g.member) + " of team " + strconv.Quote(p.cfg.ID) + " is given"
+		return "what member " + strconv.Quote(g.member) + " of team " + strconv.Quote(g.by.cfg.ID) + " is given"
 	case teamv1.Checked_STAGE_RESULT:
-		return "the answer of member " + strconv.Quote(g.member) + " of team " + strconv.Quote(p.cfg.ID)
+		return "the answer of member " + strconv.Quote(g.member) + " of team " + strconv.Quote(g.by.cfg.ID)
 	case teamv1.Checked_STAGE_INPUT, teamv1.Checked_STAGE_UNSPECIFIED:
 	}
-	return "the input of " + strconv.Quote(p.cfg.ID)
+	return "the input of " + strconv.Quote(g.by.cfg.ID)
 }
 
 // stageWord is a stage in a word: input, output, delegation, result.
@@ -218,9 +219,9 @@ func (p *process) checkInput(ctx context.Context) error {
 			break
 		}
 		g := &passage{
-			stage: teamv1.Checked_STAGE_INPUT, scope: p.Scope, ref: a.ref, guards: p.cfg.Guards.Input, looked: a.looked, m: a.m, emit: p.emitChecked,
+			by: &p.runner, stage: teamv1.Checked_STAGE_INPUT, scope: p.Scope, ref: a.ref, guards: p.cfg.Guards.Input, looked: a.looked, m: a.m, emit: p.emitChecked,
 		}
-		if _, err := p.screen(ctx, g); err != nil {
+		if _, err := g.screen(ctx); err != nil {
 			return p.endOfCheck(ctx, err)
 		}
 	}
@@ -239,9 +240,9 @@ func (p *process) checkOutput(ctx context.Context, reply *teamv1.Reply) (*teamv1
 	}
 	if p.barred == nil {
 		g := &passage{
-			stage: teamv1.Checked_STAGE_OUTPUT, scope: p.Scope, guards: p.cfg.Guards.Output, looked: p.outputs, m: p.final, emit: p.emitChecked,
+			by: &p.runner, stage: teamv1.Checked_STAGE_OUTPUT, scope: p.Scope, guards: p.cfg.Guards.Output, looked: p.outputs, m: p.final, emit: p.emitChecked,
 		}
-		if _, err := p.screen(ctx, g); err != nil {
+		if _, err := g.screen(ctx); err != nil {
 			return nil, p.endOfCheck(ctx, err)
 		}
 	}
@@ -268,25 +269,25 @@ func (p *process) emitChecked(c *teamv1.Checked) (int64, error) {
 // checkGiven has the delegation middlewares look at what a member is given,
 // before its first attempt. over means that the step has ended with that. ctx is
 // the run's, sctx the step's.
-func (p *process) checkGiven(ctx, sctx context.Context, w *work, emit emitter) (over bool, err error) {
-	if !memberKind(w.step.GetKind()) || len(p.cfg.Guards.Delegation) == 0 || w.attempts > 0 {
+func (r *runner) checkGiven(ctx, sctx context.Context, w *work, emit emitter) (over bool, err error) {
+	if !memberKind(w.step.GetKind()) || len(r.cfg.Guards.Delegation) == 0 || w.attempts > 0 {
 		return false, nil
 	}
-	g := p.passageOf(w, teamv1.Checked_STAGE_DELEGATION, emit)
-	g.guards, g.looked, g.m, g.seq, g.said = p.cfg.Guards.Delegation, w.checks.given, w.input, w.checks.input, w.history
+	g := r.passageOf(w, teamv1.Checked_STAGE_DELEGATION, emit)
+	g.guards, g.looked, g.m, g.seq, g.said = r.cfg.Guards.Delegation, w.checks.given, w.input, w.checks.input, w.history
 	stopped := w.checks.barred
 	if stopped == nil {
-		stopped, err = p.screen(sctx, g)
+		stopped, err = g.screen(sctx)
 	}
 	switch {
 	case errors.Is(err, errStopped):
 		return true, err
 	case err != nil && (sctx.Err() != nil || errors.Is(err, agent.ErrCanceled)):
-		return true, p.fail(ctx, w, emit, err)
+		return true, r.fail(ctx, w, emit, err)
 	case err != nil:
 		return true, err
 	case stopped != nil:
-		return true, p.emitEnd(w, emit, endedWith(stopped, teamv1.Outcome_OUTCOME_REJECTED))
+		return true, r.emitEnd(w, emit, endedWith(stopped, teamv1.Outcome_OUTCOME_REJECTED))
 	}
 	w.input, w.checks.input, w.history = g.m, g.seq, g.said
 	return false, nil
@@ -294,19 +295,19 @@ func (p *process) checkGiven(ctx, sctx context.Context, w *work, emit emitter) (
 
 // checkResult has the result middlewares look at what a member has answered,
 // before anybody reads it.
-func (p *process) checkResult(ctx context.Context, w *work, emit emitter, res result) result {
+func (r *runner) checkResult(ctx context.Context, w *work, emit emitter, res result) result {
 	m := res.reply.GetMessage()
-	if res.err != nil || m == nil || w.step.GetDetached() || !memberKind(w.step.GetKind()) || len(p.cfg.Guards.Result) == 0 {
+	if res.err != nil || m == nil || w.step.GetDetached() || !memberKind(w.step.GetKind()) || len(r.cfg.Guards.Result) == 0 {
 		return res
 	}
-	g := p.passageOf(w, teamv1.Checked_STAGE_RESULT, emit)
-	g.guards, g.looked, g.m = p.cfg.Guards.Result, w.checks.results, m
+	g := r.passageOf(w, teamv1.Checked_STAGE_RESULT, emit)
+	g.guards, g.looked, g.m = r.cfg.Guards.Result, w.checks.results, m
 	if w.checks.answer != nil { // this is what was looked at, whatever an attempt after a crash has answered
 		g.m, g.seq = w.checks.answer, w.checks.answered
 	}
 	stopped, err := w.checks.barred, error(nil)
 	if stopped == nil {
-		stopped, err = p.screen(ctx, g)
+		stopped, err = g.screen(ctx)
 	}
 	switch {
 	case err != nil:
@@ -316,14 +317,14 @@ func (p *process) checkResult(ctx context.Context, w *work, emit emitter, res re
 		e.Spent = res.reply.GetSpent()
 		return result{err: &e}
 	}
-	r := &teamv1.Reply{
+	reply := &teamv1.Reply{
 		Result: &teamv1.Reply_Message{Message: g.m}, Ref: g.seq, Outcome: res.reply.GetOutcome(), Spent: res.reply.GetSpent(),
 		Evidence: res.reply.GetEvidence(), Warnings: slices.Concat(res.reply.GetWarnings(), w.checks.warnings),
 	}
 	if !samePartsAs(g.m, m) {
-		r.Outcome = teamv1.Outcome_OUTCOME_UNSPECIFIED
+		reply.Outcome = teamv1.Outcome_OUTCOME_UNSPECIFIED
 	}
-	return result{reply: r}
+	return result{reply: reply}
 }
 
 func samePartsAs(a, b *a2av1.Message) bool {
@@ -331,9 +332,9 @@ func samePartsAs(a, b *a2av1.Message) bool {
 }
 
 // passageOf is the passage of a message to or from a member.
-func (p *process) passageOf(w *work, stage teamv1.Checked_Stage, emit emitter) *passage {
-	return &passage{stage: stage, scope: w.scope, member: w.step.GetMember(), emit: func(c *teamv1.Checked) (int64, error) {
-		ev := p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Checked{Checked: c}})
+func (r *runner) passageOf(w *work, stage teamv1.Checked_Stage, emit emitter) *passage {
+	return &passage{by: r, stage: stage, scope: w.scope, member: w.step.GetMember(), emit: func(c *teamv1.Checked) (int64, error) {
+		ev := r.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Checked{Checked: c}})
 		if err := emit(ev); err != nil {
 			return 0, err
 		}

@@ -134,17 +134,17 @@ func (g *gate) prompt(s *State, e *evidence, st *StepState) *agent.ModelRequest 
 }
 
 // judgeExecutor prepares a judgement.
-func (p *process) judgeExecutor(ex *executor, w *work, emit emitter) error {
-	switch p.gate.by {
+func (r *runner) judgeExecutor(ex *executor, w *work, emit emitter) error {
+	switch r.gate.by {
 	case byModel:
-		m := p.gate.Model
+		m := r.gate.Model
 		ex.model, ex.by, ex.upstream = m.Name(), m, "model "+m.Name()
-		ex.attempt = func(ctx context.Context, key string) result { return p.generate(ctx, m, w, emit, key) }
+		ex.attempt = func(ctx context.Context, key string) result { return r.generate(ctx, m, w, emit, key) }
 	case byAgent:
-		return p.agentExecutor(ex, w, &Member{ID: p.gate.Agent, Agent: p.gate.Agent}, emit)
+		return r.agentExecutor(ex, w, &Member{ID: r.gate.Agent, Agent: r.gate.Agent}, emit)
 	default:
 		ex.upstream = "check"
-		ex.attempt = func(context.Context, string) result { return p.gate.check(w.check) }
+		ex.attempt = func(context.Context, string) result { return r.gate.check(w.check) }
 	}
 	return nil
 }

@@ -90,40 +90,39 @@ func (*Loop) steps() {}
 func (l *Loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
 		run, l := agent.From(ctx), l.within(req)
-		p := &process{Loop: l, req: req, run: run, gate: gateOf(ctx, l.cfg, req), yield: yield, fold: newFold(l, req, run.Root)}
+		p := newProcess(ctx, l, req, run)
+		p.yield = yield
 		p.recall(req, run.Memory)
 		p.serve(agent.With(ctx, p.run))
 	}
 }
 
 // process is one call of Process. Only the goroutine that ranges over the
-// sequence touches it; goroutines of parallel steps get copies and hand their
-// events over in msgs.
+// sequence touches it; goroutines of parallel steps have a copy of its runner and
+// hand their events over in msgs.
 type process struct {
-	*Loop
+	runner
 	*fold
-	req      *teamv1.ProcessRequest
-	run      *agent.Run
-	gate     *gate // nil where nobody judges the result
 	listener *agent.Listener
 	yield    func(*teamv1.Event, error) bool
-	spending *spending // nil where nothing limits it
-	counting *counting // nil where nothing limits it
 
 	stopped bool // the consumer broke off
-	inYield bool // control is with the consumer: a panic is its own
 
-	looked  time.Time             // when steps were begun last
-	sets    map[string]agent.Tool // what tool sets offer now, by name; read only once the loop runs
-	waits   bool                  // the scheduler waits for the steps that run
-	idling  *StepState            // that was last found to wait for others, and is answered by the loop itself
-	alarm   time.Time             // until when a step idles that the loop answers itself; zero is none
-	running map[int]*StepState    // by index; steps that a goroutine works on
-	msgs    chan stepMsg          // from those goroutines
-	shared  *process              // what those goroutines may read; see child
-	quit    chan struct{}         // closed when the loop ends: nobody takes msgs any more
-	wg      sync.WaitGroup        // of those goroutines
+	looked  time.Time          // when steps were begun last
+	waits   bool               // the scheduler waits for the steps that run
+	idling  *StepState         // that was last found to wait for others, and is answered by the loop itself
+	alarm   time.Time          // until when a step idles that the loop answers itself; zero is none
+	running map[int]*StepState // by index; steps that a goroutine works on
+	msgs    chan stepMsg       // from those goroutines
+	shared  *runner            // what those goroutines have; see child
+	quit    chan struct{}      // closed when the loop ends: nobody takes msgs any more
+	wg      sync.WaitGroup     // of those goroutines
 	cancel  context.CancelCauseFunc
+}
+
+func newProcess(ctx context.Context, l *Loop, req *teamv1.ProcessRequest, run *agent.Run) *process {
+	f := newFold(l, req, run.Root)
+	return &process{runner: runner{Loop: l, req: req, run: run, gate: gateOf(ctx, l.cfg, req), scope: f.Scope, path: f.Path}, fold: f}
 }
 
 // errStopped: the consumer broke off, or nothing more may be recorded.

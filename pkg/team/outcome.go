@@ -24,16 +24,16 @@ const maxShown = 500
 // askOutcome asks people what became of a call of an unsafe tool that was begun
 // and whose end is not known: after a crash, or when the connection broke. It is
 // not made again before they say so, and each time they are asked anew.
-func (p *process) askOutcome(w *work, emit emitter, why string) result {
-	id := p.run.ID(w.scope, "question", w.questions+1)
+func (r *runner) askOutcome(w *work, emit emitter, why string) result {
+	id := r.run.ID(w.scope, "question", w.questions+1)
 	q := &teamv1.Asked{
-		Question: id, Kind: teamv1.Asked_KIND_OUTCOME, Expires: timestamppb.New(p.run.Now().Add(defaultQuestion)),
+		Question: id, Kind: teamv1.Asked_KIND_OUTCOME, Expires: timestamppb.New(r.run.Now().Add(defaultQuestion)),
 		Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: questionParts(&teamv1.Ask{
-			Question: fmt.Sprintf("%s called %s with %s, and %s. What became of it?", p.cfg.ID, w.step.GetName(), agent.Excerpt(w.arguments, maxShown), why),
+			Question: fmt.Sprintf("%s called %s with %s, and %s. What became of it?", r.cfg.ID, w.step.GetName(), agent.Excerpt(w.arguments, maxShown), why),
 			Options:  []string{outcomeDone, outcomeAgain, outcomeFail},
 		})},
 	}
-	ev := p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}})
+	ev := r.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}})
 	if err := emit(ev); err != nil {
 		return result{err: errStopped}
 	}

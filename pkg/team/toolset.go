@@ -125,11 +125,11 @@ func (f *fold) noted(n *teamv1.Noted) {
 }
 
 // tool finds a tool by its name.
-func (p *process) tool(name string) (agent.Tool, bool) {
-	if t, ok := p.tools[name]; ok {
+func (r *runner) tool(name string) (agent.Tool, bool) {
+	if t, ok := r.tools[name]; ok {
 		return t, true
 	}
-	t, ok := p.sets[name]
+	t, ok := r.sets[name]
 	return t, ok
 }
 

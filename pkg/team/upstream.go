@@ -50,14 +50,14 @@ const maxRetryAfter = time.Minute
 
 // admit asks right before an attempt whether the member may be called. What has
 // begun before a crash goes on in any case.
-func (p *process) admit(w *work, ex *executor) error {
+func (r *runner) admit(w *work, ex *executor) error {
 	if w.attempts == 0 && ex.leaf {
-		p.upstreams().Called(ex.upstream)
+		r.upstreams().Called(ex.upstream)
 	}
 	if ex.agent == "" {
 		return nil
 	}
-	done, err := p.upstreams().Allow(ex.agent)
+	done, err := r.upstreams().Allow(ex.agent)
 	if err == nil {
 		w.judge = done
 		return nil
@@ -71,7 +71,7 @@ func (p *process) admit(w *work, ex *executor) error {
 
 // judged says what an attempt's end says of who was called. A call that was ended
 // from above says nothing; one that took too long does.
-func (p *process) judged(ctx context.Context, w *work, res result) {
+func (r *runner) judged(ctx context.Context, w *work, res result) {
 	if w.judge == nil {
 		return
 	}
@@ -88,8 +88,8 @@ func (p *process) judged(ctx context.Context, w *work, res result) {
 
 // repeatable reports whether who failed may be called again so soon, and counts
 // the repetition.
-func (p *process) repeatable(ex *executor, e *agent.Error) bool {
-	return e.RetryAfter <= maxRetryAfter && (ex.agent == "" || p.upstreams().Open(ex.agent) == "") && p.upstreams().MayRetry(ex.upstream)
+func (r *runner) repeatable(ex *executor, e *agent.Error) bool {
+	return e.RetryAfter <= maxRetryAfter && (ex.agent == "" || r.upstreams().Open(ex.agent) == "") && r.upstreams().MayRetry(ex.upstream)
 }
 
 // notCalled begins the health of members that are not called.
@@ -136,11 +136,11 @@ func (p *process) watch() error {
 
 // logFailure writes down why a member did not succeed: the scheduler may make
 // something else of it.
-func (p *process) logFailure(w *work, e *teamv1.Ended) {
+func (r *runner) logFailure(w *work, e *teamv1.Ended) {
 	if !memberKind(w.step.GetKind()) || e.GetError() == nil || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED {
 		return
 	}
-	p.cfg.Log.Warn("member did not succeed", zap.String("team", p.cfg.ID), zap.String("member", w.step.GetMember()),
+	r.cfg.Log.Warn("member did not succeed", zap.String("team", r.cfg.ID), zap.String("member", w.step.GetMember()),
 		zap.String("scope", w.scope), zap.String("outcome", e.GetOutcome().String()),
 		zap.String("reason", e.GetError().GetReason()), zap.String("message", e.GetError().GetMessage()))
 }
