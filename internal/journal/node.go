@@ -47,6 +47,8 @@ type Node struct {
 	Outcome teamv1.Outcome
 	// Dropped reports that it was canceled because nobody needs it.
 	Dropped bool
+	// Seq is the sequence of the event that it was decided with; 0 of the root.
+	Seq int64
 	// Since is when it was decided, Begun and Ended are when it began and ended; zero is that
 	// it has not.
 	Since, Begun, Ended time.Time

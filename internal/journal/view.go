@@ -147,7 +147,7 @@ func (v *View) decide(in *Node, ev *teamv1.Event, d *teamv1.Decided) {
 	}
 	for _, s := range d.GetSteps() {
 		n := &Node{
-			Scope: agent.Scope(in.Scope, s.GetId()), Path: ev.GetAgent(), Step: s, Parent: in, InRound: max(in.Round, 1), Since: v.Now,
+			Scope: agent.Scope(in.Scope, s.GetId()), Path: ev.GetAgent(), Step: s, Parent: in, InRound: max(in.Round, 1), Seq: v.Seq, Since: v.Now,
 		}
 		if s.GetMember() != "" {
 			n.Path += "/" + s.GetMember()
