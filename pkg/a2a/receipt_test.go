@@ -179,7 +179,7 @@ func TestS_24_CancelCascades(t *testing.T) {
 	updates := r.subscribe(t, root, 0)
 	before := time.Now()
 	task := wantState(t, r.cancel(t, root), canceled)
-	if took := time.Since(before); took > time.Second {
+	if took := time.Since(before); took > 5*time.Second {
 		t.Errorf("took %s", took)
 	}
 	<-hungUp
