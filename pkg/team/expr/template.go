@@ -13,8 +13,9 @@ import (
 )
 
 // Template is a text with placeholders: {{input}}, {{steps.ID.text}},
-// {{context.KEY}}, {{brief.task_description}}, {{brief.expected_output}}, and nothing else. What is put in stays as it is: braces in it
-// mean nothing. What is not there yet is empty. Safe for concurrent use.
+// {{context.KEY}}, {{brief.task_description}}, {{brief.expected_output}}, and nothing else.
+// What is put in stays as it is: braces in it mean nothing. What is not there yet is empty.
+// Safe for concurrent use.
 type Template struct {
 	pieces []piece
 }

@@ -30,7 +30,7 @@ type Step struct {
 	ID string
 	// Member that works.
 	Member string
-	// Task is a Template of what the member is given; empty: the results of
+	// Task is an [expr.Template] of what the member is given; empty: the results of
 	// After, joined, and without those the run's input.
 	Task string
 	// After lists the steps that it follows, by ID. nil means the After of its group;
@@ -79,7 +79,7 @@ type Repeat struct {
 
 // Human is a question to people.
 type Human struct {
-	// Question is a Template.
+	// Question is an [expr.Template].
 	Question string
 	// Options to choose from; none is free text.
 	Options []string
