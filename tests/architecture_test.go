@@ -230,7 +230,7 @@ func TestLayersOfARun(t *testing.T) {
 		"pkg/agent":             nil,
 		"pkg/a2a":               {"pkg/agent"},
 		"internal/engine":       {"pkg/agent", "pkg/a2a"},
-		"internal/engine/drive": {"pkg/agent", "pkg/a2a"},
+		"internal/engine/drive": {"pkg/agent", "pkg/a2a", "internal/journal"},
 	} {
 		for _, f := range production(t, dir) {
 			for _, imp := range f.Imports {

@@ -145,7 +145,7 @@ func (s *Shell) outcome(t *Transcript) error {
 		fmt.Fprintln(s.text(), t.Answer)
 	}
 	s.sayf("%s", t.Summary())
-	if len(t.away) > 0 && s.Server == "" {
+	if t.goesOn() && s.Server == "" {
 		s.sayf("what goes on as a task of its own ends here, with the server in process; start one with team-server dev")
 	}
 	switch {

@@ -1,12 +1,14 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -33,13 +35,10 @@ type Transcript struct {
 	// Waiting: the run goes no further without an answer.
 	Waiting bool
 
+	view        *journal.View // nil before the first event
 	root        string
 	turns       int
-	spent       *teamv1.Spent
 	first, last time.Time
-	messages    map[int64]string            // texts by the sequence of their event
-	kinds       map[string]teamv1.Step_Kind // of steps, by scope
-	away        map[string]bool             // scopes of steps that became tasks of their own
 }
 
 // Event tells one event.
@@ -55,14 +54,11 @@ func (t *Transcript) Event(taskID string, ev *teamv1.Event) {
 	case *teamv1.Event_Ended:
 		t.ended(ev, k.Ended)
 	case *teamv1.Event_Asked:
-		t.Questions = append(t.Questions, k.Asked)
 		t.line(ev, t.who(ev), "asks      %s", agent.Text(k.Asked.GetMessage()))
 	case *teamv1.Event_Answered:
-		t.answered(ev, k.Answered)
+		t.line(ev, people, "answered  %s", agent.Text(k.Answered.GetMessage()))
 	case *teamv1.Event_Spawned:
-		t.spawned(ev, k.Spawned)
-	case *teamv1.Event_Waiting:
-		t.Waiting = t.Waiting || ev.GetScope() == ""
+		t.line(ev, t.who(ev), "goes on as task %s", k.Spawned.GetTaskId()) // its end is told there
 	case *teamv1.Event_Noted:
 		if code := k.Noted.GetCode(); code == "MEMBER_UNAVAILABLE" || code == agent.NoteStorage {
 			t.line(ev, t.who(ev), "warning   %s", k.Noted.GetText())
@@ -88,8 +84,13 @@ func (t *Transcript) begin(taskID string, ev *teamv1.Event) {
 		t.TaskID = taskID
 	}
 	t.Seq = max(t.Seq, ev.GetSeq())
-	if m := agent.MessageOf(t.TaskID, ev); m != nil {
-		t.keep(ev, agent.Text(m))
+	if t.view == nil {
+		t.view = journal.New(t.TaskID, journal.Whole)
+	}
+	t.view.Apply(ev)
+	t.Waiting, t.Questions = t.view.Parked, nil
+	for _, q := range t.view.Questions("") {
+		t.Questions = append(t.Questions, q.Event.GetAsked())
 	}
 	if at := ev.GetTime(); at != nil {
 		if t.first.IsZero() {
@@ -105,9 +106,17 @@ func (t *Transcript) begin(taskID string, ev *teamv1.Event) {
 // people are who answers the questions of a run.
 const people = "people"
 
+// kind is that of the step of an event.
+func (t *Transcript) kind(ev *teamv1.Event) teamv1.Step_Kind {
+	if n := t.view.Node(ev.GetScope()); n != nil {
+		return n.Step.GetKind()
+	}
+	return teamv1.Step_KIND_UNSPECIFIED
+}
+
 // who is the path below the root.
 func (t *Transcript) who(ev *teamv1.Event) string {
-	if t.kinds[ev.GetScope()] == teamv1.Step_KIND_HUMAN {
+	if t.kind(ev) == teamv1.Step_KIND_HUMAN {
 		return people
 	}
 	path := strings.TrimPrefix(ev.GetAgent(), t.root+"/")
@@ -120,7 +129,7 @@ func (t *Transcript) who(ev *teamv1.Event) string {
 // inner reports whether an event is of a step that no member works on: a turn of
 // a model, a call of a tool.
 func (t *Transcript) inner(ev *teamv1.Event) bool {
-	switch t.kinds[ev.GetScope()] {
+	switch t.kind(ev) {
 	case teamv1.Step_KIND_MODEL, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_TOOL:
 		return true
 	default:
@@ -150,10 +159,6 @@ func (t *Transcript) line(ev *teamv1.Event, who, format string, args ...any) {
 func (t *Transcript) decided(ev *teamv1.Event, d *teamv1.Decided) {
 	var next []string
 	for _, s := range d.GetSteps() {
-		if t.kinds == nil {
-			t.kinds = map[string]teamv1.Step_Kind{}
-		}
-		t.kinds[agent.Scope(ev.GetScope(), s.GetId())] = s.GetKind()
 		switch s.GetKind() {
 		case teamv1.Step_KIND_DELEGATE, teamv1.Step_KIND_TRANSFER, teamv1.Step_KIND_STEP:
 			if s.GetRefusal() == nil {
@@ -205,20 +210,10 @@ func (t *Transcript) started(ev *teamv1.Event, s *teamv1.Started) {
 	t.line(ev, t.who(ev), "working")
 }
 
-// spawned tells that work goes on as a task of its own: its end is told there.
-func (t *Transcript) spawned(ev *teamv1.Event, s *teamv1.Spawned) {
-	if t.away == nil {
-		t.away = map[string]bool{}
-	}
-	t.away[ev.GetScope()] = true
-	t.line(ev, t.who(ev), "goes on as task %s", s.GetTaskId())
-}
-
 func (t *Transcript) ended(ev *teamv1.Event, e *teamv1.Ended) {
-	text := t.text(e)
-	t.keep(ev, text)
+	n := t.view.Node(ev.GetScope())
 	if ev.GetScope() == "" {
-		t.Outcome, t.Err, t.spent, t.Answer = e.GetOutcome(), e.GetError(), e.GetSpent(), text
+		t.Outcome, t.Err, t.Answer = e.GetOutcome(), e.GetError(), cmp.Or(agent.Text(n.Reply), e.GetTurn().GetText())
 		return
 	}
 	switch v := e.GetVerdict(); {
@@ -228,7 +223,7 @@ func (t *Transcript) ended(ev *teamv1.Event, e *teamv1.Ended) {
 		t.line(ev, t.who(ev), "score     %g %s", v.GetScore(), v.GetFeedback())
 	case v != nil:
 		t.line(ev, t.who(ev), "no score  %s", v.GetFault())
-	case t.inner(ev) || t.away[ev.GetScope()] || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED:
+	case t.inner(ev) || n != nil && n.Spawned != nil || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED:
 		return // whoever asked the model tells
 	case e.GetError() != nil:
 		t.line(ev, t.who(ev), "%-9s %s", word(e.GetOutcome()), e.GetError().GetMessage())
@@ -239,36 +234,20 @@ func (t *Transcript) ended(ev *teamv1.Event, e *teamv1.Ended) {
 	}
 }
 
-// keep keeps the text of an event, for ends that refer to it.
-func (t *Transcript) keep(ev *teamv1.Event, text string) {
-	if t.messages == nil {
-		t.messages = map[int64]string{}
+// spent is what the run cost, once it has ended; nil is nothing.
+func (t *Transcript) spent() *teamv1.Spent {
+	if t.view == nil {
+		return nil
 	}
-	t.messages[ev.GetSeq()] = text
+	return t.view.Top.End.GetSpent()
 }
 
-// text is the result of an end: in place, or where it refers to.
-func (t *Transcript) text(e *teamv1.Ended) string {
-	switch k := e.GetResult().(type) {
-	case *teamv1.Ended_Reply:
-		return agent.Text(k.Reply)
-	case *teamv1.Ended_ReplyRef:
-		return t.messages[k.ReplyRef]
-	case *teamv1.Ended_Turn:
-		return k.Turn.GetText()
+// goesOn reports whether some of the work became tasks of their own.
+func (t *Transcript) goesOn() (on bool) {
+	if t.view != nil {
+		t.view.Top.Walk(func(n *journal.Node) { on = on || n.Spawned != nil })
 	}
-	return ""
-}
-
-func (t *Transcript) answered(ev *teamv1.Event, a *teamv1.Answered) {
-	for i, q := range t.Questions {
-		if q.GetQuestion() == a.GetQuestion() {
-			t.Questions = append(t.Questions[:i:i], t.Questions[i+1:]...)
-			break
-		}
-	}
-	t.Waiting = false
-	t.line(ev, people, "answered  %s", agent.Text(a.GetMessage()))
+	return on
 }
 
 // Summary is the last line.
@@ -281,7 +260,7 @@ func (t *Transcript) Summary() string {
 		state = "completed"
 	}
 	s := fmt.Sprintf("task %s  %s  %d %s", t.TaskID, state, t.turns, plural(t.turns, "turn"))
-	if n := tokens(t.spent); n > 0 {
+	if n := tokens(t.spent()); n > 0 {
 		s += fmt.Sprintf("  %d tokens", n)
 	}
 	return s + fmt.Sprintf("  %.1fs", t.last.Sub(t.first).Seconds())

@@ -108,8 +108,8 @@ func (s *Service) StartCollaboration(ctx context.Context, req *teamv1.StartColla
 		return nil, err
 	}
 	return &teamv1.StartCollaborationResponse{
-		CollaborationId: r.root, WorkflowStatus: r.workflowStatus(), EstimatedCompletion: timestamppb.New(est), EstimateIsBound: bound,
-		InitialAssignments: r.plan.first(r.accepted),
+		CollaborationId: r.Root, WorkflowStatus: r.workflowStatus(), EstimatedCompletion: timestamppb.New(est), EstimateIsBound: bound,
+		InitialAssignments: r.plan.first(r.Accepted),
 	}, nil
 }
 
@@ -225,7 +225,7 @@ func (s *Service) command(ctx context.Context, id string, do func(context.Contex
 	if err != nil {
 		return nil, err
 	}
-	if r.end != nil {
+	if r.ended() {
 		return nil, a2a.UnsupportedOperation("collaboration %q has ended", id)
 	}
 	if _, err := do(ctx, id); err != nil {
@@ -244,7 +244,7 @@ func (s *Service) StopCollaboration(ctx context.Context, req *teamv1.StopCollabo
 	if err != nil {
 		return nil, err
 	}
-	if r.end == nil {
+	if !r.ended() {
 		keep := req.SavePartial == nil || req.GetSavePartial() //nolint:protogetter // unset is true
 		if _, err := s.h.Stop(ctx, id, a2a.Stop{Force: req.GetForceStop(), SavePartial: keep, Reason: req.GetReason()}); err != nil {
 			return nil, notFound(id, err)
@@ -299,7 +299,7 @@ func (s *Service) read(ctx context.Context, id string) (*run, error) {
 	switch {
 	case err != nil:
 		return nil, notFound(id, err)
-	case r.accepted.GetCollaboration() == nil:
+	case r.Accepted.GetCollaboration() == nil:
 		return nil, unknown(id)
 	}
 	return r, nil
@@ -314,15 +314,15 @@ func (s *Service) fold(ctx context.Context, k a2a.Key) (*run, error) {
 			return nil, err
 		}
 		for _, rec := range page {
-			if r.take(rec.Event); r.seq == 1 && r.accepted.GetCollaboration() == nil {
+			if r.take(rec.Event); r.Seq == 1 && r.Accepted.GetCollaboration() == nil {
 				return r, nil
 			}
 			after = rec.Seq
 		}
 		more = next
 	}
-	team := r.accepted.GetAgent()
-	def, err := s.c.Teams.Definition(ctx, team, r.accepted.GetPins().GetRevisions()[team])
+	team := r.Accepted.GetAgent()
+	def, err := s.c.Teams.Definition(ctx, team, r.Accepted.GetPins().GetRevisions()[team])
 	r.plan = planOf(team, def)
 	return r, err
 }
@@ -377,7 +377,7 @@ func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollab
 			case lost(err): // return the others without it
 			case err != nil:
 				return nil, err
-			case r.accepted.GetCollaboration() != nil:
+			case r.Accepted.GetCollaboration() != nil:
 				resp.Collaborations = append(resp.Collaborations, r.status(false))
 			}
 			last = root

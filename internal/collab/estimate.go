@@ -16,7 +16,7 @@ const looked = 15
 // median of the caller's last runs of the team that were completed; bound reports that
 // there are none, and that it is the latest time (R-001-28, C-33).
 func (s *Service) estimate(ctx context.Context, r *run) (at time.Time, bound bool, err error) {
-	most := r.accepted.GetCollaboration().GetMaxDuration().AsDuration()
+	most := r.Accepted.GetCollaboration().GetMaxDuration().AsDuration()
 	lengths, err := s.lengths(ctx, r)
 	if err != nil {
 		return time.Time{}, false, err
@@ -29,7 +29,7 @@ func (s *Service) estimate(ctx context.Context, r *run) (at time.Time, bound boo
 	if most > 0 {
 		took = min(took, most)
 	}
-	at = r.begun.Add(took)
+	at = r.Top.Since.Add(took)
 	if now := s.c.Clock(); at.Before(now) { // it is long over, and is asked for again
 		at = now
 	}
@@ -42,14 +42,14 @@ func (s *Service) lengths(ctx context.Context, r *run) ([]time.Duration, error) 
 	if o == nil {
 		return nil, nil
 	}
-	owner := r.accepted.GetOwner()
-	marks, err := o.Runs(ctx, owner, a2a.RunFilter{Agent: r.accepted.GetAgent(), Ended: true, Limit: 10 * looked})
+	owner := r.Accepted.GetOwner()
+	marks, err := o.Runs(ctx, owner, a2a.RunFilter{Agent: r.Accepted.GetAgent(), Ended: true, Limit: 10 * looked})
 	if err != nil {
-		return nil, a2a.StoreError(r.root, err)
+		return nil, a2a.StoreError(r.Root, err)
 	}
 	var lengths []time.Duration
 	for _, m := range marks {
-		if m.State != a2av1.TaskState_TASK_STATE_COMPLETED || m.Root == r.root || len(lengths) == looked {
+		if m.State != a2av1.TaskState_TASK_STATE_COMPLETED || m.Root == r.Root || len(lengths) == looked {
 			continue
 		}
 		page, _, err := s.h.Page(ctx, a2a.Key{Owner: owner, ID: m.Root}, 0)

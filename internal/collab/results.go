@@ -7,18 +7,20 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // results are what a collaboration brought (R-001-44): nothing where it was stopped
 // without them.
 func (r *run) results() *teamv1.CollaborationResults {
-	res := &teamv1.CollaborationResults{CompletionTime: timestamppb.New(r.at), QualityScore: r.score, QualityUnknown: r.score == nil}
+	_, score := r.score()
+	res := &teamv1.CollaborationResults{CompletionTime: timestamppb.New(r.Now), QualityScore: score, QualityUnknown: score == nil}
 	if r.dropped() {
 		res.QualityScore, res.QualityUnknown = nil, true
 		return res
 	}
-	res.Output, res.Message, res.Contributions = agent.Text(r.reply), r.reply, r.contributions()
+	res.Output, res.Message, res.Contributions = agent.Text(r.reply()), r.reply(), r.contributions()
 	return res
 }
 
@@ -36,12 +38,12 @@ func (r *run) contributions() []*teamv1.CollaborationContribution {
 		if len(brought[id]) == 0 {
 			continue
 		}
-		spent, took := r.effort(func(s *step) bool { return s.given() && s.member == id })
+		spent, took := r.effort(func(n *journal.Node) bool { return n.Delegated() && n.Step.GetMember() == id })
 		add(id, r.activity(id).GetRole(), partial[id], spent, took)
 	}
-	if text := agent.Text(r.reply); r.leads() && r.finalStatus() == completed && text != "" {
-		spent, took := r.effort(func(s *step) bool { return !s.given() && s.kind != teamv1.Step_KIND_JUDGE })
-		add(r.accepted.GetAgent(), roleLead, text, spent, took)
+	if text := agent.Text(r.reply()); r.leads() && r.finalStatus() == completed && text != "" {
+		spent, took := r.effort(func(n *journal.Node) bool { return !n.Delegated() && n.Step.GetKind() != teamv1.Step_KIND_JUDGE })
+		add(r.Accepted.GetAgent(), roleLead, text, spent, took)
 	}
 	for i, share := range shares(tokens, times) {
 		list[i].EffortScore = share
@@ -50,10 +52,10 @@ func (r *run) contributions() []*teamv1.CollaborationContribution {
 }
 
 // effort is what steps of the team cost, and how long they were worked on.
-func (r *run) effort(of func(*step) bool) (spent *teamv1.Spent, took time.Duration) {
-	for _, s := range r.steps {
-		if s.parent == nil && of(s) {
-			spent, took = agent.AddSpent(spent, s.spent()), took+r.took(s)
+func (r *run) effort(of func(*journal.Node) bool) (spent *teamv1.Spent, took time.Duration) {
+	for _, n := range r.Top.Steps {
+		if of(n) {
+			spent, took = agent.AddSpent(spent, n.Spent()), took+r.took(n)
 		}
 	}
 	return spent, took
@@ -84,19 +86,16 @@ func shares(lists ...[]float64) []float64 {
 
 // metrics are what a collaboration took (R-001-47).
 func (r *run) metrics() *teamv1.CollaborationMetrics {
-	took := r.at.Sub(r.begun)
+	took := r.Now.Sub(r.Top.Since)
 	m := &teamv1.CollaborationMetrics{
 		TotalDurationMinutes: minutes(took), TotalDuration: durationpb.New(took.Truncate(time.Millisecond)), MessagesExchanged: 1,
-		IterationsCompleted: r.rounds(), Spent: r.end.GetSpent(),
+		IterationsCompleted: r.rounds(), Spent: r.Top.End.GetSpent(),
 	}
-	for _, s := range r.steps {
-		if !s.given() {
-			continue
-		}
-		if s.begun() {
+	for _, n := range r.given() {
+		if !n.Begun.IsZero() {
 			m.MessagesExchanged++
 		}
-		if s.end.GetOutcome() == teamv1.Outcome_OUTCOME_SUCCEEDED {
+		if n.End.GetOutcome() == teamv1.Outcome_OUTCOME_SUCCEEDED {
 			m.MessagesExchanged++
 		}
 	}
@@ -116,5 +115,6 @@ func (r *run) rounds() int32 {
 	if r.finalStatus() == completed {
 		return r.currentRound()
 	}
-	return max(r.judged, r.currentRound()-1)
+	judged, _ := r.score()
+	return max(judged, r.currentRound()-1)
 }

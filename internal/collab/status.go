@@ -10,6 +10,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -31,12 +32,12 @@ const (
 // status is how a collaboration stands (R-001-32 to R-001-39).
 func (r *run) status(details bool) *teamv1.GetCollaborationStatusResponse {
 	resp := &teamv1.GetCollaborationStatusResponse{
-		CollaborationId: r.root, TeamId: r.accepted.GetAgent(), Status: r.word(), Progress: r.progress(), Agents: r.agents(), Error: r.failure(),
-		Round: r.currentRound(), Questions: r.task.Questions(), Stopping: r.task.Stop() != nil && r.end == nil, Brief: r.accepted.GetCollaboration(),
-		Started: timestamppb.New(r.begun),
+		CollaborationId: r.Root, TeamId: r.Accepted.GetAgent(), Status: r.word(), Progress: r.progress(), Agents: r.agents(), Error: r.failure(),
+		Round: r.currentRound(), Questions: r.task.Questions(), Stopping: r.task.Stop() != nil && !r.ended(), Brief: r.Accepted.GetCollaboration(),
+		Started: timestamppb.New(r.Top.Since),
 	}
 	if details {
-		resp.SharedContext = &structpb.Struct{Fields: r.context}
+		resp.SharedContext = &structpb.Struct{Fields: r.Context()}
 		if !r.dropped() {
 			resp.PartialResults = r.partial()
 		}
@@ -79,7 +80,7 @@ func (r *run) finalStatus() string {
 // workflowStatus is how far a collaboration is that has just begun (R-001-27).
 func (r *run) workflowStatus() string {
 	switch {
-	case slices.ContainsFunc(r.steps, (*step).given):
+	case len(r.given()) > 0:
 		return executing
 	case r.driven:
 		return planning
@@ -96,17 +97,17 @@ func (r *run) failure() *teamv1.Error {
 }
 
 // currentRound is the round that is worked on, or was the last.
-func (r *run) currentRound() int32 { return max(r.round, 1) }
+func (r *run) currentRound() int32 { return max(r.Top.Round, 1) }
 
 // progress counts what is done of what is known (R-001-34, R-001-35).
 func (r *run) progress() *teamv1.CollaborationProgress {
 	p := &teamv1.CollaborationProgress{CurrentPhase: r.phase(), TotalTasks: int32(len(r.ahead()))} //nolint:gosec // 256 steps at most
 	for _, s := range r.own() {
-		if !s.needed() {
+		if !needed(s) {
 			continue
 		}
 		p.TotalTasks++
-		if s.done() {
+		if done(s) {
 			p.CompletedTasks++
 		}
 	}
@@ -118,18 +119,18 @@ func (r *run) progress() *teamv1.CollaborationProgress {
 
 // phase names what is being done.
 func (r *run) phase() string {
-	if r.end != nil {
+	if r.ended() {
 		return r.finalStatus()
 	}
 	var names []string
 	judged := false
-	for _, s := range r.steps {
-		if s.parent != nil || s.end != nil {
+	for _, s := range r.Top.Steps {
+		if !s.Open() {
 			continue
 		}
-		judged = judged || s.kind == teamv1.Step_KIND_JUDGE && !r.parked
-		if s.given() && r.works(s) && !slices.Contains(names, s.label()) {
-			names = append(names, s.label())
+		judged = judged || s.Step.GetKind() == teamv1.Step_KIND_JUDGE && !r.Parked
+		if s.Delegated() && r.works(s) && !slices.Contains(names, label(s)) {
+			names = append(names, label(s))
 		}
 	}
 	switch status := r.workflowStatus(); {
@@ -137,7 +138,7 @@ func (r *run) phase() string {
 		return reviewing
 	case len(names) > 0:
 		return strings.Join(names, ", ")
-	case len(r.task.Questions()) > 0, r.parked:
+	case len(r.task.Questions()) > 0, r.Parked:
 		return waiting
 	default:
 		return status
@@ -173,26 +174,26 @@ func (r *run) members() []string {
 		}
 	}
 	for _, s := range r.own() {
-		add(s.member)
+		add(s.Step.GetMember())
 	}
 	return ids
 }
 
 // leads reports whether the team has a leader: one that is defined, or that had a turn.
 func (r *run) leads() bool {
-	return r.plan.leads || !r.plan.known && slices.ContainsFunc(r.steps, func(s *step) bool { return s.parent == nil && s.kind == teamv1.Step_KIND_MODEL })
+	return r.plan.leads || !r.plan.known && slices.ContainsFunc(r.Top.Steps, func(n *journal.Node) bool { return n.Step.GetKind() == teamv1.Step_KIND_MODEL })
 }
 
 const roleLead = "lead"
 
 func (r *run) leader() *teamv1.CollaborationAgent {
-	a := &teamv1.CollaborationAgent{AgentId: r.accepted.GetAgent(), Role: roleLead, Status: waiting}
-	for _, s := range r.steps {
-		if s.parent == nil && !s.given() && r.works(s) {
-			a.Status, a.CurrentTask = working, clip(r.accepted.GetCollaboration().GetTaskDescription())
+	a := &teamv1.CollaborationAgent{AgentId: r.Accepted.GetAgent(), Role: roleLead, Status: waiting}
+	for _, s := range r.Top.Steps {
+		if !s.Delegated() && r.works(s) {
+			a.Status, a.CurrentTask = working, clip(r.Accepted.GetCollaboration().GetTaskDescription())
 		}
 	}
-	if r.end != nil {
+	if r.ended() {
 		a.Status = completed
 	}
 	return a
@@ -202,7 +203,7 @@ func (r *run) leader() *teamv1.CollaborationAgent {
 func (r *run) activity(id string) *teamv1.CollaborationAgent {
 	m := r.plan.member(id)
 	a := &teamv1.CollaborationAgent{AgentId: id, Role: cmp.Or(m.role, id)}
-	if r.end != nil {
+	if r.ended() {
 		a.Status = completed
 		return a
 	}
@@ -214,8 +215,8 @@ func (r *run) activity(id string) *teamv1.CollaborationAgent {
 	}
 	for _, s := range r.own() {
 		switch {
-		case s.member != id || s.end != nil || s.dropped:
-		case s.asking():
+		case s.Step.GetMember() != id || !s.Open() || s.Dropped:
+		case s.Asks():
 			set(blocked, r.about(s))
 		case r.works(s):
 			set(working, r.about(s))
@@ -243,11 +244,13 @@ func (r *run) activity(id string) *teamv1.CollaborationAgent {
 }
 
 // about is what a step is about, for people.
-func (r *run) about(s *step) string {
-	if s.kind == teamv1.Step_KIND_STEP && s.name != "" {
-		return s.name
+func (r *run) about(n *journal.Node) string {
+	name := n.Step.GetName()
+	if n.Step.GetKind() == teamv1.Step_KIND_STEP && name != "" {
+		return name
 	}
-	return cmp.Or(s.text, s.name)
+	in := n.Step.GetInput()
+	return cmp.Or(agent.Text(in.GetMessage()), agent.Text(r.Text(in.GetRef())), name)
 }
 
 // offline reports whether a member was not well when it was last looked at.
@@ -266,7 +269,7 @@ func (r *run) partial() map[string]string {
 	for id, list := range r.brought() {
 		var texts []string
 		for _, s := range list {
-			texts = append(texts, agent.Text(s.reply))
+			texts = append(texts, agent.Text(s.Reply))
 		}
 		all[id] = strings.Join(texts, "\n\n")
 	}
@@ -275,16 +278,16 @@ func (r *run) partial() map[string]string {
 
 // brought are the steps that brought something, by member; of those that were done
 // again the last one.
-func (r *run) brought() map[string][]*step {
-	all := map[string][]*step{}
+func (r *run) brought() map[string][]*journal.Node {
+	all := map[string][]*journal.Node{}
 	for _, s := range r.own() {
-		if s.member == "" || !s.done() || s.reply == nil {
+		if s.Step.GetMember() == "" || !done(s) || s.Reply == nil {
 			continue
 		}
-		list := slices.DeleteFunc(all[s.member], func(old *step) bool {
-			return old.round < s.round || s.kind == teamv1.Step_KIND_STEP && s.name != "" && old.name == s.name
+		list := slices.DeleteFunc(all[s.Step.GetMember()], func(old *journal.Node) bool {
+			return old.InRound < s.InRound || s.Step.GetKind() == teamv1.Step_KIND_STEP && s.Step.GetName() != "" && old.Step.GetName() == s.Step.GetName()
 		})
-		all[s.member] = append(list, s)
+		all[s.Step.GetMember()] = append(list, s)
 	}
 	return all
 }

@@ -97,7 +97,7 @@ func (s *Service) last(ctx context.Context, team string) (string, error) {
 		case lost(err):
 		case err != nil:
 			return "", err
-		case r.accepted.GetCollaboration() != nil:
+		case r.Accepted.GetCollaboration() != nil:
 			return r.finalStatus(), nil
 		}
 	}

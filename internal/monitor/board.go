@@ -8,6 +8,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -142,10 +143,10 @@ func (m *Monitor) Steps(ctx context.Context, team string) ([]*teamv1.WorkItem, e
 		if len(items) == maxShown {
 			break
 		}
-		r := newRun(mark.Root, team)
+		r := newRun(mark.Root, team, journal.Outline)
 		err := m.each(ctx, a2a.Key{Owner: who.Owner(), ID: mark.Root}, 0, func(ev *teamv1.Event) bool { r.take(ev); return true })
 		switch {
-		case a2a.IsNotFound(err), a2a.IsDamaged(err), err == nil && r.top == nil:
+		case a2a.IsNotFound(err), a2a.IsDamaged(err), err == nil && r.Accepted == nil:
 			continue
 		case err != nil:
 			return nil, err
@@ -164,44 +165,44 @@ func (m *Monitor) Steps(ctx context.Context, team string) ([]*teamv1.WorkItem, e
 
 // given is the work that a part of a run has given to members, and what it asks people,
 // as items of a board.
-func (r *run) given(p *step, owner string) (items []*teamv1.WorkItem) {
-	for _, s := range p.steps {
-		if s.given() || s.kind == teamv1.Step_KIND_HUMAN {
-			items = append(items, s.item(r, owner))
+func (r *run) given(p *journal.Node, owner string) (items []*teamv1.WorkItem) {
+	for _, s := range p.Steps {
+		if s.Delegated() || s.Step.GetKind() == teamv1.Step_KIND_HUMAN {
+			items = append(items, r.item(s, owner))
 		}
 	}
 	return items
 }
 
 // planned are the steps of a workflow that a part of a run has not come to.
-func (m *Monitor) planned(r *run, p *step, owner string) (items []*teamv1.WorkItem) {
-	if !p.open() || m.c.BoardTeams == nil {
+func (m *Monitor) planned(r *run, p *journal.Node, owner string) (items []*teamv1.WorkItem) {
+	if !p.Open() || m.c.BoardTeams == nil {
 		return nil
 	}
-	last := map[string]*step{}
-	for _, s := range p.steps {
-		last[s.name] = s
+	last := map[string]*journal.Node{}
+	for _, s := range p.Steps {
+		last[s.Step.GetName()] = s
 	}
-	for _, it := range m.c.BoardTeams.PlanOf(r.of, r.revisions[r.of]) {
+	for _, it := range m.c.BoardTeams.PlanOf(r.of, r.Accepted.GetPins().GetRevisions()[r.of]) {
 		if last[it.GetTitle()] != nil {
 			continue
 		}
-		it.Id, it.TeamId, it.Source, it.State = agent.ChildTask(r.root, agent.Scope(p.scope, it.GetTitle())), r.of, teamv1.WorkItem_SOURCE_STEP, teamv1.WorkItem_STATE_PENDING
-		it.Created = stamp(p.decided)
-		it.CreatedBy = &teamv1.BoardActor{Principal: owner, Agent: r.of, TaskId: r.root}
+		it.Id, it.TeamId, it.Source, it.State = r.id(agent.Scope(p.Scope, it.GetTitle())), r.of, teamv1.WorkItem_SOURCE_STEP, teamv1.WorkItem_STATE_PENDING
+		it.Created = stamp(p.Since)
+		it.CreatedBy = &teamv1.BoardActor{Principal: owner, Agent: r.of, TaskId: r.Root}
 		if who := it.GetAssignee(); who != nil {
-			who.Principal, who.TaskId = owner, r.root
+			who.Principal, who.TaskId = owner, r.Root
 		}
 		for i, name := range it.GetDependsOn() {
 			before := last[name]
-			if before == nil || before.itemState() != teamv1.WorkItem_STATE_COMPLETED {
+			if before == nil || itemState(before) != teamv1.WorkItem_STATE_COMPLETED {
 				it.State = teamv1.WorkItem_STATE_BLOCKED
 			}
-			at := agent.Scope(p.scope, name)
+			at := agent.Scope(p.Scope, name)
 			if before != nil {
-				at = before.scope
+				at = before.Scope
 			}
-			it.DependsOn[i] = agent.ChildTask(r.root, at)
+			it.DependsOn[i] = r.id(at)
 		}
 		items = append(items, it)
 	}
@@ -209,24 +210,24 @@ func (m *Monitor) planned(r *run, p *step, owner string) (items []*teamv1.WorkIt
 }
 
 // item is a step as an item of a board.
-func (s *step) item(r *run, owner string) *teamv1.WorkItem {
+func (r *run) item(s *journal.Node, owner string) *teamv1.WorkItem {
 	it := &teamv1.WorkItem{
-		Id: agent.ChildTask(r.root, s.scope), TeamId: r.of, Title: s.name, State: s.itemState(),
-		CreatedBy: &teamv1.BoardActor{Principal: owner, Agent: r.of, TaskId: r.root},
-		Created:   stamp(s.decided), Source: teamv1.WorkItem_SOURCE_DELEGATION,
+		Id: r.id(s.Scope), TeamId: r.of, Title: s.Step.GetName(), State: itemState(s),
+		CreatedBy: &teamv1.BoardActor{Principal: owner, Agent: r.of, TaskId: r.Root},
+		Created:   stamp(s.Since), Source: teamv1.WorkItem_SOURCE_DELEGATION,
 	}
-	if s.kind == teamv1.Step_KIND_STEP || s.kind == teamv1.Step_KIND_HUMAN {
+	if s.Step.GetKind() == teamv1.Step_KIND_STEP || s.Step.GetKind() == teamv1.Step_KIND_HUMAN {
 		it.Source = teamv1.WorkItem_SOURCE_STEP
 	}
-	if s.given() { // else people are asked
-		it.Assignee = &teamv1.BoardActor{Principal: owner, Agent: s.member, TaskId: r.root}
+	if s.Delegated() { // else people are asked
+		it.Assignee = &teamv1.BoardActor{Principal: owner, Agent: s.Step.GetMember(), TaskId: r.Root}
 	}
-	it.Description = s.text
-	it.Title = cmp.Or(it.GetTitle(), it.GetDescription(), s.member)
+	it.Description = r.texts[s]
+	it.Title = cmp.Or(it.GetTitle(), it.GetDescription(), s.Step.GetMember())
 	if it.GetState() == teamv1.WorkItem_STATE_COMPLETED {
 		it.Progress = 100
 	}
-	for _, at := range []time.Time{s.ended, s.started, s.decided} {
+	for _, at := range []time.Time{s.Ended, s.Begun, s.Since} {
 		if !at.IsZero() {
 			it.Changed = stamp(at)
 			break
@@ -236,14 +237,14 @@ func (s *step) item(r *run, owner string) *teamv1.WorkItem {
 }
 
 // itemState is how a step stands in the words of a board.
-func (s *step) itemState() teamv1.WorkItem_State {
+func itemState(s *journal.Node) teamv1.WorkItem_State {
 	switch {
-	case s.state == teamv1.TraceStep_STATE_PENDING:
+	case s.State == journal.Pending:
 		return teamv1.WorkItem_STATE_PENDING
-	case s.open():
+	case s.Open():
 		return teamv1.WorkItem_STATE_IN_PROGRESS
 	}
-	switch s.outcome {
+	switch s.Outcome {
 	case teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_TIMED_OUT, teamv1.Outcome_OUTCOME_REJECTED:
 		return teamv1.WorkItem_STATE_FAILED
 	case teamv1.Outcome_OUTCOME_CANCELED:

@@ -9,6 +9,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -45,17 +46,17 @@ func (c counts) proto() *teamv1.TaskCounts {
 }
 
 // count counts a step.
-func (c *counts) count(s *step) {
-	switch s.state {
-	case teamv1.TraceStep_STATE_PENDING, teamv1.TraceStep_STATE_UNSPECIFIED:
+func (c *counts) count(n *journal.Node) {
+	switch n.State {
+	case journal.Pending:
 		c.pending++
-	case teamv1.TraceStep_STATE_WAITING:
+	case journal.Waiting:
 		c.waiting++
 		c.active++
-	case teamv1.TraceStep_STATE_RUNNING, teamv1.TraceStep_STATE_RETRYING:
+	case journal.Running, journal.Retrying:
 		c.active++
-	case teamv1.TraceStep_STATE_ENDED:
-		c.countEnd(s.outcome)
+	case journal.Ended:
+		c.countEnd(n.Outcome)
 	}
 }
 
@@ -93,43 +94,43 @@ func (c *counts) countRun(s a2av1.TaskState) {
 func (r *run) figures() *figures {
 	f := &figures{members: map[string]*part{}}
 	for _, p := range r.parts {
-		f.runs.countRun(taskState(r, p))
-		f.spent = agent.AddSpent(f.spent, p.spent())
-		if !p.open() {
-			f.took = append(f.took, p.ended.Sub(p.decided))
+		f.runs.countRun(r.taskState(p))
+		f.spent = agent.AddSpent(f.spent, p.Spent())
+		if !p.Open() {
+			f.took = append(f.took, p.Ended.Sub(p.Since))
 		}
 		f.below(p)
-		for _, s := range p.steps {
-			f.count(s)
+		for _, n := range p.Steps {
+			f.count(n)
 		}
 	}
 	return f
 }
 
 // below counts the work that was given below a step.
-func (f *figures) below(top *step) {
-	for _, s := range top.steps {
-		if s.given() {
-			f.tasks.count(s)
+func (f *figures) below(top *journal.Node) {
+	for _, n := range top.Steps {
+		if n.Delegated() {
+			f.tasks.count(n)
 		}
-		f.below(s)
+		f.below(n)
 	}
 }
 
 // count counts a step that the team has decided.
-func (f *figures) count(s *step) {
-	p := &f.lead
-	if s.given() {
-		if p = f.members[s.member]; p == nil {
+func (f *figures) count(n *journal.Node) {
+	p, member := &f.lead, n.Step.GetMember()
+	if n.Delegated() {
+		if p = f.members[member]; p == nil {
 			p = &part{}
-			f.members[s.member] = p
+			f.members[member] = p
 		}
-		p.tasks.count(s)
+		p.tasks.count(n)
 	}
-	p.spent = agent.AddSpent(p.spent, s.spent())
-	good := s.outcome == teamv1.Outcome_OUTCOME_SUCCEEDED || s.outcome == teamv1.Outcome_OUTCOME_EMPTY
-	if !s.open() && good && (s.given() || s.kind == teamv1.Step_KIND_MODEL) {
-		p.took = append(p.took, s.took())
+	p.spent = agent.AddSpent(p.spent, n.Spent())
+	good := n.Outcome == teamv1.Outcome_OUTCOME_SUCCEEDED || n.Outcome == teamv1.Outcome_OUTCOME_EMPTY
+	if !n.Open() && good && (n.Delegated() || n.Step.GetKind() == teamv1.Step_KIND_MODEL) {
+		p.took = append(p.took, took(n))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -111,7 +112,7 @@ func (m *Monitor) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*t
 		return nil, err
 	}
 	root, scope := agent.SplitTask(req.GetTaskId())
-	t := newTracer(root)
+	t := newRun(root, "", journal.Whole)
 	err = m.each(ctx, a2a.Key{Owner: who.Owner(), ID: root}, 0, func(ev *teamv1.Event) bool { t.take(ev); return true })
 	if err != nil {
 		return nil, err
@@ -139,7 +140,7 @@ func (m *Monitor) WatchTask(ctx context.Context, req *teamv1.WatchTaskRequest) (
 	if err != nil {
 		return nil, err
 	}
-	w := &taskWatch{m: m, key: key, scope: scope, account: who.Account, tracer: newTracer(root), after: req.GetAfter()}
+	w := &taskWatch{m: m, key: key, scope: scope, account: who.Account, run: newRun(root, "", journal.Whole), after: req.GetAfter()}
 	if err := w.begin(ctx, req.GetTaskId()); err != nil {
 		leave()
 		return nil, err

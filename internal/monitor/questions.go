@@ -15,6 +15,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -155,7 +156,7 @@ func (m *Monitor) questionsOf(ctx context.Context, root a2a.Key, scope string) (
 	if err != nil || len(a2a.RunOf(task.GetMetadata()).GetQuestions()) == 0 {
 		return nil, err
 	}
-	r, asked := newRun(root.ID, ""), map[string]int64{}
+	r, asked := newRun(root.ID, "", journal.Outline), map[string]int64{}
 	err = m.each(ctx, root, 0, func(ev *teamv1.Event) bool {
 		r.take(ev)
 		if q := ev.GetAsked().GetQuestion(); q != "" {
@@ -167,10 +168,8 @@ func (m *Monitor) questionsOf(ctx context.Context, root a2a.Key, scope string) (
 		return nil, err
 	}
 	var list []question
-	for _, q := range r.questions {
-		if _, asker := agent.SplitTask(q.GetQuestion().GetDelegationId()); agent.Within(asker, scope) {
-			list = append(list, question{place{root.ID, asked[q.GetQuestion().GetQuestion()]}, q})
-		}
+	for _, q := range r.open(scope) {
+		list = append(list, question{place{root.ID, asked[q.GetQuestion().GetQuestion()]}, q})
 	}
 	return list, nil
 }

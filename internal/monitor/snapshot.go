@@ -9,8 +9,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/a2a"
-	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // show tells how the team is, unless that was told already.
@@ -36,13 +36,13 @@ func (w *teamWatch) snapshot() *teamv1.TeamSnapshot {
 	for _, r := range w.runs {
 		f.add(r.figures())
 		for _, p := range r.parts {
-			if p.open() {
+			if p.Open() {
 				open = append(open, work{r.run, p})
 			}
 		}
 	}
 	slices.SortFunc(open, func(a, b work) int {
-		return cmp.Or(b.decided.Compare(a.decided), cmp.Compare(b.root, a.root), cmp.Compare(b.scope, a.scope))
+		return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(b.Root, a.Root), cmp.Compare(b.Scope, a.Scope))
 	})
 	s := proto.CloneOf(w.who)
 	s.Healthy, s.Usable, s.Detail = w.health.GetHealthy(), w.health.GetUsable(), w.health.GetDetail()
@@ -56,7 +56,7 @@ func (w *teamWatch) snapshot() *teamv1.TeamSnapshot {
 		if len(s.GetActive()) < maxShown {
 			s.Active = append(s.Active, p.active())
 		}
-		for _, q := range board.Fitting(p.questions(), maxShown-len(s.GetQuestions()), room) {
+		for _, q := range board.Fitting(p.open(p.Scope), maxShown-len(s.GetQuestions()), room) {
 			s.Questions = append(s.Questions, q)
 			room -= proto.Size(q)
 		}
@@ -102,7 +102,7 @@ func (w *teamWatch) lead(f *figures) *teamv1.MemberStatus {
 		LatencyP50: quantile(f.lead.took, 50), LatencyP95: quantile(f.lead.took, 95), Spent: spentOr(f.lead.spent),
 	}
 	for _, r := range w.runs {
-		if slices.ContainsFunc(r.parts, (*step).leads) {
+		if slices.ContainsFunc(r.parts, leads) {
 			m.Activity = teamv1.MemberStatus_ACTIVITY_WORKING
 		}
 	}
@@ -110,8 +110,8 @@ func (w *teamWatch) lead(f *figures) *teamv1.MemberStatus {
 }
 
 // leads reports whether the agent of a step is itself at work: a turn or a tool of it.
-func (s *step) leads() bool {
-	return slices.ContainsFunc(s.steps, func(s *step) bool { return s.open() && !s.given() })
+func leads(n *journal.Node) bool {
+	return slices.ContainsFunc(n.Steps, func(s *journal.Node) bool { return s.Open() && !s.Delegated() })
 }
 
 // breaker reads the state of a member's circuit breaker from its health.
@@ -128,56 +128,46 @@ func breaker(h *teamv1.MemberHealth) teamv1.MemberStatus_Breaker {
 // work is a part of a run: a task of the team that is watched.
 type work struct {
 	*run
-	*step
-}
-
-// questions are those that it waits for, or that something below it does.
-func (p work) questions() (list []*teamv1.OpenQuestion) {
-	for _, q := range p.run.questions {
-		if _, asker := agent.SplitTask(q.GetQuestion().GetDelegationId()); agent.Within(asker, p.scope) {
-			list = append(list, q)
-		}
-	}
-	return list
+	*journal.Node
 }
 
 // words are those that a step was given, or else what it works for.
-func (r *run) words(s *step) string {
-	for s != r.top && s.text == "" {
-		s = s.parent
+func (r *run) words(n *journal.Node) string {
+	for n != r.Top && r.texts[n] == "" {
+		n = n.Parent
 	}
-	return s.text
+	return r.texts[n]
 }
 
 // active is a task that has not ended, with who works on it.
 func (p work) active() *teamv1.ActiveTask {
-	r, state := p.run, taskState(p.run, p.step)
+	r, state := p.run, p.taskState(p.Node)
 	t := &teamv1.ActiveTask{
-		TaskId: agent.ChildTask(r.root, p.scope), ContextId: r.contextID, State: state, Text: r.words(p.step), Since: stamp(p.decided),
-		Waiting: asksFor(state), CancelRequested: p.canceling(), Spent: spentOr(p.spent()),
+		TaskId: r.id(p.Scope), ContextId: r.Accepted.GetMessage().GetContextId(), State: state, Text: r.words(p.Node), Since: stamp(p.Since),
+		Waiting: asksFor(state), CancelRequested: p.Canceling(), Spent: spentOr(p.Spent()),
 	}
-	if p.step != r.top {
-		t.RootTaskId, t.RootAgentId = r.root, r.agent
+	if p.Node != r.Top {
+		t.RootTaskId, t.RootAgentId = r.Root, r.Accepted.GetAgent()
 	}
-	var walk func(s *step)
-	walk = func(s *step) {
+	var walk func(s *journal.Node)
+	walk = func(s *journal.Node) {
 		leaf := true
-		for _, child := range s.steps {
-			if child.open() {
+		for _, child := range s.Steps {
+			if child.Open() {
 				leaf = false
 				walk(child)
 			}
 		}
-		if leaf && s != r.top && len(t.GetWorkers()) < maxShown {
-			since := s.started
+		if leaf && s != r.Top && len(t.GetWorkers()) < maxShown {
+			since := s.Begun
 			if since.IsZero() {
-				since = s.decided
+				since = s.Since
 			}
 			t.Workers = append(t.Workers, &teamv1.Worker{
-				TaskId: agent.ChildTask(r.root, s.scope), Path: s.path, Kind: s.kind, Name: s.name, Text: r.words(s), Since: stamp(since), State: s.state,
+				TaskId: r.id(s.Scope), Path: s.Path, Kind: s.Step.GetKind(), Name: s.Step.GetName(), Text: r.words(s), Since: stamp(since), State: stepState(s.State),
 			})
 		}
 	}
-	walk(p.step)
+	walk(p.Node)
 	return t
 }

@@ -14,7 +14,7 @@ type taskWatch struct {
 	key     a2a.Key // of the root
 	scope   string
 	account string
-	tracer  *tracer
+	run     *run
 	after   int64
 	first   *teamv1.TaskSnapshot // told first; nil where it goes on behind a cursor
 }
@@ -26,19 +26,19 @@ func (w *taskWatch) begin(ctx context.Context, id string) error {
 	}
 	task, whole := a2a.NewFold(w.key.ID, w.scope), true
 	err := w.m.each(ctx, w.key, 0, func(ev *teamv1.Event) bool {
-		whole = whole && (ev.GetSeq() <= w.after || ev.GetSeq() == w.tracer.seq+1)
-		w.tracer.take(ev)
+		whole = whole && (ev.GetSeq() <= w.after || ev.GetSeq() == w.run.Seq+1)
+		w.run.take(ev)
 		task.Apply(ev)
 		return true
 	})
 	if err != nil {
 		return err
 	}
-	if w.after > 0 && w.after <= w.tracer.seq && whole {
+	if w.after > 0 && w.after <= w.run.Seq && whole {
 		return nil
 	}
-	w.after = w.tracer.seq
-	w.first = &teamv1.TaskSnapshot{Task: task.Task(), Trace: w.tracer.trace(w.scope, w.account)}
+	w.after = w.run.Seq
+	w.first = &teamv1.TaskSnapshot{Task: task.Task(), Trace: w.run.trace(w.scope, w.account)}
 	return nil
 }
 
@@ -51,7 +51,7 @@ func (w *taskWatch) tell(ctx context.Context, yield func(*teamv1.WatchTaskRespon
 			return
 		}
 	}
-	if w.over() && told >= w.tracer.seq {
+	if w.over() && told >= w.run.Seq {
 		return
 	}
 	for ev, err := range w.m.h.Tell(ctx, w.key, told) {
@@ -59,14 +59,14 @@ func (w *taskWatch) tell(ctx context.Context, yield func(*teamv1.WatchTaskRespon
 			yield(nil, err)
 			return
 		}
-		if ev.Event.GetSeq() > w.tracer.seq {
-			w.tracer.take(ev.Event)
+		if ev.Event.GetSeq() > w.run.Seq {
+			w.run.take(ev.Event)
 		}
-		if e := w.tracer.event(ev.Event); e != nil && agent.Within(ev.Event.GetScope(), w.scope) &&
+		if e := w.run.event(ev.Event); e != nil && agent.Within(ev.Event.GetScope(), w.scope) &&
 			!yield(&teamv1.WatchTaskResponse{Seq: ev.Event.GetSeq(), Kind: &teamv1.WatchTaskResponse_Event{Event: e}}, nil) {
 			return
 		}
-		if w.over() && ev.Event.GetSeq() >= w.tracer.seq {
+		if w.over() && ev.Event.GetSeq() >= w.run.Seq {
 			return
 		}
 	}
@@ -74,8 +74,8 @@ func (w *taskWatch) tell(ctx context.Context, yield func(*teamv1.WatchTaskRespon
 
 // over reports whether the task has ended.
 func (w *taskWatch) over() bool {
-	s := w.tracer.steps[w.scope]
-	return s != nil && !s.open()
+	n := w.run.Node(w.scope)
+	return n != nil && !n.Open()
 }
 
 // event is an event of the run as watchers are told it, nil for one that is not shown.
@@ -83,5 +83,5 @@ func (r *run) event(ev *teamv1.Event) *teamv1.MonitorEvent {
 	if ev = a2a.Public(ev); ev == nil {
 		return nil
 	}
-	return &teamv1.MonitorEvent{RootTaskId: r.root, TaskId: agent.ChildTask(r.root, ev.GetScope()), Event: ev}
+	return &teamv1.MonitorEvent{RootTaskId: r.Root, TaskId: r.id(ev.GetScope()), Event: ev}
 }

@@ -11,6 +11,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -212,7 +213,7 @@ func (w *teamWatch) load(ctx context.Context, marks []a2a.RunMark, before time.T
 			w.past.add(f)
 			continue
 		}
-		r, silent := &watched{run: newRun(mark.Root, w.team), mark: mark.Seq}, told(mark.Root)
+		r, silent := &watched{run: newRun(mark.Root, w.team, journal.Outline), mark: mark.Seq}, told(mark.Root)
 		var hidden []*teamv1.Event // of the beginning, which is told with the event that reveals the task
 		seen := a2a.NewFold(mark.Root, "")
 		err := w.m.each(ctx, key, 0, func(ev *teamv1.Event) bool {
@@ -244,7 +245,7 @@ func (w *teamWatch) load(ctx context.Context, marks []a2a.RunMark, before time.T
 		case err != nil:
 			return err
 		}
-		r.told, r.mark = r.at, max(r.mark, r.seq)
+		r.told, r.mark = r.Now, max(r.mark, r.Seq)
 		w.keep(r)
 	}
 	return nil
@@ -259,15 +260,15 @@ func (w *teamWatch) leave(mark a2a.RunMark) {
 
 // keep follows a task, or only counts it where it is over and told.
 func (w *teamWatch) keep(r *watched) {
-	if !r.over() || r.seq < r.mark {
-		w.runs[r.root] = r
+	if !r.over() || r.Seq < r.mark {
+		w.runs[r.Root] = r
 		return
 	}
-	delete(w.runs, r.root)
-	w.over[r.root] = ending{r.seq, r.top.ended, len(r.parts) == 0}
+	delete(w.runs, r.Root)
+	w.over[r.Root] = ending{r.Seq, r.Top.Ended, len(r.parts) == 0}
 	f := r.figures()
 	w.past.add(f)
-	w.m.remember(a2a.Key{Owner: w.owner, ID: r.root}, w.team, f)
+	w.m.remember(a2a.Key{Owner: w.owner, ID: r.Root}, w.team, f)
 }
 
 // known returns the figures of a team in a run that has ended; nil where they are not kept.
@@ -361,7 +362,7 @@ func (w *teamWatch) tell(ctx context.Context, yield func(*teamv1.WatchTeamRespon
 		}
 		for _, n := range events {
 			n.of.take(n.ev)
-			n.of.told = n.of.at
+			n.of.told = n.of.Now
 			if n.of.looked() {
 				changed, n.of.counted = true, nil
 			}
@@ -412,7 +413,7 @@ func (w *teamWatch) tellBoard(ctx context.Context, yield func(*teamv1.WatchTeamR
 // behind reports whether there is more to tell already.
 func (w *teamWatch) behind() bool {
 	for _, r := range w.runs {
-		if r.seq < r.mark {
+		if r.Seq < r.mark {
 			return true
 		}
 	}
@@ -464,10 +465,10 @@ func (w *teamWatch) news(ctx context.Context) ([]news, error) {
 	}
 	var list []news
 	for root, r := range w.runs {
-		if r.seq >= r.mark || len(list) >= maxBatch {
+		if r.Seq >= r.mark || len(list) >= maxBatch {
 			continue
 		}
-		page, _, err := w.m.h.Page(ctx, a2a.Key{Owner: w.owner, ID: root}, r.seq)
+		page, _, err := w.m.h.Page(ctx, a2a.Key{Owner: w.owner, ID: root}, r.Seq)
 		switch {
 		case a2a.IsNotFound(err):
 			delete(w.runs, root)
@@ -478,7 +479,7 @@ func (w *teamWatch) news(ctx context.Context) ([]news, error) {
 		case err != nil:
 			return nil, err
 		case len(page) == 0: // it is on record for others, and here in a moment
-			r.mark = r.seq
+			r.mark = r.Seq
 		}
 		for _, rec := range page {
 			list = append(list, news{r, rec.Event})
@@ -503,7 +504,7 @@ func (w *teamWatch) follow(mark a2a.RunMark) {
 		if a2a.Ended(mark.State) && !mark.StatusAt.After(w.floor[mark.Agent]) {
 			return
 		}
-		r = &watched{run: newRun(mark.Root, w.team)}
+		r = &watched{run: newRun(mark.Root, w.team, journal.Outline)}
 		w.runs[mark.Root] = r
 	}
 	r.mark = max(r.mark, mark.Seq)
@@ -523,8 +524,8 @@ func (w *teamWatch) forget() {
 func (w *teamWatch) cursor() string {
 	c := cursor{upTo: w.upTo.Truncate(time.Millisecond), roots: map[string]int64{}, board: w.board.at()}
 	for root, r := range w.runs {
-		if r.seq < r.mark || len(r.parts) > 0 && r.told.After(c.upTo) {
-			c.roots[root] = r.seq
+		if r.Seq < r.mark || len(r.parts) > 0 && r.told.After(c.upTo) {
+			c.roots[root] = r.Seq
 		}
 	}
 	for root, e := range w.over {

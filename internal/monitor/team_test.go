@@ -17,6 +17,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/storetest"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -279,11 +280,12 @@ func TestR_003_28_SnapshotFitsClients(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	w := &teamWatch{who: &teamv1.TeamSnapshot{}, past: &figures{}, runs: map[string]*watched{}, board: &boardWatch{}}
 	for i := range 9 {
-		r := newRun(fmt.Sprint("t", i), "")
-		r.top = &step{decided: time.Unix(int64(i), 0)}
-		r.parts = []*step{r.top}
-		r.questions = []*teamv1.OpenQuestion{{TaskId: r.root, Question: &teamv1.Question{Message: agent.UserMessage("q", long)}}}
-		w.runs[r.root] = &watched{run: r}
+		r := newRun(fmt.Sprint("t", i), "", journal.Outline)
+		r.Top.Since = time.Unix(int64(i), 0)
+		r.parts = []*journal.Node{r.Top}
+		ask := &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{Message: agent.UserMessage("q", long)}}}
+		r.take(ask)
+		w.runs[r.Root] = &watched{run: r}
 	}
 	for range 100 {
 		w.board.shown.Held = append(w.board.shown.Held, &teamv1.WorkItem{Description: long[:16<<10]})

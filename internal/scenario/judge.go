@@ -53,8 +53,8 @@ func (j *judge) all() {
 	j.order(w)
 	j.list("questions", w.GetQuestions(), j.questions, func(int) string { return "" })
 	j.numbers(w)
-	if w.GetReply() != nil && j.ended.GetError() == nil && len(j.open) == 0 {
-		j.text([]any{"reply"}, "reply", w.GetReply(), j.answer, j.ending())
+	if w.GetReply() != nil && j.Top.End.GetError() == nil && len(j.Questions("")) == 0 {
+		j.text([]any{"reply"}, "reply", w.GetReply(), agent.Text(j.said(j.Top)), j.ending())
 	}
 	for _, path := range sorted(w.GetGiven()) {
 		j.work([]any{"given", path}, path, func(k *work) {
@@ -80,7 +80,7 @@ func (j *judge) work(key []any, path string, judge func(*work)) {
 
 // problem is why a piece of work did not succeed.
 func (w *work) problem() string {
-	if e := w.ended.GetError(); e != nil {
+	if e := w.End.GetError(); e != nil {
 		return fmt.Sprintf("%s: %s: %s", w.path, e.GetReason(), e.GetMessage())
 	}
 	return ""
@@ -90,7 +90,7 @@ func (w *work) problem() string {
 func (j *judge) state(w *teamv1.Expectation) {
 	got := j.finalState()
 	want := w.GetState()
-	e := j.ended.GetError()
+	e := j.Top.End.GetError()
 	if want == teamv1.FinalState_DEFAULT_STATE {
 		want = teamv1.FinalState_COMPLETED
 		if w.GetReason() != "" || w.GetError() != nil {
@@ -114,7 +114,7 @@ func (j *judge) state(w *teamv1.Expectation) {
 
 // finalState is how the task stands.
 func (j *judge) finalState() teamv1.FinalState_Value {
-	switch j.ended.GetOutcome() {
+	switch j.Top.End.GetOutcome() {
 	case teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY:
 		return teamv1.FinalState_COMPLETED
 	case teamv1.Outcome_OUTCOME_REJECTED:
@@ -130,11 +130,11 @@ func (j *judge) finalState() teamv1.FinalState_Value {
 
 // stopped is why the run ended as it did, or what it waits for.
 func (j *judge) stopped() string {
-	if e := j.ended.GetError(); e != nil {
+	if e := j.Top.End.GetError(); e != nil {
 		return e.GetReason() + ": " + e.GetMessage()
 	}
-	if len(j.open) > 0 {
-		return fmt.Sprintf("it asks %s; give it answers: [TEXT]", quoted(agent.Text(j.open[0].GetMessage())))
+	if len(j.Questions("")) > 0 {
+		return fmt.Sprintf("it asks %s; give it answers: [TEXT]", quoted(agent.Text(j.Questions("")[0].Event.GetAsked().GetMessage())))
 	}
 	return j.ending()
 }
@@ -146,22 +146,22 @@ func (j *judge) order(w *teamv1.Expectation) {
 		if k.ran() {
 			all = append(all, k)
 		}
-		if o := k.ended.GetOutcome(); k.ran() && o != teamv1.Outcome_OUTCOME_SUCCEEDED && o != teamv1.Outcome_OUTCOME_EMPTY && o != teamv1.Outcome_OUTCOME_UNSPECIFIED {
+		if o := k.End.GetOutcome(); k.ran() && o != teamv1.Outcome_OUTCOME_SUCCEEDED && o != teamv1.Outcome_OUTCOME_EMPTY && o != teamv1.Outcome_OUTCOME_UNSPECIFIED {
 			failed = append(failed, k)
 		}
 		switch {
 		case !k.top():
 		case k.ran():
 			top = append(top, k)
-			if k.step.GetName() != "" {
+			if k.Step.GetName() != "" {
 				ran = append(ran, k)
 			}
-		case k.step.GetRefusal().GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED:
+		case k.Step.GetRefusal().GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED:
 			skipped = append(skipped, k)
 		}
 	}
 	path := func(k *work) string { return k.path }
-	name := func(k *work) string { return k.step.GetName() }
+	name := func(k *work) string { return k.Step.GetName() }
 	j.worked("members", w.GetMembers(), top, path)
 	j.worked("agents", w.GetAgents(), all, path)
 	j.worked("steps", w.GetSteps(), ran, name)
@@ -234,7 +234,7 @@ func (j *judge) numbers(w *teamv1.Expectation) {
 	for _, k := range j.works {
 		switch {
 		case !k.top() || !k.ran():
-		case k.step.GetKind() == teamv1.Step_KIND_TRANSFER:
+		case k.Step.GetKind() == teamv1.Step_KIND_TRANSFER:
 			handoffs++
 		default:
 			delegations++
@@ -265,7 +265,7 @@ func (j *judge) exactly(key string, want, got int64) {
 
 // spend judges what the message cost.
 func (j *judge) spend(most *teamv1.SpendLimit) {
-	s := j.spent
+	s := j.Top.End.GetSpent()
 	for _, m := range []struct {
 		key       string
 		most, got float64

@@ -68,12 +68,12 @@ type play struct {
 // turns sends one message after the other, until one fails.
 func (p *play) turns(ctx context.Context) error {
 	for i := range p.Scenario.turns {
-		j := &judge{record: newRecord(p.Team), scenario: p.Scenario, turn: &p.Scenario.turns[i]}
+		j := &judge{record: newRecord(), scenario: p.Scenario, turn: &p.Scenario.turns[i]}
 		if len(p.Scenario.turns) > 1 {
 			j.prefix = fmt.Sprintf("message %d: ", i+1)
 		}
 		err := p.turn(ctx, j)
-		p.result.Runs = append(p.result.Runs, Run{j.root, j.events})
+		p.result.Runs = append(p.result.Runs, Run{j.Root, j.events})
 		switch {
 		case err != nil && errors.Is(context.Cause(ctx), errTimeout):
 			j.failf(nil, j.ending(), "the scenario has not ended after %s (timeout)", p.timeout)
@@ -99,14 +99,14 @@ func (p *play) turn(ctx context.Context, j *judge) error {
 		if err := p.follow(ctx, j.record, req); err != nil {
 			return err
 		}
-		if j.ended != nil || len(j.open) == 0 {
+		if j.Top.End != nil || len(j.Questions("")) == 0 {
 			break
 		}
 		if len(answers) == 0 {
 			return nil
 		}
 		req = &teamv1.ProcessRequest{
-			AgentId: p.Team, TaskId: j.root, Question: j.open[0].GetQuestion(), Message: agent.UserMessage(uuid.NewString(), answers[0]),
+			AgentId: p.Team, TaskId: j.Root, Question: j.Questions("")[0].ID(), Message: agent.UserMessage(uuid.NewString(), answers[0]),
 		}
 		answers = answers[1:]
 	}
@@ -121,7 +121,8 @@ func (p *play) turn(ctx context.Context, j *judge) error {
 
 // follow takes the events of a call until the run has ended or waits.
 func (p *play) follow(ctx context.Context, r *record, req *teamv1.ProcessRequest) error {
-	for resp, err := range p.stage.process(ctx, req, r.seq) {
+	defer r.settle()
+	for resp, err := range p.stage.process(ctx, req, r.Seq) {
 		if err != nil {
 			return err
 		}

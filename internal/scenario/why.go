@@ -28,7 +28,7 @@ func (j *judge) reason(by *decision, path string) string {
 
 // ending says why the run ended.
 func (j *judge) ending() string {
-	if e := j.ended.GetError(); e != nil {
+	if e := j.Top.End.GetError(); e != nil {
 		return e.GetReason() + ": " + e.GetMessage()
 	}
 	if n := len(j.decisions); n > 0 {

@@ -6,53 +6,10 @@ import (
 	"slices"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	fold "github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
-
-// Asking are the open questions of a run that roles may answer, as its events leave
-// them. The zero value has none.
-type Asking struct {
-	open []*teamv1.Event // with Asked; a new slice after each change
-}
-
-// Open are the events that asked, in order. Shared: read only.
-func (a *Asking) Open() []*teamv1.Event { return a.open }
-
-// Apply takes the run's next event. It returns the sequences of the questions that
-// it closes.
-func (a *Asking) Apply(ev *teamv1.Event) (closed []int64) {
-	var closes func(*teamv1.Event) bool
-	below := func(q *teamv1.Event) bool { return agent.Within(q.GetScope(), ev.GetScope()) }
-	switch k := ev.GetKind().(type) {
-	case *teamv1.Event_Asked:
-		if len(RolesOf(ev)) > 0 {
-			a.open = append(slices.Clip(a.open), ev)
-		}
-		return nil
-	case *teamv1.Event_Answered:
-		closes = func(q *teamv1.Event) bool { return q.GetAsked().GetQuestion() == k.Answered.GetQuestion() }
-	case *teamv1.Event_Expired:
-		if k.Expired.GetLimit() != agent.LimitQuestion {
-			return nil
-		}
-		closes = below
-	case *teamv1.Event_Ended:
-		closes = below
-	default:
-		return nil
-	}
-	var open []*teamv1.Event
-	for _, q := range a.open {
-		if closes(q) {
-			closed = append(closed, q.GetSeq())
-		} else {
-			open = append(open, q)
-		}
-	}
-	a.open = open
-	return closed
-}
 
 // RolesOf returns the roles that a question is found by; none of other events.
 func RolesOf(ev *teamv1.Event) []string { return a2a.FindableRoles(ev.GetAsked().GetRoles()) }
@@ -102,7 +59,8 @@ func (s *Memory) Questions(_ context.Context, f a2a.QuestionFilter) (list []a2a.
 		r.mu.Lock()
 		open := r.asking.Open()
 		r.mu.Unlock()
-		for _, ev := range open {
+		for _, q := range open {
+			ev := q.Event
 			if r.root == f.After && ev.GetSeq() <= f.AfterSeq || !agent.Within(ev.GetScope(), f.Scope) || !asks(ev, f) {
 				continue
 			}
@@ -128,12 +86,12 @@ func (s *Memory) Root(_ context.Context, account, id string) (a2a.Key, error) {
 
 // asks reports whether a filter's roles may answer what an event asks.
 func asks(ev *teamv1.Event, f a2a.QuestionFilter) bool {
-	return f.EveryRole || slices.ContainsFunc(RolesOf(ev), func(r string) bool { return slices.Contains(f.Roles, r) })
+	return slices.ContainsFunc(RolesOf(ev), func(r string) bool { return f.EveryRole || slices.Contains(f.Roles, r) })
 }
 
 // reask notes whether a run has questions that roles may answer. The caller holds r.mu.
 func (s *Memory) reask(r *run) {
-	asking := len(r.asking.Open()) > 0
+	asking := slices.ContainsFunc(r.asking.Open(), func(q *fold.Question) bool { return len(RolesOf(q.Event)) > 0 })
 	if asking == r.listedAsking {
 		return
 	}

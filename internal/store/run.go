@@ -10,6 +10,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	fold "github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -23,7 +24,7 @@ type run struct {
 	last     time.Time       // of the last event; guarded by mu
 	fold     Fold            // of the root; guarded by mu
 	ended    bool            // the root's end is on record; guarded by mu
-	asking   Asking          // guarded by mu
+	asking   fold.Questions  // guarded by mu
 	inbox    []*teamv1.Inbound
 	inboxN   int64                      // of the last row; guarded by mu, like inbox
 	watchers map[chan struct{}]struct{} // guarded by mu

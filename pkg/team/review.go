@@ -35,7 +35,7 @@ type Review struct {
 	// Check judges by itself, see [expr.CompileCheck].
 	Check *expr.Expr
 	// Agent is the id in Config.Registry of an agent that judges: it is asked in words
-	// and answers with a score, see verdictOf.
+	// and answers with a JSON object {"score", "feedback"}, or with a score alone.
 	Agent string
 	// Expected is what is to come out of a run, in words; a brief says it for its run.
 	Expected string

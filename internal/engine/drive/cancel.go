@@ -74,9 +74,5 @@ func (d *drive) receipt(scope string, end *teamv1.Ended) *teamv1.Receipt {
 	if at == 0 {
 		return end.GetReceipt()
 	}
-	r := &reach{scope: scope, at: at, found: map[string]*reached{}}
-	for _, ev := range d.recorded {
-		r.fold(ev)
-	}
-	return r.receipt(end.GetReceipt())
+	return receiptOf(d.recorded, scope, at, end.GetReceipt())
 }

@@ -1,124 +1,87 @@
 package drive
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// reach computes from the record what a cancel of a scope reached: every step
-// below it that was open when the cancel was put on record.
+// reach is what a cancel of a scope reached: every step below it that was open when the
+// cancel was put on record.
 type reach struct {
 	scope string
-	at    int64 // where the cancel stands
 	order []*reached
-	found map[string]*reached // of order, by scope, and what ended before the cancel
+	found map[string]*reached // of order, by scope
 	spent *teamv1.Spent       // after the cancel
 }
 
-// reached is one step, as it was at the cancel and as it ended.
+// reached is one step, with what it did last before the cancel.
 type reached struct {
-	entry     *teamv1.Receipt_Entry
-	step      *teamv1.Step
-	model     string
-	attempts  int32
-	failed    bool            // the last attempt, and the next one has not begun
-	questions map[string]bool // its own open ones
-	decided   *teamv1.Decided // its last decision
-	decides   bool            // it has steps of its own
-	over      bool            // it ended before the cancel
-	told      bool            // a peer's word on it is on record
+	*journal.Node
+	entry  *teamv1.Receipt_Entry
+	action string
+	told   bool // a peer's word on it is on record
 }
 
-// fold takes the events in order.
-func (r *reach) fold(ev *teamv1.Event) {
-	if !agent.Within(ev.GetScope(), r.scope) {
+// receiptOf lists what a cancel of a scope reached that stands at a sequence, from the
+// events of the run; own is what a peer has said that works for the scope itself.
+func receiptOf(events []*teamv1.Event, scope string, at int64, own *teamv1.Receipt) *teamv1.Receipt {
+	v := journal.New("", journal.Whole)
+	r := &reach{scope: scope, found: map[string]*reached{}}
+	i, _ := slices.BinarySearchFunc(events, at, func(ev *teamv1.Event, at int64) int { return cmp.Compare(ev.GetSeq(), at) })
+	for _, ev := range events[:i] {
+		v.Apply(ev)
+	}
+	r.open(v.Node(scope))
+	for _, ev := range events[i:] {
+		v.Apply(ev)
+	}
+	return r.receipt(own)
+}
+
+// open takes the steps below a node that have not ended, in the order they were decided.
+func (r *reach) open(top *journal.Node) {
+	if top == nil {
 		return
 	}
-	x := r.found[ev.GetScope()]
-	if d := ev.GetDecided(); d != nil && ev.GetSeq() < r.at {
-		r.decide(ev, d)
-	}
-	switch {
-	case x == nil || x.over:
-	case ev.GetSeq() < r.at:
-		x.before(ev)
-	default:
-		r.after(x, ev)
-	}
-}
-
-// decide adds the steps of a decision.
-func (r *reach) decide(ev *teamv1.Event, d *teamv1.Decided) {
-	for _, s := range d.GetSteps() {
-		scope, path := agent.Scope(ev.GetScope(), s.GetId()), ev.GetAgent()
-		if agent.IsDelegation(s.GetKind()) {
-			path += "/" + s.GetMember()
+	top.Walk(func(n *journal.Node) {
+		if n == top || n.End != nil {
+			return
 		}
-		x := &reached{step: s, entry: &teamv1.Receipt_Entry{Scope: scope, Agent: path, Outcome: teamv1.Outcome_OUTCOME_CANCELED}}
+		path := n.Path
+		if !n.Delegated() {
+			path = strings.TrimSuffix(path, "/"+n.Step.GetMember())
+		}
+		x := &reached{Node: n, entry: &teamv1.Receipt_Entry{Scope: n.Scope, Agent: path, Outcome: teamv1.Outcome_OUTCOME_CANCELED}, action: lastAction(n)}
 		r.order = append(r.order, x)
-		r.found[scope] = x
-	}
+		r.found[n.Scope] = x
+	})
+	slices.SortStableFunc(r.order, func(a, b *reached) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
-// before folds an event of the step that stands before the cancel.
-func (x *reached) before(ev *teamv1.Event) {
-	switch k := ev.GetKind().(type) {
-	case *teamv1.Event_Decided:
-		x.decided, x.decides = k.Decided, true
-	case *teamv1.Event_Started:
-		x.attempts, x.model, x.failed = k.Started.GetAttempt(), k.Started.GetModel(), false
-	case *teamv1.Event_Retried:
-		x.failed = true
-		if k.Retried.GetFresh() {
-			x.entry.RemoteTaskId = ""
-		}
-	case *teamv1.Event_Bound:
-		x.entry.RemoteTaskId = k.Bound.GetTaskId()
-	case *teamv1.Event_Asked:
-		if x.questions == nil {
-			x.questions = map[string]bool{}
-		}
-		x.questions[k.Asked.GetQuestion()] = true
-	case *teamv1.Event_Answered:
-		delete(x.questions, k.Answered.GetQuestion())
-	case *teamv1.Event_Expired:
-		clear(x.questions)
-	case *teamv1.Event_Ended:
-		x.over = true
-	default:
+// close adds how a step has ended since, and what it spent.
+func (r *reach) close(x *reached) {
+	x.entry.RemoteTaskId = x.Bound.GetTaskId()
+	if x.End == nil {
+		return
 	}
-}
-
-// after folds an event of the step that stands behind the cancel.
-func (r *reach) after(x *reached, ev *teamv1.Event) {
-	switch k := ev.GetKind().(type) {
-	case *teamv1.Event_Decided:
-		x.decides = true
-	case *teamv1.Event_Bound:
-		x.entry.RemoteTaskId = k.Bound.GetTaskId()
-	case *teamv1.Event_Ended:
-		x.entry.Outcome = k.Ended.GetOutcome()
-		r.hear(x, k.Ended.GetReceipt())
-		if !x.decides && x.entry.GetRemoteTaskId() == "" {
-			r.spend(ev.GetScope(), k.Ended.GetSpent())
-		}
-	default:
-	}
-}
-
-// hear takes over what a peer has said of the step's task there.
-func (r *reach) hear(x *reached, told *teamv1.Receipt) {
-	for _, e := range told.GetEntries() {
-		if e.GetScope() != x.entry.GetScope() {
+	x.entry.Outcome = x.End.GetOutcome()
+	for _, e := range x.End.GetReceipt().GetEntries() { // what a peer has said of its task there
+		if e.GetScope() != x.Scope {
 			continue
 		}
 		x.told = true
 		x.entry.RemoteTaskId, x.entry.LastAction = e.GetRemoteTaskId(), e.GetLastAction()
 		x.entry.Confirmed, x.entry.Unconfirmed = e.GetConfirmed(), e.GetUnconfirmed()
-		r.spend(e.GetScope(), e.GetSpentAfter())
+		r.spend(x.Scope, e.GetSpentAfter())
+	}
+	if len(x.Decisions) == 0 && x.entry.GetRemoteTaskId() == "" {
+		r.spend(x.Scope, x.End.GetSpent())
 	}
 }
 
@@ -132,9 +95,11 @@ func (r *reach) spend(scope string, spent *teamv1.Spent) {
 	}
 }
 
-// receipt returns what was found. own is what a peer has said that works for the
-// canceled task itself.
+// receipt returns what was found.
 func (r *reach) receipt(own *teamv1.Receipt) *teamv1.Receipt {
+	for _, x := range r.order {
+		r.close(x)
+	}
 	out := &teamv1.Receipt{}
 	for _, e := range own.GetEntries() {
 		if e.GetScope() == r.scope {
@@ -143,12 +108,7 @@ func (r *reach) receipt(own *teamv1.Receipt) *teamv1.Receipt {
 		}
 	}
 	for _, x := range r.order {
-		if x.over {
-			continue
-		}
-		if x.entry.GetLastAction() == "" {
-			x.entry.LastAction = x.lastAction()
-		}
+		x.entry.LastAction = cmp.Or(x.entry.GetLastAction(), x.action)
 		x.entry.Unconfirmed = x.entry.GetUnconfirmed() || x.orphaned()
 		out.Entries = append(out.Entries, x.entry)
 	}
@@ -162,31 +122,34 @@ func (x *reached) orphaned() bool {
 	return x.entry.GetRemoteTaskId() != "" && !x.told && x.entry.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED
 }
 
-// lastAction says what the step did last before the cancel.
-func (x *reached) lastAction() string {
-	switch {
-	case x.attempts == 0:
+// lastAction says what a step did last.
+func lastAction(n *journal.Node) string {
+	if len(n.Attempts) == 0 {
 		return "not begun"
-	case len(x.questions) > 0:
+	}
+	last := n.Attempts[len(n.Attempts)-1]
+	started := last.Started.GetStarted()
+	switch {
+	case slices.ContainsFunc(n.Asked, func(q *journal.Question) bool { return q.Closed == nil }):
 		return "waiting for an answer"
-	case x.failed:
-		return fmt.Sprintf("waiting to try again (attempt %d failed)", x.attempts)
-	case x.decided != nil:
-		return decision(x.decided)
+	case last.Ended != nil:
+		return fmt.Sprintf("waiting to try again (attempt %d failed)", started.GetAttempt())
+	case len(n.Decisions) > 0:
+		return decision(n.Decisions[len(n.Decisions)-1].GetDecided())
 	}
 	action := "began to work"
-	switch x.step.GetKind() {
+	switch n.Step.GetKind() {
 	case teamv1.Step_KIND_MODEL:
-		action = strings.TrimSpace("asked the model " + x.model)
+		action = strings.TrimSpace("asked the model " + started.GetModel())
 	case teamv1.Step_KIND_TOOL:
-		action = "called tool " + x.step.GetName()
+		action = "called tool " + n.Step.GetName()
 	default:
-		if x.entry.GetRemoteTaskId() != "" {
+		if n.Bound.GetTaskId() != "" {
 			action = "began to work as a remote task"
 		}
 	}
-	if x.attempts > 1 {
-		action += fmt.Sprintf(" (attempt %d)", x.attempts)
+	if started.GetAttempt() > 1 {
+		action += fmt.Sprintf(" (attempt %d)", started.GetAttempt())
 	}
 	return action
 }

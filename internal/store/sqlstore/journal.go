@@ -11,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	fold "github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -54,7 +55,7 @@ type journal struct {
 	closed  bool // the claim was given up
 	broken  error
 	unread  bool // the inbox may hold something
-	asking  store.Asking
+	asking  fold.Questions
 	named   map[int64]bool // rows of the inbox that events consume which were appended here
 	pushed  int64          // 1: there may be receivers to tell, see fence
 	ring    ring
@@ -215,7 +216,12 @@ func (j *journal) append(events []*teamv1.Event, size, room int64) error {
 		if j.fold != nil {
 			show(j.fold, ev, j.hidden)
 		}
-		e.closes = j.asking.Apply(ev)
+		_, closed := j.asking.Apply(ev)
+		for _, q := range closed {
+			if len(store.RolesOf(q.Event)) > 0 {
+				e.closes = append(e.closes, q.Event.GetSeq())
+			}
+		}
 		j.pending = append(j.pending, e)
 	}
 	for _, ev := range events {

@@ -12,10 +12,10 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Template is a text with placeholders: {{input}}, {{steps.ID.text}}, {{context.KEY}},
-// {{brief.task_description}}, {{brief.expected_output}}, and nothing else. What is put in
-// stays as it is: braces in it mean nothing. What is not there yet is empty. Safe for
-// concurrent use.
+// Template is a text with placeholders: {{input}}, {{steps.ID.text}},
+// {{context.KEY}}, {{brief.task_description}}, {{brief.expected_output}}, and nothing else.
+// What is put in stays as it is: braces in it mean nothing. What is not there yet is empty.
+// Safe for concurrent use.
 type Template struct {
 	pieces []piece
 }

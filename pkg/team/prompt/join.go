@@ -7,8 +7,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Joiner builds a message out of sections. The zero value is an empty one. Plain texts that
-// follow each other become one part; parts of others are taken over, never changed.
+// Joiner builds a message out of sections. The zero value is an empty one. Plain texts
+// that follow each other become one part; parts of others are taken over, never changed.
 type Joiner struct {
 	parts []*a2av1.Part
 	text  strings.Builder

@@ -30,7 +30,7 @@ type Step struct {
 	ID string
 	// Member that works.
 	Member string
-	// Task is a template (see [expr.Template]) of what the member is given; empty: the results of
+	// Task is an [expr.Template] of what the member is given; empty: the results of
 	// After, joined, and without those the run's input.
 	Task string
 	// After lists the steps that it follows, by ID. nil means the After of its group;
@@ -79,7 +79,7 @@ type Repeat struct {
 
 // Human is a question to people.
 type Human struct {
-	// Question is a template (see [expr.Template]).
+	// Question is an [expr.Template].
 	Question string
 	// Options to choose from; none is free text.
 	Options []string
@@ -91,8 +91,8 @@ type Human struct {
 const defaultRounds = 3
 
 // Workflow is the scheduler of fixed steps: sequential, parallel, and any order
-// between. A step starts as soon as those before it have ended, not in step with
-// unrelated ones. A step whose `when` is not true is
+// between. A step starts as soon as those before it have
+// ended, not in step with unrelated ones. A step whose `when` is not true is
 // skipped, and so is, in a team that goes on after errors, one whose steps
 // before failed. A step before which everything was skipped still runs. Steps
 // that a JoinAny or JoinQuorum went on without are canceled, or skipped where
