@@ -432,7 +432,7 @@ func (r *runner) emitEnd(w *work, emit emitter, e *teamv1.Ended) error {
 // stepEvent completes an event of a step. Its path ends with the member.
 func (r *runner) stepEvent(w *work, ev *teamv1.Event) *teamv1.Event {
 	ev.Scope, ev.Agent = w.scope, r.path
-	if memberKind(w.step.GetKind()) || w.step.GetKind() == teamv1.Step_KIND_JUDGE {
+	if agent.IsDelegation(w.step.GetKind()) || w.step.GetKind() == teamv1.Step_KIND_JUDGE {
 		ev.Agent += "/" + w.step.GetMember()
 	}
 	return ev

@@ -95,7 +95,7 @@ func (p *process) record(d *choice) *teamv1.Decided {
 			Id: p.nextID(i), Kind: s.GetKind(), Member: s.GetMember(), Async: s.GetAsync(),
 			CallId: s.GetCallId(), Name: s.GetName(), Ask: s.GetAsk(), Timeout: s.GetTimeout(), Refusal: s.GetRefusal(),
 			Detached: s.GetDetached(), RefusedTransfer: s.GetRefusedTransfer(),
-			Retry: s.GetRetry(), Inner: p.inner(s.GetMember()), Withheld: p.withholds() && (memberKind(s.GetKind()) || s.GetKind() == teamv1.Step_KIND_JUDGE),
+			Retry: s.GetRetry(), Inner: p.inner(s.GetMember()), Withheld: p.withholds() && (agent.IsDelegation(s.GetKind()) || s.GetKind() == teamv1.Step_KIND_JUDGE),
 		}
 		switch {
 		case s.GetInput().GetMessage() != nil:
@@ -103,7 +103,7 @@ func (p *process) record(d *choice) *teamv1.Decided {
 			step.Input.Earlier = s.GetInput().GetEarlier()
 		case s.GetInput() != nil:
 			step.Input = s.GetInput()
-		case memberKind(s.GetKind()):
+		case agent.IsDelegation(s.GetKind()):
 			step.Input = p.refer(p.Messages[len(p.Messages)-1])
 		}
 		if m := step.GetInput().GetMessage(); m != nil && s.GetKind() == teamv1.Step_KIND_JUDGE {

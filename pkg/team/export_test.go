@@ -38,7 +38,6 @@ const (
 var (
 	DamagedDelegations = damagedDelegations
 	DetachedID         = detachedID
-	MemberKind         = memberKind
 	StageWord          = stageWord
 	VerdictOf          = verdictOf
 )

@@ -270,7 +270,7 @@ func (p *process) emitChecked(c *teamv1.Checked) (int64, error) {
 // before its first attempt. over means that the step has ended with that. ctx is
 // the run's, sctx the step's.
 func (r *runner) checkGiven(ctx, sctx context.Context, w *work, emit emitter) (over bool, err error) {
-	if !memberKind(w.step.GetKind()) || len(r.cfg.Guards.Delegation) == 0 || w.attempts > 0 {
+	if !agent.IsDelegation(w.step.GetKind()) || len(r.cfg.Guards.Delegation) == 0 || w.attempts > 0 {
 		return false, nil
 	}
 	g := r.passageOf(w, teamv1.Checked_STAGE_DELEGATION, emit)
@@ -297,7 +297,7 @@ func (r *runner) checkGiven(ctx, sctx context.Context, w *work, emit emitter) (o
 // before anybody reads it.
 func (r *runner) checkResult(ctx context.Context, w *work, emit emitter, res result) result {
 	m := res.reply.GetMessage()
-	if res.err != nil || m == nil || w.step.GetDetached() || !memberKind(w.step.GetKind()) || len(r.cfg.Guards.Result) == 0 {
+	if res.err != nil || m == nil || w.step.GetDetached() || !agent.IsDelegation(w.step.GetKind()) || len(r.cfg.Guards.Result) == 0 {
 		return res
 	}
 	g := r.passageOf(w, teamv1.Checked_STAGE_RESULT, emit)

@@ -16,7 +16,7 @@ import (
 
 // called reports whether an agent works on the step: a member, or one that judges.
 func (g *gate) called(step *teamv1.Step) bool {
-	return memberKind(step.GetKind()) || step.GetKind() == teamv1.Step_KIND_JUDGE && g != nil && g.by == byAgent
+	return agent.IsDelegation(step.GetKind()) || step.GetKind() == teamv1.Step_KIND_JUDGE && g != nil && g.by == byAgent
 }
 
 // evidence is what is judged, and by what.

@@ -256,7 +256,7 @@ func (r *recorded) delegations() []string {
 			}
 		}
 		st := kinds[ev.GetScope()]
-		if e := ev.GetEnded(); e != nil && st != nil && team.MemberKind(st.GetKind()) {
+		if e := ev.GetEnded(); e != nil && st != nil && agent.IsDelegation(st.GetKind()) {
 			list = append(list, strings.TrimSpace(fmt.Sprintf("%s %s: %s %s", st.GetId(), st.GetMember(), expr.OutcomeWord(e.GetOutcome()), e.GetError().GetReason())))
 		}
 	}

@@ -264,16 +264,7 @@ type StepState struct {
 }
 
 // ByMember reports whether the step is work of a member.
-func (st *StepState) ByMember() bool { return memberKind(st.Step.GetKind()) }
-
-func memberKind(k teamv1.Step_Kind) bool {
-	switch k {
-	case teamv1.Step_KIND_DELEGATE, teamv1.Step_KIND_TRANSFER, teamv1.Step_KIND_STEP:
-		return true
-	case teamv1.Step_KIND_MODEL, teamv1.Step_KIND_TOOL, teamv1.Step_KIND_HUMAN, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_UNSPECIFIED:
-	}
-	return false
-}
+func (st *StepState) ByMember() bool { return agent.IsDelegation(st.Step.GetKind()) }
 
 // Open returns the steps that have not ended.
 func (s *State) Open() []*StepState { return slices.Collect(s.pending()) }

@@ -137,7 +137,7 @@ func (p *process) watch() error {
 // logFailure writes down why a member did not succeed: the scheduler may make
 // something else of it.
 func (r *runner) logFailure(w *work, e *teamv1.Ended) {
-	if !memberKind(w.step.GetKind()) || e.GetError() == nil || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED {
+	if !agent.IsDelegation(w.step.GetKind()) || e.GetError() == nil || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED {
 		return
 	}
 	r.cfg.Log.Warn("member did not succeed", zap.String("team", r.cfg.ID), zap.String("member", w.step.GetMember()),

@@ -22,16 +22,16 @@ const maxHiding = 1000
 // version that hides the run.
 func hides(events []*teamv1.Event) bool {
 	for _, ev := range events {
-		if c := ev.GetCommanded(); c.GetCommand() == teamv1.Commanded_COMMAND_STOP {
+		if c := ev.GetCommanded(); c.GetCommand() == teamv1.Commanded_COMMAND_STOP && ev.GetScope() == "" {
 			return !c.GetSavePartial() && !c.GetResultsDropped()
 		}
 	}
 	return false
 }
 
-// hides reports whether a root is hidden. That does not change: the stops of this
-// version hide nothing.
-func (s *Store) hides(ctx context.Context, root string) (hidden bool, err error) {
+// isHidden reports whether a root is hidden. It is remembered once that cannot change: a
+// replica of an earlier version may still stop a run that goes on.
+func (s *Store) isHidden(ctx context.Context, root string) (hidden bool, err error) {
 	if j := s.live(root); j != nil {
 		j.mu.Lock()
 		hidden, loaded := j.hidden, j.fold != nil || j.lost
@@ -46,17 +46,28 @@ func (s *Store) hides(ctx context.Context, root string) (hidden bool, err error)
 	if known {
 		return hidden, nil
 	}
+	var state int64
+	err = each(ctx, s.db.reader(), func() { state = 0 }, func(r *sql.Rows) error { return r.Scan(&state) }, `SELECT state FROM task WHERE id = $1`, root)
+	if err != nil {
+		return false, err
+	}
+	switch a2av1.TaskState(state) { //nolint:gosec // as it was written
+	case a2av1.TaskState_TASK_STATE_COMPLETED, a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_REJECTED:
+		return false, nil // no stop has ended it
+	default:
+	}
 	err = each(ctx, s.db.reader(), func() { hidden = false }, func(r *sql.Rows) error {
 		rec, err := scanEvent(r, root)
 		if err == nil && rec.Event.GetCommanded().GetCommand() == teamv1.Commanded_COMMAND_STOP {
 			hidden, err = hides([]*teamv1.Event{rec.Event}), errFound
 		}
 		return err
-	}, `SELECT seq, scope, sum, body FROM event WHERE id = $1 AND scope = '' AND delta = 0
-AND EXISTS (SELECT 1 FROM task WHERE task.id = $1 AND state NOT IN ($2, $3, $4)) ORDER BY seq`, root,
-		int64(a2av1.TaskState_TASK_STATE_COMPLETED), int64(a2av1.TaskState_TASK_STATE_FAILED), int64(a2av1.TaskState_TASK_STATE_REJECTED))
+	}, `SELECT seq, scope, sum, body FROM event WHERE id = $1 AND scope = '' AND delta = 0 ORDER BY seq`, root)
 	if err != nil && !errors.Is(err, errFound) {
 		return false, err
+	}
+	if !hidden && a2av1.TaskState(state) != a2av1.TaskState_TASK_STATE_CANCELED { //nolint:gosec // as it was written
+		return false, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -86,7 +86,7 @@ func (s *Store) questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a
 		last = read[f.Limit-1]
 	}
 	for i, q := range list {
-		hidden, herr := s.hides(ctx, q.Task.ID)
+		hidden, herr := s.isHidden(ctx, q.Task.ID)
 		if herr != nil {
 			return nil, last, herr
 		}

@@ -29,7 +29,7 @@ func (s *Store) Events(ctx context.Context, k a2a.Key, after int64, limit int) (
 	if err != nil {
 		return nil, err
 	}
-	hidden, err := s.hides(ctx, root)
+	hidden, err := s.isHidden(ctx, root)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +256,7 @@ func (s *Store) child(ctx context.Context, root, scope string) (*a2av1.Task, int
 func (s *Store) foldOf(ctx context.Context, root, scope string) (*a2a.Fold, int64, error) {
 	var f *a2a.Fold
 	var seq int64
-	hidden, err := s.hides(ctx, root)
+	hidden, err := s.isHidden(ctx, root)
 	if err != nil {
 		return nil, 0, err
 	}
