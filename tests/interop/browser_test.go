@@ -5,8 +5,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -47,14 +49,23 @@ func TestA_12_BrowserFromAnotherOrigin(t *testing.T) {
 			file := "version: v1\nagents:\n  echo: {description: Echoes., scripted: {steps: [{chunks: 3}, {echo: true}]}}\n" + c.settings
 			s := interoprig.Start(t, program, "serve", "-c", write(t, dir, name+".yaml", []byte(file)))
 			card := url.QueryEscape(s.URL + "/echo/.well-known/agent-card.json")
+			profile := filepath.Join(dir, name)
 			run := exec.CommandContext(t.Context(), chromium, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0",
-				"--user-data-dir="+filepath.Join(dir, name), page.URL+"/?card="+card)
+				"--user-data-dir="+profile, page.URL+"/?card="+card)
+			run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			if err := run.Start(); err != nil {
 				t.Fatal(err)
 			}
 			defer func() {
-				_ = run.Process.Kill()
+				_ = syscall.Kill(-run.Process.Pid, syscall.SIGKILL)
 				_ = run.Wait() // it was killed
+				// The browser's other processes write to its folder until they have ended as well.
+				for end := time.Now().Add(scriptTime); os.RemoveAll(profile) != nil; time.Sleep(10 * time.Millisecond) {
+					if time.Now().After(end) {
+						t.Errorf("%s is still written to", profile)
+						return
+					}
+				}
 			}()
 			select {
 			case got := <-reports:
