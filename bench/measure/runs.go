@@ -96,7 +96,7 @@ const Owner = "bench/bench"
 // Registry finds agents by id; all of them are well.
 type Registry map[string]agent.Agent
 
-// Agent returns the agent with an id; one that there is none of is NOT_FOUND.
+// Agent returns the agent with the id, or the error NOT_FOUND.
 func (r Registry) Agent(id string) (agent.Agent, error) {
 	if a, ok := r[id]; ok {
 		return a, nil

@@ -1,5 +1,5 @@
 // Package a2av03 translates between A2A 1.0, which the server thinks in, and the
-// two JSON forms of A2A 0.3, both ways. It translates and judges the form;
+// two JSON forms of A2A 0.3, both ways. It translates and judges the form;
 // what a call means is decided where it is for 1.0.
 //
 // What 0.3 has no place for is left out: the tenant, and the media type and the

@@ -23,7 +23,7 @@ type roster struct {
 }
 
 // seat is a member: what it is called, what kind of agent it is, and what the file
-// says of it here (R-003-06).
+// says of it here.
 type seat struct {
 	ID          string          `json:"id"`
 	Agent       string          `json:"agent"`

@@ -238,7 +238,7 @@ func (d *draft) blocked(it *teamv1.WorkItem) (bool, error) {
 	return len(ids) > 0, err
 }
 
-// claim has the actor hold an item (R-003-19, R-003-25).
+// claim has the actor hold an item.
 func (d *draft) claim(id string, version int64, lease time.Duration) (*Change, error) {
 	it, err := d.item(id, version)
 	if err != nil {
@@ -296,8 +296,7 @@ func (d *draft) update(req *teamv1.UpdateWorkItemRequest) (*Change, error) {
 	return d.change(teamv1.BoardEvent_KIND_UPDATED, it), nil
 }
 
-// complete ends an item with its result, and lets go what waited for it alone
-// (R-003-20).
+// complete ends an item with its result, and lets go what waited for it alone.
 func (d *draft) complete(id string, version int64, result string) (*Change, error) {
 	it, err := d.held(id, version)
 	if err != nil {
@@ -335,8 +334,7 @@ func (d *draft) end(it *teamv1.WorkItem, s teamv1.WorkItem_State) {
 	d.touch(it)
 }
 
-// fail gives an item back, or ends it where it has failed as often as it may
-// (R-003-21, C-30).
+// fail gives an item back, or ends it where it has failed as often as it may.
 func (d *draft) fail(id string, version int64, why string) (*Change, error) {
 	it, err := d.held(id, version)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 )
 
-// staff finds the members of teams, and knows who takes no more work (S-59).
+// staff finds the members of teams, and knows who takes no more work.
 type staff struct {
 	*manager.Manager
 	current func() *config.Config

@@ -8,7 +8,7 @@ import (
 	"github.com/agentteams/team-server/internal/a2av03"
 )
 
-// jsonrpc03 is the JSON-RPC binding of 0.3. It knows no tenant: that is part of
+// jsonrpc03 is the JSON-RPC binding of 0.3. It knows no tenant: that is part of
 // the address.
 type jsonrpc03 struct{ *rpc }
 

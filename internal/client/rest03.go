@@ -10,7 +10,7 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// rest03 is the HTTP+JSON binding of 0.3. It knows no tenant: that is part of
+// rest03 is the HTTP+JSON binding of 0.3. It knows no tenant: that is part of
 // the address.
 type rest03 struct{ *httpJSON }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Limits of a request (C-31).
+// Limits of a request.
 const (
 	minTask, maxTask = 10, 1000
 	maxExpected      = 10_000 // characters
@@ -27,7 +27,7 @@ const againAfter = 5 * time.Second
 // faults are those of a request.
 type faults struct{ a2a.Faults }
 
-// check checks a request to start (R-001-19 to R-001-25). Fields have their names in
+// check checks a request to start. Fields have their names in
 // JSON; the contract has others.
 func check(req *teamv1.StartCollaborationRequest) error {
 	var f faults

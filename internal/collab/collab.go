@@ -193,7 +193,7 @@ func task(req *teamv1.StartCollaborationRequest) string {
 	return req.GetTaskDescription() + "\n\nExpected output: " + req.GetExpectedOutput()
 }
 
-// concurrent is how many collaborations a team may have (C-18).
+// concurrent is how many collaborations a team may have.
 func concurrent(def *teamv1.TeamConfig) int {
 	return max(int(def.GetMaxConcurrentCollaborations()), 1)
 }

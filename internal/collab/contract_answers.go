@@ -10,7 +10,7 @@ import (
 
 // The answers of the contract. Each has success and error; what is not known is null.
 
-// TeamAnswer is that of create_team (R-001-13).
+// TeamAnswer is that of create_team.
 type TeamAnswer struct {
 	Success bool        `json:"success"`
 	TeamID  string      `json:"team_id"`
@@ -39,7 +39,7 @@ func RenderTeam(resp *teamv1.CreateTeamResponse) TeamAnswer {
 	return a
 }
 
-// StartAnswer is that of start_collaboration (R-001-26 to R-001-29).
+// StartAnswer is that of start_collaboration.
 type StartAnswer struct {
 	Success             bool         `json:"success"`
 	CollaborationID     string       `json:"collaboration_id"`
@@ -68,7 +68,7 @@ func RenderStart(resp *teamv1.StartCollaborationResponse) StartAnswer {
 	return a
 }
 
-// StatusAnswer is that of get_collaboration_status (R-001-33 to R-001-38).
+// StatusAnswer is that of get_collaboration_status.
 type StatusAnswer struct {
 	Success        bool               `json:"success"`
 	Status         string             `json:"status"`
@@ -119,7 +119,7 @@ func RenderStatus(resp *teamv1.GetCollaborationStatusResponse) StatusAnswer {
 	return a
 }
 
-// StopAnswer is that of stop_collaboration (R-001-43 to R-001-48).
+// StopAnswer is that of stop_collaboration.
 type StopAnswer struct {
 	Success     bool    `json:"success"`
 	FinalStatus string  `json:"final_status"`

@@ -14,7 +14,7 @@ const looked = 15
 
 // estimate is when a collaboration will have ended: as long from its start as the
 // median of the caller's last runs of the team that were completed; bound reports that
-// there are none, and that it is the latest time (R-001-28, C-33).
+// there are none, and that it is the latest time.
 func (s *Service) estimate(ctx context.Context, r *run) (at time.Time, bound bool, err error) {
 	most := r.Accepted.GetCollaboration().GetMaxDuration().AsDuration()
 	lengths, err := s.lengths(ctx, r)

@@ -78,7 +78,7 @@ func (p plan) member(id string) member {
 	return member{id: id}
 }
 
-// first is the work that begins at once (R-001-29).
+// first is the work that begins at once.
 func (p plan) first(acc *teamv1.Accepted) []*teamv1.InitialAssignment {
 	var list []*teamv1.InitialAssignment
 	for _, s := range p.steps {
@@ -94,7 +94,7 @@ func (p plan) first(acc *teamv1.Accepted) []*teamv1.InitialAssignment {
 }
 
 // bound is how long a run takes at most: the sum of what its steps may take, within
-// the time of the run and of the collaboration (C-33).
+// the time of the run and of the collaboration.
 func (p plan) bound(most time.Duration) time.Duration {
 	limit := p.timeout
 	if most > 0 && (limit == 0 || most < limit) {

@@ -11,7 +11,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// results are what a collaboration brought (R-001-44): nothing where it was stopped
+// results are what a collaboration brought: nothing where it was stopped
 // without them.
 func (r *run) results() *teamv1.CollaborationResults {
 	_, score := r.score()
@@ -24,7 +24,7 @@ func (r *run) results() *teamv1.CollaborationResults {
 	return res
 }
 
-// contributions are what each has brought, with its share of the effort (R-001-48).
+// contributions are what each has brought, with its share of the effort.
 func (r *run) contributions() []*teamv1.CollaborationContribution {
 	var list []*teamv1.CollaborationContribution
 	var tokens, times []float64
@@ -84,7 +84,7 @@ func shares(lists ...[]float64) []float64 {
 	return parts
 }
 
-// metrics are what a collaboration took (R-001-47).
+// metrics are what a collaboration took.
 func (r *run) metrics() *teamv1.CollaborationMetrics {
 	took := r.Now.Sub(r.Top.Since)
 	m := &teamv1.CollaborationMetrics{
@@ -105,7 +105,7 @@ func (r *run) metrics() *teamv1.CollaborationMetrics {
 	return m
 }
 
-// minutes rounds up (C-19).
+// minutes rounds up.
 func minutes(d time.Duration) int32 {
 	return int32((d + time.Minute - 1) / time.Minute) //nolint:gosec // 4,000 years
 }

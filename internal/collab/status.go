@@ -14,7 +14,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Words of a collaboration's status (C-24): projections of the state of its task.
+// Words of a collaboration's status: projections of the state of its task.
 const (
 	executing  = "executing"
 	completed  = "completed"
@@ -29,7 +29,7 @@ const (
 	blocked    = "blocked"
 )
 
-// status is how a collaboration stands (R-001-32 to R-001-39).
+// status is how a collaboration stands.
 func (r *run) status(details bool) *teamv1.GetCollaborationStatusResponse {
 	resp := &teamv1.GetCollaborationStatusResponse{
 		CollaborationId: r.Root, TeamId: r.Accepted.GetAgent(), Status: r.word(), Progress: r.progress(), Agents: r.agents(), Error: r.failure(),
@@ -62,7 +62,7 @@ func (r *run) word() string {
 	return executing
 }
 
-// finalStatus is how it ended (R-001-43); empty before.
+// finalStatus is how it ended; empty before.
 func (r *run) finalStatus() string {
 	switch r.task.State() {
 	case a2av1.TaskState_TASK_STATE_COMPLETED:
@@ -77,7 +77,7 @@ func (r *run) finalStatus() string {
 	return ""
 }
 
-// workflowStatus is how far a collaboration is that has just begun (R-001-27).
+// workflowStatus is how far a collaboration is that has just begun.
 func (r *run) workflowStatus() string {
 	switch {
 	case len(r.given()) > 0:
@@ -99,7 +99,7 @@ func (r *run) failure() *teamv1.Error {
 // currentRound is the round that is worked on, or was the last.
 func (r *run) currentRound() int32 { return max(r.Top.Round, 1) }
 
-// progress counts what is done of what is known (R-001-34, R-001-35).
+// progress counts what is done of what is known.
 func (r *run) progress() *teamv1.CollaborationProgress {
 	p := &teamv1.CollaborationProgress{CurrentPhase: r.phase(), TotalTasks: int32(len(r.ahead()))} //nolint:gosec // 256 steps at most
 	for _, s := range r.own() {
@@ -145,7 +145,7 @@ func (r *run) phase() string {
 	}
 }
 
-// agents are what the members do (R-001-36): the leader first.
+// agents are what the members do: the leader first.
 func (r *run) agents() []*teamv1.CollaborationAgent {
 	var list []*teamv1.CollaborationAgent
 	if r.leads() {

@@ -10,7 +10,7 @@ import (
 )
 
 // Adjustment is a limit that holds in another way than the file says, because of
-// a second one (R-002-5.1).
+// a second one.
 type Adjustment struct {
 	// Path of the key, its parts joined by dots.
 	Path string `json:"path"`

@@ -29,7 +29,7 @@ var (
 	limitedAgent       = limited{"agent", "an agent with a model", []string{"max_turns", "max_rounds", "timeout", "retry", "max_tokens", "max_cost"}}
 )
 
-// switchable are the limits that 0 switches off (C-10).
+// switchable are the limits that 0 switches off.
 var switchable = []string{"max_handoffs", "node_timeout", "loop_window", "loop_min_unique"}
 
 func limitedBy(t *teamv1.TeamConfig) limited {
@@ -43,7 +43,7 @@ func limitedBy(t *teamv1.TeamConfig) limited {
 }
 
 // limits finds limits that do not work here, and values that limit nothing:
-// negatives, and 0 where it switches nothing off (C-10).
+// negatives, and 0 where it switches nothing off.
 func (k *checker) limits(l *teamv1.Limits, here limited, path ...any) {
 	if l == nil {
 		return

@@ -8,7 +8,7 @@ import (
 )
 
 // Unstaffed are the teams that refuse all work since none of their members is enabled,
-// by the paths of these (C-11). A leader answers alone, and so do people.
+// by the paths of these. A leader answers alone, and so do people.
 func (c *Config) Unstaffed() []string {
 	var all []string
 	for _, id := range sorted(c.Server.GetTeams()) {

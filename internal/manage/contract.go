@@ -19,7 +19,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Limits of a contract (R-001-02, R-001-04).
+// Limits of a contract.
 const (
 	maxTeamName        = 100 // characters
 	minRoles, maxRoles = 2, 5
@@ -27,14 +27,14 @@ const (
 	maxMinutes         = 60 * 24 * 365
 )
 
-// teamTypes are the types of a contract (R-001-03), and workflowTypes those of its
-// workflow (R-001-10).
+// teamTypes are the types of a contract, and workflowTypes those of its
+// workflow.
 var (
 	teamTypes     = []string{"research", "content_creation", "problem_solving"}
 	workflowTypes = []string{"sequential", "parallel", "hybrid"}
 )
 
-// instructions are those of the well-known roles (R-001-06, C-12).
+// instructions are those of the well-known roles.
 var instructions = map[string]string{
 	"researcher": "You are the researcher of a team. Gather the facts that the task needs, say where each comes from, and name what you could not find out.",
 	"analyst":    "You are the analyst of a team. Work out what the facts mean for the task: compare, weigh and conclude, and give the reasons.",
@@ -51,7 +51,7 @@ type contract struct {
 	faults a2a.Faults
 }
 
-// contractDocument is the document that a contract stands for (C-32).
+// contractDocument is the document that a contract stands for.
 func (m *Manager) contractDocument(team *teamv1.ContractTeam, id string) (document, error) {
 	file := m.served.Load().file.Server
 	c := &contract{ContractTeam: team, models: file.GetModels(), tools: file.GetTools()}
@@ -143,7 +143,7 @@ func wellKnown(r *teamv1.ContractRole) string {
 }
 
 // model is the name, in the file of the server, of a model that is named so there or
-// by its provider, with or without it: gpt-4o, openai/gpt-4o, openai:gpt-4o (R-001-59).
+// by its provider, with or without it: gpt-4o, openai/gpt-4o, openai:gpt-4o.
 // Empty is none.
 func (c *contract) model(name string) string {
 	if c.models[name] != nil {
@@ -169,7 +169,7 @@ func (c *contract) definition(id string) (*teamv1.ServerConfig, []string) {
 		team.Limits = &teamv1.Limits{Timeout: limit, MemberTimeout: limit}
 	}
 	roles := c.GetAgentRoles()
-	team.Review = &teamv1.ReviewConfig{ // the model of the last role judges, as of none other (C-21)
+	team.Review = &teamv1.ReviewConfig{ // the model of the last role judges, as of none other
 		Judge: &teamv1.JudgeConfig{Model: c.model(roles[len(roles)-1].GetAgentConfig().GetModel())}, MaxRounds: c.GetWorkflowConfig().MaxIterations, //nolint:protogetter // unset is the default
 	}
 	members := c.memberIDs()
@@ -270,7 +270,7 @@ func (c *contract) field(agents []string, path []any) string {
 	return "contract"
 }
 
-// failing names the roles whose agents cannot be set up (R-001-15).
+// failing names the roles whose agents cannot be set up.
 func (m *Manager) failing(team *teamv1.ContractTeam, id string, err error) error {
 	var e *agent.Error
 	if team == nil || !errors.As(err, &e) || e.Reason != agent.ReasonInitializationFailed {

@@ -312,7 +312,7 @@ func violations(faults config.Faults, field func(config.Fault) string) []a2a.Vio
 	return list
 }
 
-// ready finds out whether the agents that a change brings are there (R-001-15).
+// ready finds out whether the agents that a change brings are there.
 func (m *Manager) ready(ctx context.Context, now, next *state) error {
 	for id, e := range next.entries {
 		if old := now.entries[id]; old != nil && old.Version == e.Version {

@@ -161,7 +161,7 @@ const startAgain = 5 * time.Second
 
 // Ready returns nil where a team is served, be it with members that are not well. Else
 // the error is TEAM_NOT_FOUND, or TEAM_NOT_READY for one that is being made, or that
-// the file of the server has no place for (R-001-17, R-001-18).
+// the file of the server has no place for.
 func (m *Manager) Ready(ctx context.Context, id string) error {
 	if m.c.Live.Definition().Server.GetTeams()[id] != nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 )
 
 // contractBase is where the calls of the contract are: those of the services, in JSON
-// of another shape (C-32).
+// of another shape.
 const contractBase = "/team/v1/contract/"
 
 func isContract(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, contractBase) }

@@ -11,7 +11,7 @@ import (
 
 // checkHost refuses what pages of other sites have a browser send here: a name of theirs
 // may lead to a loopback address, and a server without keys takes whoever reaches it
-// for its only caller. A proxy that is trusted answers for what it passes on.
+// for its only caller. A proxy that is trusted answers for what it passes on.
 func (s *Server) checkHost(r *http.Request) error {
 	if s.keys.enabled() || fromProxy(s.config.TrustedProxies, r.RemoteAddr) {
 		return nil

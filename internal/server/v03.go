@@ -14,7 +14,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// A2A 0.3 over JSON-RPC: other words for the same calls.
+// A2A 0.3 over JSON-RPC: other words for the same calls.
 
 // turnOn says how 0.3 is had where it is turned off.
 const turnOn = "A2A 0.3 is turned off here; call in 1.0, or have server.protocol.v0_3 set to true"

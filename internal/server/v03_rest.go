@@ -16,7 +16,7 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// A2A 0.3 over REST, below /v1 and /{tenant}/v1.
+// A2A 0.3 over REST, below /v1 and /{tenant}/v1.
 
 // routesV03 are the routes of 0.3. They are there also where it is turned off, to
 // say so.

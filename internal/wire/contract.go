@@ -11,7 +11,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// contractError is the body of an error in the shape of the contract (R-001-56).
+// contractError is the body of an error in the shape of the contract.
 type contractError struct {
 	Success    bool              `json:"success"`
 	Code       string            `json:"error_code"`

@@ -107,7 +107,7 @@ func (h *Handler) interfaces(ctx context.Context, id string) []*a2av1.AgentInter
 }
 
 // skills are the agent's own and its members'. A card must name at least one:
-// an agent without any is one itself (R-000-12).
+// an agent without any is one itself.
 func skills(id string, info *teamv1.AgentInfo) []*a2av1.AgentSkill {
 	var list []*a2av1.AgentSkill
 	for _, s := range info.GetSkills() {
@@ -142,7 +142,7 @@ func skills(id string, info *teamv1.AgentInfo) []*a2av1.AgentSkill {
 }
 
 // facts are an agent's metadata as the extension's parameters: for a team type,
-// mode and member_count (R-000-08 to R-000-10).
+// mode and member_count.
 func facts(info *teamv1.AgentInfo) *structpb.Struct {
 	if len(info.GetMetadata()) == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Start is a collaboration to begin: a task with a brief (R-001-16).
+// Start is a collaboration to begin: a task with a brief.
 type Start struct {
 	// Agent is the team's id.
 	Agent string
@@ -70,7 +70,7 @@ func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
 	return h.fold(ctx, in.key, "")
 }
 
-// deadline is when the collaboration must have ended; nil is never (R-001-12).
+// deadline is when the collaboration must have ended; nil is never.
 func (s *Start) deadline(now time.Time) *timestamppb.Timestamp {
 	at := s.Deadline
 	if most := s.Brief.GetMaxDuration().AsDuration(); most > 0 && (at.IsZero() || now.Add(most).Before(at)) {
@@ -82,7 +82,7 @@ func (s *Start) deadline(now time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(at)
 }
 
-// Pause has a task begin nothing more until Resume (C-15). What runs goes on to its
+// Pause has a task begin nothing more until Resume. What runs goes on to its
 // end, also at peers, and so do tasks of their own that it has begun. It returns when
 // that is on record, for which it waits some seconds at most for what is about to begin,
 // and no cancel waits for it; a task that is paused, stops or has ended is returned as it
@@ -142,8 +142,8 @@ func (h *Handler) turned(ctx context.Context, f *Fold) (bool, error) {
 // turnKey is the key of the next turn, among all that the owner sends.
 func (f *Fold) turnKey() string { return "turn/" + f.root + "/" + strconv.Itoa(f.switches) }
 
-// Stop ends a task: its outcome is CANCELED, and the record says that it was stopped
-// (R-001-40 to R-001-43). It waits for the end as CancelTask does. A task that has
+// Stop ends a task: its outcome is CANCELED, and the record says that it was stopped.
+// It waits for the end as CancelTask does. A task that has
 // ended is returned as it is; of several stops the first says what is shown, and
 // each that is forced cuts what runs. Errors: as of Pause.
 func (h *Handler) Stop(ctx context.Context, id string, s Stop) (*Fold, error) {

@@ -13,7 +13,7 @@ import (
 
 // Conversations is what a Store can be besides: it keeps what runs remember of
 // the context they belong to. Without it a context id is echoed and means nothing
-// more (R-002-4.1). What fails here fails no run (C-17). Safe for concurrent use.
+// more. What fails here fails no run. Safe for concurrent use.
 //
 // Entries have their place in the conversation, from 1, in the order in which
 // exchanges were committed. A run reads up to the place that was the last when it
@@ -42,7 +42,7 @@ const KeptEntries = 1000
 const Unread = -1
 
 // Thread names a conversation. Two owners who use the same context id have
-// nothing in common (S-55).
+// nothing in common.
 type Thread struct {
 	// Owner is account/principal.
 	Owner string

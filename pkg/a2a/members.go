@@ -11,8 +11,8 @@ import (
 )
 
 // What members say becomes artifacts of their own, named by the path of the
-// member: as it comes, where the team streams it (R-004-14); results that the
-// answer joins (C-16); and what was finished when the task fails (R-002-31). The
+// member: as it comes, where the team streams it; results that the
+// answer joins; and what was finished when the task fails. The
 // artifact of the answer never holds any of it but what the answer says itself.
 
 // routeStep names the turns of a router, whose text is no answer.
@@ -181,7 +181,7 @@ func (f *Fold) finished(w *work, e *teamv1.Ended) {
 	f.tell(w, f.shown(w))
 }
 
-// joined shows the results that the answer joins (C-16).
+// joined shows the results that the answer joins.
 func (f *Fold) joined() {
 	for _, id := range f.joins {
 		if w := f.works[agent.Scope(f.scope, id)]; w != nil && w.result != nil {
@@ -190,7 +190,7 @@ func (f *Fold) joined() {
 	}
 }
 
-// partial shows what was finished of a task that fails (R-002-31): the last
+// partial shows what was finished of a task that fails: the last
 // result of each piece of work, unless it went into the result of a team above it.
 func (f *Fold) partial() {
 	last := map[string]*work{}

@@ -16,7 +16,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Masked stands for a secret that is set: secrets are never shown. Sent
+// Masked stands for a secret that is set: secrets are never shown. Sent
 // back with the id of the configuration it means: as before, for the same host and port.
 const Masked = "***"
 

@@ -45,7 +45,7 @@ func (f *Fold) hasResult() bool {
 }
 
 // keep shows the result of the last round of a run that has failed, or was stopped,
-// in a later one or before it was judged (R-001-54).
+// in a later one or before it was judged.
 func (f *Fold) keep() {
 	if f.dropped() || !slices.ContainsFunc(f.handedIn.GetParts(), filled) {
 		return

@@ -11,7 +11,7 @@ import (
 
 // RoutingURI names the extension by which an agent of another server takes part
 // in a swarm: a message carries a team.v1.RoutingRequest as metadata, the status
-// of the answer a team.v1.RoutingReply (C-13).
+// of the answer a team.v1.RoutingReply.
 const RoutingURI = "https://github.com/agentteams/team-server/ext/routing/v1"
 
 // routes reports whether an agent can hand over: one that a model answers for.

@@ -7,7 +7,7 @@ import (
 )
 
 // checked keeps what readers should know of a look at a message: a middleware
-// that failed and was left out (R-002-9.1, R-002-9.2). What a guardrail stopped
+// that failed and was left out. What a guardrail stopped
 // is told by what ends with it.
 func (f *Fold) checked(c *teamv1.Checked) {
 	if c.GetError() != nil && !c.GetBlocked() {

@@ -13,8 +13,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Agent is what a team, the task handler and the Agent service work with
-// (R-000-01). All methods are safe for concurrent use (R-000-02).
+// Agent is what a team, the task handler and the Agent service work with.
+// All methods are safe for concurrent use.
 type Agent interface {
 	// Info describes the agent. It may ask others, and ends with ctx.
 	Info(ctx context.Context) (*teamv1.AgentInfo, error)
@@ -38,7 +38,7 @@ type Agent interface {
 	// An agent that ignores Recorded runs again from the start after a crash.
 	Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error]
 
-	// HealthCheck says how the agent is, member by member (C-25). A failing
+	// HealthCheck says how the agent is, member by member. A failing
 	// agent is an unhealthy Health; an error means that it could not be asked.
 	HealthCheck(ctx context.Context) (*teamv1.Health, error)
 }

@@ -7,7 +7,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Counter is one of the counts that limits bound, each apart (C-07).
+// Counter is one of the counts that limits bound, each apart.
 type Counter int
 
 // The counters, with the limit that bounds each.
@@ -50,7 +50,7 @@ func (c Counts) Within(other Counts) Counts {
 }
 
 // Allowance is a node of the counters that hold for the work of one process: what
-// the limits of an agent set binds everything below it (C-07), on this server. A
+// the limits of an agent set binds everything below it, on this server. A
 // nil Allowance is no limit. Safe for concurrent use.
 type Allowance struct {
 	parent *Allowance

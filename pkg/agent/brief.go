@@ -30,7 +30,7 @@ func BriefOf(ctx context.Context) *teamv1.Brief {
 }
 
 // BriefText is a brief as models and other servers' agents read it, a text of its
-// own beside the task (R-001-21, R-001-22); empty without one. The same brief gives
+// own beside the task; empty without one. The same brief gives
 // the same text.
 func BriefText(b *teamv1.Brief) string {
 	if b == nil {

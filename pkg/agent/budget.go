@@ -97,7 +97,7 @@ func (c Cost) over(n int64) Cost {
 }
 
 // Budget is a node of the budgets that hold for the work of one root: tokens and
-// money, which bind everything below the node (C-07). What will be spent is
+// money, which bind everything below the node. What will be spent is
 // reserved in every node above before the work begins, and settled after it, so
 // that siblings working at the same time cannot spend more than there is. A nil
 // Budget is no limit. Safe for concurrent use.

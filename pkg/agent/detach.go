@@ -6,7 +6,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Detacher begins tasks that outlive the run that wants them done (C-09). Safe
+// Detacher begins tasks that outlive the run that wants them done. Safe
 // for concurrent use.
 type Detacher interface {
 	// Detach begins a task of the run's owner, in its conversation, under the id
@@ -18,7 +18,7 @@ type Detacher interface {
 }
 
 // Lender is an Agent whose members take something of it along when their work is a
-// task of its own, as they do below it (C-26).
+// task of its own, as they do below it.
 type Lender interface {
 	// Lend returns a context for the work of a member, with what it may take. Safe
 	// for concurrent use.

@@ -33,7 +33,7 @@ type Func struct {
 	// when it does not, it is left behind and its late result is dropped. A
 	// returned *Error reaches the caller; of any other only that it happened.
 	Call func(ctx context.Context, m *a2av1.Message) (*a2av1.Message, error)
-	// Health says how it is; default: healthy (R-000-03).
+	// Health says how it is; default: healthy.
 	Health func(ctx context.Context) (*teamv1.Health, error)
 	// Log gets what callers must not see: panics with their stack.
 	Log *zap.Logger

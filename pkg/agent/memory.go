@@ -8,16 +8,16 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// HistoryLength is how many entries of a conversation an agent is shown (R-002-29).
+// HistoryLength is how many entries of a conversation an agent is shown.
 const HistoryLength = 20
 
 // ConversationPrefix begins the keys of a run's context that outlive the run:
-// they are kept with the conversation, for the agent at the path that set them (R-000-15, C-22).
+// they are kept with the conversation, for the agent at the path that set them.
 const ConversationPrefix = "conversation."
 
 // Memory is what a run reads of the conversation it belongs to, as it was when
 // the run was accepted. Each agent sees its own part, by its path. What cannot be
-// read is empty (C-17). Safe for concurrent use; what it returns is read only.
+// read is empty. Safe for concurrent use; what it returns is read only.
 type Memory interface {
 	// History returns the last entries, oldest first, at most HistoryLength: what
 	// the agent at the path was asked and what it answered. The metadata of an
@@ -48,7 +48,7 @@ func Remembers(a Agent) bool {
 
 // ConversationID names the conversation of a call to an agent on another server,
 // who knows nothing of the owners here: the same for an owner, a context id and a
-// path, and another one for anybody else (S-55). A run without an owner is a plain
+// path, and another one for anybody else. A run without an owner is a plain
 // library's: it is the call's context id.
 func (r *Run) ConversationID(req *teamv1.ProcessRequest) string {
 	if r.Owner == "" || req.GetContextId() == "" {
@@ -61,7 +61,7 @@ func (r *Run) ConversationID(req *teamv1.ProcessRequest) string {
 const (
 	// NoteTeamPrepared: a team has put its members on record. Details: members (how
 	// many), mode, and memory where what it is asked and answers is remembered
-	// under its path (R-003-33).
+	// under its path.
 	NoteTeamPrepared = "TEAM_PREPARED"
 	// NoteRemembered: the exchange is kept with the conversation.
 	NoteRemembered = "REMEMBERED"

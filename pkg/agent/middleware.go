@@ -9,7 +9,7 @@ import (
 
 // Middleware looks at messages on their way: at what an agent is given and what
 // it answers, at what a team gives a member and what the member answers. It may
-// change the message or stop it (R-002-08). Safe for concurrent use.
+// change the message or stop it. Safe for concurrent use.
 //
 // What it did is put on record. After a crash, what is on record is not asked
 // again; what was not on record yet is, with the same Key.
@@ -51,7 +51,7 @@ type Verdict struct {
 	// History is what a member is shown besides, from here on. Nil is as it was.
 	History []*a2av1.Message
 	// Block stops the message, for this reason, in words for whom the message came
-	// from: what is wrong with it and what to do. Empty lets it pass (R-002-9.3).
+	// from: what is wrong with it and what to do. Empty lets it pass.
 	Block string
 }
 
@@ -61,7 +61,7 @@ type FailurePolicy int
 // The policies.
 const (
 	// Continue lets the message pass as it was: the failure is logged and put on
-	// record as a warning (R-002-9.1, R-002-9.2).
+	// record as a warning.
 	Continue FailurePolicy = iota
 	// Abort stops the message: the run fails, or the delegation that it was for.
 	Abort
@@ -78,15 +78,15 @@ type Guard struct {
 	Pure bool
 }
 
-// Guards are the middlewares of an agent or team, each list in its order
-// (R-002-08). While one looks, its scope does nothing else.
+// Guards are the middlewares of an agent or team, each list in its order.
+// While one looks, its scope does nothing else.
 type Guards struct {
 	// Input looks at what the agent is given, before anything else happens, and at
 	// what people say while it works. What it stops ends the run with
 	// GUARDRAIL_BLOCKED.
 	Input []Guard
-	// Output looks at what the agent answers, before anybody else sees it
-	// (R-002-40): the text of an agent with some is not streamed, and its task shows
+	// Output looks at what the agent answers, before anybody else sees it:
+	// the text of an agent with some is not streamed, and its task shows
 	// nothing else of what members said. It stays in the tasks of the members.
 	Output []Guard
 	// Delegation looks at what a team gives a member, before the member begins: the

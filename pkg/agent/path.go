@@ -3,7 +3,7 @@ package agent
 import "context"
 
 // MaxDepth bounds how deep agents nest, counted across servers, where a team
-// sets no other limit (C-07).
+// sets no other limit.
 const MaxDepth = 5
 
 // Composite is an agent with members of its own.
@@ -37,7 +37,7 @@ func WithDepth(ctx context.Context, n int) context.Context {
 type depthLimitKey struct{}
 
 // DepthLimit returns how many levels the work of ctx may be nested by what those
-// above it have set (C-07); ok is false where nobody has.
+// above it have set; ok is false where nobody has.
 func DepthLimit(ctx context.Context) (n int, ok bool) {
 	n, ok = ctx.Value(depthLimitKey{}).(int)
 	return n, ok
@@ -54,7 +54,7 @@ func WithDepthLimit(ctx context.Context, n int) context.Context {
 
 // Enter returns a context one level deeper, for asking the members of id. It
 // ends what asks in circles, on this server and across servers, with
-// MAX_DEPTH_EXCEEDED (R-000-36). Ids of other servers are no identity, so it is
+// MAX_DEPTH_EXCEEDED. Ids of other servers are no identity, so it is
 // the depth that counts: MaxDepth, or more where the limit of ctx allows it.
 func Enter(ctx context.Context, id string) (context.Context, error) {
 	n, most := Depth(ctx)+1, MaxDepth

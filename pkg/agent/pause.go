@@ -17,7 +17,7 @@ type pause struct {
 }
 
 // Pause keeps every step of the run, at any depth, from beginning until Resume:
-// the calls of members, models and tools, and their repetitions (C-15). It does not
+// the calls of members, models and tools, and their repetitions. It does not
 // wait. What is about to begin still does: the channel is closed once it has, so that
 // its start is on record before what the caller records then. A caller that cannot
 // wait so long calls HoldBack. Again, it changes nothing.

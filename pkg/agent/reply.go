@@ -55,7 +55,7 @@ func Path(req *teamv1.ProcessRequest) string {
 }
 
 // Reply gives an agent one message and returns its answer: the contract's unary
-// form, without a journal (R-000-14). A question of the agent is the error
+// form, without a journal. A question of the agent is the error
 // INPUT_REQUIRED, since nobody can answer it.
 func Reply(ctx context.Context, a Agent, m *a2av1.Message) (*a2av1.Message, error) {
 	info, err := a.Info(ctx)

@@ -7,7 +7,7 @@ import (
 )
 
 // MaxResult is how many bytes of a result a model is shown; the rest it reads with
-// a tool (C-31, S-64).
+// a tool.
 const MaxResult = 16 << 10
 
 // resultKey, in the metadata of a part, says that its text is a result, and which

@@ -283,7 +283,7 @@ func IsDelegation(k teamv1.Step_Kind) bool {
 	return k == teamv1.Step_KIND_DELEGATE || k == teamv1.Step_KIND_TRANSFER || k == teamv1.Step_KIND_STEP
 }
 
-// ChildTask returns the id of the child task of a scope (C-28).
+// ChildTask returns the id of the child task of a scope.
 func ChildTask(root, scope string) string {
 	if scope == "" {
 		return root

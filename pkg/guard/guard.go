@@ -1,6 +1,6 @@
 // Package guard has the guardrails that need no program: the length of a text,
 // regular expressions, a JSON Schema. Each is an agent.Guard for the lists of
-// agents and teams (R-002-08, R-002-9.3).
+// agents and teams.
 //
 // A guardrail looks at what a model would read of a message, see agent.Prompt:
 // texts, data as JSON, names of files. What is inside of files is not looked at.

@@ -43,9 +43,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Manager is the AgentManager (R-000-37): a registry of agents by id. One agent
-// may be registered in several managers, and be a member of several teams
-// (R-000-38). Look-ups take no lock. All methods are safe for concurrent use.
+// Manager is the AgentManager: a registry of agents by id. One agent
+// may be registered in several managers, and be a member of several teams.
+// Look-ups take no lock. All methods are safe for concurrent use.
 type Manager struct {
 	cfg    Config
 	agents sync.Map // id (string) to *entry
@@ -74,7 +74,7 @@ func (m *Manager) Close() { m.checks.close() }
 
 // Register adds an agent. Errors: INVALID_REQUEST for an id that is none or is
 // taken; INVALID_TEAM_CONFIG, with the whole path, for a team that would
-// contain itself (S-37).
+// contain itself.
 func (m *Manager) Register(id string, a agent.Agent) error {
 	m.write.Lock()
 	defer m.write.Unlock()

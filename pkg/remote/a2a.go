@@ -48,7 +48,7 @@ type A2AConfig struct {
 	TLS *tls.Config
 	// Egress makes the connections; nil is a dialer that allows every address.
 	Egress *egress.Dialer
-	// InfoTTL is how long the card is kept; 0 is 60 s (R-000-07). That there is
+	// InfoTTL is how long the card is kept; 0 is 60 s. That there is
 	// none is kept half as long.
 	InfoTTL time.Duration
 	// Idle is after how long without an event the task is looked at; 0 is 60 s.

@@ -39,7 +39,7 @@ type Config struct {
 	TLS *tls.Config
 	// Egress makes the connection; nil is a dialer that allows every address.
 	Egress *egress.Dialer
-	// InfoTTL is how long the peer's Info is kept; 0 is 60 s (R-000-07). That
+	// InfoTTL is how long the peer's Info is kept; 0 is 60 s. That
 	// there is none is kept half as long.
 	InfoTTL time.Duration
 	// Idle is after how long without an event the stream is opened anew; 0 is 60 s.
@@ -141,7 +141,7 @@ func (a *Agent) fetchInfo(ctx context.Context) (*teamv1.AgentInfo, error) {
 }
 
 // HealthCheck implements agent.Agent. A peer without that operation is healthy
-// when it describes itself (R-000-03).
+// when it describes itself.
 func (a *Agent) HealthCheck(ctx context.Context) (*teamv1.Health, error) {
 	resp, err := a.client.HealthCheck(a.outgoing(ctx, 0), &teamv1.HealthCheckRequest{AgentId: a.cfg.AgentID})
 	if codeOf(err) == codes.Unimplemented {

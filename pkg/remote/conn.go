@@ -20,7 +20,7 @@ import (
 
 // Metadata keys, and headers, of calls to peers.
 const (
-	pathKey          = "team-path" // levels of nesting above the callee (R-000-36)
+	pathKey          = "team-path" // levels of nesting above the callee
 	authorizationKey = "authorization"
 	versionKey       = "a2a-version"
 	extensionsKey    = "a2a-extensions"

@@ -18,7 +18,7 @@ const (
 )
 
 // deadlineOf is when a peer has to be done: the earlier of what the call says and
-// what its context leaves (C-07); nil is no limit.
+// what its context leaves; nil is no limit.
 func deadlineOf(ctx context.Context, req *teamv1.ProcessRequest, now time.Time) *timestamppb.Timestamp {
 	t, limited := ctx.Deadline()
 	if d := req.GetDeadline(); d != nil && (!limited || d.AsTime().Before(t)) {

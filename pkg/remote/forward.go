@@ -285,7 +285,7 @@ func (p *process) final(e *teamv1.Ended) (*a2av1.Message, error) {
 	return resp.GetMessage(), err
 }
 
-// unsuccessful is the peer's own error (R-000-27). Its outcome is known.
+// unsuccessful is the peer's own error. Its outcome is known.
 func (p *process) unsuccessful(e *teamv1.Ended) error {
 	err := agent.FromProto(e.GetError())
 	if err == nil {

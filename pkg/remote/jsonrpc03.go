@@ -14,7 +14,7 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// rpc03Transport is A2A 0.3 over JSON-RPC. It knows no tenant: that is part
+// rpc03Transport is A2A 0.3 over JSON-RPC. It knows no tenant: that is part
 // of the address.
 type rpc03Transport struct {
 	http  *http.Client

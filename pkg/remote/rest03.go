@@ -15,7 +15,7 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// rest03Transport is A2A 0.3 over HTTP and JSON. It knows no tenant: that is part of the address.
+// rest03Transport is A2A 0.3 over HTTP and JSON. It knows no tenant: that is part of the address.
 type rest03Transport struct {
 	http  *http.Client
 	base  string // ends in /v1

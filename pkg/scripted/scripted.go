@@ -124,7 +124,7 @@ func (a *Agent) calls() []string {
 // Info implements agent.Agent.
 func (a *Agent) Info(context.Context) (*teamv1.AgentInfo, error) { return a.info, nil }
 
-// HealthCheck implements agent.Agent: it is healthy (R-000-03).
+// HealthCheck implements agent.Agent: it is healthy.
 func (a *Agent) HealthCheck(context.Context) (*teamv1.Health, error) { return agent.Healthy(), nil }
 
 // Process implements agent.Agent.

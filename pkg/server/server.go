@@ -1,6 +1,6 @@
 // Package server serves teams and agents over A2A and the Agent service, on
 // gRPC, REST and JSON-RPC: a TeamServer wraps a team, or everything that an
-// agent manager holds, in a task handler with a store and an engine (R-000-40).
+// agent manager holds, in a task handler with a store and an engine.
 package server
 
 import (

@@ -1,5 +1,5 @@
 // Package upstream keeps a process from calling what does not work: a circuit
-// breaker for each agent (R-002-33), and a budget of repetitions for whatever is
+// breaker for each agent, and a budget of repetitions for whatever is
 // called. All teams of a process share one Guard.
 package upstream
 

@@ -111,7 +111,7 @@ const (
 	complete = teamv1.WorkItem_STATE_COMPLETED
 )
 
-// boards is the contract of board.Store (R-003-18 to R-003-26).
+// boards is the contract of board.Store.
 func boards(t *testing.T, open Open) {
 	boardChanges(t, open)
 	boardViews(t, open)

@@ -1,5 +1,5 @@
 // Package agenttest is the contract of an agent as a test suite: every kind of
-// agent runs it (R-000-01).
+// agent runs it.
 package agenttest
 
 import (

@@ -1,5 +1,5 @@
 // Package openai talks to models behind OpenAI-compatible chat completions:
-// OpenAI itself, Ollama, vLLM, gateways (R-001-59).
+// OpenAI itself, Ollama, vLLM, gateways.
 package openai
 
 import (
