@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/race"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
@@ -243,7 +244,7 @@ func (v *voyage) again(t *testing.T, clients []rig.Client) {
 // TestA_01_RoundTrip: what is accepted over one binding is read over all of them
 // as it was sent, also by another process.
 func TestA_01_RoundTrip(t *testing.T) {
-	rig.Checks(t, 60)
+	race.Checks(t, 60)
 	at := rig.SQLite(t)
 	m := rig.Manager(t, mirror("mirror", false), mirror("direct", true))
 	l := live(t, at, m)

@@ -11,6 +11,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/fakellm"
+	"github.com/agentteams/team-server/internal/race"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -29,7 +30,7 @@ type stage struct {
 // onStages runs a test on the in-memory store and on SQLite.
 func onStages(t *testing.T, test func(t *testing.T, place rig.Place)) {
 	t.Helper()
-	for _, at := range []func(testing.TB) rig.Place{rig.Memory, rig.SQLite} {
+	for _, at := range race.Sample(t, []func(testing.TB) rig.Place{rig.Memory, rig.SQLite}) {
 		place := at(t)
 		t.Run(place.Name, func(t *testing.T) { test(t, place) })
 	}
@@ -38,11 +39,7 @@ func onStages(t *testing.T, test func(t *testing.T, place rig.Place)) {
 // kept is a new store, of the kind of a place.
 func kept(t testing.TB, place rig.Place) server.Store {
 	t.Helper()
-	empty := rig.Memory
-	if place.Durable {
-		empty = rig.SQLite
-	}
-	s, _ := empty(t).Open(t)
+	s, _ := place.Another(t).Open(t)
 	return s
 }
 

@@ -4,6 +4,11 @@
 // without the race detector" of .ci/run does all of it.
 package race
 
+import (
+	"hash/fnv"
+	"testing"
+)
+
 // Stride is the step by which a test with very many cases goes through them: 1, or 5 with
 // the race detector, which then runs every fifth case.
 func Stride() int {
@@ -11,4 +16,16 @@ func Stride() int {
 		return 5
 	}
 	return 1
+}
+
+// Sample returns the cases that a test does: all of them, or with the race detector one,
+// chosen by the name of the test, so that every case is some test's.
+func Sample[T any](t testing.TB, cases []T) []T {
+	if !Enabled {
+		return cases
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(t.Name()))
+	i := int(h.Sum32() % uint32(len(cases))) //nolint:gosec // a handful
+	return cases[i : i+1]
 }

@@ -68,12 +68,11 @@ func openFile(t testing.TB, at rig.Place, llm *fakellm.Server, file string) *hou
 // each runs a test over each binding on each kind of store, an empty one each time.
 func each(t *testing.T, test func(t *testing.T, h *house, binding int)) {
 	t.Helper()
-	stores := map[string]func(testing.TB) rig.Place{"memory": rig.Memory, "sqlite": rig.SQLite, "postgres": rig.PostgreSQL}
-	for _, name := range []string{"memory", "sqlite", "postgres"} {
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		for i, binding := range []string{"grpc", "rest"} {
-			t.Run(name+"/"+binding, func(t *testing.T) { test(t, open(t, stores[name](t), fakellm.New(t)), i) })
+			t.Run(binding, func(t *testing.T) { test(t, open(t, at.Another(t), fakellm.New(t)), i) })
 		}
-	}
+	})
 }
 
 // at is a board, as somebody sees it.

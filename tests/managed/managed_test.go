@@ -76,10 +76,7 @@ func each(t *testing.T, test func(t *testing.T, h *house, a api)) {
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		for i, name := range []string{"grpc", "rest"} {
 			t.Run(name, func(t *testing.T) {
-				if i > 0 && at.Durable { // an empty one for each
-					at = map[string]func(testing.TB) rig.Place{"sqlite": rig.SQLite, "postgres": rig.PostgreSQL}[at.Name](t)
-				}
-				h := open(t, at, base, fakellm.New(t))
+				h := open(t, at.Another(t), base, fakellm.New(t))
 				test(t, h, apis(t, h.Target)[i])
 			})
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentteams/team-server/internal/pgtest"
+	"github.com/agentteams/team-server/internal/race"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/server"
 )
@@ -28,13 +29,17 @@ type Place struct {
 	Open func(t testing.TB) (s server.Store, done func())
 }
 
-// EachStore runs a test once for each kind of store, on an empty one.
+// places are empty stores, by the name of their kind.
+var places = map[string]func(testing.TB) Place{"memory": Memory, "sqlite": SQLite, "postgres": PostgreSQL}
+
+// Another returns an empty place of the same kind.
+func (p Place) Another(t testing.TB) Place { return places[p.Name](t) }
+
+// EachStore runs a test once for each kind of store, on an empty one; with the race
+// detector for one kind alone, see race.Sample.
 func EachStore(t *testing.T, test func(*testing.T, Place)) {
-	for _, s := range []struct {
-		name string
-		at   func(testing.TB) Place
-	}{{"memory", Memory}, {"sqlite", SQLite}, {"postgres", PostgreSQL}} {
-		t.Run(s.name, func(t *testing.T) { test(t, s.at(t)) })
+	for _, kind := range race.Sample(t, []string{"memory", "sqlite", "postgres"}) {
+		t.Run(kind, func(t *testing.T) { test(t, places[kind](t)) })
 	}
 }
 

@@ -1,18 +1,16 @@
-package rig
+package race
 
 import (
 	"flag"
 	"strconv"
 	"testing"
-
-	"github.com/agentteams/team-server/internal/race"
 )
 
 // Checks sets how many checks rapid makes until the test ends, a fifth of them with the
 // race detector; -rapid.checks sets another number for all tests.
 func Checks(t testing.TB, n int) {
 	t.Helper()
-	n = max(n/race.Stride(), 1)
+	n = max(n/Stride(), 1)
 	set := false
 	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "rapid.checks" })
 	if set {
