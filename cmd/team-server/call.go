@@ -21,8 +21,8 @@ func callCommand(s *app.Shell) *cobra.Command {
 		Short: "Calls any A2A server: sends, and everything else",
 		Long: "Sends a message to the agent whose card is at URL, or below it, over any of the\n" +
 			"three bindings, in A2A 1.0 or 0.3. grpc://HOST:PORT/TENANT needs no card. The\n" +
-			"answer goes to standard output. Exit code 1 when the task fails or waits for\n" +
-			"somebody. \"call URL TEXT\" is short for \"call send URL TEXT\"; the other\n" +
+			"answer goes to standard output. Exit code 1 when the task fails or waits for an\n" +
+			"answer. \"call URL TEXT\" is short for \"call send URL TEXT\"; the other\n" +
 			"operations of A2A are the commands below.",
 		Example: "  team-server call http://127.0.0.1:8080/newsroom \"Write about tides\"\n" +
 			"  team-server call --binding grpc --raw http://127.0.0.1:8080 \"Write about tides\"\n" +
@@ -169,7 +169,7 @@ func streamCommand(s *app.Shell, at *app.Calling) *cobra.Command {
 		Short: "Sends a message and shows the answer as it comes",
 		Long: "Sends a message and shows the answer as it comes. Interrupting it does not end the\n" +
 			"task; it says how to see the rest. Exit code 1 when the task fails or waits for\n" +
-			"somebody, or goes on when the stream ends.",
+			"an answer, or goes on when the stream ends.",
 		Example: "  team-server call stream http://127.0.0.1:8080/newsroom \"Write about tides\"",
 		Args:    usage(urlAndText(f)),
 		RunE:    func(c *cobra.Command, args []string) error { return send(s, c, args, at, f) },

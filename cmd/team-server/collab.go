@@ -58,7 +58,7 @@ func collabStartCommand(s *app.Shell) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&req.ExpectedOutput, "expect", "", "what is to come out of it")
-	c.Flags().Var(object{&req.Context}, "context", "what everybody who works on it knows from the start, a JSON object")
+	c.Flags().Var(object{&req.Context}, "context", "what all members know from the start, a JSON object")
 	c.Flags().DurationVar(&most, "max-duration", 0, "how long it may take; default as long as the team may")
 	c.Flags().Float64Var(&quality, "quality", 0, "the least score of its result, 0 to 1; default any")
 	c.Flags().StringToInt64Var(&bounds.ResourceLimits, "limit", nil, "max_tokens=N, max_delegations=N or max_parallel=N; repeatable")
