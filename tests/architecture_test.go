@@ -139,15 +139,18 @@ const module = "github.com/agentteams/team-server/"
 // layersOfTeam are the packages below pkg/team, and which others of them and of the
 // module each may import besides gen and pkg/agent.
 var layersOfTeam = map[string][]string{
-	"":           {"expr", "prompt"},
-	"expr":       nil, // knows nothing of a run
-	"prompt":     nil,
-	"facts":      {"", "expr"},
-	"supervisor": schedulerMayImport,
-	"workflow":   schedulerMayImport,
-	"broadcast":  schedulerMayImport,
-	"swarm":      schedulerMayImport,
-	"leader":     schedulerMayImport,
+	"":                 {"expr", "prompt", "internal/guards", "internal/step", "internal/verdict"},
+	"expr":             nil, // knows nothing of a run
+	"prompt":           nil,
+	"facts":            {"", "expr"},
+	"supervisor":       schedulerMayImport,
+	"workflow":         schedulerMayImport,
+	"broadcast":        schedulerMayImport,
+	"swarm":            schedulerMayImport,
+	"leader":           schedulerMayImport,
+	"internal/guards":  nil,
+	"internal/verdict": {"prompt"},
+	"internal/step":    {"prompt", "internal/guards", "internal/verdict"}, // and nothing of the state
 }
 
 // schedulerMayImport is what schedulers are made of: the exported API of pkg/team and
