@@ -470,44 +470,6 @@ func (m *finalModel) Generate(ctx context.Context, req *agent.ModelRequest) iter
 	return m.priced.Generate(ctx, req)
 }
 
-func TestMeter(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		req  agent.ModelRequest
-		want int64
-	}{
-		{"a request", agent.ModelRequest{Instructions: "iii", Force: "ff"}, team.PerRequest + 5},
-		{"a tool", agent.ModelRequest{Tools: []agent.ToolSpec{{Name: "n", Description: "dd", Parameters: []byte("{ }")}}}, team.PerRequest + team.WithTools + team.PerTool + 6},
-		{"a message", agent.ModelRequest{Messages: []agent.ModelMessage{{Text: "t", CallID: "cc", Tool: "ooo", State: []byte("ssss")}}}, team.PerRequest + team.PerMessage + 10},
-		{"a call", agent.ModelRequest{Messages: []agent.ModelMessage{{ToolCalls: []*teamv1.ToolCall{{Id: "i", Name: "nn", Arguments: "{ }"}}}}}, team.PerRequest + 2*team.PerMessage + 6},
-	} {
-		t.Run("C-07 every byte counts: "+tt.name, func(t *testing.T) {
-			if got := new(team.Meter).Bound(&tt.req); got != tt.want {
-				t.Errorf("%d tokens, want %d", got, tt.want)
-			}
-		})
-	}
-	req := &agent.ModelRequest{Instructions: strings.Repeat("i", 300), Messages: []agent.ModelMessage{{Role: agent.RoleUser, Text: strings.Repeat("u", 1000)}}}
-	var m team.Meter
-	if got := m.Bound(req); got < 1300 || got > 1400 {
-		t.Error(got)
-	}
-	m.Learn(req, 320)
-	more := *req
-	more.Messages = append(slices.Clip(req.Messages), agent.ModelMessage{Role: agent.RoleAssistant, Text: strings.Repeat("a", 100)})
-	if got := m.Bound(&more); got < 420 || got > 450 {
-		t.Error("only what is new is bounded by its bytes:", got)
-	}
-	other := more
-	other.Instructions = "x" + more.Instructions[1:]
-	if got := m.Bound(&other); got < 1400 {
-		t.Error("another prompt is bounded as a whole:", got)
-	}
-	if m.Learn(&more, 0); m.Tokens() != 320 {
-		t.Error("nothing was counted")
-	}
-}
-
 // BenchmarkBudget is a run of ten model turns, with and without a budget.
 func BenchmarkBudget(b *testing.B) {
 	for name, limits := range map[string]*teamv1.Limits{"none": nil, "tokens": {MaxTokens: proto.Int64(1 << 40)}} {

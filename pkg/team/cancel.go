@@ -2,11 +2,10 @@ package team
 
 import (
 	"context"
-	"errors"
-	"slices"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
 // closeSteps ends what is open when the run ends, so that every start has its
@@ -19,7 +18,7 @@ func (p *process) closeSteps(ctx context.Context) error {
 	closing := map[*StepState]bool{}
 	for {
 		for _, st := range p.Open() {
-			if _, busy := p.running[st.index]; busy || closing[st] || st.attempts == 0 && !st.Dropped { // or it never began
+			if _, busy := p.running[st.index]; busy || closing[st] || st.past.Attempts == 0 && !st.Dropped { // or it never began
 				continue
 			}
 			closing[st] = true
@@ -39,55 +38,13 @@ func (p *process) closeSteps(ctx context.Context) error {
 // abandon ends an open step that nothing works on. A member may have something
 // open of its own, which takes its time: that is done beside the loop.
 func (p *process) abandon(ctx context.Context, st *StepState) error {
-	if p.gate.called(st.Step) && st.attempts > 0 {
-		p.spawn(st, func(child *runner, w *work, emit emitter) error { return child.release(ctx, w, emit) })
+	if p.gate.called(st.Step) && st.past.Attempts > 0 {
+		p.spawn(ctx, st, p.runner.Close)
 		return nil
 	}
-	return p.emitEnd(&work{step: st.Step, scope: st.Scope, spent: st.wasted}, p.pass, endedWith(agent.ErrCanceled, teamv1.Outcome_OUTCOME_CANCELED))
+	return p.runner.End(&step.Work{Step: st.Step, Scope: st.Scope, Emit: p.pass, Past: step.Past{Spent: st.past.Spent}},
+		step.EndedWith(agent.ErrCanceled, teamv1.Outcome_OUTCOME_CANCELED))
 }
-
-// release has a member close what it has open, and records the end of its step.
-func (r *runner) release(ctx context.Context, w *work, emit emitter) error {
-	if gone(context.Cause(ctx)) {
-		return errStopped
-	}
-	end := agent.ErrCanceled
-	if ex, err := r.executor(ctx, w, emit); err == nil {
-		end = r.withdraw(ctx, w, ex, end)
-	}
-	if errors.Is(end, errStopped) {
-		return errStopped
-	}
-	return r.emitEnd(w, emit, endedWith(end, teamv1.Outcome_OUTCOME_CANCELED))
-}
-
-// withdraw ends what earlier attempts of a step have open, because of cause: a
-// member with steps of its own, or with a task of a peer, is called once with
-// its context ended, and closes them. It returns why the step ends: cause, or the
-// member's word on it.
-func (r *runner) withdraw(ctx context.Context, w *work, ex *executor, cause error) error {
-	if !r.gate.called(w.step) || gone(cause) {
-		return cause
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	cancel(cause)
-	var err error
-	switch {
-	case slices.ContainsFunc(w.recorded, opens):
-		err = ex.attempt(ctx, r.key(w)).err
-	case w.unknown && ex.reap != nil:
-		err = ex.reap(ctx, r.key(w))
-	}
-	if errors.Is(err, cause) || errors.Is(err, errStopped) {
-		return err
-	}
-	return cause
-}
-
-// opens reports whether an event below a step, or of its agent, opens what has to
-// be closed.
-func opens(ev *teamv1.Event) bool { return ev.GetBound() != nil || ev.GetStarted() != nil }
 
 // closes reports whether there is something open of a step, or below it, that was
 // canceled: it is closed, also of a paused run. A loop asks in each turn, of all that
@@ -100,7 +57,7 @@ func (st *StepState) closes(run *agent.Run) bool {
 		return true
 	}
 	open := map[string]bool{}
-	for _, ev := range st.recorded {
+	for _, ev := range st.past.Recorded {
 		for _, s := range ev.GetDecided().GetSteps() {
 			open[agent.Scope(ev.GetScope(), s.GetId())] = true
 		}
@@ -114,9 +71,4 @@ func (st *StepState) closes(run *agent.Run) bool {
 		}
 	}
 	return false
-}
-
-// gone reports whether a cause means that nothing more is recorded here.
-func gone(cause error) bool {
-	return errors.Is(cause, agent.ErrShutdown) || errors.Is(cause, agent.ErrFenced) || errors.Is(cause, errStopped)
 }

@@ -1,8 +1,6 @@
 package team
 
 import (
-	"slices"
-
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -89,67 +87,4 @@ func (f *fold) looked(seq int64, c *teamv1.Checked) {
 			a.put(m, seq)
 		}
 	}
-}
-
-// stepChecks is what the middlewares of a team have said of what the member of a
-// step is given and of what it answers.
-type stepChecks struct {
-	given    int                   // delegation middlewares that have looked
-	message  *a2av1.Message        // what it is given, nil as decided
-	input    int64                 // sequence of the event that holds it
-	history  *teamv1.Checked_Shown // what it is shown besides, nil as it was
-	results  int                   // result middlewares that have looked
-	answer   *a2av1.Message        // what they have looked at, as it is now
-	answered int64                 // sequence of the event that holds it
-	barred   *agent.Error          // why the message goes no further
-	warnings []string
-}
-
-// checked folds what a middleware of the team did. It reports false for one of
-// the member's own.
-func (st *StepState) checked(seq int64, c *teamv1.Checked) bool {
-	k := &st.checks
-	switch c.GetStage() {
-	case teamv1.Checked_STAGE_DELEGATION:
-		k.given++
-		if c.GetMessage() != nil {
-			k.message, k.input = c.GetMessage(), seq
-		}
-		if c.GetHistory() != nil {
-			k.history = c.GetHistory()
-		}
-	case teamv1.Checked_STAGE_RESULT:
-		k.results++
-		if c.GetMessage() != nil {
-			k.answer, k.answered = c.GetMessage(), seq
-		}
-	case teamv1.Checked_STAGE_INPUT, teamv1.Checked_STAGE_OUTPUT, teamv1.Checked_STAGE_UNSPECIFIED:
-		return false
-	}
-	if c.GetBlocked() {
-		k.barred = agent.FromProto(c.GetError())
-	}
-	k.warn(c)
-	return true
-}
-
-func (k *stepChecks) warn(c *teamv1.Checked) {
-	if c.GetError() != nil && !c.GetBlocked() {
-		k.warnings = append(k.warnings, c.GetError().GetMessage())
-	}
-}
-
-// copied is what a goroutine of the step may go on with.
-func (k *stepChecks) copied() stepChecks {
-	c := *k
-	c.warnings = slices.Clone(k.warnings)
-	return c
-}
-
-// givenInput names what a member is given where it is not what was decided.
-func (k *stepChecks) givenInput() *teamv1.Input {
-	if k.input == 0 {
-		return nil
-	}
-	return &teamv1.Input{Ref: k.input}
 }

@@ -9,6 +9,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/step"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // decideNext asks the scheduler, unless its last word is on record already, and
@@ -130,19 +132,10 @@ func (p *process) inner(member string) teamv1.Step_Inner {
 func (p *process) reply(m *a2av1.Message) *teamv1.Reply {
 	r := &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}, Spent: p.spent(), Warnings: p.warnings}
 	r.Ref = p.refer(m).GetRef()
-	if len(m.GetParts()) == 0 || agent.Text(m) == "" && onlyText(m) {
+	if len(m.GetParts()) == 0 || agent.Text(m) == "" && prompt.OnlyText(m) {
 		r.Outcome = teamv1.Outcome_OUTCOME_EMPTY
 	}
 	return r
-}
-
-func onlyText(m *a2av1.Message) bool {
-	for _, part := range m.GetParts() {
-		if _, ok := part.GetContent().(*a2av1.Part_Text); !ok {
-			return false
-		}
-	}
-	return true
 }
 
 // spent adds up what the steps cost.
@@ -158,7 +151,7 @@ func (p *process) spent() *teamv1.Spent {
 func (p *process) ask(m *a2av1.Message) error {
 	q := &teamv1.Asked{
 		Question: p.run.ID(p.Scope, "question", p.questions+1), Kind: teamv1.Asked_KIND_INPUT, Message: m,
-		Expires: timestamppb.New(p.run.Now().Add(defaultQuestion)),
+		Expires: timestamppb.New(p.run.Now().Add(step.QuestionExpiry)),
 	}
 	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}})
 }

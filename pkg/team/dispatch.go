@@ -3,15 +3,14 @@ package team
 import (
 	"context"
 	"errors"
-	"maps"
 	"time"
 
-	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
 // stepMsg is what a goroutine of a step tells the loop: an event that wants its
@@ -55,9 +54,8 @@ func (p *process) dispatch(ctx context.Context, paused bool) (progressed bool, e
 	}
 	// A lone step runs right here: no goroutine, and nothing to merge with.
 	if len(ready) == 1 && len(p.running) == 0 && !parked && !p.goesOn(ready[0]) {
-		w := p.workOf(ready[0])
 		p.waits = false
-		return true, p.call(ctx, w, p.pass)
+		return true, p.runner.Do(ctx, p.workOf(ctx, ready[0], p.pass))
 	}
 	if len(ready) == 0 {
 		return false, nil
@@ -70,7 +68,7 @@ func (p *process) dispatch(ctx context.Context, paused bool) (progressed bool, e
 			}
 			members++
 		}
-		p.spawn(st, func(child *runner, w *work, emit emitter) error { return child.call(ctx, w, emit) })
+		p.spawn(ctx, st, p.runner.Do)
 	}
 	return false, nil
 }
@@ -109,18 +107,18 @@ func (p *process) answer(ctx context.Context, st *StepState) (*teamv1.ToolResult
 
 // answerAlone starts a step that the loop answers itself, and ends it when its
 // answer is there.
-func (p *process) answerAlone(ctx context.Context, w *work, st *StepState) (bool, error) {
+func (p *process) answerAlone(ctx context.Context, st *StepState) (bool, error) {
 	r, until := p.answer(ctx, st)
 	switch {
 	case r == nil && until.IsZero():
 		return false, nil
-	case !st.open:
-		return true, p.pass(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}}))
+	case !st.past.Open:
+		return true, p.pass(p.runner.Event(st.Step, st.Scope, &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}}))
 	case r == nil:
 		p.idle(st, until)
 		return false, nil
 	}
-	return true, p.emitEnd(w, p.pass, &teamv1.Ended{
+	return true, p.end(st, &teamv1.Ended{
 		Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Result: &teamv1.Ended_Tool{Tool: r}, Spent: &teamv1.Spent{ToolCalls: 1},
 	})
 }
@@ -128,7 +126,6 @@ func (p *process) answerAlone(ctx context.Context, w *work, st *StepState) (bool
 // settleAlone does for a step what needs no work: a refusal, a question to
 // people, the end of a question, a cancel.
 func (p *process) settleAlone(ctx context.Context, st *StepState) (bool, error) {
-	w := &work{step: st.Step, scope: st.Scope}
 	switch {
 	case p.run.Canceled(st.Scope):
 		return true, p.abandon(ctx, st)
@@ -142,32 +139,37 @@ func (p *process) settleAlone(ctx context.Context, st *StepState) (bool, error) 
 				return false, err
 			}
 		}
-		return true, p.emitEnd(w, p.pass, endedWith(st.Refusal, outcome))
+		return true, p.end(st, step.EndedWith(st.Refusal, outcome))
 	case st.expired:
 		err := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question of %q in time; send the message again, and answer sooner", p.cfg.ID)
-		return true, p.emitEnd(w, p.pass, endedWith(err, teamv1.Outcome_OUTCOME_TIMED_OUT))
+		return true, p.end(st, step.EndedWith(err, teamv1.Outcome_OUTCOME_TIMED_OUT))
 	case st.blocked() && st.waiting.IsZero():
-		return true, p.emitWaiting(w, st)
+		return true, p.emitWaiting(st)
 	case st.Step.GetKind() == teamv1.Step_KIND_TOOL && ctx.Err() == nil:
-		return p.answerAlone(ctx, w, st)
+		return p.answerAlone(ctx, st)
 	case st.Step.GetKind() != teamv1.Step_KIND_HUMAN || st.Parked():
 		return false, nil
 	case st.Message != nil:
-		return true, p.emitEnd(w, p.pass, &teamv1.Ended{
+		return true, p.end(st, &teamv1.Ended{
 			Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Result: &teamv1.Ended_ReplyRef{ReplyRef: st.seq},
 		})
 	}
-	return true, p.askPeople(w, st)
+	return true, p.askPeople(st)
 }
 
-func (p *process) emitWaiting(w *work, st *StepState) error {
-	return p.pass(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: st.asked.ids()}}}))
+// end records the end of a step that needs no work.
+func (p *process) end(st *StepState, e *teamv1.Ended) error {
+	return p.runner.End(&step.Work{Step: st.Step, Scope: st.Scope, Emit: p.pass}, e)
+}
+
+func (p *process) emitWaiting(st *StepState) error {
+	return p.pass(p.runner.Event(st.Step, st.Scope, &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: st.past.Asked.IDs()}}}))
 }
 
 // askPeople puts a human step's question on record.
-func (p *process) askPeople(w *work, st *StepState) error {
-	if !st.open {
-		if err := p.pass(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})); err != nil {
+func (p *process) askPeople(st *StepState) error {
+	if !st.past.Open {
+		if err := p.pass(p.runner.Event(st.Step, st.Scope, &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})); err != nil {
 			return err
 		}
 	}
@@ -176,56 +178,48 @@ func (p *process) askPeople(w *work, st *StepState) error {
 	if len(ask.GetOptions()) > 0 {
 		kind = teamv1.Asked_KIND_APPROVAL
 	}
-	expiry := defaultQuestion
+	expiry := step.QuestionExpiry
 	if t := st.Step.GetTimeout(); t != nil {
 		expiry = t.AsDuration()
 	}
-	id := p.run.ID(w.scope, "question", 1)
+	id := p.run.ID(st.Scope, "question", 1)
 	q := &teamv1.Asked{
 		Question: id, Kind: kind, Roles: ask.GetRoles(),
-		Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: questionParts(ask)},
+		Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: step.QuestionParts(ask)},
 		Expires: timestamppb.New(p.run.Now().Add(expiry)),
 	}
-	return p.pass(p.stepEvent(w, &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}}))
+	return p.pass(p.runner.Event(st.Step, st.Scope, &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}}))
 }
 
 // spawn does something for a step in a goroutine of its own.
-func (p *process) spawn(st *StepState, do func(child *runner, w *work, emit emitter) error) {
+func (p *process) spawn(ctx context.Context, st *StepState, do func(context.Context, *step.Work) error) {
 	if p.running == nil {
 		p.running = map[int]*StepState{}
 		p.msgs = make(chan stepMsg)
-		p.shared = p.child()
 	}
-	w, child := p.workOf(st), p.shared
-	p.running[w.index] = st
+	ack := make(chan error, 1)
+	w := p.workOf(ctx, st, func(ev *teamv1.Event) error {
+		select {
+		case p.msgs <- stepMsg{index: st.index, ev: ev, ack: ack}:
+		case <-p.quit:
+			return step.ErrStopped
+		}
+		select {
+		case err := <-ack:
+			return err
+		case <-p.quit:
+			return step.ErrStopped
+		}
+	})
+	p.running[st.index] = st
 	p.waits = false
 	p.wg.Go(func() {
-		ack := make(chan error, 1)
-		err := do(child, w, func(ev *teamv1.Event) error {
-			select {
-			case p.msgs <- stepMsg{index: w.index, ev: ev, ack: ack}:
-			case <-p.quit:
-				return errStopped
-			}
-			select {
-			case err := <-ack:
-				return err
-			case <-p.quit:
-				return errStopped
-			}
-		})
+		err := do(ctx, w)
 		select {
-		case p.msgs <- stepMsg{index: w.index, done: true, err: err}:
+		case p.msgs <- stepMsg{index: st.index, done: true, err: err}:
 		case <-p.quit:
 		}
 	})
-}
-
-// child is what the goroutines of steps have of the process: nothing of it changes.
-func (p *process) child() *runner {
-	r := p.runner
-	r.inYield = false
-	return &r
 }
 
 // receive takes one thing from outside the loop: an event of a running step, its
@@ -246,7 +240,7 @@ func (p *process) receive(ctx context.Context) error {
 		}
 		delete(p.running, m.index)
 		p.waits = false
-		if m.err != nil && !errors.Is(m.err, errStopped) {
+		if m.err != nil && !errors.Is(m.err, step.ErrStopped) {
 			return m.err
 		}
 	case <-p.listener.Wake():
@@ -263,26 +257,25 @@ func (p *process) ring() <-chan time.Time {
 	return time.After(p.alarm.Sub(p.run.Now()))
 }
 
-// workOf copies what call needs of a step.
-func (p *process) workOf(st *StepState) *work {
+// workOf is what runs a step: what it calls, and a copy of what that needs.
+func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.Event) error) *step.Work {
 	st.goOn(p.looked)
-	w := &work{
-		step: st.Step, index: st.index, round: st.Round, scope: st.Scope, input: p.handed(st), history: p.historyFor(st),
-		recorded: st.recorded, asked: maps.Clone(st.asked), attempts: st.attempts, failures: st.failures, open: st.open,
-		unknown: st.open || st.unknown, deadline: st.deadline, notBefore: st.notBefore, checks: st.checks.copied(),
-		peers: p.peersOf(st), begins: p.looked, reserved: st.reserved, spent: st.wasted,
+	w := &step.Work{
+		Step: st.Step, Index: st.index, Round: st.Round, Scope: st.Scope, Emit: emit, Limit: limitOf(st.Step), Begins: p.looked, Peers: p.peersOf(st),
+		Input: p.handed(st), History: p.historyFor(st), Past: st.past.Copy(),
 	}
+	w.Target, w.Refused = p.target(ctx, st)
 	if st.ByMember() {
-		w.transfers = p.cfg.Scheduler.Transfers(&p.State, st)
+		w.Transfers = p.cfg.Scheduler.Transfers(&p.State, st)
+		w.Branch = p.historyScope(st.Step.GetMember()) != HistoryConversation
 	}
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_MODEL:
-		w.prompt = p.cfg.Scheduler.Prompt(p.unjudged(), st.Step)
+		w.Prompt = p.cfg.Scheduler.Prompt(p.unjudged(), st.Step)
 	case teamv1.Step_KIND_JUDGE:
 		p.gate.prepare(w, &p.State, st)
 	case teamv1.Step_KIND_TOOL:
-		w.arguments = p.Arguments(st)
-		p.weigh(w, st)
+		w.Arguments, w.Unsafe = p.Arguments(st), p.unsafe(st.Step.GetName())
 	default:
 	}
 	return w
@@ -298,18 +291,4 @@ func (s *State) Arguments(st *StepState) string {
 		}
 	}
 	return ""
-}
-
-// questionParts words a question: its text, and its options as data for forms.
-func questionParts(ask *teamv1.Ask) []*a2av1.Part {
-	parts := agent.TextParts(ask.GetQuestion())
-	if len(ask.GetOptions()) == 0 {
-		return parts
-	}
-	options := make([]*structpb.Value, len(ask.GetOptions()))
-	for i, o := range ask.GetOptions() {
-		options[i] = structpb.NewStringValue(o)
-	}
-	data := &structpb.Struct{Fields: map[string]*structpb.Value{"options": structpb.NewListValue(&structpb.ListValue{Values: options})}}
-	return append(parts, &a2av1.Part{Content: &a2av1.Part_Data{Data: structpb.NewStructValue(data)}})
 }

@@ -6,6 +6,9 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/guards"
+	"github.com/agentteams/team-server/pkg/team/internal/step"
+	"github.com/agentteams/team-server/pkg/team/internal/verdict"
 )
 
 // What the tests in package team_test see besides the exported API.
@@ -13,33 +16,26 @@ import (
 type (
 	Everything = everything
 	Fold       = fold
-	Meter      = meter
-	Questions  = questions
 )
 
 const (
-	DefaultOutput   = defaultOutput
-	DefaultQuestion = defaultQuestion
-	DeltaAge        = deltaAge
-	DeltaBytes      = deltaBytes
+	DefaultOutput   = step.DefaultOutput
+	DefaultQuestion = step.QuestionExpiry
+	DeltaAge        = step.DeltaAge
+	DeltaBytes      = step.DeltaBytes
 	InfoTimeout     = infoTimeout
-	JudgeTool       = judgeTool
-	LeastOutput     = leastOutput
-	MaxBackoff      = maxBackoff
-	OutcomeAgain    = outcomeAgain
-	OutcomeDone     = outcomeDone
-	OutcomeFail     = outcomeFail
-	PerMessage      = perMessage
-	PerRequest      = perRequest
-	PerTool         = perTool
-	WithTools       = withTools
+	JudgeTool       = verdict.Tool
+	LeastOutput     = step.LeastOutput
+	OutcomeAgain    = step.OutcomeAgain
+	OutcomeDone     = step.OutcomeDone
+	OutcomeFail     = step.OutcomeFail
 )
 
 var (
 	DamagedDelegations = damagedDelegations
-	DetachedID         = detachedID
-	StageWord          = stageWord
-	VerdictOf          = verdictOf
+	DetachedID         = step.DetachedID
+	StageWord          = guards.StageWord
+	VerdictOf          = verdict.Of
 )
 
 // Config is what the team or agent was made of.
@@ -53,12 +49,6 @@ func MemberTimeoutOf(l *teamv1.Limits) time.Duration { return effective(l).membe
 
 // AsTeam returns the team that a model-backed agent would be.
 func AsTeam(l *Loop) *Team { return &Team{l} }
-
-// Backoff is how long the next attempt waits behind so many.
-func Backoff(attempts int32, base time.Duration) time.Duration {
-	p := &runner{run: &agent.Run{}}
-	return p.backoff(&work{attempts: attempts}, base, 0)
-}
 
 // Replay is a run of a team that is decided anew from a record.
 type Replay struct{ *process }
@@ -77,19 +67,14 @@ func (r *Replay) Decide() (*teamv1.Decided, error) {
 	return r.record(&d), nil
 }
 
-func (f *fold) Apply(ev *teamv1.Event)                     { f.apply(ev) }
-func (f *fold) Observe(o *teamv1.Observed)                 { f.observe(o) }
-func (f *fold) Remember(ev *teamv1.Event)                  { f.recorded = append(f.recorded, ev) }
-func (m *meter) Bound(r *agent.ModelRequest) int64         { return m.bound(r) }
-func (m *meter) Learn(r *agent.ModelRequest, tokens int64) { m.learn(r, tokens) }
-func (m *meter) Tokens() int64                             { return m.tokens }
-func (q *questions) Follow(ev *teamv1.Event)               { q.follow(ev) }
-func (q *questions) IDs() []string                         { return q.ids() }
+func (f *fold) Apply(ev *teamv1.Event)     { f.apply(ev) }
+func (f *fold) Observe(o *teamv1.Observed) { f.observe(o) }
+func (f *fold) Remember(ev *teamv1.Event)  { f.recorded = append(f.recorded, ev) }
 
 // Closes reports whether a paused run has something of the step to close.
 func (st *StepState) Closes(run *agent.Run) bool { return st.closes(run) }
 
 // Recorded returns a step of which events are on record.
 func Recorded(scope string, events []*teamv1.Event) *StepState {
-	return &StepState{Scope: scope, recorded: events}
+	return &StepState{Scope: scope, past: step.Past{Recorded: events}}
 }

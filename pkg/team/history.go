@@ -44,8 +44,8 @@ func (f *fold) historyFor(st *StepState) []*a2av1.Message {
 	if !st.ByMember() {
 		return nil
 	}
-	if st.checks.history != nil {
-		return st.checks.history.GetMessages()
+	if st.past.Checks.History != nil {
+		return st.past.Checks.History.GetMessages()
 	}
 	var said []*a2av1.Message
 	switch f.loop.historyScope(st.Step.GetMember()) {
@@ -106,8 +106,8 @@ func (f *fold) saidBy(before, st *StepState) *a2av1.Message {
 // handed is what a step is given: its message, and the results of those that
 // worked before it for the same turn.
 func (f *fold) handed(st *StepState) *a2av1.Message {
-	if st.checks.message != nil {
-		return st.checks.message
+	if st.past.Checks.Message != nil {
+		return st.past.Checks.Message
 	}
 	if len(st.earlier) == 0 {
 		return st.Given

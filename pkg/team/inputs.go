@@ -39,7 +39,7 @@ func (p *process) takeInputs() error {
 
 // isOpen reports whether a question of a step waits for its answer.
 func (p *process) isOpen(question string) bool {
-	return slices.ContainsFunc(p.Open(), func(st *StepState) bool { return st.asked.hold([]string{question}) })
+	return slices.ContainsFunc(p.Open(), func(st *StepState) bool { return st.past.Asked.Hold([]string{question}) })
 }
 
 // waitedFor notes in an answer how long the step it is for has waited.

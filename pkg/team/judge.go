@@ -1,16 +1,16 @@
 package team
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/internal/step"
+	"github.com/agentteams/team-server/pkg/team/internal/verdict"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
@@ -36,22 +36,20 @@ func (g *gate) evidence(s *State, st *StepState) *evidence {
 }
 
 // prepare adds to a judgement's work what its judge is given.
-func (g *gate) prepare(w *work, s *State, st *StepState) {
-	if g == nil {
+func (g *gate) prepare(w *step.Work, s *State, st *StepState) {
+	if g == nil || g.by == byCheck {
 		return
 	}
 	e := g.evidence(s, st)
 	switch g.by {
 	case byModel:
-		w.prompt = g.prompt(s, e, st)
+		w.Prompt = g.prompt(s, e, st)
 	case byAgent:
 		text := rubric + "\n\nAnswer with nothing but a JSON object: {\"score\": NUMBER, \"feedback\": TEXT}\n\n" + e.words()
 		if before := s.review.before(st); before != nil {
 			text += "\n\n" + onceMore(before)
 		}
-		w.input = agent.UserMessage("", text)
-	default:
-		w.check = e
+		w.Input = agent.UserMessage("", text)
 	}
 }
 
@@ -108,24 +106,12 @@ func (e *evidence) words() string {
 	return strings.TrimSpace(b.String())
 }
 
-// judgeTool is the tool by which a model gives its verdict.
-const judgeTool = "judge"
-
-var judgeSpec = agent.ToolSpec{
-	Name:        judgeTool,
-	Description: "Gives the verdict on the result.",
-	Parameters: []byte(`{"type":"object","properties":{` +
-		`"score":{"type":"number","minimum":0,"maximum":1,"description":"How good the result is."},` +
-		`"feedback":{"type":"string","description":"What is to be improved; empty: nothing."}},` +
-		`"required":["score","feedback"],"additionalProperties":false}`),
-}
-
 // prompt is the request of a judgement by a model.
 func (g *gate) prompt(s *State, e *evidence, st *StepState) *agent.ModelRequest {
 	req := &agent.ModelRequest{
-		Agent: s.Team.ID, Instructions: rubric + " Call " + judgeTool + " with your verdict.",
+		Agent: s.Team.ID, Instructions: rubric + " Call " + verdict.Tool + " with your verdict.",
 		Messages: []agent.ModelMessage{{Role: agent.RoleUser, Text: e.words()}},
-		Tools:    []agent.ToolSpec{judgeSpec}, Force: judgeTool,
+		Tools:    []agent.ToolSpec{verdict.Spec}, Force: verdict.Tool,
 	}
 	if before := s.review.before(st); before != nil {
 		req.Messages = append(req.Messages, prompt.Corrected(before.Turn, onceMore(before))...)
@@ -133,24 +119,8 @@ func (g *gate) prompt(s *State, e *evidence, st *StepState) *agent.ModelRequest 
 	return req
 }
 
-// judgeExecutor prepares a judgement.
-func (r *runner) judgeExecutor(ex *executor, w *work, emit emitter) error {
-	switch r.gate.by {
-	case byModel:
-		m := r.gate.Model
-		ex.model, ex.by, ex.upstream = m.Name(), m, "model "+m.Name()
-		ex.attempt = func(ctx context.Context, key string) result { return r.generate(ctx, m, w, emit, key) }
-	case byAgent:
-		return r.agentExecutor(ex, w, &Member{ID: r.gate.Agent, Agent: r.gate.Agent}, emit)
-	default:
-		ex.upstream = "check"
-		ex.attempt = func(context.Context, string) result { return r.gate.check(w.check) }
-	}
-	return nil
-}
-
 // check judges without anybody's help.
-func (g *gate) check(e *evidence) result {
+func (g *gate) check(e *evidence) *teamv1.Reply {
 	score, err := float64(1), error(nil)
 	feedback := "There is nothing in the result."
 	if g.Check != nil {
@@ -167,79 +137,12 @@ func (g *gate) check(e *evidence) result {
 	case err != nil:
 		said = []byte(err.Error())
 	case jerr != nil: // JSON has no such number
-		said = []byte(number(score))
+		said = []byte(verdict.Number(score))
 	}
-	return result{reply: &teamv1.Reply{Result: &teamv1.Reply_Message{Message: agent.NewMessage(string(said))}}}
+	return &teamv1.Reply{Result: &teamv1.Reply_Message{Message: agent.NewMessage(string(said))}}
 }
 
 // empty reports whether a message has no content.
-func empty(m *a2av1.Message) bool { return strings.TrimSpace(agent.Text(m)) == "" && onlyText(m) }
-
-// maxFeedback bounds what a judge says of a result, in bytes.
-const maxFeedback = 4 << 10
-
-// verdictOf reads what a judge said: a call of judge, the data of a message, a JSON
-// object {"score", "feedback"} in a text, or a text that is a number. What is no
-// number from 0 to 1 is no score.
-func verdictOf(r *teamv1.Reply) *teamv1.Verdict {
-	if m := r.GetMessage(); m != nil {
-		return messageVerdict(m)
-	}
-	for _, call := range r.GetTurn().GetToolCalls() {
-		if call.GetName() == judgeTool {
-			arguments := call.GetArguments()
-			if inner, ok := prompt.Unwrap(arguments); ok {
-				arguments = inner
-			}
-			return jsonVerdict([]byte(arguments))
-		}
-	}
-	return textVerdict(r.GetTurn().GetText())
-}
-
-func messageVerdict(m *a2av1.Message) *teamv1.Verdict {
-	if data, ok := agent.Data(m); ok {
-		if _, object := data.(map[string]any); object {
-			if b, err := json.Marshal(data); err == nil {
-				return jsonVerdict(b)
-			}
-		}
-	}
-	return textVerdict(agent.Text(m))
-}
-
-func textVerdict(text string) *teamv1.Verdict {
-	text = strings.TrimSpace(text)
-	if score, err := strconv.ParseFloat(text, 64); err == nil {
-		return scoreVerdict(score, "")
-	}
-	from, to := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
-	if from >= 0 && from < to {
-		return jsonVerdict([]byte(text[from : to+1]))
-	}
-	return &teamv1.Verdict{Fault: fmt.Sprintf("%q is no score", agent.Quote(text))}
-}
-
-func jsonVerdict(b []byte) *teamv1.Verdict {
-	var v struct{ Score, Feedback json.RawMessage }
-	if json.Unmarshal(b, &v) != nil {
-		return &teamv1.Verdict{Fault: fmt.Sprintf("%s is no JSON object with a score", agent.Quote(string(b)))}
-	}
-	feedback := string(v.Feedback)
-	_ = json.Unmarshal(v.Feedback, &feedback) // else it is told as it is
-	score, err := strconv.ParseFloat(strings.Trim(string(v.Score), `"`), 64)
-	if err != nil {
-		return &teamv1.Verdict{Feedback: agent.Excerpt(feedback, maxFeedback), Fault: fmt.Sprintf("there is no score in %s", agent.Quote(string(b)))}
-	}
-	return scoreVerdict(score, feedback)
-}
-
-func scoreVerdict(score float64, feedback string) *teamv1.Verdict {
-	v := &teamv1.Verdict{Feedback: agent.Excerpt(strings.TrimSpace(feedback), maxFeedback)}
-	if !isScore(score) {
-		v.Fault = "the score is " + number(score) + ", which is not 0 to 1"
-		return v
-	}
-	v.Score = &score
-	return v
+func empty(m *a2av1.Message) bool {
+	return strings.TrimSpace(agent.Text(m)) == "" && prompt.OnlyText(m)
 }

@@ -7,6 +7,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
 // limits are the effective limits of a run: what is set, else the
@@ -14,26 +15,19 @@ import (
 type limits struct {
 	maxSteps, maxParallel, maxDepth int
 	timeout, memberTimeout          time.Duration
-	retry                           retry
-}
-
-// retry is how a failing leaf is repeated.
-type retry struct {
-	attempts int32
-	backoff  time.Duration
+	retry                           step.Retry
 }
 
 const (
 	defaultTimeout       = 300 * time.Second
 	defaultMemberTimeout = 60 * time.Second
-	defaultQuestion      = 7 * 24 * time.Hour
 )
 
 func effective(l *teamv1.Limits) limits {
 	e := limits{
 		maxSteps: 100, maxParallel: 3, maxDepth: agent.MaxDepth,
 		timeout: defaultTimeout, memberTimeout: defaultMemberTimeout,
-		retry: retry{attempts: 3, backoff: time.Second},
+		retry: step.Retry{Attempts: 3, Backoff: time.Second},
 	}
 	set(&e.maxSteps, l.GetMaxSteps())
 	set(&e.maxParallel, l.GetMaxParallel())
@@ -41,27 +35,19 @@ func effective(l *teamv1.Limits) limits {
 	setDuration(&e.timeout, l.GetTimeout())
 	setDuration(&e.memberTimeout, l.GetMemberTimeout())
 	e.memberTimeout = min(e.memberTimeout, e.timeout)
-	e.retry = e.retry.with(l.GetRetry())
+	e.retry = e.retry.With(l.GetRetry())
 	return e
 }
 
 // policy is how often the leaves of a delegation are repeated: as the team says,
 // unless the agent itself says otherwise, or the member does, or the step.
 type policy struct {
-	team         retry
+	team         step.Retry
 	member, step *teamv1.Retry
 }
 
 // of is the policy for an agent that says own; nil is nothing.
-func (p policy) of(own *teamv1.Retry) retry { return p.team.with(own).with(p.member).with(p.step) }
-
-func (r retry) with(p *teamv1.Retry) retry {
-	if p.GetAttempts() > 0 {
-		r.attempts = p.GetAttempts()
-	}
-	setDuration(&r.backoff, p.GetBackoff())
-	return r
-}
+func (p policy) of(own *teamv1.Retry) step.Retry { return p.team.With(own).With(p.member).With(p.step) }
 
 func set(to *int, v int32) {
 	if v > 0 {

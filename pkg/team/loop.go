@@ -13,6 +13,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/guards"
+	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
 // Loop asks a scheduler who is next and dispatches the answer until it replies, asks, or
@@ -24,6 +26,7 @@ type Loop struct {
 	traits Traits
 	limits limits
 	tools  map[string]agent.Tool
+	layers step.Attempt
 }
 
 // NewLoop returns the loop of what c describes. noun is what people call it in messages:
@@ -46,7 +49,7 @@ func NewLoop(noun string, c Config) (*Loop, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	l := &Loop{cfg: &c, noun: noun, traits: c.Scheduler.Traits(), tools: make(map[string]agent.Tool, len(c.Tools))}
+	l := &Loop{cfg: &c, noun: noun, traits: c.Scheduler.Traits(), tools: make(map[string]agent.Tool, len(c.Tools)), layers: step.Layers()}
 	for _, t := range c.Tools {
 		l.tools[t.Spec().Name] = t
 	}
@@ -98,11 +101,15 @@ func (l *Loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq
 }
 
 // process is one call of Process. Only the goroutine that ranges over the
-// sequence touches it; goroutines of parallel steps have a copy of its runner and
-// hand their events over in msgs.
+// sequence touches it; goroutines of parallel steps have its runner, which does not change
+// while they run, and hand their events over in msgs.
 type process struct {
-	runner
+	*Loop
 	*fold
+	req      *teamv1.ProcessRequest
+	run      *agent.Run
+	gate     *gate       // nil where nobody judges the result
+	runner   step.Runner // shared with the goroutines of steps
 	listener *agent.Listener
 	yield    func(*teamv1.Event, error) bool
 
@@ -114,7 +121,6 @@ type process struct {
 	alarm   time.Time          // until when a step idles that the loop answers itself; zero is none
 	running map[int]*StepState // by index; steps that a goroutine works on
 	msgs    chan stepMsg       // from those goroutines
-	shared  *runner            // what those goroutines have; see child
 	quit    chan struct{}      // closed when the loop ends: nobody takes msgs any more
 	wg      sync.WaitGroup     // of those goroutines
 	cancel  context.CancelCauseFunc
@@ -122,11 +128,12 @@ type process struct {
 
 func newProcess(ctx context.Context, l *Loop, req *teamv1.ProcessRequest, run *agent.Run) *process {
 	f := newFold(l, req, run.Root)
-	return &process{runner: runner{Loop: l, req: req, run: run, gate: gateOf(ctx, l.cfg, req), scope: f.Scope, path: f.Path}, fold: f}
+	return &process{Loop: l, fold: f, req: req, run: run, gate: gateOf(ctx, l.cfg, req), runner: step.Runner{
+		Owner: guards.Owner{ID: l.cfg.ID, Path: f.Path, Run: run, Log: l.cfg.Log},
+		Scope: f.Scope, Request: req, Guards: &l.cfg.Guards, Tools: step.Tools{Own: l.tools}, Upstreams: l.upstreams(),
+		Silent: l.silent(), Wakes: l.traits.WakesOnDetachedEnd, Steps: l.layers,
+	}}
 }
-
-// errStopped: the consumer broke off, or nothing more may be recorded.
-var errStopped = errors.New("stopped")
 
 // serve runs the loop and says how the sequence ends.
 func (p *process) serve(ctx context.Context) {
@@ -137,23 +144,23 @@ func (p *process) serve(ctx context.Context) {
 	p.listener = p.run.Listen(p.Scope)
 	defer p.listener.Close()
 	ctx, p.cancel = context.WithCancelCause(p.allow(p.bind(ctx)))
-	defer p.unbind()
-	defer p.cancel(errStopped)
+	defer p.runner.Budget.Release()
+	defer p.cancel(step.ErrStopped)
 	p.quit = make(chan struct{})
 	defer p.wg.Wait()
 	defer close(p.quit)
-	defer p.cancel(errStopped) // before the wait: also when the consumer panics
+	defer p.cancel(step.ErrStopped) // before the wait: also when the consumer panics
 
 	bounded, stop := p.clock(ctx)
 	defer stop()
 	reply, err := p.work(bounded)
-	if !errors.Is(err, errStopped) && (reply != nil || err != nil) {
+	if !errors.Is(err, step.ErrStopped) && (reply != nil || err != nil) {
 		if cerr := p.closeSteps(ctx); cerr != nil {
 			err = cerr
 		}
 	}
 	switch {
-	case p.stopped || errors.Is(err, errStopped):
+	case p.stopped || errors.Is(err, step.ErrStopped):
 	case err != nil:
 		p.yield(nil, p.withSpent(err))
 	case reply != nil:
@@ -322,7 +329,7 @@ func (p *process) cause(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, agent.ErrShutdown), errors.Is(cause, agent.ErrFenced):
-		return errStopped
+		return step.ErrStopped
 	case errors.Is(cause, errTeamTimeout):
 		if err := p.emit("", &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitTimeout}}}); err != nil {
 			return err
@@ -350,14 +357,11 @@ func (p *process) emit(step string, ev *teamv1.Event) error {
 // pass yields an event as it is and folds it.
 func (p *process) pass(ev *teamv1.Event) error {
 	if p.stopped {
-		return errStopped
+		return step.ErrStopped
 	}
-	p.inYield = true
-	ok := p.yield(ev, nil)
-	p.inYield = false
-	if !ok {
+	if !p.yield(ev, nil) {
 		p.stopped = true
-		return errStopped
+		return step.ErrStopped
 	}
 	if ev.GetTime() == nil {
 		ev.Time = timestamppb.New(p.run.Now())
@@ -371,4 +375,6 @@ func (st *StepState) Parked() bool { return !st.waiting.IsZero() || st.blocked()
 
 // parked reports whether there is nothing to do for a step but wait for people:
 // one that waits for a canceled scope goes on.
-func (p *process) parked(st *StepState) bool { return st.Parked() && !st.asked.from(p.run.Canceled) }
+func (p *process) parked(st *StepState) bool {
+	return st.Parked() && !st.past.Asked.From(p.run.Canceled)
+}

@@ -15,23 +15,23 @@ import (
 // mutants are faults that the crash tests must notice: each removes one of the
 // rules that make a restart a replay (events.md 4).
 var mutants = []struct{ name, file, from, to string }{
-	{"no commit before an effect", "call.go", "if err := agent.Commit(ctx); err != nil {", "if err := error(nil); err != nil {"},
+	{"no commit before an effect", "internal/step/begin.go", "if err := agent.Commit(w.run); err != nil {", "if err := error(nil); err != nil {"},
 	{"the record is ignored", "loop.go", "for _, ev := range p.req.GetRecorded() {", "for _, ev := range p.req.GetRecorded()[:0] {"},
-	{"a member's record is ignored", "execute.go", "Scope: w.scope, Recorded: w.recorded,", "Scope: w.scope,"},
-	{"a panic of the consumer is taken for the member's", "execute.go", "	if r.inYield {\n		return\n	}\n", ""},
-	{"the owed ack is not paid", "dispatch.go", "case err := <-ack:\n				return err\n			case <-p.quit:\n				return errStopped\n", "case err := <-ack:\n				return err\n"},
+	{"a member's record is ignored", "internal/step/member.go", "Scope: w.Scope, Recorded: w.Recorded,", "Scope: w.Scope,"},
+	{"a panic of the consumer is taken for the member's", "internal/step/attempt.go", "	if w.yielding {\n		return\n	}\n", ""},
+	{"the owed ack is not paid", "dispatch.go", "case err := <-ack:\n			return err\n		case <-p.quit:\n			return step.ErrStopped\n", "case err := <-ack:\n			return err\n"},
 	{"an answer does not unpark", "state.go", "st.resume(ev.GetTime().AsTime())\n\t\tf.saw", "_ = st.resume\n\t\tf.saw"},
-	{"a known failure keeps its key", "call.go", "		w.failures++\n", ""},
-	{"a cancel between commit and call is not seen", "call.go", "return r.run.Begin(w.scope)", "return nil"},
-	{"what is open elsewhere is left", "cancel.go", "err = ex.attempt(ctx, r.key(w)).err", "_ = ex"},
-	{"an unsafe tool is called again", "execute.go", "if w.unsafe && w.unknown {", "if false {"},
-	{"a person's word to call again counts for ever", "state.go", "st.open, st.ruling = true, nil", "st.open = true"},
+	{"a known failure keeps its key", "internal/step/retry.go", "		w.Failures++\n", ""},
+	{"a cancel between commit and call is not seen", "internal/step/begin.go", "return w.by.Run.Begin(w.Scope)", "return nil"},
+	{"what is open elsewhere is left", "internal/step/retry.go", "err = attempt(ctx, w).Err", "_ = attempt"},
+	{"an unsafe tool is called again", "internal/step/tool.go", "if w.Unsafe && w.Unknown {", "if false {"},
+	{"a person's word to call again counts for ever", "state.go", "st.past.Open, st.past.Ruling = true, nil", "st.past.Open = true"},
 	{"a dropped step begins anew after a crash", "loop.go", "	p.cancelDropped()\n", ""},
-	{"no commit before a look", "guard.go", "if err := agent.Commit(ctx); err != nil {", "if err := error(nil); err != nil {"},
+	{"no commit before a look", "internal/guards/guards.go", "if err := agent.Commit(ctx); err != nil {", "if err := error(nil); err != nil {"},
 	{"a look at the input is forgotten", "checks.go", "		a.looked++\n", ""},
 	{"a look at the answer is forgotten", "checks.go", "		f.outputs++\n", ""},
-	{"a look at a result is forgotten", "checks.go", "		k.results++\n", ""},
-	{"what was looked at is forgotten", "guard.go", "g.m, g.seq = w.checks.answer, w.checks.answered", "_ = w.checks.answer"},
+	{"a look at a result is forgotten", "internal/step/guard.go", "		k.Results++\n", ""},
+	{"what was looked at is forgotten", "internal/step/guard.go", "g.Message, g.Seq = w.Checks.Answer, w.Checks.Answered", "_ = w.Checks.Answer"},
 	{"steps of earlier rounds are forgotten", "review.go", "	f.Earlier = append(f.Earlier, f.Steps...)\n", ""},
 	{"the result of a failed run is shown once more", "state.go", "		f.kept = true\n", "		_ = f.kept\n"},
 	{"a decision is made anew", "state.go", "		f.decide(k.Decided)", "		f.decide(&teamv1.Decided{})"},
@@ -82,12 +82,12 @@ func mutated(t *testing.T, path, from, to string) string {
 	return strings.Replace(string(src), from, to, 1)
 }
 
-// runMutant runs the crash tests with the content of one file of the package replaced.
+// runMutant runs the crash tests with the content of one file, of the package or below it, replaced.
 func runMutant(t *testing.T, dir, file, content string) (string, error) {
 	t.Helper()
 	path := filepath.Join(dir, file)
 	tmp := t.TempDir()
-	mutant := filepath.Join(tmp, file)
+	mutant := filepath.Join(tmp, filepath.Base(file))
 	if err := os.WriteFile(mutant, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/internal/verdict"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
@@ -89,7 +90,7 @@ func (r *Review) faults(c *Config) []error {
 	if r.Check != nil && !r.Check.IsCheck() {
 		fault("team %q: review.judge.check is no check; compile it as one", c.ID)
 	}
-	if t := r.Threshold; t != nil && !isScore(*t) {
+	if t := r.Threshold; t != nil && !verdict.Scored(*t) {
 		fault("team %q: review.threshold is %v; it must be 0 to 1", c.ID, *t)
 	}
 	if r.MaxRounds < 0 {
@@ -97,9 +98,6 @@ func (r *Review) faults(c *Config) []error {
 	}
 	return faults
 }
-
-// isScore reports whether a number is one from 0 to 1; NaN is none.
-func isScore(v float64) bool { return v >= 0 && v <= 1 }
 
 // gate judges the results of one call. It never changes.
 type gate struct {
@@ -263,12 +261,10 @@ func (g *gate) content(score float64, v *teamv1.Verdict) bool {
 // worded is a score as people read it.
 func (g *gate) worded(score float64) string {
 	if g.Threshold == nil {
-		return number(score)
+		return verdict.Number(score)
 	}
-	return number(score) + ", and " + number(*g.Threshold) + " is asked for"
+	return verdict.Number(score) + ", and " + verdict.Number(*g.Threshold) + " is asked for"
 }
-
-func number(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
 
 func (g *gate) values(score float64) *structpb.Struct {
 	v := map[string]*structpb.Value{"score": structpb.NewNumberValue(score)}
@@ -283,9 +279,9 @@ func (g *gate) unmet(s *State, r *review, why string) choice {
 	err := agent.Errorf(agent.CodeInternal, agent.ReasonQuality,
 		"the result of %q was not good enough after round %d of %d: %s; it is kept as it is; ask for less, or allow more rounds", s.Team.ID, s.round(), g.MaxRounds, why)
 	if score, ok := r.score(); ok {
-		err = err.With("score", number(score))
+		err = err.With("score", verdict.Number(score))
 	}
-	err = err.With("rounds", strconv.Itoa(s.round())).With("threshold", number(*g.Threshold))
+	err = err.With("rounds", strconv.Itoa(s.round())).With("threshold", verdict.Number(*g.Threshold))
 	return choice{Decision: Decision{Reply: r.result, Joins: r.joins, Reason: why}, failure: err}
 }
 
@@ -393,7 +389,7 @@ func (p *process) conclude(ctx context.Context, reply *teamv1.Reply) (*teamv1.Re
 func checkBrief(b *teamv1.Brief) error {
 	switch {
 	case b == nil:
-	case b.QualityThreshold != nil && !isScore(b.GetQualityThreshold()): //nolint:protogetter // set or not matters
+	case b.QualityThreshold != nil && !verdict.Scored(b.GetQualityThreshold()): //nolint:protogetter // set or not matters
 		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "brief.quality_threshold is %v; it must be 0 to 1", b.GetQualityThreshold())
 	case b.MaxRounds != nil && b.GetMaxRounds() < 1: //nolint:protogetter // set or not matters
 		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "brief.max_rounds is %d; it must be at least 1", b.GetMaxRounds())

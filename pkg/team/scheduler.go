@@ -11,6 +11,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
 // Scheduler answers "who is next?". The loop of a run calls it, one method at a time;
@@ -242,25 +243,13 @@ type StepState struct {
 	// EndSeq is the sequence number of its end.
 	EndSeq int64
 
-	index     int             // among the steps of the run
-	seq       int64           // of the event that holds the message
-	earlier   []int64         // results handed over behind it, by EndSeq
-	attempts  int32           // started so far
-	failures  int64           // attempts whose outcome is known
-	open      bool            // an attempt has started and not ended
-	unknown   bool            // the last attempt that ended may have had its effect
-	deadline  time.Time       // of the step; zero is none
-	notBefore time.Time       // of the next attempt
-	reserved  *teamv1.Spent   // of the budget, for the last attempt
-	wasted    *teamv1.Spent   // on attempts that were repeated
-	waiting   time.Time       // since when it waits for people
-	held      time.Time       // since when it stands still because the run is paused
-	asked     questions       // of the step and below
-	questions int64           // of its own so far
-	ruling    *a2av1.Message  // what people say of an attempt whose outcome is not known
-	expired   bool            // its own question lapsed
-	checks    stepChecks      // what the team's middlewares have said
-	recorded  []*teamv1.Event // of its scope and below
+	index   int       // among the steps of the run
+	seq     int64     // of the event that holds the message
+	earlier []int64   // results handed over behind it, by EndSeq
+	waiting time.Time // since when it waits for people
+	held    time.Time // since when it stands still because the run is paused
+	expired bool      // its own question lapsed
+	past    step.Past // what its attempts have put on record
 }
 
 // ByMember reports whether the step is work of a member.
@@ -322,7 +311,7 @@ func (st *StepState) BeyondLimit() bool {
 
 // blocked reports whether a step waits for the answer to its own question.
 func (st *StepState) blocked() bool {
-	return st.asked.from(func(scope string) bool { return scope == st.Scope })
+	return st.past.Asked.From(func(scope string) bool { return scope == st.Scope })
 }
 
 // TransferTool is the name of the tool by which a member with a model hands over.

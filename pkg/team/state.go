@@ -115,7 +115,7 @@ func (f *fold) resumed(ev *teamv1.Event) {
 	}
 	for st := range f.pending() {
 		switch {
-		case st.attempts == 0 || !st.waiting.IsZero(): // an answer will say how long
+		case st.past.Attempts == 0 || !st.waiting.IsZero(): // an answer will say how long
 		case st.held.IsZero():
 			st.stood(waited, ev)
 		default:
@@ -262,7 +262,7 @@ func (f *fold) admit(st *StepState) *agent.Error {
 
 // applyStep folds an event of a step or below it; own says that it is the step's.
 func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
-	st.asked.follow(ev)
+	st.past.Asked.Follow(ev)
 	switch ev.GetKind().(type) {
 	case *teamv1.Event_Waiting, *teamv1.Event_Answered, *teamv1.Event_Received, *teamv1.Event_Expired: // from outside
 	default:
@@ -271,13 +271,13 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Started:
 		if own {
-			st.attempts, st.reserved = k.Started.GetAttempt(), k.Started.GetReserved()
-			st.open, st.ruling = true, nil
+			st.past.Attempts, st.past.Reserved = k.Started.GetAttempt(), k.Started.GetReserved()
+			st.past.Open, st.past.Ruling = true, nil
 			if st.Began.IsZero() {
 				st.Began = f.Now
 			}
-			if d := k.Started.GetDeadline(); d != nil && st.deadline.IsZero() {
-				st.deadline = d.AsTime()
+			if d := k.Started.GetDeadline(); d != nil && st.past.Deadline.IsZero() {
+				st.past.Deadline = d.AsTime()
 			}
 			return
 		}
@@ -299,7 +299,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 			switch {
 			case k.Waiting.GetPaused():
 				st.held = f.Now
-			case st.asked.hold(k.Waiting.GetQuestions()): // else an answer overtook it
+			case st.past.Asked.Hold(k.Waiting.GetQuestions()): // else an answer overtook it
 				st.waiting = f.Now
 			}
 			return
@@ -313,11 +313,11 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		}
 	case *teamv1.Event_Asked:
 		if own {
-			st.questions++
+			st.past.Questions++
 		}
 	case *teamv1.Event_Checked:
 		f.saw(ev.GetSeq(), k.Checked.GetMessage())
-		if own && st.checked(ev.GetSeq(), k.Checked) {
+		if own && st.past.Checks.Apply(ev.GetSeq(), k.Checked) {
 			return
 		}
 	case *teamv1.Event_Expired:
@@ -329,7 +329,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		return // for readers only: never needed to resume
 	default:
 	}
-	st.recorded = append(st.recorded, ev)
+	st.past.Recorded = append(st.past.Recorded, ev)
 }
 
 // saw keeps a message that later events may refer to. On replay the record has it.
@@ -347,15 +347,15 @@ func (f *fold) saw(seq int64, m *a2av1.Message) {
 
 // retried closes an attempt. A known failure begins a new effect.
 func (st *StepState) retried(r *teamv1.Retried) {
-	st.open, st.unknown = false, !r.GetFresh()
-	st.wasted = agent.AddSpent(st.wasted, r.GetSpent())
+	st.past.Open, st.past.Unknown = false, !r.GetFresh()
+	st.past.Spent = agent.AddSpent(st.past.Spent, r.GetSpent())
 	if r.GetFresh() {
-		st.failures++
-		st.recorded = nil
-		st.asked = nil
+		st.past.Failures++
+		st.past.Recorded = nil
+		st.past.Asked = nil
 	}
 	if t := r.GetNotBefore(); t != nil {
-		st.notBefore = t.AsTime()
+		st.past.NotBefore = t.AsTime()
 	}
 }
 
@@ -364,8 +364,8 @@ func (st *StepState) resume(now time.Time) {
 	if st.waiting.IsZero() {
 		return
 	}
-	if !st.deadline.IsZero() {
-		st.deadline = st.deadline.Add(now.Sub(st.waiting))
+	if !st.past.Deadline.IsZero() {
+		st.past.Deadline = st.past.Deadline.Add(now.Sub(st.waiting))
 	}
 	st.waiting = time.Time{}
 }
@@ -386,12 +386,12 @@ func (st *StepState) stood(d time.Duration, at *teamv1.Event) {
 	if d <= 0 {
 		return
 	}
-	if !st.deadline.IsZero() {
-		st.deadline = st.deadline.Add(d)
+	if !st.past.Deadline.IsZero() {
+		st.past.Deadline = st.past.Deadline.Add(d)
 	}
-	if n := len(st.recorded); n > 0 {
-		st.recorded = append(st.recorded, &teamv1.Event{
-			Seq: st.recorded[n-1].GetSeq(), Time: at.GetTime(), Scope: st.Scope,
+	if n := len(st.past.Recorded); n > 0 {
+		st.past.Recorded = append(st.past.Recorded, &teamv1.Event{
+			Seq: st.past.Recorded[n-1].GetSeq(), Time: at.GetTime(), Scope: st.Scope,
 			Kind: &teamv1.Event_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_RESUME, Waited: durationpb.New(d)}},
 		})
 	}
@@ -400,7 +400,7 @@ func (st *StepState) stood(d time.Duration, at *teamv1.Event) {
 // end closes a step.
 func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	e := ev.GetEnded()
-	st.Done, st.open = true, false
+	st.Done, st.past.Open = true, false
 	st.Outcome, st.Turn, st.Tool, st.Transfer, st.Spent = e.GetOutcome(), e.GetTurn(), e.GetTool(), e.GetTransfer(), e.GetSpent()
 	st.Verdict = e.GetVerdict()
 	st.EndIndex, st.EndSeq = f.Ended, ev.GetSeq()
@@ -415,7 +415,7 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 		st.Message, st.seq = m, ev.GetSeq()
 	}
 	f.saw(st.seq, st.Message)
-	st.recorded, st.asked, st.waiting = nil, nil, time.Time{}
+	st.past.Recorded, st.past.Asked, st.waiting = nil, nil, time.Time{}
 	if err := st.Failure(); err != nil && f.failed == nil && f.fatal(st) {
 		f.failed = err
 	}
@@ -517,4 +517,16 @@ func (f *fold) refer(m *a2av1.Message) *teamv1.Input {
 		return &teamv1.Input{}
 	}
 	return &teamv1.Input{Message: m}
+}
+
+// rule folds an answer to a step's own question.
+func (f *fold) rule(st *StepState, m *a2av1.Message, seq int64) {
+	switch st.Step.GetKind() {
+	case teamv1.Step_KIND_TOOL:
+		st.past.Ruling = m
+	case teamv1.Step_KIND_HUMAN:
+		st.Message, st.seq = m, seq
+		f.arriveHuman(st)
+	default:
+	}
 }

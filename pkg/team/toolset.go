@@ -23,7 +23,7 @@ func (p *process) offer(ctx context.Context) error {
 	if len(sets) == 0 {
 		return nil
 	}
-	p.sets = map[string]agent.Tool{}
+	p.runner.Tools.Set = map[string]agent.Tool{}
 	var specs []agent.ToolSpec
 	from := map[string]string{}
 	for _, set := range sets {
@@ -44,7 +44,7 @@ func (p *process) offer(ctx context.Context) error {
 			if other, taken := from[spec.Name]; taken || p.tools[spec.Name] != nil {
 				return sameName(p.cfg.ID, spec.Name, other, set.Name())
 			}
-			from[spec.Name], p.sets[spec.Name] = set.Name(), t
+			from[spec.Name], p.runner.Tools.Set[spec.Name] = set.Name(), t
 			specs = append(specs, spec)
 		}
 	}
@@ -122,15 +122,6 @@ func (f *fold) noted(n *teamv1.Noted) {
 		}
 		f.Tools = append(f.Tools, spec)
 	}
-}
-
-// tool finds a tool by its name.
-func (r *runner) tool(name string) (agent.Tool, bool) {
-	if t, ok := r.tools[name]; ok {
-		return t, true
-	}
-	t, ok := r.sets[name]
-	return t, ok
 }
 
 // unsafe reports whether a second call of a tool would be a second effect. What

@@ -1,12 +1,7 @@
 package team
 
 import (
-	"context"
-	"errors"
 	"strings"
-	"time"
-
-	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -42,54 +37,6 @@ func (l *Loop) upstreams() Upstreams {
 		return everything{}
 	}
 	return l.cfg.Upstreams
-}
-
-// maxRetryAfter is the longest pause that a callee may ask for: who wants to be
-// left alone for longer is not called again.
-const maxRetryAfter = time.Minute
-
-// admit asks right before an attempt whether the member may be called. What has
-// begun before a crash goes on in any case.
-func (r *runner) admit(w *work, ex *executor) error {
-	if w.attempts == 0 && ex.leaf {
-		r.upstreams().Called(ex.upstream)
-	}
-	if ex.agent == "" {
-		return nil
-	}
-	done, err := r.upstreams().Allow(ex.agent)
-	if err == nil {
-		w.judge = done
-		return nil
-	}
-	if w.open {
-		return nil
-	}
-	e := agent.AsError(err)
-	return e.With("member", w.step.GetMember())
-}
-
-// judged says what an attempt's end says of who was called. A call that was ended
-// from above says nothing; one that took too long does.
-func (r *runner) judged(ctx context.Context, w *work, res result) {
-	if w.judge == nil {
-		return
-	}
-	verdict := agent.JudgementOf(res.err)
-	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errStepTimeout):
-		verdict = agent.JudgementFailed
-	case cause != nil, errors.Is(res.err, errStopped):
-		verdict = agent.JudgementNone
-	}
-	w.judge(verdict)
-	w.judge = nil
-}
-
-// repeatable reports whether who failed may be called again so soon, and counts
-// the repetition.
-func (r *runner) repeatable(ex *executor, e *agent.Error) bool {
-	return e.RetryAfter <= maxRetryAfter && (ex.agent == "" || r.upstreams().Open(ex.agent) == "") && r.upstreams().MayRetry(ex.upstream)
 }
 
 // notCalled begins the health of members that are not called.
@@ -132,15 +79,4 @@ func (p *process) watch() error {
 		return nil
 	}
 	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Observed{Observed: o}})
-}
-
-// logFailure writes down why a member did not succeed: the scheduler may make
-// something else of it.
-func (r *runner) logFailure(w *work, e *teamv1.Ended) {
-	if !agent.IsDelegation(w.step.GetKind()) || e.GetError() == nil || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED {
-		return
-	}
-	r.cfg.Log.Warn("member did not succeed", zap.String("team", r.cfg.ID), zap.String("member", w.step.GetMember()),
-		zap.String("scope", w.scope), zap.String("outcome", e.GetOutcome().String()),
-		zap.String("reason", e.GetError().GetReason()), zap.String("message", e.GetError().GetMessage()))
 }

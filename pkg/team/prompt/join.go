@@ -59,3 +59,13 @@ func plainText(p *a2av1.Part) bool {
 	return text && p.GetMetadata() == nil && p.GetFilename() == "" &&
 		(p.GetMediaType() == "" || p.GetMediaType() == "text/plain")
 }
+
+// OnlyText reports whether all parts of a message are texts.
+func OnlyText(m *a2av1.Message) bool {
+	for _, part := range m.GetParts() {
+		if _, ok := part.GetContent().(*a2av1.Part_Text); !ok {
+			return false
+		}
+	}
+	return true
+}

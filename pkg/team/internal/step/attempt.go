@@ -1,0 +1,34 @@
+package step
+
+import (
+	"context"
+
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// attempt makes one attempt of a step, by its target: a member or a judge, a model, a
+// check, or a tool.
+func attempt(ctx context.Context, w *Work) Result {
+	switch {
+	case w.Target.Agent != nil && w.Step.GetDetached():
+		return w.detach(ctx)
+	case w.Target.Agent != nil:
+		return w.delegate(w.Target.HandDown(ctx))
+	case w.Target.Model != nil:
+		return w.generate(ctx)
+	case w.Target.Check != nil:
+		return Result{Reply: w.Target.Check()}
+	}
+	return w.useTool(ctx)
+}
+
+// recovered turns a panic of a member into its error. A panic of our own
+// consumer, which passes through the member's frames, is none of the member's.
+func (w *Work) recovered(member string, res *Result) {
+	if w.yielding {
+		return
+	}
+	if v := recover(); v != nil {
+		*res = Result{Err: agent.Panicked(w.by.Log, member, v)}
+	}
+}

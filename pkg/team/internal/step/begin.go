@@ -1,0 +1,102 @@
+package step
+
+import (
+	"context"
+	"errors"
+
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// begin makes the start of an attempt durable, unless the run is paused. A loop that has
+// begun looks for the pause itself: it may have to close something.
+func begin(next Attempt) Attempt {
+	return func(ctx context.Context, w *Work) Result {
+		resumed := w.by.Run.Resumed()
+		begun, ok := w.by.Run.Enter()
+		switch {
+		case ok:
+			if res, over := w.commence(begun); over {
+				return res
+			}
+		case !w.Target.Leaf && w.Open:
+		default:
+			return Result{held: true, unbegun: true}
+		}
+		res := next(ctx, w)
+		if w.Target.Leaf {
+			w.logCause(res.Err)
+		}
+		res.held = res.waits() && w.by.Run.PausedSince(resumed)
+		return res
+	}
+}
+
+// commence counts an attempt and makes its start durable. over: there is none.
+func (w *Work) commence(begun func()) (res Result, over bool) {
+	if err := w.by.Counters.take(w); err != nil {
+		begun()
+		return w.refused(err), true
+	}
+	err := w.commitStart(begun)
+	switch {
+	case err == nil && w.by.Run.HeldBack(): // the pause did not wait for it
+		return Result{held: true, unbegun: true}, true
+	case err == nil:
+		return Result{}, false
+	case w.run.Err() != nil, errors.Is(err, agent.ErrCanceled):
+		return Result{Err: err, unbegun: true}, true
+	}
+	return stopped(err), true
+}
+
+// commitStart makes the start durable; begun is called also when the consumer panics.
+func (w *Work) commitStart(begun func()) error {
+	defer begun()
+	if !w.Open {
+		if err := w.start(); err != nil {
+			return err
+		}
+	}
+	if err := agent.Commit(w.run); err != nil {
+		if w.run.Err() != nil {
+			return context.Cause(w.run)
+		}
+		return err
+	}
+	return w.by.Run.Begin(w.Scope) // canceled while the start was made durable
+}
+
+// start records that an attempt begins.
+func (w *Work) start() error {
+	w.Attempts++
+	started := &teamv1.Started{Attempt: w.Attempts, Key: w.key(), Input: w.Checks.given(), Reserved: w.Reserved}
+	if w.Target.Model != nil {
+		started.Model = w.Target.Model.Name()
+	}
+	if !w.Deadline.IsZero() {
+		started.Deadline = timestamppb.New(w.Deadline)
+	}
+	w.Open = true
+	return w.emit(w.event(&teamv1.Event{Kind: &teamv1.Event_Started{Started: started}}))
+}
+
+// refused is the result of a step that is not begun, or not again: a limit does not cover
+// it, or the member is not called for now.
+func (w *Work) refused(err error) Result {
+	e := agent.AsError(err)
+	limited := agent.Binds(e, w.by.Path) || e.Reason == agent.ReasonBreakerOpen || e.Reason == agent.ReasonMaxHandoffs
+	return Result{Err: err, unbegun: true, rejected: w.Attempts == 0 && limited}
+}
+
+// logCause logs why the target of an attempt failed, with its address. A2A callers do
+// not see these details.
+func (w *Work) logCause(err error) {
+	var e *agent.Error
+	if errors.As(err, &e) && e.Err != nil && e.Code == agent.CodeUnavailable {
+		w.by.Log.Warn("attempt failed", zap.String("agent", w.by.Path), zap.String("step", w.Scope), zap.Error(err))
+	}
+}

@@ -1,0 +1,119 @@
+package step
+
+import (
+	"context"
+	"errors"
+
+	"go.uber.org/zap"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/verdict"
+	"github.com/agentteams/team-server/pkg/team/prompt"
+)
+
+// finish records how a step came out.
+func (w *Work) finish(res Result) error {
+	switch {
+	case errors.Is(res.Err, ErrStopped):
+		return ErrStopped
+	case res.fatal:
+		return res.Err
+	case res.rejected:
+		return w.end(EndedWith(res.Err, teamv1.Outcome_OUTCOME_REJECTED))
+	case res.Err != nil:
+		return w.fail(res.Err)
+	case res.Reply != nil:
+		return w.end(w.endOf(res.Reply))
+	case w.Attempts == 0: // the run is paused, and the step has not begun: its clock stands
+		return nil
+	}
+	return w.emit(w.event(&teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: w.Asked.IDs(), Paused: res.held}}}))
+}
+
+// fail records that a step did not succeed. Where the run's context has ended, the step was
+// ended from above.
+func (w *Work) fail(err error) error {
+	switch {
+	case gone(context.Cause(w.run)):
+		return ErrStopped
+	case w.run.Err() == nil && errors.Is(err, errTimeout):
+		if err := w.emit(w.event(&teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: w.Limit}}})); err != nil {
+			return err
+		}
+		late := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time (%s); raise it, or give it less to do", w.Step.GetMember(), w.limit())
+		late.Spent = agent.AsError(err).Spent
+		return w.end(EndedWith(late, teamv1.Outcome_OUTCOME_TIMED_OUT))
+	}
+	outcome := teamv1.Outcome_OUTCOME_FAILED
+	e := agent.AsError(err)
+	switch {
+	case errors.Is(err, agent.ErrCanceled), e.Reason == agent.ReasonCanceled && w.Target.Leaf: // not for a member of it that was
+		outcome = teamv1.Outcome_OUTCOME_CANCELED
+	case e.Reason == agent.ReasonTimeout:
+		outcome = teamv1.Outcome_OUTCOME_TIMED_OUT
+	case e.Reason == agent.ReasonGuardrailBlocked:
+		outcome = teamv1.Outcome_OUTCOME_REJECTED
+	}
+	return w.end(EndedWith(e, outcome))
+}
+
+// limit is the limit on the time of a step as people find it in the file.
+func (w *Work) limit() string {
+	if w.Limit != agent.LimitMemberTimeout || w.Step.GetTimeout() == nil {
+		return w.Limit
+	}
+	return "timeout of the step"
+}
+
+// EndedWith is the end of a step that did not succeed.
+func EndedWith(err error, outcome teamv1.Outcome) *teamv1.Ended {
+	e := agent.AsError(err)
+	return &teamv1.Ended{Outcome: outcome, Error: e.Proto(), Spent: e.Spent, Receipt: e.Receipt}
+}
+
+// endOf is the end of a step that replied.
+func (w *Work) endOf(reply *teamv1.Reply) *teamv1.Ended {
+	e := &teamv1.Ended{Outcome: reply.GetOutcome(), Spent: reply.GetSpent(), Evidence: reply.GetEvidence(), Warnings: reply.GetWarnings()}
+	switch k := reply.GetResult().(type) {
+	case *teamv1.Reply_Message:
+		if reply.GetRef() > 0 {
+			e.Result = &teamv1.Ended_ReplyRef{ReplyRef: reply.GetRef()}
+		} else {
+			e.Result = &teamv1.Ended_Reply{Reply: w.by.Run.Completed(w.Scope, k.Message)}
+		}
+		if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED && agent.Text(k.Message) == "" && prompt.OnlyText(k.Message) {
+			e.Outcome = teamv1.Outcome_OUTCOME_EMPTY
+		}
+	case *teamv1.Reply_Turn:
+		e.Result = &teamv1.Ended_Turn{Turn: k.Turn}
+	case *teamv1.Reply_Tool:
+		e.Result = &teamv1.Ended_Tool{Tool: k.Tool}
+	case *teamv1.Reply_Transfer:
+		e.Result = &teamv1.Ended_Transfer{Transfer: k.Transfer}
+	}
+	if w.Step.GetKind() == teamv1.Step_KIND_JUDGE {
+		e.Verdict = verdict.Of(reply)
+	}
+	if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
+		e.Outcome = teamv1.Outcome_OUTCOME_SUCCEEDED
+	}
+	return e
+}
+
+// end records the end of a step.
+func (w *Work) end(e *teamv1.Ended) error {
+	w.logFailure(e)
+	return w.emit(w.event(&teamv1.Event{Kind: &teamv1.Event_Ended{Ended: w.costs(e)}}))
+}
+
+// logFailure writes down why a member did not succeed: the scheduler may make
+// something else of it.
+func (w *Work) logFailure(e *teamv1.Ended) {
+	if !agent.IsDelegation(w.Step.GetKind()) || e.GetError() == nil || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED {
+		return
+	}
+	w.by.Log.Warn("member did not succeed", zap.String("team", w.by.ID), zap.String("member", w.Step.GetMember()),
+		zap.String("scope", w.Scope), zap.String("outcome", e.GetOutcome().String()),
+		zap.String("reason", e.GetError().GetReason()), zap.String("message", e.GetError().GetMessage()))
+}

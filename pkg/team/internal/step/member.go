@@ -1,0 +1,99 @@
+package step
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// delegate gives a member its message and passes on what it yields.
+func (w *Work) delegate(ctx context.Context) (res Result) {
+	req, run, resumed := w.request(), w.by.Run, w.by.Run.Resumed()
+	ctx = agent.WithDepth(ctx, int(req.GetDepth()))
+	defer w.recovered(w.Step.GetMember(), &res)
+	for ev, err := range w.Target.Agent.Process(ctx, req) {
+		if err != nil {
+			return Result{Err: err}
+		}
+		if reply := ev.GetReply(); reply != nil && ev.GetScope() == w.Scope {
+			res.Reply = reply
+			continue
+		}
+		if ev.GetDelta() != nil && len(w.by.Guards.Result) > 0 { // held back until the answer has been looked at
+			continue
+		}
+		if err := w.emit(ev); err != nil {
+			return Result{Err: ErrStopped}
+		}
+		w.keep(ev)
+	}
+	switch {
+	case res.Reply != nil:
+		return res
+	case gone(context.Cause(ctx)): // whatever it has asked, others below it were at work
+		return Result{Err: ErrStopped}
+	case !w.Target.Leaf && run.PausedSince(resumed): // it is held, as well where ctx ended meanwhile
+		return Result{}
+	case len(w.Asked) > 0: // also where ctx ended meanwhile: who cancels has the member close what it has open
+		return Result{}
+	case ctx.Err() != nil:
+		return Result{Err: context.Cause(ctx)}
+	case run.PausedSince(resumed): // something within it is
+		return Result{}
+	}
+	return Result{Err: agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
+		"member %q ended without an answer; its agent has to end with a reply, a question or an error", w.Step.GetMember())}
+}
+
+// request is what a member is given: the message, and of what was said before
+// what its history scope shows.
+func (w *Work) request() *teamv1.ProcessRequest {
+	of, key := w.by.Request, w.key()
+	req := &teamv1.ProcessRequest{
+		AgentId: w.Step.GetMember(),
+		Message: &a2av1.Message{
+			MessageId: key, ContextId: w.Input.GetContextId(), Role: a2av1.Role_ROLE_USER,
+			Parts: w.Input.GetParts(), Metadata: w.Input.GetMetadata(),
+		},
+		ContextId: of.GetContextId(), Key: key, History: w.History, Transfers: w.Transfers,
+		Path: append(slices.Clip(of.GetPath()), of.GetAgentId()), Depth: of.GetDepth() + 1,
+		Brief: of.GetBrief(), Scope: w.Scope, Recorded: w.Recorded, Branch: w.Branch,
+	}
+	if !w.Deadline.IsZero() {
+		req.Deadline = timestamppb.New(w.Deadline)
+	}
+	req.Envelope = w.cost.hold.Envelope()
+	return req
+}
+
+// DetachedID is the task of a step that was begun as a task of its own.
+func DetachedID(root, scope string) string { return (&agent.Run{Root: root}).ID(scope, "detached", 1) }
+
+// detach begins a member's work as a task of its own. The step has then ended:
+// nobody waits for it here.
+func (w *Work) detach(ctx context.Context) Result {
+	d, member := w.by.Run.Detacher, w.Step.GetMember()
+	if d == nil {
+		return Result{Err: agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
+			"member %q cannot work by itself: there is no server that keeps its task; serve the team, or use another policy for open delegations", member)}
+	}
+	s := &teamv1.Spawned{
+		TaskId: DetachedID(w.by.Run.Root, w.Scope), Agent: w.Target.AgentID, Input: w.Input, Member: member, Team: w.by.ID, Budget: w.Reserved,
+	}
+	if w.by.Wakes {
+		s.Lead = w.by.ID
+	}
+	if err := d.Detach(ctx, s); err != nil {
+		return Result{Err: err}
+	}
+	if err := w.emit(w.event(&teamv1.Event{Kind: &teamv1.Event_Spawned{Spawned: s}})); err != nil {
+		return Result{Err: ErrStopped}
+	}
+	text := "Under way as " + s.GetTaskId() + "."
+	return Result{Reply: &teamv1.Reply{Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Result: &teamv1.Reply_Message{Message: agent.NewMessage(text)}}}
+}

@@ -1,0 +1,82 @@
+package step
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Streamed text is put on record at once for the first piece, then in pieces of
+// this size or age.
+const (
+	DeltaBytes = 4 << 10
+	DeltaAge   = 100 * time.Millisecond
+)
+
+// generate makes one turn of the model.
+func (w *Work) generate(ctx context.Context) (res Result) {
+	defer w.recovered(w.by.ID, &res)
+	req := *w.Prompt
+	req.Key = w.key()
+	if w.cost.maxOutput > 0 {
+		req.MaxOutput = w.cost.maxOutput
+	}
+	d := deltas{w: w, artifact: w.by.Run.ID(w.by.Scope, "artifact", 1)}
+	for chunk, err := range w.Target.Model.Generate(ctx, &req) {
+		switch {
+		case err != nil:
+			return Result{Err: err}
+		case chunk.Turn != nil:
+			if err := d.flush(); err != nil {
+				return Result{Err: ErrStopped}
+			}
+			spent := chunk.Spent
+			if spent == nil {
+				spent = &teamv1.Spent{}
+			}
+			spent.ModelCalls = 1
+			res.Reply = &teamv1.Reply{Result: &teamv1.Reply_Turn{Turn: chunk.Turn}, Spent: spent}
+		case d.add(chunk.Text) != nil:
+			return Result{Err: ErrStopped}
+		}
+	}
+	switch {
+	case res.Reply != nil:
+		return res
+	case ctx.Err() != nil:
+		return Result{Err: context.Cause(ctx)}
+	}
+	return Result{Err: agent.Errorf(agent.CodeInternal, agent.ReasonUnavailable, "the model of %q ended without an answer; try again, or give it another model", w.by.ID)}
+}
+
+// deltas gathers streamed text into events.
+type deltas struct {
+	w        *Work
+	artifact string
+	text     strings.Builder
+	last     time.Time // of the last event; zero before the first
+}
+
+func (d *deltas) add(text string) error {
+	if d.w.by.Silent || d.w.Step.GetKind() == teamv1.Step_KIND_JUDGE {
+		return nil
+	}
+	d.text.WriteString(text)
+	if d.last.IsZero() || d.text.Len() >= DeltaBytes || d.w.by.Run.Now().Sub(d.last) >= DeltaAge {
+		return d.flush()
+	}
+	return nil
+}
+
+func (d *deltas) flush() error {
+	if d.text.Len() == 0 {
+		return nil
+	}
+	delta := &teamv1.Delta{ArtifactId: d.artifact, Text: d.text.String(), Restart: d.last.IsZero()}
+	d.text.Reset()
+	d.last = d.w.by.Run.Now()
+	return d.w.emit(d.w.event(&teamv1.Event{Kind: &teamv1.Event_Delta{Delta: delta}}))
+}

@@ -1,0 +1,173 @@
+package step
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/prompt"
+)
+
+// Tools are what TOOL steps call, by name.
+type Tools struct {
+	Own map[string]agent.Tool // the agent's
+	Set map[string]agent.Tool // what tool sets offer now
+}
+
+// find finds a tool by its name.
+func (t *Tools) find(name string) (agent.Tool, bool) {
+	if own, ok := t.Own[name]; ok {
+		return own, true
+	}
+	of, ok := t.Set[name]
+	return of, ok
+}
+
+func (t *Tools) names() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(t.Own)), maps.Keys(t.Set))
+	slices.Sort(names)
+	return names
+}
+
+// useTool calls a tool. What goes wrong is the tool's result: the model decides
+// what to make of it.
+func (w *Work) useTool(ctx context.Context) Result {
+	if said := w.ruled(); said != nil {
+		return Result{Reply: said}
+	}
+	if w.Unsafe && w.Unknown {
+		return w.askOutcome("this server stopped before it ended")
+	}
+	tool, ok := w.by.Tools.find(w.Step.GetName())
+	if !ok {
+		return toolFailed("there is no tool %q; the tools are %s", w.Step.GetName(), strings.Join(w.by.Tools.names(), ", "))
+	}
+	arguments := strings.TrimSpace(w.Arguments)
+	if arguments == "" {
+		arguments = "{}"
+	}
+	if !json.Valid([]byte(arguments)) {
+		return toolFailed("the arguments of %s are no JSON", w.Step.GetName())
+	}
+	if inner, ok := prompt.Unwrap(arguments); ok {
+		arguments = inner
+	}
+	answer, err := w.callTool(ctx, tool, json.RawMessage(arguments))
+	if ctx.Err() != nil {
+		return Result{Err: context.Cause(ctx)}
+	}
+	if err != nil {
+		e := agent.AsError(err)
+		if w.Unsafe && e.Retry && !e.Fresh {
+			return w.askOutcome("it ended without a result: " + e.Message)
+		}
+		return Result{Err: e}
+	}
+	return Result{Reply: toolReply(answer)}
+}
+
+// callTool calls a tool so that it can be left behind when ctx ends; what it
+// answers then is dropped.
+func (w *Work) callTool(ctx context.Context, tool agent.Tool, arguments json.RawMessage) (*teamv1.ToolResult, error) {
+	key, log := w.key(), w.by.Log
+	var answer *teamv1.ToolResult
+	var err error
+	var decided atomic.Bool // that it is called, or that it is not
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if v := recover(); v != nil {
+				err = agent.Panicked(log, tool.Spec().Name, v)
+			}
+		}()
+		if !decided.Swap(true) {
+			answer, err = tool.Call(ctx, arguments, key)
+		}
+	}()
+	select {
+	case <-done:
+		return answer, err
+	case <-ctx.Done():
+		decided.Store(true) // what has not begun by now must not: the end goes on record
+		return nil, context.Cause(ctx)
+	}
+}
+
+func toolReply(r *teamv1.ToolResult) *teamv1.Reply {
+	return &teamv1.Reply{Result: &teamv1.Reply_Tool{Tool: r}, Spent: &teamv1.Spent{ToolCalls: 1}}
+}
+
+func toolFailed(format string, args ...any) Result {
+	return Result{Reply: toolReply(&teamv1.ToolResult{Text: fmt.Sprintf(format, args...), IsError: true})}
+}
+
+// failedTool is what the model is told of a call that failed and is not made again;
+// nil for what is no failure of a tool.
+func (w *Work) failedTool(err error) *teamv1.Reply {
+	e := agent.AsError(err)
+	if w.Step.GetKind() != teamv1.Step_KIND_TOOL || e.Reason == agent.ReasonAgentPanic {
+		return nil
+	}
+	return toolReply(&teamv1.ToolResult{Text: w.Step.GetName() + " failed: " + e.Message, IsError: true})
+}
+
+// What people can say of a call whose outcome nobody knows.
+const (
+	OutcomeDone  = "it was done"
+	OutcomeAgain = "call it again"
+	OutcomeFail  = "fail"
+)
+
+// maxShown is how many bytes of a call's arguments a question shows.
+const maxShown = 500
+
+// askOutcome asks people what became of a call of an unsafe tool that was begun
+// and whose end is not known: after a crash, or when the connection broke. It is
+// not made again before they say so, and each time they are asked anew.
+func (w *Work) askOutcome(why string) Result {
+	id := w.by.Run.ID(w.Scope, "question", w.Questions+1)
+	q := &teamv1.Asked{
+		Question: id, Kind: teamv1.Asked_KIND_OUTCOME, Expires: timestamppb.New(w.by.Run.Now().Add(QuestionExpiry)),
+		Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: QuestionParts(&teamv1.Ask{
+			Question: fmt.Sprintf("%s called %s with %s, and %s. What became of it?", w.by.ID, w.Step.GetName(), agent.Excerpt(w.Arguments, maxShown), why),
+			Options:  []string{OutcomeDone, OutcomeAgain, OutcomeFail},
+		})},
+	}
+	ev := w.event(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}})
+	if err := w.emit(ev); err != nil {
+		return Result{Err: ErrStopped}
+	}
+	w.Asked.Follow(ev)
+	return Result{}
+}
+
+// reopen looks at what people have said of an earlier attempt: their word to call again
+// begins another attempt, with a start of its own. After a crash then they are asked again.
+func (w *Work) reopen() {
+	if w.Ruling != nil && w.ruled() == nil {
+		w.Open, w.Unknown, w.Ruling = false, false, nil
+	}
+}
+
+// ruled is what a call ends with that people have ruled on; nil: it is to be made
+// (again).
+func (w *Work) ruled() *teamv1.Reply {
+	said := strings.TrimSpace(agent.Text(w.Ruling))
+	switch {
+	case w.Ruling == nil || strings.EqualFold(said, OutcomeAgain):
+		return nil
+	case strings.EqualFold(said, OutcomeDone):
+		return toolReply(&teamv1.ToolResult{Text: "The result of this call is not known. A person has looked and says that it was done. Do not call it again."})
+	}
+	return toolReply(&teamv1.ToolResult{Text: "It is not known what became of this call. A person has looked and says that it counts as failed.", IsError: true})
+}

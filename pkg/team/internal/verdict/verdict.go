@@ -1,0 +1,102 @@
+// Package verdict reads what judges say of a result.
+package verdict
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/prompt"
+)
+
+// Tool is the tool by which a model gives its verdict.
+const Tool = "judge"
+
+// Spec describes it.
+var Spec = agent.ToolSpec{
+	Name:        Tool,
+	Description: "Gives the verdict on the result.",
+	Parameters: []byte(`{"type":"object","properties":{` +
+		`"score":{"type":"number","minimum":0,"maximum":1,"description":"How good the result is."},` +
+		`"feedback":{"type":"string","description":"What is to be improved; empty: nothing."}},` +
+		`"required":["score","feedback"],"additionalProperties":false}`),
+}
+
+// Scored reports whether a number is a score, from 0 to 1; NaN is none.
+func Scored(v float64) bool { return v >= 0 && v <= 1 }
+
+// Number writes a score for people.
+func Number(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+
+// maxFeedback bounds what a judge says of a result, in bytes.
+const maxFeedback = 4 << 10
+
+// Of reads what a judge said: a call of judge, the data of a message, a JSON
+// object {"score", "feedback"} in a text, or a text that is a number. What is no
+// number from 0 to 1 is no score.
+func Of(r *teamv1.Reply) *teamv1.Verdict {
+	if m := r.GetMessage(); m != nil {
+		return messageVerdict(m)
+	}
+	for _, call := range r.GetTurn().GetToolCalls() {
+		if call.GetName() == Tool {
+			arguments := call.GetArguments()
+			if inner, ok := prompt.Unwrap(arguments); ok {
+				arguments = inner
+			}
+			return jsonVerdict([]byte(arguments))
+		}
+	}
+	return textVerdict(r.GetTurn().GetText())
+}
+
+func messageVerdict(m *a2av1.Message) *teamv1.Verdict {
+	if data, ok := agent.Data(m); ok {
+		if _, object := data.(map[string]any); object {
+			if b, err := json.Marshal(data); err == nil {
+				return jsonVerdict(b)
+			}
+		}
+	}
+	return textVerdict(agent.Text(m))
+}
+
+func textVerdict(text string) *teamv1.Verdict {
+	text = strings.TrimSpace(text)
+	if score, err := strconv.ParseFloat(text, 64); err == nil {
+		return scoreVerdict(score, "")
+	}
+	from, to := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
+	if from >= 0 && from < to {
+		return jsonVerdict([]byte(text[from : to+1]))
+	}
+	return &teamv1.Verdict{Fault: fmt.Sprintf("%q is no score", agent.Quote(text))}
+}
+
+func jsonVerdict(b []byte) *teamv1.Verdict {
+	var v struct{ Score, Feedback json.RawMessage }
+	if json.Unmarshal(b, &v) != nil {
+		return &teamv1.Verdict{Fault: fmt.Sprintf("%s is no JSON object with a score", agent.Quote(string(b)))}
+	}
+	feedback := string(v.Feedback)
+	_ = json.Unmarshal(v.Feedback, &feedback) // else it is told as it is
+	score, err := strconv.ParseFloat(strings.Trim(string(v.Score), `"`), 64)
+	if err != nil {
+		return &teamv1.Verdict{Feedback: agent.Excerpt(feedback, maxFeedback), Fault: fmt.Sprintf("there is no score in %s", agent.Quote(string(b)))}
+	}
+	return scoreVerdict(score, feedback)
+}
+
+func scoreVerdict(score float64, feedback string) *teamv1.Verdict {
+	v := &teamv1.Verdict{Feedback: agent.Excerpt(strings.TrimSpace(feedback), maxFeedback)}
+	if !Scored(score) {
+		v.Fault = "the score is " + Number(score) + ", which is not 0 to 1"
+		return v
+	}
+	v.Score = &score
+	return v
+}

@@ -1,0 +1,155 @@
+package team
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/step"
+)
+
+// What a delegation hands down in the context.
+type (
+	retryKey  struct{} // the policy that its leaves are repeated under
+	modelKey  struct{} // the model that members without one take
+	roundsKey struct{} // the most rounds of a run, as limits above set it
+	toolsKey  struct{} // the tools that the member has by its team
+)
+
+func (l *Loop) handDown(ctx context.Context, member string, by policy) context.Context {
+	if l.cfg.MemberTools != nil || ctx.Value(toolsKey{}) != nil {
+		ctx = context.WithValue(ctx, toolsKey{}, l.memberTools(member)) // those of a team above are for its own members
+	}
+	ctx = context.WithValue(ctx, retryKey{}, by)
+	if l.cfg.Model != nil {
+		ctx = context.WithValue(ctx, modelKey{}, l.cfg.Model)
+	}
+	if n := int(l.cfg.Limits.GetMaxRounds()); n > 0 {
+		ctx = context.WithValue(ctx, roundsKey{}, leastOf(n, roundsOf(ctx)))
+	}
+	return ctx
+}
+
+// Lend implements agent.Lender: a member without a model takes the leader's, and its
+// work is repeated as the team says.
+func (l *Loop) Lend(ctx context.Context, member string) context.Context {
+	by := policy{team: l.limits.retry}
+	for i := range l.cfg.Members {
+		if m := &l.cfg.Members[i]; m.ID == member {
+			by.member = m.Retry
+		}
+	}
+	return l.handDown(ctx, member, by)
+}
+
+// model is the agent's own, else the one it inherits; nil is none.
+func (l *Loop) model(ctx context.Context) agent.Model {
+	if l.cfg.Model != nil {
+		return l.cfg.Model
+	}
+	m, _ := ctx.Value(modelKey{}).(agent.Model)
+	return m
+}
+
+// target looks up what a step calls, at the last moment. An error refuses the step.
+func (p *process) target(ctx context.Context, st *StepState) (step.Target, error) {
+	switch kind := st.Step.GetKind(); {
+	case agent.IsDelegation(kind):
+		return p.memberTarget(st)
+	case kind == teamv1.Step_KIND_MODEL:
+		m := p.model(ctx)
+		if m == nil {
+			return step.Target{}, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
+				"agent %q has no model and works for no team whose leader has one; give it a model", p.cfg.ID)
+		}
+		return p.leaf(ctx, step.Target{Model: m, Upstream: "model " + m.Name()}), nil
+	case kind == teamv1.Step_KIND_TOOL:
+		return p.leaf(ctx, step.Target{Upstream: "tool " + st.Step.GetName()}), nil
+	case kind != teamv1.Step_KIND_JUDGE || p.gate == nil:
+		return step.Target{}, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
+			"the scheduler of team %q asked for a step of kind %s, which this server cannot run; it runs those of members, models, tools and people", p.cfg.ID, kind)
+	case p.gate.by == byAgent:
+		return p.agentTarget(st, &Member{ID: p.gate.Agent, Agent: p.gate.Agent})
+	case p.gate.by == byModel:
+		return p.leaf(ctx, step.Target{Model: p.gate.Model, Upstream: "model " + p.gate.Model.Name()}), nil
+	}
+	e := p.gate.evidence(&p.State, st)
+	return p.leaf(ctx, step.Target{Check: func() *teamv1.Reply { return p.gate.check(e) }, Upstream: "check"}), nil
+}
+
+// leaf completes what has an effect of its own: it is repeated as the delegation says that
+// it works for.
+func (l *Loop) leaf(ctx context.Context, t step.Target) step.Target {
+	t.Leaf, t.Retry = true, l.limits.retry
+	if by, ok := ctx.Value(retryKey{}).(policy); ok {
+		t.Retry = by.of(l.cfg.Limits.GetRetry())
+	}
+	return t
+}
+
+// memberTarget is a member that gets work.
+func (l *Loop) memberTarget(st *StepState) (step.Target, error) {
+	id := st.Step.GetMember()
+	i := slices.IndexFunc(l.cfg.Members, func(m Member) bool { return m.ID == id })
+	if i < 0 {
+		return step.Target{}, agent.Errorf(agent.CodeInternal, agent.ReasonMemberNotFound,
+			"team %q has no member %q; its members are %s", l.cfg.ID, id, l.memberIDs()).With("member", id)
+	}
+	m := &l.cfg.Members[i]
+	if m.Disabled {
+		return step.Target{}, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "member %q of team %q is disabled; enable it, or choose another one", id, l.cfg.ID).With("member", id)
+	}
+	if staff, ok := l.cfg.Registry.(Staff); ok && st.past.Attempts == 0 {
+		if gone := staff.Gone(l.cfg.ID, id); gone != nil {
+			return step.Target{}, gone.With("member", id)
+		}
+	}
+	return l.agentTarget(st, m)
+}
+
+// agentTarget is an agent of the team's.
+func (l *Loop) agentTarget(st *StepState, m *Member) (step.Target, error) {
+	a, err := l.cfg.Registry.Agent(m.Agent)
+	if err != nil {
+		return step.Target{}, agent.Errorf(agent.CodeInternal, agent.ReasonMemberNotFound,
+			"member %q of team %q is agent %q, which is not registered; register it, or correct the member", m.ID, l.cfg.ID, m.Agent).With("member", m.ID).Because(err)
+	}
+	_, isLoop := a.(interface{ steps() })
+	_, isTeam := a.(agent.Composite)
+	_, isFunc := a.(*agent.Func)
+	by := policy{l.limits.retry, m.Retry, st.Step.GetRetry()}
+	t := step.Target{
+		Agent: a, AgentID: m.Agent, Upstream: "agent " + m.Agent, Leaf: !isLoop, Spends: !isLoop && !isFunc, Retry: by.of(nil),
+		HandDown: func(ctx context.Context) context.Context { return l.handDown(ctx, m.ID, by) },
+	}
+	switch {
+	case st.Step.GetTimeout() != nil:
+		t.Timeout = st.Step.GetTimeout().AsDuration()
+	case m.Timeout > 0:
+		t.Timeout = m.Timeout
+	case !isTeam: // a team bounds itself
+		t.Timeout = l.limits.memberTimeout
+	}
+	if st.Step.GetDetached() {
+		t.Leaf, t.Spends = true, true // it takes its part along
+	}
+	return t, nil
+}
+
+func (l *Loop) memberIDs() string {
+	ids := make([]string, len(l.cfg.Members))
+	for i, m := range l.cfg.Members {
+		ids[i] = m.ID
+	}
+	return strings.Join(ids, ", ")
+}
+
+// limitOf is the limit that bounds the time of a step.
+func limitOf(step *teamv1.Step) string {
+	if step.GetKind() == teamv1.Step_KIND_TRANSFER || RefusedTransfer(step) != "" {
+		return agent.LimitNodeTimeout
+	}
+	return agent.LimitMemberTimeout
+}
