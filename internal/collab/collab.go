@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -220,7 +221,7 @@ func (s *Service) ResumeCollaboration(ctx context.Context, req *teamv1.ResumeCol
 }
 
 // command gives one that has not ended a command.
-func (s *Service) command(ctx context.Context, id string, do func(context.Context, string) (*a2a.Fold, error)) (*teamv1.GetCollaborationStatusResponse, error) {
+func (s *Service) command(ctx context.Context, id string, do func(context.Context, string) (*project.Fold, error)) (*teamv1.GetCollaborationStatusResponse, error) {
 	r, err := s.read(ctx, id)
 	if err != nil {
 		return nil, err

@@ -9,13 +9,13 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/journal"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/project"
 )
 
 // run is a collaboration as its journal has it. One goroutine at a time.
 type run struct {
 	*journal.View
-	task *a2a.Fold
+	task *project.Fold
 	plan plan
 
 	driven   bool // somebody has begun to work
@@ -24,7 +24,7 @@ type run struct {
 }
 
 func newRun(root string) *run {
-	return &run{View: journal.New(root, journal.Whole), task: a2a.NewFold(root, "")}
+	return &run{View: journal.New(root, journal.Whole), task: project.New(root, "")}
 }
 
 // take folds the next event.

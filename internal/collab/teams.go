@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -89,7 +90,7 @@ func (s *Service) last(ctx context.Context, team string) (string, error) {
 		return "", a2a.StoreError("", err)
 	}
 	for _, m := range marks {
-		if !a2a.Ended(m.State) {
+		if !taskstate.Final(m.State) {
 			continue
 		}
 		r, err := s.fold(ctx, a2a.Key{Owner: who.Owner(), ID: m.Root})

@@ -22,6 +22,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/race"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -98,7 +99,7 @@ func tasksOf(events []*teamv1.Event) []*a2av1.Task {
 	}
 	tasks := make([]*a2av1.Task, len(scopes))
 	for i, scope := range scopes {
-		f := a2a.NewFold(root, scope)
+		f := project.New(root, scope)
 		for _, ev := range events {
 			f.Apply(ev)
 		}

@@ -16,6 +16,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -76,7 +77,7 @@ func (m *Monitor) byRole(ctx context.Context, req *teamv1.ListQuestionsRequest, 
 	}
 	for _, q := range open {
 		list = append(list, question{place{q.Task.ID, q.Asked.GetSeq()}, &teamv1.OpenQuestion{
-			TaskId: q.Task.ID, AgentId: q.Agent, Question: a2a.QuestionOf(q.Task.ID, q.Asked), Since: q.Asked.GetTime(), ByRole: true,
+			TaskId: q.Task.ID, AgentId: q.Agent, Question: project.QuestionOf(q.Task.ID, q.Asked), Since: q.Asked.GetTime(), ByRole: true,
 		}})
 	}
 	return list, more, nil

@@ -9,7 +9,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/journal"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -107,7 +108,7 @@ func (r *run) open(scope string) (list []*teamv1.OpenQuestion) {
 	for _, q := range r.Questions(scope) {
 		list = append(list, &teamv1.OpenQuestion{
 			TaskId: r.Root, AgentId: r.Accepted.GetAgent(), ContextId: r.Accepted.GetMessage().GetContextId(), Since: q.Event.GetTime(),
-			Question: a2a.QuestionOf(r.Root, q.Event),
+			Question: project.QuestionOf(r.Root, q.Event),
 		})
 	}
 	return list
@@ -131,30 +132,13 @@ func (r *run) taskState(n *journal.Node) a2av1.TaskState {
 	top := n == r.Top
 	switch {
 	case !n.Open():
-		return endState(n.Outcome)
+		return taskstate.Of(n.Outcome)
 	case top && r.Asking, !top && n.State == journal.Waiting && !n.Held():
 		return r.waits(n.Scope)
 	case n.State == journal.Pending:
 		return a2av1.TaskState_TASK_STATE_SUBMITTED
 	}
 	return a2av1.TaskState_TASK_STATE_WORKING
-}
-
-func asksFor(s a2av1.TaskState) bool {
-	return s == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED || s == a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
-}
-
-func endState(o teamv1.Outcome) a2av1.TaskState {
-	switch o {
-	case teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY, teamv1.Outcome_OUTCOME_UNSPECIFIED:
-		return a2av1.TaskState_TASK_STATE_COMPLETED
-	case teamv1.Outcome_OUTCOME_REJECTED:
-		return a2av1.TaskState_TASK_STATE_REJECTED
-	case teamv1.Outcome_OUTCOME_CANCELED, teamv1.Outcome_OUTCOME_SKIPPED:
-		return a2av1.TaskState_TASK_STATE_CANCELED
-	case teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_TIMED_OUT:
-	}
-	return a2av1.TaskState_TASK_STATE_FAILED
 }
 
 // stepState is how a step stands, for the wire.

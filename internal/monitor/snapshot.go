@@ -10,6 +10,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -144,7 +145,7 @@ func (p work) active() *teamv1.ActiveTask {
 	r, state := p.run, p.taskState(p.Node)
 	t := &teamv1.ActiveTask{
 		TaskId: r.id(p.Scope), ContextId: r.Accepted.GetMessage().GetContextId(), State: state, Text: r.words(p.Node), Since: stamp(p.Since),
-		Waiting: asksFor(state), CancelRequested: p.Canceling(), Spent: spentOr(p.Spent()),
+		Waiting: taskstate.Interrupted(state), CancelRequested: p.Canceling(), Spent: spentOr(p.Spent()),
 	}
 	if p.Node != r.Top {
 		t.RootTaskId, t.RootAgentId = r.Root, r.Accepted.GetAgent()

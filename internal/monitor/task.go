@@ -4,6 +4,7 @@ import (
 	"context"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -24,7 +25,7 @@ func (w *taskWatch) begin(ctx context.Context, id string) error {
 	if _, err := w.m.h.Owned(ctx, id); err != nil {
 		return err
 	}
-	task, whole := a2a.NewFold(w.key.ID, w.scope), true
+	task, whole := project.New(w.key.ID, w.scope), true
 	err := w.m.each(ctx, w.key, 0, func(ev *teamv1.Event) bool {
 		whole = whole && (ev.GetSeq() <= w.after || ev.GetSeq() == w.run.Seq+1)
 		w.run.take(ev)
@@ -80,7 +81,7 @@ func (w *taskWatch) over() bool {
 
 // event is an event of the run as watchers are told it, nil for one that is not shown.
 func (r *run) event(ev *teamv1.Event) *teamv1.MonitorEvent {
-	if ev = a2a.Public(ev); ev == nil {
+	if ev = project.Public(ev); ev == nil {
 		return nil
 	}
 	return &teamv1.MonitorEvent{RootTaskId: r.Root, TaskId: r.id(ev.GetScope()), Event: ev}

@@ -12,6 +12,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -169,7 +171,7 @@ func (w *teamWatch) marksOf(ctx context.Context, holder string) ([]a2a.RunMark, 
 		switch {
 		case known:
 			marks[i] = m
-		case !a2a.Ended(m.State): // it is new
+		case !taskstate.Final(m.State): // it is new
 		case len(marks) == w.m.c.Runs+len(open):
 			w.partial, w.floor[holder] = true, m.StatusAt
 			return marks, err
@@ -215,7 +217,7 @@ func (w *teamWatch) load(ctx context.Context, marks []a2a.RunMark, before time.T
 		}
 		r, silent := &watched{run: newRun(mark.Root, w.team, journal.Outline), mark: mark.Seq}, told(mark.Root)
 		var hidden []*teamv1.Event // of the beginning, which is told with the event that reveals the task
-		seen := a2a.NewFold(mark.Root, "")
+		seen := project.New(mark.Root, "")
 		err := w.m.each(ctx, key, 0, func(ev *teamv1.Event) bool {
 			if !seen.Visible() {
 				hidden = append(hidden, ev)
@@ -501,7 +503,7 @@ func (w *teamWatch) follow(mark a2a.RunMark) {
 	}
 	r := w.runs[mark.Root]
 	if r == nil {
-		if a2a.Ended(mark.State) && !mark.StatusAt.After(w.floor[mark.Agent]) {
+		if taskstate.Final(mark.State) && !mark.StatusAt.After(w.floor[mark.Agent]) {
 			return
 		}
 		r = &watched{run: newRun(mark.Root, w.team, journal.Outline)}

@@ -8,7 +8,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/journal"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -67,7 +67,7 @@ func result(s *teamv1.TraceStep, n *journal.Node) {
 	if n.End == nil {
 		return
 	}
-	end := a2a.Public(&teamv1.Event{Kind: &teamv1.Event_Ended{Ended: n.End}}).GetEnded()
+	end := project.Public(&teamv1.Event{Kind: &teamv1.Event_Ended{Ended: n.End}}).GetEnded()
 	switch e := end.GetResult().(type) {
 	case *teamv1.Ended_Reply, *teamv1.Ended_ReplyRef:
 		if n.Reply != nil {

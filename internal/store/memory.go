@@ -14,6 +14,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -100,7 +101,7 @@ func NewMemory(cfg MemoryConfig) *Memory {
 		cfg.MaxFinished = DefaultMaxFinished
 	}
 	if cfg.Fold == nil {
-		cfg.Fold = func(root, scope string) Fold { return a2a.NewFold(root, scope) }
+		cfg.Fold = func(root, scope string) Fold { return project.New(root, scope) }
 	}
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails

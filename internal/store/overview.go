@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -55,7 +56,7 @@ func (s *Memory) selected(owner string, f a2a.RunFilter) []*entry {
 	}
 	var list []*entry
 	o.listed.scan(a2a.Filter{Agent: f.Agent}, nil, func(e *entry) bool {
-		if !a2a.Ended(e.state) || f.Ended && !time.Unix(0, e.at).Before(f.Since) {
+		if !taskstate.Final(e.state) || f.Ended && !time.Unix(0, e.at).Before(f.Since) {
 			list = append(list, e)
 		}
 		return f.Limit == 0 || len(list) < f.Limit

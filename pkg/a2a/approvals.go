@@ -10,6 +10,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -122,7 +123,7 @@ func (h *Handler) Answer(ctx context.Context, req *a2av1.SendMessageRequest) (*a
 	if err != nil {
 		return nil, err
 	}
-	return shown(f.task(h.details(ctx)), historyOf(req.GetConfiguration())), nil
+	return shown(f.Snapshot(h.details(ctx)), historyOf(req.GetConfiguration())), nil
 }
 
 // answerByRole leaves an answer for a task of somebody else. The error is none where
@@ -146,10 +147,10 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 	if err != nil {
 		return err
 	}
-	if first := f.firstAnswer(s.question); first != nil && (s.question != "" || len(f.questions) == 0) {
+	if first := f.FirstAnswer(s.question); first != nil && (s.question != "" || len(f.Questions()) == 0) {
 		return questionAnswered(first)
 	}
-	if len(f.questions) == 0 {
+	if len(f.Questions()) == 0 {
 		return none
 	}
 	if s.message.GetContextId() != "" {
@@ -161,11 +162,11 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 	if _, err := h.referenced(ctx, who.Owner(), s.message, true); err != nil {
 		return err
 	}
-	in, err := f.inbound(who, s)
+	in, err := inbound(f, who, s)
 	if err != nil {
 		return err
 	}
-	digest, err := digestOf(f.id(), s.message)
+	digest, err := digestOf(f.ID(), s.message)
 	if err != nil {
 		return err
 	}
@@ -183,7 +184,7 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 // askedOfRoles returns the fold of a task of somebody else in the caller's account, with
 // those of its questions alone that the caller may answer by a role, or might have. The
 // error is none where there is no such task, and where it is damaged.
-func (h *Handler) askedOfRoles(ctx context.Context, who Caller, id string, none error) (Key, *Fold, error) {
+func (h *Handler) askedOfRoles(ctx context.Context, who Caller, id string, none error) (Key, *project.Fold, error) {
 	store, ok := h.c.Store.(Approvals)
 	if !ok || len(who.Roles) == 0 && !who.EveryRole {
 		return Key{}, nil, none
@@ -204,8 +205,7 @@ func (h *Handler) askedOfRoles(ctx context.Context, who Caller, id string, none 
 		return Key{}, nil, err
 	}
 	others := func(q *teamv1.Question) bool { return !who.Has(FindableRoles(q.GetRoles())) }
-	f.questions = slices.DeleteFunc(f.questions, others)
-	f.answers = slices.DeleteFunc(f.answers, func(a answer) bool { return others(a.question) })
+	f.Forget(others)
 	return key, f, nil
 }
 

@@ -8,7 +8,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -33,7 +33,7 @@ func BenchmarkProject(b *testing.B) {
 			b.ReportAllocs()
 			b.ResetTimer()
 			for b.Loop() {
-				f := a2a.NewFold("root", "")
+				f := project.New("root", "")
 				for _, ev := range events {
 					f.Project(ev, false)
 				}
@@ -48,7 +48,7 @@ func BenchmarkApply(b *testing.B) {
 	events := journal(500)
 	b.ReportAllocs()
 	for b.Loop() {
-		f := a2a.NewFold("root", "")
+		f := project.New("root", "")
 		for _, ev := range events {
 			f.Apply(ev)
 		}

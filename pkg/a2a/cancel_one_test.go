@@ -9,6 +9,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/fakeagent"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -108,7 +109,7 @@ func (r *rig) oneEnd(t testing.TB, root string, told *a2av1.Task, err error) a2a
 	t.Helper()
 	events := r.record(t, root)
 	ends, commanded := 0, false
-	f := a2a.NewFold(root, "")
+	f := project.New(root, "")
 	for _, ev := range events {
 		f.Apply(ev)
 		if ev.GetScope() == "" && ev.GetEnded() != nil {

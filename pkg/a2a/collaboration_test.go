@@ -17,6 +17,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/fakeagent"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -55,7 +56,7 @@ func (m *listening) Generate(_ context.Context, req *agent.ModelRequest) iter.Se
 	}
 }
 
-func (r *rig) begin(t testing.TB, s a2a.Start) *a2a.Fold {
+func (r *rig) begin(t testing.TB, s a2a.Start) *project.Fold {
 	t.Helper()
 	if s.Message == nil {
 		s.Message = agent.UserMessage("start", "Write about the sea.")
@@ -67,7 +68,7 @@ func (r *rig) begin(t testing.TB, s a2a.Start) *a2a.Fold {
 	return f
 }
 
-func idOf(f *a2a.Fold) string { return f.Task().GetId() }
+func idOf(f *project.Fold) string { return f.Task().GetId() }
 
 // R-001-21, R-001-22: whoever works on a collaboration is given its brief: models
 // beside their system text, Go funcs with their context, peers with the message.

@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -88,7 +89,7 @@ type view struct {
 func (f *feed) view() view {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return view{visible: f.told.fold.Visible(), over: f.told.fold.Terminal(), gaps: f.told.gaps, last: f.told.fold.last()}
+	return view{visible: f.told.fold.Visible(), over: f.told.fold.Terminal(), gaps: f.told.gaps, last: f.told.fold.Last()}
 }
 
 // resumes reports whether all that followed a cursor can be told as it was.
@@ -97,7 +98,7 @@ func (v view) resumes(after int64) bool { return after > 0 && after <= v.last &&
 func (f *feed) serves(tenant string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.told.fold.serves(tenant, f.scope)
+	return f.told.fold.Serves(tenant)
 }
 
 // begin has the task told first, as it is now. Of one whose streamed text is
@@ -262,7 +263,7 @@ func (t *tail) tell(e *entry, yield func(Update, error) bool) bool {
 		return true
 	}
 	for i, u := range e.updates {
-		u.Last = i == len(e.updates)-1 && (e.over || interrupted(u.Response.GetStatusUpdate().GetStatus().GetState()) && t.feed.done(&t.place))
+		u.Last = i == len(e.updates)-1 && (e.over || taskstate.Interrupted(u.Response.GetStatusUpdate().GetStatus().GetState()) && t.feed.done(&t.place))
 		if !yield(u, nil) || u.Last {
 			return false
 		}

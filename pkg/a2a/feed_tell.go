@@ -5,12 +5,13 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 )
 
 // teller folds the events of a root, in order from the first, and makes of each
 // what readers of one scope are told. One goroutine at a time.
 type teller struct {
-	fold    *Fold
+	fold    *project.Fold
 	details bool
 	seq     int64 // of the last event, whatever its scope
 	gaps    bool  // of a task that has ended long ago: its streamed text is deleted
@@ -20,7 +21,7 @@ type teller struct {
 }
 
 func newTeller(k feedKey, at StreamClose) teller {
-	return teller{fold: NewFold(k.root, k.scope), details: k.details, close: at}
+	return teller{fold: project.New(k.root, k.scope), details: k.details, close: at}
 }
 
 // skip folds an event that nobody is told of.
@@ -47,8 +48,8 @@ func (t *teller) take(ev *teamv1.Event) *entry {
 	switch {
 	case !visible && t.fold.Visible():
 		e.first = t.task(nil)
-	case !visible && t.fold.ended.GetDirect():
-		e.first = newUpdate(e.seq, &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Message{Message: t.fold.direct()}})
+	case !visible && t.fold.Ended().GetDirect():
+		e.first = newUpdate(e.seq, &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Message{Message: t.fold.Direct()}})
 	case len(e.updates) == 0:
 		return nil
 	}
@@ -83,5 +84,5 @@ func (t *teller) note(ev *teamv1.Event, before a2av1.TaskState) {
 
 // task is the task as it is, as the first thing a reader is told.
 func (t *teller) task(history *int32) Update {
-	return newUpdate(t.fold.last(), &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: shown(t.fold.task(t.details), history)}})
+	return newUpdate(t.fold.Last(), &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: shown(t.fold.Snapshot(t.details), history)}})
 }

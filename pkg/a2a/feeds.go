@@ -8,6 +8,7 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
 )
 
 // Streams are the limits of streams.
@@ -44,7 +45,7 @@ func (c StreamClose) at(s a2av1.TaskState) bool {
 	case CloseAtInput:
 		return s == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
 	case CloseAtInterrupt:
-		return interrupted(s)
+		return taskstate.Interrupted(s)
 	case CloseAtEnd:
 	}
 	return false

@@ -11,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -128,7 +129,7 @@ func TestA_07_FoldOfStreamIsTask(t *testing.T) {
 	for _, scope := range []string{"", "1", "3"} {
 		t.Run("scope "+scope, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
-				f, applied := a2a.NewFold("root", scope), a2a.NewFold("root", scope)
+				f, applied := project.New("root", scope), project.New("root", scope)
 				v := &view{}
 				ends := 0
 				for _, ev := range journalOf(rt) {
@@ -165,7 +166,7 @@ func TestFoldOfAQuestionThatLapses(t *testing.T) {
 	r.add("", &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})
 	r.add("1", &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{Question: "q", Message: agent.NewMessage("who?")}}})
 	r.add("", &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: []string{"q"}}}})
-	f := a2a.NewFold("root", "")
+	f := project.New("root", "")
 	for _, ev := range r.events {
 		f.Apply(ev)
 	}
@@ -181,7 +182,7 @@ func TestFoldOfAQuestionThatLapses(t *testing.T) {
 // TestFoldKeepsNothingOfItsInput: what is told and returned may be read while
 // the fold goes on.
 func TestFoldKeepsNothingOfItsInput(t *testing.T) {
-	f := a2a.NewFold("root", "")
+	f := project.New("root", "")
 	events := journal(300)
 	done := make(chan struct{})
 	tasks := make(chan *a2av1.Task, len(events))

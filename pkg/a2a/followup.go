@@ -40,10 +40,10 @@ func (h *Handler) Begin(ctx context.Context, acc *teamv1.Accepted) error {
 // while it has not. Errors: TASK_NOT_FOUND, the store's.
 func (h *Handler) Outcome(ctx context.Context, k Key) (*teamv1.Ended, error) {
 	f, err := h.fold(ctx, k, "")
-	if err != nil || f.ended == nil {
+	if err != nil || f.Ended() == nil {
 		return nil, err
 	}
 	return &teamv1.Ended{
-		Outcome: f.ended.GetOutcome(), Error: f.ended.GetError(), Spent: f.ended.GetSpent(), Result: &teamv1.Ended_Reply{Reply: f.answer},
+		Outcome: f.Ended().GetOutcome(), Error: f.Ended().GetError(), Spent: f.Ended().GetSpent(), Result: &teamv1.Ended_Reply{Reply: f.Answer()},
 	}, nil
 }

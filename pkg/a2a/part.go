@@ -17,7 +17,7 @@ func (h *Handler) Part(ctx context.Context, tenant, id string, is func(*a2av1.Pa
 	if err != nil {
 		return nil, err
 	}
-	t := f.task(false)
+	t := f.Task()
 	var lists [][]*a2av1.Part
 	metadata := []*structpb.Struct{t.GetMetadata()}
 	for _, a := range t.GetArtifacts() {

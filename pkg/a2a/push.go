@@ -13,6 +13,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -59,8 +60,8 @@ func (h *Handler) CreateTaskPushNotificationConfig(ctx context.Context, req *a2a
 
 // pushFor is a configuration of a task as it is put on record. field is where it
 // stands in the request.
-func (h *Handler) pushFor(ctx context.Context, f *Fold, who Caller, conf *a2av1.TaskPushNotificationConfig, field string) (Push, error) {
-	k := Key{who.Owner(), f.id()}
+func (h *Handler) pushFor(ctx context.Context, f *project.Fold, who Caller, conf *a2av1.TaskPushNotificationConfig, field string) (Push, error) {
+	k := Key{who.Owner(), f.ID()}
 	old, err := h.pushes.Push(ctx, k, conf.GetId())
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return Push{}, storeError(k.ID, err)
@@ -69,7 +70,7 @@ func (h *Handler) pushFor(ctx context.Context, f *Fold, who Caller, conf *a2av1.
 		return Push{}, err
 	}
 	conf.TaskId = k.ID
-	p := Push{Task: k, Config: conf, Version: pushVersion(ctx), PushState: PushState{Seen: f.last()}}
+	p := Push{Task: k, Config: conf, Version: pushVersion(ctx), PushState: PushState{Seen: f.Last()}}
 	if f.Terminal() {
 		p.Seen = TaskFirst
 	}
@@ -244,25 +245,25 @@ const inlineField = "configuration.taskPushNotificationConfig."
 
 // leave puts a message for a task on record, with the configuration that comes with
 // it, so that nothing that it brings about is missed. The digest is that of the message.
-func (h *Handler) leave(ctx context.Context, f *Fold, who Caller, s *send, in *teamv1.Inbound, digest []byte, again bool) (n int64, err error) {
-	root, _ := agent.SplitTask(f.id())
+func (h *Handler) leave(ctx context.Context, f *project.Fold, who Caller, s *send, in *teamv1.Inbound, digest []byte, again bool) (n int64, err error) {
+	root, _ := agent.SplitTask(f.ID())
 	k := Key{who.Owner(), root}
 	if s.push == nil || again {
 		if n, _, err = h.c.Store.Put(ctx, k, in, digest); err != nil {
-			return 0, storeError(f.id(), err)
+			return 0, storeError(f.ID(), err)
 		}
 		return n, nil
 	}
 	conf := proto.CloneOf(s.push)
 	if conf.GetId() == "" {
-		conf.Id = uuid.NewSHA1(uuid.NameSpaceURL, []byte(f.id()+"\x00"+s.message.GetMessageId())).String()
+		conf.Id = uuid.NewSHA1(uuid.NameSpaceURL, []byte(f.ID()+"\x00"+s.message.GetMessageId())).String()
 	}
 	p, err := h.pushFor(ctx, f, who, conf, inlineField)
 	if err != nil {
 		return 0, err
 	}
 	if n, _, err = h.pushes.PutWithPush(ctx, k, in, digest, p); err != nil {
-		return 0, storeError(f.id(), err)
+		return 0, storeError(f.ID(), err)
 	}
 	return n, nil
 }
@@ -287,7 +288,7 @@ func (h *Handler) withPushes(ctx context.Context, k Key, t *a2av1.Task) error {
 	for _, p := range list {
 		run.Push = append(run.Push, pushStatus(p, dead))
 	}
-	t.Metadata = wrap(run)
+	t.Metadata = project.Metadata(run)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -58,10 +59,10 @@ func (h *Handler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest
 	if err != nil {
 		return nil, err
 	}
-	if f.ended.GetDirect() && !f.Visible() {
-		return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Message{Message: f.direct()}}, nil
+	if f.Ended().GetDirect() && !f.Visible() {
+		return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Message{Message: f.Direct()}}, nil
 	}
-	return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: shown(f.task(h.details(ctx)), historyOf(conf))}}, nil
+	return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: shown(f.Snapshot(h.details(ctx)), historyOf(conf))}}, nil
 }
 
 func historyOf(conf *a2av1.SendMessageConfiguration) *int32 {
@@ -69,13 +70,6 @@ func historyOf(conf *a2av1.SendMessageConfiguration) *int32 {
 		return nil
 	}
 	return conf.HistoryLength
-}
-
-// direct is the answer of a run that was no task.
-func (f *Fold) direct() *a2av1.Message {
-	m := f.placed(f.answer)
-	m.TaskId = ""
-	return m
 }
 
 // accept checks a message and puts it on record.
@@ -237,7 +231,7 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	if err != nil {
 		return sent{}, notFoundAs(err, id)
 	}
-	if !f.Exists() || !f.serves(s.tenant, scope) {
+	if !f.Exists() || !f.Serves(s.tenant) {
 		return sent{}, TaskNotFound(id)
 	}
 	if c := s.message.GetContextId(); c != "" && c != f.ContextID() {
@@ -252,14 +246,14 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	known, err := h.c.Store.Sent(ctx, who.Owner(), f.Agent(), s.key)
 	again := err == nil && known == root && s.key != "" // then the answer is the earlier one
 	if !again {
-		if first := f.firstAnswer(s.question); first != nil && s.question != "" {
+		if first := f.FirstAnswer(s.question); first != nil && s.question != "" {
 			return sent{}, questionAnswered(first)
 		}
 		if f.Terminal() {
 			return sent{}, storeError(id, ErrTerminal)
 		}
 	}
-	in, err := f.inbound(who, s)
+	in, err := inbound(f, who, s)
 	if again {
 		in = &teamv1.Inbound{Scope: scope, Key: s.key, Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: s.message}}}
 	} else if err != nil {
@@ -285,25 +279,15 @@ func (h *Handler) takes(ctx context.Context, id string, s *send) error {
 	return checkMedia(infoOf(ctx, a), s.message, s.accepted.GetAcceptedOutputModes())
 }
 
-// serves reports whether a tenant fits a task: none, the root's agent, or the
-// child's own.
-func (f *Fold) serves(tenant, scope string) bool {
-	if tenant == "" || tenant == f.Agent() {
-		return true
-	}
-	w := f.works[scope]
-	return w != nil && w.path[strings.LastIndexByte(w.path, '/')+1:] == tenant
-}
-
 // inbound is a follow-up as the inbox takes it: an answer when something was
 // asked, else a message.
-func (f *Fold) inbound(who Caller, s *send) (*teamv1.Inbound, error) {
-	m := f.placed(s.message)
-	in := &teamv1.Inbound{Scope: f.scope, Key: s.key}
-	q, err := f.question(s.question)
+func inbound(f *project.Fold, who Caller, s *send) (*teamv1.Inbound, error) {
+	m := f.Placed(s.message)
+	in := &teamv1.Inbound{Scope: f.Scope(), Key: s.key}
+	q, err := question(f, s.question)
 	switch {
-	case s.answer && len(f.questions) == 0:
-		return nil, UnsupportedOperation("task %q asks nothing; what its agent shall know besides is a message", f.id())
+	case s.answer && len(f.Questions()) == 0:
+		return nil, UnsupportedOperation("task %q asks nothing; what its agent shall know besides is a message", f.ID())
 	case err != nil:
 		return nil, err
 	case q != nil && len(q.GetRoles()) > 0 && !who.Has(q.GetRoles()):
@@ -340,21 +324,16 @@ func chosen(q *teamv1.Question, m *a2av1.Message) bool {
 
 // question finds the open question that a message answers: the one it names, by
 // its id or its delegation's, or the only one. A child task knows its own only.
-func (f *Fold) question(named string) (*teamv1.Question, error) {
-	var fit []*teamv1.Question
-	for _, q := range f.questions {
-		if names(named, q) {
-			fit = append(fit, q)
-		}
-	}
+func question(f *project.Fold, named string) (*teamv1.Question, error) {
+	fit := f.Named(named)
 	switch {
 	case len(fit) == 1:
 		return fit[0], nil
 	case len(fit) == 0 && named == "":
 		return nil, nil
 	}
-	ids := make([]string, len(f.questions))
-	for i, q := range f.questions {
+	ids := make([]string, len(f.Questions()))
+	for i, q := range f.Questions() {
 		ids[i] = q.GetQuestion() + " (" + q.GetPath() + ": " + agent.Text(q.GetMessage()) + ")"
 	}
 	problem := "is needed, since several questions are open: "

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -57,25 +58,25 @@ func (h *Handler) Process(ctx context.Context, req *teamv1.ProcessRequest) (*tea
 	if err != nil {
 		return nil, err
 	}
-	return f.processed()
+	return processed(f)
 }
 
 // processed is the outcome of a run as Process answers it.
-func (f *Fold) processed() (*teamv1.ProcessResponse, error) {
-	if !f.Terminal() && len(f.questions) == 0 {
-		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "the agent waits").With("task_id", f.id())
+func processed(f *project.Fold) (*teamv1.ProcessResponse, error) {
+	if !f.Terminal() && len(f.Questions()) == 0 {
+		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "the agent waits").With("task_id", f.ID())
 	}
 	if !f.Terminal() {
-		q := f.questions[0]
+		q := f.Questions()[0]
 		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "the agent asks: %s", agent.Text(q.GetMessage())).
-			With("task_id", f.id()).With("question", q.GetQuestion())
+			With("task_id", f.ID()).With("question", q.GetQuestion())
 	}
-	if e := f.ended.GetError(); e != nil {
-		return nil, agent.FromProto(e).With("task_id", f.id())
+	if e := f.Ended().GetError(); e != nil {
+		return nil, agent.FromProto(e).With("task_id", f.ID())
 	}
-	resp := &teamv1.ProcessResponse{Spent: f.ended.GetSpent(), Transfer: f.ended.GetTransfer()}
-	if f.answer != nil {
-		resp.Message = f.placed(f.answer)
+	resp := &teamv1.ProcessResponse{Spent: f.Ended().GetSpent(), Transfer: f.Ended().GetTransfer()}
+	if f.Answer() != nil {
+		resp.Message = f.Placed(f.Answer())
 	}
 	return resp, nil
 }
@@ -170,7 +171,7 @@ func (t *tail) process(ctx context.Context, req *teamv1.ProcessStreamRequest) (i
 		return nil, err
 	}
 	root, scope := agent.SplitTask(s.key.ID)
-	p := &progress{fold: NewFold(root, scope), inbound: s.inbound}
+	p := &progress{fold: project.New(root, scope), inbound: s.inbound}
 	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
 		r := h.read(Key{s.key.Owner, root}, 0)
 		defer r.stop()
@@ -180,7 +181,7 @@ func (t *tail) process(ctx context.Context, req *teamv1.ProcessStreamRequest) (i
 				return
 			}
 			over := p.take(ev)
-			public := p.fold.public(ev.Event)
+			public := p.fold.Public(ev.Event)
 			if public != nil && ev.GetSeq() > req.GetAfter() && !yield(&teamv1.ProcessStreamResponse{Event: public, TaskId: s.key.ID}, nil) {
 				return
 			}
@@ -189,36 +190,6 @@ func (t *tail) process(ctx context.Context, req *teamv1.ProcessStreamRequest) (i
 			}
 		}
 	}, nil
-}
-
-// public is an event as another server may see it; nil for one that is not. The
-// answer of the fold's task stands in its end.
-func (f *Fold) public(ev *teamv1.Event) *teamv1.Event {
-	if k, ok := ev.GetKind().(*teamv1.Event_Ended); ok && ev.GetScope() == f.scope && k.Ended.GetReplyRef() != 0 {
-		ended := proto.CloneOf(k.Ended)
-		ended.Result = &teamv1.Ended_Reply{Reply: f.answer}
-		return &teamv1.Event{Seq: ev.GetSeq(), Time: ev.GetTime(), Scope: ev.GetScope(), Agent: ev.GetAgent(), Kind: &teamv1.Event_Ended{Ended: ended}}
-	}
-	return Public(ev)
-}
-
-// Public is an event as callers may see it, nil for one that is not shown: without
-// owner, pins, seed, trace, conversation, and what a model's provider wants back.
-func Public(ev *teamv1.Event) *teamv1.Event {
-	switch k := ev.GetKind().(type) {
-	case *teamv1.Event_Claimed:
-		return nil
-	case *teamv1.Event_Accepted:
-		acc := proto.CloneOf(k.Accepted)
-		acc.Owner, acc.Pins, acc.Seed, acc.Trace, acc.History, acc.Conversation = "", nil, 0, nil, nil, nil
-		return &teamv1.Event{Seq: ev.GetSeq(), Time: ev.GetTime(), Scope: ev.GetScope(), Agent: ev.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}}
-	case *teamv1.Event_Ended:
-		if len(k.Ended.GetTurn().GetState()) > 0 {
-			ev = proto.CloneOf(ev)
-			ev.GetEnded().GetTurn().State = nil // between the model and its provider
-		}
-	}
-	return ev
 }
 
 // Cancel ends a task that Process began, named by its id or its key. Errors:
@@ -240,7 +211,7 @@ func (h *Handler) Cancel(ctx context.Context, req *teamv1.CancelRequest) (*teamv
 			return nil, err
 		}
 	}
-	return &teamv1.CancelResponse{State: f.State(), Spent: f.ended.GetSpent()}, nil
+	return &teamv1.CancelResponse{State: f.State(), Spent: f.Ended().GetSpent()}, nil
 }
 
 // byKey finds the task that began with a key.

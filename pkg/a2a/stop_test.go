@@ -13,12 +13,13 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 )
 
-func (r *rig) stop(t testing.TB, id string, s a2a.Stop) *a2a.Fold {
+func (r *rig) stop(t testing.TB, id string, s a2a.Stop) *project.Fold {
 	t.Helper()
 	f, err := r.Stop(ann(t), id, s)
 	if err != nil {
@@ -98,7 +99,7 @@ func TestS_43_Stop(t *testing.T) {
 					}
 					wantState(t, r.get(t, id+"~1.2"), canceled)
 				} else {
-					done := make(chan *a2a.Fold, 1)
+					done := make(chan *project.Fold, 1)
 					go func() { done <- r.stop(t, id, s) }()
 					r.recorded(t, id, 1, func(ev *teamv1.Event) bool { return ev.GetCommanded() != nil })
 					wantState(t, r.get(t, id), working)
@@ -135,7 +136,7 @@ func TestS_43_Stop(t *testing.T) {
 			func(r *rig, id string) { r.cancel(t, id) },
 		} {
 			r, id, _ := begin(t)
-			done := make(chan *a2a.Fold, 1)
+			done := make(chan *project.Fold, 1)
 			go func() { done <- r.stop(t, id, a2a.Stop{}) }()
 			r.recorded(t, id, 1, func(ev *teamv1.Event) bool { return ev.GetCommanded() != nil })
 			cut(r, id)
@@ -233,7 +234,7 @@ func TestS_43_Stop(t *testing.T) {
 		r := start(t, g)
 		id := r.send(t, ann(t), atOnce(message("gate", "hi"))).GetId()
 		<-g.entered
-		done := make(chan *a2a.Fold, 1)
+		done := make(chan *project.Fold, 1)
 		go func() { done <- r.stop(t, id, a2a.Stop{SavePartial: true}) }()
 		r.recorded(t, id, 1, func(ev *teamv1.Event) bool { return ev.GetCommanded() != nil })
 		g.open()

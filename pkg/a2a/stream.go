@@ -9,6 +9,8 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -82,8 +84,8 @@ func (r *reader) wait(ctx context.Context) error {
 }
 
 // fold reads what is on record of a root and folds it for a scope.
-func (h *Handler) fold(ctx context.Context, root Key, scope string) (*Fold, error) {
-	f := NewFold(root.ID, scope)
+func (h *Handler) fold(ctx context.Context, root Key, scope string) (*project.Fold, error) {
+	f := project.New(root.ID, scope)
 	var cursor int64
 	for {
 		page, err := h.c.Store.Events(ctx, root, cursor, pageEvents)
@@ -102,7 +104,7 @@ func (h *Handler) fold(ctx context.Context, root Key, scope string) (*Fold, erro
 
 // progress tells how far a send has come.
 type progress struct {
-	fold    *Fold
+	fold    *project.Fold
 	inbound int64 // the inbox row waited for; 0 when it is on record
 }
 
@@ -111,7 +113,7 @@ type progress struct {
 func (p *progress) take(ev item) bool {
 	p.note(ev.Event)
 	p.fold.Apply(ev.Event)
-	return p.fold.Terminal() || ev.current && p.inbound == 0 && interrupted(p.fold.State())
+	return p.fold.Terminal() || ev.current && p.inbound == 0 && taskstate.Interrupted(p.fold.State())
 }
 
 func (p *progress) note(ev *teamv1.Event) {
@@ -125,15 +127,11 @@ func consumed(ev *teamv1.Event) int64 {
 	return max(ev.GetAnswered().GetInbound(), ev.GetReceived().GetInbound(), ev.GetCommanded().GetInbound())
 }
 
-func interrupted(s a2av1.TaskState) bool {
-	return s == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED || s == a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
-}
-
 // follow waits until a sent message has been dealt with; at once returns as soon
 // as the task can be shown.
-func (h *Handler) follow(ctx context.Context, s sent, atOnce bool) (*Fold, error) {
+func (h *Handler) follow(ctx context.Context, s sent, atOnce bool) (*project.Fold, error) {
 	root, scope := agent.SplitTask(s.key.ID)
-	p := &progress{fold: NewFold(root, scope), inbound: s.inbound}
+	p := &progress{fold: project.New(root, scope), inbound: s.inbound}
 	if atOnce {
 		return h.fold(ctx, Key{s.key.Owner, root}, scope)
 	}

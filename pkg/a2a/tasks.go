@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -37,7 +37,7 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 	if err != nil {
 		return nil, err
 	}
-	t := f.task(h.details(ctx))
+	t := f.Snapshot(h.details(ctx))
 	if h.details(ctx) {
 		if err := h.withPushes(ctx, Key{who.Owner(), req.GetId()}, t); err != nil {
 			return nil, storeError(req.GetId(), err)
@@ -47,7 +47,7 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 }
 
 // owned returns the fold of a task of the caller.
-func (h *Handler) owned(ctx context.Context, tenant, id string) (*Fold, error) {
+func (h *Handler) owned(ctx context.Context, tenant, id string) (*project.Fold, error) {
 	var c checker
 	c.task(tenant, id)
 	if err := c.Err(); err != nil {
@@ -62,7 +62,7 @@ func (h *Handler) owned(ctx context.Context, tenant, id string) (*Fold, error) {
 	if err != nil {
 		return nil, notFoundAs(err, id)
 	}
-	if !f.Visible() || !f.serves(tenant, scope) {
+	if !f.Visible() || !f.Serves(tenant) {
 		return nil, TaskNotFound(id)
 	}
 	return f, nil
@@ -171,38 +171,38 @@ func (h *Handler) CancelTask(ctx context.Context, req *a2av1.CancelTaskRequest) 
 	if f.Terminal() && f.State() != a2av1.TaskState_TASK_STATE_CANCELED {
 		return nil, TaskNotCancelable(req.GetId(), f.State())
 	}
-	return shown(f.task(h.details(ctx)), nil), nil
+	return shown(f.Snapshot(h.details(ctx)), nil), nil
 }
 
 // cancel leaves the command for the task's owner and waits for its effect.
-func (h *Handler) cancel(ctx context.Context, f *Fold) (*Fold, error) {
-	return h.command(ctx, f, "cancel/"+f.scope, nil, &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL}, (*Fold).Terminal)
+func (h *Handler) cancel(ctx context.Context, f *project.Fold) (*project.Fold, error) {
+	return h.command(ctx, f, "cancel/"+f.Scope(), nil, &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL}, (*project.Fold).Terminal)
 }
 
 // command leaves a command for the task's owner and waits until it has had its
 // effect, for CancelWait at most: it is on record then, or in the inbox. The key
 // makes it unique for the task, with a digest among all that the owner sends.
-func (h *Handler) command(ctx context.Context, f *Fold, key string, digest []byte, c *teamv1.Commanded, had func(*Fold) bool) (*Fold, error) {
+func (h *Handler) command(ctx context.Context, f *project.Fold, key string, digest []byte, c *teamv1.Commanded, had func(*project.Fold) bool) (*project.Fold, error) {
 	who, _ := CallerOf(ctx)
-	root := Key{who.Owner(), f.root}
+	root := Key{who.Owner(), f.Root()}
 	c.By = who.Owner()
-	in := &teamv1.Inbound{Scope: f.scope, Key: key, Kind: &teamv1.Inbound_Commanded{Commanded: c}}
+	in := &teamv1.Inbound{Scope: f.Scope(), Key: key, Kind: &teamv1.Inbound_Commanded{Commanded: c}}
 	if _, _, err := h.c.Store.Put(ctx, root, in, digest); err != nil && !errors.Is(err, ErrTerminal) {
-		return nil, storeError(f.id(), err)
+		return nil, storeError(f.ID(), err)
 	}
-	h.c.Wake(f.root)
+	h.c.Wake(f.Root())
 	wait, stop := context.WithTimeout(ctx, h.c.CancelWait)
 	defer stop()
 	r := h.read(root, 0)
 	defer r.stop()
-	now := NewFold(f.root, f.scope)
+	now := project.New(f.Root(), f.Scope())
 	for ev, err := range r.events(wait) {
 		if err != nil {
 			if wait.Err() != nil && ctx.Err() == nil {
-				now.commanded(&teamv1.Event{Scope: f.scope, Time: timestamppb.New(h.c.Clock())}, c)
+				now.Expect(c, h.c.Clock())
 				return now, nil
 			}
-			return nil, waitError(f.id(), becomes(c), err)
+			return nil, waitError(f.ID(), becomes(c), err)
 		}
 		now.Apply(ev.Event)
 		if now.Terminal() || had(now) {

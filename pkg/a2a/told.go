@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -14,10 +15,9 @@ import (
 
 // Owned returns a task of the caller: a root, or a child by its id root~scope.
 // Errors: INVALID_REQUEST, TASK_NOT_FOUND, also for a foreign task.
-func (h *Handler) Owned(ctx context.Context, id string) (*Fold, error) { return h.owned(ctx, "", id) }
-
-// Questions are the open questions of the task. Shared: read only.
-func (f *Fold) Questions() []*teamv1.Question { return f.questions }
+func (h *Handler) Owned(ctx context.Context, id string) (*project.Fold, error) {
+	return h.owned(ctx, "", id)
+}
 
 // Told is an event on record, and whether it was the last one when it was read.
 type Told struct {

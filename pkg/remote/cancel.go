@@ -10,6 +10,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -129,7 +130,7 @@ func (p *process) cancelPeer(ctx context.Context, next nextID) withdrawn {
 		}
 		resp, err := p.agent.client.Cancel(p.agent.outgoing(ctx, p.req.GetDepth()), req)
 		switch code := codeOf(err); {
-		case terminal(resp.GetState()):
+		case taskstate.Final(resp.GetState()):
 			p.learn(ctx, next)
 			return withdrawn{confirmed: true, spent: resp.GetSpent()}
 		case code == codes.FailedPrecondition:
@@ -217,7 +218,7 @@ func (x *exchange) cancelPeer(ctx context.Context) withdrawn {
 		case x.link == nil, code == codes.Unimplemented, code == codes.PermissionDenied, code == codes.Unauthenticated:
 			x.agent.cfg.Log.Warn("remote agent does not cancel", zap.String("agent", x.agent.cfg.ID), zap.Error(err))
 			return withdrawn{}
-		case terminal(t.GetStatus().GetState()), code == codes.NotFound:
+		case taskstate.Final(t.GetStatus().GetState()), code == codes.NotFound:
 			run := teamRunOf(t.GetMetadata())
 			return withdrawn{confirmed: true, spent: run.GetSpent(), after: run.GetReceipt().GetSpentAfter()}
 		case code == codes.FailedPrecondition && !accepted: // it may have ended before

@@ -14,6 +14,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -90,7 +91,7 @@ func (x *exchange) carryOn(question *teamv1.Asked, answer *teamv1.Answered) erro
 		return x.interrupted(err)
 	}
 	key := x.answerKey(answer.GetQuestion())
-	if waits(t.GetStatus().GetState()) && !knows(t, key, question) {
+	if taskstate.Interrupted(t.GetStatus().GetState()) && !knows(t, key, question) {
 		x.answered = true
 		return x.converse(x.answer(key, answer))
 	}
@@ -109,10 +110,6 @@ func knows(t *a2av1.Task, key string, question *teamv1.Asked) bool {
 	}
 	asks := t.GetStatus().GetMessage().GetMessageId()
 	return asks != "" && asks != question.GetMessage().GetMessageId()
-}
-
-func waits(s a2av1.TaskState) bool {
-	return s == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED || s == a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
 }
 
 // first is the message as the peer gets it: the step's key is its id. What was said

@@ -9,6 +9,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -183,7 +184,7 @@ func plan(d *teamv1.Decided) string {
 }
 
 func outcomeWord(o teamv1.Outcome) string {
-	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(o.String(), "OUTCOME_")), "_", " ")
+	return strings.ReplaceAll(taskstate.Word(o), "_", " ")
 }
 
 // park yields the questions that hold the peer up, and how far was read. A

@@ -9,6 +9,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -42,7 +43,7 @@ func (x *exchange) take(r *a2av1.StreamResponse) (done bool, err error) {
 				return false, err
 			}
 		}
-		if !fresh && waits(k.Task.GetStatus().GetState()) {
+		if !fresh && taskstate.Interrupted(k.Task.GetStatus().GetState()) {
 			return false, nil
 		}
 		return x.status(k.Task.GetStatus(), k.Task.GetMetadata())

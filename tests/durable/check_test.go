@@ -15,6 +15,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -270,7 +271,7 @@ func (c *checker) stitch(d *deed) (seen []told, from int64) {
 // a sequence. Only the last response of an event names its sequence.
 func projected(task string, events []*teamv1.Event, from int64) []told {
 	var all []told
-	f := a2a.NewFold(task, "")
+	f := project.New(task, "")
 	for _, ev := range events {
 		responses := f.Project(ev, true)
 		for i, r := range responses {

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -54,7 +55,7 @@ func (v *view) status(s *a2av1.TaskStatus, seq int64) error {
 		return fmt.Errorf("the sequence goes from %d to %d", v.seq, seq)
 	}
 	v.seq = seq
-	if terminal(s.GetState()) {
+	if taskstate.Final(s.GetState()) {
 		v.ends++
 	}
 	return nil
@@ -79,12 +80,4 @@ func (v *view) artifact(u *a2av1.TaskArtifactUpdateEvent) error {
 		v.task.Artifacts[i] = proto.CloneOf(u.GetArtifact())
 	}
 	return nil
-}
-
-func terminal(s a2av1.TaskState) bool {
-	switch s {
-	case a2av1.TaskState_TASK_STATE_COMPLETED, a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_CANCELED, a2av1.TaskState_TASK_STATE_REJECTED:
-		return true
-	}
-	return false
 }

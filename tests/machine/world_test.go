@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -200,7 +201,7 @@ func (w *world) look(n int, owner string, t *a2av1.Task) error {
 	w.seen[n] = now
 	switch {
 	case last.state == "":
-	case terminal(stateOf(last.state)) && (now.state != last.state || !now.at.Equal(last.at)):
+	case taskstate.Final(stateOf(last.state)) && (now.state != last.state || !now.at.Equal(last.at)):
 		return fmt.Errorf("task %d has left its end: it was %+v, and is %+v", n, last, now)
 	case now.seq < last.seq || now.at.Before(last.at) || now.context != last.context:
 		return fmt.Errorf("task %d goes back: it was %+v, and is %+v", n, last, now)

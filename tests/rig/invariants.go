@@ -17,6 +17,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -210,7 +211,7 @@ func (i Invariants) quiet(t testing.TB) {
 func (i Invariants) recomputed(t testing.TB, id string, events []*teamv1.Event) {
 	t.Helper()
 	for n, scope := range append([]string{""}, begun(events)...) {
-		f := a2a.NewFold(id, scope)
+		f := project.New(id, scope)
 		for _, ev := range events {
 			f.Apply(ev)
 		}

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/wire"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -18,7 +18,7 @@ import (
 // its events say, and what its leaves cost is what the root says, to the last token.
 func (i Invariants) traced(t testing.TB, id string, all []*teamv1.Event) {
 	t.Helper()
-	f := a2a.NewFold(id, "")
+	f := project.New(id, "")
 	for _, ev := range all {
 		f.Apply(ev)
 	}

@@ -6,6 +6,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -46,7 +47,7 @@ func TestP19_ViewsOfTheirJournals(t *testing.T) {
 // agree folds a journal.
 func agree(t *testing.T, root string, page []a2a.Record) {
 	t.Helper()
-	whole, outline, task := journal.New(root, journal.Whole), journal.New(root, journal.Outline), a2a.NewFold(root, "")
+	whole, outline, task := journal.New(root, journal.Whole), journal.New(root, journal.Outline), project.New(root, "")
 	for _, rec := range page {
 		whole.Apply(rec.Event)
 		outline.Apply(rec.Event)

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 
 	"go.uber.org/zap"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -71,7 +71,6 @@ func (d *drive) wakeLead(ctx context.Context, e *teamv1.Ended) error {
 
 // news is what the lead is told; a long result by reference.
 func (d *drive) news(e *teamv1.Ended) []*a2av1.Part {
-	outcome := strings.ToLower(strings.TrimPrefix(e.GetOutcome().String(), "OUTCOME_"))
 	text := agent.Text(e.GetReply())
 	switch {
 	case e.GetError() != nil:
@@ -79,7 +78,7 @@ func (d *drive) news(e *teamv1.Ended) []*a2av1.Part {
 	case e.GetReplyRef() > 0:
 		text = agent.Text(d.textAt(e.GetReplyRef()))
 	}
-	head := fmt.Sprintf("The task %s that %s was given has ended: %s.", d.claim.Root, d.accepted.GetDetached().GetMember(), outcome)
+	head := fmt.Sprintf("The task %s that %s was given has ended: %s.", d.claim.Root, d.accepted.GetDetached().GetMember(), taskstate.Word(e.GetOutcome()))
 	return agent.ResultParts(head, text, d.claim.Root)
 }
 

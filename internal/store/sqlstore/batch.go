@@ -9,6 +9,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -221,7 +222,7 @@ func (b *batch) close(ctx context.Context, q querier) (*a2av1.Task, error) {
 }
 
 // refold computes the fold anew as it was before the end.
-func (b *batch) refold(ctx context.Context, q querier) (*a2a.Fold, error) {
+func (b *batch) refold(ctx context.Context, q querier) (*project.Fold, error) {
 	f, events, err := b.j.s.replay(ctx, q, b.j.root)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -90,7 +91,7 @@ func without(page []a2a.Record) []a2a.Record {
 }
 
 // show folds an event of a run as readers are given it.
-func show(f *a2a.Fold, ev *teamv1.Event, hidden bool) {
+func show(f *project.Fold, ev *teamv1.Event, hidden bool) {
 	if hidden {
 		ev = bare(ev)
 	}

@@ -12,6 +12,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	fold "github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -33,12 +34,12 @@ type journal struct {
 	load sync.Mutex // one load at a time; taken before mu
 
 	mu      sync.Mutex
-	fold    *a2a.Fold // of the root, with everything appended; nil until loaded; guarded by mu, like all below
-	hidden  bool      // see hides
-	lost    bool      // what is on record cannot be read: only the end is taken
-	listed  listing   // what the task row says
-	seq     int64     // of the last event appended
-	durable int64     // of the last event on record
+	fold    *project.Fold // of the root, with everything appended; nil until loaded; guarded by mu, like all below
+	hidden  bool          // see hides
+	lost    bool          // what is on record cannot be read: only the end is taken
+	listed  listing       // what the task row says
+	seq     int64         // of the last event appended
+	durable int64         // of the last event on record
 	bytes   int64
 	last    time.Time // of the last event
 	room    int64     // of the queue, that pending takes
@@ -78,7 +79,7 @@ type listing struct {
 	visible bool
 }
 
-func listingOf(f *a2a.Fold) listing {
+func listingOf(f *project.Fold) listing {
 	return listing{state: f.State(), at: f.StatusAt().UnixNano(), visible: f.Visible()}
 }
 
@@ -134,7 +135,7 @@ func (j *journal) open(ctx context.Context) error {
 }
 
 // opened takes over what is on record. The caller holds mu.
-func (j *journal) opened(f *a2a.Fold, events []*teamv1.Event) {
+func (j *journal) opened(f *project.Fold, events []*teamv1.Event) {
 	j.fold, j.listed, j.hidden = f, listingOf(f), hides(events)
 	for _, ev := range events {
 		j.asking.Apply(ev)

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -211,7 +212,7 @@ func (s *Store) takes(ctx context.Context, q querier, text string, args ...any) 
 			return err
 		}
 		j.durable = j.seq
-		j.view.fold = a2a.NewFold(j.root, "")
+		j.view.fold = project.New(j.root, "")
 		taken = append(taken, j)
 		return nil
 	}, text, args...)

@@ -11,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -122,10 +123,10 @@ func (s *Store) journalOf(ctx context.Context, q querier, root string, upTo int6
 
 // replay reads all that is on record: the fold of the root, and the events
 // without streamed text, which no replay needs.
-func (s *Store) replay(ctx context.Context, q querier, root string) (*a2a.Fold, []*teamv1.Event, error) {
-	var f *a2a.Fold
+func (s *Store) replay(ctx context.Context, q querier, root string) (*project.Fold, []*teamv1.Event, error) {
+	var f *project.Fold
 	var events []*teamv1.Event
-	err := s.journalOf(ctx, q, root, everything, func() { f, events = a2a.NewFold(root, ""), nil }, func(rec a2a.Record) {
+	err := s.journalOf(ctx, q, root, everything, func() { f, events = project.New(root, ""), nil }, func(rec a2a.Record) {
 		f.Apply(rec.Event)
 		if rec.Event.GetDelta() == nil {
 			events = append(events, rec.Event)
@@ -135,7 +136,7 @@ func (s *Store) replay(ctx context.Context, q querier, root string) (*a2a.Fold, 
 		err = fmt.Errorf("journal of %s: it is empty: %w", root, a2a.ErrDataLoss)
 	}
 	if hides(events) {
-		f = a2a.NewFold(root, "")
+		f = project.New(root, "")
 		for _, ev := range events {
 			show(f, ev, true)
 		}
@@ -253,14 +254,14 @@ func (s *Store) child(ctx context.Context, root, scope string) (*a2av1.Task, int
 }
 
 // foldOf computes the fold of a scope, as readers are shown it.
-func (s *Store) foldOf(ctx context.Context, root, scope string) (*a2a.Fold, int64, error) {
-	var f *a2a.Fold
+func (s *Store) foldOf(ctx context.Context, root, scope string) (*project.Fold, int64, error) {
+	var f *project.Fold
 	var seq int64
 	hidden, err := s.isHidden(ctx, root)
 	if err != nil {
 		return nil, 0, err
 	}
-	err = s.journalOf(ctx, s.db.reader(), root, s.shown(root), func() { f, seq = a2a.NewFold(root, scope), 0 }, func(rec a2a.Record) {
+	err = s.journalOf(ctx, s.db.reader(), root, s.shown(root), func() { f, seq = project.New(root, scope), 0 }, func(rec a2a.Record) {
 		show(f, rec.Event, hidden)
 		seq = rec.Seq
 	})
@@ -271,7 +272,7 @@ func (s *Store) foldOf(ctx context.Context, root, scope string) (*a2a.Fold, int6
 // appended.
 type view struct {
 	turn chan struct{} // holds one: whoever has it brings the view up to date
-	fold *a2a.Fold     // of who has the turn, like seq
+	fold *project.Fold // of who has the turn, like seq
 	seq  int64
 }
 

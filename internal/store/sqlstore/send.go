@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -82,7 +83,7 @@ func (s *Store) creation(n a2a.New) (*op, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := a2a.NewFold(acc.GetTaskId(), "")
+	f := project.New(acc.GetTaskId(), "")
 	f.Apply(ev)
 	l := listingOf(f)
 	id, at := acc.GetTaskId(), now.UnixMilli()
@@ -240,9 +241,9 @@ type put struct {
 	agent        string // of the task, if the key is its sender's
 	in           *teamv1.Inbound
 	digest       []byte
-	child        *a2a.Fold // of the scope it names, if any
-	push         *a2a.Push // that comes with it, if any
-	sealed       []byte    // its configuration
+	child        *project.Fold // of the scope it names, if any
+	push         *a2a.Push     // that comes with it, if any
+	sealed       []byte        // its configuration
 
 	n       int64
 	existed bool

@@ -10,6 +10,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -195,7 +196,7 @@ func follow(t *testing.T, r *rig) {
 		t.Errorf("Task: %v", err)
 		return
 	}
-	f := a2a.NewFold("one", "")
+	f := project.New("one", "")
 	for cursor, done := int64(0), false; !done; {
 		page, err := r.Events(r.ctx(), key("one"), cursor, 100)
 		if err != nil {

@@ -1,10 +1,11 @@
-package a2a
+package project
 
 import (
 	"slices"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -18,7 +19,7 @@ func (f *Fold) expire(ev *teamv1.Event, e *teamv1.Expired) {
 
 // resume makes a task work again that waited.
 func (f *Fold) resume(ev *teamv1.Event) {
-	if interrupted(f.state) {
+	if taskstate.Interrupted(f.state) {
 		f.turn(a2av1.TaskState_TASK_STATE_WORKING, ev, nil)
 	}
 }
@@ -68,10 +69,10 @@ type answer struct {
 	first    *teamv1.Answered
 }
 
-// firstAnswer returns the latest answer to a question that is named by its id or its
+// FirstAnswer returns the latest answer to a question that is named by its id or its
 // delegation's, or to any if named is empty. It returns nil if there is none, or if the
 // name is that of an open question.
-func (f *Fold) firstAnswer(named string) *teamv1.Answered {
+func (f *Fold) FirstAnswer(named string) *teamv1.Answered {
 	if slices.ContainsFunc(f.questions, func(q *teamv1.Question) bool { return names(named, q) && named != "" }) {
 		return nil
 	}
@@ -114,4 +115,25 @@ func (f *Fold) questionText() *a2av1.Message {
 		return nil
 	}
 	return m
+}
+
+// Questions are the open questions of the task. Shared: read only.
+func (f *Fold) Questions() []*teamv1.Question { return f.questions }
+
+// Named returns the open questions that an answer may mean: those with the id that it
+// names, or of the delegation; for an empty name all.
+func (f *Fold) Named(named string) []*teamv1.Question {
+	var fit []*teamv1.Question
+	for _, q := range f.questions {
+		if names(named, q) {
+			fit = append(fit, q)
+		}
+	}
+	return fit
+}
+
+// Forget drops the questions, also the answered ones, for which is returns true.
+func (f *Fold) Forget(is func(*teamv1.Question) bool) {
+	f.questions = slices.DeleteFunc(f.questions, is)
+	f.answers = slices.DeleteFunc(f.answers, func(a answer) bool { return is(a.question) })
 }

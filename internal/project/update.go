@@ -1,4 +1,4 @@
-package a2a
+package project
 
 import (
 	"strconv"
@@ -69,7 +69,7 @@ func (f *Fold) artifactUpdates(ev *teamv1.Event, room int) []*a2av1.StreamRespon
 			run.Path, run.DelegationId, run.Parent = p.work.path, p.work.delegation.GetId(), f.parent(p.work)
 		}
 		out[i] = &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_ArtifactUpdate{ArtifactUpdate: &a2av1.TaskArtifactUpdateEvent{
-			TaskId: f.id(), ContextId: f.contextID, Artifact: p.artifact, Append: p.add, LastChunk: p.last, Metadata: brief(run),
+			TaskId: f.ID(), ContextId: f.contextID, Artifact: p.artifact, Append: p.add, LastChunk: p.last, Metadata: brief(run),
 		}}}
 	}
 	return out
@@ -77,7 +77,7 @@ func (f *Fold) artifactUpdates(ev *teamv1.Event, room int) []*a2av1.StreamRespon
 
 func (f *Fold) statusUpdate(ev *teamv1.Event, details bool) *a2av1.StreamResponse {
 	return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_StatusUpdate{StatusUpdate: &a2av1.TaskStatusUpdateEvent{
-		TaskId: f.id(), ContextId: f.contextID, Status: f.taskStatus(), Metadata: f.metadata(ev, details),
+		TaskId: f.ID(), ContextId: f.contextID, Status: f.taskStatus(), Metadata: f.metadata(ev, details),
 	}}}
 }
 
@@ -100,7 +100,7 @@ func (f *Fold) metadata(ev *teamv1.Event, details bool) *structpb.Struct {
 	if details && (ev == nil || f.ended != nil) {
 		r.Delegations, r.Context, r.Limits = f.delegations, f.context, f.accepted.GetLimits()
 	}
-	return wrap(r)
+	return Metadata(r)
 }
 
 // describe adds what an event is: where it comes from, and what was decided or
@@ -132,7 +132,7 @@ func kindOf(ev *teamv1.Event) string {
 	return ""
 }
 
-// brief is wrap for a TeamRun that says no more than where it comes from, as
+// brief is Metadata for a TeamRun that says no more than where it comes from, as
 // most do: ten times as fast.
 func brief(r *teamv1.TeamRun) *structpb.Struct {
 	s := &structpb.Struct{Fields: make(map[string]*structpb.Value, 2)}
@@ -153,8 +153,8 @@ func brief(r *teamv1.TeamRun) *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{TeamRunURI: structpb.NewStructValue(s)}}
 }
 
-// wrap puts a TeamRun under its URI, in the protocol's JSON form.
-func wrap(r *teamv1.TeamRun) *structpb.Struct {
+// Metadata puts a TeamRun under its URI, in the protocol's JSON form.
+func Metadata(r *teamv1.TeamRun) *structpb.Struct {
 	b, err := protojson.Marshal(r)
 	if err != nil {
 		return nil
@@ -164,21 +164,4 @@ func wrap(r *teamv1.TeamRun) *structpb.Struct {
 		return nil
 	}
 	return &structpb.Struct{Fields: map[string]*structpb.Value{TeamRunURI: structpb.NewStructValue(s)}}
-}
-
-// RunOf returns the TeamRun that metadata carries; nil when there is none.
-func RunOf(metadata *structpb.Struct) *teamv1.TeamRun {
-	v := metadata.GetFields()[TeamRunURI].GetStructValue()
-	if v == nil {
-		return nil
-	}
-	b, err := protojson.Marshal(v)
-	if err != nil {
-		return nil
-	}
-	r := &teamv1.TeamRun{}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, r); err != nil {
-		return nil
-	}
-	return r
 }

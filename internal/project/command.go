@@ -1,6 +1,12 @@
-package a2a
+package project
 
 import (
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
@@ -42,6 +48,14 @@ func (f *Fold) above(ev *teamv1.Event, c *teamv1.Commanded) {
 	}
 }
 
+// Expect folds a command for the task that is left for it and not on record yet.
+func (f *Fold) Expect(c *teamv1.Commanded, at time.Time) {
+	f.commanded(&teamv1.Event{Scope: f.scope, Time: timestamppb.New(at)}, c)
+}
+
+// Switches returns how often the run was paused and resumed so far.
+func (f *Fold) Switches() int { return f.switches }
+
 // Paused reports whether the run is paused.
 func (f *Fold) Paused() bool { return f.paused && f.ended == nil }
 
@@ -60,5 +74,41 @@ func (f *Fold) Collaboration() *teamv1.Brief {
 	return f.accepted.GetCollaboration()
 }
 
+// Answer is the message that the run ended with, nil without one. Shared: read only.
+func (f *Fold) Answer() *a2av1.Message { return f.answer }
+
 // Ended is how the run ended; nil: it has not. Shared: read only.
 func (f *Fold) Ended() *teamv1.Ended { return f.ended }
+
+// checked keeps what readers should know of a look at a message: a middleware
+// that failed and was left out. What a guardrail stopped
+// is told by what ends with it.
+func (f *Fold) checked(c *teamv1.Checked) {
+	if c.GetError() != nil && !c.GetBlocked() {
+		f.warn(c.GetError().GetMessage())
+	}
+}
+
+// maxShownWarnings bounds the warnings of a task.
+const maxShownWarnings = 100
+
+// warn adds warnings, each once.
+func (f *Fold) warn(texts ...string) {
+	for _, text := range texts {
+		if len(f.warnings) < maxShownWarnings && !slices.Contains(f.warnings, text) {
+			f.warnings = append(f.warnings, text)
+		}
+	}
+}
+
+// given puts in place of the message that was decided on the one that a child was
+// given, where a middleware has changed it.
+func (f *Fold) given(in *teamv1.Input) {
+	m := in.GetMessage()
+	if m == nil {
+		m = f.texts[in.GetRef()]
+	}
+	if m != nil && len(f.history) > 0 {
+		f.history[0] = f.Placed(m)
+	}
+}

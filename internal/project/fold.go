@@ -1,8 +1,11 @@
-package a2a
+// Package project folds the events of a run into the A2A task that callers see, and into
+// the updates that tell them of it. All of it is a function of the events.
+package project
 
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -10,6 +13,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -53,8 +57,8 @@ type Fold struct {
 	pieces      []piece           // what the last event has put into artifacts
 }
 
-// NewFold returns the fold of a scope of a root task, before its first event.
-func NewFold(root, scope string) *Fold {
+// New returns the fold of a scope of a root task, before its first event.
+func New(root, scope string) *Fold {
 	return &Fold{root: root, scope: scope, texts: map[int64]*a2av1.Message{}, works: map[string]*work{}}
 }
 
@@ -244,7 +248,7 @@ func (f *Fold) stream(d *teamv1.Delta) {
 
 // progress makes a text, also one from below, the status of a task that works.
 func (f *Fold) progress(ev *teamv1.Event, p *teamv1.Progress) {
-	if !interrupted(f.state) {
+	if !taskstate.Interrupted(f.state) {
 		f.turn(f.state, ev, p.GetMessage())
 	}
 }
@@ -282,38 +286,39 @@ func (f *Fold) stepEnded(ev *teamv1.Event, e *teamv1.Ended) {
 
 // turn changes the status.
 func (f *Fold) turn(state a2av1.TaskState, ev *teamv1.Event, m *a2av1.Message) {
-	f.state, f.status = state, f.placed(m)
+	f.state, f.status = state, f.Placed(m)
 	f.statusAt = ev.GetTime().AsTime().Truncate(time.Millisecond)
 }
 
 // say adds a message to the history.
 func (f *Fold) say(m *a2av1.Message) {
 	if m != nil {
-		f.history = append(f.history, f.placed(m))
+		f.history = append(f.history, f.Placed(m))
 	}
 }
 
-// placed returns a message with the task's ids.
-func (f *Fold) placed(m *a2av1.Message) *a2av1.Message {
+// Placed returns a message with the task's ids.
+func (f *Fold) Placed(m *a2av1.Message) *a2av1.Message {
 	if m == nil {
 		return nil
 	}
 	return &a2av1.Message{
-		MessageId: m.GetMessageId(), ContextId: f.contextID, TaskId: f.id(), Role: m.GetRole(), Parts: m.GetParts(),
+		MessageId: m.GetMessageId(), ContextId: f.contextID, TaskId: f.ID(), Role: m.GetRole(), Parts: m.GetParts(),
 		Metadata: m.GetMetadata(), Extensions: m.GetExtensions(), ReferenceTaskIds: m.GetReferenceTaskIds(),
 	}
 }
 
-func (f *Fold) id() string { return agent.ChildTask(f.root, f.scope) }
+// ID returns the id of the task.
+func (f *Fold) ID() string { return agent.ChildTask(f.root, f.scope) }
 
 // Task returns the task as it is. What its lists hold is shared: read only.
-func (f *Fold) Task() *a2av1.Task { return f.task(false) }
+func (f *Fold) Task() *a2av1.Task { return f.Snapshot(false) }
 
-// task is Task; details adds to its metadata what readers see who activated the
+// Snapshot is Task; details adds to its metadata what readers see who activated the
 // extension.
-func (f *Fold) task(details bool) *a2av1.Task {
+func (f *Fold) Snapshot(details bool) *a2av1.Task {
 	t := &a2av1.Task{
-		Id: f.id(), ContextId: f.contextID, Status: f.taskStatus(), Metadata: f.metadata(nil, details),
+		Id: f.ID(), ContextId: f.contextID, Status: f.taskStatus(), Metadata: f.metadata(nil, details),
 		Artifacts: make([]*a2av1.Artifact, len(f.artifacts)), History: slices.Clip(f.history),
 	}
 	for i, a := range f.artifacts {
@@ -345,11 +350,27 @@ func (f *Fold) StatusAt() time.Time { return f.statusAt }
 // Terminal reports whether the task has ended.
 func (f *Fold) Terminal() bool { return f.ended != nil }
 
-// last returns the sequence of the last event that the fold has seen of its scope.
-func (f *Fold) last() int64 { return f.seq }
+// Last returns the sequence of the last event that the fold has seen of its scope.
+func (f *Fold) Last() int64 { return f.seq }
+
+// Root returns the id of the root task.
+func (f *Fold) Root() string { return f.root }
+
+// Scope returns the scope of the task: empty for the root.
+func (f *Fold) Scope() string { return f.scope }
 
 // ContextID returns the task's context.
 func (f *Fold) ContextID() string { return f.contextID }
 
 // Agent returns the id of the root's agent.
 func (f *Fold) Agent() string { return f.accepted.GetAgent() }
+
+// Serves reports whether a tenant fits a task: none, the root's agent, or the
+// child's own.
+func (f *Fold) Serves(tenant string) bool {
+	if tenant == "" || tenant == f.Agent() {
+		return true
+	}
+	w := f.works[f.scope]
+	return w != nil && w.path[strings.LastIndexByte(w.path, '/')+1:] == tenant
+}

@@ -1,11 +1,14 @@
-package a2a
+package project
 
 import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/types/known/structpb"
+
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -27,7 +30,7 @@ func (f *Fold) end(ev *teamv1.Event, e *teamv1.Ended) {
 		f.keep()
 		f.partial()
 	}
-	f.turn(terminalState(e.GetOutcome()), ev, f.endMessage(e))
+	f.turn(taskstate.Of(e.GetOutcome()), ev, f.endMessage(e))
 }
 
 // abandon ends a task whose step was decided and never begun when what it is
@@ -92,19 +95,6 @@ func (f *Fold) endMessage(e *teamv1.Ended) *a2av1.Message {
 	return m
 }
 
-func terminalState(o teamv1.Outcome) a2av1.TaskState {
-	switch o {
-	case teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY, teamv1.Outcome_OUTCOME_UNSPECIFIED:
-		return a2av1.TaskState_TASK_STATE_COMPLETED
-	case teamv1.Outcome_OUTCOME_REJECTED:
-		return a2av1.TaskState_TASK_STATE_REJECTED
-	case teamv1.Outcome_OUTCOME_CANCELED, teamv1.Outcome_OUTCOME_SKIPPED:
-		return a2av1.TaskState_TASK_STATE_CANCELED
-	case teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_TIMED_OUT:
-	}
-	return a2av1.TaskState_TASK_STATE_FAILED
-}
-
 // put stores an artifact, or adds parts to one.
 func (f *Fold) put(p piece) {
 	if f.dropped() {
@@ -130,4 +120,31 @@ func (f *Fold) put(p piece) {
 
 func deltaArtifact(d *teamv1.Delta) *a2av1.Artifact {
 	return &a2av1.Artifact{ArtifactId: d.GetArtifactId(), Name: "result", Parts: agent.TextParts(d.GetText())}
+}
+
+// Direct is the answer of a run that was no task.
+func (f *Fold) Direct() *a2av1.Message {
+	m := f.Placed(f.answer)
+	m.TaskId = ""
+	return m
+}
+
+// RoutingURI names the extension by which an agent of another server takes part
+// in a swarm: a message carries a team.v1.RoutingRequest as metadata, the status
+// of the answer a team.v1.RoutingReply.
+const RoutingURI = "https://github.com/agentteams/team-server/ext/routing/v1"
+
+// handsOver says in a status that control goes to a member of the caller's.
+func (f *Fold) handsOver(t *teamv1.Transfer) *a2av1.Message {
+	text := "hands over to " + t.GetTo()
+	if t.GetMessage() != "" {
+		text += ": " + t.GetMessage()
+	}
+	m := agent.NewMessage(text)
+	m.MessageId = (&agent.Run{Root: f.root}).ID(f.scope, "transfer", 1)
+	m.Extensions = []string{RoutingURI}
+	m.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{RoutingURI: structpb.NewStructValue(&structpb.Struct{
+		Fields: map[string]*structpb.Value{"transferTo": structpb.NewStringValue(t.GetTo()), "message": structpb.NewStringValue(t.GetMessage())},
+	})}}
+	return m
 }

@@ -1,0 +1,62 @@
+package a2a
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+func TestC_13_TransfersOfAMessage(t *testing.T) {
+	routing, err := structpb.NewStruct(map[string]any{"transfers": []any{map[string]any{"id": "b", "description": "knows"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &a2av1.Message{Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{RoutingURI: structpb.NewStructValue(routing)}}}
+	if got := transfersOf(m); len(got) != 1 || got[0].GetId() != "b" || got[0].GetDescription() != "knows" {
+		t.Error(got)
+	}
+	if got := transfersOf(&a2av1.Message{}); got != nil {
+		t.Error(got)
+	}
+}
+
+func TestA_23_OptionsOfClosedQuestions(t *testing.T) {
+	options, err := structpb.NewValue(map[string]any{"options": []any{"yes", "no"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := &a2av1.Message{Parts: []*a2av1.Part{{Content: &a2av1.Part_Data{Data: options}}}}
+	for kind, closed := range map[teamv1.Asked_Kind]bool{
+		teamv1.Asked_KIND_APPROVAL: true, teamv1.Asked_KIND_OUTCOME: true, teamv1.Asked_KIND_INPUT: false,
+	} {
+		q := &teamv1.Question{Kind: kind, Message: asked}
+		if !chosen(q, agent.NewMessage(" yes\n")) || chosen(q, agent.NewMessage("maybe")) == closed {
+			t.Error(kind)
+		}
+	}
+}
+
+func TestA_23_WhichQuestion(t *testing.T) {
+	f := project.New("root", "")
+	f.Apply(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{Question: "q1"}}})
+	f.Apply(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{Question: "q2"}}})
+	for named, want := range map[string]string{"": "is needed, since several questions are open", "q3": "names no open question"} {
+		if _, err := question(f, named); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", named, err, want)
+		}
+	}
+}
+
+func TestClip(t *testing.T) {
+	for n, want := range map[int]int{127: 127, 128: 128, 129: 128 + len("…")} {
+		if got := clip(strings.Repeat("x", n)); len(got) != want {
+			t.Errorf("%d bytes become %d, want %d", n, len(got), want)
+		}
+	}
+}
