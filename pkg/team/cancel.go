@@ -29,7 +29,7 @@ func (p *process) closeSteps(ctx context.Context) error {
 		if len(p.running) == 0 {
 			return nil
 		}
-		if err := p.receive(ctx); err != nil {
+		if err := p.collect(ctx); err != nil {
 			return err
 		}
 	}

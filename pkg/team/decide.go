@@ -1,6 +1,7 @@
 package team
 
 import (
+	"context"
 	"errors"
 	"slices"
 
@@ -13,19 +14,23 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// decideNext asks the scheduler, unless its last word is on record already, and
-// does what it says.
-func (p *process) decideNext() (*teamv1.Reply, error) {
-	if p.final == nil && p.asks == nil && p.handover == nil {
+// decideNext asks the scheduler, unless its last word is on record already, and does what
+// it says.
+func (p *process) decideNext(ctx context.Context) (*teamv1.Reply, error) {
+	said := p.final != nil || p.handover != nil
+	if p.failed != nil && !said {
+		return nil, p.failed
+	}
+	if !said && p.asks == nil {
 		if err := p.decideAnew(); err != nil {
 			return nil, err
 		}
 	}
 	switch {
 	case p.final != nil:
-		return p.reply(p.final), nil
+		return p.conclude(ctx, p.reply(p.final))
 	case p.handover != nil:
-		return &teamv1.Reply{Result: &teamv1.Reply_Transfer{Transfer: p.handover}, Spent: p.spent()}, nil
+		return p.conclude(ctx, &teamv1.Reply{Result: &teamv1.Reply_Transfer{Transfer: p.handover}, Spent: p.spent()})
 	case p.asks != nil:
 		return nil, p.ask(p.asks)
 	}
@@ -37,7 +42,7 @@ func (p *process) decideAnew() error {
 	if err := p.watch(); err != nil {
 		return err
 	}
-	d, err := p.next()
+	d, err := p.choose()
 	if err != nil {
 		return p.schedulerError(err)
 	}
@@ -53,9 +58,9 @@ func (p *process) decideAnew() error {
 	return p.put(&d)
 }
 
-// next asks the scheduler, where results are judged through the gate. Its panic is
+// choose asks the scheduler, where results are judged through the gate. Its panic is
 // its error: the steps that run get their ends.
-func (p *process) next() (c choice, err error) {
+func (p *process) choose() (c choice, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "the scheduler of team %q crashed; the log says where", p.cfg.ID).

@@ -23,14 +23,16 @@ type stepMsg struct {
 	err   error
 }
 
-// dispatch starts what can start; of a paused run it ends what is canceled, and
-// that is all. It reports whether it has put something on record itself, so that
-// there may be something new to decide.
-func (p *process) dispatch(ctx context.Context, paused bool) (progressed bool, err error) {
-	var ready []*StepState
-	parked := false
+// dispatch settles or starts what it can; of a paused run it ends what is canceled, and
+// that is all. Where it has put something on record itself, there may be something new to
+// decide, and more to settle.
+func (p *process) dispatch(ctx context.Context) error {
+	paused := p.run.Paused()
+	p.settled = false
 	p.looked = p.run.Now() // once for all that begin now
 	p.alarm, p.idling = time.Time{}, nil
+	var ready []*StepState
+	waiting := false
 	for st := range p.pending() {
 		if _, busy := p.running[st.index]; busy {
 			continue
@@ -41,25 +43,29 @@ func (p *process) dispatch(ctx context.Context, paused bool) (progressed bool, e
 		settled, err := p.settleAlone(ctx, st)
 		switch {
 		case err != nil:
-			return false, err
+			return err
 		case settled:
 			p.waits = false
-			return true, nil
+			return nil
 		case p.idling == st: // not asked once more: a task of its own may have ended in between
-		case p.parked(st):
-			parked = true
+		case p.onlyWaits(st):
+			waiting = true
 		case ctx.Err() == nil:
 			ready = append(ready, st)
 		}
 	}
 	// A lone step runs right here: no goroutine, and nothing to merge with.
-	if len(ready) == 1 && len(p.running) == 0 && !parked && !p.goesOn(ready[0]) {
+	if len(ready) == 1 && len(p.running) == 0 && !waiting && !p.goesOn(ready[0]) {
 		p.waits = false
-		return true, p.runner.Do(ctx, p.workOf(ctx, ready[0], p.pass))
+		return p.runner.Do(ctx, p.workOf(ctx, ready[0], p.pass))
 	}
-	if len(ready) == 0 {
-		return false, nil
-	}
+	p.start(ctx, ready)
+	p.settled = true
+	return nil
+}
+
+// start starts steps side by side, as many as may run.
+func (p *process) start(ctx context.Context, ready []*StepState) {
 	members := p.busyMembers()
 	for _, st := range ready {
 		if st.ByMember() {
@@ -70,7 +76,6 @@ func (p *process) dispatch(ctx context.Context, paused bool) (progressed bool, e
 		}
 		p.spawn(ctx, st, p.runner.Do)
 	}
-	return false, nil
 }
 
 // busyMembers counts the members that work.
@@ -222,10 +227,11 @@ func (p *process) spawn(ctx context.Context, st *StepState, do func(context.Cont
 	})
 }
 
-// receive takes one thing from outside the loop: an event of a running step, its
+// collect takes one thing from outside the loop: an event of a running step, its
 // end, or the word that the inbox holds something. Where nothing runs, a step idles
 // that looks for the end of tasks of their own.
-func (p *process) receive(ctx context.Context) error {
+func (p *process) collect(ctx context.Context) error {
+	p.settled = false
 	var over <-chan struct{} // what runs ends with its context, and says so
 	if len(p.running) == 0 {
 		over = ctx.Done()

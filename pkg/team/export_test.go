@@ -60,7 +60,7 @@ func NewReplay(ctx context.Context, t *Team, req *teamv1.ProcessRequest, root st
 
 // Decide returns what is decided next.
 func (r *Replay) Decide() (*teamv1.Decided, error) {
-	d, err := r.next()
+	d, err := r.choose()
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,9 @@ import (
 	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
+// unchecked reports whether input middlewares have to look at something, or have stopped it.
+func (p *process) unchecked() bool { return len(p.arrivals) > 0 || p.barred != nil }
+
 // checkInput has the input middlewares look at all that has come in and that
 // they have not seen.
 func (p *process) checkInput(ctx context.Context) error {

@@ -9,10 +9,20 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
+// unread reports whether something has arrived that is not on record.
+func (p *process) unread() bool {
+	if len(p.inbox) == 0 {
+		p.inbox = p.listener.Take()
+	}
+	return len(p.inbox) > 0
+}
+
 // takeInputs records what has arrived for the loop: follow-ups, and answers to
 // questions below it, whose steps can then go on.
 func (p *process) takeInputs() error {
-	for _, in := range p.listener.Take() {
+	list := p.inbox
+	p.inbox = nil
+	for _, in := range list {
 		ev := &teamv1.Event{Scope: in.GetScope(), Agent: p.Path}
 		switch k := in.GetKind().(type) {
 		case *teamv1.Inbound_Received:

@@ -116,6 +116,8 @@ type process struct {
 	stopped bool // the consumer broke off
 
 	looked  time.Time          // when steps were begun last
+	inbox   []*teamv1.Inbound  // taken, and not on record yet
+	settled bool               // nothing can be settled or started before something comes from outside
 	waits   bool               // the scheduler waits for the steps that run
 	idling  *StepState         // that was last found to wait for others, and is answered by the loop itself
 	alarm   time.Time          // until when a step idles that the loop answers itself; zero is none
@@ -168,6 +170,43 @@ func (p *process) serve(ctx context.Context) {
 	}
 }
 
+// phase is what the loop does next.
+type phase int
+
+const (
+	expired  phase = iota // the context has ended, and nothing runs: the run ends with it
+	parked                // all that is open waits for people, or for the run to be resumed
+	collect               // wait for what runs, for the inbox, or for the alarm
+	take                  // record what has arrived
+	check                 // have middlewares look at what has come in
+	decide                // ask the scheduler, or conclude with what it has said
+	dispatch              // settle and start steps
+)
+
+// next returns what the loop does next: the first condition that holds decides.
+func (p *process) next(ctx context.Context) phase {
+	ended, busy, paused := over(ctx), len(p.running) > 0, p.run.Paused()
+	switch {
+	case ended && busy: // nothing more is decided; what runs is waited for
+		return collect
+	case ended:
+		return expired
+	case p.asked != "" && !busy:
+		return parked
+	case p.settled && (busy || !p.alarm.IsZero()):
+		return collect
+	case p.settled:
+		return parked
+	case p.unread():
+		return take
+	case !paused && p.unchecked():
+		return check
+	case (!paused || p.answers()) && p.mayDecide():
+		return decide
+	}
+	return dispatch // of a paused run what is canceled is closed, and nothing begins
+}
+
 // work is the loop itself. Neither a reply nor an error: parked.
 func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 	if ctx.Err() != nil {
@@ -176,72 +215,46 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 	if p.run.Paused() && len(p.Steps) == 0 {
 		return nil, nil
 	}
-	if err := checkBrief(p.req.GetBrief()); err != nil {
-		return nil, err
-	}
-	if err := p.checkInput(ctx); err != nil {
-		return nil, err
-	}
-	if err := p.prepare(ctx); err != nil {
-		return nil, err
-	}
-	if err := p.offer(ctx); err != nil {
+	if err := p.begin(ctx); err != nil {
 		return nil, err
 	}
 	for {
-		if over(ctx) { // nothing more is decided; what runs is waited for
-			if len(p.running) == 0 {
-				return nil, p.cause(ctx)
-			}
-			if err := p.receive(ctx); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if p.asked != "" && len(p.running) == 0 {
+		var reply *teamv1.Reply
+		var err error
+		switch p.next(ctx) {
+		case expired:
+			return nil, p.cause(ctx)
+		case parked:
 			return nil, nil
+		case collect:
+			err = p.collect(ctx)
+		case take:
+			err = p.takeInputs()
+		case check:
+			err = p.checkInput(ctx)
+		case decide:
+			reply, err = p.decideNext(ctx)
+		case dispatch:
+			err = p.dispatch(ctx)
 		}
-		if err := p.takeInputs(); err != nil {
-			return nil, err
-		}
-		paused := p.run.Paused() // what runs is waited for, what is canceled is closed, and nothing begins
-		if !paused {
-			if err := p.checkInput(ctx); err != nil {
-				return nil, err
-			}
-		}
-		if (!paused || p.answers()) && ctx.Err() == nil && p.mayDecide() {
-			if p.failed != nil && p.final == nil && p.handover == nil {
-				return nil, p.failed
-			}
-			reply, err := p.decideNext()
-			if reply != nil {
-				return p.conclude(ctx, reply)
-			}
-			if err != nil {
-				return nil, err
-			}
-			continue
-		}
-		progressed, err := p.dispatch(ctx, paused)
-		if err != nil {
-			return nil, err
-		}
-		if progressed {
-			continue
-		}
-		if len(p.running) == 0 {
-			if ctx.Err() != nil {
-				continue
-			}
-			if p.alarm.IsZero() {
-				return nil, nil // all that is open waits for people, or for the run to be resumed
-			}
-		}
-		if err := p.receive(ctx); err != nil {
-			return nil, err
+		if reply != nil || err != nil {
+			return reply, err
 		}
 	}
+}
+
+// begin does what comes before the first decision, as far as it is not on record.
+func (p *process) begin(ctx context.Context) error {
+	if err := checkBrief(p.req.GetBrief()); err != nil {
+		return err
+	}
+	if err := p.checkInput(ctx); err != nil {
+		return err
+	}
+	if err := p.prepare(ctx); err != nil {
+		return err
+	}
+	return p.offer(ctx)
 }
 
 // answers reports whether the scope works for another one and has its answer: a model
@@ -373,8 +386,8 @@ func (p *process) pass(ev *teamv1.Event) error {
 // Parked reports whether a step waits for people and was not answered since.
 func (st *StepState) Parked() bool { return !st.waiting.IsZero() || st.blocked() }
 
-// parked reports whether there is nothing to do for a step but wait for people:
+// onlyWaits reports whether there is nothing to do for a step but wait for people:
 // one that waits for a canceled scope goes on.
-func (p *process) parked(st *StepState) bool {
+func (p *process) onlyWaits(st *StepState) bool {
 	return st.Parked() && !st.past.Asked.From(p.run.Canceled)
 }
