@@ -232,7 +232,8 @@ func production(t *testing.T, dir string) []*ast.File {
 func TestLayersOfARun(t *testing.T) {
 	for dir, may := range map[string][]string{
 		"pkg/agent":             nil,
-		"pkg/a2a":               {"pkg/agent", "internal/project", "internal/taskstate"},
+		"pkg/a2a":               {"pkg/agent", "internal/feed", "internal/project", "internal/taskstate"},
+		"internal/feed":         {"pkg/agent", "internal/project", "internal/taskstate"},
 		"internal/taskstate":    nil,
 		"internal/journal":      {"pkg/agent"},
 		"internal/project":      {"pkg/agent", "internal/journal", "internal/taskstate"},

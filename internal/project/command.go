@@ -112,3 +112,8 @@ func (f *Fold) given(in *teamv1.Input) {
 		f.history[0] = f.Placed(m)
 	}
 }
+
+// Consumed returns the inbox row that an event puts on record, 0 without one.
+func Consumed(ev *teamv1.Event) int64 {
+	return max(ev.GetAnswered().GetInbound(), ev.GetReceived().GetInbound(), ev.GetCommanded().GetInbound())
+}

@@ -374,3 +374,22 @@ func (f *Fold) Serves(tenant string) bool {
 	w := f.works[f.scope]
 	return w != nil && w.path[strings.LastIndexByte(w.path, '/')+1:] == tenant
 }
+
+// maxHistory is how many messages of its history a task is shown with.
+const maxHistory = 100
+
+// CutHistory cuts a task's history to what was asked for: unset is everything up to
+// maxHistory, 0 is none.
+func CutHistory(t *a2av1.Task, history *int32) *a2av1.Task {
+	n := maxHistory
+	if history != nil {
+		n = min(int(*history), maxHistory)
+	}
+	if extra := len(t.GetHistory()) - n; extra > 0 {
+		t.History = slices.Clone(t.GetHistory()[extra:]) // holds nothing else
+	}
+	if n == 0 {
+		t.History = nil
+	}
+	return t
+}

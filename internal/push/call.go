@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -40,7 +41,7 @@ type result struct {
 }
 
 // try makes one call. A panic on the way is a failed one.
-func (s *session) try(ctx context.Context, n *a2a.Notice) (r result) {
+func (s *session) try(ctx context.Context, n *feed.Notice) (r result) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.Log.Error("a call to a receiver panicked", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
@@ -81,16 +82,16 @@ func status(code int) string {
 
 // body is what is sent, and its media type: the same as streams send, made once for
 // all, or the task as an older version of the protocol has it.
-func (s *session) body(ctx context.Context, n *a2a.Notice) (body []byte, media string, err error) {
+func (s *session) body(ctx context.Context, n *feed.Notice) (body []byte, media string, err error) {
 	if s.claim.Version != "" && s.Old != nil {
 		return s.Old(ctx, s.claim.Push)
 	}
-	body, err = n.Encoded(a2a.FormJSON, s.Encode)
+	body, err = n.Encoded(feed.FormJSON, s.Encode)
 	return body, mediaType, err
 }
 
 // request is the call.
-func (s *session) request(ctx context.Context, n *a2a.Notice) (*http.Request, error) {
+func (s *session) request(ctx context.Context, n *feed.Notice) (*http.Request, error) {
 	body, media, err := s.body(ctx, n)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a notification: %w", err)

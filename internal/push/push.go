@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -22,7 +23,7 @@ type Config struct {
 	// Pushes keep the configurations and say which are due.
 	Pushes a2a.Pushes
 	// Outbox returns what a configuration is still to be told; a handler's does.
-	Outbox func(ctx context.Context, p a2a.Push) (*a2a.Outbox, error)
+	Outbox func(ctx context.Context, p a2a.Push) (*feed.Outbox, error)
 	// Client makes the calls; it must follow no redirects. Its dialer decides which
 	// addresses may be called.
 	Client *http.Client

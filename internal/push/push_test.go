@@ -24,6 +24,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/push"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -488,7 +489,7 @@ func TestP6_AStoreThatFailsDelaysLittle(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				var at []time.Duration
-				outbox := func(ctx context.Context, p a2a.Push) (*a2a.Outbox, error) {
+				outbox := func(ctx context.Context, p a2a.Push) (*feed.Outbox, error) {
 					at = append(at, time.Since(w.start).Round(time.Second)) // one session after the other
 					if c.fails(len(at)) {
 						return nil, c.err

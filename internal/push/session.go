@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -21,7 +22,7 @@ type session struct {
 }
 
 func (d *Dispatcher) newSession(c a2a.PushClaim) *session {
-	return &session{Dispatcher: d, claim: c, state: c.PushState, host: "host " + c.Origin(), account: "account " + a2a.Account(c.Task.Owner)}
+	return &session{Dispatcher: d, claim: c, state: c.PushState, host: "host " + c.Origin(), account: "account " + a2a.AccountOf(c.Task.Owner)}
 }
 
 func (s *session) configID() configID { return configID{s.claim.Task, s.claim.Config.GetId()} }
@@ -79,7 +80,7 @@ var (
 )
 
 // next waits for what is told next, for a while.
-func (s *session) next(ctx context.Context, out *a2a.Outbox) (*a2a.Notice, error) {
+func (s *session) next(ctx context.Context, out *feed.Outbox) (*feed.Notice, error) {
 	until := time.Now().Add(s.Policy.Linger)
 	if s.count("") > s.Limits.Sessions/2 {
 		until = time.Now().Add(s.Policy.Linger / 100)
@@ -132,7 +133,7 @@ func (s *session) end(ctx context.Context) {
 }
 
 // tell tells the receiver one thing; false ends the session.
-func (s *session) tell(ctx context.Context, n *a2a.Notice, out *a2a.Outbox) bool {
+func (s *session) tell(ctx context.Context, n *feed.Notice, out *feed.Outbox) bool {
 	slot, err := s.acquire(ctx)
 	if err != nil {
 		s.stop(ctx, err)
@@ -182,7 +183,7 @@ func (s *session) confirm(ctx context.Context) (bool, error) {
 }
 
 // told goes on behind what the receiver has taken.
-func (s *session) told(ctx context.Context, n *a2a.Notice, out *a2a.Outbox) bool {
+func (s *session) told(ctx context.Context, n *feed.Notice, out *feed.Outbox) bool {
 	s.state = a2a.PushState{Seen: n.Seen, Part: n.Next}
 	if out.Ended() {
 		s.end(ctx)
@@ -192,7 +193,7 @@ func (s *session) told(ctx context.Context, n *a2a.Notice, out *a2a.Outbox) bool
 }
 
 // failed tries again later, or gives the notification up and goes on with the next.
-func (s *session) failed(ctx context.Context, n *a2a.Notice, r result) bool {
+func (s *session) failed(ctx context.Context, n *feed.Notice, r result) bool {
 	now := s.Pushes.Now()
 	st := &s.state
 	if st.Tries++; st.Tries == 1 {

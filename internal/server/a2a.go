@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -32,8 +33,8 @@ func (s *Server) SendStreamingMessage(req *a2av1.SendMessageRequest, to grpc.Ser
 	})
 }
 
-func (s *Server) sendStreaming(ctx context.Context, req *a2av1.SendMessageRequest, begin func(), send func(a2a.Update) error) error {
-	open := func(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+func (s *Server) sendStreaming(ctx context.Context, req *a2av1.SendMessageRequest, begin func(), send func(feed.Update) error) error {
+	open := func(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
 		after, err := inboundOf(ctx).after()
 		if err != nil {
 			return nil, err
@@ -50,8 +51,8 @@ func (s *Server) SubscribeToTask(req *a2av1.SubscribeToTaskRequest, to grpc.Serv
 	})
 }
 
-func (s *Server) subscribe(ctx context.Context, req *a2av1.SubscribeToTaskRequest, begin func(), send func(a2a.Update) error) error {
-	open := func(ctx context.Context, req *a2av1.SubscribeToTaskRequest) (iter.Seq2[a2a.Update, error], error) {
+func (s *Server) subscribe(ctx context.Context, req *a2av1.SubscribeToTaskRequest, begin func(), send func(feed.Update) error) error {
+	open := func(ctx context.Context, req *a2av1.SubscribeToTaskRequest) (iter.Seq2[feed.Update, error], error) {
 		after, err := inboundOf(ctx).after()
 		if err != nil {
 			return nil, err

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/server"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // TestA_21_PagesOfOtherOrigins: a page of an origin in server.cors can call over REST, JSON-RPC
@@ -20,9 +20,9 @@ func TestA_21_PagesOfOtherOrigins(t *testing.T) {
 	p := &probe{
 		get: task, send: echo,
 		card: func(context.Context, string) (*a2av1.AgentCard, error) { return &a2av1.AgentCard{Name: "a"}, nil },
-		stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
-			return func(yield func(a2a.Update, error) bool) {
-				yield(a2a.Update{Seq: 1, Response: &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: &a2av1.Task{Id: "t1"}}}}, nil)
+		stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
+			return func(yield func(feed.Update, error) bool) {
+				yield(feed.Update{Seq: 1, Response: &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: &a2av1.Task{Id: "t1"}}}}, nil)
 			}, nil
 		},
 	}

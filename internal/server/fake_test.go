@@ -12,8 +12,8 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/server"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -24,8 +24,8 @@ type probe struct {
 	server.Handler
 	calls     atomic.Int64
 	send      func(context.Context, *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error)
-	stream    func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error)
-	subscribe func(context.Context, *a2av1.SubscribeToTaskRequest, int64) (iter.Seq2[a2a.Update, error], error)
+	stream    func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error)
+	subscribe func(context.Context, *a2av1.SubscribeToTaskRequest, int64) (iter.Seq2[feed.Update, error], error)
 	get       func(context.Context, *a2av1.GetTaskRequest) (*a2av1.Task, error)
 	cancel    func(context.Context, *a2av1.CancelTaskRequest) (*a2av1.Task, error)
 	list      func(context.Context, *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error)
@@ -41,12 +41,12 @@ func (p *probe) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest) 
 	return p.send(ctx, req)
 }
 
-func (p *probe) SendStreamingMessage(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+func (p *probe) SendStreamingMessage(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
 	p.calls.Add(1)
 	return p.stream(ctx, req)
 }
 
-func (p *probe) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTaskRequest, after int64) (iter.Seq2[a2a.Update, error], error) {
+func (p *probe) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTaskRequest, after int64) (iter.Seq2[feed.Update, error], error) {
 	p.calls.Add(1)
 	return p.subscribe(ctx, req, after)
 }

@@ -8,7 +8,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/feed"
 )
 
 // Handler answers the calls of every binding; pkg/a2a has it. The caller and the
@@ -17,8 +17,8 @@ import (
 // error beside it is one that comes before anything is sent.
 type Handler interface {
 	SendMessage(context.Context, *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error)
-	SendStreamingMessage(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error)
-	SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTaskRequest, after int64) (iter.Seq2[a2a.Update, error], error)
+	SendStreamingMessage(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error)
+	SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTaskRequest, after int64) (iter.Seq2[feed.Update, error], error)
 	GetTask(context.Context, *a2av1.GetTaskRequest) (*a2av1.Task, error)
 	ListTasks(context.Context, *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error)
 	CancelTask(context.Context, *a2av1.CancelTaskRequest) (*a2av1.Task, error)

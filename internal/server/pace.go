@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/wire"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -20,10 +20,10 @@ import (
 type sendFunc func(seq int64, m any) error
 
 // packed sends what a reader is told, with the bytes that all readers share.
-func (s *Server) packed(send sendFunc) func(a2a.Update) error {
+func (s *Server) packed(send sendFunc) func(feed.Update) error {
 	encode := s.fitting(proto.Marshal)
-	return func(u a2a.Update) error {
-		data, err := u.Encoded(a2a.FormProto, encode)
+	return func(u feed.Update) error {
+		data, err := u.Encoded(feed.FormProto, encode)
 		if err != nil {
 			return err
 		}

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/server"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // named is a probe that remembers for which agent a call was.
@@ -109,12 +109,12 @@ func TestA_01_OneTenant(t *testing.T) {
 		note(req.GetTenant())
 		return &a2av1.AgentCard{Name: "a"}, nil
 	}
-	none := func(func(a2a.Update, error) bool) {}
-	p.stream = func(_ context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+	none := func(func(feed.Update, error) bool) {}
+	p.stream = func(_ context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
 		note(req.GetTenant())
 		return none, nil
 	}
-	p.subscribe = func(_ context.Context, req *a2av1.SubscribeToTaskRequest, _ int64) (iter.Seq2[a2a.Update, error], error) {
+	p.subscribe = func(_ context.Context, req *a2av1.SubscribeToTaskRequest, _ int64) (iter.Seq2[feed.Update, error], error) {
 		note(req.GetTenant())
 		return none, nil
 	}

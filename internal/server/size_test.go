@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/race"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/wire"
@@ -52,9 +53,9 @@ func grown(size int, kind string) *a2av1.Task {
 func TestA_01_AnswersTooLarge(t *testing.T) {
 	var size int
 	var kind string
-	once := func() (iter.Seq2[a2a.Update, error], error) {
-		return func(yield func(a2a.Update, error) bool) {
-			yield(a2a.Update{Seq: 1, Response: &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: grown(size, kind)}}}, nil)
+	once := func() (iter.Seq2[feed.Update, error], error) {
+		return func(yield func(feed.Update, error) bool) {
+			yield(feed.Update{Seq: 1, Response: &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: grown(size, kind)}}}, nil)
 		}, nil
 	}
 	target := start(t, server.Config{BaseURL: "https://team.test", Handler: &probe{
@@ -65,8 +66,8 @@ func TestA_01_AnswersTooLarge(t *testing.T) {
 		send: func(context.Context, *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
 			return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: grown(size, kind)}}, nil
 		},
-		stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) { return once() },
-		subscribe: func(context.Context, *a2av1.SubscribeToTaskRequest, int64) (iter.Seq2[a2a.Update, error], error) {
+		stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) { return once() },
+		subscribe: func(context.Context, *a2av1.SubscribeToTaskRequest, int64) (iter.Seq2[feed.Update, error], error) {
 			return once()
 		},
 	}})

@@ -15,8 +15,8 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/wire"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // framing is how a binding puts results and errors into events.
@@ -157,10 +157,10 @@ func (s *Server) serveProcessStream(w http.ResponseWriter, r *http.Request, para
 }
 
 // updates sends what a reader is told, with the JSON that all readers share.
-func (s *Server) updates(send eventFunc) func(a2a.Update) error {
+func (s *Server) updates(send eventFunc) func(feed.Update) error {
 	encode := s.fitting(wire.Marshal)
-	return func(u a2a.Update) error {
-		data, err := u.Encoded(a2a.FormJSON, encode)
+	return func(u feed.Update) error {
+		data, err := u.Encoded(feed.FormJSON, encode)
 		if err != nil {
 			return err
 		}

@@ -20,6 +20,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -27,21 +28,21 @@ import (
 )
 
 // counting yields updates 1 to n, then err.
-func counting(n int64, err error) iter.Seq2[a2a.Update, error] {
-	return func(yield func(a2a.Update, error) bool) {
+func counting(n int64, err error) iter.Seq2[feed.Update, error] {
+	return func(yield func(feed.Update, error) bool) {
 		for i := range n {
 			if !yield(update(i+1), nil) {
 				return
 			}
 		}
 		if err != nil {
-			yield(a2a.Update{}, err)
+			yield(feed.Update{}, err)
 		}
 	}
 }
 
-func update(seq int64) a2a.Update {
-	return a2a.Update{Seq: seq, Response: &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{
+func update(seq int64) feed.Update {
+	return feed.Update{Seq: seq, Response: &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{
 		Task: &a2av1.Task{Id: strconv.FormatInt(seq, 10), Status: &a2av1.TaskStatus{State: a2av1.TaskState_TASK_STATE_WORKING}},
 	}}}
 }
@@ -49,10 +50,10 @@ func update(seq int64) a2a.Update {
 func TestA_01_Streams(t *testing.T) {
 	var cursor int64
 	p := &probe{
-		stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+		stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
 			return counting(3, nil), nil
 		},
-		subscribe: func(_ context.Context, req *a2av1.SubscribeToTaskRequest, after int64) (iter.Seq2[a2a.Update, error], error) {
+		subscribe: func(_ context.Context, req *a2av1.SubscribeToTaskRequest, after int64) (iter.Seq2[feed.Update, error], error) {
 			cursor = after
 			if req.GetId() != "t1" || req.GetTenant() != "team" {
 				return nil, agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "no %q of %q", req.GetId(), req.GetTenant())
@@ -92,7 +93,7 @@ func TestA_01_Streams(t *testing.T) {
 	})
 	t.Run("A-15 a send with a cursor", func(t *testing.T) {
 		var after int64
-		p.stream = func(ctx context.Context, _ *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+		p.stream = func(ctx context.Context, _ *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
 			after = a2a.CursorOf(ctx)
 			return counting(1, nil), nil
 		}
@@ -134,21 +135,21 @@ func TestA_01_Streams(t *testing.T) {
 // also where there is nothing to tell yet; then what is wrong is told in it.
 func TestA_20_StreamBeginsInSilence(t *testing.T) {
 	news := make(chan error)
-	silent := func(ctx context.Context) (iter.Seq2[a2a.Update, error], error) {
-		return func(yield func(a2a.Update, error) bool) {
+	silent := func(ctx context.Context) (iter.Seq2[feed.Update, error], error) {
+		return func(yield func(feed.Update, error) bool) {
 			select {
 			case err := <-news:
 				yield(update(7), err)
 			case <-ctx.Done():
-				yield(a2a.Update{}, ctx.Err())
+				yield(feed.Update{}, ctx.Err())
 			}
 		}, nil
 	}
 	target := start(t, server.Config{Log: quiet(), Handler: &probe{
-		stream: func(ctx context.Context, _ *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+		stream: func(ctx context.Context, _ *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
 			return silent(ctx)
 		},
-		subscribe: func(ctx context.Context, _ *a2av1.SubscribeToTaskRequest, _ int64) (iter.Seq2[a2a.Update, error], error) {
+		subscribe: func(ctx context.Context, _ *a2av1.SubscribeToTaskRequest, _ int64) (iter.Seq2[feed.Update, error], error) {
 			return silent(ctx)
 		},
 		process: func(ctx context.Context, _ *teamv1.ProcessStreamRequest) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
@@ -216,7 +217,7 @@ func TestA_20_StreamBeginsInSilence(t *testing.T) {
 }
 
 func TestA_22_StreamThatFails(t *testing.T) {
-	p := &probe{stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+	p := &probe{stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
 		return counting(1, errors.New("the password is 1234")), nil
 	}}
 	target := start(t, server.Config{Handler: p, Log: quiet()})
@@ -232,8 +233,8 @@ func TestA_22_StreamThatFails(t *testing.T) {
 func TestA_22_Panics(t *testing.T) {
 	p := &probe{
 		get: func(context.Context, *a2av1.GetTaskRequest) (*a2av1.Task, error) { panic("the password is 1234") },
-		stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
-			return func(yield func(a2a.Update, error) bool) {
+		stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
+			return func(yield func(feed.Update, error) bool) {
 				yield(update(1), nil)
 				panic("the password is 1234")
 			}, nil
@@ -260,8 +261,8 @@ func TestA_22_Panics(t *testing.T) {
 
 func TestA_09_ClientLeavesStream(t *testing.T) {
 	left := make(chan error, 3)
-	p := &probe{stream: func(ctx context.Context, _ *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
-		return func(yield func(a2a.Update, error) bool) {
+	p := &probe{stream: func(ctx context.Context, _ *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
+		return func(yield func(feed.Update, error) bool) {
 			yield(update(1), nil)
 			<-ctx.Done()
 			left <- context.Cause(ctx)
@@ -283,8 +284,8 @@ func TestA_09_ClientLeavesStream(t *testing.T) {
 
 func TestA_19_ShutdownEndsStreams(t *testing.T) {
 	open := make(chan struct{}, 3)
-	p := &probe{stream: func(ctx context.Context, _ *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
-		return func(yield func(a2a.Update, error) bool) {
+	p := &probe{stream: func(ctx context.Context, _ *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
+		return func(yield func(feed.Update, error) bool) {
 			yield(update(1), nil)
 			open <- struct{}{}
 			<-ctx.Done()
@@ -322,10 +323,10 @@ func TestA_19_ShutdownEndsStreams(t *testing.T) {
 }
 
 // flood tells a reader more than it takes, until its stream is ended.
-func flood(ended chan<- error) func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+func flood(ended chan<- error) func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
 	text := strings.Repeat("x", 64<<10)
-	return func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
-		return func(yield func(a2a.Update, error) bool) {
+	return func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
+		return func(yield func(feed.Update, error) bool) {
 			begin := time.Now()
 			for i := int64(1); ; i++ {
 				u := update(i)
@@ -411,7 +412,7 @@ func unread(t *testing.T, target rig.Target) grpc.ServerStreamingClient[a2av1.St
 func TestA_19_ShutdownWithStalledReaders(t *testing.T) {
 	ended := make(chan error, 1)
 	told := make(chan struct{}, 1)
-	p := &probe{stream: func(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+	p := &probe{stream: func(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
 		told <- struct{}{}
 		return flood(ended)(ctx, req)
 	}}

@@ -10,6 +10,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -168,8 +169,8 @@ func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map
 
 // updatesV03 sends what a reader is told. Each reader has its own encoding: whether
 // an update is the final one is the stream's.
-func (s *Server) updatesV03(form a2av03.Form, send eventFunc) func(a2a.Update) error {
-	return func(u a2a.Update) error {
+func (s *Server) updatesV03(form a2av03.Form, send eventFunc) func(feed.Update) error {
+	return func(u feed.Update) error {
 		response, _ := wire.Reduce(u.Response, s.config.BaseURL).(*a2av1.StreamResponse)
 		if err := wire.Fits(response); err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -169,7 +170,7 @@ func TestA_25_WhoGetsWhichCard_A_10(t *testing.T) {
 // A stream that is refused: clients of 0.3 that take events alone read errors there
 // alone, others as plain JSON. What HTTP itself refuses stays an HTTP error.
 func TestA_25_RefusedStreams(t *testing.T) {
-	p := &probe{stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+	p := &probe{stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
 		return nil, a2a.TaskNotFound("t")
 	}}
 	target := start(t, server.Config{Handler: p})
@@ -199,16 +200,16 @@ func TestA_25_RefusedStreams(t *testing.T) {
 
 // Only the last update of a stream is final, and none follows it.
 func TestA_25_FinalIsTheLast(t *testing.T) {
-	p := &probe{stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[a2a.Update, error], error) {
+	p := &probe{stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
 		update := func(state a2av1.TaskState) *a2av1.StreamResponse {
 			return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_StatusUpdate{StatusUpdate: &a2av1.TaskStatusUpdateEvent{
 				TaskId: "t", ContextId: "c", Status: &a2av1.TaskStatus{State: state},
 			}}}
 		}
-		return func(yield func(a2a.Update, error) bool) {
-			_ = yield(a2a.Update{Seq: 1, Response: update(a2av1.TaskState_TASK_STATE_INPUT_REQUIRED)}, nil) &&
-				yield(a2a.Update{Seq: 2, Response: update(a2av1.TaskState_TASK_STATE_AUTH_REQUIRED)}, nil) &&
-				yield(a2a.Update{Seq: 3, Response: update(a2av1.TaskState_TASK_STATE_INPUT_REQUIRED), Last: true}, nil)
+		return func(yield func(feed.Update, error) bool) {
+			_ = yield(feed.Update{Seq: 1, Response: update(a2av1.TaskState_TASK_STATE_INPUT_REQUIRED)}, nil) &&
+				yield(feed.Update{Seq: 2, Response: update(a2av1.TaskState_TASK_STATE_AUTH_REQUIRED)}, nil) &&
+				yield(feed.Update{Seq: 3, Response: update(a2av1.TaskState_TASK_STATE_INPUT_REQUIRED), Last: true}, nil)
 		}, nil
 	}}
 	target := start(t, server.Config{Handler: p})

@@ -123,7 +123,7 @@ func (h *Handler) Answer(ctx context.Context, req *a2av1.SendMessageRequest) (*a
 	if err != nil {
 		return nil, err
 	}
-	return shown(f.Snapshot(h.details(ctx)), historyOf(req.GetConfiguration())), nil
+	return project.CutHistory(f.Snapshot(h.details(ctx)), historyOf(req.GetConfiguration())), nil
 }
 
 // answerByRole leaves an answer for a task of somebody else. The error is none where

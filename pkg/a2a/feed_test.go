@@ -18,6 +18,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/race"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -69,7 +70,7 @@ func (r *rig) through(l *lens, c a2a.Config) *rig {
 }
 
 // telling collects what a reader is told, up to so many updates, 0 is all.
-func telling(t testing.TB, updates iter.Seq2[a2a.Update, error], most int) (all []a2a.Update) {
+func telling(t testing.TB, updates iter.Seq2[feed.Update, error], most int) (all []feed.Update) {
 	t.Helper()
 	for u, err := range updates {
 		if err != nil {
@@ -83,7 +84,7 @@ func telling(t testing.TB, updates iter.Seq2[a2a.Update, error], most int) (all 
 	return all
 }
 
-func texted(t testing.TB, updates []a2a.Update) []string {
+func texted(t testing.TB, updates []feed.Update) []string {
 	t.Helper()
 	out := make([]string, len(updates))
 	for i, u := range updates {
@@ -93,7 +94,7 @@ func texted(t testing.TB, updates []a2a.Update) []string {
 }
 
 // marked are the cursors and states of updates: enough to find a gap or a repeat.
-func marked(updates []a2a.Update) []int64 {
+func marked(updates []feed.Update) []int64 {
 	out := make([]int64, len(updates))
 	for i, u := range updates {
 		out[i] = u.Seq<<8 | int64(u.Response.GetStatusUpdate().GetStatus().GetState())
@@ -102,7 +103,7 @@ func marked(updates []a2a.Update) []int64 {
 }
 
 // behind are the updates that follow a cursor.
-func behind(updates []a2a.Update, cursor int64) []a2a.Update {
+func behind(updates []feed.Update, cursor int64) []feed.Update {
 	for i := len(updates) - 1; i >= 0; i-- {
 		if s := updates[i].Seq; s != 0 && s <= cursor {
 			return updates[i+1:]
@@ -168,7 +169,7 @@ func TestA_14_ChildTasks(t *testing.T) {
 		next, stop := iter.Pull2(r.subscribe(t, id, 0))
 		task, _, _ := next()
 		gates[i].open()
-		var want []a2a.Update
+		var want []feed.Update
 		for {
 			u, err, more := next()
 			if !more {
@@ -238,7 +239,7 @@ func TestA_15_RepeatedSendWithCursor(t *testing.T) {
 	close(begin)
 	r.until(t, id, completed)
 	whole := telling(t, r.stream(t, req), 0)
-	again := func(req *a2av1.SendMessageRequest, after int64) []a2a.Update {
+	again := func(req *a2av1.SendMessageRequest, after int64) []feed.Update {
 		updates, err := r.SendStreamingMessage(a2a.WithCursor(ann(t), after), req)
 		if err != nil {
 			t.Fatal(err)
@@ -295,14 +296,14 @@ func TestA_15_RepeatedSendWithCursor(t *testing.T) {
 // TestA_13_RepeatedSendAtTheTip: as long as a task has not ended, who has seen
 // all is told nothing until something new happens.
 func TestA_13_RepeatedSendAtTheTip(t *testing.T) {
-	repeat := func(r *rig, req *a2av1.SendMessageRequest, after int64) iter.Seq2[a2a.Update, error] {
+	repeat := func(r *rig, req *a2av1.SendMessageRequest, after int64) iter.Seq2[feed.Update, error] {
 		updates, err := r.SendStreamingMessage(a2a.WithCursor(ann(t), after), req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return updates
 	}
-	same := func(t *testing.T, r *rig, id string, after int64, updates iter.Seq2[a2a.Update, error], goOn func()) {
+	same := func(t *testing.T, r *rig, id string, after int64, updates iter.Seq2[feed.Update, error], goOn func()) {
 		t.Helper()
 		subscribed := r.subscribe(t, id, after)
 		goOn()
@@ -355,8 +356,8 @@ func TestA_14_AnyReplica(t *testing.T) {
 	id := r.send(t, ann(t), atOnce(message("chatter", "x"))).GetId()
 	r.until(t, id, working)
 	far := r.through(&lens{deaf: true}, a2a.Config{Streams: a2a.Streams{Poll: 5 * time.Millisecond}})
-	updates := []iter.Seq2[a2a.Update, error]{r.subscribe(t, id, 0), far.subscribe(t, id, 0), far.subscribe(t, id, 1)}
-	told := make([][]a2a.Update, len(updates))
+	updates := []iter.Seq2[feed.Update, error]{r.subscribe(t, id, 0), far.subscribe(t, id, 0), far.subscribe(t, id, 1)}
+	told := make([][]feed.Update, len(updates))
 	var wg sync.WaitGroup
 	for i, u := range updates {
 		wg.Go(func() { told[i] = telling(t, u, 0) })
@@ -539,7 +540,7 @@ func TestP5_ReadersThatComeAndGo(t *testing.T) {
 			stalled, stop := iter.Pull2(r.subscribe(t, id, held))
 			defer stop()
 			var wg sync.WaitGroup
-			told := make([][]a2a.Update, 20)
+			told := make([][]feed.Update, 20)
 			for i := range told {
 				wg.Go(func() { told[i] = r.erratic(t, id, held, rand.New(rand.NewPCG(uint64(i), 1))) })
 			}
@@ -549,14 +550,14 @@ func TestP5_ReadersThatComeAndGo(t *testing.T) {
 				t.Errorf("a feed keeps %d bytes in %d entries", bytes, entries)
 			}
 			want := marked(telling(t, r.subscribe(t, id, held), 0))
-			var late []a2a.Update
+			var late []feed.Update
 			for u, err, more := stalled(); more; u, err, more = stalled() {
 				if err != nil {
 					t.Fatal(err)
 				}
 				late = append(late, u)
 			}
-			for i, got := range slices.Concat(told, [][]a2a.Update{late}) {
+			for i, got := range slices.Concat(told, [][]feed.Update{late}) {
 				if !slices.Equal(want, marked(got)) {
 					t.Errorf("reader %d was told %d updates, want %d", i, len(got), len(want))
 				}
@@ -567,14 +568,14 @@ func TestP5_ReadersThatComeAndGo(t *testing.T) {
 }
 
 // erratic reads a task to its end, with breaks.
-func (r *rig) erratic(t *testing.T, id string, cursor int64, random *rand.Rand) (all []a2a.Update) {
+func (r *rig) erratic(t *testing.T, id string, cursor int64, random *rand.Rand) (all []feed.Update) {
 	for {
 		updates, err := r.SubscribeToTask(ann(t), &a2av1.SubscribeToTaskRequest{Id: id}, cursor)
 		if err != nil {
 			t.Error(err)
 			return all
 		}
-		var part []a2a.Update
+		var part []feed.Update
 		n, pause := random.IntN(400), time.Duration(random.IntN(3))*time.Millisecond
 		for u, err := range updates {
 			if err != nil {
@@ -617,7 +618,7 @@ func TestP10_EncodedOnce(t *testing.T) {
 			first := sync.OnceFunc(ready.Done)
 			for u, err := range updates {
 				if err == nil {
-					_, err = u.Encoded(a2a.FormProto, encode)
+					_, err = u.Encoded(feed.FormProto, encode)
 				}
 				if err != nil {
 					t.Error(err)

@@ -11,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -143,7 +144,7 @@ func TestA_07_FoldOfStreamIsTask(t *testing.T) {
 						continue
 					}
 					for _, resp := range responses {
-						v.take(rt, a2a.Update{Response: resp})
+						v.take(rt, feed.Update{Response: resp})
 						switch resp.GetStatusUpdate().GetStatus().GetState() {
 						case completed, failed, canceled:
 							ends++

@@ -13,6 +13,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -32,7 +33,7 @@ func does(v agent.Verdict, err error) []agent.Guard {
 }
 
 func TestR_002_9_WhatReadersSee(t *testing.T) {
-	over := func(t *testing.T, g agent.Guards, members ...agent.Agent) (*a2av1.Task, []a2a.Update, *rig) {
+	over := func(t *testing.T, g agent.Guards, members ...agent.Agent) (*a2av1.Task, []feed.Update, *rig) {
 		t.Helper()
 		r := start(t, members...)
 		var list []team.Member
@@ -44,8 +45,8 @@ func TestR_002_9_WhatReadersSee(t *testing.T) {
 			list = append(list, team.Member{Agent: info.GetId(), StreamInner: true})
 		}
 		r.streaming(t, team.Config{ID: "team", Guards: g}, list...)
-		var updates []a2a.Update
-		v := follow(t, func(yield func(a2a.Update, error) bool) {
+		var updates []feed.Update
+		v := follow(t, func(yield func(feed.Update, error) bool) {
 			for u, err := range r.stream(t, message("team", "hi")) {
 				updates = append(updates, u)
 				if !yield(u, err) {
@@ -71,7 +72,7 @@ func TestR_002_9_WhatReadersSee(t *testing.T) {
 			if len(warnings) != 1 || !strings.Contains(warnings[0], name) || artifactText(task.GetArtifacts()[0]) != "echo: hi" {
 				t.Errorf("%s: %v %v", name, warnings, task.GetArtifacts())
 			}
-			if !slices.ContainsFunc(updates, func(u a2a.Update) bool {
+			if !slices.ContainsFunc(updates, func(u feed.Update) bool {
 				s := u.Response.GetStatusUpdate()
 				return s.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_WORKING && len(a2a.RunOf(s.GetMetadata()).GetWarnings()) == 1
 			}) {

@@ -14,6 +14,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -108,7 +109,7 @@ type Interfaces struct {
 type Handler struct {
 	c      Config
 	pushes Pushes // nil: push notifications are not supported
-	feeds  feeds
+	feeds  *feed.Feeds
 	seats  seats
 }
 
@@ -127,7 +128,7 @@ func NewHandler(c Config) *Handler {
 		c.Version = "dev"
 	}
 	c.Streams = c.Streams.withDefaults()
-	h := &Handler{c: c}
+	h := &Handler{c: c, feeds: feed.New(feed.Config{Source: source{c.Store}, Poll: c.Streams.Poll, Closes: c.Streams.Close.at})}
 	if !c.NoPush {
 		h.pushes, _ = c.Store.(Pushes)
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/feed"
 )
 
 // The update with which a stream ends says so, and no other: where the task has
@@ -23,7 +23,7 @@ func TestA_25_LastOfAStream(t *testing.T) {
 	})
 	t.Run("a task that wants authentication", func(t *testing.T) {
 		var id string
-		lastOnly(t, func(yield func(a2a.Update, error) bool) {
+		lastOnly(t, func(yield func(feed.Update, error) bool) {
 			for u, err := range r.stream(t, message("auth", "x")) {
 				if u.Response.GetTask() != nil {
 					id = u.Response.GetTask().GetId()
@@ -40,9 +40,9 @@ func TestA_25_LastOfAStream(t *testing.T) {
 }
 
 // lastOnly reads a stream to its end and returns its task.
-func lastOnly(t *testing.T, updates iter.Seq2[a2a.Update, error], state a2av1.TaskState) (task string) {
+func lastOnly(t *testing.T, updates iter.Seq2[feed.Update, error], state a2av1.TaskState) (task string) {
 	t.Helper()
-	var last a2a.Update
+	var last feed.Update
 	n := 0
 	for u, err := range updates {
 		if err != nil {

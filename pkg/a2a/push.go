@@ -13,6 +13,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -300,9 +301,21 @@ func pushStatus(p Push, dead []DeadPush) *teamv1.PushStatus {
 	for _, d := range dead {
 		if d.Config == s.GetId() {
 			s.GivenUp = append(s.GivenUp, &teamv1.PushFailure{
-				Notification: noticeID(p.Task.ID, d.Seq, d.Part), Seq: d.Seq, Tries: int32(min(d.Tries, 1<<20)), Error: d.Error, Time: timestamppb.New(d.At), //nolint:gosec // bounded
+				Notification: feed.NoticeID(p.Task.ID, d.Seq, d.Part), Seq: d.Seq, Tries: int32(min(d.Tries, 1<<20)), Error: d.Error, Time: timestamppb.New(d.At), //nolint:gosec // bounded
 			})
 		}
 	}
 	return s
 }
+
+// Outbox returns what a configuration is still to be told.
+func (h *Handler) Outbox(ctx context.Context, p Push) (*feed.Outbox, error) {
+	o, err := h.feeds.Outbox(ctx, h.feedKey(ctx, p.Task), p.Seen, p.Part)
+	if errors.Is(err, feed.ErrNotVisible) {
+		return nil, TaskNotFound(p.Task.ID)
+	}
+	return o, err
+}
+
+// Pushes returns what keeps the push configurations; nil when there are none.
+func (h *Handler) Pushes() Pushes { return h.pushes }

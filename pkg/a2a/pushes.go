@@ -64,6 +64,9 @@ func originOf(address string) string {
 	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
+// TaskFirst as PushState.Seen: the receiver is told the task as it is, then what follows.
+const TaskFirst = -1
+
 // PushState is how far a receiver was told.
 type PushState struct {
 	// Seen is the sequence of the last event that was dealt with.

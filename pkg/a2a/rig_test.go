@@ -20,6 +20,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -262,7 +263,7 @@ type view struct {
 	seq     int64
 }
 
-func (v *view) take(t reporter, u a2a.Update) {
+func (v *view) take(t reporter, u feed.Update) {
 	t.Helper()
 	if u.Seq != 0 {
 		if u.Seq < v.seq {
@@ -308,7 +309,7 @@ func (v *view) artifact(t reporter, u *a2av1.TaskArtifactUpdateEvent) {
 }
 
 // follow reads a stream to its end.
-func follow(t testing.TB, updates iter.Seq2[a2a.Update, error]) *view {
+func follow(t testing.TB, updates iter.Seq2[feed.Update, error]) *view {
 	t.Helper()
 	v := &view{}
 	for u, err := range updates {

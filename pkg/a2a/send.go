@@ -62,7 +62,7 @@ func (h *Handler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest
 	if f.Ended().GetDirect() && !f.Visible() {
 		return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Message{Message: f.Direct()}}, nil
 	}
-	return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: shown(f.Snapshot(h.details(ctx)), historyOf(conf))}}, nil
+	return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: project.CutHistory(f.Snapshot(h.details(ctx)), historyOf(conf))}}, nil
 }
 
 func historyOf(conf *a2av1.SendMessageConfiguration) *int32 {

@@ -140,34 +140,33 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 	if err != nil {
 		return nil, err
 	}
-	t := &tail{h: h}
-	if err := t.sit(who.Owner()); err != nil {
-		return nil, err
-	}
-	events, err := t.process(ctx, req)
+	seat, err := h.sit(who.Owner())
 	if err != nil {
-		t.leave()
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, t.leave)
+	events, err := h.process(ctx, req, seat)
+	if err != nil {
+		seat.leave()
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, seat.leave)
 	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
 		if !stop() {
 			yield(nil, context.Cause(ctx))
 			return
 		}
-		defer t.leave()
+		defer seat.leave()
 		events(yield)
 	}, nil
 }
 
 // process records a call of the Agent service and returns the events of its run.
-func (t *tail) process(ctx context.Context, req *teamv1.ProcessStreamRequest) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
-	h := t.h
+func (h *Handler) process(ctx context.Context, req *teamv1.ProcessStreamRequest, seat *seat) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
 	s, err := h.acceptProcess(ctx, req.GetRequest())
 	if err != nil {
 		return nil, err
 	}
-	if err := t.sitAt(s.key); err != nil {
+	if err := h.sitAt(seat, s.key); err != nil {
 		return nil, err
 	}
 	root, scope := agent.SplitTask(s.key.ID)

@@ -13,6 +13,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -183,7 +184,7 @@ func TestS_43_Stop(t *testing.T) {
 		<-stopped
 		for _, tt := range []struct {
 			name    string
-			updates iter.Seq2[a2a.Update, error]
+			updates iter.Seq2[feed.Update, error]
 			want    bool
 		}{{"who reads along keeps what it was told", along, true}, {"behind a cursor from before the stop it is told again", again, true}, {"who comes late is told none", late, false}} {
 			told := false

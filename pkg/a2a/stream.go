@@ -9,6 +9,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -16,7 +17,6 @@ import (
 
 const (
 	pageEvents = 256 // that are read at once
-	feedPage   = 64  // that a feed reads at once
 )
 
 // reader tails a journal by its cursor.
@@ -117,14 +117,9 @@ func (p *progress) take(ev item) bool {
 }
 
 func (p *progress) note(ev *teamv1.Event) {
-	if p.inbound != 0 && p.inbound == consumed(ev) {
+	if p.inbound != 0 && p.inbound == project.Consumed(ev) {
 		p.inbound = 0
 	}
-}
-
-// consumed returns the inbox row that an event puts on record, 0 without one.
-func consumed(ev *teamv1.Event) int64 {
-	return max(ev.GetAnswered().GetInbound(), ev.GetReceived().GetInbound(), ev.GetCommanded().GetInbound())
 }
 
 // follow waits until a sent message has been dealt with; at once returns as soon
@@ -181,13 +176,13 @@ func CursorOf(ctx context.Context) int64 {
 // the task. An error that comes before anything was told is the second
 // result: besides those of SendMessage INSUFFICIENT_RESOURCES when too many
 // streams are open. The sequence is read once, before ctx ends.
-func (h *Handler) SendStreamingMessage(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[Update, error], error) {
+func (h *Handler) SendStreamingMessage(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
 	who, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t := &tail{h: h, history: historyOf(req.GetConfiguration())}
-	if err := t.sit(who.Owner()); err != nil {
+	t, err := h.open(who.Owner())
+	if err != nil {
 		return nil, err
 	}
 	if err := t.send(ctx, req); err != nil {
@@ -208,7 +203,7 @@ func (h *Handler) details(ctx context.Context) bool {
 // Errors: TASK_NOT_FOUND, UNSUPPORTED_OPERATION for a task that has ended and
 // been told to its end, INSUFFICIENT_RESOURCES when too many streams are open.
 // The sequence is read once, before ctx ends.
-func (h *Handler) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTaskRequest, after int64) (iter.Seq2[Update, error], error) {
+func (h *Handler) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTaskRequest, after int64) (iter.Seq2[feed.Update, error], error) {
 	var c checker
 	c.task(req.GetTenant(), req.GetId())
 	if err := c.Err(); err != nil {
@@ -218,8 +213,8 @@ func (h *Handler) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTas
 	if err != nil {
 		return nil, err
 	}
-	t := &tail{h: h}
-	if err := t.sit(who.Owner()); err != nil {
+	t, err := h.open(who.Owner())
+	if err != nil {
 		return nil, err
 	}
 	if err := t.subscribe(ctx, Key{who.Owner(), req.GetId()}, req.GetTenant(), after); err != nil {
@@ -227,4 +222,135 @@ func (h *Handler) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTas
 		return nil, err
 	}
 	return t.updates(ctx), nil
+}
+
+// tail is a counted stream of a task. One goroutine at a time.
+type tail struct {
+	h      *Handler
+	seat   *seat
+	id     string       // of the task
+	reader *feed.Reader // nil before join
+}
+
+// open counts a stream of an owner. leave must be called.
+func (h *Handler) open(owner string) (*tail, error) {
+	s, err := h.sit(owner)
+	if err != nil {
+		return nil, err
+	}
+	return &tail{h: h, seat: s}, nil
+}
+
+// send puts a message on record and begins where its reader shall.
+func (t *tail) send(ctx context.Context, req *a2av1.SendMessageRequest) error {
+	s, err := t.h.accept(ctx, req)
+	if err != nil {
+		return err
+	}
+	if err := t.h.sitAt(t.seat, s.key); err != nil {
+		return err
+	}
+	r := t.join(ctx, s.key, historyOf(req.GetConfiguration()), s.inbound)
+	after := CursorOf(ctx)
+	if s.inbound == 0 && after <= 0 {
+		return r.Follow(ctx)
+	}
+	v, err := r.Latest(ctx, after)
+	switch {
+	case err != nil:
+		return err
+	case !v.Visible: // it is told from the beginning
+		return r.Restart(ctx)
+	case v.Resumes(after) && (after < v.Last || !v.Over): // else nothing would be told
+		r.Resume(after)
+		return nil
+	}
+	return r.Begin(ctx, true)
+}
+
+// subscribe begins with a task of the caller, or behind a cursor.
+func (t *tail) subscribe(ctx context.Context, k Key, tenant string, after int64) error {
+	if err := t.h.sitAt(t.seat, k); err != nil {
+		return err
+	}
+	r := t.join(ctx, k, nil, 0)
+	v, err := r.Latest(ctx, after)
+	switch {
+	case err != nil:
+		return notFoundAs(err, k.ID)
+	case !v.Visible || !r.Serves(tenant):
+		return TaskNotFound(k.ID)
+	case v.Over && (after <= 0 || after >= v.Last):
+		return UnsupportedOperation("task %q has ended; get it instead", k.ID)
+	case v.Resumes(after):
+		r.Resume(after)
+		return nil
+	}
+	return r.Begin(ctx, false)
+}
+
+// join finds the feeds of a task.
+func (t *tail) join(ctx context.Context, k Key, history *int32, inbound int64) *feed.Reader {
+	t.id, t.reader = k.ID, t.h.feeds.Reader(t.h.feedKey(ctx, k), history, inbound)
+	return t.reader
+}
+
+// feedKey names the feed of a task for the caller.
+func (h *Handler) feedKey(ctx context.Context, k Key) feed.Key {
+	root, scope := agent.SplitTask(k.ID)
+	return feed.Key{Owner: k.Owner, Root: root, Scope: scope, Details: h.details(ctx)}
+}
+
+// leave gives everything back.
+func (t *tail) leave() {
+	if t.reader != nil {
+		t.reader.Close()
+	}
+	t.seat.leave()
+}
+
+// updates yields what the reader is told. What it holds is given back at the
+// end, or when ctx ends before it has begun.
+func (t *tail) updates(ctx context.Context) iter.Seq2[feed.Update, error] {
+	stop := context.AfterFunc(ctx, t.leave)
+	return func(yield func(feed.Update, error) bool) {
+		if !stop() {
+			yield(feed.Update{}, context.Cause(ctx))
+			return
+		}
+		defer t.leave()
+		for u, err := range t.reader.Updates(ctx) {
+			if err != nil {
+				err = waitError(t.id, goesOn, err)
+			}
+			if !yield(u, err) {
+				return
+			}
+		}
+	}
+}
+
+// source is the store as feeds read it, with the errors of callers.
+type source struct{ Store }
+
+// Events implements feed.Source.
+func (s source) Events(ctx context.Context, owner, root string, after int64, limit int) ([]*teamv1.Event, error) {
+	page, err := s.Store.Events(ctx, Key{owner, root}, after, limit)
+	if err != nil {
+		return nil, storeError(root, err)
+	}
+	events := make([]*teamv1.Event, len(page))
+	for i, rec := range page {
+		events[i] = rec.Event
+	}
+	return events, nil
+}
+
+// Task implements feed.Source.
+func (s source) Task(ctx context.Context, owner, id string) (*a2av1.Task, error) {
+	t, _, err := s.Store.Task(ctx, Key{owner, id})
+	if err != nil {
+		return nil, storeError(id, err)
+	}
+	return t, nil
 }

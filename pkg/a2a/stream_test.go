@@ -15,6 +15,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -50,7 +51,7 @@ func chat(i int) *teamv1.Event {
 	return &teamv1.Event{Kind: &teamv1.Event_Delta{Delta: d}}
 }
 
-func (r *rig) stream(t testing.TB, req *a2av1.SendMessageRequest) iter.Seq2[a2a.Update, error] {
+func (r *rig) stream(t testing.TB, req *a2av1.SendMessageRequest) iter.Seq2[feed.Update, error] {
 	t.Helper()
 	updates, err := r.SendStreamingMessage(ann(t), req)
 	if err != nil {
@@ -59,7 +60,7 @@ func (r *rig) stream(t testing.TB, req *a2av1.SendMessageRequest) iter.Seq2[a2a.
 	return updates
 }
 
-func (r *rig) subscribe(t testing.TB, id string, after int64) iter.Seq2[a2a.Update, error] {
+func (r *rig) subscribe(t testing.TB, id string, after int64) iter.Seq2[feed.Update, error] {
 	t.Helper()
 	updates, err := r.SubscribeToTask(ann(t), &a2av1.SubscribeToTaskRequest{Id: id}, after)
 	if err != nil {
@@ -365,7 +366,7 @@ func TestSubscribe(t *testing.T) {
 	t.Run("S-25 a stream that breaks goes on behind its cursor, without gap or repeat", func(t *testing.T) {
 		begin := make(chan struct{})
 		r := start(t, chatter("chatter", 200, begin))
-		var all []a2a.Update
+		var all []feed.Update
 		id := r.send(t, ann(t), atOnce(message("chatter", "x"))).GetId()
 		r.until(t, id, working) // both are told the task as it is now
 		whole := r.subscribe(t, id, 0)
@@ -377,7 +378,7 @@ func TestSubscribe(t *testing.T) {
 			}
 			all = append(all, u)
 		}
-		var pieces []a2a.Update
+		var pieces []feed.Update
 		var cursor int64
 		for { // reads 7 responses, breaks, resumes
 			n := 0
@@ -401,7 +402,7 @@ func TestSubscribe(t *testing.T) {
 			v.take(t, u)
 		}
 		sameTask(t, v.task, r.get(t, id))
-		skip := func(us []a2a.Update) (seqs []int64) {
+		skip := func(us []feed.Update) (seqs []int64) {
 			for _, u := range us {
 				if u.Response.GetTask() == nil {
 					seqs = append(seqs, u.Seq)
@@ -480,7 +481,7 @@ func TestSubscribe(t *testing.T) {
 }
 
 // encoded is an update as text that can be compared.
-func encoded(t testing.TB, u a2a.Update) string {
+func encoded(t testing.TB, u feed.Update) string {
 	t.Helper()
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(u.Response)
 	if err != nil {

@@ -3,7 +3,6 @@ package a2a
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -31,7 +30,7 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 		if err != nil {
 			return nil, storeError(req.GetId(), err)
 		}
-		return shown(t, req.HistoryLength), nil
+		return project.CutHistory(t, req.HistoryLength), nil
 	}
 	f, err := h.owned(ctx, req.GetTenant(), req.GetId())
 	if err != nil {
@@ -43,7 +42,7 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 			return nil, storeError(req.GetId(), err)
 		}
 	}
-	return shown(t, req.HistoryLength), nil
+	return project.CutHistory(t, req.HistoryLength), nil
 }
 
 // owned returns the fold of a task of the caller.
@@ -74,22 +73,6 @@ func notFoundAs(err error, id string) error {
 		return TaskNotFound(id)
 	}
 	return err
-}
-
-// shown cuts a task's history to what was asked for: unset is everything up to
-// maxHistory, 0 is none.
-func shown(t *a2av1.Task, history *int32) *a2av1.Task {
-	n := maxHistory
-	if history != nil {
-		n = min(int(*history), maxHistory)
-	}
-	if extra := len(t.GetHistory()) - n; extra > 0 {
-		t.History = slices.Clone(t.GetHistory()[extra:]) // holds nothing else
-	}
-	if n == 0 {
-		t.History = nil
-	}
-	return t
 }
 
 // ListTasks returns a page of the caller's root tasks, newest status first: as many
@@ -151,7 +134,7 @@ func listed(t *a2av1.Task, req *a2av1.ListTasksRequest) *a2av1.Task {
 	if !req.GetIncludeArtifacts() {
 		t.Artifacts = nil
 	}
-	return shown(t, req.HistoryLength)
+	return project.CutHistory(t, req.HistoryLength)
 }
 
 // CancelTask ends a task of the caller and everything below it. It waits for the
@@ -171,7 +154,7 @@ func (h *Handler) CancelTask(ctx context.Context, req *a2av1.CancelTaskRequest) 
 	if f.Terminal() && f.State() != a2av1.TaskState_TASK_STATE_CANCELED {
 		return nil, TaskNotCancelable(req.GetId(), f.State())
 	}
-	return shown(f.Snapshot(h.details(ctx)), nil), nil
+	return project.CutHistory(f.Snapshot(h.details(ctx)), nil), nil
 }
 
 // cancel leaves the command for the task's owner and waits for its effect.

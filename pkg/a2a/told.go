@@ -72,35 +72,6 @@ func IsDamaged(err error) bool {
 	return errors.As(err, &e) && e.Reason == agent.ReasonDataLoss
 }
 
-// SitAtTask counts a stream of a task and of its owner. leave must be called.
-// INSUFFICIENT_RESOURCES when there are as many as there may be.
-func (h *Handler) SitAtTask(k Key) (leave func(), err error) {
-	return h.sit(k.Owner, func(t *tail) error { return t.sitAt(k) })
-}
-
-// SitAtTeam is SitAtTask for a stream of a team.
-func (h *Handler) SitAtTeam(owner, team string) (leave func(), err error) {
-	return h.sit(owner, func(t *tail) error {
-		most := h.c.Streams.PerTask
-		if t.seat.take(Key{owner, "team/" + team}, most) { // no id of a task
-			return nil
-		}
-		return tooMany("the team has %d open streams of yours, as many as there may be; close one", most).With("team_id", team)
-	})
-}
-
-func (h *Handler) sit(owner string, at func(*tail) error) (leave func(), err error) {
-	t := &tail{h: h}
-	if err := t.sit(owner); err != nil {
-		return nil, err
-	}
-	if err := at(t); err != nil {
-		t.leave()
-		return nil, err
-	}
-	return t.leave, nil
-}
-
 // Agents are those that the handler serves.
 func (h *Handler) Agents() Agents { return h.c.Agents }
 

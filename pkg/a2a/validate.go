@@ -24,7 +24,6 @@ const (
 	maxKeys     = 256      // of metadata
 	maxPage     = 100
 	defaultPage = 50
-	maxHistory  = 100
 	maxMessage  = 2 << 20 // bytes: what one event may hold
 )
 

@@ -1,13 +1,12 @@
-package a2a
+package feed
 
 import (
 	"context"
+	"errors"
 	"strconv"
-	"strings"
-)
 
-// TaskFirst as PushState.Seen: the receiver is told the task as it is, then what follows.
-const TaskFirst = -1
+	"github.com/agentteams/team-server/pkg/agent"
+)
 
 // Notice is one thing that the receiver of a push configuration is told.
 type Notice struct {
@@ -18,20 +17,22 @@ type Notice struct {
 	// from 1; 0 is the task as it is behind that event.
 	Event int64
 	Part  int
-	// Seen and Next are the PushState.Seen and PushState.Part once it is dealt with.
+	// Seen is up to where everything was told once it is dealt with, Next how many notices
+	// of the next event were.
 	Seen int64
 	Next int
 }
 
-func noticeID(task string, event int64, part int) string {
+// NoticeID is the id of a notice of a task.
+func NoticeID(task string, event int64, part int) string {
 	return task + ":" + strconv.FormatInt(event, 10) + ":" + strconv.Itoa(part)
 }
 
-// Outbox is what a push configuration is still to be told, in order: what a
+// Outbox is what a receiver is still to be told of a task, in order: what a
 // stream of the task tells, without its end while the task asks for input. It
 // shares feeds with the task's streams. One goroutine at a time; Close must be called.
 type Outbox struct {
-	t    *tail
+	r    *Reader
 	task string
 
 	told  int64 // the last event that all was told of
@@ -41,37 +42,39 @@ type Outbox struct {
 	over  bool // nothing follows rest
 }
 
-// Outbox returns what a configuration is still to be told.
-func (h *Handler) Outbox(ctx context.Context, p Push) (*Outbox, error) {
-	t := &tail{h: h}
-	t.seat.of = &h.seats // none is taken
-	o := &Outbox{t: t, task: p.Task.ID, told: p.Seen, part: p.Part}
-	t.join(ctx, p.Task)
-	if err := o.begin(ctx, p); err != nil {
-		t.leave()
+// Outbox returns what is still to be told of a task: what is behind the event with the
+// sequence seen, but for the first part notices of the next event. A negative seen begins
+// with the task as it is. ErrNotVisible.
+func (s *Feeds) Outbox(ctx context.Context, k Key, seen int64, part int) (*Outbox, error) {
+	o := &Outbox{r: s.Reader(k, nil, 0), task: agent.ChildTask(k.Root, k.Scope), told: seen, part: part}
+	if err := o.begin(ctx); err != nil {
+		o.r.Close()
 		return nil, err
 	}
-	t.since = everything // asking for input is no end
+	o.r.since = everything // asking for input is no end
 	return o, nil
 }
 
+// ErrNotVisible means that callers do not see the run as a task.
+var ErrNotVisible = errors.New("the run is not visible as a task")
+
 // begin takes a feed.
-func (o *Outbox) begin(ctx context.Context, p Push) error {
-	if p.Seen != TaskFirst {
-		o.t.cursor, o.t.knows = p.Seen, p.Seen > 0
-		return o.t.follow(ctx)
+func (o *Outbox) begin(ctx context.Context) error {
+	if o.told >= 0 {
+		o.r.cursor, o.r.knows = o.told, o.told > 0
+		return o.r.Follow(ctx)
 	}
-	if err := o.t.latest(ctx, 0); err != nil {
+	v, err := o.r.Latest(ctx, 0)
+	if err != nil {
 		return err
 	}
-	v := o.t.feed.view()
-	if !v.visible {
-		return TaskNotFound(p.Task.ID)
+	if !v.Visible {
+		return ErrNotVisible
 	}
-	if err := o.t.begin(ctx); err != nil {
+	if err := o.r.Begin(ctx, true); err != nil {
 		return err
 	}
-	o.entry, o.rest, o.over, o.part = o.t.cursor, []Update{*o.t.first}, v.over, -1
+	o.entry, o.rest, o.over, o.part = o.r.cursor, []Update{*o.r.first}, v.Over, -1
 	return nil
 }
 
@@ -82,7 +85,7 @@ func (o *Outbox) Next(ctx context.Context) (*Notice, error) {
 		if o.over {
 			return nil, nil
 		}
-		e, err := o.t.next(ctx)
+		e, err := o.r.next(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +96,7 @@ func (o *Outbox) Next(ctx context.Context) (*Notice, error) {
 		o.take(e)
 	}
 	n := &Notice{Update: o.rest[0], Event: o.entry, Part: o.part + 1, Seen: o.told, Next: o.part + 1}
-	n.ID = noticeID(o.task, n.Event, n.Part)
+	n.ID = NoticeID(o.task, n.Event, n.Part)
 	o.rest = o.rest[1:]
 	o.part++
 	if len(o.rest) == 0 {
@@ -107,10 +110,10 @@ func (o *Outbox) Next(ctx context.Context) (*Notice, error) {
 func (o *Outbox) take(e *entry) {
 	list := e.updates
 	if e.first.Response != nil {
-		o.t.knows = true
+		o.r.knows = true
 		list = []Update{e.first}
 	}
-	if !o.t.knows {
+	if !o.r.knows {
 		list = nil
 	}
 	o.over = e.over
@@ -125,19 +128,10 @@ func (o *Outbox) take(e *entry) {
 
 // Seen is up to where everything was told, once Next has waited in vain or come
 // to the end.
-func (o *Outbox) Seen() int64 { return max(o.t.cursor, o.told) }
+func (o *Outbox) Seen() int64 { return max(o.r.cursor, o.told) }
 
 // Ended reports that nothing follows.
 func (o *Outbox) Ended() bool { return o.over && len(o.rest) == 0 }
 
 // Close gives back what it holds.
-func (o *Outbox) Close() { o.t.leave() }
-
-// Pushes returns what keeps the push configurations; nil when there are none.
-func (h *Handler) Pushes() Pushes { return h.pushes }
-
-// Account returns the account of an owner.
-func Account(owner string) string {
-	account, _, _ := strings.Cut(owner, "/")
-	return account
-}
+func (o *Outbox) Close() { o.r.Close() }

@@ -1,4 +1,4 @@
-package a2a
+package feed
 
 import (
 	"sort"
@@ -10,7 +10,7 @@ import (
 const (
 	ringEntries = 1024
 	ringBytes   = 1 << 20  // of one feed
-	ringsBytes  = 64 << 20 // of all feeds of a handler together
+	ringsBytes  = 64 << 20 // of all feeds of a set together
 )
 
 // entry is what readers are told of one event.

@@ -1,4 +1,4 @@
-package a2a
+package feed
 
 import (
 	"google.golang.org/protobuf/types/known/structpb"
@@ -13,15 +13,15 @@ import (
 type teller struct {
 	fold    *project.Fold
 	details bool
-	seq     int64 // of the last event, whatever its scope
-	gaps    bool  // of a task that has ended long ago: its streamed text is deleted
-	close   StreamClose
-	asked   int64           // the event with which the task came to a state at which streams are closed; 0 while it is in none
-	taken   map[int64]int64 // where inbox rows were put on record, by their numbers
+	seq     int64                      // of the last event, whatever its scope
+	gaps    bool                       // of a task that has ended long ago: its streamed text is deleted
+	closes  func(a2av1.TaskState) bool // a stream of a task that has not ended
+	asked   int64                      // the event with which the task came to a state at which streams are closed; 0 while it is in none
+	taken   map[int64]int64            // where inbox rows were put on record, by their numbers
 }
 
-func newTeller(k feedKey, at StreamClose) teller {
-	return teller{fold: project.New(k.root, k.scope), details: k.details, close: at}
+func newTeller(k Key, closes func(a2av1.TaskState) bool) teller {
+	return teller{fold: project.New(k.Root, k.Scope), details: k.Details, closes: closes}
 }
 
 // skip folds an event that nobody is told of.
@@ -61,7 +61,7 @@ func (t *teller) take(ev *teamv1.Event) *entry {
 // event: who went on behind it would miss the rest.
 func withoutCursor(r *a2av1.StreamResponse) {
 	for _, m := range []*structpb.Struct{r.GetArtifactUpdate().GetMetadata(), r.GetStatusUpdate().GetMetadata()} {
-		delete(m.GetFields()[TeamRunURI].GetStructValue().GetFields(), "seq")
+		delete(m.GetFields()[project.TeamRunURI].GetStructValue().GetFields(), "seq")
 	}
 }
 
@@ -69,12 +69,12 @@ func (t *teller) note(ev *teamv1.Event, before a2av1.TaskState) {
 	t.gaps = t.gaps || ev.GetSeq() > t.seq+1
 	t.seq = ev.GetSeq()
 	switch now := t.fold.State(); {
-	case !t.close.at(now):
+	case !t.closes(now):
 		t.asked = 0
 	case now != before:
 		t.asked = t.seq
 	}
-	if n := consumed(ev); n != 0 {
+	if n := project.Consumed(ev); n != 0 {
 		if t.taken == nil {
 			t.taken = map[int64]int64{}
 		}
@@ -84,5 +84,5 @@ func (t *teller) note(ev *teamv1.Event, before a2av1.TaskState) {
 
 // task is the task as it is, as the first thing a reader is told.
 func (t *teller) task(history *int32) Update {
-	return newUpdate(t.fold.Last(), &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: shown(t.fold.Snapshot(t.details), history)}})
+	return newUpdate(t.fold.Last(), &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: project.CutHistory(t.fold.Snapshot(t.details), history)}})
 }

@@ -1,4 +1,4 @@
-package a2a
+package feed
 
 import (
 	"strings"
@@ -28,8 +28,8 @@ func TestP5_FeedOfACursor(t *testing.T) {
 		{"early: half the way", 15, true, true}, {"early: close to what is dropped next", 14, true, false},
 	} {
 		t.Run("P5 "+tt.name, func(t *testing.T) {
-			var s feeds
-			l := s.join(feedKey{})
+			var s Feeds
+			l := s.join(Key{})
 			s.add(l, feedAt(10, 20))
 			if got := s.find(l, tt.cursor, tt.early) != nil; got != tt.found {
 				t.Errorf("found %v, want %v", got, tt.found)
@@ -39,8 +39,8 @@ func TestP5_FeedOfACursor(t *testing.T) {
 }
 
 func TestP5_FeedsThatComeAndGo(t *testing.T) {
-	var s feeds
-	l := s.join(feedKey{})
+	var s Feeds
+	l := s.join(Key{})
 	far, late := feedAt(0, 20), feedAt(0, 5)
 	s.add(l, late)
 	s.add(l, far)
@@ -59,7 +59,7 @@ func TestP5_FeedsThatComeAndGo(t *testing.T) {
 }
 
 func TestP10_ShareOfAFeed(t *testing.T) {
-	var s feeds
+	var s Feeds
 	for n, want := range map[int64]int{0: ringBytes, 1: ringBytes, 64: ringBytes, 128: ringBytes / 2} {
 		if s.n.Store(n); s.share() != want {
 			t.Errorf("P10 of %d feeds each keeps %d bytes, want %d", n, s.share(), want)

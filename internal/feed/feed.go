@@ -1,4 +1,4 @@
-package a2a
+package feed
 
 import (
 	"context"
@@ -7,18 +7,18 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
+
+// Events that are read at once.
+const (
+	loadPage = 256
+	readPage = 64
 )
 
 // errBehind: what a reader wants next is not in the feed any more.
 var errBehind = errors.New("behind the feed")
-
-// feedKey names what a feed tells.
-type feedKey struct {
-	owner, root, scope string
-	details            bool // every step is told
-}
-
-func (k feedKey) journal() Key { return Key{k.owner, k.root} }
 
 // feed tells the readers of a task what happens: it folds each event, and has
 // each encoded, once for all of them. It has no goroutine. The reader that has
@@ -27,13 +27,13 @@ func (k feedKey) journal() Key { return Key{k.owner, k.root} }
 // nobody. Readers hold a cursor. Who comes too late for what is kept takes
 // another feed, further back.
 type feed struct {
-	feedKey
-	h     *Handler
+	Key
+	of    *Feeds
 	wake  <-chan struct{} // something may have come
 	stop  func()          // ends wake
 	store chan struct{}   // holds one: who reads the store
 
-	readers int         // guarded by feeds.mu
+	readers int         // guarded by Feeds.mu
 	behind  atomic.Bool // another feed of the line has come further
 
 	mu      sync.Mutex
@@ -46,9 +46,9 @@ type feed struct {
 }
 
 // newFeed returns a feed that has read nothing. stop must be called.
-func (h *Handler) newFeed(k feedKey) *feed {
-	f := &feed{feedKey: k, h: h, told: newTeller(k, h.c.Streams.Close), more: true, store: make(chan struct{}, 1)}
-	f.wake, f.stop = h.c.Store.Watch(k.root)
+func (s *Feeds) newFeed(k Key) *feed {
+	f := &feed{Key: k, of: s, told: newTeller(k, s.c.Closes), more: true, store: make(chan struct{}, 1)}
+	f.wake, f.stop = s.c.Source.Watch(k.Root)
 	return f
 }
 
@@ -56,21 +56,21 @@ func (h *Handler) newFeed(k feedKey) *feed {
 // is behind it for readers. It comes before all else.
 func (f *feed) load(ctx context.Context, upTo int64, rest bool) error {
 	for more := true; more; {
-		page, err := f.h.c.Store.Events(ctx, f.journal(), f.told.seq, pageEvents)
+		page, err := f.of.c.Source.Events(ctx, f.Owner, f.Root, f.told.seq, loadPage)
 		if err != nil {
-			return storeError(f.root, err)
+			return err
 		}
-		more = len(page) == pageEvents
-		for _, rec := range page {
-			if rec.Seq <= upTo {
-				f.told.skip(rec.Event)
-				f.ring.base = rec.Seq
+		more = len(page) == loadPage
+		for _, ev := range page {
+			if ev.GetSeq() <= upTo {
+				f.told.skip(ev)
+				f.ring.base = ev.GetSeq()
 				continue
 			}
 			if !rest {
 				return nil
 			}
-			f.add(rec, rec.Seq)
+			f.add(ev, ev.GetSeq())
 		}
 	}
 	f.more = false
@@ -79,12 +79,12 @@ func (f *feed) load(ctx context.Context, upTo int64, rest bool) error {
 
 // add folds an event for the readers, and returns what it takes to keep it. What
 // is dropped for it is seen: no newer than that. The caller holds mu.
-func (f *feed) add(rec Record, seen int64) int {
-	e := f.told.take(rec.Event)
+func (f *feed) add(ev *teamv1.Event, seen int64) int {
+	e := f.told.take(ev)
 	if e == nil {
 		return 0
 	}
-	f.ring.add(e, f.h.feeds.share(), seen)
+	f.ring.add(e, f.of.share(), seen)
 	return e.size
 }
 
@@ -198,7 +198,7 @@ func (f *feed) fetch(ctx context.Context) error {
 	if more {
 		return f.read(ctx)
 	}
-	poll := time.NewTimer(f.h.c.Streams.Poll)
+	poll := time.NewTimer(f.of.c.Poll)
 	defer poll.Stop()
 	select {
 	case <-changed: // somebody has read
@@ -226,14 +226,14 @@ func (f *feed) read(ctx context.Context) error {
 	f.mu.Lock()
 	after := f.told.seq
 	f.mu.Unlock()
-	page, err := f.h.c.Store.Events(ctx, f.journal(), after, feedPage+1)
+	page, err := f.of.c.Source.Events(ctx, f.Owner, f.Root, after, readPage+1)
 	if err != nil {
-		return storeError(f.root, err)
+		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	size, most, n := 0, f.h.feeds.share()/2, 0
-	for n < min(len(page), feedPage) && size < most {
+	size, most, n := 0, f.of.share()/2, 0
+	for n < min(len(page), readPage) && size < most {
 		size += f.add(page[n], after) // who waits has seen so much, and is told the whole page
 		n++
 	}
