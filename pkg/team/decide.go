@@ -122,12 +122,12 @@ func (p *process) record(d *choice) *teamv1.Decided {
 }
 
 // inner is what readers are shown of a member while it works.
-func (p *process) inner(member string) teamv1.Step_Inner {
-	i := slices.IndexFunc(p.cfg.Members, func(m Member) bool { return m.ID == member })
+func (l *Loop) inner(member string) teamv1.Step_Inner {
+	i := slices.IndexFunc(l.cfg.Members, func(m Member) bool { return m.ID == member })
 	switch {
-	case i < 0 || !p.cfg.Members[i].StreamInner:
+	case i < 0 || !l.cfg.Members[i].StreamInner:
 		return teamv1.Step_INNER_UNSPECIFIED
-	case p.cfg.Members[i].HideText:
+	case l.cfg.Members[i].HideText:
 		return teamv1.Step_INNER_EVENTS
 	}
 	return teamv1.Step_INNER_TEXT
@@ -144,9 +144,9 @@ func (p *process) reply(m *a2av1.Message) *teamv1.Reply {
 }
 
 // spent adds up what the steps cost.
-func (p *process) spent() *teamv1.Spent {
+func (s *State) spent() *teamv1.Spent {
 	var sum *teamv1.Spent
-	for _, st := range p.All() {
+	for _, st := range s.All() {
 		sum = agent.AddSpent(sum, st.Spent)
 	}
 	return sum

@@ -90,8 +90,8 @@ func (p *process) busyMembers() int {
 }
 
 // goesOn reports whether there is more to decide while the step runs.
-func (p *process) goesOn(st *StepState) bool {
-	return p.traits.Interleaves && st.Step.GetAsync()
+func (l *Loop) goesOn(st *StepState) bool {
+	return l.traits.Interleaves && st.Step.GetAsync()
 }
 
 // idle takes note that a step waits for others that the loop answers itself.

@@ -48,8 +48,8 @@ func (p *process) takeInputs() error {
 }
 
 // isOpen reports whether a question of a step waits for its answer.
-func (p *process) isOpen(question string) bool {
-	return slices.ContainsFunc(p.Open(), func(st *StepState) bool { return st.past.Asked.Hold([]string{question}) })
+func (s *State) isOpen(question string) bool {
+	return slices.ContainsFunc(s.Open(), func(st *StepState) bool { return st.past.Asked.Hold([]string{question}) })
 }
 
 // waitedFor notes in an answer how long the step it is for has waited.

@@ -259,11 +259,11 @@ func (p *process) begin(ctx context.Context) error {
 
 // answers reports whether the scope works for another one and has its answer: a model
 // has said it, which only has to be handed on. That belongs to what runs.
-func (p *process) answers() bool {
-	if p.Scope == "" || len(p.Steps) == 0 {
+func (s *State) answers() bool {
+	if s.Scope == "" || len(s.Steps) == 0 {
 		return false
 	}
-	last := p.Steps[len(p.Steps)-1]
+	last := s.Steps[len(s.Steps)-1]
 	return last.Done && last.Turn.GetText() != "" && len(last.Turn.GetToolCalls()) == 0
 }
 
