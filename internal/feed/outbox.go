@@ -44,7 +44,7 @@ type Outbox struct {
 
 // Outbox returns what is still to be told of a task: what is behind the event with the
 // sequence seen, but for the first part notices of the next event. A negative seen begins
-// with the task as it is. ErrNotVisible.
+// with the task as it is. The error is ErrNotVisible if callers do not see the run as a task.
 func (s *Feeds) Outbox(ctx context.Context, k Key, seen int64, part int) (*Outbox, error) {
 	o := &Outbox{r: s.Reader(k, nil, 0), task: agent.ChildTask(k.Root, k.Scope), told: seen, part: part}
 	if err := o.begin(ctx); err != nil {

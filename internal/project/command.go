@@ -80,9 +80,8 @@ func (f *Fold) Answer() *a2av1.Message { return f.answer }
 // Ended is how the run ended; nil: it has not. Shared: read only.
 func (f *Fold) Ended() *teamv1.Ended { return f.ended }
 
-// checked keeps what readers should know of a look at a message: a middleware
-// that failed and was left out. What a guardrail stopped
-// is told by what ends with it.
+// checked adds a warning for a middleware that failed and was skipped. A message that a
+// guardrail blocked is reported by the step or run that ends with it.
 func (f *Fold) checked(c *teamv1.Checked) {
 	if c.GetError() != nil && !c.GetBlocked() {
 		f.warn(c.GetError().GetMessage())

@@ -314,8 +314,8 @@ func (f *Fold) ID() string { return agent.ChildTask(f.root, f.scope) }
 // Task returns the task as it is. What its lists hold is shared: read only.
 func (f *Fold) Task() *a2av1.Task { return f.Snapshot(false) }
 
-// Snapshot is Task; details adds to its metadata what readers see who activated the
-// extension.
+// Snapshot returns the task as Task does. With details its metadata also holds what only
+// callers see that activated the team-run extension.
 func (f *Fold) Snapshot(details bool) *a2av1.Task {
 	t := &a2av1.Task{
 		Id: f.ID(), ContextId: f.contextID, Status: f.taskStatus(), Metadata: f.metadata(nil, details),

@@ -50,7 +50,7 @@ type MemoryConfig struct {
 	MaxFinished int
 	// Deduplicate is how long a message id is remembered; 0 means RequestWindow.
 	Deduplicate time.Duration
-	// Fold computes tasks; unset is a2a.NewFold.
+	// Fold computes tasks; nil means project.New.
 	Fold FoldFunc
 }
 

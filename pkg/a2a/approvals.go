@@ -184,7 +184,7 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 // askedOfRoles returns the fold of a task of somebody else in the caller's account, with
 // those of its questions alone that the caller may answer by a role, or might have. The
 // error is none where there is no such task, and where it is damaged.
-func (h *Handler) askedOfRoles(ctx context.Context, who Caller, id string, none error) (Key, *project.Fold, error) {
+func (h *Handler) askedOfRoles(ctx context.Context, who Caller, id string, none error) (Key, *Fold, error) {
 	store, ok := h.c.Store.(Approvals)
 	if !ok || len(who.Roles) == 0 && !who.EveryRole {
 		return Key{}, nil, none

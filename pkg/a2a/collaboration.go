@@ -10,7 +10,6 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/project"
 )
 
 // Start is a collaboration to begin: a task with a brief.
@@ -46,7 +45,7 @@ type Stop struct {
 // Start begins a collaboration and returns at once. Errors: those of SendMessage,
 // COLLABORATION_IN_PROGRESS if Concurrent collaborations of the team are running, and
 // AGENT_NOT_FOUND if its catalog entry has been deleted.
-func (h *Handler) Start(ctx context.Context, s Start) (*project.Fold, error) {
+func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
 	who, err := caller(ctx)
 	if err != nil {
 		return nil, err
@@ -88,19 +87,19 @@ func (s *Start) deadline(now time.Time) *timestamppb.Timestamp {
 // that is on record, for which it waits some seconds at most for what is about to begin,
 // and no cancel waits for it; a task that is paused, stops or has ended is returned as it
 // is. Errors: TASK_NOT_FOUND, UNSUPPORTED_OPERATION for a part of a task.
-func (h *Handler) Pause(ctx context.Context, id string) (*project.Fold, error) {
+func (h *Handler) Pause(ctx context.Context, id string) (*Fold, error) {
 	return h.turn(ctx, id, teamv1.Commanded_COMMAND_PAUSE)
 }
 
 // Resume has a task go on that was paused: the time that it stood still does not
 // count. One that is not is returned as it is. Errors: as of Pause.
-func (h *Handler) Resume(ctx context.Context, id string) (*project.Fold, error) {
+func (h *Handler) Resume(ctx context.Context, id string) (*Fold, error) {
 	return h.turn(ctx, id, teamv1.Commanded_COMMAND_RESUME)
 }
 
 // turn puts a pause or its end on record, once: it is the n-th of the task. One that
 // was left for the task before and is not on record yet, as nobody drives it, counts.
-func (h *Handler) turn(ctx context.Context, id string, c teamv1.Commanded_Command) (*project.Fold, error) {
+func (h *Handler) turn(ctx context.Context, id string, c teamv1.Commanded_Command) (*Fold, error) {
 	f, err := h.whole(ctx, id)
 	if err != nil {
 		return nil, err
@@ -121,13 +120,13 @@ func (h *Handler) turn(ctx context.Context, id string, c teamv1.Commanded_Comman
 		default:
 			n-- // the last one that was left is this one: it is waited for
 		}
-		return h.command(ctx, f, turnKey(f, n), []byte(c.String()), &teamv1.Commanded{Command: c}, func(now *project.Fold) bool { return now.Switches() > n })
+		return h.command(ctx, f, turnKey(f, n), []byte(c.String()), &teamv1.Commanded{Command: c}, func(now *Fold) bool { return now.Switches() > n })
 	}
 	return f, nil
 }
 
 // turned reports whether the turn of a task after n was left for it.
-func (h *Handler) turned(ctx context.Context, f *project.Fold, n int) (bool, error) {
+func (h *Handler) turned(ctx context.Context, f *Fold, n int) (bool, error) {
 	who, _ := CallerOf(ctx)
 	_, err := h.c.Store.Sent(ctx, who.Owner(), "", turnKey(f, n))
 	switch {
@@ -140,13 +139,13 @@ func (h *Handler) turned(ctx context.Context, f *project.Fold, n int) (bool, err
 }
 
 // turnKey is the key of the turn of a task after n, among all that the owner sends.
-func turnKey(f *project.Fold, n int) string { return "turn/" + f.Root() + "/" + strconv.Itoa(n) }
+func turnKey(f *Fold, n int) string { return "turn/" + f.Root() + "/" + strconv.Itoa(n) }
 
 // Stop ends a task: its outcome is CANCELED, and the record says that it was stopped.
 // It waits for the end as CancelTask does. A task that has
 // ended is returned as it is; of several stops the first says what is shown, and
 // each that is forced cuts what runs. Errors: as of Pause.
-func (h *Handler) Stop(ctx context.Context, id string, s Stop) (*project.Fold, error) {
+func (h *Handler) Stop(ctx context.Context, id string, s Stop) (*Fold, error) {
 	f, err := h.whole(ctx, id)
 	if err != nil || f.Terminal() {
 		return f, err
@@ -157,11 +156,11 @@ func (h *Handler) Stop(ctx context.Context, id string, s Stop) (*project.Fold, e
 	}
 	return h.command(ctx, f, key, nil, &teamv1.Commanded{
 		Command: teamv1.Commanded_COMMAND_STOP, Force: s.Force, SavePartial: s.SavePartial, Reason: s.Reason,
-	}, (*project.Fold).Terminal)
+	}, (*Fold).Terminal)
 }
 
 // whole returns a task of the caller that is no part of another one.
-func (h *Handler) whole(ctx context.Context, id string) (*project.Fold, error) {
+func (h *Handler) whole(ctx context.Context, id string) (*Fold, error) {
 	f, err := h.owned(ctx, "", id)
 	if err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ func (h *Handler) CreateTaskPushNotificationConfig(ctx context.Context, req *a2a
 
 // pushFor is a configuration of a task as it is put on record. field is where it
 // stands in the request.
-func (h *Handler) pushFor(ctx context.Context, f *project.Fold, who Caller, conf *a2av1.TaskPushNotificationConfig, field string) (Push, error) {
+func (h *Handler) pushFor(ctx context.Context, f *Fold, who Caller, conf *a2av1.TaskPushNotificationConfig, field string) (Push, error) {
 	k := Key{who.Owner(), f.ID()}
 	old, err := h.pushes.Push(ctx, k, conf.GetId())
 	if err != nil && !errors.Is(err, ErrNotFound) {
@@ -246,7 +246,7 @@ const inlineField = "configuration.taskPushNotificationConfig."
 
 // leave puts a message for a task on record, with the configuration that comes with
 // it, so that nothing that it brings about is missed. The digest is that of the message.
-func (h *Handler) leave(ctx context.Context, f *project.Fold, who Caller, s *send, in *teamv1.Inbound, digest []byte, again bool) (n int64, err error) {
+func (h *Handler) leave(ctx context.Context, f *Fold, who Caller, s *send, in *teamv1.Inbound, digest []byte, again bool) (n int64, err error) {
 	root, _ := agent.SplitTask(f.ID())
 	k := Key{who.Owner(), root}
 	if s.push == nil || again {

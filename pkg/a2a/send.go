@@ -281,7 +281,7 @@ func (h *Handler) takes(ctx context.Context, id string, s *send) error {
 
 // inbound is a follow-up as the inbox takes it: an answer when something was
 // asked, else a message.
-func inbound(f *project.Fold, who Caller, s *send) (*teamv1.Inbound, error) {
+func inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error) {
 	m := f.Placed(s.message)
 	in := &teamv1.Inbound{Scope: f.Scope(), Key: s.key}
 	q, err := question(f, s.question)
@@ -324,7 +324,7 @@ func chosen(q *teamv1.Question, m *a2av1.Message) bool {
 
 // question finds the open question that a message answers: the one it names, by
 // its id or its delegation's, or the only one. A child task knows its own only.
-func question(f *project.Fold, named string) (*teamv1.Question, error) {
+func question(f *Fold, named string) (*teamv1.Question, error) {
 	fit := f.Named(named)
 	switch {
 	case len(fit) == 1:

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -62,7 +61,7 @@ func (h *Handler) Process(ctx context.Context, req *teamv1.ProcessRequest) (*tea
 }
 
 // processed is the outcome of a run as Process answers it.
-func processed(f *project.Fold) (*teamv1.ProcessResponse, error) {
+func processed(f *Fold) (*teamv1.ProcessResponse, error) {
 	if !f.Terminal() && len(f.Questions()) == 0 {
 		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "the agent waits").With("task_id", f.ID())
 	}
@@ -170,7 +169,7 @@ func (h *Handler) process(ctx context.Context, req *teamv1.ProcessStreamRequest,
 		return nil, err
 	}
 	root, scope := agent.SplitTask(s.key.ID)
-	p := &progress{fold: project.New(root, scope), inbound: s.inbound}
+	p := &progress{fold: NewFold(root, scope), inbound: s.inbound}
 	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
 		r := h.read(Key{s.key.Owner, root}, 0)
 		defer r.stop()

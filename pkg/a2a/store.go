@@ -7,7 +7,16 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 )
+
+// Fold computes a task from its events. A Store applies the events of a run to one to say
+// what Task returns. Not safe for concurrent use.
+type Fold = project.Fold
+
+// NewFold returns the fold of a scope of a root task before its first event. An empty scope
+// is the root itself.
+func NewFold(root, scope string) *Fold { return project.New(root, scope) }
 
 // Errors of a Store.
 var (

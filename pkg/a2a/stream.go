@@ -15,9 +15,11 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-const (
-	pageEvents = 256 // that are read at once
-)
+// Update is what a reader of a task is told at once.
+type Update = feed.Update
+
+// pageEvents is how many events are read from the store at once.
+const pageEvents = 256
 
 // reader tails a journal by its cursor.
 type reader struct {
@@ -84,8 +86,8 @@ func (r *reader) wait(ctx context.Context) error {
 }
 
 // fold reads what is on record of a root and folds it for a scope.
-func (h *Handler) fold(ctx context.Context, root Key, scope string) (*project.Fold, error) {
-	f := project.New(root.ID, scope)
+func (h *Handler) fold(ctx context.Context, root Key, scope string) (*Fold, error) {
+	f := NewFold(root.ID, scope)
 	var cursor int64
 	for {
 		page, err := h.c.Store.Events(ctx, root, cursor, pageEvents)
@@ -104,7 +106,7 @@ func (h *Handler) fold(ctx context.Context, root Key, scope string) (*project.Fo
 
 // progress tells how far a send has come.
 type progress struct {
-	fold    *project.Fold
+	fold    *Fold
 	inbound int64 // the inbox row waited for; 0 when it is on record
 }
 
@@ -124,9 +126,9 @@ func (p *progress) note(ev *teamv1.Event) {
 
 // follow waits until a sent message has been dealt with; at once returns as soon
 // as the task can be shown.
-func (h *Handler) follow(ctx context.Context, s sent, atOnce bool) (*project.Fold, error) {
+func (h *Handler) follow(ctx context.Context, s sent, atOnce bool) (*Fold, error) {
 	root, scope := agent.SplitTask(s.key.ID)
-	p := &progress{fold: project.New(root, scope), inbound: s.inbound}
+	p := &progress{fold: NewFold(root, scope), inbound: s.inbound}
 	if atOnce {
 		return h.fold(ctx, Key{s.key.Owner, root}, scope)
 	}
@@ -176,7 +178,7 @@ func CursorOf(ctx context.Context) int64 {
 // the task. An error that comes before anything was told is the second
 // result: besides those of SendMessage INSUFFICIENT_RESOURCES when too many
 // streams are open. The sequence is read once, before ctx ends.
-func (h *Handler) SendStreamingMessage(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
+func (h *Handler) SendStreamingMessage(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[Update, error], error) {
 	who, err := caller(ctx)
 	if err != nil {
 		return nil, err
@@ -203,7 +205,7 @@ func (h *Handler) details(ctx context.Context) bool {
 // Errors: TASK_NOT_FOUND, UNSUPPORTED_OPERATION for a task that has ended and
 // been told to its end, INSUFFICIENT_RESOURCES when too many streams are open.
 // The sequence is read once, before ctx ends.
-func (h *Handler) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTaskRequest, after int64) (iter.Seq2[feed.Update, error], error) {
+func (h *Handler) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTaskRequest, after int64) (iter.Seq2[Update, error], error) {
 	var c checker
 	c.task(req.GetTenant(), req.GetId())
 	if err := c.Err(); err != nil {
@@ -311,11 +313,11 @@ func (t *tail) leave() {
 
 // updates yields what the reader is told. What it holds is given back at the
 // end, or when ctx ends before it has begun.
-func (t *tail) updates(ctx context.Context) iter.Seq2[feed.Update, error] {
+func (t *tail) updates(ctx context.Context) iter.Seq2[Update, error] {
 	stop := context.AfterFunc(ctx, t.leave)
-	return func(yield func(feed.Update, error) bool) {
+	return func(yield func(Update, error) bool) {
 		if !stop() {
-			yield(feed.Update{}, context.Cause(ctx))
+			yield(Update{}, context.Cause(ctx))
 			return
 		}
 		defer t.leave()

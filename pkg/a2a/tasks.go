@@ -46,7 +46,7 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 }
 
 // owned returns the fold of a task of the caller.
-func (h *Handler) owned(ctx context.Context, tenant, id string) (*project.Fold, error) {
+func (h *Handler) owned(ctx context.Context, tenant, id string) (*Fold, error) {
 	var c checker
 	c.task(tenant, id)
 	if err := c.Err(); err != nil {
@@ -158,14 +158,14 @@ func (h *Handler) CancelTask(ctx context.Context, req *a2av1.CancelTaskRequest) 
 }
 
 // cancel leaves the command for the task's owner and waits for its effect.
-func (h *Handler) cancel(ctx context.Context, f *project.Fold) (*project.Fold, error) {
-	return h.command(ctx, f, "cancel/"+f.Scope(), nil, &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL}, (*project.Fold).Terminal)
+func (h *Handler) cancel(ctx context.Context, f *Fold) (*Fold, error) {
+	return h.command(ctx, f, "cancel/"+f.Scope(), nil, &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL}, (*Fold).Terminal)
 }
 
 // command leaves a command for the task's owner and waits until it has had its
 // effect, for CancelWait at most: it is on record then, or in the inbox. The key
 // makes it unique for the task, with a digest among all that the owner sends.
-func (h *Handler) command(ctx context.Context, f *project.Fold, key string, digest []byte, c *teamv1.Commanded, had func(*project.Fold) bool) (*project.Fold, error) {
+func (h *Handler) command(ctx context.Context, f *Fold, key string, digest []byte, c *teamv1.Commanded, had func(*Fold) bool) (*Fold, error) {
 	who, _ := CallerOf(ctx)
 	root := Key{who.Owner(), f.Root()}
 	c.By = who.Owner()
@@ -178,7 +178,7 @@ func (h *Handler) command(ctx context.Context, f *project.Fold, key string, dige
 	defer stop()
 	r := h.read(root, 0)
 	defer r.stop()
-	now := project.New(f.Root(), f.Scope())
+	now := NewFold(f.Root(), f.Scope())
 	for ev, err := range r.events(wait) {
 		if err != nil {
 			if wait.Err() != nil && ctx.Err() == nil {

@@ -6,7 +6,6 @@ import (
 	"iter"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -15,7 +14,7 @@ import (
 
 // Owned returns a task of the caller: a root, or a child by its id root~scope.
 // Errors: INVALID_REQUEST, TASK_NOT_FOUND, also for a foreign task.
-func (h *Handler) Owned(ctx context.Context, id string) (*project.Fold, error) {
+func (h *Handler) Owned(ctx context.Context, id string) (*Fold, error) {
 	return h.owned(ctx, "", id)
 }
 

@@ -27,7 +27,6 @@ type stepMsg struct {
 // that is all. Where it has put something on record itself, there may be something new to
 // decide, and more to settle.
 func (p *process) dispatch(ctx context.Context) error {
-	paused := p.run.Paused()
 	p.settled = false
 	p.looked = p.run.Now() // once for all that begin now
 	p.alarm, p.idling = time.Time{}, nil
@@ -37,7 +36,7 @@ func (p *process) dispatch(ctx context.Context) error {
 		if _, busy := p.running[st.index]; busy {
 			continue
 		}
-		if paused && ctx.Err() == nil && !st.closes(p.run) {
+		if p.paused && ctx.Err() == nil && !st.closes(p.run) {
 			continue
 		}
 		settled, err := p.settleAlone(ctx, st)
@@ -267,7 +266,7 @@ func (p *process) ring() <-chan time.Time {
 func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.Event) error) *step.Work {
 	st.goOn(p.looked)
 	w := &step.Work{
-		Step: st.Step, Index: st.index, Round: st.Round, Scope: st.Scope, Emit: emit, Limit: limitOf(st.Step), Begins: p.looked, Peers: p.peersOf(st),
+		Step: st.Step, Round: st.Round, Scope: st.Scope, Emit: emit, Limit: limitOf(st.Step), Begins: p.looked, Peers: p.peersOf(st),
 		Input: p.handed(st), History: p.historyFor(st), Past: st.past.Copy(),
 	}
 	w.Target, w.Refused = p.target(ctx, st)

@@ -26,7 +26,6 @@ type Loop struct {
 	traits Traits
 	limits limits
 	tools  map[string]agent.Tool
-	layers step.Attempt
 }
 
 // NewLoop returns the loop of what c describes. noun is what people call it in messages:
@@ -49,7 +48,7 @@ func NewLoop(noun string, c Config) (*Loop, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	l := &Loop{cfg: &c, noun: noun, traits: c.Scheduler.Traits(), tools: make(map[string]agent.Tool, len(c.Tools)), layers: step.Layers()}
+	l := &Loop{cfg: &c, noun: noun, traits: c.Scheduler.Traits(), tools: make(map[string]agent.Tool, len(c.Tools))}
 	for _, t := range c.Tools {
 		l.tools[t.Spec().Name] = t
 	}
@@ -118,6 +117,7 @@ type process struct {
 	looked  time.Time          // when steps were begun last
 	inbox   []*teamv1.Inbound  // taken, and not on record yet
 	settled bool               // nothing can be settled or started before something comes from outside
+	paused  bool               // the run, when next looked: what is unchecked must not be worked on by the phase it chose
 	waits   bool               // the scheduler waits for the steps that run
 	idling  *StepState         // that was last found to wait for others, and is answered by the loop itself
 	alarm   time.Time          // until when a step idles that the loop answers itself; zero is none
@@ -133,7 +133,7 @@ func newProcess(ctx context.Context, l *Loop, req *teamv1.ProcessRequest, run *a
 	return &process{Loop: l, fold: f, req: req, run: run, gate: gateOf(ctx, l.cfg, req), runner: step.Runner{
 		Owner: guards.Owner{ID: l.cfg.ID, Path: f.Path, Run: run, Log: l.cfg.Log},
 		Scope: f.Scope, Request: req, Guards: &l.cfg.Guards, Tools: step.Tools{Own: l.tools}, Upstreams: l.upstreams(),
-		Silent: l.silent(), Wakes: l.traits.WakesOnDetachedEnd, Steps: l.layers,
+		Silent: l.silent(), Wakes: l.traits.WakesOnDetachedEnd,
 	}}
 }
 
@@ -185,7 +185,8 @@ const (
 
 // next returns what the loop does next: the first condition that holds decides.
 func (p *process) next(ctx context.Context) phase {
-	ended, busy, paused := over(ctx), len(p.running) > 0, p.run.Paused()
+	ended, busy := over(ctx), len(p.running) > 0
+	p.paused = p.run.Paused()
 	switch {
 	case ended && busy: // nothing more is decided; what runs is waited for
 		return collect
@@ -199,9 +200,9 @@ func (p *process) next(ctx context.Context) phase {
 		return parked
 	case p.unread():
 		return take
-	case !paused && p.unchecked():
+	case !p.paused && p.unchecked():
 		return check
-	case (!paused || p.answers()) && p.mayDecide():
+	case (!p.paused || p.answers()) && p.mayDecide():
 		return decide
 	}
 	return dispatch // of a paused run what is canceled is closed, and nothing begins

@@ -16,7 +16,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Owner is the team or agent whose middlewares look, in one of its runs.
+// Owner is the team or agent in whose run something happens.
 type Owner struct {
 	// ID and path of the agent.
 	ID, Path string

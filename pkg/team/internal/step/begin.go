@@ -11,20 +11,20 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// begin makes the start of an attempt durable, unless the run is paused. A loop that has
-// begun looks for the pause itself: it may have to close something.
+// begin makes the start of an attempt durable. While the run is paused no attempt starts,
+// except of a member with steps of its own that has started before: it reads the pause
+// itself, and may have canceled steps to close.
 func begin(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		resumed := w.by.Run.Resumed()
 		begun, ok := w.by.Run.Enter()
-		switch {
-		case ok:
+		if !ok && (w.Target.Leaf || !w.Open) {
+			return Result{held: true, unbegun: true}
+		}
+		if ok {
 			if res, over := w.commence(begun); over {
 				return res
 			}
-		case !w.Target.Leaf && w.Open:
-		default:
-			return Result{held: true, unbegun: true}
 		}
 		res := next(ctx, w)
 		if w.Target.Leaf {
@@ -35,7 +35,8 @@ func begin(next Attempt) Attempt {
 	}
 }
 
-// commence counts an attempt and makes its start durable. over: there is none.
+// commence counts the attempt and makes its start durable. If over is true, no attempt is
+// made, and res is the result.
 func (w *Work) commence(begun func()) (res Result, over bool) {
 	if err := w.by.Counters.take(w); err != nil {
 		begun()

@@ -8,8 +8,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Upstreams knows how calls went of late; the loop's public contract says more. Goroutines
-// of steps call it at the same time.
+// Upstreams is the interface of that name of pkg/team, where its methods are documented;
+// this package cannot import it.
 type Upstreams interface {
 	Allow(agentID string) (done func(agent.Judgement), err error)
 	Open(agentID string) string

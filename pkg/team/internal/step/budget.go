@@ -20,7 +20,8 @@ const (
 // least is what a delegation needs: nothing is started when nothing is left.
 var least = agent.Cost{Tokens: 1, Micros: 1}
 
-// Budget is what a process knows of the budget that binds it; its goroutines share it.
+// Budget is the budget of a run, and what of it is reserved for the last turn. Safe for
+// concurrent use.
 type Budget struct {
 	budget *agent.Budget
 	final  string // the turn that a limit leaves

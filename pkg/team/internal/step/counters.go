@@ -7,8 +7,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Counters is what a process knows of the counters that bind it beyond its own
-// run; its goroutines share it. A nil one is no limit.
+// Counters limit a run together with the runs above it. Safe for concurrent use; nil means
+// no limit.
 type Counters struct {
 	allowance *agent.Allowance
 	final     string // the turn that a limit leaves

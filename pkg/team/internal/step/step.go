@@ -1,7 +1,7 @@
 // Package step runs the steps of a team: it calls members, models, tools and judges, and
 // puts on record what becomes of the calls. It is the one place that starts effects.
 //
-// A step is an attempt with layers around it, see [Layers]. Each layer is in the file that
+// A step is an attempt with layers around it, see layers. Each layer is in the file that
 // is named after it. The layers read the [Work], never the state of the loop.
 package step
 
@@ -14,8 +14,8 @@ import (
 	"github.com/agentteams/team-server/pkg/team/internal/guards"
 )
 
-// Attempt makes an attempt of a step, or all attempts: an attempt with layers around it is
-// one again. ctx is the step's.
+// Attempt makes one attempt of a step. A layer turns an Attempt into another one, so the
+// outermost runs the whole step. ctx is the context of the step.
 type Attempt func(ctx context.Context, w *Work) Result
 
 // Layer adds something to an attempt.
@@ -29,19 +29,16 @@ func Chain(a Attempt, layers ...Layer) Attempt {
 	return a
 }
 
-// Layers returns what runs a step. It has no state of its own, so that one serves all
-// steps of all runs.
-func Layers() Attempt {
-	return Chain(attempt,
-		deadline,    // bounds all attempts, and makes the step cancelable
-		guardGiven,  // middlewares look at what a member is given
-		retry,       // waits for the next attempt, and repeats what failed
-		guardResult, // middlewares look at what a member has answered
-		budget,      // reserves what an attempt may cost, and books what it has cost
-		breaker,     // asks whether the member may be called, and says how it went
-		begin,       // pause, counters, Started, commit, cancel
-	)
-}
+// layers runs a step: an attempt with everything around it. It has no state of its own.
+var layers = Chain(attempt,
+	deadline,    // bounds all attempts, and makes the step cancelable
+	guardGiven,  // middlewares look at what a member is given
+	retry,       // waits for the next attempt, and repeats what failed
+	guardResult, // middlewares look at what a member has answered
+	budget,      // reserves what an attempt may cost, and books what it has cost
+	breaker,     // asks whether the member may be called, and says how it went
+	begin,       // unless paused: takes the counters, records Started, commits, looks for a cancel
+)
 
 // ErrStopped says that the consumer broke off, or that nothing more may be recorded.
 var ErrStopped = errors.New("stopped")
@@ -87,8 +84,6 @@ type Runner struct {
 	Silent bool
 	// Wakes says that the end of a detached task begins a run of the team.
 	Wakes bool
-	// Steps is what [Layers] returned.
-	Steps Attempt
 }
 
 // Do runs a step: it records the start, makes it durable, makes one attempt after the
@@ -105,11 +100,11 @@ func (r *Runner) Do(ctx context.Context, w *Work) error {
 			"the scheduler of team %q decided on a model step and gave no request for it; return a request from its method Prompt", r.ID)
 	}
 	w.reopen()
-	return w.finish(r.Steps(ctx, w))
+	return w.finish(layers(ctx, w))
 }
 
-// Close has a member close what it has open of a step, and records the step's end. It may
-// be called where Do may.
+// Close has a member close what it has open of a step, and records the step's end.
+// Goroutines may call it, each with a Work of its own.
 func (r *Runner) Close(ctx context.Context, w *Work) error {
 	w.by, w.run = r, ctx
 	if gone(context.Cause(ctx)) {

@@ -14,9 +14,8 @@ import (
 // Work is a step as the layers see it: copies, so that they never read the state. The loop
 // sets the exported fields; after that it belongs to the goroutine that runs the step.
 type Work struct {
-	// Step as decided, its index in the run, and the round of the run it belongs to.
+	// Step as decided, and the round of the run it belongs to.
 	Step  *teamv1.Step
-	Index int
 	Round int
 	// Scope of the step.
 	Scope string
@@ -79,7 +78,8 @@ type Past struct {
 	Recorded []*teamv1.Event
 }
 
-// Copy returns what a goroutine of the step can go on from.
+// Copy returns p for the next attempt. An attempt that is still open counts as Unknown: the
+// process that made it is gone, and it may have had its effect.
 func (p *Past) Copy() Past {
 	c := *p
 	c.Unknown = c.Open || c.Unknown
