@@ -262,7 +262,10 @@ func TestA_12_MessagesOfAStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x, got := newCollected(tt.recorded...)
-			x.agent.cfg.Idle = time.Millisecond
+			x.agent.cfg.Idle = time.Minute
+			if tt.hangs {
+				x.agent.cfg.Idle = 100 * time.Millisecond // the two messages take far less
+			}
 			src := read(t.Context(), func(ctx context.Context) iter.Seq2[*a2av1.StreamResponse, error] {
 				return func(yield func(*a2av1.StreamResponse, error) bool) {
 					for _, r := range tt.stream {
