@@ -30,12 +30,13 @@ cp REPORT "$report"
 exit 1
 `
 
-// program stands in for the server.
+// program stands in for the server. A signal that comes just before read begins to wait is
+// seen when its second is over.
 const program = `#!/usr/bin/env bash
 trap 'exit 0' TERM
 echo started >> STARTS
 echo "ready http=127.0.0.1:4711 grpc=127.0.0.1:4712"
-while :; do read -r -t 60 <> <(:) || :; done
+while :; do read -r -t 1 <> <(:) || :; done
 `
 
 const junit = `<testsuites><testsuite>
