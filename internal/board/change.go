@@ -29,7 +29,7 @@ func newDraft(v View, actor *teamv1.BoardActor) *draft {
 	return &draft{view: v, actor: actor, now: v.Now(), items: map[string]*teamv1.WorkItem{}}
 }
 
-// find returns an item as it is now; nil where there is none.
+// find returns an item as it is now, or nil if there is no such item.
 func (d *draft) find(id string) (*teamv1.WorkItem, error) {
 	if it, ok := d.items[id]; ok {
 		return it, nil
@@ -159,7 +159,7 @@ func (d *draft) taken(id string) (bool, error) {
 	return false, err
 }
 
-// link has an item that nobody holds wait for others.
+// link makes an unclaimed item wait for others.
 func (d *draft) link(it *teamv1.WorkItem, needs []string, field string) error {
 	for i, need := range needs {
 		place := fmt.Sprintf("%s[%d]", field, i)
