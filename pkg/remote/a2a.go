@@ -85,8 +85,9 @@ type A2A struct {
 	http  *http.Client
 	cards *cache[*a2av1.AgentCard]
 
-	mu   sync.Mutex
-	link *link // to the interface in use; guarded by mu
+	mu     sync.Mutex
+	link   *link // to the interface in use; guarded by mu
+	closed bool  // guarded by mu
 }
 
 var (
@@ -122,11 +123,13 @@ func withTLS(c *http.Client, cfg *tls.Config) *http.Client {
 	return &http.Client{Transport: own, CheckRedirect: c.CheckRedirect}
 }
 
-// Close closes the agent's connections. Calls under way fail.
+// Close closes the agent's connections. Calls under way fail, and so do those that
+// come later.
 func (a *A2A) Close() error {
 	a.http.CloseIdleConnections()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.closed = true
 	if a.link == nil {
 		return nil
 	}
@@ -214,6 +217,9 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.closed { // nobody would close a new connection
+		return nil, agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "agent %q was closed", a.cfg.ID)
+	}
 	if old := a.link; old != nil && old.binding == l.binding && old.url == l.url && old.tenant == l.tenant && old.version == l.version {
 		l.transport = old.transport
 	} else if l.transport, err = a.newTransport(l); err != nil {

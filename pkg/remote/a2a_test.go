@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -194,6 +195,32 @@ func TestT22_TokenIsBoundToItsOrigin(t *testing.T) {
 	}
 	if err := newJournal("hello").play(t.Context(), with([]string{f.GRPC()}, []string{remote.BindingGRPC})); err != nil {
 		t.Errorf("gRPC at an origin that was named: %v", err)
+	}
+}
+
+// TestA2AClosed: an agent that was closed connects to nobody; TestMain would find the connection.
+func TestA2AClosed(t *testing.T) {
+	for _, w := range ways() {
+		if !w.a2a {
+			continue
+		}
+		t.Run(w.name, func(t *testing.T) {
+			_, a := w.start(t, nil)
+			if err := newJournal("hello").play(t.Context(), a); err != nil {
+				t.Fatal(err)
+			}
+			closer, ok := a.(io.Closer)
+			if !ok {
+				t.Fatalf("%T cannot be closed", a)
+			}
+			if err := closer.Close(); err != nil {
+				t.Fatal(err)
+			}
+			err := newJournal("hello").play(t.Context(), a)
+			if e := agent.AsError(err); err == nil || e.Code != agent.CodeUnavailable || !strings.Contains(e.Message, "was closed") {
+				t.Errorf("a call after it was closed: %v", err)
+			}
+		})
 	}
 }
 
