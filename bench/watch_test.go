@@ -45,6 +45,9 @@ func BenchmarkWatch(b *testing.B) {
 	for _, readers := range []int{1, 100, most} {
 		for _, events := range []int{20, 500} {
 			b.Run(fmt.Sprintf("subs=%d/events=%d", readers, events), func(b *testing.B) {
+				if testing.Short() && readers == most {
+					b.Skip("takes a minute; run without -short")
+				}
 				all := watchAll(b, w, readers, events, most)
 				b.ReportMetric(0, "ns/op") // of the whole race: says nothing
 				for i, name := range watchRivals {

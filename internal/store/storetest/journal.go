@@ -9,6 +9,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/race"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -150,6 +151,9 @@ func fenced(t *testing.T, r *rig, c a2a.Claim) {
 func limits(t *testing.T, open Open) {
 	const maxEvents, maxBytes = 51_200, 50 << 20 // storage.md 7
 	t.Run("A-16 a full journal takes ends alone", func(t *testing.T) {
+		if race.Enabled {
+			t.Skip("takes a minute with the race detector")
+		}
 		r := newRig(t, open)
 		c := r.run("one")
 		for n := 1; n < maxEvents; {
