@@ -76,16 +76,3 @@ func (p *process) peersOf(st *StepState) int {
 	}
 	return n
 }
-
-// exhausted ends the run where a limit that holds for all of it has refused a
-// step, and nothing else comes of it. What it means for a result that nobody can
-// be paid to judge is the gate's to say.
-func (f *fold) exhausted(st *StepState) {
-	if !agent.Binds(st.Err, f.Path) || st.Step.GetKind() == teamv1.Step_KIND_JUDGE {
-		return
-	}
-	final := f.loop.traits.FinalTurn
-	if f.failed == nil && (final == "" || final == st.Step.GetName()) {
-		f.failed = st.Err
-	}
-}

@@ -72,3 +72,13 @@ func (st *StepState) closes(run *agent.Run) bool {
 	}
 	return false
 }
+
+// cancelDropped cancels the open steps that decisions on record have dropped:
+// after a crash also those that nobody came to cancel.
+func (p *process) cancelDropped() {
+	for st := range p.pending() {
+		if st.Dropped {
+			p.run.Cancel(st.Scope)
+		}
+	}
+}

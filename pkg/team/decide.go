@@ -11,7 +11,6 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/internal/step"
-	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // decideNext asks the scheduler, unless its last word is on record already, and does what
@@ -133,25 +132,6 @@ func (l *Loop) inner(member string) teamv1.Step_Inner {
 	return teamv1.Step_INNER_TEXT
 }
 
-// reply is the last event of the sequence.
-func (p *process) reply(m *a2av1.Message) *teamv1.Reply {
-	r := &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}, Spent: p.spent(), Warnings: p.warnings}
-	r.Ref = p.refer(m).GetRef()
-	if len(m.GetParts()) == 0 || agent.Text(m) == "" && prompt.OnlyText(m) {
-		r.Outcome = teamv1.Outcome_OUTCOME_EMPTY
-	}
-	return r
-}
-
-// spent adds up what the steps cost.
-func (s *State) spent() *teamv1.Spent {
-	var sum *teamv1.Spent
-	for _, st := range s.All() {
-		sum = agent.AddSpent(sum, st.Spent)
-	}
-	return sum
-}
-
 // ask puts the scheduler's own question on record; the sequence then ends.
 func (p *process) ask(m *a2av1.Message) error {
 	q := &teamv1.Asked{
@@ -159,4 +139,44 @@ func (p *process) ask(m *a2av1.Message) error {
 		Expires: timestamppb.New(p.run.Now().Add(step.QuestionExpiry)),
 	}
 	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}})
+}
+
+// droppable returns the ids of open steps that were not dropped before: a
+// decision that says nothing new is none.
+func (f *fold) droppable(ids []string) []string {
+	var open []string
+	for _, id := range ids {
+		if st := f.step(id); st != nil && !st.Done && !st.Dropped && !slices.Contains(open, id) {
+			open = append(open, id)
+		}
+	}
+	return open
+}
+
+// put puts a decision on record. From there on nothing begins in what it drops.
+func (p *process) put(d *choice) error {
+	for _, id := range d.Cancel {
+		p.run.Fence(p.prefix + id)
+	}
+	if err := p.emit("", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: p.record(d)}}); err != nil {
+		return err
+	}
+	p.cancelDropped()
+	return nil
+}
+
+// conclude is the end of a run with a reply: once output middlewares have looked at
+// it. One that is not what was asked for is shown to the readers of the failed run.
+func (p *process) conclude(ctx context.Context, reply *teamv1.Reply) (*teamv1.Reply, error) {
+	reply, err := p.checkOutput(ctx, reply)
+	if err != nil || p.unmet == nil {
+		return reply, err
+	}
+	if m := reply.GetMessage(); !p.kept && reply.GetOutcome() != teamv1.Outcome_OUTCOME_EMPTY {
+		a := &a2av1.Artifact{ArtifactId: p.run.ID(p.Scope, "artifact", 1), Name: "result", Parts: m.GetParts(), Metadata: m.GetMetadata()}
+		if err := p.emit("", &teamv1.Event{Kind: &teamv1.Event_Artifact{Artifact: &teamv1.ArtifactUpdate{Artifact: a, LastChunk: true}}}); err != nil {
+			return nil, err
+		}
+	}
+	return nil, p.unmet
 }

@@ -2,7 +2,6 @@ package team
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -12,16 +11,6 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
-
-// stepMsg is what a goroutine of a step tells the loop: an event that wants its
-// place, or that the step is done.
-type stepMsg struct {
-	index int
-	ev    *teamv1.Event
-	ack   chan<- error
-	done  bool
-	err   error
-}
 
 // dispatch settles or starts what it can; of a paused run it ends what is canceled, and
 // that is all. Where it has put something on record itself, there may be something new to
@@ -195,105 +184,8 @@ func (p *process) askPeople(st *StepState) error {
 	return p.pass(p.runner.Event(st.Step, st.Scope, &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}}))
 }
 
-// spawn does something for a step in a goroutine of its own.
-func (p *process) spawn(ctx context.Context, st *StepState, do func(context.Context, *step.Work) error) {
-	if p.running == nil {
-		p.running = map[int]*StepState{}
-		p.msgs = make(chan stepMsg)
-	}
-	ack := make(chan error, 1)
-	w := p.workOf(ctx, st, func(ev *teamv1.Event) error {
-		select {
-		case p.msgs <- stepMsg{index: st.index, ev: ev, ack: ack}:
-		case <-p.quit:
-			return step.ErrStopped
-		}
-		select {
-		case err := <-ack:
-			return err
-		case <-p.quit:
-			return step.ErrStopped
-		}
-	})
-	p.running[st.index] = st
-	p.waits = false
-	p.wg.Go(func() {
-		err := do(ctx, w)
-		select {
-		case p.msgs <- stepMsg{index: st.index, done: true, err: err}:
-		case <-p.quit:
-		}
-	})
-}
-
-// collect takes one thing from outside the loop: an event of a running step, its
-// end, or the word that the inbox holds something. Where nothing runs, a step idles
-// that looks for the end of tasks of their own.
-func (p *process) collect(ctx context.Context) error {
-	p.settled = false
-	var over <-chan struct{} // what runs ends with its context, and says so
-	if len(p.running) == 0 {
-		over = ctx.Done()
-	}
-	select {
-	case <-over:
-	case m := <-p.msgs:
-		if !m.done {
-			err := p.pass(m.ev)
-			m.ack <- err
-			return err
-		}
-		delete(p.running, m.index)
-		p.waits = false
-		if m.err != nil && !errors.Is(m.err, step.ErrStopped) {
-			return m.err
-		}
-	case <-p.listener.Wake():
-	case <-p.ring():
-	}
-	return nil
-}
-
-// ring receives when a step that idles has waited as long as it may.
-func (p *process) ring() <-chan time.Time {
-	if p.alarm.IsZero() {
-		return nil
-	}
-	return time.After(p.alarm.Sub(p.run.Now()))
-}
-
-// workOf is what runs a step: what it calls, and a copy of what that needs.
-func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.Event) error) *step.Work {
-	st.goOn(p.looked)
-	w := &step.Work{
-		Step: st.Step, Round: st.Round, Scope: st.Scope, Emit: emit, Limit: limitOf(st.Step), Begins: p.looked, Peers: p.peersOf(st),
-		Input: p.handed(st), History: p.historyFor(st), Past: st.past.Copy(),
-	}
-	w.Target, w.Refused = p.target(ctx, st)
-	if st.ByMember() {
-		w.Transfers = p.cfg.Scheduler.Transfers(&p.State, st)
-		w.Branch = p.historyScope(st.Step.GetMember()) != HistoryConversation
-	}
-	switch st.Step.GetKind() {
-	case teamv1.Step_KIND_MODEL:
-		w.Prompt = p.cfg.Scheduler.Prompt(p.unjudged(), st.Step)
-	case teamv1.Step_KIND_JUDGE:
-		p.gate.prepare(w, &p.State, st)
-	case teamv1.Step_KIND_TOOL:
-		w.Arguments, w.Unsafe = p.Arguments(st), p.unsafe(st.Step.GetName())
-	default:
-	}
-	return w
-}
-
-// Arguments finds the arguments of a tool step in the turn before it: the n-th
-// step behind the turn is the turn's n-th call, whatever ids the model gave.
-func (s *State) Arguments(st *StepState) string {
-	index := s.indexOf(st)
-	for i := index - 1; i >= 0; i-- {
-		if calls := s.Steps[i].Turn.GetToolCalls(); len(calls) >= index-i {
-			return calls[index-i-1].GetArguments()
-		}
-	}
-	return ""
+// onlyWaits reports whether there is nothing to do for a step but wait for people:
+// one that waits for a canceled scope goes on.
+func (p *process) onlyWaits(st *StepState) bool {
+	return st.Parked() && !st.past.Asked.From(p.run.Canceled)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/internal/guards"
 	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
@@ -66,34 +65,4 @@ func (p *process) emitChecked(c *teamv1.Checked) (int64, error) {
 	ev := p.event("", &teamv1.Event{Kind: &teamv1.Event_Checked{Checked: c}})
 	err := p.pass(ev)
 	return ev.GetSeq(), err
-}
-
-// silent reports whether text of the scope's own models is held back until it
-// has been looked at as a whole.
-func (l *Loop) silent() bool { return len(l.cfg.Guards.Output) > 0 || l.traits.WithholdsText }
-
-// withholds reports whether readers of the team see nothing that members say but
-// what is in the answer, which is looked at.
-func (l *Loop) withholds() bool { return len(l.cfg.Guards.Output) > 0 }
-
-// checkGuards returns what is wrong with lists of middlewares.
-func checkGuards(cfg *Config) []error {
-	id, g := cfg.ID, &cfg.Guards
-	var faults []error
-	if cfg.Scheduler != nil && cfg.Scheduler.Traits().Detaches && len(g.Result) > 0 {
-		faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
-			"team %q: guards.result cannot look at work that is a task of its own; use WAIT or CANCEL for open delegations", id))
-	}
-	for _, l := range []struct {
-		name   string
-		guards []agent.Guard
-	}{{"input", g.Input}, {"output", g.Output}, {"delegation", g.Delegation}, {"result", g.Result}} {
-		for i := range l.guards {
-			if m := l.guards[i].Middleware; m == nil || m.Name() == "" {
-				faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
-					"%q: guards.%s[%d] has no middleware with a name; give it one", id, l.name, i))
-			}
-		}
-	}
-	return faults
 }

@@ -10,24 +10,6 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// HistoryScope is what a member is shown of what was said before.
-type HistoryScope string
-
-// The scopes; empty is the mode's: HistoryParent in a coordinator,
-// HistoryConversation in a swarm, else HistoryLastResult.
-const (
-	// HistoryLastResult: the message it is given, and nothing else.
-	HistoryLastResult HistoryScope = "LAST_RESULT"
-	// HistoryParent: the request, and what the one who decided has said and seen
-	// in this run.
-	HistoryParent HistoryScope = "PARENT_BRANCH"
-	// HistoryIsolated: the task it is given, without the results of those that
-	// worked before it in the same turn.
-	HistoryIsolated HistoryScope = "ISOLATED"
-	// HistoryConversation: as HistoryParent, and the conversation before this run.
-	HistoryConversation HistoryScope = "CONVERSATION"
-)
-
 // historyScope is that of a member.
 func (l *Loop) historyScope(member string) HistoryScope {
 	for i := range l.cfg.Members {

@@ -1,20 +1,13 @@
 package team
 
 import (
-	"context"
 	"errors"
-	"iter"
 	"slices"
-	"sync"
-	"time"
 
 	"go.uber.org/zap"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team/internal/guards"
-	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
 // Loop asks a scheduler who is next and dispatches the answer until it replies, asks, or
@@ -88,307 +81,63 @@ func (l *Loop) within(req *teamv1.ProcessRequest) *Loop {
 // whole, only the leaves below them are retried.
 func (*Loop) steps() {}
 
-// Process implements agent.Agent.
-func (l *Loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
-	return func(yield func(*teamv1.Event, error) bool) {
-		run, l := agent.From(ctx), l.within(req)
-		p := newProcess(ctx, l, req, run)
-		p.yield = yield
-		p.recall(req, run.Memory)
-		p.serve(agent.With(ctx, p.run))
+// validate returns every fault of the configuration.
+func (c *Config) validate() error {
+	var faults []error
+	fault := func(format string, args ...any) {
+		faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, format, args...))
 	}
-}
-
-// process is one call of Process. Only the goroutine that ranges over the
-// sequence touches it; goroutines of parallel steps have its runner, which does not change
-// while they run, and hand their events over in msgs.
-type process struct {
-	*Loop
-	*fold
-	req      *teamv1.ProcessRequest
-	run      *agent.Run
-	gate     *gate       // nil where nobody judges the result
-	runner   step.Runner // shared with the goroutines of steps
-	listener *agent.Listener
-	yield    func(*teamv1.Event, error) bool
-
-	stopped bool // the consumer broke off
-
-	looked  time.Time          // when steps were begun last
-	inbox   []*teamv1.Inbound  // taken, and not on record yet
-	settled bool               // nothing can be settled or started before something comes from outside
-	paused  bool               // the run, when next looked: what is unchecked must not be worked on by the phase it chose
-	waits   bool               // the scheduler waits for the steps that run
-	idling  *StepState         // that was last found to wait for others, and is answered by the loop itself
-	alarm   time.Time          // until when a step idles that the loop answers itself; zero is none
-	running map[int]*StepState // by index; steps that a goroutine works on
-	msgs    chan stepMsg       // from those goroutines
-	quit    chan struct{}      // closed when the loop ends: nobody takes msgs any more
-	wg      sync.WaitGroup     // of those goroutines
-	cancel  context.CancelCauseFunc
-}
-
-func newProcess(ctx context.Context, l *Loop, req *teamv1.ProcessRequest, run *agent.Run) *process {
-	f := newFold(l, req, run.Root)
-	return &process{Loop: l, fold: f, req: req, run: run, gate: gateOf(ctx, l.cfg, req), runner: step.Runner{
-		Owner: guards.Owner{ID: l.cfg.ID, Path: f.Path, Run: run, Log: l.cfg.Log},
-		Scope: f.Scope, Request: req, Guards: &l.cfg.Guards, Tools: step.Tools{Own: l.tools}, Upstreams: l.upstreams(),
-		Silent: l.silent(), Wakes: l.traits.WakesOnDetachedEnd,
-	}}
-}
-
-// serve runs the loop and says how the sequence ends.
-func (p *process) serve(ctx context.Context) {
-	for _, ev := range p.req.GetRecorded() {
-		p.apply(ev)
+	if !agent.ValidID(c.ID) {
+		fault("team id %q: must match %s and be no reserved word", c.ID, agent.IDPattern)
 	}
-	p.cancelDropped()
-	p.listener = p.run.Listen(p.Scope)
-	defer p.listener.Close()
-	ctx, p.cancel = context.WithCancelCause(p.allow(p.bind(ctx)))
-	defer p.runner.Budget.Release()
-	defer p.cancel(step.ErrStopped)
-	p.quit = make(chan struct{})
-	defer p.wg.Wait()
-	defer close(p.quit)
-	defer p.cancel(step.ErrStopped) // before the wait: also when the consumer panics
-
-	bounded, stop := p.clock(ctx)
-	defer stop()
-	reply, err := p.work(bounded)
-	if !errors.Is(err, step.ErrStopped) && (reply != nil || err != nil) {
-		if cerr := p.closeSteps(ctx); cerr != nil {
-			err = cerr
+	if c.Scheduler == nil {
+		fault("team %q has no scheduler; give it one", c.ID)
+	}
+	if len(c.Members) > 0 && c.Registry == nil {
+		fault("team %q has members and no registry to find them in; give it one", c.ID)
+	}
+	seen := map[string]bool{}
+	for i, m := range c.Members {
+		switch {
+		case m.Agent == "":
+			fault("team %q: members[%d] names no agent; name one", c.ID, i)
+		case seen[m.ID]:
+			fault("team %q: member id %q is used twice; give one of them an id of its own", c.ID, m.ID)
 		}
+		seen[m.ID] = true
 	}
-	switch {
-	case p.stopped || errors.Is(err, step.ErrStopped):
-	case err != nil:
-		p.yield(nil, p.withSpent(err))
-	case reply != nil:
-		p.yield(p.event("", &teamv1.Event{Kind: &teamv1.Event_Reply{Reply: reply}}), nil)
-	}
+	faults = append(faults, checkGuards(c)...)
+	faults = append(faults, checkLimits(c.ID, c.Limits)...)
+	faults = append(faults, c.Review.faults(c)...)
+	return errors.Join(faults...)
 }
 
-// phase is what the loop does next.
-type phase int
-
-const (
-	expired  phase = iota // the context has ended, and nothing runs: the run ends with it
-	parked                // all that is open waits for people, or for the run to be resumed
-	collect               // wait for what runs, for the inbox, or for the alarm
-	take                  // record what has arrived
-	check                 // have middlewares look at what has come in
-	decide                // ask the scheduler, or conclude with what it has said
-	dispatch              // settle and start steps
-)
-
-// next returns what the loop does next: the first condition that holds decides.
-func (p *process) next(ctx context.Context) phase {
-	ended, busy := over(ctx), len(p.running) > 0
-	p.paused = p.run.Paused()
-	switch {
-	case ended && busy: // nothing more is decided; what runs is waited for
-		return collect
-	case ended:
-		return expired
-	case p.asked != "" && !busy:
-		return parked
-	case p.settled && (busy || !p.alarm.IsZero()):
-		return collect
-	case p.settled:
-		return parked
-	case p.unread():
-		return take
-	case !p.paused && p.unchecked():
-		return check
-	case (!p.paused || p.answers()) && p.mayDecide():
-		return decide
+// checkGuards returns what is wrong with lists of middlewares.
+func checkGuards(cfg *Config) []error {
+	id, g := cfg.ID, &cfg.Guards
+	var faults []error
+	if cfg.Scheduler != nil && cfg.Scheduler.Traits().Detaches && len(g.Result) > 0 {
+		faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
+			"team %q: guards.result cannot look at work that is a task of its own; use WAIT or CANCEL for open delegations", id))
 	}
-	return dispatch // of a paused run what is canceled is closed, and nothing begins
-}
-
-// work is the loop itself. Neither a reply nor an error: parked.
-func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
-	if ctx.Err() != nil {
-		return nil, p.cause(ctx)
-	}
-	if p.run.Paused() && len(p.Steps) == 0 {
-		return nil, nil
-	}
-	if err := p.begin(ctx); err != nil {
-		return nil, err
-	}
-	for {
-		var reply *teamv1.Reply
-		var err error
-		switch p.next(ctx) {
-		case expired:
-			return nil, p.cause(ctx)
-		case parked:
-			return nil, nil
-		case collect:
-			err = p.collect(ctx)
-		case take:
-			err = p.takeInputs()
-		case check:
-			err = p.checkInput(ctx)
-		case decide:
-			reply, err = p.decideNext(ctx)
-		case dispatch:
-			err = p.dispatch(ctx)
-		}
-		if reply != nil || err != nil {
-			return reply, err
-		}
-	}
-}
-
-// begin does what comes before the first decision, as far as it is not on record.
-func (p *process) begin(ctx context.Context) error {
-	if err := checkBrief(p.req.GetBrief()); err != nil {
-		return err
-	}
-	if err := p.checkInput(ctx); err != nil {
-		return err
-	}
-	if err := p.prepare(ctx); err != nil {
-		return err
-	}
-	return p.offer(ctx)
-}
-
-// answers reports whether the scope works for another one and has its answer: a model
-// has said it, which only has to be handed on. That belongs to what runs.
-func (s *State) answers() bool {
-	if s.Scope == "" || len(s.Steps) == 0 {
-		return false
-	}
-	last := s.Steps[len(s.Steps)-1]
-	return last.Done && last.Turn.GetText() != "" && len(last.Turn.GetToolCalls()) == 0
-}
-
-// over reports whether a context has ended, or is about to: its time has come and
-// its timer is late.
-func over(ctx context.Context) bool {
-	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
-		<-ctx.Done()
-	}
-	return ctx.Err() != nil
-}
-
-// prepare puts the roster on record at the start of a run.
-func (p *process) prepare(ctx context.Context) error {
-	if len(p.cfg.Members) == 0 || len(p.Roster) > 0 {
-		return nil
-	}
-	depth := int(p.req.GetDepth()) + 1
-	if most, _ := agent.DepthLimit(ctx); depth > most {
-		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonMaxDepth,
-			"team %q is nested deeper than %d levels, the most that limits.max_depth of it or of a team above allows, on the path %s; raise it, or nest less deep",
-			p.cfg.ID, most, p.Path)
-	}
-	if err := p.prepared(); err != nil {
-		return err
-	}
-	roster, _ := p.askInfo(agent.WithDepth(ctx, depth)) // a circle ends when it is dispatched
-	o := &teamv1.Observed{Members: roster}
-	for i, m := range p.cfg.Members {
-		roster[i].Health = p.health(&p.cfg.Members[i])
-		if roster[i].GetInfo() == nil && !m.Disabled {
-			if err := p.note("MEMBER_UNAVAILABLE", "member "+m.ID+" could not be asked what it does"); err != nil {
-				return err
+	for _, l := range []struct {
+		name   string
+		guards []agent.Guard
+	}{{"input", g.Input}, {"output", g.Output}, {"delegation", g.Delegation}, {"result", g.Result}} {
+		for i := range l.guards {
+			if m := l.guards[i].Middleware; m == nil || m.Name() == "" {
+				faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
+					"%q: guards.%s[%d] has no middleware with a name; give it one", id, l.name, i))
 			}
 		}
 	}
-	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Observed{Observed: o}})
+	return faults
 }
 
-func (p *process) note(code, text string) error {
-	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{Code: code, Text: text}}})
-}
+// silent reports whether text of the scope's own models is held back until it
+// has been looked at as a whole.
+func (l *Loop) silent() bool { return len(l.cfg.Guards.Output) > 0 || l.traits.WithholdsText }
 
-// clock applies the team's own timeout, counted from the scope's first recorded event.
-// It does not advance while the run waits for people or is paused.
-func (p *process) clock(ctx context.Context) (context.Context, context.CancelFunc) {
-	start := p.started
-	if start.IsZero() {
-		start = p.run.Now()
-	}
-	now := p.run.Now()
-	left := p.limits.timeout + p.run.Stood(&p.waited, start, now) - now.Sub(start)
-	return p.run.WithTimeout(ctx, left, errTeamTimeout)
-}
-
-// errTeamTimeout: the team's own time ran out, not its caller's.
-var errTeamTimeout = agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "the run's time ran out")
-
-// mayDecide reports whether the scheduler is to be asked: nothing is open but
-// asynchronous steps, and it does not wait for those. Before anybody is told of it
-// what is refused has its end, and what becomes a task of its own has begun.
-func (p *process) mayDecide() bool {
-	if p.waits || p.asked != "" {
-		return false
-	}
-	for st := range p.pending() {
-		if !st.Step.GetAsync() || st.Step.GetDetached() || st.Refusal != nil {
-			return false
-		}
-	}
-	return true
-}
-
-// cause is the error that a context's end means for the run.
-func (p *process) cause(ctx context.Context) error {
-	cause := context.Cause(ctx)
-	switch {
-	case errors.Is(cause, agent.ErrShutdown), errors.Is(cause, agent.ErrFenced):
-		return step.ErrStopped
-	case errors.Is(cause, errTeamTimeout):
-		if err := p.emit("", &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitTimeout}}}); err != nil {
-			return err
-		}
-		return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout,
-			"%s %q did not finish within %s (limits.timeout); raise it, or ask for less", p.noun, p.cfg.ID, p.limits.timeout)
-	}
-	return cause
-}
-
-// event completes an event of the scope, or of a step of it.
-func (p *process) event(step string, ev *teamv1.Event) *teamv1.Event {
-	ev.Scope, ev.Agent = p.Scope, p.Path
-	if step != "" {
-		ev.Scope = p.prefix + step
-	}
-	return ev
-}
-
-// emit yields an event of the scope, or of a step of it, and folds it.
-func (p *process) emit(step string, ev *teamv1.Event) error {
-	return p.pass(p.event(step, ev))
-}
-
-// pass yields an event as it is and folds it.
-func (p *process) pass(ev *teamv1.Event) error {
-	if p.stopped {
-		return step.ErrStopped
-	}
-	if !p.yield(ev, nil) {
-		p.stopped = true
-		return step.ErrStopped
-	}
-	if ev.GetTime() == nil {
-		ev.Time = timestamppb.New(p.run.Now())
-	}
-	p.apply(ev)
-	return nil
-}
-
-// Parked reports whether a step waits for people and was not answered since.
-func (st *StepState) Parked() bool { return !st.waiting.IsZero() || st.blocked() }
-
-// onlyWaits reports whether there is nothing to do for a step but wait for people:
-// one that waits for a canceled scope goes on.
-func (p *process) onlyWaits(st *StepState) bool {
-	return st.Parked() && !st.past.Asked.From(p.run.Canceled)
-}
+// withholds reports whether readers of the team see nothing that members say but
+// what is in the answer, which is looked at.
+func (l *Loop) withholds() bool { return len(l.cfg.Guards.Output) > 0 }

@@ -16,25 +16,25 @@ import (
 // rules that make a restart a replay (events.md 4).
 var mutants = []struct{ name, file, from, to string }{
 	{"no commit before an effect", "internal/step/begin.go", "if err := agent.Commit(w.run); err != nil {", "if err := error(nil); err != nil {"},
-	{"the record is ignored", "loop.go", "for _, ev := range p.req.GetRecorded() {", "for _, ev := range p.req.GetRecorded()[:0] {"},
+	{"the record is ignored", "phases.go", "for _, ev := range p.req.GetRecorded() {", "for _, ev := range p.req.GetRecorded()[:0] {"},
 	{"a member's record is ignored", "internal/step/member.go", "Scope: w.Scope, Recorded: w.Recorded,", "Scope: w.Scope,"},
 	{"a panic of the consumer is taken for the member's", "internal/step/attempt.go", "	if w.yielding {\n		return\n	}\n", ""},
-	{"the owed ack is not paid", "dispatch.go", "case err := <-ack:\n			return err\n		case <-p.quit:\n			return step.ErrStopped\n", "case err := <-ack:\n			return err\n"},
-	{"an answer does not unpark", "state.go", "st.resume(ev.GetTime().AsTime())\n\t\tf.saw", "_ = st.resume\n\t\tf.saw"},
+	{"the owed ack is not paid", "spawn.go", "case err := <-ack:\n			return err\n		case <-p.quit:\n			return step.ErrStopped\n", "case err := <-ack:\n			return err\n"},
+	{"an answer does not unpark", "fold.go", "st.resume(ev.GetTime().AsTime())\n\t\tf.saw", "_ = st.resume\n\t\tf.saw"},
 	{"a known failure keeps its key", "internal/step/retry.go", "		w.Failures++\n", ""},
 	{"a cancel between commit and call is not seen", "internal/step/begin.go", "return w.by.Run.Begin(w.Scope)", "return nil"},
 	{"what is open elsewhere is left", "internal/step/retry.go", "err = attempt(ctx, w).Err", "_ = attempt"},
 	{"an unsafe tool is called again", "internal/step/tool.go", "if w.Unsafe && w.Unknown {", "if false {"},
-	{"a person's word to call again counts for ever", "state.go", "st.past.Open, st.past.Ruling = true, nil", "st.past.Open = true"},
-	{"a dropped step begins anew after a crash", "loop.go", "	p.cancelDropped()\n", ""},
+	{"a person's word to call again counts for ever", "fold.go", "st.past.Open, st.past.Ruling = true, nil", "st.past.Open = true"},
+	{"a dropped step begins anew after a crash", "phases.go", "	p.cancelDropped()\n", ""},
 	{"no commit before a look", "internal/guards/guards.go", "if err := agent.Commit(ctx); err != nil {", "if err := error(nil); err != nil {"},
 	{"a look at the input is forgotten", "checks.go", "		a.looked++\n", ""},
 	{"a look at the answer is forgotten", "checks.go", "		f.outputs++\n", ""},
 	{"a look at a result is forgotten", "internal/step/guard.go", "		k.Results++\n", ""},
 	{"what was looked at is forgotten", "internal/step/guard.go", "g.Message, g.Seq = w.Checks.Answer, w.Checks.Answered", "_ = w.Checks.Answer"},
-	{"steps of earlier rounds are forgotten", "review.go", "	f.Earlier = append(f.Earlier, f.Steps...)\n", ""},
-	{"the result of a failed run is shown once more", "state.go", "		f.kept = true\n", "		_ = f.kept\n"},
-	{"a decision is made anew", "state.go", "		f.decide(k.Decided)", "		f.decide(&teamv1.Decided{})"},
+	{"steps of earlier rounds are forgotten", "fold.go", "	f.Earlier = append(f.Earlier, f.Steps...)\n", ""},
+	{"the result of a failed run is shown once more", "fold.go", "		f.kept = true\n", "		_ = f.kept\n"},
+	{"a decision is made anew", "fold.go", "		f.decide(k.Decided)", "		f.decide(&teamv1.Decided{})"},
 }
 
 var allMutants = flag.Bool("mutants", false, "run all mutants, not one of four")

@@ -137,23 +137,6 @@ func gateOf(ctx context.Context, c *Config, req *teamv1.ProcessRequest) *gate {
 	return g
 }
 
-// leastOf is the smallest of the numbers of rounds that are set; 0: none is.
-func leastOf(rounds ...int) int {
-	least := 0
-	for _, n := range rounds {
-		if n > 0 && (least == 0 || n < least) {
-			least = n
-		}
-	}
-	return least
-}
-
-// roundsOf are the most rounds that limits above allow; 0: none is set.
-func roundsOf(ctx context.Context) int {
-	n, _ := ctx.Value(roundsKey{}).(int)
-	return n
-}
-
 // review is a result that is being judged.
 type review struct {
 	result *a2av1.Message
@@ -305,30 +288,6 @@ func (g *gate) revised(s *State, r *review) *a2av1.Message {
 	return m
 }
 
-// round is the round of revision, from 1.
-func (s *State) round() int { return max(s.revision, 1) }
-
-// begin is the message that the run began with.
-func (s *State) begin() *a2av1.Message {
-	if s.first != nil {
-		return s.first
-	}
-	return s.Input
-}
-
-// All returns the steps of the run, those of earlier rounds too.
-func (s *State) All() []*StepState {
-	if len(s.Earlier) == 0 {
-		return s.Steps
-	}
-	return slices.Concat(s.Earlier, s.Steps)
-}
-
-// nextID is the id of the i-th step that is decided next, from 0.
-func (s *State) nextID(i int) string {
-	return strconv.Itoa(len(s.Earlier) + len(s.Steps) + s.hidden + i + 1)
-}
-
 // unjudged is the state as a scheduler sees it: without the judge's steps.
 func (s *State) unjudged() *State {
 	if s.review == nil {
@@ -338,51 +297,6 @@ func (s *State) unjudged() *State {
 	v.Steps = slices.DeleteFunc(slices.Clone(s.Steps), func(st *StepState) bool { return st.Step.GetKind() == teamv1.Step_KIND_JUDGE })
 	v.hidden, v.done = len(s.Steps)-len(v.Steps), 0
 	return &v
-}
-
-// judging folds that a result was handed in to the judge.
-func (f *fold) judging(st *StepState, d *teamv1.Decided) {
-	if f.review == nil || f.review.heard != st.Heard {
-		f.review = &review{result: st.Given, joins: d.GetJoins(), heard: st.Heard}
-	}
-	f.review.asked = append(f.review.asked, st)
-}
-
-// concluded folds the answer: what its readers should know of the judgement.
-func (f *fold) concluded(d *teamv1.Decided) {
-	f.unmet = agent.FromProto(d.GetFailure())
-	if f.review == nil || f.unmet != nil {
-		return
-	}
-	if _, scored := f.review.score(); !scored {
-		f.warnings = append(f.warnings, "the result has no score: "+f.review.fault())
-	}
-}
-
-// revise begins a round: for the scheduler as if nothing had been done before.
-func (f *fold) revise(d *teamv1.Decided) {
-	f.first = f.begin()
-	f.said = append(f.said, f.Received...)
-	f.Earlier = append(f.Earlier, f.Steps...)
-	f.dispatched += f.Rounds
-	f.revision, f.Input, f.Messages = int(d.GetRound()), d.GetInput(), []*a2av1.Message{d.GetInput()}
-	f.Steps, f.done, f.Rounds, f.Last, f.Received, f.review, f.visited = nil, 0, 0, nil, nil, nil, nil
-}
-
-// conclude is the end of a run with a reply: once output middlewares have looked at
-// it. One that is not what was asked for is shown to the readers of the failed run.
-func (p *process) conclude(ctx context.Context, reply *teamv1.Reply) (*teamv1.Reply, error) {
-	reply, err := p.checkOutput(ctx, reply)
-	if err != nil || p.unmet == nil {
-		return reply, err
-	}
-	if m := reply.GetMessage(); !p.kept && reply.GetOutcome() != teamv1.Outcome_OUTCOME_EMPTY {
-		a := &a2av1.Artifact{ArtifactId: p.run.ID(p.Scope, "artifact", 1), Name: "result", Parts: m.GetParts(), Metadata: m.GetMetadata()}
-		if err := p.emit("", &teamv1.Event{Kind: &teamv1.Event_Artifact{Artifact: &teamv1.ArtifactUpdate{Artifact: a, LastChunk: true}}}); err != nil {
-			return nil, err
-		}
-	}
-	return nil, p.unmet
 }
 
 // checkBrief refuses bounds of a brief that bound nothing.

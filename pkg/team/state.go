@@ -1,532 +1,222 @@
 package team
 
 import (
-	"maps"
+	"iter"
 	"slices"
-	"sort"
-	"strings"
+	"strconv"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team/prompt"
+	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
-// fold keeps the State of one scope. Only the goroutine of the scope's loop
-// touches it; every event is applied in the order of the journal, live and on
-// replay alike.
-type fold struct {
-	State
-	loop       *Loop
-	prefix     string                   // scope and ".", or "" for the root
-	dispatched int                      // Rounds of earlier rounds of revision
-	visited    map[visit]bool           // handed over so far
-	batches    []batch                  // decisions whose steps have not all ended
-	started    time.Time                // time of the scope's first event
-	waited     agent.Standstill         // times when the scope waited for people or was paused
-	asked      string                   // own open question
-	questions  int64                    // own ones so far
-	asks       *a2av1.Message           // decided to be asked, and not yet
-	final      *a2av1.Message           // the answer that was decided on
-	unmet      *agent.Error             // why the answer is not what was asked for
-	kept       bool                     // readers are shown the answer all the same
-	handover   *teamv1.Transfer         // or who takes over
-	offered    bool                     // what tool sets offer is on record
-	recorded   []*teamv1.Event          // what the call began with, to resolve references
-	texts      map[int64]*a2av1.Message // by sequence; what this scope has seen live
-	places     map[*a2av1.Message]int64 // the same, by message
-	failed     *agent.Error             // the failure that ends the run
-	checks
+// State is what a scheduler knows: the fold of what is on record. Read only.
+type State struct {
+	// Team is the team's configuration.
+	Team *Config
+	// Root is the id of the root task.
+	Root string
+	// Scope of the run within its root, and the path of its agent.
+	Scope, Path string
+	// Input is the message the run began with; in a further round of revision what
+	// that round is given, see Review.
+	Input *a2av1.Message
+	// History of the conversation, oldest first.
+	History []*a2av1.Message
+	// Roster: the members' info and health as recorded, in the order of Team.Members.
+	Roster []*teamv1.Observed_Member
+	// Messages are the current messages: the input, then the last response.
+	Messages []*a2av1.Message
+	// Last is the last response: the result of the last batch of members; nil before.
+	Last *Result
+	// Brief of the collaboration that the run is part of; nil: it is part of none.
+	Brief *teamv1.Brief
+	// Context is the run's key/value map. At the start it holds what the brief
+	// shares, else nothing.
+	Context map[string]*structpb.Value
+	// Steps are all steps of the run, in its round of revision, in the order they
+	// were decided.
+	Steps []*StepState
+	// Rounds counts the decisions that dispatched members, as Steps does.
+	Rounds int
+	// Received are the follow-up messages of the user, oldest first.
+	Received []*a2av1.Message
+	// Tools are what the team's tool sets offer, as it was when the run began.
+	Tools []agent.ToolSpec
+	// Transfers are the members of the caller's that the run may hand over to.
+	Transfers []*teamv1.TransferTarget
+	// Earlier are the steps of earlier rounds of revision.
+	Earlier []*StepState
+	// Ended counts the steps that have ended.
+	Ended int
+	// Now is the time of the last event.
+	Now time.Time
+
+	done int // the first steps, all of them ended: where to look for open ones
+
+	review   *review          // of the result that was handed in last in the round; nil is none
+	revision int              // the round, from 2; 0 is the first
+	first    *a2av1.Message   // the message of the run, once a round has another
+	said     []*a2av1.Message // the follow-ups of earlier rounds
+	hidden   int              // judgements that are not among the steps
 }
 
-// batch is a decision and its steps.
-type batch struct {
-	decided *teamv1.Decided
-	steps   []*StepState
+// Result is what a member answered.
+type Result struct {
+	// Member that answered; several of one batch are joined by ", ".
+	Member string
+	// Message it answered with; nil when it failed.
+	Message *a2av1.Message
+	// Outcome of its step.
+	Outcome teamv1.Outcome
+
+	// Joins are the ids of the steps whose results the message joins; nil for one.
+	Joins []string
 }
 
-// visit is what cycle detection compares: the member and the text handed
-// over, in a workflow with the step.
-type visit struct{ step, member, text string }
+// StepState is a step and what became of it.
+type StepState struct {
+	// Step as decided.
+	Step *teamv1.Step
+	// Round is the decision of the run it belongs to, of those that dispatched members, from 0.
+	Round int
+	// Done: it has ended, with the outcome and result below.
+	Done     bool
+	Outcome  teamv1.Outcome
+	Message  *a2av1.Message
+	Turn     *teamv1.Turn
+	Tool     *teamv1.ToolResult
+	Transfer *teamv1.Transfer
+	Verdict  *teamv1.Verdict
+	Err      *agent.Error
+	Spent    *teamv1.Spent
+	// Dropped: the scheduler has canceled it (Decision.Cancel). Its end fails nothing.
+	Dropped bool
 
-func newFold(l *Loop, req *teamv1.ProcessRequest, root string) *fold {
-	f := &fold{loop: l, recorded: req.GetRecorded()}
-	f.Team = l.cfg
-	f.Root = root
-	f.Transfers = req.GetTransfers()
-	f.Scope = req.GetScope()
-	f.Path = agent.Path(req)
-	f.Input = req.GetMessage()
-	f.History = req.GetHistory()
-	f.Messages = []*a2av1.Message{f.Input}
-	f.Brief, f.Context = req.GetBrief(), maps.Clone(req.GetBrief().GetContext().GetFields())
-	if f.Scope != "" {
-		f.prefix = f.Scope + "."
-	}
-	f.arriveInput()
-	return f
+	// Scope of the step.
+	Scope string
+	// Given is the message that the step was given.
+	Given *a2av1.Message
+	// Refusal says why the step must not start; nil: it may.
+	Refusal *agent.Error
+	// Began is the time of its first attempt; zero: it has not started.
+	Began time.Time
+	// Heard counts the follow-up messages that had come when the step was decided.
+	Heard int
+	// EndedBefore counts the steps that had ended when the step was decided.
+	EndedBefore int
+	// EndIndex counts the steps that had ended when the step did.
+	EndIndex int
+	// EndSeq is the sequence number of its end.
+	EndSeq int64
+
+	index   int       // among the steps of the run
+	seq     int64     // of the event that holds the message
+	earlier []int64   // results handed over behind it, by EndSeq
+	waiting time.Time // since when it waits for people
+	held    time.Time // since when it stands still because the run is paused
+	expired bool      // its own question lapsed
+	past    step.Past // what its attempts have put on record
 }
 
-// apply folds one event of the scope or below it.
-func (f *fold) apply(ev *teamv1.Event) {
-	if t := ev.GetTime(); t != nil {
-		now := t.AsTime()
-		if ev.GetExpired().GetLimit() == agent.LimitQuestion && agent.Within(ev.GetScope(), f.Scope) {
-			f.waited.Add(f.Now, now) // a question expires while nothing runs
-		}
-		f.Now = now
-		if ev.GetCommanded().GetCommand() == teamv1.Commanded_COMMAND_RESUME {
-			f.resumed(ev)
-			return
-		}
-		f.addWait(ev.GetCommanded().GetWaited().AsDuration())
-		if f.started.IsZero() {
-			f.started = f.Now
-		}
-	}
-	if ev.GetScope() == f.Scope {
-		f.applyOwn(ev)
-		return
-	}
-	rest, ok := strings.CutPrefix(ev.GetScope(), f.prefix)
-	if !ok {
-		return
-	}
-	id, deeper, _ := strings.Cut(rest, ".")
-	if st := f.step(id); st != nil {
-		f.applyStep(st, ev, deeper == "")
-	}
-}
+// ByMember reports whether the step is work of a member.
+func (st *StepState) ByMember() bool { return agent.IsDelegation(st.Step.GetKind()) }
 
-// addWait records that the scope waited for d until now.
-func (f *fold) addWait(d time.Duration) { f.waited.Add(f.Now.Add(-d), f.Now) }
+// Open returns the steps that have not ended.
+func (s *State) Open() []*StepState { return slices.Collect(s.pending()) }
 
-// resumed folds the end of a pause: the clocks of the scope, and of what had begun
-// in it, had stood.
-func (f *fold) resumed(ev *teamv1.Event) {
-	waited := ev.GetCommanded().GetWaited().AsDuration()
-	if !f.started.IsZero() {
-		f.addWait(waited)
-	}
-	for st := range f.pending() {
-		switch {
-		case st.past.Attempts == 0 || !st.waiting.IsZero(): // an answer will say how long
-		case st.held.IsZero():
-			st.stood(waited, ev)
-		default:
-			st.goOn(f.Now)
-		}
-	}
-}
-
-// step returns the step of the round with that id: its place among all steps, from 1.
-func (f *fold) step(id string) *StepState {
-	n, last := 0, len(f.Earlier)+len(f.Steps)
-	for _, c := range []byte(id) {
-		if c < '0' || c > '9' || n > last {
-			return nil
-		}
-		n = n*10 + int(c-'0')
-	}
-	n -= len(f.Earlier)
-	if n < 1 || n > len(f.Steps) {
-		return nil
-	}
-	return f.Steps[n-1]
-}
-
-// applyOwn folds an event of the scope itself.
-func (f *fold) applyOwn(ev *teamv1.Event) {
-	switch k := ev.GetKind().(type) {
-	case *teamv1.Event_Decided:
-		f.saw(ev.GetSeq(), agent.MessageOf(f.Root, ev))
-		f.decide(k.Decided)
-	case *teamv1.Event_Observed:
-		f.observe(k.Observed)
-	case *teamv1.Event_Noted:
-		f.noted(k.Noted)
-	case *teamv1.Event_Received:
-		f.saw(ev.GetSeq(), k.Received.GetMessage())
-		if m := k.Received.GetMessage(); m != nil && !k.Received.GetTooLate() {
-			f.Received = append(f.Received, m)
-			f.arriveFollowUp(ev.GetSeq())
-		}
-	case *teamv1.Event_Asked:
-		f.asked, f.asks = k.Asked.GetQuestion(), nil
-		f.questions++
-	case *teamv1.Event_Answered:
-		f.wait(k.Answered)
-		if k.Answered.GetQuestion() == f.asked {
-			f.asked = ""
-			f.Messages = []*a2av1.Message{k.Answered.GetMessage()}
-			f.arriveAnswer(ev.GetSeq(), k.Answered.GetMessage())
-		}
-	case *teamv1.Event_Checked:
-		f.checked(ev.GetSeq(), k.Checked)
-	case *teamv1.Event_Artifact:
-		f.kept = true
-	default: // notes, texts and what is for readers only
-	}
-}
-
-// wait adds what the scope has waited: an answer that a loop above took says
-// which scope had stood still.
-func (f *fold) wait(a *teamv1.Answered) {
-	if a.GetWaited() != nil && agent.Within(f.Scope, a.GetWaiter()) {
-		f.addWait(a.GetWaited().AsDuration())
-	}
-}
-
-// observe keeps what is known of the members.
-func (f *fold) observe(o *teamv1.Observed) {
-	if len(f.Roster) == 0 {
-		f.Roster = slices.Clone(o.GetMembers()) // all of them, each once
-		return
-	}
-	for _, m := range o.GetMembers() {
-		i := slices.IndexFunc(f.Roster, func(r *teamv1.Observed_Member) bool { return r.GetId() == m.GetId() })
-		if i >= 0 {
-			f.Roster[i] = m
-		} else {
-			f.Roster = append(f.Roster, m)
+// pending are the same, without a list of them: the loop looks at them for every event.
+func (s *State) pending() iter.Seq[*StepState] {
+	return func(yield func(*StepState) bool) {
+		for _, st := range s.Steps[s.done:] {
+			if !st.Done && !yield(st) {
+				return
+			}
 		}
 	}
 }
 
-// decide adds the steps of a decision and settles which of them may not start.
-func (f *fold) decide(d *teamv1.Decided) {
-	if d.GetRound() > 0 {
-		f.revise(d)
-		return
+// indexOf is the place of a step among all; -1: it is none of them.
+func (s *State) indexOf(st *StepState) int {
+	if i := st.index - len(s.Earlier); i >= 0 && i < len(s.Steps) && s.Steps[i] == st {
+		return i
 	}
-	f.drop(d.GetCancel())
-	first := len(f.Steps)
-	dispatches := false
-	for _, step := range d.GetSteps() {
-		st := &StepState{
-			Step: step, index: len(f.Earlier) + len(f.Steps), Round: f.dispatched + f.Rounds, Heard: len(f.Received), EndedBefore: f.Ended, Scope: f.prefix + step.GetId(),
-			Given: f.resolve(step.GetInput()), earlier: step.GetInput().GetEarlier(),
-		}
-		if r := step.GetRefusal(); r != nil {
-			st.Refusal = agent.FromProto(r.GetError())
-		} else if st.ByMember() {
-			dispatches = true
-			st.Refusal = f.admit(st)
-		} else if step.GetKind() == teamv1.Step_KIND_JUDGE {
-			f.judging(st, d)
-		}
-		f.Steps = append(f.Steps, st)
-	}
-	if dispatches {
-		f.Rounds++
-	}
-	if d.GetReply() != nil {
-		f.final = f.resolve(d.GetReply())
-		f.concluded(d)
-	}
-	f.asks, f.handover = d.GetAsk(), d.GetTransfer()
-	if len(d.GetSteps()) > 0 {
-		f.batches = append(f.batches, batch{d, f.Steps[first:len(f.Steps):len(f.Steps)]})
-	}
+	return slices.Index(s.Steps, st) // a state that somebody has put together
 }
 
-// admit refuses a step beyond the step limit, and one that hands a
-// member what it has been handed before in this run.
-func (f *fold) admit(st *StepState) *agent.Error {
-	if f.dispatched+f.Rounds >= f.loop.limits.maxSteps {
-		return agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
-			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible; end it, or raise the limit", f.Team.ID, f.loop.limits.maxSteps)
+// LastOf returns the last ended step of a member, or nil.
+func (s *State) LastOf(member string) *StepState {
+	for i := len(s.Steps) - 1; i >= 0; i-- {
+		if st := s.Steps[i]; st.Done && st.ByMember() && st.Step.GetMember() == member {
+			return st
+		}
 	}
-	if f.loop.traits.DetectsCycles {
-		return nil
-	}
-	v := visit{member: st.Step.GetMember(), text: prompt.HandedOver(st.Given)}
-	if st.Step.GetKind() == teamv1.Step_KIND_STEP {
-		v.step = st.Step.GetName()
-	}
-	if f.visited[v] {
-		return agent.Errorf(agent.CodeInternal, agent.ReasonCycleDetected,
-			"team %q: member %q is given the same message a second time in this run; let it be given something else, or the run end", f.Team.ID, v.member).With("member", v.member)
-	}
-	if f.visited == nil {
-		f.visited = map[visit]bool{}
-	}
-	f.visited[v] = true
 	return nil
 }
 
-// applyStep folds an event of a step or below it; own says that it is the step's.
-func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
-	st.past.Asked.Follow(ev)
-	switch ev.GetKind().(type) {
-	case *teamv1.Event_Waiting, *teamv1.Event_Answered, *teamv1.Event_Received, *teamv1.Event_Expired: // from outside
-	default:
-		st.goOn(f.Now)
-	}
-	switch k := ev.GetKind().(type) {
-	case *teamv1.Event_Started:
-		if own {
-			st.past.Attempts, st.past.Reserved = k.Started.GetAttempt(), k.Started.GetReserved()
-			st.past.Open, st.past.Ruling = true, nil
-			if st.Began.IsZero() {
-				st.Began = f.Now
-			}
-			if d := k.Started.GetDeadline(); d != nil && st.past.Deadline.IsZero() {
-				st.past.Deadline = d.AsTime()
-			}
-			return
-		}
-	case *teamv1.Event_Retried:
-		if own {
-			st.retried(k.Retried)
-			return
-		}
-	case *teamv1.Event_Ended:
-		if own {
-			f.end(st, ev)
-			return
-		}
-		f.saw(ev.GetSeq(), agent.MessageOf(f.Root, ev))
-	case *teamv1.Event_Decided:
-		f.saw(ev.GetSeq(), agent.MessageOf(f.Root, ev)) // what it hands in to its judge may be its answer
-	case *teamv1.Event_Waiting:
-		if own {
-			switch {
-			case k.Waiting.GetPaused():
-				st.held = f.Now
-			case st.past.Asked.Hold(k.Waiting.GetQuestions()): // else an answer overtook it
-				st.waiting = f.Now
-			}
-			return
-		}
-	case *teamv1.Event_Answered:
-		f.wait(k.Answered)
-		st.resume(ev.GetTime().AsTime())
-		f.saw(ev.GetSeq(), k.Answered.GetMessage())
-		if own {
-			f.rule(st, k.Answered.GetMessage(), ev.GetSeq())
-		}
-	case *teamv1.Event_Asked:
-		if own {
-			st.past.Questions++
-		}
-	case *teamv1.Event_Checked:
-		f.saw(ev.GetSeq(), k.Checked.GetMessage())
-		if own && st.past.Checks.Apply(ev.GetSeq(), k.Checked) {
-			return
-		}
-	case *teamv1.Event_Expired:
-		if k.Expired.GetLimit() == agent.LimitQuestion {
-			st.resume(f.Now)
-			st.expired = st.expired || own
-		}
-	case *teamv1.Event_Delta, *teamv1.Event_Progress, *teamv1.Event_Claimed:
-		return // for readers only: never needed to resume
-	default:
-	}
-	st.past.Recorded = append(st.past.Recorded, ev)
-}
-
-// saw keeps a message that later events may refer to. On replay the record has it.
-func (f *fold) saw(seq int64, m *a2av1.Message) {
-	if seq == 0 || m == nil {
-		return
-	}
-	if f.texts == nil {
-		f.texts = map[int64]*a2av1.Message{}
-		f.places = map[*a2av1.Message]int64{}
-	}
-	f.texts[seq] = m
-	f.places[m] = seq
-}
-
-// retried closes an attempt. A known failure begins a new effect.
-func (st *StepState) retried(r *teamv1.Retried) {
-	st.past.Open, st.past.Unknown = false, !r.GetFresh()
-	st.past.Spent = agent.AddSpent(st.past.Spent, r.GetSpent())
-	if r.GetFresh() {
-		st.past.Failures++
-		st.past.Recorded = nil
-		st.past.Asked = nil
-	}
-	if t := r.GetNotBefore(); t != nil {
-		st.past.NotBefore = t.AsTime()
-	}
-}
-
-// resume ends the waiting of a step: its clock goes on.
-func (st *StepState) resume(now time.Time) {
-	if st.waiting.IsZero() {
-		return
-	}
-	if !st.past.Deadline.IsZero() {
-		st.past.Deadline = st.past.Deadline.Add(now.Sub(st.waiting))
-	}
-	st.waiting = time.Time{}
-}
-
-// goOn ends the standstill of a step that the run's pause held.
-func (st *StepState) goOn(now time.Time) {
-	if st.held.IsZero() {
-		return
-	}
-	stood := now.Sub(st.held)
-	st.held = time.Time{}
-	st.stood(stood, &teamv1.Event{Time: timestamppb.New(now)})
-}
-
-// stood moves the time of a step by how long it stood, and lets what has begun below
-// it know, as if that had been told to it alone.
-func (st *StepState) stood(d time.Duration, at *teamv1.Event) {
-	if d <= 0 {
-		return
-	}
-	if !st.past.Deadline.IsZero() {
-		st.past.Deadline = st.past.Deadline.Add(d)
-	}
-	if n := len(st.past.Recorded); n > 0 {
-		st.past.Recorded = append(st.past.Recorded, &teamv1.Event{
-			Seq: st.past.Recorded[n-1].GetSeq(), Time: at.GetTime(), Scope: st.Scope,
-			Kind: &teamv1.Event_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_RESUME, Waited: durationpb.New(d)}},
-		})
-	}
-}
-
-// end closes a step.
-func (f *fold) end(st *StepState, ev *teamv1.Event) {
-	e := ev.GetEnded()
-	st.Done, st.past.Open = true, false
-	st.Outcome, st.Turn, st.Tool, st.Transfer, st.Spent = e.GetOutcome(), e.GetTurn(), e.GetTool(), e.GetTransfer(), e.GetSpent()
-	st.Verdict = e.GetVerdict()
-	st.EndIndex, st.EndSeq = f.Ended, ev.GetSeq()
-	f.Ended++
-	if st.EndSeq == 0 {
-		st.EndSeq = -int64(f.Ended) // nobody keeps a record
-	}
-	st.Err = agent.FromProto(e.GetError())
-	if ref := e.GetReplyRef(); ref != 0 {
-		st.Message, st.seq = f.message(ref), ref
-	} else if m := agent.MessageOf(f.Root, ev); m != nil {
-		st.Message, st.seq = m, ev.GetSeq()
-	}
-	f.saw(st.seq, st.Message)
-	st.past.Recorded, st.past.Asked, st.waiting = nil, nil, time.Time{}
-	if err := st.Failure(); err != nil && f.failed == nil && f.fatal(st) {
-		f.failed = err
-	}
-	f.exhausted(st)
-	for f.done < len(f.Steps) && f.Steps[f.done].Done {
-		f.done++
-	}
-	f.settle()
-}
-
-// fatal reports whether the failure of a step ends the run.
-func (f *fold) fatal(st *StepState) bool {
-	if f.Team.Scheduler.Handles(st) {
-		return false
-	}
-	return !f.Team.ReportErrors || st.BeyondLimit()
-}
-
-// settle applies what decisions proposed once their steps have ended: the
-// context updates, the last response, the current messages.
-func (f *fold) settle() {
-	f.batches = slices.DeleteFunc(f.batches, func(b batch) bool {
-		for _, st := range b.steps {
-			if !st.Done {
-				return false
-			}
-		}
-		for k, v := range b.decided.GetUpdates() {
-			if f.Context == nil {
-				f.Context = map[string]*structpb.Value{}
-			}
-			f.Context[k] = v
-		}
-		f.respond(b.steps)
-		return true
-	})
-}
-
-// respond makes the results of a batch of members the last response.
-func (f *fold) respond(batch []*StepState) {
-	var members []string
-	var answered []*StepState
-	var last *StepState
-	for _, st := range batch {
-		if !st.ByMember() {
-			continue
-		}
-		last = st
-		members = append(members, st.Step.GetMember())
-		if st.Message != nil {
-			answered = append(answered, st)
-		}
-	}
-	if last == nil {
-		return
-	}
-	f.Last = &Result{Member: strings.Join(members, ", "), Outcome: last.Outcome}
-	switch len(answered) {
-	case 0:
-		return
-	case 1:
-		f.Last.Message = answered[0].Message
-	default:
-		f.Last.Message, f.Last.Joins = Joined(answered), JoinedIDs(answered)
-	}
-	f.Messages = []*a2av1.Message{f.Last.Message}
-}
-
-// resolve returns the message that an input names.
-func (f *fold) resolve(in *teamv1.Input) *a2av1.Message {
-	if in.GetMessage() != nil {
-		return in.GetMessage()
-	}
-	if in.GetRef() == 0 {
-		return f.Input
-	}
-	return f.message(in.GetRef())
-}
-
-// message returns the message that the event with that sequence holds.
-func (f *fold) message(seq int64) *a2av1.Message {
-	if m, ok := f.texts[seq]; ok {
-		return m
-	}
-	i := sort.Search(len(f.recorded), func(i int) bool { return f.recorded[i].GetSeq() >= seq })
-	if i == len(f.recorded) || f.recorded[i].GetSeq() != seq {
+// Failure returns the error of a member's or human's step that did not succeed.
+func (st *StepState) Failure() *agent.Error {
+	if !st.Done || st.Dropped || !st.ByMember() && st.Step.GetKind() != teamv1.Step_KIND_HUMAN {
 		return nil
 	}
-	return agent.MessageOf(f.Root, f.recorded[i])
+	switch st.Outcome {
+	case teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_TIMED_OUT, teamv1.Outcome_OUTCOME_REJECTED, teamv1.Outcome_OUTCOME_CANCELED:
+		if st.Err == nil {
+			return agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed, "member %q failed", st.Step.GetMember())
+		}
+		return st.Err
+	case teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY, teamv1.Outcome_OUTCOME_SKIPPED, teamv1.Outcome_OUTCOME_UNSPECIFIED:
+	}
+	return nil
 }
 
-// refer returns an input that names a message by its place on record where it
-// has one, so that a text is recorded once.
-func (f *fold) refer(m *a2av1.Message) *teamv1.Input {
-	if seq, ok := f.places[m]; ok {
-		return &teamv1.Input{Ref: seq}
-	}
-	if m == nil || m == f.Input {
-		return &teamv1.Input{}
-	}
-	return &teamv1.Input{Message: m}
+// BeyondLimit reports whether the step was refused by limits.max_steps, which ends the run
+// also where failures go to the scheduler.
+func (st *StepState) BeyondLimit() bool {
+	return st.Refusal != nil && st.Refusal.Reason == agent.ReasonMaxIterations
 }
 
-// rule folds an answer to a step's own question.
-func (f *fold) rule(st *StepState, m *a2av1.Message, seq int64) {
-	switch st.Step.GetKind() {
-	case teamv1.Step_KIND_TOOL:
-		st.past.Ruling = m
-	case teamv1.Step_KIND_HUMAN:
-		st.Message, st.seq = m, seq
-		f.arriveHuman(st)
-	default:
+// blocked reports whether a step waits for the answer to its own question.
+func (st *StepState) blocked() bool {
+	return st.past.Asked.From(func(scope string) bool { return scope == st.Scope })
+}
+
+// Parked reports whether a step waits for people and was not answered since.
+func (st *StepState) Parked() bool { return !st.waiting.IsZero() || st.blocked() }
+
+// round is the round of revision, from 1.
+func (s *State) round() int { return max(s.revision, 1) }
+
+// begin is the message that the run began with.
+func (s *State) begin() *a2av1.Message {
+	if s.first != nil {
+		return s.first
 	}
+	return s.Input
+}
+
+// All returns the steps of the run, those of earlier rounds too.
+func (s *State) All() []*StepState {
+	if len(s.Earlier) == 0 {
+		return s.Steps
+	}
+	return slices.Concat(s.Earlier, s.Steps)
+}
+
+// nextID is the id of the i-th step that is decided next, from 0.
+func (s *State) nextID(i int) string {
+	return strconv.Itoa(len(s.Earlier) + len(s.Steps) + s.hidden + i + 1)
+}
+
+// spent adds up what the steps cost.
+func (s *State) spent() *teamv1.Spent {
+	var sum *teamv1.Spent
+	for _, st := range s.All() {
+		sum = agent.AddSpent(sum, st.Spent)
+	}
+	return sum
 }

@@ -10,49 +10,6 @@ import (
 	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
-// What a delegation hands down in the context.
-type (
-	retryKey  struct{} // the policy that its leaves are repeated under
-	modelKey  struct{} // the model that members without one take
-	roundsKey struct{} // the most rounds of a run, as limits above set it
-	toolsKey  struct{} // the tools that the member has by its team
-)
-
-func (l *Loop) handDown(ctx context.Context, member string, by policy) context.Context {
-	if l.cfg.MemberTools != nil || ctx.Value(toolsKey{}) != nil {
-		ctx = context.WithValue(ctx, toolsKey{}, l.memberTools(member)) // those of a team above are for its own members
-	}
-	ctx = context.WithValue(ctx, retryKey{}, by)
-	if l.cfg.Model != nil {
-		ctx = context.WithValue(ctx, modelKey{}, l.cfg.Model)
-	}
-	if n := int(l.cfg.Limits.GetMaxRounds()); n > 0 {
-		ctx = context.WithValue(ctx, roundsKey{}, leastOf(n, roundsOf(ctx)))
-	}
-	return ctx
-}
-
-// Lend implements agent.Lender: a member without a model takes the leader's, and its
-// work is repeated as the team says.
-func (l *Loop) Lend(ctx context.Context, member string) context.Context {
-	by := policy{team: l.limits.retry}
-	for i := range l.cfg.Members {
-		if m := &l.cfg.Members[i]; m.ID == member {
-			by.member = m.Retry
-		}
-	}
-	return l.handDown(ctx, member, by)
-}
-
-// model is the agent's own, else the one it inherits; nil is none.
-func (l *Loop) model(ctx context.Context) agent.Model {
-	if l.cfg.Model != nil {
-		return l.cfg.Model
-	}
-	m, _ := ctx.Value(modelKey{}).(agent.Model)
-	return m
-}
-
 // target looks up what a step calls, at the last moment. An error refuses the step.
 func (p *process) target(ctx context.Context, st *StepState) (step.Target, error) {
 	switch kind := st.Step.GetKind(); {
@@ -152,4 +109,40 @@ func limitOf(step *teamv1.Step) string {
 		return agent.LimitNodeTimeout
 	}
 	return agent.LimitMemberTimeout
+}
+
+// workOf is what runs a step: what it calls, and a copy of what that needs.
+func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.Event) error) *step.Work {
+	st.goOn(p.looked)
+	w := &step.Work{
+		Step: st.Step, Round: st.Round, Scope: st.Scope, Emit: emit, Limit: limitOf(st.Step), Begins: p.looked, Peers: p.peersOf(st),
+		Input: p.handed(st), History: p.historyFor(st), Past: st.past.Copy(),
+	}
+	w.Target, w.Refused = p.target(ctx, st)
+	if st.ByMember() {
+		w.Transfers = p.cfg.Scheduler.Transfers(&p.State, st)
+		w.Branch = p.historyScope(st.Step.GetMember()) != HistoryConversation
+	}
+	switch st.Step.GetKind() {
+	case teamv1.Step_KIND_MODEL:
+		w.Prompt = p.cfg.Scheduler.Prompt(p.unjudged(), st.Step)
+	case teamv1.Step_KIND_JUDGE:
+		p.gate.prepare(w, &p.State, st)
+	case teamv1.Step_KIND_TOOL:
+		w.Arguments, w.Unsafe = p.Arguments(st), p.unsafe(st.Step.GetName())
+	default:
+	}
+	return w
+}
+
+// Arguments finds the arguments of a tool step in the turn before it: the n-th
+// step behind the turn is the turn's n-th call, whatever ids the model gave.
+func (s *State) Arguments(st *StepState) string {
+	index := s.indexOf(st)
+	for i := index - 1; i >= 0; i-- {
+		if calls := s.Steps[i].Turn.GetToolCalls(); len(calls) >= index-i {
+			return calls[index-i-1].GetArguments()
+		}
+	}
+	return ""
 }

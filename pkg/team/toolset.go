@@ -70,14 +70,6 @@ func (p *process) toolSets(ctx context.Context) []agent.ToolSet {
 	return sets
 }
 
-// memberTools are the tools that somebody has by working in the team; nil is none.
-func (l *Loop) memberTools(id string) agent.ToolSet {
-	if l.cfg.MemberTools == nil {
-		return nil
-	}
-	return l.cfg.MemberTools(id)
-}
-
 // sameName is the error of two tools that a model cannot tell apart. one is empty
 // for a tool of the agent's own.
 func sameName(id, name, one, other string) error {
@@ -103,24 +95,6 @@ func toolNote(specs []agent.ToolSpec) *teamv1.Noted {
 	return &teamv1.Noted{
 		Code: noteTools, Text: "the tools are " + strings.Join(names, ", "),
 		Details: &structpb.Struct{Fields: map[string]*structpb.Value{"tools": structpb.NewListValue(&structpb.ListValue{Values: list})}},
-	}
-}
-
-// noted folds a note of the scope's own.
-func (f *fold) noted(n *teamv1.Noted) {
-	if n.GetCode() != noteTools {
-		return
-	}
-	f.offered = true
-	for _, v := range n.GetDetails().GetFields()["tools"].GetListValue().GetValues() {
-		t := v.GetStructValue().GetFields()
-		spec := agent.ToolSpec{
-			Name: t["name"].GetStringValue(), Description: t["description"].GetStringValue(), Effect: agent.Effect(t["effect"].GetNumberValue()),
-		}
-		if s := t["parameters"].GetStringValue(); s != "" {
-			spec.Parameters = []byte(s)
-		}
-		f.Tools = append(f.Tools, spec)
 	}
 }
 

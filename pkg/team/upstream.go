@@ -7,22 +7,6 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Upstreams knows how calls went of late, of all teams of a process: it keeps
-// them from calling what does not work, and from repeating too much.
-// A *upstream.Guard is one. Safe for concurrent use; it never blocks.
-type Upstreams interface {
-	// Allow asks whether the agent registered under an id may be called. The error
-	// is BREAKER_OPEN; else done is called once, with what came of the call.
-	Allow(agentID string) (done func(agent.Judgement), err error)
-	// Open says why an agent is not called now, in words that stay the same as
-	// long as that holds; empty: it is called.
-	Open(agentID string) string
-	// Called counts the first attempt of a call of an agent, model or tool.
-	Called(upstream string)
-	// MayRetry counts a further one, unless there were too many of them.
-	MayRetry(upstream string) bool
-}
-
 // everything is the Upstreams of a team that has none: every call may be made.
 type everything struct{}
 

@@ -38,7 +38,7 @@ var mutants = []struct {
 	},
 	{
 		name:  "what is recorded is ignored",
-		edits: []edit{{"pkg/team/loop.go", "for _, ev := range p.req.GetRecorded() {", "for _, ev := range p.req.GetRecorded()[:0] {"}},
+		edits: []edit{{"pkg/team/phases.go", "for _, ev := range p.req.GetRecorded() {", "for _, ev := range p.req.GetRecorded()[:0] {"}},
 		test:  "TestCrash_P1_P2/P1_P2_sqlite", want: "which had ended on record in life|asks a second time",
 	},
 	{

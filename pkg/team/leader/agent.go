@@ -103,3 +103,12 @@ func (a *Agent) Info(context.Context) (*teamv1.AgentInfo, error) { return a.info
 func (a *Agent) HealthCheck(context.Context) (*teamv1.Health, error) {
 	return agent.Healthy(), nil
 }
+
+// checkMemberless refuses middlewares for members that an agent does not have.
+func checkMemberless(id string, g *agent.Guards) []error {
+	if len(g.Delegation)+len(g.Result) == 0 {
+		return nil
+	}
+	return []error{agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
+		"agent %q has no members: guards.delegation and guards.result belong to a team; remove them", id)}
+}

@@ -55,12 +55,3 @@ func withData(m *a2av1.Message, data *structpb.Value) *a2av1.Message {
 		ReferenceTaskIds: m.GetReferenceTaskIds(),
 	}
 }
-
-// checkMemberless refuses middlewares for members that an agent does not have.
-func checkMemberless(id string, g *agent.Guards) []error {
-	if len(g.Delegation)+len(g.Result) == 0 {
-		return nil
-	}
-	return []error{agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
-		"agent %q has no members: guards.delegation and guards.result belong to a team; remove them", id)}
-}

@@ -1,0 +1,601 @@
+package team
+
+import (
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/prompt"
+)
+
+// fold keeps the State of one scope. Only the goroutine of the scope's loop
+// touches it; every event is applied in the order of the journal, live and on
+// replay alike.
+type fold struct {
+	State
+	loop       *Loop
+	prefix     string                   // scope and ".", or "" for the root
+	dispatched int                      // Rounds of earlier rounds of revision
+	visited    map[visit]bool           // handed over so far
+	batches    []batch                  // decisions whose steps have not all ended
+	started    time.Time                // time of the scope's first event
+	waited     agent.Standstill         // times when the scope waited for people or was paused
+	asked      string                   // own open question
+	questions  int64                    // own ones so far
+	asks       *a2av1.Message           // decided to be asked, and not yet
+	final      *a2av1.Message           // the answer that was decided on
+	unmet      *agent.Error             // why the answer is not what was asked for
+	kept       bool                     // readers are shown the answer all the same
+	handover   *teamv1.Transfer         // or who takes over
+	offered    bool                     // what tool sets offer is on record
+	recorded   []*teamv1.Event          // what the call began with, to resolve references
+	texts      map[int64]*a2av1.Message // by sequence; what this scope has seen live
+	places     map[*a2av1.Message]int64 // the same, by message
+	failed     *agent.Error             // the failure that ends the run
+	checks
+}
+
+// batch is a decision and its steps.
+type batch struct {
+	decided *teamv1.Decided
+	steps   []*StepState
+}
+
+// visit is what cycle detection compares: the member and the text handed
+// over, in a workflow with the step.
+type visit struct{ step, member, text string }
+
+func newFold(l *Loop, req *teamv1.ProcessRequest, root string) *fold {
+	f := &fold{loop: l, recorded: req.GetRecorded()}
+	f.Team = l.cfg
+	f.Root = root
+	f.Transfers = req.GetTransfers()
+	f.Scope = req.GetScope()
+	f.Path = agent.Path(req)
+	f.Input = req.GetMessage()
+	f.History = req.GetHistory()
+	f.Messages = []*a2av1.Message{f.Input}
+	f.Brief, f.Context = req.GetBrief(), maps.Clone(req.GetBrief().GetContext().GetFields())
+	if f.Scope != "" {
+		f.prefix = f.Scope + "."
+	}
+	f.arriveInput()
+	return f
+}
+
+// apply folds one event of the scope or below it.
+func (f *fold) apply(ev *teamv1.Event) {
+	if t := ev.GetTime(); t != nil {
+		now := t.AsTime()
+		if ev.GetExpired().GetLimit() == agent.LimitQuestion && agent.Within(ev.GetScope(), f.Scope) {
+			f.waited.Add(f.Now, now) // a question expires while nothing runs
+		}
+		f.Now = now
+		if ev.GetCommanded().GetCommand() == teamv1.Commanded_COMMAND_RESUME {
+			f.resumed(ev)
+			return
+		}
+		f.addWait(ev.GetCommanded().GetWaited().AsDuration())
+		if f.started.IsZero() {
+			f.started = f.Now
+		}
+	}
+	if ev.GetScope() == f.Scope {
+		f.applyOwn(ev)
+		return
+	}
+	rest, ok := strings.CutPrefix(ev.GetScope(), f.prefix)
+	if !ok {
+		return
+	}
+	id, deeper, _ := strings.Cut(rest, ".")
+	if st := f.step(id); st != nil {
+		f.applyStep(st, ev, deeper == "")
+	}
+}
+
+// addWait records that the scope waited for d until now.
+func (f *fold) addWait(d time.Duration) { f.waited.Add(f.Now.Add(-d), f.Now) }
+
+// resumed folds the end of a pause: the clocks of the scope, and of what had begun
+// in it, had stood.
+func (f *fold) resumed(ev *teamv1.Event) {
+	waited := ev.GetCommanded().GetWaited().AsDuration()
+	if !f.started.IsZero() {
+		f.addWait(waited)
+	}
+	for st := range f.pending() {
+		switch {
+		case st.past.Attempts == 0 || !st.waiting.IsZero(): // an answer will say how long
+		case st.held.IsZero():
+			st.stood(waited, ev)
+		default:
+			st.goOn(f.Now)
+		}
+	}
+}
+
+// step returns the step of the round with that id: its place among all steps, from 1.
+func (f *fold) step(id string) *StepState {
+	n, last := 0, len(f.Earlier)+len(f.Steps)
+	for _, c := range []byte(id) {
+		if c < '0' || c > '9' || n > last {
+			return nil
+		}
+		n = n*10 + int(c-'0')
+	}
+	n -= len(f.Earlier)
+	if n < 1 || n > len(f.Steps) {
+		return nil
+	}
+	return f.Steps[n-1]
+}
+
+// applyOwn folds an event of the scope itself.
+func (f *fold) applyOwn(ev *teamv1.Event) {
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Decided:
+		f.saw(ev.GetSeq(), agent.MessageOf(f.Root, ev))
+		f.decide(k.Decided)
+	case *teamv1.Event_Observed:
+		f.observe(k.Observed)
+	case *teamv1.Event_Noted:
+		f.noted(k.Noted)
+	case *teamv1.Event_Received:
+		f.saw(ev.GetSeq(), k.Received.GetMessage())
+		if m := k.Received.GetMessage(); m != nil && !k.Received.GetTooLate() {
+			f.Received = append(f.Received, m)
+			f.arriveFollowUp(ev.GetSeq())
+		}
+	case *teamv1.Event_Asked:
+		f.asked, f.asks = k.Asked.GetQuestion(), nil
+		f.questions++
+	case *teamv1.Event_Answered:
+		f.wait(k.Answered)
+		if k.Answered.GetQuestion() == f.asked {
+			f.asked = ""
+			f.Messages = []*a2av1.Message{k.Answered.GetMessage()}
+			f.arriveAnswer(ev.GetSeq(), k.Answered.GetMessage())
+		}
+	case *teamv1.Event_Checked:
+		f.checked(ev.GetSeq(), k.Checked)
+	case *teamv1.Event_Artifact:
+		f.kept = true
+	default: // notes, texts and what is for readers only
+	}
+}
+
+// wait adds what the scope has waited: an answer that a loop above took says
+// which scope had stood still.
+func (f *fold) wait(a *teamv1.Answered) {
+	if a.GetWaited() != nil && agent.Within(f.Scope, a.GetWaiter()) {
+		f.addWait(a.GetWaited().AsDuration())
+	}
+}
+
+// observe keeps what is known of the members.
+func (f *fold) observe(o *teamv1.Observed) {
+	if len(f.Roster) == 0 {
+		f.Roster = slices.Clone(o.GetMembers()) // all of them, each once
+		return
+	}
+	for _, m := range o.GetMembers() {
+		i := slices.IndexFunc(f.Roster, func(r *teamv1.Observed_Member) bool { return r.GetId() == m.GetId() })
+		if i >= 0 {
+			f.Roster[i] = m
+		} else {
+			f.Roster = append(f.Roster, m)
+		}
+	}
+}
+
+// decide adds the steps of a decision and settles which of them may not start.
+func (f *fold) decide(d *teamv1.Decided) {
+	if d.GetRound() > 0 {
+		f.revise(d)
+		return
+	}
+	f.drop(d.GetCancel())
+	first := len(f.Steps)
+	dispatches := false
+	for _, step := range d.GetSteps() {
+		st := &StepState{
+			Step: step, index: len(f.Earlier) + len(f.Steps), Round: f.dispatched + f.Rounds, Heard: len(f.Received), EndedBefore: f.Ended, Scope: f.prefix + step.GetId(),
+			Given: f.resolve(step.GetInput()), earlier: step.GetInput().GetEarlier(),
+		}
+		if r := step.GetRefusal(); r != nil {
+			st.Refusal = agent.FromProto(r.GetError())
+		} else if st.ByMember() {
+			dispatches = true
+			st.Refusal = f.admit(st)
+		} else if step.GetKind() == teamv1.Step_KIND_JUDGE {
+			f.judging(st, d)
+		}
+		f.Steps = append(f.Steps, st)
+	}
+	if dispatches {
+		f.Rounds++
+	}
+	if d.GetReply() != nil {
+		f.final = f.resolve(d.GetReply())
+		f.concluded(d)
+	}
+	f.asks, f.handover = d.GetAsk(), d.GetTransfer()
+	if len(d.GetSteps()) > 0 {
+		f.batches = append(f.batches, batch{d, f.Steps[first:len(f.Steps):len(f.Steps)]})
+	}
+}
+
+// admit refuses a step beyond the step limit, and one that hands a
+// member what it has been handed before in this run.
+func (f *fold) admit(st *StepState) *agent.Error {
+	if f.dispatched+f.Rounds >= f.loop.limits.maxSteps {
+		return agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
+			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible; end it, or raise the limit", f.Team.ID, f.loop.limits.maxSteps)
+	}
+	if f.loop.traits.DetectsCycles {
+		return nil
+	}
+	v := visit{member: st.Step.GetMember(), text: prompt.HandedOver(st.Given)}
+	if st.Step.GetKind() == teamv1.Step_KIND_STEP {
+		v.step = st.Step.GetName()
+	}
+	if f.visited[v] {
+		return agent.Errorf(agent.CodeInternal, agent.ReasonCycleDetected,
+			"team %q: member %q is given the same message a second time in this run; let it be given something else, or the run end", f.Team.ID, v.member).With("member", v.member)
+	}
+	if f.visited == nil {
+		f.visited = map[visit]bool{}
+	}
+	f.visited[v] = true
+	return nil
+}
+
+// applyStep folds an event of a step or below it; own says that it is the step's.
+func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
+	st.past.Asked.Follow(ev)
+	switch ev.GetKind().(type) {
+	case *teamv1.Event_Waiting, *teamv1.Event_Answered, *teamv1.Event_Received, *teamv1.Event_Expired: // from outside
+	default:
+		st.goOn(f.Now)
+	}
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Started:
+		if own {
+			st.past.Attempts, st.past.Reserved = k.Started.GetAttempt(), k.Started.GetReserved()
+			st.past.Open, st.past.Ruling = true, nil
+			if st.Began.IsZero() {
+				st.Began = f.Now
+			}
+			if d := k.Started.GetDeadline(); d != nil && st.past.Deadline.IsZero() {
+				st.past.Deadline = d.AsTime()
+			}
+			return
+		}
+	case *teamv1.Event_Retried:
+		if own {
+			st.retried(k.Retried)
+			return
+		}
+	case *teamv1.Event_Ended:
+		if own {
+			f.end(st, ev)
+			return
+		}
+		f.saw(ev.GetSeq(), agent.MessageOf(f.Root, ev))
+	case *teamv1.Event_Decided:
+		f.saw(ev.GetSeq(), agent.MessageOf(f.Root, ev)) // what it hands in to its judge may be its answer
+	case *teamv1.Event_Waiting:
+		if own {
+			switch {
+			case k.Waiting.GetPaused():
+				st.held = f.Now
+			case st.past.Asked.Hold(k.Waiting.GetQuestions()): // else an answer overtook it
+				st.waiting = f.Now
+			}
+			return
+		}
+	case *teamv1.Event_Answered:
+		f.wait(k.Answered)
+		st.resume(ev.GetTime().AsTime())
+		f.saw(ev.GetSeq(), k.Answered.GetMessage())
+		if own {
+			f.rule(st, k.Answered.GetMessage(), ev.GetSeq())
+		}
+	case *teamv1.Event_Asked:
+		if own {
+			st.past.Questions++
+		}
+	case *teamv1.Event_Checked:
+		f.saw(ev.GetSeq(), k.Checked.GetMessage())
+		if own && st.past.Checks.Apply(ev.GetSeq(), k.Checked) {
+			return
+		}
+	case *teamv1.Event_Expired:
+		if k.Expired.GetLimit() == agent.LimitQuestion {
+			st.resume(f.Now)
+			st.expired = st.expired || own
+		}
+	case *teamv1.Event_Delta, *teamv1.Event_Progress, *teamv1.Event_Claimed:
+		return // for readers only: never needed to resume
+	default:
+	}
+	st.past.Recorded = append(st.past.Recorded, ev)
+}
+
+// saw keeps a message that later events may refer to. On replay the record has it.
+func (f *fold) saw(seq int64, m *a2av1.Message) {
+	if seq == 0 || m == nil {
+		return
+	}
+	if f.texts == nil {
+		f.texts = map[int64]*a2av1.Message{}
+		f.places = map[*a2av1.Message]int64{}
+	}
+	f.texts[seq] = m
+	f.places[m] = seq
+}
+
+// retried closes an attempt. A known failure begins a new effect.
+func (st *StepState) retried(r *teamv1.Retried) {
+	st.past.Open, st.past.Unknown = false, !r.GetFresh()
+	st.past.Spent = agent.AddSpent(st.past.Spent, r.GetSpent())
+	if r.GetFresh() {
+		st.past.Failures++
+		st.past.Recorded = nil
+		st.past.Asked = nil
+	}
+	if t := r.GetNotBefore(); t != nil {
+		st.past.NotBefore = t.AsTime()
+	}
+}
+
+// resume ends the waiting of a step: its clock goes on.
+func (st *StepState) resume(now time.Time) {
+	if st.waiting.IsZero() {
+		return
+	}
+	if !st.past.Deadline.IsZero() {
+		st.past.Deadline = st.past.Deadline.Add(now.Sub(st.waiting))
+	}
+	st.waiting = time.Time{}
+}
+
+// goOn ends the standstill of a step that the run's pause held.
+func (st *StepState) goOn(now time.Time) {
+	if st.held.IsZero() {
+		return
+	}
+	stood := now.Sub(st.held)
+	st.held = time.Time{}
+	st.stood(stood, &teamv1.Event{Time: timestamppb.New(now)})
+}
+
+// stood moves the time of a step by how long it stood, and lets what has begun below
+// it know, as if that had been told to it alone.
+func (st *StepState) stood(d time.Duration, at *teamv1.Event) {
+	if d <= 0 {
+		return
+	}
+	if !st.past.Deadline.IsZero() {
+		st.past.Deadline = st.past.Deadline.Add(d)
+	}
+	if n := len(st.past.Recorded); n > 0 {
+		st.past.Recorded = append(st.past.Recorded, &teamv1.Event{
+			Seq: st.past.Recorded[n-1].GetSeq(), Time: at.GetTime(), Scope: st.Scope,
+			Kind: &teamv1.Event_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_RESUME, Waited: durationpb.New(d)}},
+		})
+	}
+}
+
+// end closes a step.
+func (f *fold) end(st *StepState, ev *teamv1.Event) {
+	e := ev.GetEnded()
+	st.Done, st.past.Open = true, false
+	st.Outcome, st.Turn, st.Tool, st.Transfer, st.Spent = e.GetOutcome(), e.GetTurn(), e.GetTool(), e.GetTransfer(), e.GetSpent()
+	st.Verdict = e.GetVerdict()
+	st.EndIndex, st.EndSeq = f.Ended, ev.GetSeq()
+	f.Ended++
+	if st.EndSeq == 0 {
+		st.EndSeq = -int64(f.Ended) // nobody keeps a record
+	}
+	st.Err = agent.FromProto(e.GetError())
+	if ref := e.GetReplyRef(); ref != 0 {
+		st.Message, st.seq = f.message(ref), ref
+	} else if m := agent.MessageOf(f.Root, ev); m != nil {
+		st.Message, st.seq = m, ev.GetSeq()
+	}
+	f.saw(st.seq, st.Message)
+	st.past.Recorded, st.past.Asked, st.waiting = nil, nil, time.Time{}
+	if err := st.Failure(); err != nil && f.failed == nil && f.fatal(st) {
+		f.failed = err
+	}
+	f.exhausted(st)
+	for f.done < len(f.Steps) && f.Steps[f.done].Done {
+		f.done++
+	}
+	f.settle()
+}
+
+// fatal reports whether the failure of a step ends the run.
+func (f *fold) fatal(st *StepState) bool {
+	if f.Team.Scheduler.Handles(st) {
+		return false
+	}
+	return !f.Team.ReportErrors || st.BeyondLimit()
+}
+
+// settle applies what decisions proposed once their steps have ended: the
+// context updates, the last response, the current messages.
+func (f *fold) settle() {
+	f.batches = slices.DeleteFunc(f.batches, func(b batch) bool {
+		for _, st := range b.steps {
+			if !st.Done {
+				return false
+			}
+		}
+		for k, v := range b.decided.GetUpdates() {
+			if f.Context == nil {
+				f.Context = map[string]*structpb.Value{}
+			}
+			f.Context[k] = v
+		}
+		f.respond(b.steps)
+		return true
+	})
+}
+
+// respond makes the results of a batch of members the last response.
+func (f *fold) respond(batch []*StepState) {
+	var members []string
+	var answered []*StepState
+	var last *StepState
+	for _, st := range batch {
+		if !st.ByMember() {
+			continue
+		}
+		last = st
+		members = append(members, st.Step.GetMember())
+		if st.Message != nil {
+			answered = append(answered, st)
+		}
+	}
+	if last == nil {
+		return
+	}
+	f.Last = &Result{Member: strings.Join(members, ", "), Outcome: last.Outcome}
+	switch len(answered) {
+	case 0:
+		return
+	case 1:
+		f.Last.Message = answered[0].Message
+	default:
+		f.Last.Message, f.Last.Joins = Joined(answered), JoinedIDs(answered)
+	}
+	f.Messages = []*a2av1.Message{f.Last.Message}
+}
+
+// resolve returns the message that an input names.
+func (f *fold) resolve(in *teamv1.Input) *a2av1.Message {
+	if in.GetMessage() != nil {
+		return in.GetMessage()
+	}
+	if in.GetRef() == 0 {
+		return f.Input
+	}
+	return f.message(in.GetRef())
+}
+
+// message returns the message that the event with that sequence holds.
+func (f *fold) message(seq int64) *a2av1.Message {
+	if m, ok := f.texts[seq]; ok {
+		return m
+	}
+	i := sort.Search(len(f.recorded), func(i int) bool { return f.recorded[i].GetSeq() >= seq })
+	if i == len(f.recorded) || f.recorded[i].GetSeq() != seq {
+		return nil
+	}
+	return agent.MessageOf(f.Root, f.recorded[i])
+}
+
+// refer returns an input that names a message by its place on record where it
+// has one, so that a text is recorded once.
+func (f *fold) refer(m *a2av1.Message) *teamv1.Input {
+	if seq, ok := f.places[m]; ok {
+		return &teamv1.Input{Ref: seq}
+	}
+	if m == nil || m == f.Input {
+		return &teamv1.Input{}
+	}
+	return &teamv1.Input{Message: m}
+}
+
+// rule folds an answer to a step's own question.
+func (f *fold) rule(st *StepState, m *a2av1.Message, seq int64) {
+	switch st.Step.GetKind() {
+	case teamv1.Step_KIND_TOOL:
+		st.past.Ruling = m
+	case teamv1.Step_KIND_HUMAN:
+		st.Message, st.seq = m, seq
+		f.arriveHuman(st)
+	default:
+	}
+}
+
+// drop marks the open steps that a decision has dropped.
+func (f *fold) drop(ids []string) {
+	for _, id := range ids {
+		if st := f.step(id); st != nil && !st.Done {
+			st.Dropped = true
+		}
+	}
+}
+
+// judging folds that a result was handed in to the judge.
+func (f *fold) judging(st *StepState, d *teamv1.Decided) {
+	if f.review == nil || f.review.heard != st.Heard {
+		f.review = &review{result: st.Given, joins: d.GetJoins(), heard: st.Heard}
+	}
+	f.review.asked = append(f.review.asked, st)
+}
+
+// concluded folds the answer: what its readers should know of the judgement.
+func (f *fold) concluded(d *teamv1.Decided) {
+	f.unmet = agent.FromProto(d.GetFailure())
+	if f.review == nil || f.unmet != nil {
+		return
+	}
+	if _, scored := f.review.score(); !scored {
+		f.warnings = append(f.warnings, "the result has no score: "+f.review.fault())
+	}
+}
+
+// revise begins a round: for the scheduler as if nothing had been done before.
+func (f *fold) revise(d *teamv1.Decided) {
+	f.first = f.begin()
+	f.said = append(f.said, f.Received...)
+	f.Earlier = append(f.Earlier, f.Steps...)
+	f.dispatched += f.Rounds
+	f.revision, f.Input, f.Messages = int(d.GetRound()), d.GetInput(), []*a2av1.Message{d.GetInput()}
+	f.Steps, f.done, f.Rounds, f.Last, f.Received, f.review, f.visited = nil, 0, 0, nil, nil, nil, nil
+}
+
+// exhausted ends the run where a limit that holds for all of it has refused a
+// step, and nothing else comes of it. What it means for a result that nobody can
+// be paid to judge is the gate's to say.
+func (f *fold) exhausted(st *StepState) {
+	if !agent.Binds(st.Err, f.Path) || st.Step.GetKind() == teamv1.Step_KIND_JUDGE {
+		return
+	}
+	final := f.loop.traits.FinalTurn
+	if f.failed == nil && (final == "" || final == st.Step.GetName()) {
+		f.failed = st.Err
+	}
+}
+
+// noted folds a note of the scope's own.
+func (f *fold) noted(n *teamv1.Noted) {
+	if n.GetCode() != noteTools {
+		return
+	}
+	f.offered = true
+	for _, v := range n.GetDetails().GetFields()["tools"].GetListValue().GetValues() {
+		t := v.GetStructValue().GetFields()
+		spec := agent.ToolSpec{
+			Name: t["name"].GetStringValue(), Description: t["description"].GetStringValue(), Effect: agent.Effect(t["effect"].GetNumberValue()),
+		}
+		if s := t["parameters"].GetStringValue(); s != "" {
+			spec.Parameters = []byte(s)
+		}
+		f.Tools = append(f.Tools, spec)
+	}
+}

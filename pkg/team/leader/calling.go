@@ -1,0 +1,144 @@
+package leader
+
+import (
+	"fmt"
+	"slices"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/prompt"
+)
+
+// calling makes steps of the calls of one turn.
+type calling struct {
+	*leader
+	state   *team.State
+	round   *round
+	used    int            // delegations begun
+	planned []*teamv1.Step // of this decision
+}
+
+// step makes a step of a call. What cannot be run is a step that is refused: the
+// model gets the reason as the call's answer.
+func (c *calling) step(call *teamv1.ToolCall) *teamv1.Step {
+	step := &teamv1.Step{Kind: teamv1.Step_KIND_TOOL, Name: call.GetName(), CallId: call.GetId()}
+	switch {
+	case c.crew.delegates(call, c.own(c.state)):
+		c.delegate(step, call)
+	case call.GetName() == team.TransferTool && len(c.state.Transfers) > 0:
+		c.transfer(step, call)
+	case !c.knows(c.state, call.GetName()):
+		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", agent.Quote(call.GetName()), c.toolList(c.state)))
+	}
+	c.planned = append(c.planned, step)
+	return step
+}
+
+// transfer makes the step of a hand-over call in a turn that has other calls too. The
+// first hand-over takes place when the other calls have ended; further ones are
+// refused.
+func (c *calling) transfer(step *teamv1.Step, call *teamv1.ToolCall) {
+	t, at := c.firstTransfer(c.state, c.round)
+	switch _, err := readTransfer(call.GetArguments(), c.state.Transfers); {
+	case err != nil:
+		refuse(step, agent.ReasonInvalidRequest, err.Error())
+	case c.round.calls()[at] == call:
+		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_SKIPPED, Error: &teamv1.Error{
+			Message: fmt.Sprintf("the run is handed over to %q when the other calls of this turn have ended", t.GetTo()),
+		}}
+	default:
+		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("this turn hands over to %q already; hand over to one agent at a time", t.GetTo()))
+	}
+}
+
+func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
+	d, err := c.crew.read(call)
+	if d != nil && d.member != nil {
+		step.Kind, step.Member, step.Name = teamv1.Step_KIND_DELEGATE, team.MemberID(d.member.Member), ""
+	}
+	if err != nil {
+		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_REJECTED, Error: err.Proto()}
+		return
+	}
+	step.Input = &teamv1.Input{Message: agent.UserMessage("", d.task)}
+	step.Async = c.crew.isAsync(d.member)
+	step.Detached = step.GetAsync() && c.open == DetachOpen
+	if told := c.underWay(step); told != "" {
+		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_SKIPPED, Error: &teamv1.Error{Message: told}}
+		return
+	}
+	if !step.GetAsync() && d.member.History != team.HistoryIsolated {
+		step.Input.Earlier = c.earlier()
+	}
+	switch {
+	case c.repeats(step): // it will be refused for that, and spends nothing
+	case c.used >= c.maxDelegated:
+		then := "raise it, or have it answer with what there is (on_limit)"
+		if c.onLimit == Finalize {
+			then = "answer with what there is"
+		}
+		refuse(step, agent.ReasonMaxDelegations, fmt.Sprintf("team %q made %d delegations, the most it may (limits.max_delegations); %s", c.state.Team.ID, c.maxDelegated, then))
+	default:
+		c.used++
+	}
+}
+
+// repeats reports whether the member was given the same words before: the step
+// will be refused, and spends nothing.
+func (c *calling) repeats(step *teamv1.Step) bool {
+	text := prompt.HandedOver(step.GetInput().GetMessage())
+	same := func(st *teamv1.Step, given *a2av1.Message) bool {
+		return st.GetKind() == teamv1.Step_KIND_DELEGATE && st.GetRefusal() == nil && st.GetMember() == step.GetMember() && prompt.HandedOver(given) == text
+	}
+	return slices.ContainsFunc(c.state.Steps, func(st *team.StepState) bool { return same(st.Step, st.Given) }) ||
+		slices.ContainsFunc(c.planned, func(p *teamv1.Step) bool { return same(p, p.GetInput().GetMessage()) })
+}
+
+func refuse(step *teamv1.Step, reason, message string) {
+	code := agent.CodeInvalidArgument
+	if reason == agent.ReasonMaxDelegations { // it is the run that ends with it
+		code = agent.CodeInternal
+	}
+	step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_REJECTED, Error: agent.Errorf(code, reason, "%s", message).Proto()}
+}
+
+// earlier are the results of the delegations before in the same turn, which a
+// member that works after them is given.
+func (c *calling) earlier() []int64 {
+	var seqs []int64
+	for _, st := range c.round.steps {
+		if st.ByMember() && st.Done && st.Refusal == nil && !st.Step.GetDetached() {
+			seqs = append(seqs, st.EndSeq)
+		}
+	}
+	return seqs
+}
+
+// underWay says under which ticket the same member has the same task already;
+// empty: it has not. The end of what is a task of its own is not seen here.
+func (c *calling) underWay(step *teamv1.Step) string {
+	if !step.GetAsync() {
+		return ""
+	}
+	text := prompt.HandedOver(step.GetInput().GetMessage())
+	same := func(st *teamv1.Step, given *a2av1.Message) bool {
+		return st.GetAsync() && st.GetRefusal() == nil && st.GetMember() == step.GetMember() && prompt.HandedOver(given) == text
+	}
+	for _, st := range c.state.Steps {
+		switch {
+		case st.Refusal != nil || !same(st.Step, st.Given):
+		case !st.Done:
+			return "This task is under way already, as " + c.state.TaskID(st) + "."
+		case st.Step.GetDetached() && st.Failure() == nil:
+			return "This task was begun already, as " + c.state.TaskID(st) + ". Call " + checkTool + " to see how it stands."
+		}
+	}
+	for i, p := range c.planned {
+		if same(p, p.GetInput().GetMessage()) {
+			return "This task is under way already, as " + c.state.NextTaskID(i, p.GetDetached()) + "."
+		}
+	}
+	return ""
+}
