@@ -22,44 +22,38 @@ import (
 // updates that a reader of the task receives for each event: a reader who applies them
 // has the same task.
 type Fold struct {
-	root, scope string
-
 	accepted  *teamv1.Accepted
 	contextID string
 	state     a2av1.TaskState
 	statusAt  time.Time
 	status    *a2av1.Message
-	artifacts []*a2av1.Artifact
 	history   []*a2av1.Message
 	visible   bool
 	ended     *teamv1.Ended
 	answer    *a2av1.Message // of ended, references resolved
 	seq       int64          // of the last event of the scope
 
-	questions   []*teamv1.Question
-	answers     []answer             // in order
-	delegations []*teamv1.Delegation // below the scope, in the order of the decisions
-	failed      []*teamv1.Delegation // those that did not succeed
-	warnings    []string             // problems that did not stop the run
-	context     map[string]*structpb.Value
-	updates     map[string]*structpb.Value // of context, once the steps have ended
-	works       map[string]*work           // of steps, by scope
-	texts       map[int64]*a2av1.Message   // messages on record, by sequence
-	cancel      bool
-	paused      bool
-	switches    int               // pauses and resumes so far
-	stop        *teamv1.Commanded // the first one
-	streamed    string            // the artifact that the scope's own text went into
-	joins       []string          // ids of the steps whose results the answer joins
-	handedIn    *a2av1.Message    // the last result that was given to a judge; nil: readers are shown it already, or must not be
-	kept        *a2av1.Message    // of these, what is shown in place of an answer
-	members     []*work           // the delegations below the scope, as they were decided
-	pieces      []piece           // what the last event has put into artifacts
+	failed   []*teamv1.Delegation // those that did not succeed
+	warnings []string             // problems that did not stop the run
+	context  map[string]*structpb.Value
+	updates  map[string]*structpb.Value // of context, once the steps have ended
+	texts    map[int64]*a2av1.Message   // messages on record, by sequence
+	streamed string                     // the artifact that the scope's own text went into
+	joins    []string                   // ids of the steps whose results the answer joins
+	handedIn *a2av1.Message             // the last result that was given to a judge; nil: readers are shown it already, or must not be
+	kept     *a2av1.Message             // of these, what is shown in place of an answer
+
+	control
+	openQuestions
+	memberWork
+	output
 }
 
 // New returns the fold of a scope of a root task, before its first event.
 func New(root, scope string) *Fold {
-	return &Fold{root: root, scope: scope, texts: map[int64]*a2av1.Message{}, works: map[string]*work{}}
+	f := &Fold{texts: map[int64]*a2av1.Message{}}
+	f.memberWork = memberWork{root: root, scope: scope, works: map[string]*work{}, out: &f.output}
+	return f
 }
 
 // Apply folds one event. The event is kept, not changed.
@@ -177,7 +171,7 @@ func (f *Fold) own(ev *teamv1.Event) {
 	case *teamv1.Event_Checked:
 		f.checked(k.Checked)
 	case *teamv1.Event_Asked:
-		f.ask(ev)
+		f.ask(f.root, ev)
 	case *teamv1.Event_Answered:
 		f.answered(ev, k.Answered)
 	case *teamv1.Event_Received:
@@ -217,7 +211,7 @@ func (f *Fold) below(ev *teamv1.Event) {
 	case *teamv1.Event_Progress:
 		f.progress(ev, k.Progress)
 	case *teamv1.Event_Asked:
-		f.ask(ev)
+		f.ask(f.root, ev)
 	case *teamv1.Event_Answered:
 		f.answered(ev, k.Answered)
 	case *teamv1.Event_Received:
@@ -273,7 +267,11 @@ func (f *Fold) stepEnded(ev *teamv1.Event, e *teamv1.Ended) {
 	}
 	d := w.delegation
 	d.Outcome, d.Error, d.Spent = e.GetOutcome(), e.GetError(), e.GetSpent()
-	f.finished(w, e)
+	m := e.GetReply()
+	if ref := e.GetReplyRef(); ref > 0 {
+		m = f.texts[ref]
+	}
+	f.finished(w, e.GetOutcome(), m)
 	if w.dropped && e.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED {
 		return // nobody needs it
 	}
@@ -392,4 +390,51 @@ func CutHistory(t *a2av1.Task, history *int32) *a2av1.Task {
 		t.History = nil
 	}
 	return t
+}
+
+// Collaboration is the brief of the run that Start began; nil: it is no collaboration,
+// or only part of one. Shared: read only.
+func (f *Fold) Collaboration() *teamv1.Brief {
+	if len(f.accepted.GetPath()) > 0 || f.accepted.GetDetached() != nil {
+		return nil
+	}
+	return f.accepted.GetCollaboration()
+}
+
+// Answer is the message that the run ended with, nil without one. Shared: read only.
+func (f *Fold) Answer() *a2av1.Message { return f.answer }
+
+// Ended is how the run ended; nil: it has not. Shared: read only.
+func (f *Fold) Ended() *teamv1.Ended { return f.ended }
+
+// checked adds a warning for a middleware that failed and was skipped. A message that a
+// guardrail blocked is reported by the step or run that ends with it.
+func (f *Fold) checked(c *teamv1.Checked) {
+	if c.GetError() != nil && !c.GetBlocked() {
+		f.warn(c.GetError().GetMessage())
+	}
+}
+
+// maxShownWarnings bounds the warnings of a task.
+const maxShownWarnings = 100
+
+// warn adds warnings, each once.
+func (f *Fold) warn(texts ...string) {
+	for _, text := range texts {
+		if len(f.warnings) < maxShownWarnings && !slices.Contains(f.warnings, text) {
+			f.warnings = append(f.warnings, text)
+		}
+	}
+}
+
+// given puts in place of the message that was decided on the one that a child was
+// given, where a middleware has changed it.
+func (f *Fold) given(in *teamv1.Input) {
+	m := in.GetMessage()
+	if m == nil {
+		m = f.texts[in.GetRef()]
+	}
+	if m != nil && len(f.history) > 0 {
+		f.history[0] = f.Placed(m)
+	}
 }

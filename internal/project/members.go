@@ -43,8 +43,18 @@ type work struct {
 	metadata *structpb.Struct // of its artifacts
 }
 
+// memberWork is what a fold knows of the steps below its scope, and shows of them.
+type memberWork struct {
+	root, scope string // of the fold
+	out         *output
+
+	works       map[string]*work     // of steps, by scope
+	members     []*work              // the delegations below the scope, as they were decided
+	delegations []*teamv1.Delegation // the same, as they are shown
+}
+
 // workOf keeps what later events of a step need to know of it.
-func (f *Fold) workOf(scope string, ev *teamv1.Event, s *teamv1.Step) *work {
+func (m *memberWork) workOf(scope string, ev *teamv1.Event, s *teamv1.Step) *work {
 	w := &work{
 		scope: agent.Scope(scope, s.GetId()), inner: s.GetInner(),
 		prose: s.GetKind() == teamv1.Step_KIND_MODEL && s.GetName() != routeStep,
@@ -57,30 +67,30 @@ func (f *Fold) workOf(scope string, ev *teamv1.Event, s *teamv1.Step) *work {
 	if s.GetCallId() != "" { // a model's calls are work of their own
 		w.key = w.scope
 	}
-	if agent.Within(scope, f.scope) {
-		w.delegation = &teamv1.Delegation{Id: agent.ChildTask(f.root, w.scope), Path: w.path, Kind: s.GetKind()}
-		f.delegations = append(f.delegations, w.delegation)
-		f.members = append(f.members, w)
+	if agent.Within(scope, m.scope) {
+		w.delegation = &teamv1.Delegation{Id: agent.ChildTask(m.root, w.scope), Path: w.path, Kind: s.GetKind()}
+		m.delegations = append(m.delegations, w.delegation)
+		m.members = append(m.members, w)
 	}
 	return w
 }
 
 // speaks reports whether streamed text of a step is the scope's own: a turn of
 // its own model.
-func (f *Fold) speaks(scope string) bool {
-	w := f.works[scope]
-	return w != nil && w.prose && agent.Parent(scope) == f.scope
+func (m *memberWork) speaks(scope string) bool {
+	w := m.works[scope]
+	return w != nil && w.prose && agent.Parent(scope) == m.scope
 }
 
 // voice returns the delegation whose output an event of a scope below the task
 // holds, nil where it is nobody's.
-func (f *Fold) voice(scope string) *work {
-	w := f.works[scope]
+func (m *memberWork) voice(scope string) *work {
+	w := m.works[scope]
 	if w != nil && w.path == "" {
 		if !w.prose {
 			return nil
 		}
-		w = f.works[agent.Parent(scope)]
+		w = m.works[agent.Parent(scope)]
 	}
 	if w == nil || w.delegation == nil {
 		return nil
@@ -90,10 +100,10 @@ func (f *Fold) voice(scope string) *work {
 
 // shown is how much of a delegation's output readers of the task see: as much as
 // every team on the way to it shows.
-func (f *Fold) shown(w *work) teamv1.Step_Inner {
+func (m *memberWork) shown(w *work) teamv1.Step_Inner {
 	shown := teamv1.Step_INNER_TEXT
-	for s := w.scope; s != f.scope; s = agent.Parent(s) {
-		at := f.works[s]
+	for s := w.scope; s != m.scope; s = agent.Parent(s) {
+		at := m.works[s]
 		if at == nil || at.path == "" || at.withheld {
 			return teamv1.Step_INNER_UNSPECIFIED
 		}
@@ -103,28 +113,28 @@ func (f *Fold) shown(w *work) teamv1.Step_Inner {
 }
 
 // innerText adds streamed text of a member to its artifact.
-func (f *Fold) innerText(scope string, d *teamv1.Delta) {
-	w := f.voice(scope)
-	if w == nil || f.shown(w) != teamv1.Step_INNER_TEXT {
+func (m *memberWork) innerText(scope string, d *teamv1.Delta) {
+	w := m.voice(scope)
+	if w == nil || m.shown(w) != teamv1.Step_INNER_TEXT {
 		return
 	}
-	w.streamed = f.artifactID(w, d.GetArtifactId())
-	f.put(piece{artifact: f.memberArtifact(w, w.streamed, agent.TextParts(d.GetText())), add: !d.GetRestart(), work: w})
+	w.streamed = m.artifactID(w, d.GetArtifactId())
+	m.out.put(piece{artifact: m.memberArtifact(w, w.streamed, agent.TextParts(d.GetText())), add: !d.GetRestart(), work: w})
 }
 
 // innerArtifact shows an artifact of a member.
-func (f *Fold) innerArtifact(scope string, u *teamv1.ArtifactUpdate) {
-	w := f.voice(scope)
+func (m *memberWork) innerArtifact(scope string, u *teamv1.ArtifactUpdate) {
+	w := m.voice(scope)
 	if w == nil {
 		return
 	}
-	parts := visible(u.GetArtifact().GetParts(), f.shown(w))
+	parts := visible(u.GetArtifact().GetParts(), m.shown(w))
 	if len(parts) == 0 {
 		return
 	}
-	a := f.memberArtifact(w, f.artifactID(w, u.GetArtifact().GetArtifactId()), parts)
+	a := m.memberArtifact(w, m.artifactID(w, u.GetArtifact().GetArtifactId()), parts)
 	a.Description = u.GetArtifact().GetName()
-	f.put(piece{artifact: a, add: u.GetAppend(), last: u.GetLastChunk(), work: w})
+	m.out.put(piece{artifact: a, add: u.GetAppend(), last: u.GetLastChunk(), work: w})
 }
 
 // visible are the parts that readers see.
@@ -144,8 +154,8 @@ func visible(parts []*a2av1.Part, shown teamv1.Step_Inner) []*a2av1.Part {
 
 // artifactID is the id of a member's artifact in the task: its own where that is
 // unique, as the id of its answer is.
-func (f *Fold) artifactID(w *work, own string) string {
-	run := &agent.Run{Root: f.root}
+func (m *memberWork) artifactID(w *work, own string) string {
+	run := &agent.Run{Root: m.root}
 	answer := run.ID(w.scope, "artifact", 1)
 	if own == "" || own == answer {
 		return answer
@@ -154,62 +164,55 @@ func (f *Fold) artifactID(w *work, own string) string {
 }
 
 // memberArtifact is an artifact named by the member's path.
-func (f *Fold) memberArtifact(w *work, id string, parts []*a2av1.Part) *a2av1.Artifact {
+func (m *memberWork) memberArtifact(w *work, id string, parts []*a2av1.Part) *a2av1.Artifact {
 	if w.metadata == nil {
-		w.metadata = brief(&teamv1.TeamRun{Path: w.path, DelegationId: w.delegation.GetId(), Parent: f.parent(w)})
+		w.metadata = brief(&teamv1.TeamRun{Path: w.path, DelegationId: w.delegation.GetId(), Parent: m.parent(w)})
 	}
 	return &a2av1.Artifact{ArtifactId: id, Name: w.path, Parts: parts, Metadata: w.metadata}
 }
 
 // parent is the task that a delegation belongs to.
-func (f *Fold) parent(w *work) string { return agent.ChildTask(f.root, agent.Parent(w.scope)) }
+func (m *memberWork) parent(w *work) string { return agent.ChildTask(m.root, agent.Parent(w.scope)) }
 
 // finished keeps the result of a delegation, and shows it where the team streams
 // the member: what was streamed is replaced, as it may not be all.
-func (f *Fold) finished(w *work, e *teamv1.Ended) {
-	if e.GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED || w.spawned {
+func (m *memberWork) finished(w *work, outcome teamv1.Outcome, result *a2av1.Message) {
+	if outcome != teamv1.Outcome_OUTCOME_SUCCEEDED || w.spawned || len(result.GetParts()) == 0 {
 		return
 	}
-	m := e.GetReply()
-	if ref := e.GetReplyRef(); ref > 0 {
-		m = f.texts[ref]
-	}
-	if len(m.GetParts()) == 0 {
-		return
-	}
-	w.result = m
-	f.tell(w, f.shown(w))
+	w.result = result
+	m.tell(w, m.shown(w))
 }
 
-// joined shows the results that the answer joins.
-func (f *Fold) joined() {
-	for _, id := range f.joins {
-		if w := f.works[agent.Scope(f.scope, id)]; w != nil && w.result != nil {
-			f.tell(w, teamv1.Step_INNER_TEXT)
+// joined shows the results that the answer joins, by the ids of their steps.
+func (m *memberWork) joined(ids []string) {
+	for _, id := range ids {
+		if w := m.works[agent.Scope(m.scope, id)]; w != nil && w.result != nil {
+			m.tell(w, teamv1.Step_INNER_TEXT)
 		}
 	}
 }
 
 // partial shows what was finished of a task that fails: the last
 // result of each piece of work, unless it went into the result of a team above it.
-func (f *Fold) partial() {
+func (m *memberWork) partial() {
 	last := map[string]*work{}
-	for _, w := range f.members {
+	for _, w := range m.members {
 		if w.result != nil {
 			last[w.key] = w
 		}
 	}
-	for _, w := range f.members {
-		if w.result != nil && last[w.key] == w && !f.covered(w) {
-			f.tell(w, teamv1.Step_INNER_TEXT)
+	for _, w := range m.members {
+		if w.result != nil && last[w.key] == w && !m.covered(w) {
+			m.tell(w, teamv1.Step_INNER_TEXT)
 		}
 	}
 }
 
 // covered reports whether a team between the delegation and the task has succeeded.
-func (f *Fold) covered(w *work) bool {
-	for s := agent.Parent(w.scope); s != f.scope && s != ""; s = agent.Parent(s) {
-		if above := f.works[s]; above != nil && succeeded(above.delegation.GetOutcome()) {
+func (m *memberWork) covered(w *work) bool {
+	for s := agent.Parent(w.scope); s != m.scope && s != ""; s = agent.Parent(s) {
+		if above := m.works[s]; above != nil && succeeded(above.delegation.GetOutcome()) {
 			return true
 		}
 	}
@@ -222,9 +225,9 @@ func succeeded(o teamv1.Outcome) bool {
 
 // isWithheld reports whether a team between the delegation and the task shows
 // nothing of what its members say: guardrails look at its own answer.
-func (f *Fold) isWithheld(w *work) bool {
-	for s := w.scope; s != f.scope && s != ""; s = agent.Parent(s) {
-		if at := f.works[s]; at != nil && at.withheld {
+func (m *memberWork) isWithheld(w *work) bool {
+	for s := w.scope; s != m.scope && s != ""; s = agent.Parent(s) {
+		if at := m.works[s]; at != nil && at.withheld {
 			return true
 		}
 	}
@@ -232,15 +235,15 @@ func (f *Fold) isWithheld(w *work) bool {
 }
 
 // tell puts the result of a delegation into its artifact, once.
-func (f *Fold) tell(w *work, shown teamv1.Step_Inner) {
+func (m *memberWork) tell(w *work, shown teamv1.Step_Inner) {
 	parts := visible(w.result.GetParts(), shown)
-	if w.told || len(parts) == 0 || f.isWithheld(w) {
+	if w.told || len(parts) == 0 || m.isWithheld(w) {
 		return
 	}
 	w.told = shown == teamv1.Step_INNER_TEXT
 	id := w.streamed
 	if id == "" {
-		id = f.artifactID(w, "")
+		id = m.artifactID(w, "")
 	}
-	f.put(piece{artifact: f.memberArtifact(w, id, parts), last: true, work: w})
+	m.out.put(piece{artifact: m.memberArtifact(w, id, parts), last: true, work: w})
 }

@@ -9,6 +9,12 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
+// openQuestions are the questions of a scope and of what is below it.
+type openQuestions struct {
+	questions []*teamv1.Question
+	answers   []answer // to those that are not open any more, in order
+}
+
 // expire closes the questions of a step that nobody answered in time.
 func (f *Fold) expire(ev *teamv1.Event, e *teamv1.Expired) {
 	if e.GetLimit() == agent.LimitQuestion {
@@ -25,17 +31,17 @@ func (f *Fold) resume(ev *teamv1.Event) {
 }
 
 // closeQuestions drops what a scope, or one below it, has asked.
-func (f *Fold) closeQuestions(scope string) {
-	f.questions = slices.DeleteFunc(f.questions, func(q *teamv1.Question) bool {
+func (o *openQuestions) closeQuestions(scope string) {
+	o.questions = slices.DeleteFunc(o.questions, func(q *teamv1.Question) bool {
 		_, asker := agent.SplitTask(q.GetDelegationId())
 		return agent.Within(asker, scope)
 	})
 }
 
 // ask adds an open question.
-func (f *Fold) ask(ev *teamv1.Event) {
-	f.answers = slices.DeleteFunc(f.answers, func(a answer) bool { return a.question.GetQuestion() == ev.GetAsked().GetQuestion() })
-	f.questions = append(f.questions, QuestionOf(f.root, ev))
+func (o *openQuestions) ask(root string, ev *teamv1.Event) {
+	o.answers = slices.DeleteFunc(o.answers, func(a answer) bool { return a.question.GetQuestion() == ev.GetAsked().GetQuestion() })
+	o.questions = append(o.questions, QuestionOf(root, ev))
 }
 
 // QuestionOf is the question of a root that an Asked event puts on record.
@@ -72,11 +78,11 @@ type answer struct {
 // FirstAnswer returns the latest answer to a question that is named by its id or its
 // delegation's, or to any if named is empty. It returns nil if there is none, or if the
 // name is that of an open question.
-func (f *Fold) FirstAnswer(named string) *teamv1.Answered {
-	if slices.ContainsFunc(f.questions, func(q *teamv1.Question) bool { return names(named, q) && named != "" }) {
+func (o *openQuestions) FirstAnswer(named string) *teamv1.Answered {
+	if slices.ContainsFunc(o.questions, func(q *teamv1.Question) bool { return names(named, q) && named != "" }) {
 		return nil
 	}
-	for _, a := range slices.Backward(f.answers) {
+	for _, a := range slices.Backward(o.answers) {
 		if names(named, a.question) {
 			return a.first
 		}
@@ -91,9 +97,9 @@ func names(named string, q *teamv1.Question) bool {
 }
 
 // waitingState is input required, or auth required where nothing else is asked for.
-func (f *Fold) waitingState() a2av1.TaskState {
-	auth := len(f.questions) > 0
-	for _, q := range f.questions {
+func (o *openQuestions) waitingState() a2av1.TaskState {
+	auth := len(o.questions) > 0
+	for _, q := range o.questions {
 		auth = auth && q.GetKind() == teamv1.Asked_KIND_AUTH
 	}
 	if auth {
@@ -103,12 +109,12 @@ func (f *Fold) waitingState() a2av1.TaskState {
 }
 
 // questionText is the status message of a task that waits: what is asked.
-func (f *Fold) questionText() *a2av1.Message {
-	if len(f.questions) == 0 {
+func (o *openQuestions) questionText() *a2av1.Message {
+	if len(o.questions) == 0 {
 		return nil
 	}
-	m := &a2av1.Message{MessageId: f.questions[0].GetQuestion(), Role: a2av1.Role_ROLE_AGENT}
-	for _, q := range f.questions {
+	m := &a2av1.Message{MessageId: o.questions[0].GetQuestion(), Role: a2av1.Role_ROLE_AGENT}
+	for _, q := range o.questions {
 		m.Parts = append(m.Parts, q.GetMessage().GetParts()...)
 	}
 	if len(m.GetParts()) == 0 { // of a question without words
@@ -118,13 +124,13 @@ func (f *Fold) questionText() *a2av1.Message {
 }
 
 // Questions are the open questions of the task. Shared: read only.
-func (f *Fold) Questions() []*teamv1.Question { return f.questions }
+func (o *openQuestions) Questions() []*teamv1.Question { return o.questions }
 
 // Named returns the open questions that an answer may mean: those with the id that it
 // names, or of the delegation; for an empty name all.
-func (f *Fold) Named(named string) []*teamv1.Question {
+func (o *openQuestions) Named(named string) []*teamv1.Question {
 	var fit []*teamv1.Question
-	for _, q := range f.questions {
+	for _, q := range o.questions {
 		if names(named, q) {
 			fit = append(fit, q)
 		}
@@ -133,7 +139,7 @@ func (f *Fold) Named(named string) []*teamv1.Question {
 }
 
 // Forget drops the questions, also the answered ones, for which is returns true.
-func (f *Fold) Forget(is func(*teamv1.Question) bool) {
-	f.questions = slices.DeleteFunc(f.questions, is)
-	f.answers = slices.DeleteFunc(f.answers, func(a answer) bool { return is(a.question) })
+func (o *openQuestions) Forget(is func(*teamv1.Question) bool) {
+	o.questions = slices.DeleteFunc(o.questions, is)
+	o.answers = slices.DeleteFunc(o.answers, func(a answer) bool { return is(a.question) })
 }

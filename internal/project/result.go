@@ -25,7 +25,7 @@ func (f *Fold) end(ev *teamv1.Event, e *teamv1.Ended) {
 	switch {
 	case f.hasResult():
 		f.put(piece{artifact: f.result(f.answer), last: true})
-		f.joined()
+		f.joined(f.joins)
 	case e.GetOutcome() == teamv1.Outcome_OUTCOME_FAILED, e.GetOutcome() == teamv1.Outcome_OUTCOME_TIMED_OUT, f.stop != nil:
 		f.keep()
 		f.partial()
@@ -50,7 +50,7 @@ func (f *Fold) hasResult() bool {
 // keep shows the result of the last round of a run that has failed, or was stopped,
 // in a later one or before it was judged.
 func (f *Fold) keep() {
-	if f.dropped() || !slices.ContainsFunc(f.handedIn.GetParts(), filled) {
+	if f.closed || !slices.ContainsFunc(f.handedIn.GetParts(), filled) {
 		return
 	}
 	f.kept = f.handedIn
@@ -95,9 +95,16 @@ func (f *Fold) endMessage(e *teamv1.Ended) *a2av1.Message {
 	return m
 }
 
+// output is the artifacts of a task.
+type output struct {
+	artifacts []*a2av1.Artifact
+	pieces    []piece // what the last event has put into them
+	closed    bool    // it takes no more
+}
+
 // put stores an artifact, or adds parts to one.
-func (f *Fold) put(p piece) {
-	if f.dropped() {
+func (o *output) put(p piece) {
+	if o.closed {
 		return
 	}
 	a := p.artifact
@@ -105,16 +112,16 @@ func (f *Fold) put(p piece) {
 		ArtifactId: a.GetArtifactId(), Name: a.GetName(), Description: a.GetDescription(), Parts: slices.Clone(a.GetParts()),
 		Metadata: a.GetMetadata(), Extensions: a.GetExtensions(),
 	}
-	i := slices.IndexFunc(f.artifacts, func(have *a2av1.Artifact) bool { return have.GetArtifactId() == a.GetArtifactId() })
+	i := slices.IndexFunc(o.artifacts, func(have *a2av1.Artifact) bool { return have.GetArtifactId() == a.GetArtifactId() })
 	p.add = p.add && i >= 0
-	f.pieces = append(f.pieces, p)
+	o.pieces = append(o.pieces, p)
 	switch {
 	case i < 0:
-		f.artifacts = append(f.artifacts, a)
+		o.artifacts = append(o.artifacts, a)
 	case p.add:
-		f.artifacts[i].Parts = append(f.artifacts[i].Parts, a.GetParts()...)
+		o.artifacts[i].Parts = append(o.artifacts[i].Parts, a.GetParts()...)
 	default:
-		f.artifacts[i] = a
+		o.artifacts[i] = a
 	}
 }
 
