@@ -6,7 +6,6 @@ import (
 	"errors"
 	"regexp"
 	"slices"
-	"strings"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -123,7 +122,7 @@ func (h *Handler) Answer(ctx context.Context, req *a2av1.SendMessageRequest) (*a
 	if err != nil {
 		return nil, err
 	}
-	return project.CutHistory(f.Snapshot(h.details(ctx)), historyOf(req.GetConfiguration())), nil
+	return project.CutHistory(f.Snapshot(details(ctx)), historyOf(req.GetConfiguration())), nil
 }
 
 // answerByRole leaves an answer for a task of somebody else. The error is none where
@@ -156,10 +155,10 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 	if s.message.GetContextId() != "" {
 		return Invalid(Violation{"message.contextId", "is that of somebody else's task; leave it out"})
 	}
-	if err := h.takes(ctx, f.Agent(), s); err != nil {
+	if err := h.c.takes(ctx, f.Agent(), s); err != nil {
 		return err
 	}
-	if _, err := h.referenced(ctx, who.Owner(), s.message, true); err != nil {
+	if _, err := referenced(ctx, h.c.Store, who.Owner(), s.message, true); err != nil {
 		return err
 	}
 	in, err := inbound(f, who, s)
@@ -197,7 +196,7 @@ func (h *Handler) askedOfRoles(ctx context.Context, who Caller, id string, none 
 	if err != nil {
 		return Key{}, nil, storeError(id, err)
 	}
-	f, err := h.fold(ctx, key, scope)
+	f, err := h.journals.fold(ctx, key, scope)
 	if IsNotFound(err) || IsDamaged(err) {
 		return Key{}, nil, none
 	}
@@ -216,22 +215,5 @@ func answerKey(s *send) (string, error) {
 	return "answer/" + hex.EncodeToString(digest), err
 }
 
-// mayNot is the error for an answer to roles that its giver has not.
-func mayNot(q *teamv1.Question) error {
-	roles := strings.Join(q.GetRoles(), ", ")
-	return agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
-		"the question goes to the roles %s, and the caller has none of them; who has one answers it, by AnswerQuestion of the monitor service", clip(roles)).
-		With("roles", clip(roles)).With("question", clip(q.GetQuestion()))
-}
-
 // maxQuoted is the number of bytes of an answer that an error repeats.
 const maxQuoted = 256
-
-// questionAnswered is the error for a second answer, for a caller that may read the
-// task, or might have given the first.
-func questionAnswered(first *teamv1.Answered) error {
-	text := clipTo(agent.Text(first.GetMessage()), maxQuoted)
-	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonQuestionAnswered,
-		"the question was answered by %s first: %q; this answer was not recorded", clip(first.GetBy()), text).
-		With("question", clip(first.GetQuestion())).With("answered_by", clip(first.GetBy())).With("answer", text)
-}

@@ -13,9 +13,6 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// ProtocolVersion is the version of A2A that is spoken.
-const ProtocolVersion = "1.0"
-
 // Bindings of A2A, as cards name them.
 const (
 	BindingJSONRPC  = "JSONRPC"
@@ -41,30 +38,49 @@ func (h *Handler) Card(ctx context.Context, tenant string) (*a2av1.AgentCard, er
 	if err != nil {
 		return nil, err
 	}
-	return h.signed(h.card(ctx, id, info))
+	return h.cards.of(ctx, id, info)
 }
 
-// card makes a card of an agent's info. Id and name are where the agent is
+// cards makes the cards of a handler.
+type cards struct {
+	c      *Config
+	pushes bool // push notifications are supported
+}
+
+// of returns the card of an agent that says info of itself, with signatures where
+// cards are signed.
+func (b cards) of(ctx context.Context, id string, info *teamv1.AgentInfo) (*a2av1.AgentCard, error) {
+	card := b.unsigned(ctx, id, info)
+	if b.c.Sign == nil {
+		return card, nil
+	}
+	if err := b.c.Sign(card); err != nil {
+		return nil, err
+	}
+	return card, nil
+}
+
+// unsigned makes a card of an agent's info. Id and name are where the agent is
 // served, not what it calls itself.
-func (h *Handler) card(ctx context.Context, id string, info *teamv1.AgentInfo) *a2av1.AgentCard {
+func (b cards) unsigned(ctx context.Context, id string, info *teamv1.AgentInfo) *a2av1.AgentCard {
 	card := &a2av1.AgentCard{
-		Name: info.GetName(), Description: info.GetDescription(), Version: h.c.Version,
-		SupportedInterfaces: h.interfaces(ctx, id),
+		Name: info.GetName(), Description: info.GetDescription(), Version: b.c.Version,
+		SupportedInterfaces: b.interfaces(ctx, id),
 		Capabilities: &a2av1.AgentCapabilities{
-			Streaming: yes(true), PushNotifications: yes(h.pushes != nil), ExtendedAgentCard: yes(len(h.extended(id)) > 0),
+			Streaming: yes(true), PushNotifications: yes(b.pushes), ExtendedAgentCard: yes(len(b.extended(id)) > 0),
 			Extensions: []*a2av1.AgentExtension{{
-				Uri: TeamRunURI, Description: "Decisions, delegations and questions of a run as metadata.", Required: h.c.RequireTeamRun, Params: facts(info),
+				Uri: TeamRunURI, Description: "Decisions, delegations and questions of a run as metadata.", Required: b.c.RequireTeamRun, Params: facts(info),
 			}},
 		},
 		DefaultInputModes: modes(info.GetInputModes()), DefaultOutputModes: modes(info.GetOutputModes()),
-		SecuritySchemes: h.c.Security, Skills: skills(id, info),
+		SecuritySchemes: b.c.Security, Skills: skills(id, info),
 	}
 	if routes(info) {
 		card.Capabilities.Extensions = append(card.Capabilities.Extensions, &a2av1.AgentExtension{
 			Uri: RoutingURI, Description: "Hands over to agents of the caller's, as a member of a swarm.",
 		})
 	}
-	for _, name := range slices.Sorted(maps.Keys(h.c.Security)) {
+	for _, name := range slices.Sorted(maps.Keys(b.c.Security)) {
 		card.SecurityRequirements = append(card.SecurityRequirements, &a2av1.SecurityRequirement{
 			Schemes: map[string]*a2av1.StringList{name: {}},
 		})
@@ -83,16 +99,16 @@ func yes(b bool) *bool { return &b }
 // interfaces returns the bindings of an agent as its card lists them. The tenant of
 // HTTP+JSON is part of the URL, because some clients ignore the field and would reach
 // the default agent.
-func (h *Handler) interfaces(ctx context.Context, id string) []*a2av1.AgentInterface {
+func (b cards) interfaces(ctx context.Context, id string) []*a2av1.AgentInterface {
 	of := map[string]*a2av1.AgentInterface{}
-	if at := h.c.Interfaces.GRPC; at != "" {
+	if at := b.c.Interfaces.GRPC; at != "" {
 		of[BindingGRPC] = &a2av1.AgentInterface{Url: at, Tenant: id}
 	}
-	if at := cmp.Or(baseOf(ctx), h.c.Interfaces.HTTP); at != "" {
+	if at := cmp.Or(baseOf(ctx), b.c.Interfaces.HTTP); at != "" {
 		of[BindingJSONRPC] = &a2av1.AgentInterface{Url: at + "/" + id + "/rpc", Tenant: id}
 		of[BindingHTTPJSON] = &a2av1.AgentInterface{Url: at + "/" + id}
 	}
-	shown := h.c.Interfaces.Shown
+	shown := b.c.Interfaces.Shown
 	if len(shown) == 0 {
 		shown = Bindings()
 	}

@@ -67,7 +67,7 @@ func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.fold(ctx, in.key, "")
+	return h.journals.fold(ctx, in.key, "")
 }
 
 // deadline is when the collaboration must have ended; nil is never.

@@ -100,9 +100,9 @@ const placeTime = 5 * time.Second
 
 // conversation is what a new run of an agent reads of the context that its
 // message names. A context that is new has nothing to read.
-func (h *Handler) conversation(ctx context.Context, a agent.Agent, t Thread, fresh bool) *teamv1.Conversation {
+func conversation(ctx context.Context, store Store, a agent.Agent, t Thread, fresh bool) *teamv1.Conversation {
 	v := &teamv1.Conversation{ContextId: t.ContextID}
-	kept, ok := h.c.Store.(Conversations)
+	kept, ok := store.(Conversations)
 	if !ok || fresh || !agent.Remembers(a) {
 		return v
 	}

@@ -2,10 +2,12 @@ package a2a
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -166,4 +168,33 @@ func clipTo(s string, most int) string {
 
 func stateName(s a2av1.TaskState) string {
 	return strings.TrimPrefix(s.String(), "TASK_STATE_")
+}
+
+// mayNot is the error for an answer to roles that its giver has not.
+func mayNot(q *teamv1.Question) error {
+	roles := strings.Join(q.GetRoles(), ", ")
+	return agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
+		"the question goes to the roles %s, and the caller has none of them; who has one answers it, by AnswerQuestion of the monitor service", clip(roles)).
+		With("roles", clip(roles)).With("question", clip(q.GetQuestion()))
+}
+
+// questionAnswered is the error for a second answer, for a caller that may read the
+// task, or might have given the first.
+func questionAnswered(first *teamv1.Answered) error {
+	text := clipTo(agent.Text(first.GetMessage()), maxQuoted)
+	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonQuestionAnswered,
+		"the question was answered by %s first: %q; this answer was not recorded", clip(first.GetBy()), text).
+		With("question", clip(first.GetQuestion())).With("answered_by", clip(first.GetBy())).With("answer", text)
+}
+
+func pushNotFound(task, id string) *Error {
+	e := TaskNotFound(task)
+	e.Message = "task " + strconv.Quote(clip(task)) + " has no push configuration " + strconv.Quote(clip(id))
+	return e
+}
+
+// tooManyPushes is the error of one configuration more than there may be.
+func tooManyPushes(most int, of string) error {
+	return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
+		"%s has %d push configurations, as many as there may be; delete one, or replace it by its id", of, most).With("max_push_configs", strconv.Itoa(most))
 }

@@ -11,26 +11,15 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// ExtendedCard is what an agent's card says besides to some callers.
-type ExtendedCard struct {
-	// For names whom it is for: accounts, and callers as account/principal. Empty
-	// is everybody who is known.
-	For []string
-	// Description in place of the public one; empty is that.
-	Description string
-	// Skills besides the public ones; one with the id of a public one takes its place.
-	Skills []*teamv1.Skill
-}
-
 func (e ExtendedCard) isFor(c Caller) bool {
 	return len(e.For) == 0 || slices.Contains(e.For, c.Account) || slices.Contains(e.For, c.Owner())
 }
 
-func (h *Handler) extended(id string) []ExtendedCard {
-	if h.c.Extended == nil {
+func (b cards) extended(id string) []ExtendedCard {
+	if b.c.Extended == nil {
 		return nil
 	}
-	return h.c.Extended(id)
+	return b.c.Extended(id)
 }
 
 // GetExtendedAgentCard returns the public card with what the first extended card
@@ -46,7 +35,7 @@ func (h *Handler) GetExtendedAgentCard(ctx context.Context, req *a2av1.GetExtend
 	if err != nil {
 		return nil, err
 	}
-	all := h.extended(id)
+	all := h.cards.extended(id)
 	if len(all) == 0 {
 		return nil, UnsupportedOperation("agent %q has no extended card; its public card says all there is", id)
 	}
@@ -58,7 +47,7 @@ func (h *Handler) GetExtendedAgentCard(ctx context.Context, req *a2av1.GetExtend
 	if err != nil {
 		return nil, err
 	}
-	return h.signed(h.card(ctx, id, extend(info, all[i])))
+	return h.cards.of(ctx, id, extend(info, all[i]))
 }
 
 // extend is an agent's info with what an extended card adds.
@@ -85,17 +74,6 @@ func ExtendedCardNotConfigured(id string) error {
 		Reason: ReasonExtendedCardNotConfigured, Code: agent.CodeFailedPrecondition,
 		Message: "agent \"" + id + "\" has no extended card for this caller; its public card says what there is, or add the caller to for: of its extended_card",
 	}
-}
-
-// signed puts signatures on a card, where cards are signed.
-func (h *Handler) signed(card *a2av1.AgentCard) (*a2av1.AgentCard, error) {
-	if h.c.Sign == nil {
-		return card, nil
-	}
-	if err := h.c.Sign(card); err != nil {
-		return nil, err
-	}
-	return card, nil
 }
 
 type baseKey struct{}

@@ -17,11 +17,11 @@ func (h *Handler) Begin(ctx context.Context, acc *teamv1.Accepted) error {
 	if err != nil {
 		return err
 	}
-	acc.Conversation = h.conversation(ctx, a, Thread{acc.GetOwner(), acc.GetMessage().GetContextId()}, false)
-	if acc.Pins, err = h.pins(ctx, acc.GetAgent()); err != nil {
+	acc.Conversation = conversation(ctx, h.c.Store, a, Thread{acc.GetOwner(), acc.GetMessage().GetContextId()}, false)
+	if acc.Pins, err = h.c.pins(ctx, acc.GetAgent()); err != nil {
 		return err
 	}
-	if err := h.pinTeam(ctx, acc); err != nil {
+	if err := h.c.pinTeam(ctx, acc); err != nil {
 		return err
 	}
 	digest, err := digestOf(acc.GetAgent(), acc.GetMessage())
@@ -39,7 +39,7 @@ func (h *Handler) Begin(ctx context.Context, acc *teamv1.Accepted) error {
 // Outcome returns how a root task of an owner ended, with its reply as a message; nil
 // while it has not. Errors: TASK_NOT_FOUND, the store's.
 func (h *Handler) Outcome(ctx context.Context, k Key) (*teamv1.Ended, error) {
-	f, err := h.fold(ctx, k, "")
+	f, err := h.journals.fold(ctx, k, "")
 	if err != nil || f.Ended() == nil {
 		return nil, err
 	}

@@ -103,14 +103,27 @@ type Interfaces struct {
 	Shown []string
 }
 
+// ExtendedCard is what an agent's card says besides to some callers.
+type ExtendedCard struct {
+	// For names whom it is for: accounts, and callers as account/principal. Empty
+	// is everybody who is known.
+	For []string
+	// Description in place of the public one; empty is that.
+	Description string
+	// Skills besides the public ones; one with the id of a public one takes its place.
+	Skills []*teamv1.Skill
+}
+
 // Handler answers the calls of A2A and of the Agent service, for all bindings.
 // Every call has a Caller in its context. Errors are *Error and *agent.Error;
 // any other is internal. Safe for concurrent use.
 type Handler struct {
-	c      Config
-	pushes Pushes // nil: push notifications are not supported
-	feeds  *feed.Feeds
-	seats  seats
+	c        Config
+	pushes   Pushes // nil: push notifications are not supported
+	cards    cards
+	journals journals
+	feeds    *feed.Feeds
+	seats    *seats
 }
 
 // NewHandler returns a handler.
@@ -128,10 +141,11 @@ func NewHandler(c Config) *Handler {
 		c.Version = "dev"
 	}
 	c.Streams = c.Streams.withDefaults()
-	h := &Handler{c: c, feeds: feed.New(feed.Config{Source: source{c.Store}, Poll: c.Streams.Poll, Closes: c.Streams.Close.at})}
+	h := &Handler{c: c, seats: &seats{most: c.Streams}, journals: journals{c.Store, c.Streams.Poll}, feeds: feed.New(feed.Config{Source: source{c.Store}, Poll: c.Streams.Poll, Closes: c.Streams.Close.at})}
 	if !c.NoPush {
 		h.pushes, _ = c.Store.(Pushes)
 	}
+	h.cards = cards{&h.c, h.pushes != nil}
 	return h
 }
 

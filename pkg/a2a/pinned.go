@@ -10,9 +10,9 @@ import (
 )
 
 // pins are what a new run of an agent is tied to.
-func (h *Handler) pins(ctx context.Context, id string) (*teamv1.Pins, error) {
-	pins := &teamv1.Pins{Code: h.c.Version}
-	p, ok := h.c.Agents.(Pinner)
+func (c *Config) pins(ctx context.Context, id string) (*teamv1.Pins, error) {
+	pins := &teamv1.Pins{Code: c.Version}
+	p, ok := c.Agents.(Pinner)
 	if !ok {
 		return pins, nil
 	}
@@ -25,12 +25,12 @@ func (h *Handler) pins(ctx context.Context, id string) (*teamv1.Pins, error) {
 }
 
 // pinTeam ties a detached run to the team that its agent works for, besides.
-func (h *Handler) pinTeam(ctx context.Context, acc *teamv1.Accepted) error {
+func (c *Config) pinTeam(ctx context.Context, acc *teamv1.Accepted) error {
 	id := acc.GetDetached().GetTeam()
 	if id == "" {
 		return nil
 	}
-	pins, err := h.pins(ctx, id)
+	pins, err := c.pins(ctx, id)
 	var gone *agent.Error
 	switch {
 	case errors.As(err, &gone): // it works without

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"strconv"
 
-	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -15,7 +13,6 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/project"
-	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Masked stands for a secret that is set: secrets are never shown. Sent
@@ -214,59 +211,6 @@ func (h *Handler) DeleteTaskPushNotificationConfig(ctx context.Context, req *a2a
 		return nil, storeError(k.ID, err)
 	}
 	return &emptypb.Empty{}, nil
-}
-
-func pushNotFound(task, id string) *Error {
-	e := TaskNotFound(task)
-	e.Message = "task " + strconv.Quote(clip(task)) + " has no push configuration " + strconv.Quote(clip(id))
-	return e
-}
-
-// tooManyPushes is the error of one configuration more than there may be.
-func tooManyPushes(most int, of string) error {
-	return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
-		"%s has %d push configurations, as many as there may be; delete one, or replace it by its id", of, most).With("max_push_configs", strconv.Itoa(most))
-}
-
-// inlinePush is the configuration of a message that begins a task.
-func inlinePush(s *send) (*a2av1.TaskPushNotificationConfig, error) {
-	if s.push == nil {
-		return nil, nil //nolint:nilnil // there is none
-	}
-	conf := proto.CloneOf(s.push)
-	if conf.GetId() == "" {
-		conf.Id = newID()
-	}
-	conf.TaskId = s.accepted.GetTaskId()
-	return conf, unmask(conf, nil, inlineField)
-}
-
-// inlineField is where the configuration stands in a send.
-const inlineField = "configuration.taskPushNotificationConfig."
-
-// leave puts a message for a task on record, with the configuration that comes with
-// it, so that nothing that it brings about is missed. The digest is that of the message.
-func (h *Handler) leave(ctx context.Context, f *Fold, who Caller, s *send, in *teamv1.Inbound, digest []byte, again bool) (n int64, err error) {
-	root, _ := agent.SplitTask(f.ID())
-	k := Key{who.Owner(), root}
-	if s.push == nil || again {
-		if n, _, err = h.c.Store.Put(ctx, k, in, digest); err != nil {
-			return 0, storeError(f.ID(), err)
-		}
-		return n, nil
-	}
-	conf := proto.CloneOf(s.push)
-	if conf.GetId() == "" {
-		conf.Id = uuid.NewSHA1(uuid.NameSpaceURL, []byte(f.ID()+"\x00"+s.message.GetMessageId())).String()
-	}
-	p, err := h.pushFor(ctx, f, who, conf, inlineField)
-	if err != nil {
-		return 0, err
-	}
-	if n, _, err = h.pushes.PutWithPush(ctx, k, in, digest, p); err != nil {
-		return 0, storeError(f.ID(), err)
-	}
-	return n, nil
 }
 
 // withPushes adds to a task how far the receivers of its owner were told.

@@ -16,10 +16,10 @@ const maxReference = 8 << 10
 // reference first: what was asked and what came of it. A task of the same
 // conversation is left out where the agent remembers that anyway. The error is
 // TASK_NOT_FOUND for one that does not exist or is not the owner's.
-func (h *Handler) referenced(ctx context.Context, owner string, m *a2av1.Message, remembers bool) ([]*a2av1.Message, error) {
+func referenced(ctx context.Context, store Store, owner string, m *a2av1.Message, remembers bool) ([]*a2av1.Message, error) {
 	var shown []*a2av1.Message
 	for i, id := range m.GetReferenceTaskIds() {
-		t, _, err := h.c.Store.Task(ctx, Key{owner, id})
+		t, _, err := store.Task(ctx, Key{owner, id})
 		switch {
 		case errors.Is(err, ErrNotFound):
 			return nil, TaskNotFound(id)

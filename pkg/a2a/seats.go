@@ -63,9 +63,10 @@ func (s Streams) withDefaults() Streams {
 	return s
 }
 
-// seats count the streams that are open, by owner and by root. The zero value
-// counts none.
+// seats count the streams that are open, by owner and by root.
 type seats struct {
+	most Streams // PerTask and PerOwner are set
+
 	mu    sync.Mutex
 	taken map[Key]int // of an owner under an empty id; guarded by mu
 }
@@ -104,52 +105,33 @@ func (s *seat) leave() {
 	s.keys = nil
 }
 
-// sit counts a stream of an owner. leave ends the count.
-func (h *Handler) sit(owner string) (*seat, error) {
-	s := &seat{of: &h.seats}
-	most := h.c.Streams.PerOwner
-	if s.take(Key{Owner: owner}, most) {
-		return s, nil
+// sit counts a stream of an owner. leave must be called.
+func (s *seats) sit(owner string) (*seat, error) {
+	st := &seat{of: s}
+	most := s.most.PerOwner
+	if st.take(Key{Owner: owner}, most) {
+		return st, nil
 	}
 	return nil, tooMany("you have %d open streams, as many as there may be; close one, or get your tasks instead", most)
 }
 
-// sitAt counts it for a task.
-func (h *Handler) sitAt(s *seat, k Key) error {
+// at counts the stream for a task, too.
+func (s *seat) at(k Key) error {
 	k.ID, _ = agent.SplitTask(k.ID)
-	most := h.c.Streams.PerTask
+	most := s.of.most.PerTask
 	if s.take(k, most) {
 		return nil
 	}
 	return tooMany("the task has %d open streams, as many as there may be; close one, or get the task instead", most).With("task_id", k.ID)
 }
 
-// SitAtTask counts a stream of a task and of its owner. leave must be called.
-// INSUFFICIENT_RESOURCES when there are as many as there may be.
-func (h *Handler) SitAtTask(k Key) (leave func(), err error) {
-	s, err := h.sit(k.Owner)
-	if err != nil {
-		return nil, err
+// atTeam counts the stream for a team, too.
+func (s *seat) atTeam(owner, team string) error {
+	most := s.of.most.PerTask
+	if s.take(Key{owner, "team/" + team}, most) { // no id of a task
+		return nil
 	}
-	if err := h.sitAt(s, k); err != nil {
-		s.leave()
-		return nil, err
-	}
-	return s.leave, nil
-}
-
-// SitAtTeam is SitAtTask for a stream of a team.
-func (h *Handler) SitAtTeam(owner, team string) (leave func(), err error) {
-	s, err := h.sit(owner)
-	if err != nil {
-		return nil, err
-	}
-	most := h.c.Streams.PerTask
-	if !s.take(Key{owner, "team/" + team}, most) { // no id of a task
-		s.leave()
-		return nil, tooMany("the team has %d open streams of yours, as many as there may be; close one", most).With("team_id", team)
-	}
-	return s.leave, nil
+	return tooMany("the team has %d open streams of yours, as many as there may be; close one", most).With("team_id", team)
 }
 
 func tooMany(format string, most int) *agent.Error {

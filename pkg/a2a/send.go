@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -62,7 +63,7 @@ func (h *Handler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest
 	if f.Ended().GetDirect() && !f.Visible() {
 		return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Message{Message: f.Direct()}}, nil
 	}
-	return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: project.CutHistory(f.Snapshot(h.details(ctx)), historyOf(conf))}}, nil
+	return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: project.CutHistory(f.Snapshot(details(ctx)), historyOf(conf))}}, nil
 }
 
 func historyOf(conf *a2av1.SendMessageConfiguration) *int32 {
@@ -142,7 +143,7 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	if err != nil {
 		return sent{}, err
 	}
-	references, err := h.referenced(ctx, who.Owner(), s.message, agent.Remembers(a))
+	references, err := referenced(ctx, h.c.Store, who.Owner(), s.message, agent.Remembers(a))
 	if err != nil {
 		return sent{}, err
 	}
@@ -150,7 +151,7 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	acc.Branch = acc.GetBranch() || len(acc.GetHistory()) == 0 && len(references) > 0 // behind what it remembers
 	acc.History = append(acc.GetHistory(), references...)
 	acc.TaskId, acc.Agent, acc.Owner, acc.Seed = newID(), id, who.Owner(), rand.Int64() //nolint:gosec // jitter, not a secret
-	if acc.Pins, err = h.pins(ctx, id); err != nil {
+	if acc.Pins, err = h.c.pins(ctx, id); err != nil {
 		return sent{}, storeError(id, err)
 	}
 	info := infoOf(ctx, a)
@@ -170,7 +171,7 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	if fresh {
 		acc.Message.ContextId = newID()
 	}
-	acc.Conversation = h.conversation(ctx, a, Thread{acc.Owner, acc.Message.GetContextId()}, fresh)
+	acc.Conversation = conversation(ctx, h.c.Store, a, Thread{acc.Owner, acc.Message.GetContextId()}, fresh)
 	push, err := inlinePush(s)
 	if err != nil {
 		return sent{}, err
@@ -227,7 +228,7 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	if err != nil {
 		return sent{}, err
 	}
-	f, err := h.fold(ctx, Key{who.Owner(), root}, scope)
+	f, err := h.journals.fold(ctx, Key{who.Owner(), root}, scope)
 	if err != nil {
 		return sent{}, notFoundAs(err, id)
 	}
@@ -237,10 +238,10 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	if c := s.message.GetContextId(); c != "" && c != f.ContextID() {
 		return sent{}, Invalid(Violation{"message.contextId", "is not the context of the task; leave it out, or send " + f.ContextID()})
 	}
-	if err := h.takes(ctx, f.Agent(), s); err != nil {
+	if err := h.c.takes(ctx, f.Agent(), s); err != nil {
 		return sent{}, err
 	}
-	if _, err := h.referenced(ctx, who.Owner(), s.message, true); err != nil { // its agent is at work: what they were about is not shown
+	if _, err := referenced(ctx, h.c.Store, who.Owner(), s.message, true); err != nil { // its agent is at work: what they were about is not shown
 		return sent{}, err
 	}
 	known, err := h.c.Store.Sent(ctx, who.Owner(), f.Agent(), s.key)
@@ -271,8 +272,8 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 
 // takes checks a follow-up as the agent of its task would have it, where that is
 // still served.
-func (h *Handler) takes(ctx context.Context, id string, s *send) error {
-	a, err := h.c.Agents.Get(id)
+func (c *Config) takes(ctx context.Context, id string, s *send) error {
+	a, err := c.Agents.Get(id)
 	if err != nil {
 		return nil //nolint:nilerr // the run goes on with the revision it began with
 	}
@@ -341,4 +342,42 @@ func question(f *Fold, named string) (*teamv1.Question, error) {
 		problem = "names no open question; open are: "
 	}
 	return nil, Invalid(Violation{`metadata["` + TeamRunURI + `"].question`, problem + strings.Join(ids, ", ")})
+}
+
+// inlinePush is the configuration of a message that begins a task.
+func inlinePush(s *send) (*a2av1.TaskPushNotificationConfig, error) {
+	if s.push == nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	conf := proto.CloneOf(s.push)
+	if conf.GetId() == "" {
+		conf.Id = newID()
+	}
+	conf.TaskId = s.accepted.GetTaskId()
+	return conf, unmask(conf, nil, inlineField)
+}
+
+// leave puts a message for a task on record, with the configuration that comes with
+// it, so that nothing that it brings about is missed. The digest is that of the message.
+func (h *Handler) leave(ctx context.Context, f *Fold, who Caller, s *send, in *teamv1.Inbound, digest []byte, again bool) (n int64, err error) {
+	root, _ := agent.SplitTask(f.ID())
+	k := Key{who.Owner(), root}
+	if s.push == nil || again {
+		if n, _, err = h.c.Store.Put(ctx, k, in, digest); err != nil {
+			return 0, storeError(f.ID(), err)
+		}
+		return n, nil
+	}
+	conf := proto.CloneOf(s.push)
+	if conf.GetId() == "" {
+		conf.Id = uuid.NewSHA1(uuid.NameSpaceURL, []byte(f.ID()+"\x00"+s.message.GetMessageId())).String()
+	}
+	p, err := h.pushFor(ctx, f, who, conf, inlineField)
+	if err != nil {
+		return 0, err
+	}
+	if n, _, err = h.pushes.PutWithPush(ctx, k, in, digest, p); err != nil {
+		return 0, storeError(f.ID(), err)
+	}
+	return n, nil
 }

@@ -139,7 +139,7 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 	if err != nil {
 		return nil, err
 	}
-	seat, err := h.sit(who.Owner())
+	seat, err := h.seats.sit(who.Owner())
 	if err != nil {
 		return nil, err
 	}
@@ -165,13 +165,13 @@ func (h *Handler) process(ctx context.Context, req *teamv1.ProcessStreamRequest,
 	if err != nil {
 		return nil, err
 	}
-	if err := h.sitAt(seat, s.key); err != nil {
+	if err := seat.at(s.key); err != nil {
 		return nil, err
 	}
 	root, scope := agent.SplitTask(s.key.ID)
 	p := &progress{fold: NewFold(root, scope), inbound: s.inbound}
 	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
-		r := h.read(Key{s.key.Owner, root}, 0)
+		r := h.journals.read(Key{s.key.Owner, root}, 0)
 		defer r.stop()
 		for ev, err := range r.events(ctx) {
 			if err != nil {

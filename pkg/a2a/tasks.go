@@ -9,7 +9,6 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/project"
-	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // GetTask returns a task of the caller: a root, or a delegation by its id
@@ -25,7 +24,7 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 	if err != nil {
 		return nil, err
 	}
-	if req.GetTenant() == "" && !h.details(ctx) { // the store has it ready
+	if req.GetTenant() == "" && !details(ctx) { // the store has it ready
 		t, _, err := h.c.Store.Task(ctx, Key{who.Owner(), req.GetId()})
 		if err != nil {
 			return nil, storeError(req.GetId(), err)
@@ -36,43 +35,13 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 	if err != nil {
 		return nil, err
 	}
-	t := f.Snapshot(h.details(ctx))
-	if h.details(ctx) {
+	t := f.Snapshot(details(ctx))
+	if details(ctx) {
 		if err := h.withPushes(ctx, Key{who.Owner(), req.GetId()}, t); err != nil {
 			return nil, storeError(req.GetId(), err)
 		}
 	}
 	return project.CutHistory(t, req.HistoryLength), nil
-}
-
-// owned returns the fold of a task of the caller.
-func (h *Handler) owned(ctx context.Context, tenant, id string) (*Fold, error) {
-	var c checker
-	c.task(tenant, id)
-	if err := c.Err(); err != nil {
-		return nil, err
-	}
-	who, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	root, scope := agent.SplitTask(id)
-	f, err := h.fold(ctx, Key{who.Owner(), root}, scope)
-	if err != nil {
-		return nil, notFoundAs(err, id)
-	}
-	if !f.Visible() || !f.Serves(tenant) {
-		return nil, TaskNotFound(id)
-	}
-	return f, nil
-}
-
-// notFoundAs names the id the caller asked for, not its root.
-func notFoundAs(err error, id string) error {
-	if IsNotFound(err) {
-		return TaskNotFound(id)
-	}
-	return err
 }
 
 // ListTasks returns a page of the caller's root tasks, newest status first: as many
@@ -154,7 +123,7 @@ func (h *Handler) CancelTask(ctx context.Context, req *a2av1.CancelTaskRequest) 
 	if f.Terminal() && f.State() != a2av1.TaskState_TASK_STATE_CANCELED {
 		return nil, TaskNotCancelable(req.GetId(), f.State())
 	}
-	return project.CutHistory(f.Snapshot(h.details(ctx)), nil), nil
+	return project.CutHistory(f.Snapshot(details(ctx)), nil), nil
 }
 
 // cancel leaves the command for the task's owner and waits for its effect.
@@ -176,7 +145,7 @@ func (h *Handler) command(ctx context.Context, f *Fold, key string, digest []byt
 	h.c.Wake(f.Root())
 	wait, stop := context.WithTimeout(ctx, h.c.CancelWait)
 	defer stop()
-	r := h.read(root, 0)
+	r := h.journals.read(root, 0)
 	defer r.stop()
 	now := NewFold(f.Root(), f.Scope())
 	for ev, err := range r.events(wait) {

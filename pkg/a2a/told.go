@@ -2,11 +2,9 @@ package a2a
 
 import (
 	"context"
-	"errors"
 	"iter"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // What monitors share with the streams of A2A: whose a task is, what of a journal
@@ -29,7 +27,7 @@ type Told struct {
 // sequence is read once.
 func (h *Handler) Tell(ctx context.Context, root Key, after int64) iter.Seq2[Told, error] {
 	return func(yield func(Told, error) bool) {
-		r := h.read(root, after)
+		r := h.journals.read(root, after)
 		defer r.stop()
 		for ev, err := range r.events(ctx) {
 			if !yield(Told{ev.Event, ev.current}, err) {
@@ -58,21 +56,35 @@ func (h *Handler) Overview() Overview {
 // StoreError is an error of a store as a caller sees it.
 func StoreError(id string, err error) error { return storeError(id, err) }
 
-// IsNotFound reports whether an error says that there is no such task.
-func IsNotFound(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Reason == ReasonTaskNotFound
-}
-
-// IsDamaged reports whether an error says that what is on record of a task cannot be
-// read.
-func IsDamaged(err error) bool {
-	var e *agent.Error
-	return errors.As(err, &e) && e.Reason == agent.ReasonDataLoss
-}
-
 // Agents are those that the handler serves.
 func (h *Handler) Agents() Agents { return h.c.Agents }
 
 // Caller is who calls. UNAUTHENTICATED.
 func (h *Handler) Caller(ctx context.Context) (Caller, error) { return caller(ctx) }
+
+// SitAtTask counts a stream of a task and of its owner. leave must be called.
+// INSUFFICIENT_RESOURCES when there are as many as there may be.
+func (h *Handler) SitAtTask(k Key) (leave func(), err error) {
+	s, err := h.seats.sit(k.Owner)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.at(k); err != nil {
+		s.leave()
+		return nil, err
+	}
+	return s.leave, nil
+}
+
+// SitAtTeam is SitAtTask for a stream of a team.
+func (h *Handler) SitAtTeam(owner, team string) (leave func(), err error) {
+	s, err := h.seats.sit(owner)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.atTeam(owner, team); err != nil {
+		s.leave()
+		return nil, err
+	}
+	return s.leave, nil
+}

@@ -86,3 +86,6 @@ func (c *checker) inlinePush(req *a2av1.SendMessageRequest, p *a2av1.TaskPushNot
 		c.Add(inlineField+"tenant", "must be left out: it is the tenant of the request")
 	}
 }
+
+// inlineField is where the configuration stands in a send.
+const inlineField = "configuration.taskPushNotificationConfig."

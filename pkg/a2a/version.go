@@ -1,6 +1,11 @@
 package a2a
 
-import "context"
+import (
+	"context"
+)
+
+// ProtocolVersion is the version of A2A that is spoken.
+const ProtocolVersion = "1.0"
 
 type versionKey struct{}
 
