@@ -1,8 +1,7 @@
 // Package race tells tests whether the race detector is on. It makes a program about
 // ten times as slow and takes memory of its own, so tests that repeat themselves over
-// bindings, events or seeds do a part of it with the race detector. The step "tests
-// without the race detector" of .ci/run does all of it for the packages where that is
-// most, and make night for all packages.
+// bindings, events or seeds do a part of it with the race detector. A part of make
+// night does all of it.
 package race
 
 import (

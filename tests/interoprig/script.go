@@ -103,7 +103,7 @@ func Python(t *testing.T) string {
 	installed := filepath.Join(env, "bin", "python")
 	install(t, filepath.Join("python", "requirements.txt"), env,
 		[]string{python, "-m", "venv", "--clear", env},
-		[]string{installed, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", filepath.Join("python", "requirements.txt")})
+		[]string{installed, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", "--require-hashes", "-r", filepath.Join("python", "requirements.txt")})
 	return installed
 }
 
