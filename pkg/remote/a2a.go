@@ -123,13 +123,13 @@ func withTLS(c *http.Client, cfg *tls.Config) *http.Client {
 	return &http.Client{Transport: own, CheckRedirect: c.CheckRedirect}
 }
 
-// Close closes the agent's connections. Calls under way fail, and so do those that
-// come later.
+// Close closes the agent's connections. Calls under way fail where they need a new one,
+// and so do those that come later.
 func (a *A2A) Close() error {
-	a.http.CloseIdleConnections()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
+	a.http.CloseIdleConnections()
 	if a.link == nil {
 		return nil
 	}
@@ -198,6 +198,9 @@ func (l *link) extensions(handsOver bool) []string {
 
 // connect returns the link to the interface that the card offers now.
 func (a *A2A) connect(ctx context.Context) (*link, error) {
+	if err := a.open(); err != nil {
+		return nil, err
+	}
 	card, err := a.cards.need(ctx, a.fetchCard)
 	if err != nil {
 		return nil, err
@@ -217,8 +220,8 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed { // nobody would close a new connection
-		return nil, agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "agent %q was closed", a.cfg.ID)
+	if a.closed { // meanwhile: nobody would close a new connection
+		return nil, a.closedError()
 	}
 	if old := a.link; old != nil && old.binding == l.binding && old.url == l.url && old.tenant == l.tenant && old.version == l.version {
 		l.transport = old.transport
@@ -229,6 +232,20 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 	}
 	a.link = l
 	return l, nil
+}
+
+// open returns the error of a closed agent, else nil.
+func (a *A2A) open() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return a.closedError()
+	}
+	return nil
+}
+
+func (a *A2A) closedError() error {
+	return agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "agent %q was closed", a.cfg.ID)
 }
 
 func (a *A2A) newTransport(l *link) (transport, error) {

@@ -220,6 +220,9 @@ func TestA2AClosed(t *testing.T) {
 			if e := agent.AsError(err); err == nil || e.Code != agent.CodeUnavailable || !strings.Contains(e.Message, "was closed") {
 				t.Errorf("a call after it was closed: %v", err)
 			}
+			if _, err := a.HealthCheck(t.Context()); err == nil || !strings.Contains(err.Error(), "was closed") {
+				t.Errorf("a health check after it was closed: %v", err)
+			}
 		})
 	}
 }
