@@ -3,6 +3,7 @@ package team_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -475,6 +476,17 @@ func TestReview_Check(t *testing.T) {
 	})
 }
 
+// branched keeps whether its last request says that the history is of one run alone.
+type branched struct {
+	agent.Agent
+	branch bool
+}
+
+func (b *branched) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+	b.branch = req.GetBranch()
+	return b.Agent.Process(ctx, req)
+}
+
 // TestReview_ByAgent has an agent of the registry judge, which may be a team.
 func TestReview_ByAgent(t *testing.T) {
 	build := func(t *testing.T, critic agent.Agent) *recorded {
@@ -519,6 +531,13 @@ func TestReview_ByAgent(t *testing.T) {
 		wantVerdicts(t, r, "1: none", "1: 0.7")
 		if c := d.all(); len(c) != 2 || !strings.Contains(c[1], `"Fine." is no score`) || strings.Contains(c[0], "no verdict") {
 			t.Errorf("asked %q", c)
+		}
+	})
+	t.Run("S-39 it is told that what it is given is of this run alone", func(t *testing.T) {
+		c := &branched{Agent: (&diary{}).says("critic", func(string) (string, error) { return "0.9", nil })}
+		build(t, c).complete(t)
+		if !c.branch {
+			t.Error("branch is not set in its request")
 		}
 	})
 	t.Run("C-21 one that fails gave no score, after its retries", func(t *testing.T) {

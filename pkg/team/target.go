@@ -121,8 +121,8 @@ func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.E
 	w.Target, w.Refused = p.target(ctx, st)
 	if st.ByMember() {
 		w.Transfers = p.cfg.Scheduler.Transfers(&p.State, st)
-		w.Branch = p.historyScope(st.Step.GetMember()) != HistoryConversation
 	}
+	w.Branch = w.Target.Agent != nil && p.historyScope(st.Step.GetMember()) != HistoryConversation
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_MODEL:
 		w.Prompt = p.cfg.Scheduler.Prompt(p.unjudged(), st.Step)

@@ -22,8 +22,8 @@ func attempt(ctx context.Context, w *Work) Result {
 	return w.useTool(ctx)
 }
 
-// recovered turns a panic of a member into its error. A panic of our own
-// consumer, which passes through the member's frames, is none of the member's.
+// recovered turns a panic of a member into its error. A panic of the loop or
+// of its consumer, which passes through the member's frames, is none of the member's.
 func (w *Work) recovered(member string, res *Result) {
 	if w.yielding {
 		return

@@ -15,7 +15,8 @@ import (
 )
 
 // Attempt makes one attempt of a step. A layer turns an Attempt into another one, so the
-// outermost runs the whole step. ctx is the context of the step.
+// outermost runs the whole step. ctx is the context of the step;
+// for the outermost layer it is that of the run.
 type Attempt func(ctx context.Context, w *Work) Result
 
 // Layer adds something to an attempt.

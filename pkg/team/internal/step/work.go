@@ -48,7 +48,7 @@ type Work struct {
 
 	by       *Runner
 	run      context.Context // of the run: it may go on when the step's has ended
-	yielding bool            // control is with the consumer of the loop: a panic is its own
+	yielding bool            // control is with the loop or its consumer: a panic is theirs
 	effect   string          // key of the effect under way, once it is known
 	cost     cost            // see budget
 	judge    func(agent.Judgement)
