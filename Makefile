@@ -64,10 +64,11 @@ machine: ## Run 10,000 random sequences of actions over all bindings, 1,000 on e
 	go test -count=1 -timeout=8h -v -run='StateMachine|MixedBindings/(sqlite|postgres)' ./tests/machine -rapid.checks=1000
 	go test -count=1 -timeout=8h -v -run='RoundTrip|AnyRequest' ./tests -rapid.checks=10000
 
-# The tests that a change has to get past are the quick ones of its own package.
+# The tests that a change has to get past are the quick ones of its own package, so the tests of
+# other packages are not asked: steps are tested in pkg/team, the fold of tasks also in pkg/a2a.
 .PHONY: mutation
-mutation: bin/gremlins ## Change pkg/team and pkg/a2a in many ways, and list the changes that no test sees (hours).
-	for package in team a2a; do GOFLAGS='-short=true -vet=off' bin/gremlins unleash --timeout-coefficient=8 --output=bin/mutation-$$package.json ./pkg/$$package; done
+mutation: bin/gremlins ## Change pkg/team, pkg/a2a and the fold and the feeds of tasks in many ways, and list the changes that no test sees (hours).
+	for package in pkg/team pkg/a2a internal/project internal/feed; do GOFLAGS='-short=true -vet=off' bin/gremlins unleash --timeout-coefficient=8 --output=bin/mutation-$$(basename $$package).json ./$$package; done
 
 .PHONY: bench
 bench: ## Run all benchmarks.

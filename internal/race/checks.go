@@ -8,6 +8,7 @@ import (
 
 // Checks sets how many checks rapid makes until the test ends, a fifth of them with the
 // race detector; -rapid.checks sets another number for all tests.
+// It is for tests that are not parallel, since the number is that of the process.
 func Checks(t testing.TB, n int) {
 	t.Helper()
 	n = max(n/Stride(), 1)

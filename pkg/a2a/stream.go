@@ -12,6 +12,15 @@ import (
 // Update is what a reader of a task is told at once.
 type Update = feed.Update
 
+// Form is one of the ways in which updates are encoded.
+type Form = feed.Form
+
+// The forms of updates.
+const (
+	FormJSON  = feed.FormJSON
+	FormProto = feed.FormProto
+)
+
 type cursorKey struct{}
 
 // WithCursor returns a context of a SendStreamingMessage that repeats one whose
