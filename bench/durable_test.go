@@ -40,6 +40,9 @@ func BenchmarkDurable(b *testing.B) {
 	alone := make([]float64, len(rivals))
 	for _, c := range []int{1, 8, 64, 256} {
 		b.Run(fmt.Sprintf("c=%d", c), func(b *testing.B) {
+			if testing.Short() && c > 64 {
+				b.Skip("takes half a minute; run without -short")
+			}
 			pgtest.URL(b) // or skip, before anything has run
 			all := measure.Race(b, w, c, rivals)
 			b.ReportMetric(0, "ns/op") // of the whole race: says nothing

@@ -29,6 +29,8 @@ func listSizes(b *testing.B, store string) []int {
 	b.Helper()
 	text, set := os.LookupEnv("BENCH_LIST")
 	switch {
+	case !set && testing.Short():
+		text = "1000,2000"
 	case !set && store == "memory":
 		text = "1000,100000"
 	case !set:
