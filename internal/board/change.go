@@ -20,7 +20,7 @@ type draft struct {
 	view  View
 	actor *teamv1.BoardActor
 	now   time.Time
-	items map[string]*teamv1.WorkItem // nil: there is none
+	items map[string]*teamv1.WorkItem // by id; nil marks an id without an item
 	dirty []string                    // ids of those that have changed, in that order
 	drop  string
 }
@@ -194,7 +194,8 @@ func (d *draft) link(it *teamv1.WorkItem, needs []string, field string) error {
 	return err
 }
 
-// path leads from an item over what it waits for to another one; nil: there is none.
+// path returns the ids of the items that lead from it, by what each waits for, to the
+// item to. It returns nil if there is no such path.
 func (d *draft) path(it *teamv1.WorkItem, to string, seen map[string]bool) ([]string, error) {
 	if it.GetId() == to {
 		return []string{to}, nil

@@ -273,7 +273,7 @@ func (f *Fold) stepEnded(ev *teamv1.Event, e *teamv1.Ended) {
 	}
 	f.finished(w, e.GetOutcome(), m)
 	if w.dropped && e.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED {
-		return // nobody needs it
+		return // canceled on purpose: it is not a failure
 	}
 	switch e.GetOutcome() {
 	case teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_TIMED_OUT, teamv1.Outcome_OUTCOME_REJECTED, teamv1.Outcome_OUTCOME_CANCELED:
@@ -376,8 +376,8 @@ func (f *Fold) Serves(tenant string) bool {
 // maxHistory is how many messages of its history a task is shown with.
 const maxHistory = 100
 
-// CutHistory cuts a task's history to what was asked for: unset is everything up to
-// maxHistory, 0 is none.
+// CutHistory keeps the last messages of a task's history, as many as history says and at
+// most maxHistory. With nil it keeps maxHistory of them.
 func CutHistory(t *a2av1.Task, history *int32) *a2av1.Task {
 	n := maxHistory
 	if history != nil {

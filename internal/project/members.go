@@ -31,7 +31,7 @@ type work struct {
 	key        string // of steps whose results stand for each other
 	path       string // of the agent that works; empty of steps that are no delegation
 	prose      bool   // it is a turn of a model that may be an answer
-	dropped    bool   // it was canceled because nobody needs it
+	dropped    bool   // it was canceled because its result was not needed any more
 	spawned    bool   // it has become a task of its own
 	withheld   bool   // readers above see nothing that it says
 	inner      teamv1.Step_Inner
@@ -82,8 +82,8 @@ func (m *memberWork) speaks(scope string) bool {
 	return w != nil && w.prose && agent.Parent(scope) == m.scope
 }
 
-// voice returns the delegation whose output an event of a scope below the task
-// holds, nil where it is nobody's.
+// voice returns the delegation that an event of a scope below the task has output of. It
+// returns nil for events of other steps.
 func (m *memberWork) voice(scope string) *work {
 	w := m.works[scope]
 	if w != nil && w.path == "" {

@@ -15,7 +15,7 @@ type openQuestions struct {
 	answers   []answer // to those that are not open any more, in order
 }
 
-// expire closes the questions of a step that nobody answered in time.
+// expire closes the questions of a step whose time for an answer is over.
 func (f *Fold) expire(ev *teamv1.Event, e *teamv1.Expired) {
 	if e.GetLimit() == agent.LimitQuestion {
 		f.closeQuestions(ev.GetScope())
@@ -76,8 +76,8 @@ type answer struct {
 }
 
 // FirstAnswer returns the latest answer to a question that is named by its id or its
-// delegation's, or to any if named is empty. It returns nil if there is none, or if the
-// name is that of an open question.
+// delegation's, or to any question if named is empty. It returns nil if no answer is on record,
+// or if named is an open question.
 func (o *openQuestions) FirstAnswer(named string) *teamv1.Answered {
 	if slices.ContainsFunc(o.questions, func(q *teamv1.Question) bool { return names(named, q) && named != "" }) {
 		return nil

@@ -57,7 +57,7 @@ func (f *Fold) keep() {
 	f.put(piece{artifact: f.result(f.kept), last: true})
 }
 
-// Kept is that result; nil: there is none, or it is not shown. Shared: read only.
+// Kept returns the result that keep has shown, nil if it has shown none. Shared: read only.
 func (f *Fold) Kept() *a2av1.Message { return f.kept }
 
 // filled reports whether a part has content.

@@ -14,15 +14,16 @@ import (
 )
 
 // Approvals is what a Store can be besides: one that finds the open questions that
-// roles may answer, whoever owns their tasks. It is the only part of a store that
+// roles may answer, in the tasks of all owners. It is the only part of a store that
 // shows something to others than the owner. It has every such question from the
 // commit of its Asked to that of what closes it. Safe for concurrent use.
 type Approvals interface {
 	// Questions returns open questions in the order of their tasks' ids, and of a
 	// task as they were asked; more says that there are others behind them.
 	Questions(ctx context.Context, f QuestionFilter) (list []RoleQuestion, more bool, err error)
-	// Root returns the key of a root task of an account, whoever owns it. The caller of
-	// Root checks which of its questions may be answered by whom. ErrNotFound.
+	// Root returns the key of a root task of an account, which any owner of the account
+	// may own. The caller of Root checks who may answer which of its questions. The error
+	// is ErrNotFound if the account has no such task.
 	Root(ctx context.Context, account, id string) (Key, error)
 }
 

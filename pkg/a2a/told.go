@@ -59,7 +59,7 @@ func StoreError(id string, err error) error { return storeError(id, err) }
 // Agents are those that the handler serves.
 func (h *Handler) Agents() Agents { return h.c.Agents }
 
-// Caller is who calls. UNAUTHENTICATED.
+// Caller returns who calls. The error is UNAUTHENTICATED if ctx does not say it.
 func (h *Handler) Caller(ctx context.Context) (Caller, error) { return caller(ctx) }
 
 // SitAtTask counts a stream of a task and of its owner. leave must be called.

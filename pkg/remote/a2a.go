@@ -198,7 +198,7 @@ func (l *link) extensions(handsOver bool) []string {
 
 // connect returns the link to the interface that the card offers now.
 func (a *A2A) connect(ctx context.Context) (*link, error) {
-	if err := a.open(); err != nil {
+	if err := a.checkOpen(); err != nil {
 		return nil, err
 	}
 	card, err := a.cards.need(ctx, a.fetchCard)
@@ -234,8 +234,8 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// open returns the error of a closed agent, else nil.
-func (a *A2A) open() error {
+// checkOpen returns an error if the agent was closed.
+func (a *A2A) checkOpen() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {

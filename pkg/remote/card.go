@@ -186,7 +186,7 @@ func (p peer) grpcAddress(s string) (address string, secure bool) {
 
 // fetchCard reads the card.
 func (a *A2A) fetchCard(ctx context.Context) (*a2av1.AgentCard, error) {
-	if err := a.open(); err != nil {
+	if err := a.checkOpen(); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithTimeout(ctx, cardTime)
