@@ -54,16 +54,6 @@ race: ## Run all tests with the race detector, in random order.
 crash: ## Kill the server 60 times on each database, and servers with a known fault.
 	go test -count=1 -timeout=20m -v -run='^TestCrash' ./tests/durable
 
-.PHONY: crash-night
-crash-night: ## Kill the server 2,000 times on each database, and restart it 50 times.
-	TEAM_CRASH_CYCLES=2000 TEAM_CRASH_RESTARTS=50 go test -count=1 -timeout=4h -v ./tests/durable
-
-.PHONY: machine
-machine: ## Run 10,000 random sequences of actions over all bindings, 1,000 on each database, and 10,000 requests.
-	go test -count=1 -timeout=8h -v -run='StateMachine|MixedBindings/memory' ./tests/machine -rapid.checks=10000
-	go test -count=1 -timeout=8h -v -run='StateMachine|MixedBindings/(sqlite|postgres)' ./tests/machine -rapid.checks=1000
-	go test -count=1 -timeout=8h -v -run='RoundTrip|AnyRequest' ./tests -rapid.checks=10000
-
 # The tests that a change has to get past are the quick ones of its own package, so the tests of
 # other packages are not asked: steps are tested in pkg/team, the fold of tasks also in pkg/a2a.
 .PHONY: mutation
@@ -101,8 +91,12 @@ night-clients: ## Play agent frameworks of others as clients and as members of a
 	cd tests/night && go test -count=1 -timeout=1h -v ./...
 
 .PHONY: night
-night: ## Run the long tests, part by part; what has passed for these files is not run again. PART=name runs one.
+night: ## Run the long tests, part by part, about two hours; what has passed for these files is not run again. PART=name runs one.
 	go run ./tools/night $(PART)
+
+.PHONY: week
+week: ## The same with more of what is random, about a day. PART=name runs one.
+	go run ./tools/night -parts tools/night/week.txt -dir bin/week $(PART)
 
 .PHONY: tidy-check
 tidy-check: ## Fail if go.mod is untidy or selects other versions than .ci/pins.

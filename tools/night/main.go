@@ -4,8 +4,8 @@
 //	night               # all parts
 //	night machine-1     # some of them
 //
-// The parts are in parts.txt, one per line: the name, a colon, and the command. The output
-// of each part is stored below bin/night.
+// The parts are in parts.txt, one per line: the name, a colon, and the command; -parts names
+// another file, as week.txt. The output of each part is stored below bin/night.
 package main
 
 import (
@@ -100,7 +100,7 @@ func (n *night) run(ctx context.Context, file string, list bool, names []string)
 // play runs a part. When it times out, or the night is interrupted, the part and all
 // processes that it started are stopped.
 func (n *night) play(ctx context.Context, p part, log string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, n.limit, fmt.Errorf("it took longer than %v; split it in parts.txt", n.limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, n.limit, fmt.Errorf("it took longer than %v; split it into several parts", n.limit))
 	defer cancel()
 	f, err := os.Create(log)
 	if err != nil {

@@ -141,9 +141,11 @@ func TestReadParts(t *testing.T) {
 
 // The parts of the repository can be read.
 func TestRepositoryParts(t *testing.T) {
-	parts, err := readParts("parts.txt", nil)
-	if err != nil || len(parts) == 0 || parts[0].name != "night-clients" {
-		t.Errorf("%v, %v", parts, err)
+	for file, first := range map[string]string{"parts.txt": "night-clients", "week.txt": "crash-1"} {
+		parts, err := readParts(file, nil)
+		if err != nil || len(parts) == 0 || parts[0].name != first {
+			t.Errorf("%s: %v, %v", file, parts, err)
+		}
 	}
 }
 
