@@ -1,20 +1,13 @@
 package wire
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"iter"
-	"mime"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/tmaxmax/go-sse"
 )
 
 const (
@@ -166,55 +159,5 @@ func (e *EventWriter) comment() {
 	e.put([]byte(": keep-alive\n\n"))
 	if err := e.flush(); err != nil {
 		e.broken(err)
-	}
-}
-
-// Event is a server-sent event as it was read.
-type Event struct {
-	ID   string // the newest id so far
-	Kind string
-	Data []byte
-}
-
-// Failed reports whether an event of REST is an error: its type says so or, where other
-// servers give it none, what it holds.
-func (e Event) Failed() bool {
-	if e.Kind == "error" {
-		return true
-	}
-	var body struct {
-		Error *json.RawMessage `json:"error"`
-	}
-	return bytes.Contains(e.Data, []byte(`"error"`)) && json.Unmarshal(e.Data, &body) == nil && body.Error != nil
-}
-
-// IsEventStream reports whether an answer with these headers is a stream of events.
-func IsEventStream(h http.Header) bool {
-	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	return err == nil && kind == TypeSSE
-}
-
-// ErrEventTooLarge is the error for an event that is larger than MaxEvent.
-var ErrEventTooLarge = fmt.Errorf("it is larger than %d bytes", MaxEvent)
-
-// ReadEvents reads server-sent events until the end of r. It skips comments. After an
-// event that is larger than MaxEvent it returns ErrEventTooLarge.
-func ReadEvents(r io.Reader) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		for e, err := range sse.Read(r, &sse.ReadConfig{MaxEventSize: MaxEvent}) {
-			if errors.Is(err, bufio.ErrTooLong) {
-				err = ErrEventTooLarge
-			}
-			if err != nil {
-				yield(Event{}, fmt.Errorf("reading an event: %w", err))
-				return
-			}
-			if e.Data == "" {
-				continue
-			}
-			if !yield(Event{ID: e.LastEventID, Kind: e.Type, Data: []byte(e.Data)}, nil) {
-				return
-			}
-		}
 	}
 }

@@ -3,11 +3,14 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -45,6 +48,107 @@ func TestA_20_Events(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestA_20_EventsOfOtherServers reads what the HTML standard allows, section 9.2.6, in
+// one piece and byte by byte.
+func TestA_20_EventsOfOtherServers(t *testing.T) {
+	for in, want := range map[string][]Event{
+		"":                                  nil,
+		"data: a\n\n":                       {{Data: []byte("a")}},
+		"data: a\r\rdata: b\r\n\r\n":        {{Data: []byte("a")}, {Data: []byte("b")}},
+		"\uFEFFdata:a\n\ndata:  b\n\n":      {{Data: []byte("a")}, {Data: []byte(" b")}},
+		"data: a\ndata\ndata: b\n\n":        {{Data: []byte("a\n\nb")}},
+		"data:\ndata: a\n\n":                {{Data: []byte("\na")}},
+		": comment\n\nretry: 5\nx\n\n":      nil,
+		"event: e\n\ndata: a\n\n":           {{Data: []byte("a")}},
+		"id: 1\n\ndata: a\n\nid\ndata: b\n": {{ID: "1", Data: []byte("a")}, {Data: []byte("b")}},
+		"id: 1\nid: \x00\ndata: a\n\n":      {{ID: "1", Data: []byte("a")}},
+		"\n\r\n\ndata: a\n":                 {{Data: []byte("a")}},
+	} {
+		for name, r := range map[string]io.Reader{"whole": strings.NewReader(in), "by bytes": iotest.OneByteReader(strings.NewReader(in))} {
+			var got []Event
+			for event, err := range ReadEvents(r) {
+				if err != nil {
+					t.Fatalf("%s of %q: %v", name, in, err)
+				}
+				got = append(got, event)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s of %q: %s", name, in, diff)
+			}
+		}
+	}
+}
+
+// TestA_20_EventsAreYieldedAtOnce: the reader of an event does not wait for what follows it.
+func TestA_20_EventsAreYieldedAtOnce(t *testing.T) {
+	for _, end := range []string{"\n\n", "\r\r", "\r\n\r\n"} {
+		r, w := io.Pipe()
+		go func() { _, _ = io.WriteString(w, "data: a"+end) }()
+		for event, err := range ReadEvents(r) {
+			if err != nil || string(event.Data) != "a" {
+				t.Errorf("event %v, error %v", event, err)
+			}
+			break
+		}
+		_ = r.Close()
+	}
+}
+
+// TestA_20_EventThatIsCut: what was read of a line that has no end is no event.
+func TestA_20_EventThatIsCut(t *testing.T) {
+	for _, in := range []string{"data: {\"a\"", "data: a\nda", "data: a\n\n:"} {
+		var last error
+		for event, err := range ReadEvents(strings.NewReader(in)) {
+			if last = err; err == nil && !strings.HasSuffix(in, "\n:") {
+				t.Errorf("an event of %q: %q", in, event.Data)
+			}
+		}
+		if !errors.Is(last, io.ErrUnexpectedEOF) {
+			t.Errorf("%q: error %v", in, last)
+		}
+	}
+}
+
+// TestA_20_EventsThatAreTooLarge are refused, in one line and in many.
+func TestA_20_EventsThatAreTooLarge(t *testing.T) {
+	for name, in := range map[string]string{
+		"one line":   "data: " + strings.Repeat("x", MaxEvent),
+		"many lines": strings.Repeat("data: "+strings.Repeat("x", 1<<20)+"\n", 17),
+		"comments":   strings.Repeat(": "+strings.Repeat("x", 1<<20)+"\n", 17),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for event, err := range ReadEvents(strings.NewReader(in)) {
+				if !errors.Is(err, ErrEventTooLarge) {
+					t.Errorf("an event of %d bytes, error %v", len(event.Data), err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkReadEvents reads one event that arrives in pieces of 2 KiB, as Go's HTTP server
+// sends it. The time of a byte must not depend on the size of the event.
+func BenchmarkReadEvents(b *testing.B) {
+	for _, size := range []int{64 << 10, 1 << 20, 15 << 20} {
+		in := "data: " + strings.Repeat("x", size) + "\n\n"
+		b.Run(strconv.Itoa(size>>10)+"KiB", func(b *testing.B) {
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				for _, err := range ReadEvents(pieces{strings.NewReader(in)}) {
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// pieces is a reader that returns at most 2 KiB at once.
+type pieces struct{ r io.Reader }
+
+func (p pieces) Read(b []byte) (int, error) { return p.r.Read(b[:min(len(b), 2<<10)]) }
 
 func TestA_20_KeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

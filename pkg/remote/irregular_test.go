@@ -205,7 +205,7 @@ func TestA_12_AnswerThatIsTooLarge(t *testing.T) {
 		err := newJournal("hello").play(t.Context(), a)
 		const want = `agent "far" sent more than 16777216 bytes at once`
 		if e := asError(t, err); e.Reason != "INVALID_AGENT_RESPONSE" || e.Retry || !strings.Contains(e.Message, want) {
-			t.Errorf("reason %s, retry %v, message %.200s", e.Reason, e.Retry, e.Message)
+			t.Errorf("reason %s, retry %v, message %.200s, cause %.200v", e.Reason, e.Retry, e.Message, e.Err)
 		}
 	})
 }
