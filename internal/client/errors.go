@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -42,10 +43,10 @@ func noAddress(target, expected string) error {
 // unreachable returns why an address cannot be reached.
 func unreachable(address string, cause error) error {
 	why := wire.WhyUnreachable(cause)
-	switch why {
-	case wire.NotHTTP:
-		why += "; gRPC is called by grpc://HOST:PORT/TENANT"
-	case wire.NotGRPC:
+	switch {
+	case why == wire.NotHTTP, why == wire.Closed && strings.HasPrefix(address, "http://"):
+		why += "; a server that speaks gRPC is called as grpc://HOST:PORT/TENANT"
+	case why == wire.NotGRPC:
 		why += "; a card is read from http://HOST:PORT"
 	}
 	return &said{text: "cannot reach " + shown(address) + ": " + why, of: ErrUnreachable}

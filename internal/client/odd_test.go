@@ -192,7 +192,7 @@ func TestA_21_PortsOfTheOtherProtocol(t *testing.T) {
 	}()
 	for range 300 { // a server of gRPC speaks first, which is seen before the request is sent, or after
 		_, err = Open(t.Context(), "http://"+l.Addr().String(), Config{})
-		wrongProtocol(t, err, "it does not speak HTTP; gRPC is called by grpc://HOST:PORT/TENANT")
+		wrongProtocol(t, err, "; a server that speaks gRPC is called as grpc://HOST:PORT/TENANT")
 	}
 
 	web := strings.TrimPrefix(foreign(t, http.StatusOK, "text/plain", "hi", nil), "http://")
@@ -202,12 +202,12 @@ func TestA_21_PortsOfTheOtherProtocol(t *testing.T) {
 	}
 	defer func() { _ = c.Close() }()
 	_, err = c.Task(t.Context(), &a2av1.GetTaskRequest{Id: "t"})
-	wrongProtocol(t, err, "it does not speak gRPC; a card is read from http://HOST:PORT")
+	wrongProtocol(t, err, ": it does not speak gRPC; a card is read from http://HOST:PORT")
 }
 
 func wrongProtocol(t *testing.T, err error, want string) {
 	t.Helper()
-	if !errors.Is(err, ErrUnreachable) || !strings.HasSuffix(err.Error(), ": "+want) {
+	if !errors.Is(err, ErrUnreachable) || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("error is %v, want %s", err, want)
 	}
 }

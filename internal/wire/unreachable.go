@@ -8,6 +8,11 @@ const (
 	NotGRPC = "it does not speak gRPC"
 )
 
+// Closed is the result of WhyUnreachable for a server that closed the connection without
+// an answer. A gRPC server that is sent an HTTP/1 request does that, and the reset of the
+// connection may overtake what would tell that it speaks gRPC.
+const Closed = "it closed the connection"
+
 // WhyUnreachable describes in a few words, without an address, why a server cannot be
 // reached. An error of gRPC has its cause only as text, so the text is matched.
 func WhyUnreachable(cause error) string {
@@ -28,8 +33,10 @@ func WhyUnreachable(cause error) string {
 		{"context canceled", "interrupted"},
 		{"deadline exceeded", "no answer in time"},
 		{"i/o timeout", "no answer in time"},
-		{"connection reset", "it closed the connection"},
-		{"EOF", "it closed the connection"},
+		{"connection reset", Closed},
+		{"broken pipe", Closed},
+		{"server closed idle connection", Closed},
+		{"EOF", Closed},
 	} {
 		if strings.Contains(cause.Error(), known[0]) {
 			return known[1]
