@@ -18,7 +18,6 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -58,12 +57,11 @@ var textPlace = regexp.MustCompile(`^yaml:(\d+):(\d+)$`)
 // faults are those of the file in an error of the server, where it is about one.
 func (f *teamFile) faults(err error) error {
 	var e *agent.Error
-	var bad *a2a.Error
-	if !errors.As(err, &e) || e.Reason != agent.ReasonInvalidTeamConfig || !errors.As(err, &bad) {
+	if !errors.As(err, &e) || e.Reason != agent.ReasonInvalidTeamConfig || len(e.Violations) == 0 {
 		return err
 	}
 	var faults config.Faults
-	for _, v := range bad.Violations {
+	for _, v := range e.Violations {
 		message, hint, _ := strings.Cut(v.Description, "; ")
 		fault := config.Fault{File: f.path, Message: message, Hint: hint}
 		if m := textPlace.FindStringSubmatch(v.Field); m != nil && len(f.parts) == 1 { // else its lines are others
