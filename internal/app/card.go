@@ -11,7 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/cardsign"
-	"github.com/agentteams/team-server/internal/client"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
 // Card prints the card of a team, or of the agent at a URL. With files of trusted
@@ -36,8 +36,8 @@ func (s *Shell) Card(ctx context.Context, target string, f *Calling) error {
 // callers who are known.
 func (s *Shell) CallCard(ctx context.Context, target string, extended bool, f *Calling) error {
 	if extended {
-		return s.calling(ctx, target, f, func(ctx context.Context, c *client.Client) error {
-			card, err := c.ExtendedCard(ctx, &a2av1.GetExtendedAgentCardRequest{Tenant: f.Tenant})
+		return s.calling(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+			card, err := c.GetExtendedAgentCard(ctx, &a2av1.GetExtendedAgentCardRequest{Tenant: f.Tenant})
 			if err != nil {
 				return err
 			}
@@ -49,11 +49,11 @@ func (s *Shell) CallCard(ctx context.Context, target string, extended bool, f *C
 		return err
 	}
 	return f.inTime(ctx, func(ctx context.Context) error {
-		card, raw, err := client.ReadCard(ctx, target, cfg)
+		card, raw, err := a2aclient.ReadCard(ctx, target, cfg)
 		if err != nil {
 			return err
 		}
-		if cfg.Verify != nil {
+		if cfg.Verifier != nil {
 			raw = nil // it may hold more than was signed
 		}
 		return s.showCard(card, raw)
@@ -89,9 +89,8 @@ func (s *Shell) showCard(card *a2av1.AgentCard, raw []byte) error {
 	return nil
 }
 
-// verifier verifies cards by the keys in files, and says which key it was; nil: no
-// file, nothing is verified.
-func (s *Shell) verifier(files []string) (func(*a2av1.AgentCard) (*a2av1.AgentCard, error), error) {
+// verifier returns a Verifier by the keys in files; nil: no file, nothing is verified.
+func (s *Shell) verifier(files []string) (a2aclient.Verifier, error) {
 	var keys [][]byte
 	for _, name := range files {
 		data, err := os.ReadFile(name) //nolint:gosec // the user names the file
@@ -106,15 +105,23 @@ func (s *Shell) verifier(files []string) (func(*a2av1.AgentCard) (*a2av1.AgentCa
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	trust, err := cardsign.NewTrust(keys...)
+	trust, err := a2aclient.NewVerifier(keys...)
 	if err != nil {
 		return nil, err
 	}
-	return func(card *a2av1.AgentCard) (*a2av1.AgentCard, error) {
-		signed, kid, err := trust.Verify(card)
-		if err == nil {
-			s.sayf("signed by %q, which is trusted", kid)
-		}
-		return signed, err
-	}, nil
+	return telling{trust, s}, nil
+}
+
+// telling is a Verifier that says which key it was.
+type telling struct {
+	a2aclient.Verifier
+	shell *Shell
+}
+
+func (t telling) Verify(card *a2av1.AgentCard) (*a2av1.AgentCard, string, error) {
+	signed, kid, err := t.Verifier.Verify(card)
+	if err == nil {
+		t.shell.sayf("signed by %q, which is trusted", kid)
+	}
+	return signed, kid, err
 }

@@ -26,7 +26,7 @@ func (s *Shell) manager(command string) (*client.Team, error) {
 	if s.Server == "" {
 		return nil, UsageError{fmt.Errorf("%s needs a running server: --server http://127.0.0.1:8080, or TEAM_SERVER", command)}
 	}
-	return client.NewTeam(s.Server, s.client())
+	return client.NewTeam(s.Server, s.Token)
 }
 
 // teamFile is a file of teams, as it is sent to a server.

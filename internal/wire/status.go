@@ -110,12 +110,6 @@ func Error(st *status.Status) error {
 	return e
 }
 
-// Words are a status for people: its reason and its message. The text of Error
-// repeats them for the cause.
-func Words(st *status.Status) string {
-	return cmp.Or(InfoOf(st).GetReason(), impliedReason(st.Code())) + ": " + st.Message()
-}
-
 func impliedReason(c codes.Code) string {
 	if reason, ok := implied[c]; ok {
 		return reason
