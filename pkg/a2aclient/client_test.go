@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
@@ -179,4 +180,24 @@ func TestUnreachable(t *testing.T) {
 	if _, err := Open(t.Context(), "nonsense", Config{}); err == nil || errors.Is(err, ErrUnreachable) {
 		t.Errorf("error is %v", err)
 	}
+}
+
+func FuzzChoose(f *testing.F) {
+	f.Add([]byte(`{"name":"x","supportedInterfaces":[{"url":"https://x","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`))
+	f.Add([]byte(`{"name":"x","supportedInterfaces":[{"url":"far:80","protocolBinding":"GRPC","protocolVersion":"1.0"}]}`))
+	f.Add([]byte(`{"protocolVersion":"0.3.0","url":"http://far/v1"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		card, err := a2av03.ReadCard(b)
+		if err != nil {
+			return
+		}
+		cfg := Config{Token: "secret"}
+		i, err := Choose(card, "http://far", cfg)
+		if err != nil {
+			return
+		}
+		if at, _ := place(i, "http"); at != "far:80" {
+			t.Errorf("the token goes to %s: %v", at, i)
+		}
+	})
 }

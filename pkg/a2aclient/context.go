@@ -11,8 +11,9 @@ type (
 	extensionsKey struct{}
 )
 
-// WithHeader returns a context whose calls carry more headers, over gRPC as metadata.
-// Those of Config have precedence.
+// WithHeader returns a context whose calls carry more headers, over gRPC as metadata. They
+// go to every interface that is called; credentials belong into Config, whose headers
+// have precedence.
 func WithHeader(ctx context.Context, h http.Header) context.Context {
 	all := headerOf(ctx).Clone()
 	if all == nil {

@@ -53,7 +53,11 @@ func (cfg Config) transport() http.RoundTripper {
 
 // service returns the parameters of every call, as headers.
 func (w *web) service(ctx context.Context) http.Header {
-	h := http.Header{"A2a-Version": {w.version}}
+	h := headerOf(ctx).Clone()
+	if h == nil {
+		h = http.Header{}
+	}
+	h.Set("A2A-Version", w.version)
 	if uris := slices.Concat(w.cfg.Extensions, extensionsOf(ctx)); len(uris) > 0 {
 		name := "A2A-Extensions"
 		if w.version == V03 {
@@ -64,7 +68,6 @@ func (w *web) service(ctx context.Context) http.Header {
 	if w.cfg.Token != "" {
 		h.Set("Authorization", "Bearer "+w.cfg.Token)
 	}
-	maps.Copy(h, headerOf(ctx))
 	maps.Copy(h, w.cfg.Header)
 	return h
 }

@@ -30,6 +30,7 @@ agents:
     description: Gives back what it is told.
     scripted: {steps: [{chunks: 2}, {echo: true}]}
     extended_card: [{description: Gives back what it is told by friends.}]
+  talker: {scripted: {steps: [{progress: One.}, {delay_ms: 20}, {progress: Two.}, {delay_ms: 20}, {progress: Three.}, {chunks: 4}, {text: high tide at four}]}}
   patient: {scripted: {steps: [{progress: "Waiting."}, {delay_ms: 600000}, {text: "Too late."}]}}
 server:
   default_agent: echo
@@ -139,12 +140,23 @@ func (c *caller) waiting() (task *a2av1.Task, seq int64) {
 	return nil, 0
 }
 
+var sentinels = map[string]error{
+	"TASK_NOT_FOUND": a2aclient.ErrTaskNotFound, "UNSUPPORTED_OPERATION": a2aclient.ErrUnsupportedOperation,
+}
+
 // refused checks the reason of an error, as words and as an error.
 func (c *caller) refused(err error, reason string) {
 	c.Helper()
 	var e *agent.Error
 	if !errors.As(err, &e) || e.Reason != reason || !strings.HasPrefix(err.Error(), reason+": ") {
 		c.Errorf("error %v, want %s", err, reason)
+	}
+	var told *a2aclient.ServerError
+	if !errors.As(err, &told) || told.Reason != reason || told.Message == "" || errors.Is(err, a2aclient.ErrUnreachable) {
+		c.Errorf("error %#v, want %s", err, reason)
+	}
+	if sentinel, ok := sentinels[reason]; ok && !errors.Is(err, sentinel) || errors.Is(err, a2aclient.ErrVersionNotSupported) {
+		c.Errorf("error %#v is not %v", err, sentinel)
 	}
 }
 
