@@ -35,11 +35,15 @@ func newWeb(cfg Config, version string) *web {
 	}}
 }
 
-// transport returns what makes HTTP calls.
+// transport returns what makes HTTP calls: Config.Transport, or one with connections of
+// its own.
 func (cfg Config) transport() http.RoundTripper {
 	shared, ok := http.DefaultTransport.(*http.Transport)
-	if cfg.Transport != nil || !ok || cfg.Dial == nil && cfg.TLS == nil {
+	switch {
+	case cfg.Transport != nil:
 		return cfg.Transport
+	case !ok: // the program has replaced it
+		return http.DefaultTransport
 	}
 	own := shared.Clone()
 	if cfg.Dial != nil {
