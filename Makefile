@@ -1,5 +1,5 @@
-# Every tool is a Go module pinned in tools.mod, lint.mod or mutation.mod, or a program under
-# tools/: Go and git are all that has to be installed.
+# Every tool is a Go module pinned in tools/modules, or a program below tools: Go and git are all
+# that has to be installed.
 
 .DEFAULT_GOAL := help
 
@@ -118,14 +118,14 @@ web/node_modules: web/package-lock.json
 	npm --prefix web ci --ignore-scripts --no-audit --no-fund
 	@touch $@
 
-bin/buf: tools.mod tools.sum
-	go build -modfile=tools.mod -o bin/ tool
+bin/buf: tools/modules/tools.mod tools/modules/tools.sum
+	go build -modfile=tools/modules/tools.mod -o bin/ tool
 	@touch $@
 
-bin/golangci-lint: lint.mod lint.sum
-	go build -modfile=lint.mod -o bin/ tool
+bin/golangci-lint: tools/modules/lint.mod tools/modules/lint.sum
+	go build -modfile=tools/modules/lint.mod -o bin/ tool
 	@touch $@
 
-bin/gremlins: mutation.mod mutation.sum
-	go build -modfile=mutation.mod -o bin/ tool
+bin/gremlins: tools/modules/mutation.mod tools/modules/mutation.sum
+	go build -modfile=tools/modules/mutation.mod -o bin/ tool
 	@touch $@
