@@ -106,6 +106,10 @@ tidy-check: ## Fail if go.mod is untidy or selects other versions than .ci/pins.
 trace: ## Show which tests cover which requirement.
 	go test -json ./... | go run ./tools/trace
 
+.PHONY: trace-docs
+trace-docs: ## Rewrite docs/requirements.md from tests/requirements.txt and the names of the tests.
+	go run ./tools/trace -doc docs/requirements.md
+
 .PHONY: ci
 ci: ## Run everything that is run for each change.
 	.ci/run
