@@ -145,7 +145,7 @@ func TestS_50_RestartKeepsWaitingRuns(t *testing.T) {
 
 	r = serveOn(t, define(t, "version: v1\nagents: {echo: {scripted: {steps: [{echo: true}]}}}\n", nil), store.SQLite+path)
 	run := answer(t, r, third, "green")
-	if want := `the run cannot go on with "company" as it began: agent "near" is not configured any more; model "real" of provider openai is not configured any more`; run.Err.GetReason() != agent.ReasonInterrupted || run.Err.GetMessage() != want {
+	if want := `the run cannot go on with "company" as it began: agent "near" is no longer configured; model "real" of provider openai is no longer configured`; run.Err.GetReason() != agent.ReasonInterrupted || run.Err.GetMessage() != want {
 		t.Errorf("the run ended with %v", run.Err)
 	}
 	stopped(t, r)
