@@ -233,7 +233,7 @@ func expect(t *testing.T, at, want, got string) {
 
 // TestGo finds every block of Go in code that is compiled and run.
 func TestGo(t *testing.T) {
-	code := flat(read(t, "docs/library_test.go") + read(t, "pkg/server/example_test.go") + read(t, "examples/remote-agent/main.go"))
+	code := flat(read(t, "docs/library_test.go") + read(t, "pkg/server/example_test.go") + read(t, "pkg/a2aclient/example_test.go") + read(t, "examples/remote-agent/main.go"))
 	for _, doc := range documents(t) {
 		for _, b := range blocks(t, doc) {
 			if b.lang == "go" && !strings.Contains(code, flat(b.text)) {
