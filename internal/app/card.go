@@ -88,8 +88,8 @@ func (s *Shell) showCard(card *a2av1.AgentCard, raw []byte) error {
 	return nil
 }
 
-// verifier returns a function that verifies a card with the keys in files and prints the id of the
-// key that signed it. It returns nil if there are no files.
+// verifier returns a Verifier that trusts the keys in files and prints the id of the
+// key that signed a card. It returns nil if there are no files.
 func (s *Shell) verifier(files []string) (a2aclient.Verifier, error) {
 	var keys [][]byte
 	for _, name := range files {

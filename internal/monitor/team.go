@@ -102,9 +102,9 @@ type ending struct {
 // watched is a running task with the position up to which its events were sent.
 type watched struct {
 	*run
-	mark    int64 // the last sequence number that is known to exist
+	mark    int64     // the last sequence number that is known to exist
 	sent    time.Time // time of the last event that was sent
-	counted *figures // figures of run; nil if they must be computed again
+	counted *figures  // figures of run; nil if they must be computed again
 }
 
 // figures returns the current figures of the task.
