@@ -14,12 +14,11 @@ import (
 	"github.com/agentteams/team-server/internal/client"
 )
 
-// Card prints the card of a team, or of the agent at a URL. With files of trusted
-// keys it prints nothing of a card that none of them signed, and else only what they
-// signed.
-func (s *Shell) Card(ctx context.Context, target string, f *Calling) error {
+// Card prints the card of a team, or of the agent at a URL. With trusted keys, it fails unless one
+// of them signed the card, and prints only the signed content.
+func (s *Shell) Card(ctx context.Context, target string, f *CallFlags) error {
 	if !strings.Contains(target, "://") {
-		if _, err := s.config(target, f); err != nil { // before a server is started
+		if _, err := s.config(target, f); err != nil { // report wrong flags before starting a server
 			return err
 		}
 		base, stop, err := s.reach(ctx, "")
@@ -32,11 +31,11 @@ func (s *Shell) Card(ctx context.Context, target string, f *Calling) error {
 	return s.CallCard(ctx, target, false, f)
 }
 
-// CallCard prints the card of the agent at a URL: the public one, or the one for
-// callers who are known.
-func (s *Shell) CallCard(ctx context.Context, target string, extended bool, f *Calling) error {
+// CallCard prints the card of the agent at a URL: the public card, or the extended card for
+// authenticated callers.
+func (s *Shell) CallCard(ctx context.Context, target string, extended bool, f *CallFlags) error {
 	if extended {
-		return s.calling(ctx, target, f, func(ctx context.Context, c *client.Client) error {
+		return s.withClient(ctx, target, f, func(ctx context.Context, c *client.Client) error {
 			card, err := c.ExtendedCard(ctx, &a2av1.GetExtendedAgentCardRequest{Tenant: f.Tenant})
 			if err != nil {
 				return err
@@ -48,19 +47,19 @@ func (s *Shell) CallCard(ctx context.Context, target string, extended bool, f *C
 	if err != nil {
 		return err
 	}
-	return f.inTime(ctx, func(ctx context.Context) error {
+	return f.withTimeout(ctx, func(ctx context.Context) error {
 		card, raw, err := client.ReadCard(ctx, target, cfg)
 		if err != nil {
 			return err
 		}
 		if cfg.Verify != nil {
-			raw = nil // it may hold more than was signed
+			raw = nil // raw may contain unsigned fields
 		}
 		return s.showCard(card, raw)
 	})
 }
 
-// showCard prints a card; raw is its JSON as it came, nil for the JSON of the card.
+// showCard prints a card. raw is its JSON as received; nil means the encoded card.
 func (s *Shell) showCard(card *a2av1.AgentCard, raw []byte) error {
 	switch {
 	case s.JSON && raw == nil:
@@ -89,8 +88,8 @@ func (s *Shell) showCard(card *a2av1.AgentCard, raw []byte) error {
 	return nil
 }
 
-// verifier verifies cards by the keys in files, and says which key it was; nil: no
-// file, nothing is verified.
+// verifier returns a function that verifies a card with the keys in files and prints the id of the
+// key that signed it. It returns nil if there are no files.
 func (s *Shell) verifier(files []string) (func(*a2av1.AgentCard) (*a2av1.AgentCard, error), error) {
 	var keys [][]byte
 	for _, name := range files {
@@ -113,7 +112,7 @@ func (s *Shell) verifier(files []string) (func(*a2av1.AgentCard) (*a2av1.AgentCa
 	return func(card *a2av1.AgentCard) (*a2av1.AgentCard, error) {
 		signed, kid, err := trust.Verify(card)
 		if err == nil {
-			s.sayf("signed by %q, which is trusted", kid)
+			s.sayf("card signed by trusted key %q", kid)
 		}
 		return signed, err
 	}, nil
