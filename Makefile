@@ -46,6 +46,10 @@ lint: bin/buf bin/golangci-lint third_party ## Lint the Go code and the protos.
 test: ## Run all tests.
 	go test ./...
 
+.PHONY: quick
+quick: bin/golangci-lint ## Check what has changed since the branch left main (or BASE): format, vet, lint and unit tests.
+	go run ./tools/quick $(if $(BASE),-base $(BASE))
+
 .PHONY: race
 race: ## Run all tests with the race detector, in random order.
 	go test -race -shuffle=on ./...
