@@ -60,11 +60,11 @@ func serveLocal(t *testing.T, def *config.Config) *Running {
 // process gives an agent of a server a message and tells its run.
 func process(ctx context.Context, t *testing.T, r *Running, id, text string) (*Transcript, string, error) {
 	t.Helper()
-	return tell(ctx, t, r, &teamv1.ProcessRequest{AgentId: id, Message: agent.UserMessage(uuid.NewString(), text)})
+	return processRequest(ctx, t, r, &teamv1.ProcessRequest{AgentId: id, Message: agent.UserMessage(uuid.NewString(), text)})
 }
 
-// tell makes a call and tells its run until the call ends.
-func tell(ctx context.Context, t *testing.T, r *Running, req *teamv1.ProcessRequest) (*Transcript, string, error) {
+// processRequest makes a call and prints its run until the call ends.
+func processRequest(ctx context.Context, t *testing.T, r *Running, req *teamv1.ProcessRequest) (*Transcript, string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
@@ -208,7 +208,7 @@ func TestLoopback(t *testing.T) {
 func TestServeRefuses(t *testing.T) {
 	def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1), nil)
 	for _, address := range []string{"0.0.0.0:0", ":0"} {
-		_, err := Serve(t.Context(), def, Serving{HTTP: address, GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+		_, err := Serve(t.Context(), def, ServeConfig{HTTP: address, GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 		if err == nil || !strings.HasPrefix(err.Error(), "refusing to serve on 0.0.0.0 without authentication.  Add server.auth") {
 			t.Errorf("%s: %v", address, err)
 		}
@@ -221,7 +221,7 @@ func TestPublicAddresses(t *testing.T) {
 	text := strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1) +
 		"server: {public_url: \"https://team.example/desk\", public_grpc: \"team.example:443\"}\n"
 	def := define(t, text, nil)
-	served, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+	served, err := Serve(t.Context(), def, ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestA_10_TheFileOrdersInterfaces(t *testing.T) {
 		"grpc: off":                           "JSONRPC HTTP+JSON",
 	} {
 		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: {"+settings+"}\n", nil)
-		flags := Serving{HTTP: "127.0.0.1:0", Log: zap.NewNop()}
+		flags := ServeConfig{HTTP: "127.0.0.1:0", Log: zap.NewNop()}
 		if !strings.Contains(settings, "grpc") {
 			flags.GRPC = "127.0.0.1:0"
 		}
@@ -296,7 +296,7 @@ func TestA_25_TheFileTurnsItOff(t *testing.T) {
 		"": true, "server: {protocol: {}}": true, "server: {protocol: {v0_3: true}}": true, "server: {protocol: {v0_3: false}}": false,
 	} {
 		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+settings+"\n", nil)
-		served, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+		served, err := Serve(t.Context(), def, ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -322,7 +322,7 @@ func TestA_21_TheFileNamesOrigins(t *testing.T) {
 		"{cors: {origins: [https://another.example]}}": http.StatusForbidden,
 	} {
 		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: "+settings+"\n", nil)
-		served, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+		served, err := Serve(t.Context(), def, ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -352,7 +352,7 @@ func TestA_21_TheFileNamesOrigins(t *testing.T) {
 func TestA_03_TheFileIsStrict(t *testing.T) {
 	for settings, want := range map[string]int{"{}": http.StatusOK, "{strict_version: false}": http.StatusOK, "{strict_version: true}": http.StatusBadRequest} {
 		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: {protocol: "+settings+"}\n", nil)
-		served, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+		served, err := Serve(t.Context(), def, ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -391,7 +391,7 @@ func TestA_09_StreamsOfTheFile(t *testing.T) {
 // TestA_01_TheFileRequiresTheExtension: cards say so, and calls without it are refused.
 func TestA_01_TheFileRequiresTheExtension(t *testing.T) {
 	def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: {protocol: {require_team_run: true}}\n", nil)
-	s, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+	s, err := Serve(t.Context(), def, ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -423,7 +423,7 @@ func TestA_01_TheFileRequiresTheExtension(t *testing.T) {
 func TestA_18_PushIsSwitchedOffInTheFile(t *testing.T) {
 	for settings, want := range map[string]bool{"{}": true, "{push: {}}": true, "{push: {enabled: true}}": true, "{push: {enabled: false}}": false} {
 		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: "+settings+"\n", nil)
-		s, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+		s, err := Serve(t.Context(), def, ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -464,7 +464,7 @@ func TestDotEnv(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := ReadDotEnv(path)
-		if exitCode(err) != ExitConfig || !strings.Contains(err.Error(), ".env:2:1  the value has an opening quote and does not end with it") || strings.Contains(err.Error(), "secret") {
+		if exitCode(err) != ExitConfig || !strings.Contains(err.Error(), ".env:2:1  the closing quote is missing") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

@@ -14,12 +14,11 @@ import (
 	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
-// Card prints the card of a team, or of the agent at a URL. With files of trusted
-// keys it prints nothing of a card that none of them signed, and else only what they
-// signed.
-func (s *Shell) Card(ctx context.Context, target string, f *Calling) error {
+// Card prints the card of a team, or of the agent at a URL. With trusted keys, it fails unless one
+// of them signed the card, and prints only the signed content.
+func (s *Shell) Card(ctx context.Context, target string, f *CallFlags) error {
 	if !strings.Contains(target, "://") {
-		if _, err := s.config(target, f); err != nil { // before a server is started
+		if _, err := s.config(target, f); err != nil { // report wrong flags before starting a server
 			return err
 		}
 		base, stop, err := s.reach(ctx, "")
@@ -32,11 +31,11 @@ func (s *Shell) Card(ctx context.Context, target string, f *Calling) error {
 	return s.CallCard(ctx, target, false, f)
 }
 
-// CallCard prints the card of the agent at a URL: the public one, or the one for
-// callers who are known.
-func (s *Shell) CallCard(ctx context.Context, target string, extended bool, f *Calling) error {
+// CallCard prints the card of the agent at a URL: the public card, or the extended card for
+// authenticated callers.
+func (s *Shell) CallCard(ctx context.Context, target string, extended bool, f *CallFlags) error {
 	if extended {
-		return s.calling(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+		return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
 			card, err := c.GetExtendedAgentCard(ctx, &a2av1.GetExtendedAgentCardRequest{Tenant: f.Tenant})
 			if err != nil {
 				return err
@@ -48,7 +47,7 @@ func (s *Shell) CallCard(ctx context.Context, target string, extended bool, f *C
 	if err != nil {
 		return err
 	}
-	return f.inTime(ctx, func(ctx context.Context) error {
+	return f.withTimeout(ctx, func(ctx context.Context) error {
 		card, raw, err := a2aclient.ReadCard(ctx, target, cfg)
 		if err != nil {
 			return err
@@ -60,7 +59,7 @@ func (s *Shell) CallCard(ctx context.Context, target string, extended bool, f *C
 	})
 }
 
-// showCard prints a card; raw is its JSON as it came, nil for the JSON of the card.
+// showCard prints a card. raw is its JSON as received; nil means the encoded card.
 func (s *Shell) showCard(card *a2av1.AgentCard, raw []byte) error {
 	switch {
 	case s.JSON && raw == nil:
@@ -89,7 +88,8 @@ func (s *Shell) showCard(card *a2av1.AgentCard, raw []byte) error {
 	return nil
 }
 
-// verifier returns a Verifier by the keys in files; nil: no file, nothing is verified.
+// verifier returns a Verifier that trusts the keys in files and prints the id of the
+// key that signed a card. It returns nil if there are no files.
 func (s *Shell) verifier(files []string) (a2aclient.Verifier, error) {
 	var keys [][]byte
 	for _, name := range files {
@@ -109,19 +109,19 @@ func (s *Shell) verifier(files []string) (a2aclient.Verifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return telling{trust, s}, nil
+	return reportingVerifier{trust, s}, nil
 }
 
-// telling is a Verifier that says which key it was.
-type telling struct {
+// reportingVerifier is a Verifier that prints the id of the key that signed a card.
+type reportingVerifier struct {
 	a2aclient.Verifier
 	shell *Shell
 }
 
-func (t telling) Verify(card *a2av1.AgentCard) (*a2av1.AgentCard, string, error) {
+func (t reportingVerifier) Verify(card *a2av1.AgentCard) (*a2av1.AgentCard, string, error) {
 	signed, kid, err := t.Verifier.Verify(card)
 	if err == nil {
-		t.shell.sayf("signed by %q, which is trusted", kid)
+		t.shell.sayf("card signed by trusted key %q", kid)
 	}
 	return signed, kid, err
 }

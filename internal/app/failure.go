@@ -15,7 +15,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// ErrInterrupted is the error of a command that a signal ended.
+// ErrInterrupted is returned by a command that was ended by a signal.
 var ErrInterrupted = errors.New("interrupted")
 
 // failure is an error as -o json prints it.
@@ -24,7 +24,7 @@ type failure struct {
 	Reason   string            `json:"reason,omitempty"`
 	Message  string            `json:"message"`
 	Details  map[string]string `json:"details,omitempty"`
-	Faults   config.Faults     `json:"faults,omitempty"` // faults of a configuration
+	Faults   config.Faults     `json:"faults,omitempty"` // faults of the configuration, if that is the error
 	ExitCode int               `json:"exitCode"`
 }
 
@@ -57,8 +57,8 @@ func (s *Shell) printFailure(f failure) {
 	}
 }
 
-// words returns the text of an error. It adds what to do where the command line knows
-// more about that than the server.
+// words returns the text of an error, with a hint where the command line knows more about the cause
+// than the server.
 func (s *Shell) words(err error) string {
 	var e *agent.Error
 	switch {

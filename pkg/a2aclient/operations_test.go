@@ -45,7 +45,7 @@ func serveScene(t *testing.T) *app.Running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := app.Serve(context.Background(), def, app.Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+	r, err := app.Serve(context.Background(), def, app.ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,38 +16,39 @@ import (
 	"github.com/agentteams/team-server/pkg/manager"
 )
 
-// scene is all that is served at one time: the file and its additions, each a
-// revision of its own, so that a change builds what it concerns alone. It does not
-// change.
-type scene struct {
-	def       *config.Config // of all together
+// servedSet is everything that is served at one time: the configuration file and its additions.
+// Each is a revision of its own, so that a change rebuilds only what it affects. A servedSet is
+// immutable.
+type servedSet struct {
+	def       *config.Config // the file and all additions combined
 	file      *revision
 	additions map[string]*revision // by name
-	by        map[string]*revision // who has an agent or team, by its id
+	by        map[string]*revision // the revision that serves an agent or team, by id
 }
 
-// of is who has an agent, or says that it is not there.
-func (s *scene) of(id string) *revision {
+// of returns the revision that serves an agent, or the revision of the file, whose registry reports
+// an unknown agent.
+func (s *servedSet) of(id string) *revision {
 	if r := s.by[id]; r != nil {
 		return r
 	}
 	return s.file
 }
 
-// pinned is what a run of an agent is tied to; nil where there is no such agent.
-func (s *scene) pinned(id string) *pinned { return s.of(id).pinned[id] }
+// pinned returns the pins of an agent, or nil if it is not served.
+func (s *servedSet) pinned(id string) *pinned { return s.of(id).pinned[id] }
 
-// revisions are all, those first that have agents from others.
-func (s *scene) revisions() []*revision {
+// revisions returns all revisions; those that use agents of the file come before it.
+func (s *servedSet) revisions() []*revision {
 	if s == nil {
 		return nil
 	}
 	return append(slices.Collect(maps.Values(s.additions)), s.file)
 }
 
-// Prepare implements manage.Live. What is as it was is not built again.
+// Prepare implements manage.Live. Unchanged revisions are not built again.
 func (l *Live) Prepare(file *config.Config, additions map[string]*config.Config) (manage.Prepared, error) {
-	a := &assembly{live: l, before: l.current.Load(), defs: additions, scene: &scene{
+	a := &assembly{live: l, before: l.current.Load(), defs: additions, servedSet: &servedSet{
 		def: file.Beside(additions), additions: map[string]*revision{}, by: map[string]*revision{},
 	}}
 	if err := a.all(file); err != nil {
@@ -57,13 +58,13 @@ func (l *Live) Prepare(file *config.Config, additions map[string]*config.Config)
 	return a, nil
 }
 
-// assembly puts together what is served next.
+// assembly builds the next servedSet.
 type assembly struct {
 	live   *Live
-	before *scene // nil: nothing was served yet
+	before *servedSet // nil before anything was served
 	defs   map[string]*config.Config
-	*scene
-	built []*revision // those that are new, in their order
+	*servedSet
+	built []*revision // new revisions in the order they were built
 }
 
 func (a *assembly) all(file *config.Config) error {
@@ -76,7 +77,7 @@ func (a *assembly) all(file *config.Config) error {
 	for _, name := range slices.Sorted(maps.Keys(a.defs)) {
 		var not *manage.NotBuilt
 		switch err := a.addition(name); {
-		case errors.As(err, &not): // it, or one that it works with
+		case errors.As(err, &not): // names the addition that failed
 			return err
 		case err != nil:
 			return &manage.NotBuilt{Addition: name, Agents: faulty(err), Err: err}
@@ -85,7 +86,7 @@ func (a *assembly) all(file *config.Config) error {
 	return nil
 }
 
-// faulty are the agents that are known to be to blame, and for what.
+// faulty returns the agents that caused an error, with the reasons.
 func faulty(err error) map[string]string {
 	agents := map[string]string{}
 	var faults build.ToolFaults
@@ -98,7 +99,7 @@ func faulty(err error) map[string]string {
 	return agents
 }
 
-// own has a revision serve its agents that nobody else serves.
+// own makes a revision serve those of its agents that no other revision serves.
 func (a *assembly) own(r *revision) {
 	for id := range r.pinned {
 		if a.by[id] == nil {
@@ -107,7 +108,7 @@ func (a *assembly) own(r *revision) {
 	}
 }
 
-// addition puts an addition in place, behind those that it has agents from.
+// addition adds the revision of an addition, after those of the additions whose agents it uses.
 func (a *assembly) addition(name string) error {
 	if a.additions[name] != nil {
 		return nil
@@ -126,7 +127,7 @@ func (a *assembly) addition(name string) error {
 	return a.add(name, p)
 }
 
-// plan finds out what an addition builds, and what it has from others.
+// plan determines which agents an addition builds and which it uses from other revisions.
 func (a *assembly) plan(name string) (plan, error) {
 	p := plan{def: a.defs[name], ids: map[string]bool{}, have: map[string]*revision{}, from: map[string]*revision{"": a.file}}
 	for _, id := range p.def.Reach(p.def.Added(name)...) {
@@ -136,7 +137,7 @@ func (a *assembly) plan(name string) (plan, error) {
 		case with == "" && a.file.pinned[id] != nil:
 			p.have[id] = a.file
 		case with == "":
-			p.ids[id] = true // it is in the file, and nobody there works with it
+			p.ids[id] = true // the file defines it but does not serve it
 		case a.defs[with] == nil:
 			return plan{}, fmt.Errorf("%q needs %q, which is not served", name, with)
 		default:
@@ -149,7 +150,7 @@ func (a *assembly) plan(name string) (plan, error) {
 	return p, nil
 }
 
-// add builds a revision.
+// add builds a revision and adds it to the set.
 func (a *assembly) add(name string, p plan) error {
 	r, err := a.live.newRevision(p)
 	if err != nil {
@@ -179,9 +180,9 @@ func (a *assembly) Serve() {
 		}
 	}
 	for _, r := range l.others {
-		r.retired = true // restored ones too: they have the connections of what was served before
+		r.retired = true // restored revisions too: they use the addresses and keys of the previous file
 	}
-	l.current.Store(a.scene)
+	l.current.Store(a.servedSet)
 	idle := l.sweep()
 	l.mu.Unlock()
 	l.closeAll(idle)

@@ -32,17 +32,17 @@ func TestR_003_17_BuildsWhatChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	scene := func() *scene { return r.Live.current.Load() }
+	servedSet := func() *servedSet { return r.Live.current.Load() }
 	create("inner", "desk") // of the file, and it asks
 	create("outer", "inner")
 	create("aside", "echo")
-	before := scene()
+	before := servedSet()
 	if _, err := r.Teams.UpdateTeam(ctx, &teamv1.UpdateTeamRequest{TeamId: "inner", Form: &teamv1.UpdateTeamRequest_Yaml{
 		Yaml: "teams: {inner: {name: New, workflow: {steps: [{id: a, agent: desk}]}}}",
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	after := scene()
+	after := servedSet()
 	for name, kept := range map[string]bool{"inner": false, "outer": false, "aside": true} {
 		if (before.additions[name] == after.additions[name]) != kept {
 			t.Errorf("%s is kept: %t", name, !kept)
@@ -81,7 +81,7 @@ func TestR_003_17_BuildsWhatChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := fmt.Sprint(r.Live.Teams(), len(r.Live.others), len(scene().additions)); got != "[company desk] 0 0" {
+	if got := fmt.Sprint(r.Live.Teams(), len(r.Live.others), len(servedSet().additions)); got != "[company desk] 0 0" {
 		t.Error(got)
 	}
 }
