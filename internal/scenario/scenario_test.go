@@ -270,7 +270,7 @@ func TestUnexpectedEnds(t *testing.T) {
 		}},
 		"a question": {head + "  - {name: n, team: line, send: good}\n", []string{`4 want the run COMPLETED, got INPUT_REQUIRED | it asks "Which colour?"; give it answers: [TEXT]`}},
 		"an answer too many": {head + "  - name: n\n    team: line\n    send: good\n    answers: [red, blue]\n    want: {reply: {equals: red it is}}\n", []string{
-			`7 answer "blue" was not asked for | `,
+			`7 unused answer "blue" | `,
 		}},
 		"somebody who did not work": {head + "  - {name: n, team: panel, send: good, models: {fast: {agents: {panel: [{text: alone}]}}}, want: {said: {writer: {contains: [a]}}, given: {critic: {contains: [a]}}}}\n", []string{
 			"4 want critic to work, it did not | turn 1: the model answered (team.yaml:33)", "4 want writer to work, it did not | …",
@@ -370,10 +370,10 @@ func TestFaults(t *testing.T) {
 		"an unknown member of a path":   {head + "  - {name: n, send: x, want: {failed: [writr/a]}}\n", `"desk" has no member "writr"`},
 		"an unknown member that speaks": {head + "  - {name: n, send: x, want: {said: {writr: {equals: x}}}}\n", `team_test.yaml:4:38  "desk" has no member "writr"`},
 		"an unknown rule":               {head + "  - {name: n, send: x, want: {rules: [wrote]}}\n", `team_test.yaml:4:39  "desk" has no rule "wrote"`},
-		"a step of no workflow":         {head + "  - {name: n, send: x, want: {steps: [draft]}}\n", `"desk" has no step "draft"` + "\n   4 | - {name: …, send: …, want: {steps: [draft]}}\n     |                                     ^ it has none; remove this"},
-		"a model over the network":      {head + "  - {name: n, send: x, team: luxury}\n", `team_test.yaml:4:5  "luxury" works with model "slow", which is asked over the network`},
-		"an agent over the network":     {head + "  - {name: n, send: x, team: abroad}\n", `"abroad" works with agent "far", which is on another server`},
-		"a tool over the network":       {head + "  - {name: n, send: x, team: online}\n", `"online" works with tool "web", which is called over the network`},
+		"a step of no workflow":         {head + "  - {name: n, send: x, want: {steps: [draft]}}\n", `"desk" has no step "draft"` + "\n   4 | - {name: …, send: …, want: {steps: [draft]}}\n     |                                     ^ the team has none; remove this"},
+		"a model over the network":      {head + "  - {name: n, send: x, team: luxury}\n", `team_test.yaml:4:5  "luxury" uses model "slow", which is called over the network`},
+		"an agent over the network":     {head + "  - {name: n, send: x, team: abroad}\n", `"abroad" uses agent "far", which is on another server`},
+		"a tool over the network":       {head + "  - {name: n, send: x, team: online}\n", `"online" uses tool "web", which is called over the network`},
 		"no configuration":              {"version: v1\nconfig: none.yaml\nscenarios: [{name: n, send: x}]\n", `team_test.yaml:2:9  config "none.yaml": the file does not exist`},
 		"a secret for a configuration":  {"version: v1\nconfig: sk-secret\nscenarios: [{name: n, send: x}]\n", `team_test.yaml:2:9  config "…": the file does not exist`},
 		"one fault beside another":      {head + "  - {name: n, sent: x}\n  - {name: m, send: x, want: {members: [writr]}}\n  - {name: o, send: x, models: {fats: {file: fast.yaml}}}\n", `"desk" has no member "writr"`},
@@ -398,7 +398,7 @@ func TestFind_NoTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := scenario.Find(path)
-	if err == nil || !strings.Contains(err.Error(), "this is no test file") || !strings.Contains(err.Error(), "_test.yaml") {
+	if err == nil || !strings.Contains(err.Error(), "not a test file") || !strings.Contains(err.Error(), "_test.yaml") {
 		t.Errorf("got %v", err)
 	}
 }
