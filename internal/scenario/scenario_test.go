@@ -167,7 +167,7 @@ func TestExpectations(t *testing.T) {
 			`4 want the run COMPLETED, got INPUT_REQUIRED | it asks "Which colour?"; give it answers: [TEXT]`,
 		}},
 		{"reason", "relay: good", "", "NO_RESPONSE", []string{`4 want the run FAILED, got COMPLETED | turn 3: critic answered (team.yaml:36)`}},
-		{"reason", "down", "UNAVAILABLE", "TIMEOUT", []string{`4 want reason TIMEOUT, got UNAVAILABLE | UNAVAILABLE: the endpoint of model "small" does not work (HTTP 503); try again later`}},
+		{"reason", "down", "UNAVAILABLE", "TIMEOUT", []string{`4 want reason TIMEOUT, got UNAVAILABLE | UNAVAILABLE: the endpoint of model "small" failed (HTTP 503); try again later`}},
 		{"error", "down", "{contains: [HTTP 503]}", "{equals: no}", []string{`4 want error "no", got "…" | `}},
 		{"reply", "good", "{equals: text good, contains: [text], excludes: [bad], matches: '^t'}", "{equals: a, contains: [b, c], excludes: [good], matches: '^g'}", []string{
 			`4 want reply "a", got "text good" | turn 3: rule "done" matched: true (team.yaml:24)`,

@@ -160,7 +160,7 @@ func TestR_003_17_Agents(t *testing.T) {
 		_, err = a.agents.UpdateAgent(t.Context(), &teamv1.UpdateAgentRequest{AgentId: "lawyer", Etag: made.GetAgent().GetEtag(), Config: echo("x")})
 		fault(t, err, "Aborted", "VERSION_CONFLICT")
 		_, err = a.agents.UnregisterAgent(t.Context(), &teamv1.UnregisterAgentRequest{AgentId: "lawyer"})
-		if f := fault(t, err, "InvalidArgument", "INVALID_TEAM_CONFIG"); !strings.Contains(f.Message, `"court" needs`) {
+		if f := fault(t, err, "InvalidArgument", "INVALID_TEAM_CONFIG"); !strings.Contains(f.Message, `"court" depends on`) {
 			t.Error(f.Message)
 		}
 		if _, err := a.teams.DeleteTeam(t.Context(), &teamv1.DeleteTeamRequest{TeamId: "court"}); err != nil {
@@ -554,7 +554,7 @@ func TestS_37_Nesting(t *testing.T) {
 		}
 		h.says(t, "top", "x", "new b: x")
 		_, err = a.teams.DeleteTeam(t.Context(), &teamv1.DeleteTeamRequest{TeamId: "b"})
-		if f := fault(t, err, "InvalidArgument", "INVALID_TEAM_CONFIG"); !strings.Contains(f.Message, `"a" needs`) && !strings.Contains(f.Message, `"top" needs`) {
+		if f := fault(t, err, "InvalidArgument", "INVALID_TEAM_CONFIG"); !strings.Contains(f.Message, `"a" depends on`) && !strings.Contains(f.Message, `"top" depends on`) {
 			t.Error(f.Message)
 		}
 		for _, id := range []string{"top", "a", "b"} {
