@@ -23,6 +23,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/pgtest"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -67,7 +68,7 @@ func processRequest(ctx context.Context, t *testing.T, r *Running, req *teamv1.P
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
-	c, err := client.NewTeam("http://"+r.HTTP, client.Config{})
+	c, err := client.NewTeam("http://"+r.HTTP, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +234,7 @@ func TestPublicAddresses(t *testing.T) {
 		{served, []string{"https://team.example/desk/desk/rpc", "https://team.example/desk/desk", "team.example:443"}},
 		{local, []string{"http://" + local.HTTP + "/desk/rpc", "http://" + local.HTTP + "/desk", local.GRPC}},
 	} {
-		card, _, err := client.ReadCard(t.Context(), "http://"+tt.server.HTTP+"/desk", client.Config{})
+		card, _, err := a2aclient.ReadCard(t.Context(), "http://"+tt.server.HTTP+"/desk", a2aclient.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -267,7 +268,7 @@ func TestA_10_TheFileOrdersInterfaces(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%q: %v", settings, err)
 		}
-		card, _, err := client.ReadCard(t.Context(), "http://"+served.HTTP+"/desk", client.Config{})
+		card, _, err := a2aclient.ReadCard(t.Context(), "http://"+served.HTTP+"/desk", a2aclient.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -395,16 +396,16 @@ func TestA_01_TheFileRequiresTheExtension(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := "http://" + s.HTTP + "/desk"
-	card, _, err := client.ReadCard(t.Context(), url, client.Config{})
+	card, _, err := a2aclient.ReadCard(t.Context(), url, a2aclient.Config{})
 	if e := card.GetCapabilities().GetExtensions(); err != nil || len(e) != 1 || !e[0].GetRequired() {
 		t.Errorf("card: %v, %v", e, err)
 	}
 	for _, uris := range [][]string{nil, {a2a.TeamRunURI}} {
-		c, err := client.Open(t.Context(), url, client.Config{Extensions: uris})
+		c, err := a2aclient.Open(t.Context(), url, a2aclient.Config{Extensions: uris})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = c.Send(t.Context(), &a2av1.SendMessageRequest{Message: agent.UserMessage("m", "x")})
+		_, err = c.SendMessage(t.Context(), &a2av1.SendMessageRequest{Message: agent.UserMessage("m", "x")})
 		if (err == nil) != (len(uris) == 1) || err != nil && !strings.Contains(err.Error(), a2a.TeamRunURI) {
 			t.Errorf("with %v: %v", uris, err)
 		}
@@ -426,7 +427,7 @@ func TestA_18_PushIsSwitchedOffInTheFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		card, _, err := client.ReadCard(t.Context(), "http://"+s.HTTP+"/desk", client.Config{})
+		card, _, err := a2aclient.ReadCard(t.Context(), "http://"+s.HTTP+"/desk", a2aclient.Config{})
 		if err != nil || card.GetCapabilities().GetPushNotifications() != want {
 			t.Errorf("server: %s: %v, %v", settings, card.GetCapabilities(), err)
 		}

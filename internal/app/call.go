@@ -16,9 +16,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -43,21 +43,21 @@ type CallFlags struct {
 }
 
 // bindings maps the values of --binding to those of the client.
-var bindings = map[string]string{"": "", "grpc": client.GRPC, "rest": client.REST, "jsonrpc": client.JSONRPC}
+var bindings = map[string]string{"": "", "grpc": a2aclient.GRPC, "rest": a2aclient.REST, "jsonrpc": a2aclient.JSONRPC}
 
 // config returns the client configuration for the agent at target.
-func (s *Shell) config(target string, f *CallFlags) (client.Config, error) {
-	cfg := s.client()
-	var known bool
+func (s *Shell) config(target string, f *CallFlags) (a2aclient.Config, error) {
+	cfg := a2aclient.Config{Token: s.Token, AnyGRPCPort: true}
+	binding, known := bindings[strings.ToLower(f.Binding)]
 	noCard := strings.HasPrefix(target, "grpc://") || strings.HasPrefix(target, "grpcs://")
-	switch cfg.Binding, known = bindings[strings.ToLower(f.Binding)]; {
+	switch {
 	case !known:
 		return cfg, usagef("--binding %s: expected grpc, rest or jsonrpc", f.Binding)
-	case f.Protocol != "" && f.Protocol != client.V10 && f.Protocol != client.V03:
+	case f.Protocol != "" && f.Protocol != a2aclient.V1 && f.Protocol != a2aclient.V03:
 		return cfg, usagef("--protocol %s: expected 1.0 or 0.3", f.Protocol)
-	case f.Protocol == client.V03 && (cfg.Binding == client.GRPC || noCard):
+	case f.Protocol == a2aclient.V03 && (binding == a2aclient.GRPC || noCard):
 		return cfg, usagef("--protocol 0.3: A2A 0.3 is called over JSON-RPC and REST, not over gRPC")
-	case noCard && cfg.Binding != "" && cfg.Binding != client.GRPC:
+	case noCard && binding != "" && binding != a2aclient.GRPC:
 		return cfg, usagef("--binding %s: %s is called over gRPC; give the http:// address of the card", f.Binding, target)
 	case noCard && len(f.Trusted) > 0:
 		return cfg, usagef("--verify needs a card, and %s is called without one; give the http:// address of the card", target)
@@ -68,7 +68,10 @@ func (s *Shell) config(target string, f *CallFlags) (client.Config, error) {
 	case f.Timeout < 0:
 		return cfg, usagef("--timeout %s: expected a duration above 0, such as 30s", f.Timeout)
 	}
-	cfg.Tenant, cfg.Version, cfg.Extensions, cfg.Headers = f.Tenant, f.Protocol, f.Extensions, http.Header{}
+	if binding != "" {
+		cfg.Bindings = []string{binding}
+	}
+	cfg.Tenant, cfg.Version, cfg.Extensions, cfg.Header = f.Tenant, f.Protocol, f.Extensions, http.Header{}
 	for _, h := range f.Headers {
 		name, value, ok := strings.Cut(h, "=")
 		switch {
@@ -77,13 +80,13 @@ func (s *Shell) config(target string, f *CallFlags) (client.Config, error) {
 		case hasControl(value):
 			return cfg, usagef("--header %s: expected a value without line breaks or other control characters", name)
 		}
-		cfg.Headers.Add(name, value)
+		cfg.Header.Add(name, value)
 	}
 	if f.Raw {
 		cfg.Raw = plain{s.Talk}
 	}
 	var err error
-	cfg.Verify, err = s.verifier(f.Trusted)
+	cfg.Verifier, err = s.verifier(f.Trusted)
 	return cfg, err
 }
 
@@ -98,13 +101,13 @@ func usagef(format string, args ...any) error { return UsageError{fmt.Errorf(for
 var errTimeout = errors.New("--timeout")
 
 // withClient connects to the agent at target and calls do, within the timeout.
-func (s *Shell) withClient(ctx context.Context, target string, f *CallFlags, do func(context.Context, *client.Client) error) error {
+func (s *Shell) withClient(ctx context.Context, target string, f *CallFlags, do func(context.Context, *a2aclient.Client) error) error {
 	cfg, err := s.config(target, f)
 	if err != nil {
 		return err
 	}
 	return f.withTimeout(ctx, func(ctx context.Context) error {
-		c, err := client.Open(ctx, target, cfg)
+		c, err := a2aclient.Open(ctx, target, cfg)
 		if err != nil {
 			return err
 		}
@@ -136,14 +139,14 @@ func (f *CallFlags) withTimeout(ctx context.Context, do func(context.Context) er
 }
 
 // checkTenant returns an error if the connection cannot reach the tenant.
-func (f *CallFlags) checkTenant(c *client.Client) error {
+func (f *CallFlags) checkTenant(c *a2aclient.Client) error {
 	switch bound := c.Bound(); {
 	case f.Tenant == "":
 		return nil
-	case c.Version == client.V03:
-		return usagef("--tenant %s: A2A 0.3 has no tenants; name the agent in the URL", f.Tenant)
+	case c.Version() == a2aclient.V03:
+		return usagef("--tenant %s: A2A 0.3 knows no tenant; name the agent in the URL", f.Tenant)
 	case bound != "" && bound != f.Tenant:
-		return usagef("--tenant %s: over %s this card reaches only %s; name the agent in the URL", f.Tenant, c.Binding, bound)
+		return usagef("--tenant %s: over %s the card's address is that of %s alone; name the agent in the URL", f.Tenant, c.Binding(), bound)
 	}
 	return nil
 }
@@ -188,11 +191,11 @@ func (s *Shell) Call(ctx context.Context, target, text string, f *Send) error {
 	if err != nil {
 		return err
 	}
-	return s.withClient(ctx, target, &f.CallFlags, func(ctx context.Context, c *client.Client) error {
+	return s.withClient(ctx, target, &f.CallFlags, func(ctx context.Context, c *a2aclient.Client) error {
 		if f.Stream {
-			return s.follow(c.Stream(ctx, req), target, &f.CallFlags)
+			return s.follow(c.StreamMessage(ctx, req), target, &f.CallFlags)
 		}
-		resp, err := c.Send(ctx, req)
+		resp, err := c.SendMessage(ctx, req)
 		if err != nil {
 			return err
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/client"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
 // Push holds the flags that configure a webhook for a task.
@@ -31,8 +31,8 @@ func (s *Shell) CallPushSet(ctx context.Context, target, task, address string, f
 	if f.Scheme != "" {
 		req.Authentication = &a2av1.AuthenticationInfo{Scheme: f.Scheme, Credentials: f.Credentials}
 	}
-	return s.withClient(ctx, target, &f.CallFlags, func(ctx context.Context, c *client.Client) error {
-		made, err := c.SetPush(ctx, req)
+	return s.withClient(ctx, target, &f.CallFlags, func(ctx context.Context, c *a2aclient.Client) error {
+		made, err := c.CreateTaskPushNotificationConfig(ctx, req)
 		if err != nil {
 			return err
 		}
@@ -42,8 +42,8 @@ func (s *Shell) CallPushSet(ctx context.Context, target, task, address string, f
 
 // CallPushGet prints a webhook of a task.
 func (s *Shell) CallPushGet(ctx context.Context, target, task, id string, f *CallFlags) error {
-	return s.withClient(ctx, target, f, func(ctx context.Context, c *client.Client) error {
-		p, err := c.Push(ctx, &a2av1.GetTaskPushNotificationConfigRequest{Tenant: f.Tenant, TaskId: task, Id: id})
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+		p, err := c.GetTaskPushNotificationConfig(ctx, &a2av1.GetTaskPushNotificationConfigRequest{Tenant: f.Tenant, TaskId: task, Id: id})
 		if err != nil {
 			return err
 		}
@@ -53,10 +53,10 @@ func (s *Shell) CallPushGet(ctx context.Context, target, task, id string, f *Cal
 
 // CallPushList prints all webhooks of a task, page by page.
 func (s *Shell) CallPushList(ctx context.Context, target, task string, f *CallFlags) error {
-	return s.withClient(ctx, target, f, func(ctx context.Context, c *client.Client) error {
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
 		req := &a2av1.ListTaskPushNotificationConfigsRequest{Tenant: f.Tenant, TaskId: task}
 		for n := 0; ; {
-			page, err := c.Pushes(ctx, req)
+			page, err := c.ListTaskPushNotificationConfigs(ctx, req)
 			if err != nil {
 				return err
 			}
@@ -86,8 +86,8 @@ func (s *Shell) CallPushList(ctx context.Context, target, task string, f *CallFl
 
 // CallPushDelete deletes a webhook of a task.
 func (s *Shell) CallPushDelete(ctx context.Context, target, task, id string, f *CallFlags) error {
-	return s.withClient(ctx, target, f, func(ctx context.Context, c *client.Client) error {
-		if err := c.DeletePush(ctx, &a2av1.DeleteTaskPushNotificationConfigRequest{Tenant: f.Tenant, TaskId: task, Id: id}); err != nil {
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+		if err := c.DeleteTaskPushNotificationConfig(ctx, &a2av1.DeleteTaskPushNotificationConfigRequest{Tenant: f.Tenant, TaskId: task, Id: id}); err != nil {
 			return err
 		}
 		s.sayf("webhook %s of task %s deleted", id, task)

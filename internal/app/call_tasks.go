@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/client"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
 // CallGet prints a task. history is the maximum number of history messages; nil means the server's
@@ -19,8 +19,8 @@ func (s *Shell) CallGet(ctx context.Context, target, id string, history *int32, 
 	if history != nil && *history < 0 {
 		return usagef("--history %d: expected 0 or more", *history)
 	}
-	return s.withClient(ctx, target, f, func(ctx context.Context, c *client.Client) error {
-		t, err := c.Task(ctx, &a2av1.GetTaskRequest{Tenant: f.Tenant, Id: id, HistoryLength: history})
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+		t, err := c.GetTask(ctx, &a2av1.GetTaskRequest{Tenant: f.Tenant, Id: id, HistoryLength: history})
 		if err != nil {
 			return err
 		}
@@ -30,8 +30,8 @@ func (s *Shell) CallGet(ctx context.Context, target, id string, history *int32, 
 
 // CallCancel cancels a task and prints it.
 func (s *Shell) CallCancel(ctx context.Context, target, id string, f *CallFlags) error {
-	return s.withClient(ctx, target, f, func(ctx context.Context, c *client.Client) error {
-		t, err := c.Cancel(ctx, &a2av1.CancelTaskRequest{Tenant: f.Tenant, Id: id})
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+		t, err := c.CancelTask(ctx, &a2av1.CancelTaskRequest{Tenant: f.Tenant, Id: id})
 		if err != nil {
 			return err
 		}
@@ -44,8 +44,8 @@ func (s *Shell) CallSubscribe(ctx context.Context, target, id string, after int6
 	if after < 0 {
 		return usagef("--after %d: expected the number of an event, above 0", after)
 	}
-	return s.withClient(ctx, target, f, func(ctx context.Context, c *client.Client) error {
-		return s.follow(c.Subscribe(ctx, &a2av1.SubscribeToTaskRequest{Tenant: f.Tenant, Id: id}, after), target, f)
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+		return s.follow(c.SubscribeToTask(ctx, &a2av1.SubscribeToTaskRequest{Tenant: f.Tenant, Id: id}, after), target, f)
 	})
 }
 
@@ -167,9 +167,9 @@ func (s *Shell) CallList(ctx context.Context, target string, f *List) error {
 	if err != nil {
 		return err
 	}
-	return s.withClient(ctx, target, &f.CallFlags, func(ctx context.Context, c *client.Client) error {
+	return s.withClient(ctx, target, &f.CallFlags, func(ctx context.Context, c *a2aclient.Client) error {
 		for seen := 0; ; {
-			page, err := c.Tasks(ctx, req)
+			page, err := c.ListTasks(ctx, req)
 			if err != nil {
 				return err
 			}

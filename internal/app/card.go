@@ -11,7 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/cardsign"
-	"github.com/agentteams/team-server/internal/client"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
 // Card prints the card of a team, or of the agent at a URL. With trusted keys, it fails unless one
@@ -35,8 +35,8 @@ func (s *Shell) Card(ctx context.Context, target string, f *CallFlags) error {
 // authenticated callers.
 func (s *Shell) CallCard(ctx context.Context, target string, extended bool, f *CallFlags) error {
 	if extended {
-		return s.withClient(ctx, target, f, func(ctx context.Context, c *client.Client) error {
-			card, err := c.ExtendedCard(ctx, &a2av1.GetExtendedAgentCardRequest{Tenant: f.Tenant})
+		return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+			card, err := c.GetExtendedAgentCard(ctx, &a2av1.GetExtendedAgentCardRequest{Tenant: f.Tenant})
 			if err != nil {
 				return err
 			}
@@ -48,12 +48,12 @@ func (s *Shell) CallCard(ctx context.Context, target string, extended bool, f *C
 		return err
 	}
 	return f.withTimeout(ctx, func(ctx context.Context) error {
-		card, raw, err := client.ReadCard(ctx, target, cfg)
+		card, raw, err := a2aclient.ReadCard(ctx, target, cfg)
 		if err != nil {
 			return err
 		}
-		if cfg.Verify != nil {
-			raw = nil // raw may contain unsigned fields
+		if cfg.Verifier != nil {
+			raw = nil // it may hold more than was signed
 		}
 		return s.showCard(card, raw)
 	})
@@ -88,9 +88,9 @@ func (s *Shell) showCard(card *a2av1.AgentCard, raw []byte) error {
 	return nil
 }
 
-// verifier returns a function that verifies a card with the keys in files and prints the id of the
-// key that signed it. It returns nil if there are no files.
-func (s *Shell) verifier(files []string) (func(*a2av1.AgentCard) (*a2av1.AgentCard, error), error) {
+// verifier returns a Verifier that trusts the keys in files and prints the id of the
+// key that signed a card. It returns nil if there are no files.
+func (s *Shell) verifier(files []string) (a2aclient.Verifier, error) {
 	var keys [][]byte
 	for _, name := range files {
 		data, err := os.ReadFile(name) //nolint:gosec // the user names the file
@@ -105,15 +105,23 @@ func (s *Shell) verifier(files []string) (func(*a2av1.AgentCard) (*a2av1.AgentCa
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	trust, err := cardsign.NewTrust(keys...)
+	trust, err := a2aclient.NewVerifier(keys...)
 	if err != nil {
 		return nil, err
 	}
-	return func(card *a2av1.AgentCard) (*a2av1.AgentCard, error) {
-		signed, kid, err := trust.Verify(card)
-		if err == nil {
-			s.sayf("card signed by trusted key %q", kid)
-		}
-		return signed, err
-	}, nil
+	return reportingVerifier{trust, s}, nil
+}
+
+// reportingVerifier is a Verifier that prints the id of the key that signed a card.
+type reportingVerifier struct {
+	a2aclient.Verifier
+	shell *Shell
+}
+
+func (t reportingVerifier) Verify(card *a2av1.AgentCard) (*a2av1.AgentCard, string, error) {
+	signed, kid, err := t.Verifier.Verify(card)
+	if err == nil {
+		t.shell.sayf("card signed by trusted key %q", kid)
+	}
+	return signed, kid, err
 }

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -40,7 +40,7 @@ func (s *Shell) newFailure(err error, exitCode int) failure {
 		f.Message = strings.TrimPrefix(f.Message, e.Reason+": ")
 	case exitCode == ExitUsage:
 		f.Reason = agent.ReasonInvalidRequest
-	case errors.Is(err, client.ErrUnreachable):
+	case errors.Is(err, a2aclient.ErrUnreachable):
 		f.Reason = agent.ReasonUnavailable
 	case errors.Is(err, ErrInterrupted):
 		f.Reason = agent.ReasonCanceled

@@ -176,7 +176,7 @@ teams:
 `
 	url := store.SQLite + filepath.Join(t.TempDir(), "team.db")
 	r := serveOn(t, define(t, busy, nil), url)
-	c, err := client.NewTeam("http://"+r.HTTP, client.Config{})
+	c, err := client.NewTeam("http://"+r.HTTP, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 		return err
 	}
 	defer stop()
-	c, err := client.NewTeam(base, s.client())
+	c, err := client.NewTeam(base, s.Token)
 	if err != nil {
 		return UsageError{err}
 	}

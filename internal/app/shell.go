@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
 // Shell holds what all commands share. Data is written to Out, everything else to Talk.
@@ -84,9 +84,9 @@ func exitCode(err error) int {
 		return ExitTests
 	case errors.Is(err, ErrInvalid), errors.As(err, &faults):
 		return ExitConfig
-	case errors.As(err, &usage), errors.Is(err, client.ErrAddress):
+	case errors.As(err, &usage), errors.Is(err, a2aclient.ErrAddress):
 		return ExitUsage
-	case errors.Is(err, client.ErrUnreachable):
+	case errors.Is(err, a2aclient.ErrUnreachable):
 		return ExitUnreachable
 	}
 	return ExitFailed
@@ -105,9 +105,6 @@ func (s *Shell) log(level zapcore.Level) *zap.Logger {
 	}
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(s.Talk)), level))
 }
-
-// client returns the configuration of clients.
-func (s *Shell) client() client.Config { return client.Config{Token: s.Token} }
 
 func (s *Shell) sayf(format string, args ...any) { fmt.Fprintf(plain{s.Talk}, format+"\n", args...) }
 

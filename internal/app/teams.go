@@ -18,7 +18,6 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -27,7 +26,7 @@ func (s *Shell) manager(command string) (*client.Team, error) {
 	if s.Server == "" {
 		return nil, UsageError{fmt.Errorf("%s needs a running server: --server http://127.0.0.1:8080, or TEAM_SERVER", command)}
 	}
-	return client.NewTeam(s.Server, s.client())
+	return client.NewTeam(s.Server, s.Token)
 }
 
 // teamFile is a file with teams to apply.
@@ -60,12 +59,11 @@ var textPlace = regexp.MustCompile(`^yaml:(\d+):(\d+)$`)
 // returned unchanged.
 func (f *teamFile) faults(err error) error {
 	var e *agent.Error
-	var bad *a2a.Error
-	if !errors.As(err, &e) || e.Reason != agent.ReasonInvalidTeamConfig || !errors.As(err, &bad) {
+	if !errors.As(err, &e) || e.Reason != agent.ReasonInvalidTeamConfig || len(e.Violations) == 0 {
 		return err
 	}
 	var faults config.Faults
-	for _, v := range bad.Violations {
+	for _, v := range e.Violations {
 		message, hint, _ := strings.Cut(v.Description, "; ")
 		fault := config.Fault{File: f.path, Message: message, Hint: hint}
 		if m := textPlace.FindStringSubmatch(v.Field); m != nil && len(f.parts) == 1 { // the lines of a split document differ from those of the file

@@ -98,7 +98,7 @@ func TestA_10_JavaScriptSDKVerifiesOurCards(t *testing.T) {
 			t.Errorf("a foreign key: %v: %s", err, out)
 		}
 		changed := strings.Replace(string(made.Card), "Gives back", "Takes", 1)
-		if out, err := ours(t, program, hosted(t, []byte(changed)), theirs); err == nil || !strings.Contains(out, "does not fit") {
+		if out, err := ours(t, program, hosted(t, []byte(changed)), theirs); err == nil || !strings.Contains(out, "does not match") {
 			t.Errorf("a changed card: %v: %s", err, out)
 		}
 	})

@@ -1,15 +1,17 @@
-package client
+package a2aclient
 
 import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
@@ -58,7 +60,7 @@ func TestA_21_SecretsGoWhereTheyWereNamed(t *testing.T) {
 	}{
 		"the named place is taken": {cfg: Config{Token: "secret"}, here: true},
 		"another port":             {cfg: Config{Token: "secret"}, fault: "card read, but it offers only HTTP+JSON 1.0 at " + other.URL + " (must not see the token or headers); wanted"},
-		"another port, headers":    {cfg: Config{Headers: http.Header{"X-Api-Key": {"secret"}}}, fault: "; token and headers go to the host that is named: call the agent by the one on its card"},
+		"another port, headers":    {cfg: Config{Header: http.Header{"X-Api-Key": {"secret"}}}, fault: "; token and headers go to the host that is named: call the agent by the one on its card"},
 		"no secrets":               {},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +74,7 @@ func TestA_21_SecretsGoWhereTheyWereNamed(t *testing.T) {
 			c, err := Open(t.Context(), s.URL, tt.cfg)
 			if err == nil {
 				defer func() { _ = c.Close() }()
-				_, err = c.Send(t.Context(), &a2av1.SendMessageRequest{Message: &a2av1.Message{MessageId: "m"}})
+				_, err = c.SendMessage(t.Context(), &a2av1.SendMessageRequest{Message: &a2av1.Message{MessageId: "m"}})
 			}
 			if (err != nil) != (tt.fault != "") || err != nil && !strings.Contains(err.Error(), tt.fault) {
 				t.Errorf("error %v, want %q", err, tt.fault)
@@ -109,7 +111,11 @@ func TestA_21_PlacesOfSecrets(t *testing.T) {
 		{"http://a.example", REST, ":", false},
 	} {
 		i := &a2av1.AgentInterface{Url: tt.url, ProtocolBinding: tt.binding}
-		if got := !(Config{Token: "secret"}).withholds(i, tt.named); got != tt.want {
+		named, err := url.Parse(tt.named)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (Config{Token: "secret", AnyGRPCPort: true}).trusts(i, named); got != tt.want {
 			t.Errorf("%s named, %s at %s: %v, want %v", tt.named, tt.binding, tt.url, got, tt.want)
 		}
 	}
@@ -117,14 +123,14 @@ func TestA_21_PlacesOfSecrets(t *testing.T) {
 
 func TestA_25_Choose(t *testing.T) {
 	both := offer(
-		&a2av1.AgentInterface{ProtocolBinding: "SOAP", ProtocolVersion: "1.0"},
-		&a2av1.AgentInterface{ProtocolBinding: JSONRPC, ProtocolVersion: "0.3.0"},
-		&a2av1.AgentInterface{ProtocolBinding: REST, ProtocolVersion: "1.0"},
-		&a2av1.AgentInterface{ProtocolBinding: GRPC, ProtocolVersion: "1.0"},
+		&a2av1.AgentInterface{Url: "http://a.example", ProtocolBinding: "SOAP", ProtocolVersion: "1.0"},
+		&a2av1.AgentInterface{Url: "http://a.example", ProtocolBinding: JSONRPC, ProtocolVersion: "0.3.0"},
+		&a2av1.AgentInterface{Url: "http://a.example", ProtocolBinding: REST, ProtocolVersion: "1.0"},
+		&a2av1.AgentInterface{Url: "http://a.example", ProtocolBinding: GRPC, ProtocolVersion: "1.0"},
 	)
 	old := offer(
-		&a2av1.AgentInterface{ProtocolBinding: GRPC, ProtocolVersion: "0.3.0"},
-		&a2av1.AgentInterface{ProtocolBinding: REST, ProtocolVersion: "0.3.0"},
+		&a2av1.AgentInterface{Url: "http://a.example", ProtocolBinding: GRPC, ProtocolVersion: "0.3.0"},
+		&a2av1.AgentInterface{Url: "http://a.example", ProtocolBinding: REST, ProtocolVersion: "0.3.0"},
 	)
 	for _, tt := range []struct {
 		card             *a2av1.AgentCard
@@ -135,15 +141,19 @@ func TestA_25_Choose(t *testing.T) {
 		{card: both, binding: GRPC, want: GRPC + " 1.0"},
 		{card: both, binding: JSONRPC, want: JSONRPC + " 0.3.0"},
 		{card: both, version: V03, want: JSONRPC + " 0.3.0"},
-		{card: both, binding: JSONRPC, version: V10, fault: "card read, but it offers only SOAP 1.0, JSONRPC 0.3.0, HTTP+JSON 1.0, GRPC 1.0; wanted protocol 1.0 over JSONRPC"},
+		{card: both, binding: JSONRPC, version: V1, fault: "card read, but it offers only SOAP 1.0, JSONRPC 0.3.0, HTTP+JSON 1.0, GRPC 1.0; wanted protocol 1.0 over JSONRPC"},
 		{card: both, binding: REST, version: V03, fault: "; wanted protocol 0.3 over HTTP+JSON"},
 		{card: old, want: REST + " 0.3.0"},
 		{card: old, binding: GRPC, fault: "card read, but it offers only GRPC 0.3.0, HTTP+JSON 0.3.0; wanted protocol 1.0 over GRPC"},
-		{card: old, version: V10, fault: "; wanted protocol 1.0 over GRPC, HTTP+JSON or JSONRPC"},
+		{card: old, version: V1, fault: "; wanted protocol 1.0 over GRPC, HTTP+JSON or JSONRPC"},
 		{card: old, binding: JSONRPC, fault: "; wanted protocol 1.0 over JSONRPC, or 0.3 over JSONRPC"},
 		{card: offer(), fault: "card read, but it offers nothing; wanted protocol 1.0 over GRPC, HTTP+JSON or JSONRPC, or 0.3 over HTTP+JSON or JSONRPC"},
 	} {
-		i, err := Config{Binding: tt.binding, Version: tt.version}.choose(tt.card, "http://a.example")
+		cfg := Config{Version: tt.version}
+		if tt.binding != "" {
+			cfg.Bindings = []string{tt.binding}
+		}
+		i, err := Choose(tt.card, "http://a.example", cfg)
 		if tt.fault != "" {
 			if err == nil || !strings.HasSuffix(err.Error(), tt.fault) {
 				t.Errorf("%q %q: %v, want %s", tt.binding, tt.version, err, tt.fault)
@@ -160,7 +170,7 @@ func TestUnreachable(t *testing.T) {
 	for _, target := range []string{"http://127.0.0.1:1/a", "grpc://127.0.0.1:1/a"} {
 		c, err := Open(t.Context(), target, Config{})
 		if err == nil {
-			_, err = c.Send(t.Context(), &a2av1.SendMessageRequest{})
+			_, err = c.SendMessage(t.Context(), &a2av1.SendMessageRequest{})
 			_ = c.Close()
 		}
 		if !errors.Is(err, ErrUnreachable) {
@@ -170,4 +180,24 @@ func TestUnreachable(t *testing.T) {
 	if _, err := Open(t.Context(), "nonsense", Config{}); err == nil || errors.Is(err, ErrUnreachable) {
 		t.Errorf("error is %v", err)
 	}
+}
+
+func FuzzChoose(f *testing.F) {
+	f.Add([]byte(`{"name":"x","supportedInterfaces":[{"url":"https://x","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`))
+	f.Add([]byte(`{"name":"x","supportedInterfaces":[{"url":"far:80","protocolBinding":"GRPC","protocolVersion":"1.0"}]}`))
+	f.Add([]byte(`{"protocolVersion":"0.3.0","url":"http://far/v1"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		card, err := a2av03.ReadCard(b)
+		if err != nil {
+			return
+		}
+		cfg := Config{Token: "secret"}
+		i, err := Choose(card, "http://far", cfg)
+		if err != nil {
+			return
+		}
+		if at, _ := place(i, "http"); at != "far:80" {
+			t.Errorf("the token goes to %s: %v", at, i)
+		}
+	})
 }

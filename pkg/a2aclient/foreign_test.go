@@ -1,4 +1,4 @@
-package client
+package a2aclient
 
 import (
 	"bytes"
@@ -44,7 +44,7 @@ const inStream = "data: {\"error\":{\"code\":404,\"status\":\"NOT_FOUND\",\"mess
 	"{\"@type\":\"type.googleapis.com/google.rpc.ErrorInfo\",\"domain\":\"a2a-protocol.org\",\"reason\":\"TASK_NOT_FOUND\"}]}}\n\n"
 
 func TestA_12_ErrorsOfOtherServers(t *testing.T) {
-	web := func() *web { return newWeb(Config{}) }
+	web := func() *web { return newWeb(Config{}, V1) }
 	for _, tt := range []struct {
 		name, media, body string
 		code              int
@@ -96,7 +96,7 @@ func TestA_12_ErrorsOfOtherServers(t *testing.T) {
 // the protocol and the official SDKs have it.
 func TestA_23_TenantIsPartOfThePath(t *testing.T) {
 	var asked []*http.Request
-	via := newREST(newWeb(Config{}), foreign(t, 200, "application/json", `{}`, &asked)+"/desk")
+	via := newREST(newWeb(Config{}, V1), foreign(t, 200, "application/json", `{}`, &asked)+"/desk")
 	defer func() { _ = via.close() }()
 	for tenant, want := range map[string]string{"": "/desk/tasks/t", "desk": "/desk/desk/tasks/t", "a/b": "/desk/a%2Fb/tasks/t"} {
 		if _, err := via.task(t.Context(), &a2av1.GetTaskRequest{Tenant: tenant, Id: "t"}); err != nil {
@@ -112,9 +112,9 @@ func TestA_23_TenantIsPartOfThePath(t *testing.T) {
 func TestA_12_DeletedInAnyWords(t *testing.T) {
 	for _, body := range []string{`{"jsonrpc":"2.0","id":1,"result":null}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":1}`} {
 		for _, via := range []transport{
-			newJSONRPC(newWeb(Config{}), foreign(t, 200, "application/json", body, nil)),
-			newJSONRPC03(newWeb(Config{}), foreign(t, 200, "application/json", body, nil)),
-			newREST03(newWeb(Config{}), foreign(t, 204, "", "", nil)),
+			newJSONRPC(newWeb(Config{}, V1), foreign(t, 200, "application/json", body, nil)),
+			newJSONRPC03(newWeb(Config{}, V1), foreign(t, 200, "application/json", body, nil)),
+			newREST03(newWeb(Config{}, V1), foreign(t, 204, "", "", nil)),
 		} {
 			if err := via.deletePush(t.Context(), &a2av1.DeleteTaskPushNotificationConfigRequest{TaskId: "t", Id: "p"}); err != nil {
 				t.Errorf("%s: %v", body, err)
@@ -122,7 +122,7 @@ func TestA_12_DeletedInAnyWords(t *testing.T) {
 			_ = via.close()
 		}
 	}
-	via := newJSONRPC(newWeb(Config{}), foreign(t, 200, "application/json", `{"jsonrpc":"2.0","id":1}`, nil))
+	via := newJSONRPC(newWeb(Config{}, V1), foreign(t, 200, "application/json", `{"jsonrpc":"2.0","id":1}`, nil))
 	defer func() { _ = via.close() }()
 	if _, err := via.task(t.Context(), &a2av1.GetTaskRequest{}); err == nil || err.Error() != "the answer holds neither a result nor an error" {
 		t.Errorf("a task: %v", err)
@@ -132,8 +132,8 @@ func TestA_12_DeletedInAnyWords(t *testing.T) {
 // Who has no GET for it is asked to subscribe by POST.
 func TestA_07_SubscribeByPost(t *testing.T) {
 	for _, of := range []func(string) transport{
-		func(url string) transport { return newREST(newWeb(Config{}), url) },
-		func(url string) transport { return newREST03(newWeb(Config{}), url) },
+		func(url string) transport { return newREST(newWeb(Config{}, V1), url) },
+		func(url string) transport { return newREST03(newWeb(Config{}, V1), url) },
 	} {
 		var methods []string
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -165,8 +165,8 @@ func TestA_21_RawHidesSecrets(t *testing.T) {
 	var raw bytes.Buffer
 	var asked []*http.Request
 	answer := `{"id":"p","taskId":"t","url":"http://h/","token":"t0k\"en","authentication":{"scheme":"Bearer","credentials":"letmein"}}`
-	cfg := Config{Raw: &raw, Token: "s3same", Extensions: []string{"https://e/1", "https://e/2"}, Headers: http.Header{"X-Api-Key": {"k3y"}, "X-Trace": {"seen"}}}
-	via := newREST(newWeb(cfg), foreign(t, 200, "application/json", answer, &asked))
+	cfg := Config{Raw: &raw, Token: "s3same", Extensions: []string{"https://e/1", "https://e/2"}, Header: http.Header{"X-Api-Key": {"k3y"}, "X-Trace": {"seen"}}}
+	via := newREST(newWeb(cfg, V1), foreign(t, 200, "application/json", answer, &asked))
 	defer func() { _ = via.close() }()
 	_, err := via.setPush(t.Context(), &a2av1.TaskPushNotificationConfig{
 		TaskId: "t", Url: "http://h/", Token: `t0k"en`, Authentication: &a2av1.AuthenticationInfo{Scheme: "Bearer", Credentials: "letmein"},
@@ -190,13 +190,20 @@ func TestA_21_RawHidesSecrets(t *testing.T) {
 	}
 }
 
+// unsigned refuses every card.
+type unsigned struct{}
+
+func (unsigned) Verify(*a2av1.AgentCard) (*a2av1.AgentCard, string, error) {
+	return nil, "", errors.New("the card is not signed")
+}
+
 // A card that is not to be trusted is not acted upon.
 func TestA_10_UntrustedCardIsNotCalled(t *testing.T) {
 	var calls []string
 	card := offer(&a2av1.AgentInterface{ProtocolBinding: REST, ProtocolVersion: "1.0"})
 	s := cardServer(t, card, &calls)
 	card.SupportedInterfaces[0].Url = s.URL
-	_, err := Open(t.Context(), s.URL, Config{Verify: func(*a2av1.AgentCard) (*a2av1.AgentCard, error) { return nil, errors.New("the card is not signed") }})
+	_, err := Open(t.Context(), s.URL, Config{Verifier: unsigned{}})
 	if want := "the card of " + s.URL + " is not to be trusted: the card is not signed"; err == nil || err.Error() != want {
 		t.Errorf("error is %v", err)
 	}

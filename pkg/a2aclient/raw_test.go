@@ -1,4 +1,4 @@
-package client
+package a2aclient
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ func TestRawShowsIDsAsTheyCame(t *testing.T) {
 	}))
 	defer s.Close()
 	var raw bytes.Buffer
-	c := newREST(newWeb(Config{Raw: &raw}), s.URL)
+	c := newREST(newWeb(Config{Raw: &raw}, V1), s.URL)
 	defer func() { _ = c.close() }()
 	for _, err := range c.stream(t.Context(), &a2av1.SendMessageRequest{}) {
 		if err != nil {

@@ -1,12 +1,10 @@
-package client
+package a2aclient
 
 import (
 	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"iter"
 	"net/http"
 	"strconv"
@@ -54,43 +52,44 @@ func (r *rpc) call(ctx context.Context, method string, params []byte, err error)
 		return nil, err
 	}
 	req.Header.Set("Accept", wire.TypeJSON)
-	code, data, err := r.answer(req, body)
+	code, data, err := r.answer(req, body, MaxAnswer)
 	if err != nil {
 		return nil, err
 	}
 	return r.result(id, code, data)
 }
 
-// result takes the result out of the response to a request. An error needs no id: who
-// could not read the request does not know it.
+// result returns the result in the response to a request. An error needs no id: a server
+// that could not read the request does not know it.
 func (r *rpc) result(id json.RawMessage, code int, data []byte) (json.RawMessage, error) {
 	var env wire.RPCResponse
 	switch err := json.Unmarshal(data, &env); {
 	case err == nil && env.Error != nil:
-		return nil, refused(r.failure(env.Error))
+		return nil, refused(r.failure(env.Error), code)
 	case code/100 != 2:
-		if err := refused(wire.ParseRESTError(code, data)); err != nil {
+		if err := refused(wire.ParseRESTError(code, data), code); err != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("the server answered %d %s", code, http.StatusText(code))
-	case err != nil || env.JSONRPC != "2.0":
-		return nil, errors.New("the answer is no response of JSON-RPC 2.0")
-	case !bytes.Equal(env.ID, id):
-		return nil, fmt.Errorf("the answer is to another request: its id is %s, not %s", cmp.Or(string(env.ID), "missing"), id)
+		return nil, badAnswer("the server answered %d %s", code, http.StatusText(code))
+	case err != nil, env.JSONRPC != "2.0" && !r.cfg.Lenient:
+		return nil, badAnswer("the answer is not a JSON-RPC 2.0 response")
+	case !bytes.Equal(env.ID, id) && !r.cfg.Lenient:
+		return nil, badAnswer("the answer is to another request: its id is %s, not %s", cmp.Or(string(env.ID), "missing"), id)
 	}
 	return env.Result, nil
 }
 
 // follow makes a call that is answered with events. The result of each is read by
-// parse. What is refused may come as plain JSON.
+// parse. An error, or the only result, may come as plain JSON.
 func (r *rpc) follow(ctx context.Context, method string, params []byte, err error, after int64, parse func([]byte) (*a2av1.StreamResponse, error)) iter.Seq2[*a2av1.StreamResponse, error] {
 	id := r.id()
 	req, body, err := r.envelope(ctx, id, method, params, err)
 	if err != nil {
 		return failing(err)
 	}
+	req.Header.Set("Accept", wire.TypeSSE+", "+wire.TypeJSON)
 	behind(req, after)
-	return responses(r.events(req, body, r.judge), func(ev wire.Event) (*a2av1.StreamResponse, error) {
+	return responses(r.events(req, body, r.plain), func(ev wire.Event) (*a2av1.StreamResponse, error) {
 		result, err := r.result(id, http.StatusOK, ev.Data)
 		if err != nil {
 			return nil, err
@@ -99,16 +98,18 @@ func (r *rpc) follow(ctx context.Context, method string, params []byte, err erro
 	})
 }
 
-// judge finds the error of an answer that should have been a stream.
-func (r *rpc) judge(code int, data []byte) *status.Status {
+// plain reads an answer that is no stream of events as the only event of one.
+func (r *rpc) plain(resp *http.Response, data []byte) (wire.Event, error) {
 	var env wire.RPCResponse
-	if json.Unmarshal(data, &env) == nil && env.Error != nil {
-		return r.failure(env.Error)
+	switch err := json.Unmarshal(data, &env); {
+	case err == nil && env.Error != nil:
+		return wire.Event{}, refused(r.failure(env.Error), resp.StatusCode)
+	case resp.StatusCode/100 != 2:
+		return wire.Event{}, refused(wire.ParseRESTError(resp.StatusCode, data), resp.StatusCode)
+	case err != nil || len(env.Result) == 0:
+		return wire.Event{}, noStream(resp)
 	}
-	if code/100 != 2 {
-		return wire.ParseRESTError(code, data)
-	}
-	return nil
+	return wire.Event{Data: data}, nil
 }
 
 // jsonrpc is the JSON-RPC binding of 1.0.
@@ -126,7 +127,7 @@ func invoke[M proto.Message](ctx context.Context, j *jsonrpc, method string, in 
 		return out, err
 	}
 	if len(result) == 0 {
-		return out, errors.New("the answer holds neither a result nor an error")
+		return out, badAnswer("the answer holds neither a result nor an error")
 	}
 	return out, decode(result, out)
 }

@@ -1,4 +1,4 @@
-package client
+package a2aclient
 
 import (
 	"context"
@@ -7,13 +7,18 @@ import (
 	"io"
 	"iter"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -25,27 +30,50 @@ import (
 // grpcTransport is the gRPC binding of 1.0.
 type grpcTransport struct {
 	*web
-	conn   *grpc.ClientConn
-	client a2av1.A2AServiceClient
+	address string // HOST:PORT
+	conn    *grpc.ClientConn
+	client  a2av1.A2AServiceClient
 }
 
-func newGRPC(address string, secure bool, w *web) (*grpcTransport, error) {
+// newGRPC returns the binding at HOST:PORT.
+func newGRPC(w *web, address string, secure bool) (*grpcTransport, error) {
 	creds := insecure.NewCredentials()
 	if secure {
-		creds = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
+		config := &tls.Config{MinVersion: tls.VersionTLS12}
+		if w.cfg.TLS != nil {
+			config = w.cfg.TLS.Clone()
+		}
+		creds = credentials.NewTLS(config)
 	}
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(creds),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxBody)))
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithDisableRetry(), // whether to repeat a call is the caller's decision
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxAnswer)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+			MinConnectTimeout: 3 * time.Second,
+		}),
+		// Many servers close connections with pings more often than every 5 minutes.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Minute, Timeout: 20 * time.Second}),
+	}
+	target := address
+	if dial := w.cfg.Dial; dial != nil {
+		target = "passthrough:///" + address
+		options = append(options, grpc.WithNoProxy(), grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) {
+			return dial(ctx, "tcp", to)
+		}))
+	}
+	conn, err := grpc.NewClient(target, options...)
 	if err != nil {
 		return nil, noAddress(address, "HOST:PORT")
 	}
-	return &grpcTransport{web: w, conn: conn, client: a2av1.NewA2AServiceClient(conn)}, nil
+	return &grpcTransport{web: w, address: address, conn: conn, client: a2av1.NewA2AServiceClient(conn)}, nil
 }
 
 // outgoing puts metadata on a call, and shows it.
 func (g *grpcTransport) outgoing(ctx context.Context, method string, req proto.Message, kv ...string) context.Context {
 	md := metadata.MD{}
-	for name, values := range g.service() {
+	for name, values := range g.service(ctx) {
 		md.Append(name, values...)
 	}
 	for i := 0; i < len(kv); i += 2 {
@@ -68,20 +96,27 @@ func (g *grpcTransport) show(direction, method string, m proto.Message) {
 	g.raw("%s %s %s", direction, method, data)
 }
 
-func (g *grpcTransport) failed(err error) error {
+// failed returns the error of a call. begun reports whether a part of the answer had arrived.
+func (g *grpcTransport) failed(ctx context.Context, err error, begun bool) error {
 	st := status.Convert(err)
 	g.raw("< %s: %s", st.Code(), st.Message())
-	if st.Code() == codes.Unavailable && wire.InfoOf(st) == nil {
-		return unreachable(g.conn.Target(), err)
+	switch told := wire.InfoOf(st) != nil; {
+	case told:
+	case ctx.Err() != nil:
+		return &TransportError{Address: g.address, Broken: begun, Err: context.Cause(ctx)}
+	case st.Code() == codes.Unavailable:
+		return &TransportError{Address: g.address, Broken: begun, Err: err}
+	case st.Code() == codes.ResourceExhausted && strings.Contains(st.Message(), "received message larger than max"): // this side's own error
+		return tooLarge("the answer is larger than %d bytes", MaxAnswer)
 	}
-	return refused(st)
+	return refused(st, 0)
 }
 
 // unary makes a call with one answer.
 func unary[Req, Resp proto.Message](ctx context.Context, g *grpcTransport, method string, call func(context.Context, Req, ...grpc.CallOption) (Resp, error), req Req) (Resp, error) {
 	resp, err := call(g.outgoing(ctx, method, req), req)
 	if err != nil {
-		return resp, g.failed(err)
+		return resp, g.failed(ctx, err, false)
 	}
 	g.show("<", string(resp.ProtoReflect().Descriptor().Name()), resp)
 	return resp, nil
@@ -90,12 +125,14 @@ func unary[Req, Resp proto.Message](ctx context.Context, g *grpcTransport, metho
 // follow makes a call that is answered with a stream.
 func follow[Req proto.Message](ctx context.Context, g *grpcTransport, method string, call func(context.Context, Req, ...grpc.CallOption) (grpc.ServerStreamingClient[a2av1.StreamResponse], error), req Req, kv ...string) iter.Seq2[*a2av1.StreamResponse, error] {
 	return func(yield func(*a2av1.StreamResponse, error) bool) {
-		ctx, cancel := context.WithCancel(g.outgoing(ctx, method, req, kv...))
-		defer cancel()
-		s, err := call(ctx, req)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel() // ends a gRPC stream that was not read to its end
+		begun := false
+		s, err := call(g.outgoing(ctx, method, req, kv...), req)
 		for err == nil {
 			var resp *a2av1.StreamResponse
 			if resp, err = s.Recv(); err == nil {
+				begun = true
 				g.show("<", "StreamResponse", resp)
 				if !yield(resp, nil) {
 					return
@@ -103,7 +140,7 @@ func follow[Req proto.Message](ctx context.Context, g *grpcTransport, method str
 			}
 		}
 		if !errors.Is(err, io.EOF) {
-			yield(nil, g.failed(err))
+			yield(nil, g.failed(ctx, err, begun))
 		}
 	}
 }

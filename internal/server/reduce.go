@@ -1,4 +1,4 @@
-package wire
+package server
 
 import (
 	"cmp"
@@ -12,26 +12,28 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/nesting"
+	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // Reduce returns an answer of A2A, or a notification, in a form that every client can
-// read. If it has more than MaxEvent bytes, its largest parts are replaced by parts
+// read. If it has more than wire.MaxEvent bytes, its largest parts are replaced by parts
 // with the URL at which they can be read, until it has at most a2a.MaxPageBytes; if that
-// leaves more than MaxEvent bytes, so are its largest values of metadata. Parts that nest
+// leaves more than wire.MaxEvent bytes, so are its largest values of metadata. Parts that nest
 // too deep are replaced too. base is the server's URL; if it is empty, a text says what is
 // missing. An answer that needs no change is returned as it is. m is never changed.
 func Reduce(m proto.Message, base string) proto.Message {
 	r := &reducer{base: base}
 	r.visit(m)
-	if !r.deep && proto.Size(m) <= MaxEvent {
+	if !r.deep && proto.Size(m) <= wire.MaxEvent {
 		return m
 	}
 	m = proto.CloneOf(m)
 	r = &reducer{base: base, change: true}
 	r.visit(m)
 	size := proto.Size(m)
-	if size <= MaxEvent {
+	if size <= wire.MaxEvent {
 		return m
 	}
 	slices.SortFunc(r.parts, func(a, b partPlace) int { return cmp.Compare(b.size, a.size) })
@@ -42,7 +44,7 @@ func Reduce(m proto.Message, base string) proto.Message {
 		r.replace(p, "size")
 		size -= p.size - proto.Size(p.parts[p.i])
 	}
-	if size > MaxEvent {
+	if size > wire.MaxEvent {
 		leaveOut(m, base, size)
 	}
 	return m
@@ -149,7 +151,7 @@ func (r *reducer) artifact(task string, a *a2av1.Artifact) {
 
 // metadata reports whether metadata nests too deep and must be left out.
 func (r *reducer) metadata(s *structpb.Struct) bool {
-	deep := a2a.TooDeepStruct(s)
+	deep := nesting.TooDeepStruct(s)
 	r.deep = r.deep || deep
 	return deep && r.change
 }
@@ -168,7 +170,7 @@ func (r *reducer) collect(task string, s *structpb.Struct) {
 func (r *reducer) all(task string, parts []*a2av1.Part) {
 	for i, p := range parts {
 		r.collect(task, p.GetMetadata())
-		deep := a2a.TooDeep(p.GetData()) || a2a.TooDeepStruct(p.GetMetadata())
+		deep := nesting.TooDeep(p.GetData()) || nesting.TooDeepStruct(p.GetMetadata())
 		r.deep = r.deep || deep
 		switch at := (partPlace{task, parts, i, 0}); {
 		case !r.change || task == "":
@@ -185,12 +187,12 @@ func (r *reducer) all(task string, parts []*a2av1.Part) {
 func (r *reducer) replace(at partPlace, reason string) {
 	p := at.parts[at.i]
 	metadata := &structpb.Struct{Fields: map[string]*structpb.Value{}}
-	if !a2a.TooDeepStruct(p.GetMetadata()) {
+	if !nesting.TooDeepStruct(p.GetMetadata()) {
 		for k, v := range p.GetMetadata().GetFields() {
 			metadata.Fields[k] = v
 		}
 	}
-	media, body := PartContent(p)
+	media, body := partContent(p)
 	metadata.Fields[a2a.TeamRunURI] = marker(reason, len(body))
 	if r.base == "" {
 		at.parts[at.i] = &a2av1.Part{
@@ -209,7 +211,7 @@ func (r *reducer) replace(at partPlace, reason string) {
 // extension has none: it is computed for each answer.
 func (r *reducer) replaceValue(v valuePlace) {
 	part := a2a.MetadataPart(v.metadata.GetFields()[v.name])
-	_, body := PartContent(part)
+	_, body := partContent(part)
 	with := marker("size", len(body))
 	switch {
 	case v.name == a2a.TeamRunURI:
@@ -243,16 +245,16 @@ func PartDigest(p *a2av1.Part) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// PartContent returns the media type of a part and its content as bytes: text as it is,
+// partContent returns the media type of a part and its content as bytes: text as it is,
 // data as JSON.
-func PartContent(p *a2av1.Part) (media string, body []byte) {
+func partContent(p *a2av1.Part) (media string, body []byte) {
 	switch k := p.GetContent().(type) {
 	case *a2av1.Part_Text:
 		return cmp.Or(p.GetMediaType(), "text/plain; charset=utf-8"), []byte(k.Text)
 	case *a2av1.Part_Raw:
 		return cmp.Or(p.GetMediaType(), "application/octet-stream"), k.Raw
 	case *a2av1.Part_Data:
-		b, err := Marshal(k.Data)
+		b, err := wire.Marshal(k.Data)
 		if err != nil {
 			return "", nil
 		}

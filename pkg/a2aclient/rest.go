@@ -1,14 +1,15 @@
-package client
+package a2aclient
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -20,7 +21,7 @@ type httpJSON struct {
 	*web
 	base          string
 	media, accept string
-	judge         judge
+	judge         func(httpStatus int, body []byte) *status.Status // of an answer that is no success
 }
 
 // call makes a call with one answer and returns its body. body is nil for none; err
@@ -34,7 +35,7 @@ func (h *httpJSON) call(ctx context.Context, method, path string, body []byte, e
 		return nil, err
 	}
 	req.Header.Set("Accept", h.accept)
-	code, data, err := h.answer(req, body)
+	code, data, err := h.answer(req, body, MaxAnswer)
 	if err != nil {
 		return nil, err
 	}
@@ -44,23 +45,32 @@ func (h *httpJSON) call(ctx context.Context, method, path string, body []byte, e
 	return data, nil
 }
 
-// failed is the error of an answer that is no success.
+// failed returns the error of an answer that is no success.
 func (h *httpJSON) failed(code int, data []byte) error {
-	if err := refused(h.judge(code, data)); err != nil {
+	if err := refused(h.judge(code, data), code); err != nil {
 		return err
 	}
-	return fmt.Errorf("the server answered %d %s", code, http.StatusText(code))
+	return badAnswer("the server answered %d %s", code, http.StatusText(code))
 }
 
 // follow makes a call that is answered with events, each read by parse, unless it is
 // an error.
 func (h *httpJSON) follow(req *http.Request, body []byte, parse func([]byte) (*a2av1.StreamResponse, error)) iter.Seq2[*a2av1.StreamResponse, error] {
-	return responses(h.events(req, body, byStatus(h.judge)), func(ev wire.Event) (*a2av1.StreamResponse, error) {
+	req.Header.Set("Accept", wire.TypeSSE)
+	return responses(h.events(req, body, h.plain), func(ev wire.Event) (*a2av1.StreamResponse, error) {
 		if ev.Failed() {
 			return nil, h.failed(http.StatusInternalServerError, ev.Data)
 		}
 		return parse(ev.Data)
 	})
+}
+
+// plain returns the error of an answer that is no stream of events.
+func (h *httpJSON) plain(resp *http.Response, data []byte) (wire.Event, error) {
+	if resp.StatusCode/100 != 2 {
+		return wire.Event{}, h.failed(resp.StatusCode, data)
+	}
+	return wire.Event{}, noStream(resp)
 }
 
 // post sends a body and follows what comes.
@@ -92,7 +102,7 @@ func (h *httpJSON) attach(ctx context.Context, path string, after int64, parse f
 			behind(req, after)
 			first := true
 			for r, err := range h.follow(req, body, parse) {
-				if first && method == http.MethodGet && notServed(err) {
+				if first && method == http.MethodGet && codeOf(err) == codes.Unimplemented {
 					break
 				}
 				if first = false; !yield(r, err) {

@@ -1,4 +1,4 @@
-package client
+package a2aclient
 
 import (
 	"context"
