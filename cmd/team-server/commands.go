@@ -95,7 +95,7 @@ func migrateCommand(s *app.Shell) *cobra.Command {
 func validateCommand(s *app.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate [FILE|FOLDER...]",
-		Short: "Finds everything that is wrong with configuration files",
+		Short: "Checks configuration files and prints all faults",
 		Long: "Checks syntax, keys, values, references and expressions of each file, or of the files\n" +
 			"in a folder, and prints all faults with their positions. Default: team.yaml. Exits\n" +
 			"with 3 if there are faults.",

@@ -103,7 +103,7 @@ func (chatCompletions) decode(r *Request, body []byte) error {
 	r.Body = body
 	var c completion
 	if err := json.Unmarshal(body, &c); err != nil {
-		return fmt.Errorf("the body is no request: %w", err)
+		return fmt.Errorf("the body is not a valid request: %w", err)
 	}
 	r.Model, r.Stream, r.IncludeUsage = c.Model, c.Stream, c.StreamOptions.IncludeUsage
 	r.MaxTokens = max(c.MaxTokens, c.MaxCompletion)

@@ -43,7 +43,7 @@ type Turn struct {
 
 	// Usage is the reported usage; nil counts each word as a token.
 	Usage *Usage
-	// NoUsage reports no usage, as endpoints do that ignore stream_options.
+	// NoUsage omits the usage, like endpoints that ignore stream_options.
 	NoUsage bool
 
 	// Forever answers all further requests with this turn.

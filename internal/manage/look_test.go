@@ -27,8 +27,8 @@ func (s *slow) CatalogVersion(ctx context.Context) (int64, error) {
 	return s.Memory.CatalogVersion(ctx)
 }
 
-// TestR_003_17_LooksAreShared: those who ask for what is not there while somebody looks
-// share the next look, and there are few of them however many ask one after the other.
+// TestR_003_17_LooksAreShared: requests for unknown ids during a sync share the next sync, and
+// the rate of syncs is limited however many requests there are.
 func TestR_003_17_LooksAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{Memory: store.NewMemory(store.MemoryConfig{})}

@@ -134,8 +134,8 @@ func play(t *testing.T, text string) []string {
 	return lines
 }
 
-// TestExpectations has for each key of an expectation one that is met and one
-// that is not, with what is told of it.
+// TestExpectations tests each key of an expectation with one that is met and one that is
+// not, and the failure for it.
 func TestExpectations(t *testing.T) {
 	tests := []struct {
 		key, send, met, unmet string
@@ -237,7 +237,7 @@ func TestExpectations(t *testing.T) {
 	}
 }
 
-// same compares lines; … in want stands for anything.
+// same compares lines; … in want matches any text.
 func same(t *testing.T, got, want []string) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -389,9 +389,9 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestOrder plays many scenarios at the same time and tells them in their order.
-// TestFind_NoTest: a configuration that is named in the place of its test is told to
-// be none, in place of all the keys that tests do not have.
+// TestOrder: scenarios are played concurrently and reported in their order.
+// TestFind_NoTest: if a configuration is given instead of its test, the error says so rather
+// than reporting all of its keys as unknown.
 func TestFind_NoTest(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "team.yaml")
 	if err := os.WriteFile(path, []byte("version: v1\n"), 0o600); err != nil {
@@ -424,7 +424,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestEnd leaves nothing behind when it is ended, or when nobody listens.
+// TestEnd: Play stops all scenarios when it is canceled, or when report returns an error.
 func TestEnd(t *testing.T) {
 	f, err := load(t, "version: v1\nmodels: {fast: {agents: {writer: [{delay_ms: 60000, text: x}]}}}\nscenarios: [{name: a, team: writer, send: x}, {name: b, team: writer, send: x}]\n")
 	if err != nil {

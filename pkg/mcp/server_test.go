@@ -194,8 +194,8 @@ func TestProgramEnds(t *testing.T) {
 	}
 }
 
-// TestProgramDies: a call under way ends with an outcome that nobody knows, and the
-// program is started again with the next one.
+// TestProgramDies: the outcome of a call in progress is unknown, and the program is started
+// again for the next call.
 func TestProgramDies(t *testing.T) {
 	s := start(t, program("plain"))
 	first := pid(t, s)

@@ -34,8 +34,8 @@ const (
 	piece = `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}`
 )
 
-// The outcome of what the endpoint answers is known, so that a repetition is a
-// new effect; after a broken connection nobody knows.
+// The outcome is known if the endpoint responds, so the error is Fresh; after a broken
+// connection it is unknown.
 func TestFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		turn         fakellm.Turn

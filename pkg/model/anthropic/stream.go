@@ -16,9 +16,9 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// receive makes the request, assembles the answer and passes each piece of text to text. The
-// library makes the request, but its stream reader is not used, because it flattens errors within
-// the stream to text.
+// receive makes the request, assembles the answer and calls text with each piece of text. The
+// library makes the request, but its stream reader is not used, because it converts errors within
+// the stream to plain text.
 func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequest, a *answer, text func(string) bool) error {
 	if err := m.service.NewStreaming(ctx, m.request(req), option.WithHTTPClient(c)).Err(); err != nil {
 		return err

@@ -28,8 +28,8 @@ func said(parts, finish string) string {
 	return data(`{"candidates":[{"index":0,"content":{"role":"model","parts":[` + parts + `]},"finishReason":"` + finish + `"}]}`)
 }
 
-// The outcome of what the endpoint answers is known, so that a repetition is a
-// new effect; after a broken connection nobody knows.
+// The outcome is known if the endpoint responds, so the error is Fresh; after a broken
+// connection it is unknown.
 func TestFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		turn         fakellm.Turn

@@ -19,7 +19,7 @@ import (
 
 var errSchema = errors.New("the parameters of a tool are not valid JSON")
 
-// receive makes the request, assembles the answer and passes each piece of text to text.
+// receive makes the request, assembles the answer and calls text with each piece of text.
 func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequest, a *answer, text func(string) bool) error {
 	if err := m.send(ctx, c, req); err != nil {
 		return err

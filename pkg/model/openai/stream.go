@@ -15,9 +15,9 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// receive makes the request, assembles the answer and passes each piece of text to text. The
-// library makes the request, but its stream reader is not used, because it loses errors within the
-// stream that follow a comment.
+// receive makes the request, assembles the answer and calls text with each piece of text. The
+// library makes the request, but its stream reader is not used, because it misses an error in the
+// stream if a comment precedes it.
 func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequest, a *answer, text func(string) bool) error {
 	config := m.client
 	config.HTTPClient = c
