@@ -145,7 +145,7 @@ func wellKnown(r *teamv1.ContractRole) string {
 
 // model returns the configured name of a model that is given by that name, or by the provider's
 // name for it, with or without the provider: gpt-4o, openai/gpt-4o, openai:gpt-4o. It returns "" if
-// reach is no such model.
+// there is no such model.
 func (c *contract) model(name string) string {
 	if c.models[name] != nil {
 		return name

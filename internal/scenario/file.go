@@ -1,6 +1,5 @@
-// Package scenario plays tests of teams: the scenarios of *_test.yaml files,
-// against the teams of the configuration beside them, in this process, without a
-// model and without a network.
+// Package scenario plays tests of teams: the scenarios of *_test.yaml files, against the teams of
+// the configuration next to them, within this process and without models or network.
 package scenario
 
 import (
@@ -115,8 +114,7 @@ func (r *reader) read() error {
 	return nil
 }
 
-// Package scenario plays tests of teams: the scenarios of *_test.yaml files, against the teams of
-// the configuration next to them, within this process and without models or network.
+// scenario adds a scenario to the file.
 func (r *reader) scenario(path []any, s *teamv1.Scenario, def *config.Config, common *config.StandIns) error {
 	own := len(s.GetModels())+len(s.GetAgents()) > 0
 	if own {

@@ -182,7 +182,7 @@ func (g *partialBlock) add(text string) string {
 	return text
 }
 
-// endpointError finds what the provider reports of a failure.
+// endpointError returns what the provider reports in an error, or nil.
 func endpointError(err error) *model.EndpointError {
 	var api *anthropic.Error
 	var in *reportedError
