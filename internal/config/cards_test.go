@@ -42,10 +42,10 @@ func TestA_10_KeysOfCards(t *testing.T) {
 	const base = "version: v1\nagents:\n  far: {a2a: {card: \"https://far.example\", trusted_keys: [TRUST]}}\nserver: {signing: {keys: [{kid: one, file: KEY}]}}\n"
 	for _, tt := range []struct{ key, trust, place, want string }{
 		{"private.pem", "public.pem", "", ""},
-		{"nowhere.pem", "public.pem", "team.yaml:4:44", `file "nowhere.pem": there is no such file`},
+		{"nowhere.pem", "public.pem", "team.yaml:4:44", `file "nowhere.pem": the file does not exist`},
 		{"public.pem", "public.pem", "team.yaml:4:44", `file "public.pem" contains a public key; cards are signed with the private key`},
 		{"text.pem", "public.pem", "team.yaml:4:44", `file "text.pem" contains no private key in PEM`},
-		{"private.pem", "nowhere.pem", "team.yaml:3:59", `trusted_keys "nowhere.pem": there is no such file`},
+		{"private.pem", "nowhere.pem", "team.yaml:3:59", `trusted_keys "nowhere.pem": the file does not exist`},
 		{"private.pem", "private.pem", "team.yaml:3:59", `trusted_keys "private.pem" contains a private key; provide only the public key`},
 		{"private.pem", "oct.json", "team.yaml:3:59", `trusted_keys "oct.json" contains a secret key, with which everyone who verifies could also sign`},
 	} {

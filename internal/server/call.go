@@ -63,7 +63,7 @@ func unary[Req, Resp proto.Message](ctx context.Context, s *Server, method strin
 	if resp, err = do(bounded, req); err != nil {
 		return resp, err
 	}
-	resp, _ = wire.Reduce(resp, cmp.Or(c.in.base, s.config.BaseURL)).(Resp)
+	resp, _ = Reduce(resp, cmp.Or(c.in.base, s.config.BaseURL)).(Resp)
 	return resp, wire.Fits(resp)
 }
 

@@ -34,14 +34,14 @@ func (s *Server) servePart(w http.ResponseWriter, r *http.Request, params map[st
 	req := &a2av1.GetTaskRequest{Tenant: params["tenant"], Id: params["id"]}
 	var part *a2av1.Part
 	_, err := unary(withInbound(r.Context(), &in), s, "GetPart", false, req, func(ctx context.Context, req *a2av1.GetTaskRequest) (_ *emptypb.Empty, err error) {
-		part, err = s.h.Part(ctx, req.GetTenant(), req.GetId(), func(p *a2av1.Part) bool { return wire.PartDigest(p) == params["digest"] })
+		part, err = s.h.Part(ctx, req.GetTenant(), req.GetId(), func(p *a2av1.Part) bool { return PartDigest(p) == params["digest"] })
 		return &emptypb.Empty{}, err
 	})
 	if err != nil {
 		s.fail(w, r, wire.Status(err))
 		return
 	}
-	media, body := wire.PartContent(part)
+	media, body := partContent(part)
 	h := w.Header()
 	h.Set("Content-Type", media)
 	h.Set("Cache-Control", "private, no-store")

@@ -175,7 +175,7 @@ func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map
 // an encoding here, because each event says whether it is the last of its stream.
 func (s *Server) updatesV03(form a2av03.Form, send eventFunc) func(feed.Update) error {
 	return func(u feed.Update) error {
-		response, _ := wire.Reduce(u.Response, s.config.BaseURL).(*a2av1.StreamResponse)
+		response, _ := Reduce(u.Response, s.config.BaseURL).(*a2av1.StreamResponse)
 		if err := wire.Fits(response); err != nil {
 			return err
 		}

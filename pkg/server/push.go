@@ -11,6 +11,7 @@ import (
 	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/push"
+	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -32,7 +33,7 @@ func newNotifier(c *Config, h *a2a.Handler, base string) (*notifier, error) {
 	}
 	d := push.New(push.Config{
 		Pushes: h.Pushes(), Outbox: h.Outbox, Client: out.HTTPClient(), Allowed: known(c.Keys), Old: oldBody(c.Store, base),
-		Encode:  func(m proto.Message) ([]byte, error) { return wire.Marshal(wire.Reduce(m, base)) },
+		Encode:  func(m proto.Message) ([]byte, error) { return wire.Marshal(server.Reduce(m, base)) },
 		Version: cmp.Or(c.Version, "dev"), Policy: c.Push, Log: c.Log.Named("push"),
 	})
 	return &notifier{d, out}, nil
@@ -46,7 +47,7 @@ func oldBody(s a2a.Store, base string) func(context.Context, a2a.Push) ([]byte, 
 		if err != nil {
 			return nil, "", err
 		}
-		t, _ = wire.Reduce(t, base).(*a2av1.Task)
+		t, _ = server.Reduce(t, base).(*a2av1.Task)
 		b, err := a2av03.RPC.WriteTask(t)
 		return b, wire.TypeJSON, err
 	}

@@ -91,7 +91,7 @@ func TestA_10_JavaScriptSDKVerifiesOurCards(t *testing.T) {
 		}
 		theirs, own := write(t, dir, "jwks.json", made.JWKS), write(t, dir, "own.json", keys)
 		at := hosted(t, made.Card)
-		if out, err := ours(t, program, at, theirs); err != nil || !strings.Contains(out, `signed by "js"`) {
+		if out, err := ours(t, program, at, theirs); err != nil || !strings.Contains(out, `signed by trusted key "js"`) {
 			t.Errorf("%v: %s", err, out)
 		}
 		if out, err := ours(t, program, at, own); err == nil || !strings.Contains(out, "not to be trusted") {

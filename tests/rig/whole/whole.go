@@ -34,7 +34,7 @@ func Open(t testing.TB, at rig.Place, file string, llm *fakellm.Server) *Server 
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := app.Serve(context.Background(), def, app.Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Store: at.URL, Lease: rig.Lease, Log: zap.NewNop()})
+	r, err := app.Serve(context.Background(), def, app.ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Store: at.URL, Lease: rig.Lease, Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
