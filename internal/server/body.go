@@ -109,7 +109,7 @@ const chunkSize = 32 << 10
 // least 1 KiB/s on average. size is the length that the caller has declared, -1 if unknown.
 // The errors are TOO_LARGE, TIMEOUT and INVALID_REQUEST.
 func readAtRate(control *http.ResponseController, from io.Reader, size int64) ([]byte, error) {
-	defer func() { _ = control.SetReadDeadline(time.Time{}) }() // not every connection has one
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }() // some connections have no deadlines
 	var all bytes.Buffer
 	all.Grow(int(min(max(size, 0), chunkSize)) + bytes.MinRead)
 	start := time.Now()
