@@ -85,7 +85,7 @@ func scoreOf(e *teamv1.Ended) *float64 {
 
 // works reports whether a step has begun and is running.
 func (r *run) works(n *journal.Node) bool {
-	return (n.State == journal.Running || n.State == journal.Retrying) && !r.Parked && !n.Asks()
+	return (n.State == journal.Running || n.State == journal.Retrying) && !r.Parked() && !n.Asks()
 }
 
 // done reports whether a step has brought what it should.

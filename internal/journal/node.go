@@ -2,6 +2,7 @@ package journal
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -26,7 +27,7 @@ const (
 )
 
 // Node is a piece of work: the root task, or a step at any level below it. Of an outline
-// the fields from Given on are empty.
+// the fields from Given on are empty, and those from Attempts on of all but the whole.
 type Node struct {
 	// Scope is its place: empty for the root.
 	Scope string
@@ -47,8 +48,12 @@ type Node struct {
 	Outcome teamv1.Outcome
 	// Dropped reports that it was canceled because nobody needs it.
 	Dropped bool
-	// Seq is the sequence of the event that it was decided with; 0 of the root.
-	Seq int64
+	// Seq is the sequence of the event that it was decided with, 0 of the root. EndSeq is that
+	// of its own end, 0 while it has none: also when its parent has ended before it.
+	Seq, EndSeq int64
+	// Tries is the number of its last attempt, or of the last one of a step below it, if that
+	// is greater.
+	Tries int32
 	// Since is when it was decided, Begun and Ended are when it began and ended; zero is that
 	// it has not.
 	Since, Begun, Ended time.Time
@@ -58,10 +63,11 @@ type Node struct {
 
 	// Given is the message that it was given; nil where it sees more than one.
 	Given *a2av1.Message
-	// End is how it ended; nil while it has not, and for one whose parent ended before it.
-	End *teamv1.Ended
 	// Reply is the message that it ended with.
 	Reply *a2av1.Message
+	// End is how it ended; nil while it has not, and for one whose parent ended before it. It
+	// is also nil for steps that no member works on, unless the view is of the whole.
+	End *teamv1.Ended
 	// Attempts, Decisions and Asked are its own, in order. Decisions are events.
 	Attempts  []*Attempt
 	Decisions []*teamv1.Event
@@ -70,11 +76,19 @@ type Node struct {
 	// expired.
 	Notes []*teamv1.Event
 
-	asks     int   // its own open questions
-	canceled bool  // that is under way
-	held     State // before it was held while the run is paused; Pending: it is not held
-	spent    *teamv1.Spent
-	wasted   *teamv1.Spent // by failed attempts, until its end includes them
+	asks    int   // its own open questions
+	held    State // before it was held while the run is paused; Pending: it is not held
+	spent   *teamv1.Spent
+	wasted  *teamv1.Spent              // by failed attempts, until its end includes them
+	input   *a2av1.Message             // Given, or what middlewares have made of it
+	context map[string]*structpb.Value // what its decisions have changed
+	changes []change                   // those that wait for the ends of their steps
+}
+
+// change is what a decision changes of the context once its steps have ended.
+type change struct {
+	updates map[string]*structpb.Value
+	steps   []*Node
 }
 
 // Attempt is one try of a node.
@@ -105,10 +119,9 @@ func (n *Node) Open() bool { return n.State != Ended }
 // Held reports whether it does not run because the run is paused.
 func (n *Node) Held() bool { return n.State == Waiting && n.held != Pending }
 
-// Canceling reports whether it, or what it works for, is being canceled.
-func (n *Node) Canceling() bool {
-	return n.canceled || n.Parent != nil && n.Parent.Canceling()
-}
+// Input returns what the node works on: the message that it was given, or what middlewares
+// have made of that. It is nil where it sees more than one, and in an outline.
+func (n *Node) Input() *a2av1.Message { return n.input }
 
 // Spent is what it cost with everything below it: what its end says, and before that what
 // is on record of it so far. Nil is nothing.
@@ -143,16 +156,41 @@ func less(a, b *teamv1.Spent) *teamv1.Spent {
 	}
 }
 
-// Context is what all that work on the run know: what the brief says, with the changes of
-// the root's decisions. Those of a decision count once its steps have ended, at the latest
-// when the run has.
+// Context returns what all that work on the run know: what the brief says, with the changes
+// of the root's decisions. Those of a decision count once its steps have ended, at the
+// latest when the run has. An outline has no changes.
 func (v *View) Context() map[string]*structpb.Value {
 	all := map[string]*structpb.Value{}
 	maps.Copy(all, v.Accepted.GetCollaboration().GetContext().GetFields())
-	for _, ev := range v.Top.Decisions {
-		if d := ev.GetDecided(); len(d.GetUpdates()) > 0 && (!v.Top.Open() || !v.Top.pending(d.GetSteps())) {
-			maps.Copy(all, d.GetUpdates())
-		}
-	}
+	maps.Copy(all, v.Top.context)
 	return all
+}
+
+// Changes returns what the decisions of the node itself have changed of the context, nil
+// without changes. Shared: read only.
+func (n *Node) Changes() map[string]*structpb.Value { return n.context }
+
+// change takes the updates of a decision with its steps.
+func (n *Node) change(updates map[string]*structpb.Value, steps []*Node) {
+	if len(updates) > 0 {
+		n.changes = append(n.changes, change{updates, steps})
+		n.settle(false)
+	}
+}
+
+// settle applies the changes whose steps have ended, in the order they were decided, or all.
+func (n *Node) settle(all bool) {
+	if len(n.changes) == 0 {
+		return
+	}
+	n.changes = slices.DeleteFunc(n.changes, func(c change) bool {
+		if !all && slices.ContainsFunc(c.steps, (*Node).Open) {
+			return false
+		}
+		if n.context == nil {
+			n.context = map[string]*structpb.Value{}
+		}
+		maps.Copy(n.context, c.updates)
+		return true
+	})
 }

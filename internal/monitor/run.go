@@ -38,7 +38,7 @@ func newRun(root, of string, d journal.Detail) *run {
 // take folds the next event.
 func (r *run) take(ev *teamv1.Event) {
 	began := r.Accepted != nil
-	n := r.Apply(ev)
+	n := r.Apply(ev).Node
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Delta, *teamv1.Event_Artifact, *teamv1.Event_Progress, *teamv1.Event_Claimed:
 		return
