@@ -4,6 +4,9 @@
 package journal
 
 import (
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -19,8 +22,8 @@ const (
 	// Outline keeps how the work stands and what it cost. It keeps no event but those that
 	// ask, and of a step no message: what it keeps is small, whatever is said.
 	Outline Detail = iota
-	// Messages keeps also the steps as they were decided, the messages on record, and the
-	// changes of the context.
+	// Messages keeps also the steps as they were decided, what they were given and replied,
+	// the changes of the context, and until the run has ended the messages on record.
 	Messages
 	// Whole keeps also the decisions, attempts, questions and results of all nodes.
 	Whole
@@ -45,8 +48,7 @@ type View struct {
 	Asking bool
 
 	detail Detail
-	nodes  map[string]*Node // by scope, without the top; nil without any
-	texts  Texts            // empty in an outline
+	texts  Texts // empty in an outline
 }
 
 // Change is what an event has changed.
@@ -60,14 +62,45 @@ type Change struct {
 }
 
 // New returns the view of a run without events.
-func New(root string, d Detail) *View { return &View{Root: root, Top: &Node{}, detail: d} }
+func New(root string, d Detail) *View {
+	v := &View{Root: root, Top: &Node{}, detail: d}
+	v.tell(v.Top)
+	return v
+}
+
+// none is the story of all nodes of which none is kept.
+var none = &Story{}
+
+// tell begins the story of a node.
+func (v *View) tell(n *Node) {
+	n.Story = none
+	if v.detail == Whole {
+		n.Story = &Story{}
+	}
+}
 
 // Node returns the node of a scope; nil if nothing was decided for it.
 func (v *View) Node(scope string) *Node {
-	if scope == "" {
-		return v.Top
+	n := v.Top
+	for scope != "" && n != nil {
+		var id string
+		id, scope, _ = strings.Cut(scope, ".")
+		n = n.step(id)
 	}
-	return v.nodes[scope]
+	return n
+}
+
+// step returns the step with an id, nil without one. The ids of a team's steps are their
+// places, from 1.
+func (n *Node) step(id string) *Node {
+	if i, err := strconv.Atoi(id); err == nil && i > 0 && i <= len(n.Steps) && n.Steps[i-1].Step.GetId() == id {
+		return n.Steps[i-1]
+	}
+	i := slices.IndexFunc(n.Steps, func(child *Node) bool { return child.Step.GetId() == id })
+	if i < 0 {
+		return nil
+	}
+	return n.Steps[i]
 }
 
 // Apply takes the next event and returns what it has changed. It keeps the event and does
@@ -158,21 +191,19 @@ func (v *View) decide(in *Node, ev *teamv1.Event, d *teamv1.Decided) {
 		in.Round = d.GetRound()
 	}
 	for _, id := range d.GetCancel() {
-		if n := v.nodes[agent.Scope(in.Scope, id)]; n != nil {
+		if n := in.step(id); n != nil {
 			n.Dropped = true
 		}
 	}
 	if v.detail == Whole {
 		in.Decisions = append(in.Decisions, ev)
 	}
-	if v.nodes == nil && len(d.GetSteps()) > 0 {
-		v.nodes = map[string]*Node{}
-	}
 	first := len(in.Steps)
 	for _, s := range d.GetSteps() {
 		n := &Node{
 			Scope: agent.Scope(in.Scope, s.GetId()), Path: ev.GetAgent(), Step: s, Parent: in, InRound: max(in.Round, 1), Seq: v.Seq, Since: v.Now,
 		}
+		v.tell(n)
 		if s.GetMember() != "" {
 			n.Path += "/" + s.GetMember()
 		}
@@ -183,7 +214,6 @@ func (v *View) decide(in *Node, ev *teamv1.Event, d *teamv1.Decided) {
 			n.input = n.Given
 		}
 		in.Steps = append(in.Steps, n)
-		v.nodes[n.Scope] = n
 	}
 	if v.detail != Outline {
 		in.change(d.GetUpdates(), in.Steps[first:len(in.Steps):len(in.Steps)])
@@ -224,7 +254,7 @@ func (v *View) start(n *Node, ev *teamv1.Event, s *teamv1.Started) {
 
 // retry closes an attempt that failed. A known failure begins anew.
 func (v *View) retry(n *Node, ev *teamv1.Event, r *teamv1.Retried) {
-	n.State, n.wasted = Retrying, agent.AddSpent(n.wasted, r.GetSpent())
+	n.State, n.spent = Retrying, agent.AddSpent(n.spent, r.GetSpent())
 	if r.GetFresh() {
 		n.Bound = nil
 	}
@@ -248,21 +278,21 @@ func (v *View) wait(n *Node, w *teamv1.Waiting) {
 		v.Asking = v.Asking || n == v.Top
 		return
 	}
-	for _, below := range v.nodes {
-		if below != v.Top && agent.Within(below.Scope, n.Scope) && (below.State == Running || below.State == Retrying) {
+	n.Walk(func(below *Node) {
+		if below != v.Top && (below.State == Running || below.State == Retrying) {
 			below.held, below.State = below.State, Waiting
 		}
-	}
+	})
 }
 
 // release has go on what did not run while the run was paused.
 func (v *View) release() {
-	for _, n := range v.nodes {
+	v.Top.Walk(func(n *Node) {
 		if n.State == Waiting && n.held != Pending {
 			n.State = n.held
 		}
 		n.held = Pending
-	}
+	})
 }
 
 // resume has a node go on that waited, and what it works for.
@@ -278,7 +308,7 @@ func (v *View) resume(n *Node) {
 // end closes a node. What was decided in it and has no end of its own is not needed any
 // more.
 func (v *View) end(n *Node, ev *teamv1.Event, e *teamv1.Ended) {
-	n.spent, n.wasted, n.EndSeq = e.GetSpent(), nil, ev.GetSeq()
+	n.spent, n.EndSeq = e.GetSpent(), ev.GetSeq()
 	v.shut(n, e.GetOutcome())
 	if n.Parent != nil {
 		n.Parent.settle(false)
@@ -292,6 +322,9 @@ func (v *View) end(n *Node, ev *teamv1.Event, e *teamv1.Ended) {
 	if n.Reply = e.GetReply(); e.GetReplyRef() > 0 {
 		n.Reply = v.texts.At(e.GetReplyRef())
 		v.texts.Add(ev.GetSeq(), n.Reply)
+	}
+	if v.detail == Messages && n == v.Top {
+		v.texts = Texts{} // nothing refers to them any more
 	}
 	if a := n.last(); a != nil && a.Ended == nil {
 		a.Ended, a.Error = ev.GetTime(), e.GetError()

@@ -114,19 +114,6 @@ func (r *run) open(scope string) (list []*teamv1.OpenQuestion) {
 	return list
 }
 
-// waits is the state of a task that waits: input required, or auth required where
-// nothing else is asked for.
-func (r *run) waits(scope string) a2av1.TaskState {
-	state := a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
-	for _, q := range r.Questions(scope) {
-		if q.Event.GetAsked().GetKind() != teamv1.Asked_KIND_AUTH {
-			return a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
-		}
-		state = a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
-	}
-	return state
-}
-
 // taskState is the state of the task of a step.
 func (r *run) taskState(n *journal.Node) a2av1.TaskState {
 	top := n == r.Top
@@ -134,7 +121,7 @@ func (r *run) taskState(n *journal.Node) a2av1.TaskState {
 	case !n.Open():
 		return taskstate.Of(n.Outcome)
 	case top && r.Asking, !top && n.State == journal.Waiting && !n.Held():
-		return r.waits(n.Scope)
+		return project.WaitingState(r.Questions(n.Scope))
 	case n.State == journal.Pending:
 		return a2av1.TaskState_TASK_STATE_SUBMITTED
 	}
