@@ -97,8 +97,8 @@ type drive struct {
 	mu   sync.Mutex
 	seen map[int64]bool // inbox rows taken or handed over; guarded by mu
 
-	// record is held while events are appended, so that summary has them in their order:
-	// commands are appended beside the agent's events.
+	// Commands go on record beside the events of the agent, and each of the two takes note of
+	// its own in their order. It does not matter to the summary which of the two comes first.
 	record  sync.Mutex
 	summary journal.Summary // guarded by record
 }
@@ -251,11 +251,11 @@ func (d *drive) append(ctx context.Context, events ...*teamv1.Event) error {
 
 // put puts events on record.
 func (d *drive) put(ctx context.Context, events ...*teamv1.Event) error {
-	d.record.Lock()
-	defer d.record.Unlock()
-	if err := d.claim.Journal.Append(ctx, events...); err != nil {
+	if err := d.claim.Journal.Append(ctx, events...); err != nil { // without the lock: it may take its time, and a cancel must not
 		return err
 	}
+	d.record.Lock()
+	defer d.record.Unlock()
 	for _, ev := range events {
 		d.summary.Apply(ev)
 	}
