@@ -14,7 +14,7 @@ import (
 // callCommand calls any A2A server. Its flags are those of all calls; the ones of a
 // send stand there too, since "call URL TEXT" is short for that.
 func callCommand(s *app.Shell) *cobra.Command {
-	at := &app.Calling{}
+	at := &app.CallFlags{}
 	f := &app.Send{}
 	c := &cobra.Command{
 		Use:   "call URL TEXT",
@@ -52,7 +52,7 @@ func commandsOf(c *cobra.Command) string {
 }
 
 // addCalling adds the flags that all calls have.
-func addCalling(c *cobra.Command, f *app.Calling) {
+func addCalling(c *cobra.Command, f *app.CallFlags) {
 	p := c.PersistentFlags()
 	p.StringVar(&f.Binding, "binding", "", "grpc, rest or jsonrpc; default: what the card names first")
 	p.StringVar(&f.Protocol, "protocol", "", "1.0 or 0.3; default: 1.0 where the card offers it, else 0.3")
@@ -135,8 +135,8 @@ func urlAndText(f *app.Send) cobra.PositionalArgs {
 	}
 }
 
-func send(s *app.Shell, c *cobra.Command, args []string, at *app.Calling, f *app.Send) error {
-	f.Calling = *at
+func send(s *app.Shell, c *cobra.Command, args []string, at *app.CallFlags, f *app.Send) error {
+	f.CallFlags = *at
 	text := ""
 	if len(args) > 1 {
 		text = args[1]
@@ -144,7 +144,7 @@ func send(s *app.Shell, c *cobra.Command, args []string, at *app.Calling, f *app
 	return s.Call(c.Context(), args[0], text, f)
 }
 
-func sendCommand(s *app.Shell, at *app.Calling) *cobra.Command {
+func sendCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
 	f := &app.Send{}
 	c := &cobra.Command{
 		Use:   "send URL TEXT",
@@ -162,7 +162,7 @@ func sendCommand(s *app.Shell, at *app.Calling) *cobra.Command {
 	return c
 }
 
-func streamCommand(s *app.Shell, at *app.Calling) *cobra.Command {
+func streamCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
 	f := &app.Send{Stream: true}
 	c := &cobra.Command{
 		Use:   "stream URL TEXT",
@@ -178,7 +178,7 @@ func streamCommand(s *app.Shell, at *app.Calling) *cobra.Command {
 	return c
 }
 
-func getCommand(s *app.Shell, at *app.Calling) *cobra.Command {
+func getCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
 	var history *int32
 	c := &cobra.Command{
 		Use:     "get URL TASK",
@@ -194,7 +194,7 @@ func getCommand(s *app.Shell, at *app.Calling) *cobra.Command {
 	return c
 }
 
-func listCommand(s *app.Shell, at *app.Calling) *cobra.Command {
+func listCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
 	f := &app.List{}
 	c := &cobra.Command{
 		Use:   "list URL",
@@ -205,7 +205,7 @@ func listCommand(s *app.Shell, at *app.Calling) *cobra.Command {
 			"  team-server call list http://127.0.0.1:8080 --all -o json",
 		Args: usage(named("URL")),
 		RunE: func(c *cobra.Command, args []string) error {
-			f.Calling = *at
+			f.CallFlags = *at
 			return s.CallList(c.Context(), args[0], f)
 		},
 	}
@@ -221,7 +221,7 @@ func listCommand(s *app.Shell, at *app.Calling) *cobra.Command {
 	return c
 }
 
-func cancelCommand(s *app.Shell, at *app.Calling) *cobra.Command {
+func cancelCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:     "cancel URL TASK",
 		Short:   "Stops a task",
@@ -234,7 +234,7 @@ func cancelCommand(s *app.Shell, at *app.Calling) *cobra.Command {
 	}
 }
 
-func subscribeCommand(s *app.Shell, at *app.Calling) *cobra.Command {
+func subscribeCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
 	var after int64
 	c := &cobra.Command{
 		Use:   "subscribe URL TASK",
@@ -251,7 +251,7 @@ func subscribeCommand(s *app.Shell, at *app.Calling) *cobra.Command {
 	return c
 }
 
-func pushCommand(s *app.Shell, at *app.Calling) *cobra.Command {
+func pushCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "push",
 		Short: "Manages the webhooks that are told of a task",
@@ -291,7 +291,7 @@ func pushCommand(s *app.Shell, at *app.Calling) *cobra.Command {
 	return c
 }
 
-func pushSetCommand(s *app.Shell, at *app.Calling) *cobra.Command {
+func pushSetCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
 	f := &app.Push{}
 	c := &cobra.Command{
 		Use:     "set URL TASK WEBHOOK",
@@ -299,7 +299,7 @@ func pushSetCommand(s *app.Shell, at *app.Calling) *cobra.Command {
 		Example: "  team-server call push set http://127.0.0.1:8080/newsroom 01930f2a-… https://example.com/hook",
 		Args:    usage(named("URL", "TASK", "WEBHOOK")),
 		RunE: func(c *cobra.Command, args []string) error {
-			f.Calling = *at
+			f.CallFlags = *at
 			return s.CallPushSet(c.Context(), args[0], args[1], args[2], f)
 		},
 	}
@@ -310,7 +310,7 @@ func pushSetCommand(s *app.Shell, at *app.Calling) *cobra.Command {
 	return c
 }
 
-func callCardCommand(s *app.Shell, at *app.Calling) *cobra.Command {
+func callCardCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
 	var extended bool
 	c := &cobra.Command{
 		Use:   "card URL",

@@ -45,7 +45,7 @@ func devCommand(s *app.Shell) *cobra.Command {
 }
 
 func serveCommand(s *app.Shell) *cobra.Command {
-	f, listen := app.Serving{}, &listenFlags{}
+	f, listen := app.ServeConfig{}, &listenFlags{}
 	var file string
 	c := &cobra.Command{
 		Use:   "serve -c FILE",
@@ -133,7 +133,7 @@ func runCommand(s *app.Shell) *cobra.Command {
 const verifyHelp = "file with public keys to trust: JWK set, JWK or PEM; repeatable"
 
 func cardCommand(s *app.Shell) *cobra.Command {
-	f := &app.Calling{}
+	f := &app.CallFlags{}
 	c := &cobra.Command{
 		Use:   "card TEAM|URL",
 		Short: "Shows the card of a team or of any A2A agent",

@@ -15,7 +15,7 @@ import (
 
 // validates runs validate -o json on a file with a text.
 func validates(t *testing.T, text string) (v struct {
-	validated
+	validation
 	Teams []map[string]any `json:"teams"`
 }, err error,
 ) {

@@ -15,13 +15,13 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Tools are the board of a team as tools of one who works in it: the member, or the
-// team's id for its leader. A call acts for whoever owns the task, in its account; its
-// key is the op, so that one that is repeated after a crash acts once.
+// Tools are the tools with which a member of a team, or its leader, uses the team's board.
+// A call acts for the owner of the task. The key of the call is its op, so that a call that
+// is repeated after a crash takes effect once.
 type Tools struct {
 	board   *Board
 	team    string
-	self    string
+	self    string // the member, or the ID of the team for its leader
 	members []string
 }
 
@@ -44,13 +44,13 @@ func (t Tools) Tools(context.Context) ([]agent.Tool, error) {
 	return list, nil
 }
 
-// tool is a tool of a member.
+// tool is a tool of one member.
 type tool struct {
 	*entry
 	by Tools
 }
 
-// entry is a tool, whoever has it.
+// entry is a tool without the member who has it.
 type entry struct {
 	spec agent.ToolSpec
 	call func(ctx context.Context, t Tools, p Place, arguments json.RawMessage, key string) ([]proto.Message, error)
@@ -64,7 +64,7 @@ func (t tool) Call(ctx context.Context, arguments json.RawMessage, key string) (
 	run := agent.From(ctx)
 	account, _, owned := strings.Cut(run.Owner, "/")
 	if !owned {
-		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError, "this run is nobody's, so it has no board")
+		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError, "this run has no owner, so it has no board")
 	}
 	p := Place{
 		Key: Key{Account: account, Team: t.by.team}, Members: t.by.members,
@@ -81,7 +81,7 @@ func (t tool) Call(ctx context.Context, arguments json.RawMessage, key string) (
 	return &teamv1.ToolResult{Text: text}, err
 }
 
-// textOf are messages as JSON, a line each.
+// textOf encodes messages as JSON, one per line.
 func textOf(messages []proto.Message) (string, error) {
 	if len(messages) == 0 {
 		return "none", nil
@@ -95,15 +95,15 @@ func textOf(messages []proto.Message) (string, error) {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		if err := json.Compact(&b, data); err != nil { // its blanks are random
+		if err := json.Compact(&b, data); err != nil { // protojson adds random spaces
 			return "", err
 		}
 	}
 	return b.String(), nil
 }
 
-// changes makes a tool of a call of Board that has one answer. complete adds to the
-// arguments what the model does not say.
+// changes returns the implementation of a tool that calls a method of Board with one
+// response. complete sets the fields of the request that the model does not provide.
 func changes[Req interface {
 	*R
 	proto.Message
@@ -123,15 +123,15 @@ func changes[Req interface {
 	}
 }
 
-// read reads the arguments of a model.
+// read decodes the arguments of a tool call.
 func read(arguments json.RawMessage, req proto.Message) error {
 	if err := protojson.Unmarshal(arguments, req); err != nil {
-		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "the arguments are not what the tool takes: %s", err)
+		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "invalid arguments for this tool: %s", err)
 	}
 	return nil
 }
 
-// listed is what list_tasks and read_messages show at most.
+// listed is the maximum number of results of list_tasks and read_messages.
 const listed = 50
 
 func listTasks(ctx context.Context, t Tools, p Place, arguments json.RawMessage, _ string) (list []proto.Message, err error) {
@@ -150,8 +150,8 @@ func listTasks(ctx context.Context, t Tools, p Place, arguments json.RawMessage,
 	return list, err
 }
 
-// readMessages shows what is unread, and acknowledges what the model says it has
-// seen: what it is shown now may be lost with this process.
+// readMessages returns the unread messages. It acknowledges only what the model says it has
+// read, because the result of this call may be lost in a crash.
 func readMessages(ctx context.Context, t Tools, p Place, arguments json.RawMessage, _ string) (list []proto.Message, err error) {
 	seen := &teamv1.AckMessagesRequest{}
 	if err := read(arguments, seen); err != nil {
@@ -169,7 +169,7 @@ func readMessages(ctx context.Context, t Tools, p Place, arguments json.RawMessa
 	return list, err
 }
 
-// object is a JSON Schema of properties.
+// object returns a JSON Schema of an object with these properties.
 func object(required, properties string) json.RawMessage {
 	return json.RawMessage(`{"type":"object","properties":{` + properties + `},"required":[` + required + `],"additionalProperties":false}`)
 }

@@ -131,7 +131,7 @@ func TestR_003_26_ToolsSayWhatIsWrong(t *testing.T) {
 		call("post_message", `{"text":"hi","to":"nobody"}`), call("read_messages", `{"up_to":9}`),
 	}}
 	process(t, office(t, d, c), nil, -1)
-	for i, want := range []string{"there is no item", "title is required", "the arguments are not", "none", `to "nobody" is nobody here; those of the team are crew, clerk, y`, "upTo is 9"} {
+	for i, want := range []string{"there is no item", "title is required", "invalid arguments for this tool", "none", `to is "nobody", which is not a recipient here; use one of crew, clerk, y`, "upTo is 9"} {
 		if i >= len(c.told) || !strings.Contains(c.told[i], want) {
 			t.Errorf("answer %d of %q, want %q", i, c.told, want)
 		}

@@ -69,7 +69,7 @@ func TestR_001_27_Order(t *testing.T) {
 	r.plan = crew("a")
 	var seen []string
 	for _, ev := range p.events {
-		r.take(ev)
+		r.apply(ev)
 		if s := r.workflowStatus(); len(seen) == 0 || seen[len(seen)-1] != s {
 			seen = append(seen, s)
 		}
@@ -111,7 +111,7 @@ func TestC_24_Words(t *testing.T) {
 			}
 			r := newRun("t")
 			for _, ev := range p.events {
-				r.take(ev)
+				r.apply(ev)
 			}
 			if r.word() != c.word || r.finalStatus() != c.final {
 				t.Errorf("%q, at its end %q; want %q, %q", r.word(), r.finalStatus(), c.word, c.final)
@@ -151,7 +151,7 @@ func TestR_001_35_Percentages(t *testing.T) {
 		r.plan = crew(names...)
 		var before *teamv1.CollaborationProgress
 		for _, ev := range p.events {
-			r.take(ev)
+			r.apply(ev)
 			now := r.progress()
 			c, all, percent := now.GetCompletedTasks(), now.GetTotalTasks(), now.GetCompletionPercentage()
 			switch {
@@ -212,7 +212,7 @@ func TestR_001_42_StatusOfAStop(t *testing.T) {
 		p.add("", &teamv1.Event{Kind: &teamv1.Event_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_STOP, SavePartial: keep}}})
 		r := newRun("t")
 		for _, ev := range p.events {
-			r.take(ev)
+			r.apply(ev)
 		}
 		s := r.status(true)
 		if (len(s.GetPartialResults()) > 0) != keep || !strings.Contains(protojson.Format(s.GetQuestions()[0]), said) || len(s.GetAgents()) != 2 {
@@ -238,7 +238,7 @@ func TestR_001_36_AfterAFailure(t *testing.T) {
 	r := newRun("t")
 	r.plan = crew("a", "b")
 	for _, ev := range p.events {
-		r.take(ev)
+		r.apply(ev)
 	}
 	s := r.status(false)
 	if s.GetStatus() != failed || len(s.GetAgents()) != 2 || s.GetAgents()[0].GetStatus() != completed || s.GetAgents()[1].GetStatus() != completed {

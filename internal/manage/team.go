@@ -301,7 +301,7 @@ func (m *Manager) add(d document, who a2a.Caller, dry bool) change {
 	return change{dry: dry, field: d.field, decide: func(s *state) (catalog.Change, error) {
 		for _, id := range d.ids {
 			if _, taken := s.owners[id]; taken || s.entries[id] != nil {
-				return catalog.Change{}, refused(cmp.Or(d.idField, d.form()), strconv.Quote(id)+" is there already; choose another id, or update what is there")
+				return catalog.Change{}, refused(cmp.Or(d.idField, d.form()), strconv.Quote(id)+" already exists; choose another id, or update the existing one")
 			}
 		}
 		return m.put(d, who, m.c.Clock()), nil

@@ -284,7 +284,7 @@ func TestR_003_28_SnapshotFitsClients(t *testing.T) {
 		r.Top.Since = time.Unix(int64(i), 0)
 		r.parts = []*journal.Node{r.Top}
 		ask := &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{Message: agent.UserMessage("q", long)}}}
-		r.take(ask)
+		r.apply(ask)
 		w.runs[r.Root] = &watched{run: r}
 	}
 	for range 100 {

@@ -163,7 +163,7 @@ func defaultTeam(def *config.Config) string {
 // load reads the configuration with stand-ins. Its faults are kept.
 func (r *reader) load(s *config.StandIns) (*config.Config, error) {
 	if name := r.message.GetConfig(); name != "" && !r.loader.Exists(r.Path(name)) {
-		r.Fault(fmt.Sprintf("config %q: there is no such file", name), "the path is relative to this file", "config")
+		r.Fault(fmt.Sprintf("config %q: the file does not exist", name), "the path is relative to this file", "config")
 		return nil, errFaults
 	}
 	l := r.loader

@@ -349,7 +349,7 @@ func TestConversation(t *testing.T) {
 func TestFaults(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
 		"an unknown key":                {head + "  - {name: n, sent: x}\n", `team_test.yaml:4:15  unknown key "sent"`},
-		"an unknown word":               {head + "  - {name: n, send: x, want: {state: DONE}}\n", `team_test.yaml:4:38  unknown word "…"`},
+		"an unknown word":               {head + "  - {name: n, send: x, want: {state: DONE}}\n", `team_test.yaml:4:38  unknown value "…"`},
 		"no scenarios":                  {"version: v1\n", "there is nothing to test"},
 		"no version":                    {"scenarios: [{name: n, send: x}]\n", "version is missing"},
 		"no name":                       {head + "  - {send: x}\n", "a scenario needs a name"},
@@ -359,7 +359,7 @@ func TestFaults(t *testing.T) {
 		"nothing of a text":             {head + "  - {name: n, send: x, want: {reply: {}}}\n", "nothing is expected of the text"},
 		"a pattern":                     {head + "  - {name: n, send: x, want: {reply: {matches: '('}}}\n", "team_test.yaml:4:48  error parsing regexp"},
 		"two scripts":                   {"version: v1\nmodels: {fast: {file: fast.yaml, agents: {a: [{text: b}]}}}\nscenarios: [{name: n, send: x}]\n", "a script is exactly one of file and agents"},
-		"no such script":                {"version: v1\nmodels: {fast: {file: none.yaml}}\nscenarios: [{name: n, send: x}]\n", `team_test.yaml:2:23  script "none.yaml": there is no such file`},
+		"no such script":                {"version: v1\nmodels: {fast: {file: none.yaml}}\nscenarios: [{name: n, send: x}]\n", `team_test.yaml:2:23  script "none.yaml": the file does not exist`},
 		"a script in place":             {"version: v1\nmodels: {fast: {agents: {writer: [{when: inptu == 'x', text: b}]}}}\nscenarios: [{name: n, send: x}]\n", `team_test.yaml:2:42  no such variable or function "inptu"`},
 		"a script in a file":            {"version: v1\nmodels: {fast: {file: team.yaml}}\nscenarios: [{name: n, send: x}]\n", `team.yaml:1:1  a script has no key "version"`},
 		"an unknown model":              {"version: v1\nmodels: {fats: {file: fast.yaml}}\nscenarios: [{name: n, send: x}]\n", `team_test.yaml:2:10  team.yaml has no model "fats"` + "\n   2 | models: {fats: {file: fast.yaml}}\n     |          ^ did you mean \"fast\"?"},
@@ -374,8 +374,8 @@ func TestFaults(t *testing.T) {
 		"a model over the network":      {head + "  - {name: n, send: x, team: luxury}\n", `team_test.yaml:4:5  "luxury" works with model "slow", which is asked over the network`},
 		"an agent over the network":     {head + "  - {name: n, send: x, team: abroad}\n", `"abroad" works with agent "far", which is on another server`},
 		"a tool over the network":       {head + "  - {name: n, send: x, team: online}\n", `"online" works with tool "web", which is called over the network`},
-		"no configuration":              {"version: v1\nconfig: none.yaml\nscenarios: [{name: n, send: x}]\n", `team_test.yaml:2:9  config "none.yaml": there is no such file`},
-		"a secret for a configuration":  {"version: v1\nconfig: sk-secret\nscenarios: [{name: n, send: x}]\n", `team_test.yaml:2:9  config "…": there is no such file`},
+		"no configuration":              {"version: v1\nconfig: none.yaml\nscenarios: [{name: n, send: x}]\n", `team_test.yaml:2:9  config "none.yaml": the file does not exist`},
+		"a secret for a configuration":  {"version: v1\nconfig: sk-secret\nscenarios: [{name: n, send: x}]\n", `team_test.yaml:2:9  config "…": the file does not exist`},
 		"one fault beside another":      {head + "  - {name: n, sent: x}\n  - {name: m, send: x, want: {members: [writr]}}\n  - {name: o, send: x, models: {fats: {file: fast.yaml}}}\n", `"desk" has no member "writr"`},
 		"a third one beside them":       {head + "  - {name: n, sent: x}\n  - {name: m, send: x, want: {members: [writr]}}\n  - {name: o, send: x, models: {fats: {file: fast.yaml}}}\n", `team.yaml has no model "fats"`},
 		"a timeout":                     {head + "  - {name: n, send: x, timeout: 0s}\n", "timeout must be more than 0"},

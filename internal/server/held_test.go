@@ -73,7 +73,7 @@ func TestA_21_OpenPathsAreExact(t *testing.T) {
 		{"PUT", "/assets/monitor.js", 401},
 		{"POST", "/.well-known/agent-card.json", 401},
 		{"GET", "/a/b/.well-known/agent-card.json", 401},
-		{"GET", "/a/a/.well-known/agent-card.json", 200}, // the agent is named twice
+		{"GET", "/a/a/.well-known/agent-card.json", 200}, // the agent is named duplicateParameter
 		{"GET", "/a%2Fb/.well-known/agent-card.json", 401},
 		{"GET", "/assets/nothing.js", 401},
 		{"GET", "/docs/nothing.js", 401},

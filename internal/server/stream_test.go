@@ -350,7 +350,7 @@ func TestP10_StalledReaderIsCut(t *testing.T) {
 	ended := make(chan error, 1)
 	target := start(t, server.Config{Handler: &probe{stream: flood(ended)}, StallTime: 200 * time.Millisecond})
 	t.Run("grpc", func(t *testing.T) {
-		stream := unread(t, target)
+		stream := eventError(t, target)
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
@@ -390,7 +390,7 @@ func TestP10_StalledReaderIsCut(t *testing.T) {
 }
 
 // unread begins a stream that nobody reads.
-func unread(t *testing.T, target rig.Target) grpc.ServerStreamingClient[a2av1.StreamResponse] {
+func eventError(t *testing.T, target rig.Target) grpc.ServerStreamingClient[a2av1.StreamResponse] {
 	t.Helper()
 	conn, err := grpc.NewClient(target.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))
 	if err != nil {
@@ -417,7 +417,7 @@ func TestA_19_ShutdownWithStalledReaders(t *testing.T) {
 		return flood(ended)(ctx, req)
 	}}
 	target, stop := serve(t, server.Config{Handler: p, DrainTime: 200 * time.Millisecond})
-	stream := unread(t, target)
+	stream := eventError(t, target)
 	<-told
 	stop()
 	<-ended

@@ -70,7 +70,7 @@ func TestA_25_WhoSpeaksWhat_A_03(t *testing.T) {
 		{"another version is told of both", target.HTTP, "/tasks/t1", "", "0.5", 400, "", `use 1.0, or 0.3`},
 		{"below /v1", target.HTTP, "/v1/tasks/t1", "", "", 200, "0.3", `"TASK_STATE_WORKING"`},
 		{"below /v1 of an agent", target.HTTP, "/a/v1/tasks/t1", "", "0.3", 200, "0.3", `"TASK_STATE_WORKING"`},
-		{"below /v1 in a call of 1.0", target.HTTP, "/v1/tasks/t1", "", "1.0", 404, "", `leave that out`},
+		{"below /v1 in a call of 1.0", target.HTTP, "/v1/tasks/t1", "", "1.0", 404, "", `omit the header`},
 		{"REST of 1.0", target.HTTP, "/tasks/t1", "", "", 200, "1.0", `"TASK_STATE_WORKING"`},
 		{"REST of 1.0 in a call of 0.3", target.HTTP, "/tasks/t1", "", "0.3", 200, "0.3", `"TASK_STATE_WORKING"`},
 		{"REST of 1.0 of an agent in a call of 0.3", target.HTTP, "/a/tasks/none", "", "0.3", 404, "0.3", `"code":-32602`},

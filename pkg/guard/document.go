@@ -133,7 +133,7 @@ func (r *reader) object(v *value, depth int) error {
 		}
 		k.name, _ = token.(string)
 		if v.at[k.name] != nil {
-			return &placed{k.offset, fmt.Sprintf("key %q is here twice", k.name), "remove one of them"}
+			return &placed{k.offset, fmt.Sprintf("key %q is set twice", k.name), "remove one of them"}
 		}
 		if v.at[k.name], err = r.value(depth + 1); err != nil {
 			return err

@@ -178,7 +178,7 @@ func TestParseSchema_Faults(t *testing.T) {
 		{"two values", "{}\n{}", "s.json:2:1  there is something behind the schema"},
 		{"no object", `[]`, "s.json:1:1  a schema file holds an object, got a list"},
 		{"no UTF-8", "{\"a\xff\": 1}", "s.json:1:1  the file is not UTF-8 text"},
-		{"a key twice", `{"type": "object", "type": "string"}`, `s.json:1:20  key "type" is here twice`},
+		{"a key twice", `{"type": "object", "type": "string"}`, `s.json:1:20  key "type" is set twice`},
 		{"no type", "{\n\t\"properties\": {\"ä\": {\"type\": \"text\"}}\n}", "s.json:2:31  this is no type (types are array,"},
 		{"no schema", `{"properties": {"a": 1}}`, "s.json:1:22  a schema belongs here, got a number"},
 		{"no map", `{"properties": []}`, "s.json:1:16  properties takes an object, got a list"},

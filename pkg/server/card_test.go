@@ -262,7 +262,7 @@ func TestA_10_RemoteCardIsVerified(t *testing.T) {
 		want string
 	}{
 		"signed":            {signed, ""},
-		"by a foreign key":  {foreign, `trusted key "one" does not fit`},
+		"by a foreign key":  {foreign, `trusted key "one" does not match`},
 		"not signed at all": {unsigned, "is not signed"},
 	} {
 		t.Run(name, func(t *testing.T) {
