@@ -89,7 +89,7 @@ func (t *Transcript) begin(taskID string, ev *teamv1.Event) {
 		t.view = journal.New(t.TaskID, journal.Whole)
 	}
 	t.view.Apply(ev)
-	t.Waiting, t.Questions = t.view.Parked, nil
+	t.Waiting, t.Questions = t.view.Parked(), nil
 	for _, q := range t.view.Questions("") {
 		t.Questions = append(t.Questions, q.Event.GetAsked())
 	}
