@@ -34,7 +34,7 @@ func (relay) Next(s *team.State) (team.Decision, error) {
 			Reason: "it is the turn of " + next,
 		}, nil
 	}
-	return team.Decision{Reply: s.Last.Message, Reason: "everybody has worked"}, nil
+	return team.Decision{Reply: s.Last.Message, Reason: "all members have worked"}, nil
 }
 
 func Example_scheduler() {
@@ -76,7 +76,7 @@ func (b *booker) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.S
 	return func(yield func(*teamv1.Event, error) bool) {
 		number := booked(req)
 		if number == "" {
-			// Everything on record is durable before something happens outside.
+			// Make recorded events durable before an external side effect.
 			err := agent.Commit(ctx)
 			if err == nil {
 				number, err = b.book(ctx, agent.Text(req.GetMessage()), req.GetKey())
@@ -94,7 +94,7 @@ func (b *booker) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.S
 	}
 }
 
-// booked is what this call has put on record before a crash.
+// booked returns the booking number that this call recorded before a crash.
 func booked(req *teamv1.ProcessRequest) string {
 	for _, ev := range req.GetRecorded() {
 		if ev.GetScope() == req.GetScope() && ev.GetNoted().GetCode() == "BOOKED" {
