@@ -86,7 +86,7 @@ func scoreOf(e *teamv1.Ended) *float64 {
 
 // works reports whether a step is running, and neither paused nor waiting for an answer.
 func (r *run) works(n *journal.Node) bool {
-	return (n.State == journal.Running || n.State == journal.Retrying) && !r.Parked && !n.Asks()
+	return (n.State == journal.Running || n.State == journal.Retrying) && !r.Parked() && !n.Asks()
 }
 
 // done reports whether a step has succeeded. An empty reply counts as success.
