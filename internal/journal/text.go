@@ -12,21 +12,17 @@ import (
 // record. The zero value has none, and finds what is added. It is not safe for concurrent
 // use.
 type Texts struct {
-	bySeq map[int64]*a2av1.Message
-	*record
-}
-
-// record is what a writer has besides.
-type record struct {
-	root   string
-	events []*teamv1.Event          // in order; searched for what was not added
-	seqs   map[*a2av1.Message]int64 // what was added, the other way round
+	root     string
+	recorded []*teamv1.Event // in order; searched for what was not added
+	bySeq    map[int64]*a2av1.Message
+	refers   bool                     // whether seqs are kept
+	seqs     map[*a2av1.Message]int64 // bySeq, the other way round
 }
 
 // TextsOf returns the messages of the events of a root, which are in order, for a writer:
 // it can refer to those that it adds.
 func TextsOf(root string, recorded []*teamv1.Event) Texts {
-	return Texts{record: &record{root: root, events: recorded}}
+	return Texts{root: root, recorded: recorded, refers: true}
 }
 
 // Add adds a message on record. It ignores nil, and a sequence of 0.
@@ -38,7 +34,7 @@ func (t *Texts) Add(seq int64, m *a2av1.Message) {
 		t.bySeq = map[int64]*a2av1.Message{}
 	}
 	t.bySeq[seq] = m
-	if t.record == nil {
+	if !t.refers {
 		return
 	}
 	if t.seqs == nil {
@@ -52,14 +48,11 @@ func (t *Texts) At(seq int64) *a2av1.Message {
 	if m, ok := t.bySeq[seq]; ok {
 		return m
 	}
-	if t.record == nil {
-		return nil
-	}
-	i, found := slices.BinarySearchFunc(t.events, seq, func(ev *teamv1.Event, seq int64) int { return int(ev.GetSeq() - seq) })
+	i, found := slices.BinarySearchFunc(t.recorded, seq, func(ev *teamv1.Event, seq int64) int { return int(ev.GetSeq() - seq) })
 	if !found {
 		return nil
 	}
-	return agent.MessageOf(t.root, t.events[i])
+	return agent.MessageOf(t.root, t.recorded[i])
 }
 
 // Resolve returns the message that an input of a step names: one of its own, or one on
@@ -77,10 +70,8 @@ func (t *Texts) Resolve(in *teamv1.Input, own *a2av1.Message) *a2av1.Message {
 // Refer returns the input that stands for a message: its sequence where it was added, so
 // that a text is recorded once, none for own, else the message itself.
 func (t *Texts) Refer(m, own *a2av1.Message) *teamv1.Input {
-	if t.record != nil {
-		if seq, ok := t.seqs[m]; ok {
-			return &teamv1.Input{Ref: seq}
-		}
+	if seq, ok := t.seqs[m]; ok {
+		return &teamv1.Input{Ref: seq}
 	}
 	if m == nil || m == own {
 		return &teamv1.Input{}

@@ -48,7 +48,7 @@ type View struct {
 	Asking bool
 
 	detail Detail
-	texts  Texts // empty in an outline
+	texts  *Texts // empty in an outline
 }
 
 // Change is what an event has changed.
@@ -63,7 +63,7 @@ type Change struct {
 
 // New returns the view of a run without events.
 func New(root string, d Detail) *View {
-	v := &View{Root: root, Top: &Node{}, detail: d}
+	v := &View{Root: root, Top: &Node{}, detail: d, texts: &Texts{}}
 	v.tell(v.Top)
 	return v
 }
@@ -324,7 +324,7 @@ func (v *View) end(n *Node, ev *teamv1.Event, e *teamv1.Ended) {
 		v.texts.Add(ev.GetSeq(), n.Reply)
 	}
 	if v.detail == Messages && n == v.Top {
-		v.texts = Texts{} // nothing refers to them any more
+		v.texts = &Texts{} // nothing refers to them any more
 	}
 	if a := n.last(); a != nil && a.Ended == nil {
 		a.Ended, a.Error = ev.GetTime(), e.GetError()

@@ -13,6 +13,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/leader"
+	serving "github.com/agentteams/team-server/tests/rig"
 )
 
 // counting is a model that counts its calls and holds each until it is let go.
@@ -72,7 +73,7 @@ func TestS_24_CancelOfAModel(t *testing.T) {
 		m := &counting{}
 		r, root := begin(t, m)
 		task := wantState(t, r.cancel(t, root), canceled)
-		wantReached(t, task, "1 team/writer: asked its model", "1.3 team/writer: asked the model gpt")
+		serving.WantReached(t, task, "1 team/writer: asked its model", "1.3 team/writer: asked the model gpt")
 		if run := a2a.RunOf(task.GetMetadata()); m.calls.Load() != 2 || run.GetSpent().GetInputTokens() != 5 || run.GetReceipt().GetSpentAfter() != nil {
 			t.Errorf("%d calls, %v", m.calls.Load(), run)
 		}
@@ -102,7 +103,7 @@ func TestS_24_CancelOfAModel(t *testing.T) {
 		}))
 		root := r.send(t, ann(t), atOnce(message("writer", "hi"))).GetId()
 		<-called
-		wantReached(t, wantState(t, r.cancel(t, root), canceled), "2 writer: called tool search")
+		serving.WantReached(t, wantState(t, r.cancel(t, root), canceled), "2 writer: called tool search")
 	})
 }
 

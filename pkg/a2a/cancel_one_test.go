@@ -13,6 +13,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	serving "github.com/agentteams/team-server/tests/rig"
 )
 
 // C-28: a step is canceled by its own id; what it has below ends with it, and
@@ -20,7 +21,7 @@ import (
 func TestC_28_CancelOfOneDelegation(t *testing.T) {
 	begin := func(t *testing.T, report bool) (r *rig, far *fakeagent.Agent, g *gate, root string) {
 		t.Helper()
-		far, overFar := overA2A(t, "far", held(), time.Minute)
+		far, overFar := serving.OverA2A(t, "far", serving.Held(), time.Minute)
 		g = newGate("gate")
 		r = start(t, overFar, g, echo("other"))
 		r.newTeam(t, "inner", together("far", "gate"), "far", "gate")
@@ -33,7 +34,7 @@ func TestC_28_CancelOfOneDelegation(t *testing.T) {
 	t.Run("a nested team", func(t *testing.T) {
 		r, far, _, root := begin(t, true)
 		child := wantState(t, r.cancel(t, root+"~1"), canceled)
-		wantReached(t, child, "1.1 team/inner/far: remote task TASK_STATE_WORKING, confirmed", "1.2 team/inner/gate: began to work")
+		serving.WantReached(t, child, "1.1 team/inner/far: remote task TASK_STATE_WORKING, confirmed", "1.2 team/inner/gate: began to work")
 		r.until(t, root, completed)
 		wantState(t, r.get(t, root+"~2"), completed)
 		if len(far.Requests("CancelTask")) == 0 {
@@ -44,7 +45,7 @@ func TestC_28_CancelOfOneDelegation(t *testing.T) {
 	t.Run("a remote member of a nested team", func(t *testing.T) {
 		r, far, g, root := begin(t, true)
 		child := wantState(t, r.cancel(t, root+"~1.1"), canceled)
-		wantReached(t, child, "1.1 team/inner/far: remote task TASK_STATE_WORKING, confirmed")
+		serving.WantReached(t, child, "1.1 team/inner/far: remote task TASK_STATE_WORKING, confirmed")
 		if len(far.Requests("CancelTask")) == 0 {
 			t.Error("the peer got no cancel")
 		}
@@ -60,14 +61,14 @@ func TestC_28_CancelOfOneDelegation(t *testing.T) {
 		r.until(t, root, failed)
 	})
 	t.Run("a question of a peer, while a sibling works", func(t *testing.T) {
-		far, overFar := overA2A(t, "far", fakeagent.Config{Default: fakeagent.Turn{Ask: "which?"}}, time.Minute)
+		far, overFar := serving.OverA2A(t, "far", fakeagent.Config{Default: fakeagent.Turn{Ask: "which?"}}, time.Minute)
 		g := newGate("gate")
 		r := start(t, overFar, g)
 		r.newTeamOf(t, team.Config{ID: "team", Scheduler: together("far", "gate"), ReportErrors: true}, "far", "gate")
 		root := r.send(t, ann(t), atOnce(message("team", "hi"))).GetId()
 		<-g.entered
 		r.until(t, root+"~1", inputRequired)
-		wantReached(t, wantState(t, r.cancel(t, root+"~1"), canceled), "1 team/far: remote task TASK_STATE_INPUT_REQUIRED, confirmed")
+		serving.WantReached(t, wantState(t, r.cancel(t, root+"~1"), canceled), "1 team/far: remote task TASK_STATE_INPUT_REQUIRED, confirmed")
 		if len(far.Requests("CancelTask")) == 0 {
 			t.Error("the peer got no cancel")
 		}

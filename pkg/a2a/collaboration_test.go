@@ -22,6 +22,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
+	serving "github.com/agentteams/team-server/tests/rig"
 )
 
 func someBrief() *teamv1.Brief {
@@ -83,8 +84,8 @@ func TestR_001_22_BriefReachesEverybody(t *testing.T) {
 		told = agent.BriefOf(ctx)
 		return agent.NewMessage("heard"), nil
 	}}
-	far, overFar := overA2A(t, "far", fakeagent.Config{Default: fakeagent.Turn{Text: "far"}}, time.Minute)
-	near, overNear := overService(t, "near", fakeagent.Config{Default: fakeagent.Turn{Text: "near"}}, time.Minute)
+	far, overFar := serving.OverA2A(t, "far", fakeagent.Config{Default: fakeagent.Turn{Text: "far"}}, time.Minute)
+	near, overNear := serving.OverService(t, "near", fakeagent.Config{Default: fakeagent.Turn{Text: "near"}}, time.Minute)
 	r := start(t, model, hears, overFar, overNear)
 	var state *team.State
 	seen := plan(func(s *team.State) (team.Decision, error) {

@@ -50,30 +50,6 @@ func (r *rig) record(t testing.TB, root string) []*teamv1.Event {
 	return events
 }
 
-// reached is a receipt's entry in one line: path, last action, and a mark where
-// a peer was asked.
-func reached(task *a2av1.Task) []string {
-	var lines []string
-	for _, e := range a2a.RunOf(task.GetMetadata()).GetReceipt().GetEntries() {
-		line := e.GetScope() + " " + e.GetAgent() + ": " + e.GetLastAction()
-		if e.GetConfirmed() {
-			line += ", confirmed"
-		}
-		if e.GetUnconfirmed() {
-			line += ", unconfirmed"
-		}
-		lines = append(lines, line)
-	}
-	return lines
-}
-
-func wantReached(t testing.TB, task *a2av1.Task, want ...string) {
-	t.Helper()
-	if diff := cmp.Diff(want, reached(task)); diff != "" {
-		t.Errorf("the receipt (-want +got):\n%s", diff)
-	}
-}
-
 // caller is an agent that calls a server and waits for its answer.
 func caller(t testing.TB, id string) (a agent.Agent, called <-chan string, hungUp <-chan struct{}) {
 	t.Helper()
@@ -96,35 +72,6 @@ func caller(t testing.TB, id string) (a agent.Agent, called <-chan string, hungU
 		}
 		return agent.NewMessage(resp.Status), resp.Body.Close()
 	}}, in, gone
-}
-
-// overA2A is a fake agent on another server, reached over A2A.
-func overA2A(t testing.TB, id string, cfg fakeagent.Config, wait time.Duration) (*fakeagent.Agent, agent.Agent) {
-	t.Helper()
-	f := fakeagent.New(t, cfg)
-	a, err := remote.NewA2A(remote.A2AConfig{ID: id, Card: f.URL(), PollEvery: 10 * time.Millisecond, CancelWait: wait})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = a.Close() })
-	return f, a
-}
-
-// overService is a fake agent on another server, reached over the Agent service.
-func overService(t testing.TB, id string, cfg fakeagent.Config, wait time.Duration) (*fakeagent.Agent, agent.Agent) {
-	t.Helper()
-	f := fakeagent.New(t, cfg)
-	a, err := remote.New(remote.Config{ID: id, Address: f.GRPC(), CancelEvery: 10 * time.Millisecond, CancelWait: wait})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = a.Close() })
-	return f, a
-}
-
-// held is a turn that works until it is canceled.
-func held() fakeagent.Config {
-	return fakeagent.Config{Default: fakeagent.Turn{Progress: "working", Gate: make(chan struct{})}}
 }
 
 // workflowOf is a workflow whose steps run at the same time.
@@ -166,8 +113,8 @@ func (r *rig) bound(t testing.TB, root string, scopes ...string) {
 // S-24: leader, team, team, and members that work here and on other servers.
 func TestS_24_CancelCascades(t *testing.T) {
 	gate, called, hungUp := caller(t, "gate")
-	far, overFar := overA2A(t, "far", held(), time.Minute)
-	near, overNear := overService(t, "near", held(), time.Minute)
+	far, overFar := serving.OverA2A(t, "far", serving.Held(), time.Minute)
+	near, overNear := serving.OverService(t, "near", serving.Held(), time.Minute)
 	r := start(t, gate, overFar, overNear)
 	r.newTeam(t, "desk", workflowOf(t, "gate", "far", "near"), "gate", "far", "near")
 	r.newTeam(t, "newsroom", workflowOf(t, "desk"), "desk")
@@ -189,7 +136,7 @@ func TestS_24_CancelCascades(t *testing.T) {
 	for _, id := range []string{"~1", "~1.1", "~1.1.1", "~1.1.2", "~1.1.3"} {
 		wantState(t, r.get(t, root+id), canceled)
 	}
-	wantReached(t, task,
+	serving.WantReached(t, task,
 		"1 company/newsroom: gave work to desk",
 		"1.1 company/newsroom/desk: gave work to gate, far, near",
 		"1.1.1 company/newsroom/desk/gate: began to work",
@@ -208,7 +155,7 @@ func TestS_24_CancelCascades(t *testing.T) {
 	equal(t, task, r.get(t, root))
 	equal(t, task, r.cancel(t, root))
 	sameTask(t, follow(t, updates).task, task)
-	if own := reached(r.get(t, root+"~1.1.2")); len(own) != 1 {
+	if own := serving.Reached(r.get(t, root+"~1.1.2")); len(own) != 1 {
 		t.Errorf("the peer's step shows %v", own)
 	}
 }
@@ -216,9 +163,9 @@ func TestS_24_CancelCascades(t *testing.T) {
 // S-24: a peer names its task only after the cancel.
 func TestS_24_TaskOfAPeerArrivesLate(t *testing.T) {
 	before := make(chan struct{})
-	cfg := held()
+	cfg := serving.Held()
 	cfg.Default.Before = before
-	far, overFar := overA2A(t, "far", cfg, time.Minute)
+	far, overFar := serving.OverA2A(t, "far", cfg, time.Minute)
 	r := start(t, overFar)
 	r.newTeam(t, "team", through("far"), "far")
 	root := r.send(t, ann(t), atOnce(message("team", "hi"))).GetId()
@@ -229,7 +176,7 @@ func TestS_24_TaskOfAPeerArrivesLate(t *testing.T) {
 	wantState(t, r.get(t, root), working) // not before the peer is quiet
 	close(before)
 	task := wantState(t, <-ended, canceled)
-	wantReached(t, task, "1 team/far: remote task TASK_STATE_WORKING, confirmed")
+	serving.WantReached(t, task, "1 team/far: remote task TASK_STATE_WORKING, confirmed")
 	e := a2a.RunOf(task.GetMetadata()).GetReceipt().GetEntries()[0]
 	if c := far.Requests("CancelTask"); len(c) == 0 || c[0].Body.(*a2av1.CancelTaskRequest).GetId() != e.GetRemoteTaskId() {
 		t.Errorf("cancels %v, entry %v", c, e)
@@ -239,10 +186,10 @@ func TestS_24_TaskOfAPeerArrivesLate(t *testing.T) {
 // S-24: a peer takes the cancel and goes on.
 func TestS_24_PeerThatDoesNotConfirm(t *testing.T) {
 	for name, over := range map[string]func(testing.TB, string, fakeagent.Config, time.Duration) (*fakeagent.Agent, agent.Agent){
-		"A2A": overA2A, "Agent service": overService,
+		"A2A": serving.OverA2A, "Agent service": serving.OverService,
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := held()
+			cfg := serving.Held()
 			cfg.Default.Deaf = true
 			f, a := over(t, "far", cfg, 200*time.Millisecond)
 			r := start(t, a)
@@ -250,7 +197,7 @@ func TestS_24_PeerThatDoesNotConfirm(t *testing.T) {
 			root := r.send(t, ann(t), atOnce(message("team", "hi"))).GetId()
 			r.bound(t, root, "1")
 			task := wantState(t, r.cancel(t, root), canceled)
-			wantReached(t, task, "1 team/far: remote task TASK_STATE_WORKING, unconfirmed")
+			serving.WantReached(t, task, "1 team/far: remote task TASK_STATE_WORKING, unconfirmed")
 			if len(f.Requests("CancelTask"))+len(f.Requests("Cancel")) == 0 {
 				t.Error("the peer got no cancel")
 			}
@@ -263,25 +210,25 @@ func TestS_24_PeerThatDoesNotConfirm(t *testing.T) {
 
 // S-24: the remote agent is the task's own.
 func TestS_24_RemoteRoot(t *testing.T) {
-	_, a := overA2A(t, "far", held(), time.Minute)
+	_, a := serving.OverA2A(t, "far", serving.Held(), time.Minute)
 	r := start(t, a)
 	root := r.send(t, ann(t), atOnce(message("far", "hi"))).GetId()
 	r.bound(t, root, "")
-	wantReached(t, wantState(t, r.cancel(t, root), canceled), " far: remote task TASK_STATE_WORKING, confirmed")
+	serving.WantReached(t, wantState(t, r.cancel(t, root), canceled), " far: remote task TASK_STATE_WORKING, confirmed")
 }
 
 // S-24: nobody drives the run when the cancel comes.
 func TestS_24_CancelOfAParkedRun(t *testing.T) {
 	cfg := fakeagent.Config{Default: fakeagent.Turn{Ask: "which?"}}
-	far, overFar := overA2A(t, "far", cfg, time.Minute)
-	near, overNear := overService(t, "near", cfg, time.Minute)
+	far, overFar := serving.OverA2A(t, "far", cfg, time.Minute)
+	near, overNear := serving.OverService(t, "near", cfg, time.Minute)
 	r := start(t, overFar, overNear, script(t, "asker", ask("who?")))
 	r.newTeam(t, "inner", together("near", "asker"), "near", "asker")
 	r.newTeam(t, "team", together("far", "inner"), "far", "inner")
 	root := wantState(t, r.send(t, ann(t), message("team", "hi")), inputRequired).GetId()
 	played := far.Played() + near.Played()
 	task := wantState(t, r.cancel(t, root), canceled)
-	wantReached(t, task,
+	serving.WantReached(t, task,
 		"1 team/far: remote task TASK_STATE_INPUT_REQUIRED, confirmed",
 		"2 team/inner: gave work to near, asker",
 		"2.1 team/inner/near: remote task TASK_STATE_INPUT_REQUIRED, confirmed",
@@ -318,14 +265,14 @@ func (b breaking) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.
 // S-24: the connection to a peer broke, and the next attempt has not begun when
 // the cancel comes.
 func TestS_24_CancelBetweenAttempts(t *testing.T) {
-	far, overFar := overA2A(t, "far", held(), time.Minute)
-	near, overNear := overService(t, "near", held(), time.Minute)
+	far, overFar := serving.OverA2A(t, "far", serving.Held(), time.Minute)
+	near, overNear := serving.OverService(t, "near", serving.Held(), time.Minute)
 	r := start(t, breaking{overFar}, breaking{overNear})
 	limits := &teamv1.Limits{Retry: &teamv1.Retry{Backoff: durationpb.New(time.Hour)}}
 	r.newTeamOf(t, team.Config{ID: "team", Scheduler: together("far", "near"), Limits: limits}, "far", "near")
 	root := r.send(t, ann(t), atOnce(message("team", "hi"))).GetId()
 	r.recorded(t, root, 2, func(ev *teamv1.Event) bool { return ev.GetRetried() != nil })
-	wantReached(t, wantState(t, r.cancel(t, root), canceled),
+	serving.WantReached(t, wantState(t, r.cancel(t, root), canceled),
 		"1 team/far: remote task TASK_STATE_WORKING, confirmed",
 		"2 team/near: remote task TASK_STATE_WORKING, confirmed",
 	)
@@ -336,8 +283,8 @@ func TestS_24_CancelBetweenAttempts(t *testing.T) {
 
 // R-002-8.2: the time of a member runs out: its task at the peer ends too.
 func TestR_002_8_2_TimeoutEndsTheTaskOfAPeer(t *testing.T) {
-	far, overFar := overA2A(t, "far", held(), time.Minute)
-	near, overNear := overService(t, "near", held(), time.Minute)
+	far, overFar := serving.OverA2A(t, "far", serving.Held(), time.Minute)
+	near, overNear := serving.OverService(t, "near", serving.Held(), time.Minute)
 	r := start(t, overFar, overNear)
 	tm, err := team.New(team.Config{
 		ID: "team", Scheduler: together("far", "near"), Registry: r.agents, ReportErrors: true,

@@ -55,7 +55,7 @@ func (f *fold) arriveHuman(st *StepState) {
 
 // checked folds what a middleware of the scope did.
 func (f *fold) checked(seq int64, c *teamv1.Checked) {
-	f.saw(seq, c.GetMessage())
+	f.texts.Add(seq, c.GetMessage())
 	switch c.GetStage() {
 	case teamv1.Checked_STAGE_INPUT:
 		f.looked(seq, c)

@@ -334,11 +334,15 @@ func TestCrash_Modes_DecisionsBelow(t *testing.T) {
 // replay recomputes the decisions of one scope and returns how many there are.
 func replay(t *testing.T, tm *team.Team, req *teamv1.ProcessRequest, events []*teamv1.Event) int {
 	t.Helper()
+	for _, ev := range events {
+		if !agent.Within(ev.GetScope(), req.GetScope()) {
+			req.Recorded = append(req.Recorded, ev) // what the run is given may be there
+		}
+	}
 	p := team.NewReplay(t.Context(), tm, req, crashRoot)
 	n := 0
 	for _, ev := range events {
 		if !agent.Within(ev.GetScope(), req.GetScope()) {
-			p.Remember(ev)
 			continue
 		}
 		own := ev.GetScope() == req.GetScope()

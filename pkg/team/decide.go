@@ -90,7 +90,7 @@ func (p *process) record(d *choice) *teamv1.Decided {
 		Cancel: d.Cancel, Joins: d.Joins, Round: int32(d.round), Input: d.input, Failure: d.failure.Proto(), //nolint:gosec // a round is small
 	}
 	if d.Reply != nil {
-		rec.Reply, rec.Joins = p.refer(d.Reply), p.joins(&d.Decision)
+		rec.Reply, rec.Joins = p.texts.Refer(d.Reply, p.Input), p.joins(&d.Decision)
 	}
 	if len(d.Steps) == 0 {
 		return rec
@@ -105,12 +105,12 @@ func (p *process) record(d *choice) *teamv1.Decided {
 		}
 		switch {
 		case s.GetInput().GetMessage() != nil:
-			step.Input = p.refer(s.GetInput().GetMessage())
+			step.Input = p.texts.Refer(s.GetInput().GetMessage(), p.Input)
 			step.Input.Earlier = s.GetInput().GetEarlier()
 		case s.GetInput() != nil:
 			step.Input = s.GetInput()
 		case agent.IsDelegation(s.GetKind()):
-			step.Input = p.refer(p.Messages[len(p.Messages)-1])
+			step.Input = p.texts.Refer(p.Messages[len(p.Messages)-1], p.Input)
 		}
 		if m := step.GetInput().GetMessage(); m != nil && s.GetKind() == teamv1.Step_KIND_JUDGE {
 			step.Input.Message = p.run.Completed(p.prefix+step.GetId(), m) // it may be the answer

@@ -136,7 +136,7 @@ func (p *process) settleAlone(ctx context.Context, st *StepState) (bool, error) 
 	case st.expired:
 		err := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question of %q in time; send the message again, and answer sooner", p.cfg.ID)
 		return true, p.end(st, step.EndedWith(err, teamv1.Outcome_OUTCOME_TIMED_OUT))
-	case st.blocked() && st.waiting.IsZero():
+	case st.blocked() && st.clock.Waits().IsZero():
 		return true, p.emitWaiting(st)
 	case st.Step.GetKind() == teamv1.Step_KIND_TOOL && ctx.Err() == nil:
 		return p.answerAlone(ctx, st)

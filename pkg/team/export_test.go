@@ -69,7 +69,6 @@ func (r *Replay) Decide() (*teamv1.Decided, error) {
 
 func (f *fold) Apply(ev *teamv1.Event)     { f.apply(ev) }
 func (f *fold) Observe(o *teamv1.Observed) { f.observe(o) }
-func (f *fold) Remember(ev *teamv1.Event)  { f.recorded = append(f.recorded, ev) }
 
 // Closes reports whether a paused run has something of the step to close.
 func (st *StepState) Closes(run *agent.Run) bool { return st.closes(run) }

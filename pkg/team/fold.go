@@ -3,7 +3,6 @@ package team
 import (
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
@@ -23,24 +23,22 @@ import (
 type fold struct {
 	State
 	loop       *Loop
-	prefix     string                   // scope and ".", or "" for the root
-	dispatched int                      // Rounds of earlier rounds of revision
-	visited    map[visit]bool           // handed over so far
-	batches    []batch                  // decisions whose steps have not all ended
-	started    time.Time                // time of the scope's first event
-	waited     agent.Standstill         // times when the scope waited for people or was paused
-	asked      string                   // own open question
-	questions  int64                    // own ones so far
-	asks       *a2av1.Message           // decided to be asked, and not yet
-	final      *a2av1.Message           // the answer that was decided on
-	unmet      *agent.Error             // why the answer is not what was asked for
-	kept       bool                     // readers are shown the answer all the same
-	handover   *teamv1.Transfer         // or who takes over
-	offered    bool                     // what tool sets offer is on record
-	recorded   []*teamv1.Event          // what the call began with, to resolve references
-	texts      map[int64]*a2av1.Message // by sequence; what this scope has seen live
-	places     map[*a2av1.Message]int64 // the same, by message
-	failed     *agent.Error             // the failure that ends the run
+	prefix     string            // scope and ".", or "" for the root
+	dispatched int               // Rounds of earlier rounds of revision
+	visited    map[visit]bool    // handed over so far
+	batches    []batch           // decisions whose steps have not all ended
+	started    time.Time         // time of the scope's first event
+	clock      journal.Clock     // of the scope
+	asked      journal.Questions // its own
+	questions  int64             // own ones so far
+	asks       *a2av1.Message    // decided to be asked, and not yet
+	final      *a2av1.Message    // the answer that was decided on
+	unmet      *agent.Error      // why the answer is not what was asked for
+	kept       bool              // readers are shown the answer all the same
+	handover   *teamv1.Transfer  // or who takes over
+	offered    bool              // what tool sets offer is on record
+	texts      journal.Texts     // what the scope has seen, and the record that the call began with
+	failed     *agent.Error      // the failure that ends the run
 	checks
 }
 
@@ -55,7 +53,7 @@ type batch struct {
 type visit struct{ step, member, text string }
 
 func newFold(l *Loop, req *teamv1.ProcessRequest, root string) *fold {
-	f := &fold{loop: l, recorded: req.GetRecorded()}
+	f := &fold{loop: l, texts: journal.TextsOf(root, req.GetRecorded())}
 	f.Team = l.cfg
 	f.Root = root
 	f.Transfers = req.GetTransfers()
@@ -75,16 +73,12 @@ func newFold(l *Loop, req *teamv1.ProcessRequest, root string) *fold {
 // apply folds one event of the scope or below it.
 func (f *fold) apply(ev *teamv1.Event) {
 	if t := ev.GetTime(); t != nil {
-		now := t.AsTime()
-		if ev.GetExpired().GetLimit() == agent.LimitQuestion && agent.Within(ev.GetScope(), f.Scope) {
-			f.waited.Add(f.Now, now) // a question expires while nothing runs
-		}
-		f.Now = now
+		f.clock.Team(f.Scope, ev, f.Now)
+		f.Now = t.AsTime()
 		if ev.GetCommanded().GetCommand() == teamv1.Commanded_COMMAND_RESUME {
 			f.resumed(ev)
 			return
 		}
-		f.addWait(ev.GetCommanded().GetWaited().AsDuration())
 		if f.started.IsZero() {
 			f.started = f.Now
 		}
@@ -103,23 +97,11 @@ func (f *fold) apply(ev *teamv1.Event) {
 	}
 }
 
-// addWait records that the scope waited for d until now.
-func (f *fold) addWait(d time.Duration) { f.waited.Add(f.Now.Add(-d), f.Now) }
-
-// resumed folds the end of a pause: the clocks of the scope, and of what had begun
-// in it, had stood.
+// resumed folds the end of a pause for what has begun in the scope.
 func (f *fold) resumed(ev *teamv1.Event) {
-	waited := ev.GetCommanded().GetWaited().AsDuration()
-	if !f.started.IsZero() {
-		f.addWait(waited)
-	}
 	for st := range f.pending() {
-		switch {
-		case st.past.Attempts == 0 || !st.waiting.IsZero(): // an answer will say how long
-		case st.held.IsZero():
-			st.stood(waited, ev)
-		default:
-			st.goOn(f.Now)
+		if st.past.Attempts > 0 {
+			st.stood(st.clock.Resumed(ev), f.Now)
 		}
 	}
 }
@@ -144,25 +126,24 @@ func (f *fold) step(id string) *StepState {
 func (f *fold) applyOwn(ev *teamv1.Event) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Decided:
-		f.saw(ev.GetSeq(), agent.MessageOf(f.Root, ev))
+		f.texts.Add(ev.GetSeq(), agent.MessageOf(f.Root, ev))
 		f.decide(k.Decided)
 	case *teamv1.Event_Observed:
 		f.observe(k.Observed)
 	case *teamv1.Event_Noted:
 		f.noted(k.Noted)
 	case *teamv1.Event_Received:
-		f.saw(ev.GetSeq(), k.Received.GetMessage())
+		f.texts.Add(ev.GetSeq(), k.Received.GetMessage())
 		if m := k.Received.GetMessage(); m != nil && !k.Received.GetTooLate() {
 			f.Received = append(f.Received, m)
 			f.arriveFollowUp(ev.GetSeq())
 		}
 	case *teamv1.Event_Asked:
-		f.asked, f.asks = k.Asked.GetQuestion(), nil
+		f.asked.Apply(ev)
+		f.asks = nil
 		f.questions++
 	case *teamv1.Event_Answered:
-		f.wait(k.Answered)
-		if k.Answered.GetQuestion() == f.asked {
-			f.asked = ""
+		if _, closed := f.asked.Apply(ev); closed != nil {
 			f.Messages = []*a2av1.Message{k.Answered.GetMessage()}
 			f.arriveAnswer(ev.GetSeq(), k.Answered.GetMessage())
 		}
@@ -174,13 +155,8 @@ func (f *fold) applyOwn(ev *teamv1.Event) {
 	}
 }
 
-// wait adds what the scope has waited: an answer that a loop above took says
-// which scope had stood still.
-func (f *fold) wait(a *teamv1.Answered) {
-	if a.GetWaited() != nil && agent.Within(f.Scope, a.GetWaiter()) {
-		f.addWait(a.GetWaited().AsDuration())
-	}
-}
+// isAsking reports whether the scope waits for the answer to a question of its own.
+func (f *fold) isAsking() bool { return len(f.asked.Open()) > 0 }
 
 // observe keeps what is known of the members.
 func (f *fold) observe(o *teamv1.Observed) {
@@ -210,7 +186,7 @@ func (f *fold) decide(d *teamv1.Decided) {
 	for _, step := range d.GetSteps() {
 		st := &StepState{
 			Step: step, index: len(f.Earlier) + len(f.Steps), Round: f.dispatched + f.Rounds, Heard: len(f.Received), EndedBefore: f.Ended, Scope: f.prefix + step.GetId(),
-			Given: f.resolve(step.GetInput()), earlier: step.GetInput().GetEarlier(),
+			Given: f.texts.Resolve(step.GetInput(), f.Input), earlier: step.GetInput().GetEarlier(),
 		}
 		if r := step.GetRefusal(); r != nil {
 			st.Refusal = agent.FromProto(r.GetError())
@@ -226,7 +202,7 @@ func (f *fold) decide(d *teamv1.Decided) {
 		f.Rounds++
 	}
 	if d.GetReply() != nil {
-		f.final = f.resolve(d.GetReply())
+		f.final = f.texts.Resolve(d.GetReply(), f.Input)
 		f.concluded(d)
 	}
 	f.asks, f.handover = d.GetAsk(), d.GetTransfer()
@@ -262,12 +238,10 @@ func (f *fold) admit(st *StepState) *agent.Error {
 
 // applyStep folds an event of a step or below it; own says that it is the step's.
 func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
-	st.past.Asked.Follow(ev)
-	switch ev.GetKind().(type) {
-	case *teamv1.Event_Waiting, *teamv1.Event_Answered, *teamv1.Event_Received, *teamv1.Event_Expired: // from outside
-	default:
-		st.goOn(f.Now)
-	}
+	st.past.Asked.Apply(ev)
+	waited, held := st.clock.Step(st.Scope, ev, &st.past.Asked)
+	st.extend(waited)
+	st.stood(held, f.Now)
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Started:
 		if own {
@@ -291,23 +265,15 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 			f.end(st, ev)
 			return
 		}
-		f.saw(ev.GetSeq(), agent.MessageOf(f.Root, ev))
+		f.texts.Add(ev.GetSeq(), agent.MessageOf(f.Root, ev))
 	case *teamv1.Event_Decided:
-		f.saw(ev.GetSeq(), agent.MessageOf(f.Root, ev)) // what it hands in to its judge may be its answer
+		f.texts.Add(ev.GetSeq(), agent.MessageOf(f.Root, ev)) // what it hands in to its judge may be its answer
 	case *teamv1.Event_Waiting:
 		if own {
-			switch {
-			case k.Waiting.GetPaused():
-				st.held = f.Now
-			case st.past.Asked.Hold(k.Waiting.GetQuestions()): // else an answer overtook it
-				st.waiting = f.Now
-			}
 			return
 		}
 	case *teamv1.Event_Answered:
-		f.wait(k.Answered)
-		st.resume(ev.GetTime().AsTime())
-		f.saw(ev.GetSeq(), k.Answered.GetMessage())
+		f.texts.Add(ev.GetSeq(), k.Answered.GetMessage())
 		if own {
 			f.rule(st, k.Answered.GetMessage(), ev.GetSeq())
 		}
@@ -316,33 +282,17 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 			st.past.Questions++
 		}
 	case *teamv1.Event_Checked:
-		f.saw(ev.GetSeq(), k.Checked.GetMessage())
+		f.texts.Add(ev.GetSeq(), k.Checked.GetMessage())
 		if own && st.past.Checks.Apply(ev.GetSeq(), k.Checked) {
 			return
 		}
 	case *teamv1.Event_Expired:
-		if k.Expired.GetLimit() == agent.LimitQuestion {
-			st.resume(f.Now)
-			st.expired = st.expired || own
-		}
+		st.expired = st.expired || own && k.Expired.GetLimit() == agent.LimitQuestion
 	case *teamv1.Event_Delta, *teamv1.Event_Progress, *teamv1.Event_Claimed:
 		return // for readers only: never needed to resume
 	default:
 	}
 	st.past.Recorded = append(st.past.Recorded, ev)
-}
-
-// saw keeps a message that later events may refer to. On replay the record has it.
-func (f *fold) saw(seq int64, m *a2av1.Message) {
-	if seq == 0 || m == nil {
-		return
-	}
-	if f.texts == nil {
-		f.texts = map[int64]*a2av1.Message{}
-		f.places = map[*a2av1.Message]int64{}
-	}
-	f.texts[seq] = m
-	f.places[m] = seq
 }
 
 // retried closes an attempt. A known failure begins a new effect.
@@ -352,47 +302,30 @@ func (st *StepState) retried(r *teamv1.Retried) {
 	if r.GetFresh() {
 		st.past.Failures++
 		st.past.Recorded = nil
-		st.past.Asked = nil
 	}
 	if t := r.GetNotBefore(); t != nil {
 		st.past.NotBefore = t.AsTime()
 	}
 }
 
-// resume ends the waiting of a step: its clock goes on.
-func (st *StepState) resume(now time.Time) {
-	if st.waiting.IsZero() {
-		return
+// extend moves the deadline of a step by the time for which its clock has stood.
+func (st *StepState) extend(by time.Duration) {
+	if by > 0 && !st.past.Deadline.IsZero() {
+		st.past.Deadline = st.past.Deadline.Add(by)
 	}
-	if !st.past.Deadline.IsZero() {
-		st.past.Deadline = st.past.Deadline.Add(now.Sub(st.waiting))
-	}
-	st.waiting = time.Time{}
 }
 
-// goOn ends the standstill of a step that the run's pause held.
-func (st *StepState) goOn(now time.Time) {
-	if st.held.IsZero() {
+// stood extends the time of a step that a pause has held until now, and lets what has begun
+// below it know, as if that had been told to it alone.
+func (st *StepState) stood(held time.Duration, now time.Time) {
+	if held <= 0 {
 		return
 	}
-	stood := now.Sub(st.held)
-	st.held = time.Time{}
-	st.stood(stood, &teamv1.Event{Time: timestamppb.New(now)})
-}
-
-// stood moves the time of a step by how long it stood, and lets what has begun below
-// it know, as if that had been told to it alone.
-func (st *StepState) stood(d time.Duration, at *teamv1.Event) {
-	if d <= 0 {
-		return
-	}
-	if !st.past.Deadline.IsZero() {
-		st.past.Deadline = st.past.Deadline.Add(d)
-	}
+	st.extend(held)
 	if n := len(st.past.Recorded); n > 0 {
 		st.past.Recorded = append(st.past.Recorded, &teamv1.Event{
-			Seq: st.past.Recorded[n-1].GetSeq(), Time: at.GetTime(), Scope: st.Scope,
-			Kind: &teamv1.Event_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_RESUME, Waited: durationpb.New(d)}},
+			Seq: st.past.Recorded[n-1].GetSeq(), Time: timestamppb.New(now), Scope: st.Scope,
+			Kind: &teamv1.Event_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_RESUME, Waited: durationpb.New(held)}},
 		})
 	}
 }
@@ -410,12 +343,12 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	}
 	st.Err = agent.FromProto(e.GetError())
 	if ref := e.GetReplyRef(); ref != 0 {
-		st.Message, st.seq = f.message(ref), ref
+		st.Message, st.seq = f.texts.At(ref), ref
 	} else if m := agent.MessageOf(f.Root, ev); m != nil {
 		st.Message, st.seq = m, ev.GetSeq()
 	}
-	f.saw(st.seq, st.Message)
-	st.past.Recorded, st.past.Asked, st.waiting = nil, nil, time.Time{}
+	f.texts.Add(st.seq, st.Message)
+	st.past.Recorded = nil
 	if err := st.Failure(); err != nil && f.failed == nil && f.fatal(st) {
 		f.failed = err
 	}
@@ -482,41 +415,6 @@ func (f *fold) respond(batch []*StepState) {
 		f.Last.Message, f.Last.Joins = Joined(answered), JoinedIDs(answered)
 	}
 	f.Messages = []*a2av1.Message{f.Last.Message}
-}
-
-// resolve returns the message that an input names.
-func (f *fold) resolve(in *teamv1.Input) *a2av1.Message {
-	if in.GetMessage() != nil {
-		return in.GetMessage()
-	}
-	if in.GetRef() == 0 {
-		return f.Input
-	}
-	return f.message(in.GetRef())
-}
-
-// message returns the message that the event with that sequence holds.
-func (f *fold) message(seq int64) *a2av1.Message {
-	if m, ok := f.texts[seq]; ok {
-		return m
-	}
-	i := sort.Search(len(f.recorded), func(i int) bool { return f.recorded[i].GetSeq() >= seq })
-	if i == len(f.recorded) || f.recorded[i].GetSeq() != seq {
-		return nil
-	}
-	return agent.MessageOf(f.Root, f.recorded[i])
-}
-
-// refer returns an input that names a message by its place on record where it
-// has one, so that a text is recorded once.
-func (f *fold) refer(m *a2av1.Message) *teamv1.Input {
-	if seq, ok := f.places[m]; ok {
-		return &teamv1.Input{Ref: seq}
-	}
-	if m == nil || m == f.Input {
-		return &teamv1.Input{}
-	}
-	return &teamv1.Input{Message: m}
 }
 
 // rule folds an answer to a step's own question.

@@ -49,15 +49,15 @@ func (p *process) takeInputs() error {
 
 // isOpen reports whether a question of a step waits for its answer.
 func (s *State) isOpen(question string) bool {
-	return slices.ContainsFunc(s.Open(), func(st *StepState) bool { return st.past.Asked.Hold([]string{question}) })
+	return slices.ContainsFunc(s.Open(), func(st *StepState) bool { return st.past.Asked.Find(question) != nil })
 }
 
 // waitedFor notes in an answer how long the step it is for has waited.
 func (p *process) waitedFor(scope string, a *teamv1.Answered) {
 	for st := range p.pending() {
-		if agent.Within(scope, st.Scope) && !st.waiting.IsZero() {
+		if agent.Within(scope, st.Scope) && !st.clock.Waits().IsZero() {
 			a.Waiter = st.Scope
-			a.Waited = durationpb.New(p.run.Now().Sub(st.waiting))
+			a.Waited = durationpb.New(p.run.Now().Sub(st.clock.Waits()))
 		}
 	}
 }

@@ -20,7 +20,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a member's record is ignored", "internal/step/member.go", "Scope: w.Scope, Recorded: w.Recorded,", "Scope: w.Scope,"},
 	{"a panic of the consumer is taken for the member's", "internal/step/attempt.go", "	if w.yielding {\n		return\n	}\n", ""},
 	{"the owed ack is not paid", "spawn.go", "case err := <-ack:\n			return err\n		case <-p.quit:\n			return step.ErrStopped\n", "case err := <-ack:\n			return err\n"},
-	{"an answer does not unpark", "fold.go", "st.resume(ev.GetTime().AsTime())\n\t\tf.saw", "_ = st.resume\n\t\tf.saw"},
+	{"an answer does not unpark", "../../internal/journal/clock.go", "	waited := now.Sub(c.waits)\n	c.waits = time.Time{}\n", "	waited := now.Sub(c.waits)\n"},
 	{"a known failure keeps its key", "internal/step/retry.go", "		w.Failures++\n", ""},
 	{"a cancel between commit and call is not seen", "internal/step/begin.go", "return w.by.Run.Begin(w.Scope)", "return nil"},
 	{"what is open elsewhere is left", "internal/step/retry.go", "err = attempt(ctx, w).Err", "_ = attempt"},
@@ -82,7 +82,7 @@ func mutated(t *testing.T, path, from, to string) string {
 	return strings.Replace(string(src), from, to, 1)
 }
 
-// runMutant runs the crash tests with the content of one file, of the package or below it, replaced.
+// runMutant runs the crash tests with the content of one file replaced, which is given from the package.
 func runMutant(t *testing.T, dir, file, content string) (string, error) {
 	t.Helper()
 	path := filepath.Join(dir, file)

@@ -77,7 +77,7 @@ func (p *process) next(ctx context.Context) phase {
 		return collect
 	case ended:
 		return expired
-	case p.asked != "" && !busy:
+	case p.isAsking() && !busy:
 		return parked
 	case p.settled && (busy || !p.alarm.IsZero()):
 		return collect
@@ -178,7 +178,7 @@ func (p *process) clock(ctx context.Context) (context.Context, context.CancelFun
 		start = p.run.Now()
 	}
 	now := p.run.Now()
-	left := p.limits.timeout + p.run.Stood(&p.waited, start, now) - now.Sub(start)
+	left := p.limits.timeout + p.run.Stood(&p.fold.clock.Stood, start, now) - now.Sub(start)
 	return p.run.WithTimeout(ctx, left, errTeamTimeout)
 }
 
@@ -195,7 +195,7 @@ func over(ctx context.Context) bool {
 // asynchronous steps, and it does not wait for those. Before anybody is told of it
 // what is refused has its end, and what becomes a task of its own has begun.
 func (p *process) mayDecide() bool {
-	if p.waits || p.asked != "" {
+	if p.waits || p.isAsking() {
 		return false
 	}
 	for st := range p.pending() {

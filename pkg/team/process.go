@@ -101,7 +101,7 @@ type stepMsg struct {
 // reply is the last event of the sequence.
 func (p *process) reply(m *a2av1.Message) *teamv1.Reply {
 	r := &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}, Spent: p.spent(), Warnings: p.warnings}
-	r.Ref = p.refer(m).GetRef()
+	r.Ref = p.texts.Refer(m, p.Input).GetRef()
 	if len(m.GetParts()) == 0 || agent.Text(m) == "" && prompt.OnlyText(m) {
 		r.Outcome = teamv1.Outcome_OUTCOME_EMPTY
 	}

@@ -10,6 +10,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
@@ -114,11 +115,10 @@ type StepState struct {
 	// EndSeq is the sequence number of its end.
 	EndSeq int64
 
-	index   int       // among the steps of the run
-	seq     int64     // of the event that holds the message
-	earlier []int64   // results handed over behind it, by EndSeq
-	waiting time.Time // since when it waits for people
-	held    time.Time // since when it stands still because the run is paused
+	index   int     // among the steps of the run
+	seq     int64   // of the event that holds the message
+	earlier []int64 // results handed over behind it, by EndSeq
+	clock   journal.Clock
 	expired bool      // its own question lapsed
 	past    step.Past // what its attempts have put on record
 }
@@ -186,7 +186,7 @@ func (st *StepState) blocked() bool {
 }
 
 // Parked reports whether a step waits for people and was not answered since.
-func (st *StepState) Parked() bool { return !st.waiting.IsZero() || st.blocked() }
+func (st *StepState) Parked() bool { return !st.clock.Waits().IsZero() || st.blocked() }
 
 // round is the round of revision, from 1.
 func (s *State) round() int { return max(s.revision, 1) }

@@ -113,7 +113,7 @@ func limitOf(step *teamv1.Step) string {
 
 // workOf is what runs a step: what it calls, and a copy of what that needs.
 func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.Event) error) *step.Work {
-	st.goOn(p.looked)
+	st.stood(st.clock.Begin(p.looked), p.looked)
 	w := &step.Work{
 		Step: st.Step, Round: st.Round, Scope: st.Scope, Emit: emit, Limit: limitOf(st.Step), Begins: p.looked, Peers: p.peersOf(st),
 		Input: p.handed(st), History: p.historyFor(st), Past: st.past.Copy(),

@@ -7,70 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/fakeagent"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/tests/rig"
 )
-
-// reached is a receipt's entry in one line: path, last action, and a mark where
-// a peer was asked.
-func reached(task *a2av1.Task) []string {
-	var lines []string
-	for _, e := range a2a.RunOf(task.GetMetadata()).GetReceipt().GetEntries() {
-		line := e.GetScope() + " " + e.GetAgent() + ": " + e.GetLastAction()
-		if e.GetConfirmed() {
-			line += ", confirmed"
-		}
-		if e.GetUnconfirmed() {
-			line += ", unconfirmed"
-		}
-		lines = append(lines, line)
-	}
-	return lines
-}
-
-func wantReached(t testing.TB, task *a2av1.Task, want ...string) {
-	t.Helper()
-	if diff := cmp.Diff(want, reached(task)); diff != "" {
-		t.Errorf("the receipt (-want +got):\n%s", diff)
-	}
-}
-
-// overA2A is a fake agent on another server, reached over A2A.
-func overA2A(t testing.TB, id string, cfg fakeagent.Config, wait time.Duration) (*fakeagent.Agent, agent.Agent) {
-	t.Helper()
-	f := fakeagent.New(t, cfg)
-	a, err := remote.NewA2A(remote.A2AConfig{ID: id, Card: f.URL(), PollEvery: 10 * time.Millisecond, CancelWait: wait})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = a.Close() })
-	return f, a
-}
-
-// overService is a fake agent on another server, reached over the Agent service.
-func overService(t testing.TB, id string, cfg fakeagent.Config, wait time.Duration) (*fakeagent.Agent, agent.Agent) {
-	t.Helper()
-	f := fakeagent.New(t, cfg)
-	a, err := remote.New(remote.Config{ID: id, Address: f.GRPC(), CancelEvery: 10 * time.Millisecond, CancelWait: wait})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = a.Close() })
-	return f, a
-}
-
-// held is a turn that works until it is canceled.
-func held() fakeagent.Config {
-	return fakeagent.Config{Default: fakeagent.Turn{Progress: "working", Gate: make(chan struct{})}}
-}
 
 // deaf is an agent that does not look at its context.
 type deaf struct {
@@ -137,8 +81,8 @@ func TestS_24_CrashBeforeTheTaskOfAPeerIsKnown(t *testing.T) {
 		"far":  {" far: sent its message; the task is not known, unconfirmed"},
 		"near": {" near: sent its message; the task is not known, confirmed"},
 	} {
-		far, overFar := overA2A(t, "far", held(), time.Minute)
-		near, overNear := overService(t, "near", held(), time.Minute)
+		far, overFar := rig.OverA2A(t, "far", rig.Held(), time.Minute)
+		near, overNear := rig.OverService(t, "near", rig.Held(), time.Minute)
 		called := func() {
 			if id != "near" {
 				far.Await(t, "SendStreamingMessage", 1)
@@ -162,7 +106,7 @@ func TestS_24_CrashBeforeTheTaskOfAPeerIsKnown(t *testing.T) {
 		if park, err := all.runner().Drive(t.Context(), s.take(t)); err != nil || !park.Done {
 			t.Fatal(park, err)
 		}
-		wantReached(t, wantState(t, s.task(t), canceled), want...)
+		rig.WantReached(t, wantState(t, s.task(t), canceled), want...)
 		if sent() != before {
 			t.Errorf("%s: %d messages after the crash", id, sent()-before)
 		}
@@ -172,7 +116,7 @@ func TestS_24_CrashBeforeTheTaskOfAPeerIsKnown(t *testing.T) {
 // S-24: the agent of the run is gone when the cancel comes: the peer's task is
 // told as not confirmed.
 func TestS_24_CancelWithoutTheAgent(t *testing.T) {
-	_, overFar := overA2A(t, "far", fakeagent.Config{Default: fakeagent.Turn{Ask: "which?"}}, time.Minute)
+	_, overFar := rig.OverA2A(t, "far", fakeagent.Config{Default: fakeagent.Turn{Ask: "which?"}}, time.Minute)
 	all := newAgents(t, overFar)
 	all.newTeam(t, "team", "far")
 	s := newSingle(t, "team")
@@ -187,7 +131,7 @@ func TestS_24_CancelWithoutTheAgent(t *testing.T) {
 	if park, err := (&drive.Runner{Agent: gone}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
 		t.Fatal(park, err)
 	}
-	wantReached(t, wantState(t, s.task(t), canceled), "1 team/far: waiting for an answer, unconfirmed")
+	rig.WantReached(t, wantState(t, s.task(t), canceled), "1 team/far: waiting for an answer, unconfirmed")
 }
 
 // S-24: the process dies at every event from the cancel on, up to the end; the next
@@ -206,8 +150,8 @@ func TestS_24_CrashAfterTheCancel(t *testing.T) {
 // whether it ended before.
 func crashAfterCancel(t *testing.T, events int64) (ended bool) {
 	t.Helper()
-	far, overFar := overA2A(t, "far", held(), time.Minute)
-	near, overNear := overService(t, "near", held(), time.Minute)
+	far, overFar := rig.OverA2A(t, "far", rig.Held(), time.Minute)
+	near, overNear := rig.OverService(t, "near", rig.Held(), time.Minute)
 	all := newAgents(t, overFar, overNear)
 	all.newPair(t, team.Config{ID: "inner"}, "far", "near")
 	all.newTeam(t, "team", "inner")
@@ -234,7 +178,7 @@ func crashAfterCancel(t *testing.T, events int64) (ended bool) {
 	if park, err := (&drive.Runner{Agent: all.Get, Replica: "two"}).Drive(t.Context(), s.take(t)); err != nil || !park.Done {
 		t.Fatal(events, park, err)
 	}
-	wantReached(t, wantState(t, s.task(t), canceled),
+	rig.WantReached(t, wantState(t, s.task(t), canceled),
 		"1 team/inner: gave work to far, near",
 		"1.1 team/inner/far: remote task TASK_STATE_WORKING, confirmed",
 		"1.2 team/inner/near: remote task TASK_STATE_WORKING, confirmed",

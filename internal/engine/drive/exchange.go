@@ -10,6 +10,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -201,9 +202,9 @@ func outcome(n *journal.Node) string {
 	case n.End != nil && n.Spawned.GetTaskId() != "" && n.End.GetError() == nil:
 		return "begun as task " + n.Spawned.GetTaskId()
 	case n.End != nil:
-		return strings.TrimPrefix(n.End.GetOutcome().String(), "OUTCOME_")
+		return strings.ToUpper(taskstate.Word(n.Outcome))
 	case refused != nil:
-		return strings.TrimPrefix(refused.GetOutcome().String(), "OUTCOME_")
+		return strings.ToUpper(taskstate.Word(refused.GetOutcome()))
 	}
 	return ""
 }

@@ -39,7 +39,7 @@ func (w *Work) delegate(ctx context.Context) (res Result) {
 		return Result{Err: ErrStopped}
 	case !w.Target.Leaf && run.PausedSince(resumed): // it is held, as well where ctx ended meanwhile
 		return Result{}
-	case len(w.Asked) > 0: // also where ctx ended meanwhile: who cancels has the member close what it has open
+	case len(w.Asked.Open()) > 0: // also where ctx ended meanwhile: who cancels has the member close what it has open
 		return Result{}
 	case ctx.Err() != nil:
 		return Result{Err: context.Cause(ctx)}

@@ -97,11 +97,13 @@ func (w *Work) retried(err error) error {
 	if e.Fresh {
 		w.Failures++
 		w.effect = ""
-		w.Recorded, w.Asked = nil, nil
+		w.Recorded = nil
 	}
-	return w.emit(w.event(&teamv1.Event{Kind: &teamv1.Event_Retried{Retried: &teamv1.Retried{
+	ev := w.event(&teamv1.Event{Kind: &teamv1.Event_Retried{Retried: &teamv1.Retried{
 		Attempt: w.Attempts, Error: e.Proto(), Fresh: e.Fresh, NotBefore: timestamppb.New(w.NotBefore), Spent: e.Spent,
-	}}}))
+	}}})
+	w.Asked.Apply(ev)
+	return w.emit(ev)
 }
 
 // maxBackoff bounds a pause between attempts: it is as good as no further attempt,

@@ -147,7 +147,7 @@ func (w *Work) askOutcome(why string) Result {
 	if err := w.emit(ev); err != nil {
 		return Result{Err: ErrStopped}
 	}
-	w.Asked.Follow(ev)
+	w.Asked.Apply(ev)
 	return Result{}
 }
 

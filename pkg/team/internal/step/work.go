@@ -2,12 +2,12 @@ package step
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -68,7 +68,7 @@ type Past struct {
 	// Reserved of the budget, for the last attempt. Spent on attempts that were repeated.
 	Reserved, Spent *teamv1.Spent
 	// Asked are the open questions of the step and below it. Questions counts its own.
-	Asked     Questions
+	Asked     journal.Questions
 	Questions int64
 	// Ruling is what people say of an attempt whose outcome is not known.
 	Ruling *a2av1.Message
@@ -83,7 +83,7 @@ type Past struct {
 func (p *Past) Copy() Past {
 	c := *p
 	c.Unknown = c.Open || c.Unknown
-	c.Asked, c.Checks.Warnings = maps.Clone(c.Asked), slices.Clone(c.Checks.Warnings)
+	c.Checks.Warnings = slices.Clone(c.Checks.Warnings)
 	return c
 }
 
@@ -135,7 +135,7 @@ func (w *Work) key() string {
 // keep adds what the next attempt of the same effect needs to know, and what
 // tells whether the member has parked.
 func (w *Work) keep(ev *teamv1.Event) {
-	w.Asked.Follow(ev)
+	w.Asked.Apply(ev)
 	switch ev.GetKind().(type) {
 	case *teamv1.Event_Asked, *teamv1.Event_Answered, *teamv1.Event_Bound:
 		w.Recorded = append(slices.Clip(w.Recorded), ev)
