@@ -166,7 +166,7 @@ func (m *memberWork) artifactID(w *work, own string) string {
 // memberArtifact is an artifact named by the member's path.
 func (m *memberWork) memberArtifact(w *work, id string, parts []*a2av1.Part) *a2av1.Artifact {
 	if w.metadata == nil {
-		w.metadata = brief(&teamv1.TeamRun{Path: w.path, DelegationId: w.delegation.GetId(), Parent: m.parent(w)})
+		w.metadata = Metadata(&teamv1.TeamRun{Path: w.path, DelegationId: w.delegation.GetId(), Parent: m.parent(w)})
 	}
 	return &a2av1.Artifact{ArtifactId: id, Name: w.path, Parts: parts, Metadata: w.metadata}
 }
