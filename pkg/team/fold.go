@@ -185,9 +185,10 @@ func (f *fold) wait(a *teamv1.Answered) {
 // observe keeps what is known of the members.
 func (f *fold) observe(o *teamv1.Observed) {
 	if len(f.Roster) == 0 {
-		f.Roster = slices.Clone(o.GetMembers()) // all of them, each once
+		f.Roster = o.GetMembers() // all of them, each once; shared with other runs
 		return
 	}
+	f.Roster = slices.Clone(f.Roster)
 	for _, m := range o.GetMembers() {
 		i := slices.IndexFunc(f.Roster, func(r *teamv1.Observed_Member) bool { return r.GetId() == m.GetId() })
 		if i >= 0 {
