@@ -32,10 +32,13 @@ func (m *Manager) Health(id string) *teamv1.Health {
 		m.refresh(id, e)
 	}
 	if last == nil {
-		return &teamv1.Health{Healthy: true, Usable: true, Detail: "not checked yet"}
+		return notChecked
 	}
 	return last.health
 }
+
+// notChecked is the health of an agent before the first check. It is shared: read only.
+var notChecked = &teamv1.Health{Healthy: true, Usable: true, Detail: "not checked yet"}
 
 // Check asks an agent how it is, now, and keeps the answer for Health. A check
 // that fails is an unhealthy result; the only errors are AGENT_NOT_FOUND, the

@@ -122,11 +122,10 @@ func (p *process) record(d *choice) *teamv1.Decided {
 
 // inner is what readers are shown of a member while it works.
 func (l *Loop) inner(member string) teamv1.Step_Inner {
-	i := slices.IndexFunc(l.cfg.Members, func(m Member) bool { return m.ID == member })
-	switch {
-	case i < 0 || !l.cfg.Members[i].StreamInner:
+	switch m := l.member(member); {
+	case m == nil || !m.StreamInner:
 		return teamv1.Step_INNER_UNSPECIFIED
-	case l.cfg.Members[i].HideText:
+	case m.HideText:
 		return teamv1.Step_INNER_EVENTS
 	}
 	return teamv1.Step_INNER_TEXT

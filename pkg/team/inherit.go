@@ -32,10 +32,8 @@ func (l *Loop) handDown(ctx context.Context, member string, by policy) context.C
 // work is repeated as the team says.
 func (l *Loop) Lend(ctx context.Context, member string) context.Context {
 	by := policy{team: l.limits.retry}
-	for i := range l.cfg.Members {
-		if m := &l.cfg.Members[i]; m.ID == member {
-			by.member = m.Retry
-		}
+	if m := l.member(member); m != nil {
+		by.member = m.Retry
 	}
 	return l.handDown(ctx, member, by)
 }
