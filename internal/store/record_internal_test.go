@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"testing"
 
@@ -102,5 +103,21 @@ func TestMemory_PackedRuns(t *testing.T) {
 	page, err := s.List(t.Context(), first.Owner, a2a.Filter{PageSize: 100})
 	if err != nil || len(page.Tasks) != decodedRuns+1 {
 		t.Errorf("%d tasks are listed, %v", len(page.Tasks), err)
+	}
+}
+
+func TestRosterSizes(t *testing.T) {
+	var s rosterSizes
+	s.seed = maphash.MakeSeed()
+	small := &teamv1.Observed{Members: []*teamv1.Observed_Member{{Id: "a"}}}
+	large := &teamv1.Observed{Members: slices.Repeat(small.GetMembers(), 200)}
+	for _, o := range []*teamv1.Observed{{}, small, large, large, small} {
+		events := []*teamv1.Event{
+			{Scope: "1.2", Agent: "lead/a", Kind: &teamv1.Event_Observed{Observed: o}},
+			{Agent: "lead", Kind: &teamv1.Event_Claimed{Claimed: &teamv1.Claimed{Epoch: 7}}},
+		}
+		if got, want := s.of(events), Size(events); got != want {
+			t.Errorf("%d members: %d, want %d", len(o.GetMembers()), got, want)
+		}
 	}
 }
