@@ -19,12 +19,13 @@ type run struct {
 	root, owner, agent, context string // never change
 
 	mu       sync.Mutex
-	record   record         // guarded by mu
-	bytes    int64          // of events as they were given, encoded; guarded by mu
-	last     time.Time      // of the last event; guarded by mu
-	fold     Fold           // of the root; guarded by mu
-	ended    bool           // the root's end is on record; guarded by mu
-	asking   fold.Questions // guarded by mu
+	record   record                  // guarded by mu
+	bytes    int64                   // of events as they were given, encoded; guarded by mu
+	last     time.Time               // of the last event; guarded by mu
+	times    []timestamppb.Timestamp // for the next events, made some at a time; guarded by mu
+	fold     Fold                    // of the root; guarded by mu
+	ended    bool                    // the root's end is on record; guarded by mu
+	asking   fold.Questions          // guarded by mu
 	inbox    []*teamv1.Inbound
 	inboxN   int64                      // of the last row; guarded by mu, like inbox
 	watchers map[chan struct{}]struct{} // guarded by mu
@@ -53,7 +54,7 @@ func (s *Memory) newRun(n a2a.New, now time.Time) *run {
 		root: acc.GetTaskId(), owner: n.Owner, agent: acc.GetAgent(), context: acc.GetMessage().GetContextId(),
 		fold: s.fold(acc.GetTaskId(), ""), briefed: acc.GetCollaboration() != nil,
 	}
-	r.add(timestamppb.New(now), &teamv1.Event{Agent: acc.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}})
+	r.add(r.stamp(now), &teamv1.Event{Agent: acc.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}})
 	r.last, r.bytes = now, int64(proto.Size(acc))
 	return r
 }
@@ -63,7 +64,7 @@ func (r *run) extend(now time.Time, events []*teamv1.Event, size int64) {
 	if now.Before(r.last) {
 		now = r.last
 	}
-	at := timestamppb.New(now)
+	at := r.stamp(now)
 	for _, ev := range events {
 		if RootEnd(ev) {
 			r.closeInbox(at, ev)
@@ -75,6 +76,17 @@ func (r *run) extend(now time.Time, events []*teamv1.Event, size int64) {
 	for w := range r.watchers {
 		Poke(w)
 	}
+}
+
+// stamp returns a time for events. The caller holds mu.
+func (r *run) stamp(now time.Time) *timestamppb.Timestamp {
+	if len(r.times) == 0 {
+		r.times = make([]timestamppb.Timestamp, 16)
+	}
+	at := &r.times[0]
+	r.times = r.times[1:]
+	at.Seconds, at.Nanos = now.Unix(), int32(now.Nanosecond()) //nolint:gosec // less than 1e9
+	return at
 }
 
 // add gives an event its place. The caller holds mu.

@@ -457,6 +457,10 @@ func (f *fold) settle() {
 
 // respond makes the results of a batch of members the last response.
 func (f *fold) respond(batch []*StepState) {
+	if len(batch) == 1 {
+		f.respondAlone(batch[0])
+		return
+	}
 	var members []string
 	var answered []*StepState
 	var last *StepState
@@ -483,6 +487,17 @@ func (f *fold) respond(batch []*StepState) {
 		f.Last.Message, f.Last.Joins = Joined(answered), JoinedIDs(answered)
 	}
 	f.Messages = []*a2av1.Message{f.Last.Message}
+}
+
+// respondAlone is respond for a batch of one step.
+func (f *fold) respondAlone(st *StepState) {
+	if !st.ByMember() {
+		return
+	}
+	f.Last = &Result{Member: st.Step.GetMember(), Outcome: st.Outcome, Message: st.Message}
+	if st.Message != nil {
+		f.Messages = []*a2av1.Message{st.Message}
+	}
 }
 
 // resolve returns the message that an input names.

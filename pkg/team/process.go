@@ -3,6 +3,7 @@ package team
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +39,7 @@ type process struct {
 	waits   bool               // the scheduler waits for the steps that run
 	idling  *StepState         // that was last found to wait for others, and is answered by the loop itself
 	alarm   time.Time          // until when a step idles that the loop answers itself; zero is none
+	ready   []*StepState       // that dispatch found last: room for the next ones
 	running map[int]*StepState // by index; steps that a goroutine works on
 	msgs    chan stepMsg       // from those goroutines
 	quit    chan struct{}      // closed when the loop ends: nobody takes msgs any more
@@ -49,7 +51,7 @@ func newProcess(ctx context.Context, l *Loop, req *teamv1.ProcessRequest, run *a
 	f := newFold(l, req, run.Root)
 	return &process{Loop: l, fold: f, req: req, run: run, gate: gateOf(ctx, l.cfg, req), runner: step.Runner{
 		Owner: guards.Owner{ID: l.cfg.ID, Path: f.Path, Run: run, Log: l.cfg.Log},
-		Scope: f.Scope, Request: req, Guards: &l.cfg.Guards, Tools: step.Tools{Own: l.tools}, Upstreams: l.upstreams(),
+		Scope: f.Scope, Request: req, Above: append(slices.Clip(req.GetPath()), req.GetAgentId()), Guards: &l.cfg.Guards, Tools: step.Tools{Own: l.tools}, Upstreams: l.upstreams(),
 		Silent: l.silent(), Wakes: l.traits.WakesOnDetachedEnd,
 	}}
 }

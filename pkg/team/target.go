@@ -39,8 +39,8 @@ func (p *process) target(ctx context.Context, st *StepState) (step.Target, error
 // it works for.
 func (l *Loop) leaf(ctx context.Context, t step.Target) step.Target {
 	t.Leaf, t.Retry = true, l.limits.retry
-	if by, ok := ctx.Value(retryKey{}).(policy); ok {
-		t.Retry = by.of(l.cfg.Limits.GetRetry())
+	if c := inheritedBy(ctx); c != nil {
+		t.Retry = c.retry.of(l.cfg.Limits.GetRetry())
 	}
 	return t
 }

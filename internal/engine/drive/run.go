@@ -79,6 +79,7 @@ type drive struct {
 	budget   *agent.Budget // what the caller has left for it; nil is no limit
 	cancel   context.CancelCauseFunc
 
+	one       [1]*teamv1.Event         // the list that drain appends: journals keep what is in it alone
 	recorded  []*teamv1.Event          // for the agent: without the driver's own
 	questions map[string]*openQuestion // by id
 	waiting   time.Time                // since when the run waits for people
@@ -402,7 +403,8 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 		d.addReceipt(ev)
 		appending = true
 		if aerr = d.tellUnread(recording); aerr == nil {
-			aerr = d.append(recording, ev)
+			d.one[0] = ev
+			aerr = d.append(recording, d.one[:]...)
 		}
 		appending = false
 		if broke(aerr) {
