@@ -62,7 +62,7 @@ func (j *journal) append(events []*teamv1.Event) (ended bool, err error) {
 	if err := j.held(); err != nil {
 		return false, err
 	}
-	size := j.store.rosters.of(events)
+	size := j.store.sizes.of(events)
 	if err := Admit(r.root, r.ended, r.record.len(), r.bytes, events, size); err != nil {
 		return false, err
 	}

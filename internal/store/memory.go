@@ -67,7 +67,7 @@ type Memory struct {
 	due         dueQueue
 	all         Bell // rung when a root is new or has new events, or when a board has changed
 
-	rosters       rosterSizes
+	sizes         sharedSizes
 	conversations conversations
 	pushes        pushes
 	catalog       entries
@@ -111,7 +111,7 @@ func NewMemory(cfg MemoryConfig) *Memory {
 		clock: cfg.Clock, maxFinished: cfg.MaxFinished, deduplicate: cfg.Deduplicate, fold: cfg.Fold, tokens: NewSealer(key),
 		runs: map[string]*run{}, owners: map[string]*owner{}, asking: map[*run]struct{}{}, requests: map[requestKey]request{},
 		definitions: map[string]*definition{}, busy: map[string][]a2a.Key{},
-		rosters:       rosterSizes{seed: maphash.MakeSeed()},
+		sizes:         sharedSizes{seed: maphash.MakeSeed()},
 		pushes:        newPushes(),
 		conversations: conversations{max: entriesOf * cfg.MaxFinished, threads: map[a2a.Thread]*conversation{}},
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -106,14 +107,17 @@ func TestMemory_PackedRuns(t *testing.T) {
 	}
 }
 
-func TestRosterSizes(t *testing.T) {
-	var s rosterSizes
+func TestSharedSizes(t *testing.T) {
+	var s sharedSizes
 	s.seed = maphash.MakeSeed()
 	small := &teamv1.Observed{Members: []*teamv1.Observed_Member{{Id: "a"}}}
 	large := &teamv1.Observed{Members: slices.Repeat(small.GetMembers(), 200)}
+	note := &teamv1.Noted{Code: "TEAM_PREPARED", Details: &structpb.Struct{Fields: map[string]*structpb.Value{"members": structpb.NewNumberValue(3)}}}
 	for _, o := range []*teamv1.Observed{{}, small, large, large, small} {
 		events := []*teamv1.Event{
 			{Scope: "1.2", Agent: "lead/a", Kind: &teamv1.Event_Observed{Observed: o}},
+			{Scope: "1", Kind: &teamv1.Event_Noted{Noted: note}}, {Agent: "lead/b", Kind: &teamv1.Event_Noted{Noted: note}},
+			{Seq: 3, Time: timestamppb.Now(), Kind: &teamv1.Event_Observed{Observed: o}},
 			{Agent: "lead", Kind: &teamv1.Event_Claimed{Claimed: &teamv1.Claimed{Epoch: 7}}},
 		}
 		if got, want := s.of(events), Size(events); got != want {

@@ -59,6 +59,9 @@ type runKey struct{}
 
 // With returns a context that carries r.
 func With(ctx context.Context, r *Run) context.Context {
+	if has, ok := ctx.Value(runKey{}).(*Run); ok && has == r {
+		return ctx
+	}
 	return context.WithValue(ctx, runKey{}, r)
 }
 

@@ -96,9 +96,9 @@ func (p *process) record(d *choice) *teamv1.Event {
 	if len(d.Steps) == 0 {
 		return &e.event
 	}
-	steps := e.step[:]
+	steps, inputs := e.step[:], e.input[:]
 	if rec.Steps = e.steps[:]; len(d.Steps) > 1 {
-		steps, rec.Steps = make([]teamv1.Step, len(d.Steps)), make([]*teamv1.Step, len(d.Steps))
+		steps, inputs, rec.Steps = make([]teamv1.Step, len(d.Steps)), make([]teamv1.Input, len(d.Steps)), make([]*teamv1.Step, len(d.Steps))
 	}
 	for i, s := range d.Steps {
 		step := &steps[i]
@@ -113,7 +113,7 @@ func (p *process) record(d *choice) *teamv1.Event {
 		case s.GetInput() != nil:
 			step.Input = s.GetInput()
 		case agent.IsDelegation(s.GetKind()):
-			step.Input = p.refer(p.Messages[len(p.Messages)-1])
+			step.Input = p.referIn(&inputs[i], p.Messages[len(p.Messages)-1])
 		}
 		if m := step.GetInput().GetMessage(); m != nil && s.GetKind() == teamv1.Step_KIND_JUDGE {
 			step.Input.Message = p.run.Completed(p.prefix+step.GetId(), m) // it may be the answer
@@ -129,6 +129,7 @@ type decidedEvent struct {
 	kind    teamv1.Event_Decided
 	decided teamv1.Decided
 	step    [1]teamv1.Step
+	input   [1]teamv1.Input
 	steps   [1]*teamv1.Step
 }
 

@@ -45,7 +45,7 @@ func (p *process) dispatch(ctx context.Context) error {
 	// A lone step runs right here: no goroutine, and nothing to merge with.
 	if len(ready) == 1 && len(p.running) == 0 && !waiting && !p.goesOn(ready[0]) {
 		p.waits, p.ready = false, ready
-		return p.runner.Do(ctx, p.workOf(ctx, ready[0], p.pass))
+		return p.runner.Do(ctx, p.workOf(ctx, ready[0], p.passes))
 	}
 	p.ready = ready
 	p.start(ctx, ready)

@@ -494,9 +494,13 @@ func (f *fold) respondAlone(st *StepState) {
 	if !st.ByMember() {
 		return
 	}
-	f.Last = &Result{Member: st.Step.GetMember(), Outcome: st.Outcome, Message: st.Message}
+	last := &struct { // one allocation: each step makes one
+		result  Result
+		message [1]*a2av1.Message
+	}{Result{Member: st.Step.GetMember(), Outcome: st.Outcome, Message: st.Message}, [1]*a2av1.Message{st.Message}}
+	f.Last = &last.result
 	if st.Message != nil {
-		f.Messages = []*a2av1.Message{st.Message}
+		f.Messages = last.message[:]
 	}
 }
 
@@ -525,14 +529,16 @@ func (f *fold) message(seq int64) *a2av1.Message {
 
 // refer returns an input that names a message by its place on record where it
 // has one, so that a text is recorded once.
-func (f *fold) refer(m *a2av1.Message) *teamv1.Input {
+func (f *fold) refer(m *a2av1.Message) *teamv1.Input { return f.referIn(&teamv1.Input{}, m) }
+
+// referIn is refer with an input to fill in, which it returns.
+func (f *fold) referIn(in *teamv1.Input, m *a2av1.Message) *teamv1.Input {
 	if seq, ok := f.places[m]; ok {
-		return &teamv1.Input{Ref: seq}
+		in.Ref = seq
+	} else if m != f.Input {
+		in.Message = m
 	}
-	if m == nil || m == f.Input {
-		return &teamv1.Input{}
-	}
-	return &teamv1.Input{Message: m}
+	return in
 }
 
 // rule folds an answer to a step's own question.

@@ -29,6 +29,7 @@ type process struct {
 	runner   step.Runner // shared with the goroutines of steps
 	listener *agent.Listener
 	yield    func(*teamv1.Event, error) bool
+	passes   func(*teamv1.Event) error // is pass, for lone steps
 
 	stopped bool // the consumer broke off
 
@@ -49,11 +50,13 @@ type process struct {
 
 func newProcess(ctx context.Context, l *Loop, req *teamv1.ProcessRequest, run *agent.Run) *process {
 	f := newFold(l, req, run.Root)
-	return &process{Loop: l, fold: f, req: req, run: run, gate: gateOf(ctx, l.cfg, req), runner: step.Runner{
+	p := &process{Loop: l, fold: f, req: req, run: run, gate: gateOf(ctx, l.cfg, req), runner: step.Runner{
 		Owner: guards.Owner{ID: l.cfg.ID, Path: f.Path, Run: run, Log: l.cfg.Log},
 		Scope: f.Scope, Request: req, Above: append(slices.Clip(req.GetPath()), req.GetAgentId()), Guards: &l.cfg.Guards, Tools: step.Tools{Own: l.tools}, Upstreams: l.upstreams(),
 		Silent: l.silent(), Wakes: l.traits.WakesOnDetachedEnd,
 	}}
+	p.passes = p.pass
+	return p
 }
 
 // event completes an event of the scope, or of a step of it.
